@@ -1,0 +1,231 @@
+//! Addresses: a scheme that chooses the transport, and a rest that only the transport reads.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use crate::TransportError;
+
+/// Where to connect or listen: `tcp://host:port`, `memory://name`, or whatever a loaded transport defines.
+///
+/// Without a scheme it is tcp. [`Display`](fmt::Display) gives a text that parses to the same address.
+///
+/// ```
+/// use towline_transport::Address;
+///
+/// let address: Address = "gpu1:7000".parse()?;
+/// assert_eq!(address.scheme(), "tcp");
+/// assert_eq!(address.to_string(), "tcp://gpu1:7000");
+/// # Ok::<(), towline_transport::TransportError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address {
+    scheme: String,
+    rest: String,
+}
+
+impl Address {
+    /// Parses `text`; the error says what to write instead.
+    pub fn parse(text: &str) -> Result<Self, TransportError> {
+        let invalid = |advice: String| TransportError::InvalidAddress {
+            text: text.to_owned(),
+            advice,
+        };
+        let (scheme, rest) = match text.split_once("://") {
+            Some((scheme, rest)) => (scheme.to_ascii_lowercase(), rest),
+            None => ("tcp".to_owned(), text),
+        };
+        let named_well = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+        if !named_well {
+            return Err(invalid(
+                "write SCHEME://..., for example tcp://gpu1:7000".into(),
+            ));
+        }
+        if rest.is_empty() {
+            return Err(invalid(match scheme.as_str() {
+                "tcp" => "write HOST:PORT, for example gpu1:7000".into(),
+                _ => format!("something must follow `{scheme}://`"),
+            }));
+        }
+        if rest.contains(|c: char| c.is_control() || c.is_whitespace()) {
+            return Err(invalid("remove the spaces".into()));
+        }
+        if scheme == "tcp" {
+            split_host_port(rest).map_err(invalid)?;
+        }
+        Ok(Self {
+            scheme,
+            rest: rest.to_owned(),
+        })
+    }
+
+    /// The name of the transport, in lower case.
+    pub fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    /// What follows `://`.
+    pub fn rest(&self) -> &str {
+        &self.rest
+    }
+
+    /// Host, without the brackets of an IPv6 address, and port of a tcp address; `None` for other schemes.
+    pub fn host_port(&self) -> Option<(&str, u16)> {
+        if self.scheme != "tcp" {
+            return None;
+        }
+        split_host_port(&self.rest).ok()
+    }
+
+    /// Whether only this host can reach a tcp listener at this address. Judged by the text alone, so a host name
+    /// other than `localhost` is not loopback; nor is any address of another scheme, for which
+    /// [`crosses_hosts`](crate::Capabilities::crosses_hosts) says what is needed.
+    pub fn is_loopback(&self) -> bool {
+        self.host_port()
+            .is_some_and(|(host, _)| match host.parse::<IpAddr>() {
+                Ok(ip) => ip.to_canonical().is_loopback(),
+                Err(_) => host.eq_ignore_ascii_case("localhost"),
+            })
+    }
+}
+
+fn split_host_port(rest: &str) -> Result<(&str, u16), String> {
+    let (host, port) = if let Some(bracketed) = rest.strip_prefix('[') {
+        let (host, port) = bracketed
+            .split_once(']')
+            .ok_or("the `[` has no `]`: write [ADDRESS]:PORT, for example [::1]:7000")?;
+        if host.parse::<std::net::Ipv6Addr>().is_err() && !host.contains('%') {
+            return Err(format!(
+                "`{host}` is no IPv6 address: write one between the brackets, for example [::1]:7000"
+            ));
+        }
+        (host, port.strip_prefix(':'))
+    } else {
+        match rest.rsplit_once(':') {
+            Some((host, _)) if host.contains(':') => {
+                return Err("an IPv6 address goes into brackets: write [ADDRESS]:PORT, for example [::1]:7000".into());
+            }
+            Some((host, port)) => (host, Some(port)),
+            None => (rest, None),
+        }
+    };
+    if host.is_empty() {
+        return Err("the host is missing: write HOST:PORT, for example 127.0.0.1:7000, or 0.0.0.0:7000 to listen on \
+                    all interfaces"
+            .into());
+    }
+    if host.contains(['/', '@', '?', '#']) {
+        return Err("write HOST:PORT and nothing else, for example gpu1:7000".into());
+    }
+    let port = port.ok_or_else(|| {
+        format!("the port is missing: write HOST:PORT with the port that `towline serve` listens on there, {rest}:7000 for example")
+    })?;
+    // `u16::from_str` takes a leading plus sign; an address does not.
+    match port.parse() {
+        Ok(number) if port.bytes().all(|b| b.is_ascii_digit()) => Ok((host, number)),
+        _ => Err(format!(
+            "`{port}` is no port: write a number from 0 to 65535 behind the last colon"
+        )),
+    }
+}
+
+impl FromStr for Address {
+    type Err = TransportError;
+
+    fn from_str(text: &str) -> Result<Self, TransportError> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.scheme, self.rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn advice(text: &str) -> String {
+        Address::parse(text)
+            .expect_err("must not parse")
+            .to_string()
+    }
+
+    #[test]
+    fn scheme_defaults_to_tcp() {
+        assert_eq!(
+            Address::parse("gpu1:7000").unwrap(),
+            Address::parse("tcp://gpu1:7000").unwrap()
+        );
+    }
+
+    #[test]
+    fn display_parses_to_the_same_address() {
+        for text in [
+            "tcp://gpu1:7000",
+            "tcp://[::1]:0",
+            "memory://a/b",
+            "unix:///run/towline.sock",
+            "tcp://[fe80::1%eth0]:1",
+        ] {
+            assert_eq!(Address::parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn host_port_drops_brackets() {
+        assert_eq!(
+            Address::parse("[::1]:7000").unwrap().host_port(),
+            Some(("::1", 7000))
+        );
+        assert_eq!(Address::parse("memory://x").unwrap().host_port(), None);
+    }
+
+    #[test]
+    fn loopback_is_judged_by_the_text() {
+        for loopback in [
+            "127.0.0.1:1",
+            "127.8.0.1:1",
+            "[::1]:1",
+            "localhost:1",
+            "[::ffff:127.0.0.1]:1",
+        ] {
+            assert!(
+                Address::parse(loopback).unwrap().is_loopback(),
+                "{loopback}"
+            );
+        }
+        for other in [
+            "0.0.0.0:1",
+            "[::]:1",
+            "gpu1:1",
+            "10.0.0.1:1",
+            "memory://127.0.0.1:1",
+        ] {
+            assert!(!Address::parse(other).unwrap().is_loopback(), "{other}");
+        }
+    }
+
+    #[test]
+    fn errors_say_what_to_write() {
+        assert!(advice("gpu1").contains("gpu1:7000 for example"));
+        assert!(advice("::1:7000").contains("write [ADDRESS]:PORT"));
+        assert!(advice("[::1:7000").contains("has no `]`"));
+        assert!(advice("[gpu1]:7000").contains("is no IPv6 address"));
+        assert!(advice("[::1]").contains("the port is missing"));
+        assert!(advice(":7000").contains("the host is missing"));
+        assert!(advice("gpu1:http").contains("`http` is no port"));
+        assert!(advice("gpu1:70000").contains("`70000` is no port"));
+        assert!(advice("gpu1:+7").contains("`+7` is no port"));
+        assert!(advice("tcp://gpu1:7/x").contains("is no port"));
+        assert!(advice("").contains("write HOST:PORT"));
+        assert!(advice("memory://").contains("something must follow"));
+        assert!(advice("://x").contains("write SCHEME://"));
+        assert!(advice("gpu 1:7").contains("remove the spaces"));
+    }
+}

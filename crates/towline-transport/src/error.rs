@@ -1,0 +1,117 @@
+//! The one error type of this crate. Texts are for the person at the terminal: what failed, where, what to do.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Why a connection could not be made, or is gone.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransportError {
+    /// A shared object speaks another version of the plugin ABI.
+    #[error(
+        "{path} is built for version {found} of Towline's transport ABI, this program speaks version {expected}: \
+         rebuild it against this release's towline_transport.h"
+    )]
+    AbiMismatch {
+        path: PathBuf,
+        found: u32,
+        expected: u32,
+    },
+
+    /// Another listener has the address.
+    #[error(
+        "cannot listen on {address}: something else already does; stop it or choose another address"
+    )]
+    AddressInUse { address: String },
+
+    /// The peer closed the connection, or this end was shut down.
+    #[error("the connection to {peer} is closed")]
+    Closed { peer: String },
+
+    /// Nobody listens there.
+    #[error("{address} refused the connection: is `towline serve` running there, on that port?")]
+    ConnectionRefused { address: String },
+
+    /// The text is no address.
+    #[error("`{text}` is not an address: {advice}")]
+    InvalidAddress { text: String, advice: String },
+
+    /// The operating system refused; `action` says what was tried.
+    #[error("cannot {action}")]
+    Io { action: String, source: io::Error },
+
+    /// [`close`](crate::Listener::close) was called.
+    #[error("no longer listening on {address}")]
+    ListenerClosed { address: String },
+
+    /// The link broke without an orderly close: reset, cut, or the peer stopped answering.
+    #[error("lost the connection to {peer}: {reason}")]
+    Lost { peer: String, reason: String },
+
+    /// A shared object cannot be used as a transport, or failed.
+    #[error("transport plugin {path}: {reason}")]
+    Plugin { path: PathBuf, reason: String },
+
+    /// Another transport has this scheme.
+    #[error(
+        "a transport for `{scheme}://` is already there: load each plugin once, and give yours its own scheme"
+    )]
+    SchemeTaken { scheme: String },
+
+    /// No answer in time.
+    #[error(
+        "{address} did not answer within {}: check the address, that the host is up and that no firewall is in between",
+        seconds(timeout)
+    )]
+    TimedOut { address: String, timeout: Duration },
+
+    /// No transport for the scheme.
+    #[error(
+        "no transport for `{scheme}://`: this program knows {known}; others can be loaded from a shared object"
+    )]
+    UnknownScheme { scheme: String, known: String },
+
+    /// The network has no way there.
+    #[error("cannot reach {address}: check the address and this host's network")]
+    Unreachable { address: String, source: io::Error },
+
+    /// The name has no address.
+    #[error("cannot find host `{host}`: check the spelling, or write its IP address")]
+    Unresolvable { host: String, source: io::Error },
+
+    /// The transport has no such operation.
+    #[error("transport `{scheme}` cannot {operation}")]
+    Unsupported {
+        scheme: String,
+        operation: &'static str,
+    },
+}
+
+fn seconds(timeout: &Duration) -> String {
+    format!("{} s", timeout.as_millis() as f64 / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_say_what_to_do() {
+        let refused = TransportError::ConnectionRefused {
+            address: "tcp://gpu1:7000".into(),
+        };
+        assert_eq!(
+            refused.to_string(),
+            "tcp://gpu1:7000 refused the connection: is `towline serve` running there, on that port?"
+        );
+        let late = TransportError::TimedOut {
+            address: "tcp://gpu1:7000".into(),
+            timeout: Duration::from_millis(1500),
+        };
+        assert!(
+            late.to_string()
+                .starts_with("tcp://gpu1:7000 did not answer within 1.5 s: check")
+        );
+    }
+}

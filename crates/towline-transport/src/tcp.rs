@@ -1,0 +1,573 @@
+//! TCP, the default transport: `tcp://host:port`.
+//!
+//! One send is one system call and no allocation; small sends leave at once (TCP_NODELAY), since the layer above
+//! already coalesces.
+//!
+//! # Peers that vanish
+//!
+//! A host that loses power or its cable sends no end of stream. Two timers of the kernel find out within 30 s:
+//!
+//! - **Keepalive** probes an idle connection after 10 s, then every 5 s, and gives up after 3 without an answer: 25 s.
+//!   The peer's kernel answers, so a process that is busy, or waits for a long kernel, passes.
+//! - **TCP_USER_TIMEOUT** bounds how long sent bytes may stay unacknowledged; keepalive does not run meanwhile. But
+//!   Linux applies it also to a peer that answers every probe while its receive window is closed (observed on 6.18),
+//!   which is what back-pressure behind a long kernel looks like. So it is on only where the peer always reads:
+//!   connections made with [`ConnectOptions::control`], and accepted ones until they are adopted as a lane.
+//!
+//! A lane with bytes in flight is therefore not timed by itself: **whoever holds the session's control connection
+//! must shut the lanes down when that one is lost.**
+
+use std::io::{self, IoSlice};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags, SocketType,
+    sockopt,
+};
+
+use crate::{
+    Address, Capabilities, ConnectOptions, Connection, Listener, Transport, TransportError,
+};
+
+/// How long a peer may stay silent, idle or not, before a control connection is given up.
+pub const SILENCE_LIMIT: Duration = Duration::from_secs(25);
+
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_COUNT: u32 = 3;
+
+/// Connections that wait to be accepted; a client opens several at once, and a cluster's job starts many clients.
+const BACKLOG: i32 = 1024;
+
+/// Slices that one `sendmsg` takes (UIO_MAXIOV of Linux).
+const MAX_SLICES: usize = 1024;
+
+/// The transport for `tcp://`.
+#[derive(Debug, Default)]
+pub struct TcpTransport;
+
+impl TcpTransport {
+    pub fn new() -> Self {
+        Self
+    }
+}
+
+impl Transport for TcpTransport {
+    fn scheme(&self) -> &'static str {
+        "tcp"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            passes_descriptors: true,
+            crosses_hosts: true,
+        }
+    }
+
+    fn connect(
+        &self,
+        address: &Address,
+        options: &ConnectOptions,
+    ) -> Result<Arc<dyn Connection>, TransportError> {
+        let candidates = resolve(address)?;
+        let deadline = Instant::now() + options.timeout;
+        let mut failure = None;
+        for (tried, candidate) in candidates.iter().enumerate() {
+            // Each candidate gets its share of what is left, so that a silent first one (IPv6 without a route
+            // back, say) leaves time for the others.
+            let share = deadline.saturating_duration_since(Instant::now())
+                / (candidates.len() - tried) as u32;
+            match connect_one(candidate, share, options) {
+                Ok(socket) => {
+                    return Ok(Arc::new(TcpConnection {
+                        socket,
+                        peer: address.to_string(),
+                    }));
+                }
+                Err(errno) => failure = Some(errno),
+            }
+        }
+        let errno = failure.expect("resolve gives at least one candidate");
+        Err(connect_error(address, errno, options.timeout))
+    }
+
+    fn listen(&self, address: &Address) -> Result<Box<dyn Listener>, TransportError> {
+        let mut failure = None;
+        for candidate in resolve(address)? {
+            match listen_one(&candidate) {
+                Ok((socket, local)) => {
+                    return Ok(Box::new(TcpListener {
+                        socket,
+                        local,
+                        closed: AtomicBool::new(false),
+                    }));
+                }
+                Err(errno) => failure = Some(errno),
+            }
+        }
+        Err(
+            match failure.expect("resolve gives at least one candidate") {
+                Errno::ADDRINUSE => TransportError::AddressInUse {
+                    address: address.to_string(),
+                },
+                errno => io_error(format!("listen on {address}"), errno),
+            },
+        )
+    }
+
+    fn adopt(&self, descriptor: OwnedFd) -> Result<Arc<dyn Connection>, TransportError> {
+        let peer = peer_name(&descriptor)
+            .map_err(|errno| io_error("adopt a descriptor as a tcp connection".into(), errno))?;
+        prepare(&descriptor, true, None)
+            .and_then(|()| rustix::io::ioctl_fionbio(&descriptor, false))
+            .map_err(|errno| io_error(format!("adopt the connection to {peer}"), errno))?;
+        Ok(Arc::new(TcpConnection {
+            socket: descriptor,
+            peer,
+        }))
+    }
+}
+
+fn resolve(address: &Address) -> Result<Vec<SocketAddr>, TransportError> {
+    let (host, port) = address
+        .host_port()
+        .ok_or_else(|| TransportError::InvalidAddress {
+            text: address.to_string(),
+            advice: "the tcp transport takes tcp://HOST:PORT".into(),
+        })?;
+    let unresolvable = |source| TransportError::Unresolvable {
+        host: host.to_owned(),
+        source,
+    };
+    let candidates: Vec<_> = (host, port)
+        .to_socket_addrs()
+        .map_err(unresolvable)?
+        .collect();
+    if candidates.is_empty() {
+        return Err(unresolvable(io::Error::from(io::ErrorKind::NotFound)));
+    }
+    Ok(candidates)
+}
+
+fn open(candidate: &SocketAddr) -> Result<OwnedFd, Errno> {
+    let family = if candidate.is_ipv6() {
+        AddressFamily::INET6
+    } else {
+        AddressFamily::INET
+    };
+    rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+}
+
+fn connect_one(
+    candidate: &SocketAddr,
+    timeout: Duration,
+    options: &ConnectOptions,
+) -> Result<OwnedFd, Errno> {
+    let socket = open(candidate)?;
+    // Before connecting: the window scale is settled in the handshake.
+    if let Some(bytes) = options.buffer_bytes {
+        sockopt::set_socket_send_buffer_size(&socket, bytes)?;
+        sockopt::set_socket_recv_buffer_size(&socket, bytes)?;
+    }
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    match rustix::net::connect(&socket, candidate) {
+        Ok(()) => {}
+        Err(Errno::INPROGRESS | Errno::INTR) => {
+            if !wait_for(&socket, PollFlags::OUT, Some(timeout))? {
+                return Err(Errno::TIMEDOUT);
+            }
+            sockopt::socket_error(&socket)??;
+        }
+        Err(errno) => return Err(errno),
+    }
+    // A free port of this host in the ephemeral range can be drawn as our own end: TCP then connects to itself.
+    if rustix::net::getpeername(&socket)? == Some(rustix::net::getsockname(&socket)?) {
+        return Err(Errno::CONNREFUSED);
+    }
+    rustix::io::ioctl_fionbio(&socket, false)?;
+    prepare(&socket, options.keepalive, options.unacknowledged_timeout)?;
+    Ok(socket)
+}
+
+fn listen_one(candidate: &SocketAddr) -> Result<(OwnedFd, Address), Errno> {
+    let socket = open(candidate)?;
+    // Else a restarted server cannot have its port back while old connections are in TIME_WAIT.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(&socket, candidate)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    let local = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
+    let local = Address::parse(&format!("tcp://{local}")).expect("a socket address is an address");
+    Ok((socket, local))
+}
+
+/// Sets what every connection has; see the module's text for the timers.
+fn prepare(
+    socket: &OwnedFd,
+    keepalive: bool,
+    unacknowledged: Option<Duration>,
+) -> Result<(), Errno> {
+    sockopt::set_tcp_nodelay(socket, true)?;
+    sockopt::set_socket_keepalive(socket, keepalive)?;
+    if keepalive {
+        sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+        sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+        sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
+    }
+    let timeout_ms = unacknowledged.map_or(0, |limit| {
+        u32::try_from(limit.as_millis()).unwrap_or(u32::MAX)
+    });
+    sockopt::set_tcp_user_timeout(socket, timeout_ms)
+}
+
+fn peer_name(socket: &OwnedFd) -> Result<String, Errno> {
+    let peer = rustix::net::getpeername(socket)?.ok_or(Errno::NOTCONN)?;
+    Ok(format!("tcp://{}", SocketAddr::try_from(peer)?))
+}
+
+struct TcpListener {
+    socket: OwnedFd,
+    local: Address,
+    closed: AtomicBool,
+}
+
+impl Listener for TcpListener {
+    fn accept(&self) -> Result<Arc<dyn Connection>, TransportError> {
+        loop {
+            match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
+                Ok(socket) => match peer_name(&socket).and_then(|peer| {
+                    prepare(&socket, true, Some(SILENCE_LIMIT))?;
+                    Ok(peer)
+                }) {
+                    Ok(peer) => return Ok(Arc::new(TcpConnection { socket, peer })),
+                    // Gone between its arrival and now: as if it had never come.
+                    Err(errno) => {
+                        log::debug!("{}: dropped a connection on arrival: {errno}", self.local)
+                    }
+                },
+                Err(_) if self.closed.load(Ordering::Acquire) => {
+                    return Err(TransportError::ListenerClosed {
+                        address: self.local.to_string(),
+                    });
+                }
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(errno) => {
+                    return Err(io_error(
+                        format!("accept a connection on {}", self.local),
+                        errno,
+                    ));
+                }
+            }
+        }
+    }
+
+    fn local_address(&self) -> Address {
+        self.local.clone()
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        // On Linux this ends the listening state and wakes `accept`. It fails only where that is already so.
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+    }
+}
+
+struct TcpConnection {
+    socket: OwnedFd,
+    peer: String,
+}
+
+impl TcpConnection {
+    #[cold]
+    fn failed(&self, errno: Errno) -> TransportError {
+        let reason = match errno {
+            Errno::PIPE | Errno::CONNRESET | Errno::SHUTDOWN => {
+                return TransportError::Closed {
+                    peer: self.peer.clone(),
+                };
+            }
+            Errno::TIMEDOUT => "its host stopped answering".to_owned(),
+            errno => errno.to_string(),
+        };
+        TransportError::Lost {
+            peer: self.peer.clone(),
+            reason,
+        }
+    }
+
+    fn recv_with(
+        &self,
+        buffer: &mut [u8],
+        flags: RecvFlags,
+    ) -> Result<Option<usize>, TransportError> {
+        // An empty read would wait for bytes that it then leaves where they are.
+        if buffer.is_empty() {
+            return Ok(Some(0));
+        }
+        loop {
+            match rustix::net::recv(&self.socket, &mut *buffer, flags) {
+                Ok((received, _)) => return Ok(Some(received)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(errno) => return Err(self.failed(errno)),
+            }
+        }
+    }
+}
+
+impl Connection for TcpConnection {
+    fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), TransportError> {
+        let mut rest = parts;
+        // Bytes of `rest[0]` that are gone already. The kernel takes all in one call unless a signal cuts it short,
+        // so the slices need not be copied to be advanced.
+        let mut gone = 0;
+        while let Some(first) = rest.first() {
+            if gone == first.len() {
+                rest = &rest[1..];
+                gone = 0;
+                continue;
+            }
+            let sent = if gone > 0 {
+                rustix::net::send(&self.socket, &first[gone..], SendFlags::NOSIGNAL)
+            } else {
+                let batch = &rest[..rest.len().min(MAX_SLICES)];
+                rustix::net::sendmsg(
+                    &self.socket,
+                    batch,
+                    &mut SendAncillaryBuffer::default(),
+                    SendFlags::NOSIGNAL,
+                )
+            };
+            match sent {
+                Ok(sent) => gone += sent,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.failed(errno)),
+            }
+            while let Some(first) = rest.first().filter(|first| gone >= first.len()) {
+                gone -= first.len();
+                rest = &rest[1..];
+            }
+        }
+        Ok(())
+    }
+
+    fn try_send(&self, bytes: &[u8]) -> Result<usize, TransportError> {
+        loop {
+            match rustix::net::send(
+                &self.socket,
+                bytes,
+                SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+            ) {
+                Ok(sent) => return Ok(sent),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(0),
+                Err(errno) => return Err(self.failed(errno)),
+            }
+        }
+    }
+
+    fn recv(&self, buffer: &mut [u8]) -> Result<usize, TransportError> {
+        loop {
+            if let Some(received) = self.recv_with(buffer, RecvFlags::empty())? {
+                return Ok(received);
+            }
+            // Another owner of the descriptor made it non-blocking.
+            self.wait_readable(None)?;
+        }
+    }
+
+    fn try_recv(&self, buffer: &mut [u8]) -> Result<Option<usize>, TransportError> {
+        self.recv_with(buffer, RecvFlags::DONTWAIT)
+    }
+
+    fn wait_readable(&self, timeout: Option<Duration>) -> Result<bool, TransportError> {
+        wait_for(&self.socket, PollFlags::IN, timeout).map_err(|errno| self.failed(errno))
+    }
+
+    fn shutdown(&self) {
+        // Fails only where the connection is already gone, which is what was asked for.
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+    }
+
+    fn peer(&self) -> String {
+        self.peer.clone()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+}
+
+/// Waits until one of `events`, an error or a hang-up is there; `false` when `timeout` passed first.
+fn wait_for(socket: &OwnedFd, events: PollFlags, timeout: Option<Duration>) -> Result<bool, Errno> {
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = left.map(|left| Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        match poll(&mut [PollFd::new(socket, events)], left.as_ref()) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+fn io_error(action: String, errno: Errno) -> TransportError {
+    TransportError::Io {
+        action,
+        source: errno.into(),
+    }
+}
+
+fn connect_error(address: &Address, errno: Errno, timeout: Duration) -> TransportError {
+    let address = address.to_string();
+    match errno {
+        Errno::CONNREFUSED => TransportError::ConnectionRefused { address },
+        Errno::TIMEDOUT => TransportError::TimedOut { address, timeout },
+        Errno::HOSTUNREACH
+        | Errno::NETUNREACH
+        | Errno::NETDOWN
+        | Errno::HOSTDOWN
+        | Errno::ADDRNOTAVAIL => TransportError::Unreachable {
+            address,
+            source: errno.into(),
+        },
+        errno => io_error(format!("connect to {address}"), errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listener(address: &str) -> Box<dyn Listener> {
+        TcpTransport.listen(&address.parse().unwrap()).unwrap()
+    }
+
+    fn pair(options: &ConnectOptions) -> (Arc<dyn Connection>, Arc<dyn Connection>) {
+        let listener = listener("127.0.0.1:0");
+        let client = TcpTransport
+            .connect(&listener.local_address(), options)
+            .unwrap();
+        (client, listener.accept().unwrap())
+    }
+
+    fn user_timeout_ms(connection: &Arc<dyn Connection>) -> u32 {
+        sockopt::tcp_user_timeout(connection.descriptor().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn idle_connection_is_probed_so_that_silence_ends_within_30_s() {
+        let (client, server) = pair(&ConnectOptions::default());
+        for connection in [client, server] {
+            let socket = connection.descriptor().unwrap();
+            assert!(sockopt::socket_keepalive(socket).unwrap());
+            assert!(sockopt::tcp_nodelay(socket).unwrap());
+            let probes =
+                sockopt::tcp_keepintvl(socket).unwrap() * sockopt::tcp_keepcnt(socket).unwrap();
+            assert!(sockopt::tcp_keepidle(socket).unwrap() + probes < Duration::from_secs(30));
+        }
+    }
+
+    #[test]
+    fn unread_bytes_are_timed_on_control_connections_only() {
+        let (control, accepted) = pair(&ConnectOptions::control());
+        assert_eq!(
+            (user_timeout_ms(&control), user_timeout_ms(&accepted)),
+            (25_000, 25_000)
+        );
+        let (lane, accepted) = pair(&ConnectOptions::default());
+        let passed = accepted.descriptor().unwrap().try_clone_to_owned().unwrap();
+        let adopted = TcpTransport.adopt(passed).unwrap();
+        assert_eq!((user_timeout_ms(&lane), user_timeout_ms(&adopted)), (0, 0));
+    }
+
+    #[test]
+    fn buffer_size_is_asked_of_the_kernel() {
+        let (client, _server) = pair(&ConnectOptions {
+            buffer_bytes: Some(32 << 10),
+            ..Default::default()
+        });
+        // Linux doubles the value for its own bookkeeping.
+        assert_eq!(
+            sockopt::socket_send_buffer_size(client.descriptor().unwrap()).unwrap(),
+            64 << 10
+        );
+    }
+
+    #[test]
+    fn more_parts_than_one_system_call_takes_arrive_in_order() {
+        let (client, server) = pair(&ConnectOptions::default());
+        let bytes: Vec<u8> = (0..3 * MAX_SLICES).map(|n| n as u8).collect();
+        let parts: Vec<_> = bytes
+            .chunks(1)
+            .flat_map(|part| [IoSlice::new(part), IoSlice::new(&[])])
+            .collect();
+        client.send(&parts).unwrap();
+        let mut received = vec![0; bytes.len()];
+        crate::recv_exact(&*server, &mut received).unwrap();
+        assert_eq!(received, bytes);
+    }
+
+    #[test]
+    fn name_with_addresses_of_both_families_reaches_a_listener_on_one() {
+        let port = listener("127.0.0.1:0")
+            .local_address()
+            .host_port()
+            .unwrap()
+            .1;
+        let _listener = listener(&format!("127.0.0.1:{port}"));
+        let address = format!("localhost:{port}").parse().unwrap();
+        assert!(
+            TcpTransport
+                .connect(&address, &ConnectOptions::default())
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn address_in_use_says_so() {
+        let first = listener("127.0.0.1:0");
+        let error = TcpTransport
+            .listen(&first.local_address())
+            .err()
+            .expect("the port is taken");
+        assert!(
+            matches!(error, TransportError::AddressInUse { .. }),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn unresolvable_host_is_named() {
+        // RFC 6761 keeps `.invalid` free of names.
+        let error = TcpTransport.connect(
+            &"no-such-host.invalid:1".parse().unwrap(),
+            &ConnectOptions::default(),
+        );
+        let error = error.err().expect("the name does not exist");
+        assert!(
+            error
+                .to_string()
+                .starts_with("cannot find host `no-such-host.invalid`"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn adopting_what_is_no_connection_fails() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(matches!(
+            TcpTransport.adopt(file.into()),
+            Err(TransportError::Io { .. })
+        ));
+    }
+}
