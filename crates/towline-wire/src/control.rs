@@ -1,0 +1,98 @@
+//! The control protocol: what a client and a supervisor say to each other before, beside and after the data lanes.
+//!
+//! Every message is one length-prefixed frame ([`MessageBuffer`] cuts them out of a byte stream, [`Message`] gives them a
+//! meaning). A control connection starts with a handshake ([`ClientHandshake`], [`ServerHandshake`]) that takes one round
+//! trip without a token and two with one; afterwards the client may ask for [`Status`] and [`Devices`], and the server
+//! may report [`SessionEnded`]. A data lane starts with a fixed-size [`AttachPreamble`] instead and never carries a
+//! control message; the first four bytes of a connection tell the two apart ([`ConnectionKind`]).
+//!
+//! Nothing here does I/O or reads a clock: bytes in, bytes out. Every decoder is total: it checks each length against
+//! the named limits in [`limits`] before it allocates, and answers garbage with a [`ControlError`].
+
+mod attach;
+mod codec;
+mod frame;
+mod handshake;
+mod message;
+mod reject;
+mod token;
+
+#[cfg(test)]
+mod tests;
+
+pub use attach::{AttachPreamble, ConnectionKind, TICKET_BYTES, Ticket};
+pub use codec::ControlError;
+pub use frame::MessageBuffer;
+pub use handshake::{
+    ClientHandshake, ClientProgress, HandshakeError, ServerHandshake, ServerIdentity,
+    ServerProgress,
+};
+pub use message::{
+    Challenge, Devices, Hello, Message, NONCE_BYTES, Nonce, PROOF_BYTES, Proof, Purpose,
+    SessionEnded, SessionGrant, SessionLimits, SessionStatus, Status, VersionRange, Welcome,
+};
+pub use reject::{Reject, RejectCode};
+pub use token::{Token, TokenError};
+
+/// The control protocol versions that this build speaks.
+pub const SUPPORTED_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
+
+/// Upper bounds that the decoders enforce before they allocate. Each is far above what an honest peer sends.
+pub mod limits {
+    /// Longest message that a server accepts from a client: a `Hello` with every string at its limit fits.
+    pub const CLIENT_MESSAGE_BYTES: usize = 4 * 1024;
+    /// Longest message that a client accepts from a server: a `Welcome` with the largest snapshot fits.
+    pub const SERVER_MESSAGE_BYTES: usize = SNAPSHOT_BYTES + 64 * 1024;
+    /// Largest device snapshot: some 30 KiB per device, for more devices than one host holds.
+    pub const SNAPSHOT_BYTES: usize = 4 * 1024 * 1024;
+    /// Longest name (program, host, peer address, server).
+    pub const NAME_BYTES: usize = 256;
+    /// Longest human-readable explanation.
+    pub const TEXT_BYTES: usize = 2 * 1024;
+    /// Most sessions listed in one `Status`.
+    pub const STATUS_SESSIONS: usize = 4096;
+    /// Longest TLS certificate fingerprint (a SHA-512 fits).
+    pub const FINGERPRINT_BYTES: usize = 64;
+    /// Most lanes of one session, the command lane included.
+    pub const LANES: u16 = 64;
+}
+
+/// Feeds arbitrary bytes to every decoder of this module. For the fuzz target: it must return, whatever it is given.
+pub fn fuzz(bytes: &[u8]) {
+    if let Ok(message) = Message::decode(bytes) {
+        let encoded = message.encode();
+        assert_eq!(
+            Message::decode(&encoded).as_ref(),
+            Ok(&message),
+            "decode(encode(message)) must give the message back"
+        );
+    }
+    if let Some(preamble) = bytes.first_chunk::<{ AttachPreamble::BYTES }>() {
+        if let Ok(decoded) = AttachPreamble::decode(preamble) {
+            assert_eq!(&decoded.encode(), preamble, "a preamble has one encoding");
+        }
+    }
+    let mut buffer = MessageBuffer::new(limits::CLIENT_MESSAGE_BYTES);
+    for piece in bytes.chunks(7) {
+        buffer.push(piece);
+        while let Ok(Some(frame)) = buffer.next_frame() {
+            // A frame that does not decode is an error for the caller, not for the buffer.
+            let _ = Message::decode(&frame);
+        }
+    }
+    let identity = ServerIdentity {
+        name: "fuzz".into(),
+        software: "fuzz".into(),
+    };
+    let mut server = ServerHandshake::new(identity.clone(), None, [1; NONCE_BYTES]);
+    let _ = server.receive(bytes);
+    let token = Token::from_bytes(b"a token for the fuzzer").expect("long enough");
+    let mut server = ServerHandshake::new(identity, Some(token.clone()), [1; NONCE_BYTES]);
+    let _ = server.receive(bytes);
+    let _ = server.receive(bytes);
+    let hello = Hello::new(Purpose::Session, "fuzz", 1, "host", [2; NONCE_BYTES]);
+    for token in [None, Some(token)] {
+        let (mut client, _) = ClientHandshake::start(hello.clone(), token);
+        let _ = client.receive(bytes);
+    }
+}

@@ -1,0 +1,476 @@
+//! The control messages and their encoding.
+
+use super::attach::{TICKET_BYTES, Ticket};
+use super::codec::{ControlError, Reader, Writer};
+use super::frame;
+use super::handshake::ServerIdentity;
+use super::{Reject, SUPPORTED_VERSIONS, limits};
+
+/// Length of a [`Nonce`].
+pub const NONCE_BYTES: usize = 32;
+/// Length of a proof.
+pub const PROOF_BYTES: usize = 32;
+
+/// Random bytes that make one handshake unlike every other. The caller draws them; this crate has no entropy.
+pub type Nonce = [u8; NONCE_BYTES];
+
+/// An inclusive range of protocol versions.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct VersionRange {
+    /// Oldest.
+    pub min: u16,
+    /// Newest.
+    pub max: u16,
+}
+
+impl VersionRange {
+    /// The newest version in both ranges.
+    pub fn newest_common(self, other: Self) -> Option<u16> {
+        let newest = self.max.min(other.max);
+        (newest >= self.min.max(other.min)).then_some(newest)
+    }
+
+    pub(super) fn write(self, writer: &mut Writer) {
+        writer.u16(self.min);
+        writer.u16(self.max);
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
+        Ok(Self {
+            min: reader.u16("oldest version")?,
+            max: reader.u16("newest version")?,
+        })
+    }
+
+    /// The range at the front of a `Hello` body, which has this place in every version of the protocol.
+    pub(super) fn peek(hello_body: &[u8]) -> Result<Self, ControlError> {
+        Self::read(&mut Reader::new(hello_body))
+    }
+}
+
+/// What a client wants from a server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Purpose {
+    /// Only to ask for status and devices. Takes no worker.
+    Query,
+    /// A session: a worker of its own, and a ticket for lanes to it.
+    Session,
+}
+
+/// Client to server, first message.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Hello {
+    /// The versions that the client speaks. First on the wire in every version.
+    pub versions: VersionRange,
+    /// What the client wants.
+    pub purpose: Purpose,
+    /// The program's name, shown by `towline status`.
+    pub program: String,
+    /// The client's process id, on its own host.
+    pub pid: u32,
+    /// The client's host name, shown by `towline status`.
+    pub hostname: String,
+    /// Fresh random bytes.
+    pub nonce: Nonce,
+}
+
+impl Hello {
+    /// A `Hello` for the versions that this build speaks.
+    pub fn new(
+        purpose: Purpose,
+        program: impl Into<String>,
+        pid: u32,
+        hostname: impl Into<String>,
+        nonce: Nonce,
+    ) -> Self {
+        Self {
+            versions: SUPPORTED_VERSIONS,
+            purpose,
+            program: program.into(),
+            pid,
+            hostname: hostname.into(),
+            nonce,
+        }
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        self.versions.write(writer);
+        writer.u8(match self.purpose {
+            Purpose::Query => 0,
+            Purpose::Session => 1,
+        });
+        writer.u32(self.pid);
+        writer.raw(&self.nonce);
+        writer.text(&self.program, limits::NAME_BYTES);
+        writer.text(&self.hostname, limits::NAME_BYTES);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
+        Ok(Self {
+            versions: VersionRange::read(reader)?,
+            purpose: match reader.u8("purpose")? {
+                0 => Purpose::Query,
+                1 => Purpose::Session,
+                value => {
+                    return Err(ControlError::InvalidValue {
+                        field: "purpose",
+                        value: value.into(),
+                    });
+                }
+            },
+            pid: reader.u32("client process id")?,
+            nonce: reader.array("client nonce")?,
+            program: reader.text("program name", limits::NAME_BYTES)?,
+            hostname: reader.text("host name", limits::NAME_BYTES)?,
+        })
+    }
+}
+
+/// Server to client: prove that you know the token. Only sent by servers that have one.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Challenge {
+    /// The version that the rest of the exchange uses.
+    pub version: u16,
+    /// Fresh random bytes.
+    pub nonce: Nonce,
+}
+
+/// Client to server: the answer to a [`Challenge`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Proof {
+    /// HMAC-SHA256 with the token, over a role label and the hashes of `Hello` and `Challenge`.
+    pub proof: [u8; PROOF_BYTES],
+}
+
+/// What a session may use, and how the server would like it to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SessionLimits {
+    /// Most lanes that the server takes, the command lane included.
+    pub max_lanes: u16,
+    /// How many payload lanes the server suggests.
+    pub payload_lanes: u16,
+    /// Size of one buffer of the server's payload pool.
+    pub chunk_bytes: u64,
+    /// Number of buffers in the server's payload pool.
+    pub chunk_count: u32,
+}
+
+/// What a client needs to use its session.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SessionGrant {
+    /// Number of the session on this server, as `towline status` shows it.
+    pub session_id: u64,
+    /// For the [`super::AttachPreamble`] of each lane.
+    pub ticket: Ticket,
+    /// What the session may use.
+    pub limits: SessionLimits,
+    /// Fingerprint of the worker's ephemeral TLS certificate; empty when lanes are not encrypted.
+    pub fingerprint: Vec<u8>,
+}
+
+/// Server to client: the handshake is done.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Welcome {
+    /// HMAC-SHA256 with the token over every other byte of the handshake; zeros when the server has no token.
+    pub proof: [u8; PROOF_BYTES],
+    /// The version that the rest of the connection uses.
+    pub version: u16,
+    /// Who the server is.
+    pub server: ServerIdentity,
+    /// The session, when the client asked for one.
+    pub session: Option<SessionGrant>,
+    /// Devices of the server, in the encoding of the API layer: opaque here.
+    pub snapshot: Vec<u8>,
+}
+
+impl Welcome {
+    fn write(&self, writer: &mut Writer) {
+        writer.raw(&self.proof);
+        writer.u16(self.version);
+        self.server.write(writer);
+        writer.bool(self.session.is_some());
+        if let Some(session) = &self.session {
+            writer.u64(session.session_id);
+            writer.raw(session.ticket.bytes());
+            writer.u16(session.limits.max_lanes);
+            writer.u16(session.limits.payload_lanes);
+            writer.u64(session.limits.chunk_bytes);
+            writer.u32(session.limits.chunk_count);
+            writer.blob(&session.fingerprint, limits::FINGERPRINT_BYTES);
+        }
+        writer.blob(&self.snapshot, limits::SNAPSHOT_BYTES);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
+        let proof = reader.array("server proof")?;
+        let version = reader.u16("protocol version")?;
+        let server = ServerIdentity::read(reader)?;
+        let session = if reader.bool("session presence")? {
+            Some(SessionGrant {
+                session_id: reader.u64("session id")?,
+                ticket: Ticket::from_random(reader.array::<TICKET_BYTES>("ticket")?),
+                limits: SessionLimits {
+                    max_lanes: reader.u16("lane limit")?,
+                    payload_lanes: reader.u16("payload lanes")?,
+                    chunk_bytes: reader.u64("chunk size")?,
+                    chunk_count: reader.u32("chunk count")?,
+                },
+                fingerprint: reader.blob("certificate fingerprint", limits::FINGERPRINT_BYTES)?,
+            })
+        } else {
+            None
+        };
+        let snapshot = reader.blob("device snapshot", limits::SNAPSHOT_BYTES)?;
+        Ok(Self {
+            proof,
+            version,
+            server,
+            session,
+            snapshot,
+        })
+    }
+}
+
+/// One line of `towline status`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct SessionStatus {
+    /// Number of the session.
+    pub session_id: u64,
+    /// The client's program.
+    pub program: String,
+    /// The client's host name, as the client gave it.
+    pub hostname: String,
+    /// The client's process id on its host.
+    pub client_pid: u32,
+    /// The client's address, as the server sees it.
+    pub peer: String,
+    /// The worker's process id.
+    pub worker_pid: u32,
+    /// How long the session has lived.
+    pub age_ms: u64,
+    /// Lanes attached so far.
+    pub lanes: u16,
+    /// Device memory that the session holds.
+    pub device_memory_bytes: u64,
+    /// Bytes from the client.
+    pub received_bytes: u64,
+    /// Bytes to the client.
+    pub sent_bytes: u64,
+    /// API calls executed.
+    pub calls: u64,
+}
+
+impl SessionStatus {
+    fn write(&self, writer: &mut Writer) {
+        writer.u64(self.session_id);
+        writer.text(&self.program, limits::NAME_BYTES);
+        writer.text(&self.hostname, limits::NAME_BYTES);
+        writer.u32(self.client_pid);
+        writer.text(&self.peer, limits::NAME_BYTES);
+        writer.u32(self.worker_pid);
+        writer.u64(self.age_ms);
+        writer.u16(self.lanes);
+        writer.u64(self.device_memory_bytes);
+        writer.u64(self.received_bytes);
+        writer.u64(self.sent_bytes);
+        writer.u64(self.calls);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
+        Ok(Self {
+            session_id: reader.u64("session id")?,
+            program: reader.text("program name", limits::NAME_BYTES)?,
+            hostname: reader.text("host name", limits::NAME_BYTES)?,
+            client_pid: reader.u32("client process id")?,
+            peer: reader.text("peer address", limits::NAME_BYTES)?,
+            worker_pid: reader.u32("worker process id")?,
+            age_ms: reader.u64("session age")?,
+            lanes: reader.u16("lanes")?,
+            device_memory_bytes: reader.u64("device memory")?,
+            received_bytes: reader.u64("received bytes")?,
+            sent_bytes: reader.u64("sent bytes")?,
+            calls: reader.u64("calls")?,
+        })
+    }
+}
+
+/// Server to client: the answer to a `StatusRequest`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Status {
+    /// How long the server has run.
+    pub uptime_ms: u64,
+    /// Most sessions at once.
+    pub max_sessions: u32,
+    /// Whether the server is shutting down.
+    pub draining: bool,
+    /// Sessions since the start.
+    pub sessions_started: u64,
+    /// Sessions that ended by a crash of their worker.
+    pub sessions_crashed: u64,
+    /// Clients turned away.
+    pub rejected: u64,
+    /// The sessions of now, oldest first.
+    pub sessions: Vec<SessionStatus>,
+}
+
+impl Status {
+    fn write(&self, writer: &mut Writer) {
+        writer.u64(self.uptime_ms);
+        writer.u32(self.max_sessions);
+        writer.bool(self.draining);
+        writer.u64(self.sessions_started);
+        writer.u64(self.sessions_crashed);
+        writer.u64(self.rejected);
+        let sessions = &self.sessions[..self.sessions.len().min(limits::STATUS_SESSIONS)];
+        writer.u32(u32::try_from(sessions.len()).expect("the limit fits 32 bits"));
+        for session in sessions {
+            session.write(writer);
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
+        let mut status = Self {
+            uptime_ms: reader.u64("uptime")?,
+            max_sessions: reader.u32("session limit")?,
+            draining: reader.bool("draining")?,
+            sessions_started: reader.u64("sessions started")?,
+            sessions_crashed: reader.u64("sessions crashed")?,
+            rejected: reader.u64("clients rejected")?,
+            sessions: Vec::new(),
+        };
+        // Not reserved by the claimed count: the list grows only as entries are really there.
+        for _ in 0..reader.len("session count", limits::STATUS_SESSIONS)? {
+            status.sessions.push(SessionStatus::read(reader)?);
+        }
+        Ok(status)
+    }
+}
+
+/// Server to client: the answer to a `DevicesRequest`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Devices {
+    /// As in [`Welcome::snapshot`].
+    pub snapshot: Vec<u8>,
+}
+
+/// Server to client: the session is over, and not because the client closed it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SessionEnded {
+    /// What happened, for a person: the signal or exit code of the worker, or the error it reported.
+    pub reason: String,
+}
+
+/// Every message of the control protocol.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Message {
+    /// Client to server, first.
+    Hello(Hello),
+    /// Server to client, after `Hello`, when a token is needed.
+    Challenge(Challenge),
+    /// Client to server, after `Challenge`.
+    Proof(Proof),
+    /// Server to client: the handshake is done.
+    Welcome(Box<Welcome>),
+    /// Server to client: the connection ends here.
+    Reject(Reject),
+    /// Client to server, any time after `Welcome`.
+    StatusRequest,
+    /// Server to client.
+    Status(Status),
+    /// Client to server, any time after `Welcome`.
+    DevicesRequest,
+    /// Server to client.
+    Devices(Devices),
+    /// Server to client, unasked: the last message of a session that failed.
+    SessionEnded(SessionEnded),
+}
+
+impl Message {
+    /// The message as one frame, header included.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut body = Writer::default();
+        match self {
+            Self::Hello(hello) => hello.write(&mut body),
+            Self::Challenge(challenge) => {
+                body.u16(challenge.version);
+                body.raw(&challenge.nonce);
+            }
+            Self::Proof(proof) => body.raw(&proof.proof),
+            Self::Welcome(welcome) => welcome.write(&mut body),
+            Self::Reject(reject) => reject.write(&mut body),
+            Self::StatusRequest | Self::DevicesRequest => {}
+            Self::Status(status) => status.write(&mut body),
+            Self::Devices(devices) => body.blob(&devices.snapshot, limits::SNAPSHOT_BYTES),
+            Self::SessionEnded(ended) => body.text(&ended.reason, limits::TEXT_BYTES),
+        }
+        frame::join(self.kind(), &body.into_bytes())
+    }
+
+    /// Parses one whole frame, as [`super::MessageBuffer::next_frame`] gives it.
+    pub fn decode(bytes: &[u8]) -> Result<Self, ControlError> {
+        let (kind, body) = frame::split(bytes)?;
+        let mut reader = Reader::new(body);
+        let message = match kind {
+            1 => Self::Hello(Hello::read(&mut reader)?),
+            2 => Self::Challenge(Challenge {
+                version: reader.u16("protocol version")?,
+                nonce: reader.array("server nonce")?,
+            }),
+            3 => Self::Proof(Proof {
+                proof: reader.array("client proof")?,
+            }),
+            4 => Self::Welcome(Box::new(Welcome::read(&mut reader)?)),
+            5 => Self::Reject(Reject::read(&mut reader)?),
+            6 => Self::StatusRequest,
+            7 => Self::Status(Status::read(&mut reader)?),
+            8 => Self::DevicesRequest,
+            9 => Self::Devices(Devices {
+                snapshot: reader.blob("device snapshot", limits::SNAPSHOT_BYTES)?,
+            }),
+            10 => Self::SessionEnded(SessionEnded {
+                reason: reader.text("reason", limits::TEXT_BYTES)?,
+            }),
+            value => {
+                return Err(ControlError::InvalidValue {
+                    field: "message kind",
+                    value: value.into(),
+                });
+            }
+        };
+        reader.finish()?;
+        Ok(message)
+    }
+
+    /// Name for logs and errors.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "Hello",
+            Self::Challenge(_) => "Challenge",
+            Self::Proof(_) => "Proof",
+            Self::Welcome(_) => "Welcome",
+            Self::Reject(_) => "Reject",
+            Self::StatusRequest => "StatusRequest",
+            Self::Status(_) => "Status",
+            Self::DevicesRequest => "DevicesRequest",
+            Self::Devices(_) => "Devices",
+            Self::SessionEnded(_) => "SessionEnded",
+        }
+    }
+
+    fn kind(&self) -> u16 {
+        match self {
+            Self::Hello(_) => HELLO_KIND,
+            Self::Challenge(_) => 2,
+            Self::Proof(_) => 3,
+            Self::Welcome(_) => 4,
+            Self::Reject(_) => 5,
+            Self::StatusRequest => 6,
+            Self::Status(_) => 7,
+            Self::DevicesRequest => 8,
+            Self::Devices(_) => 9,
+            Self::SessionEnded(_) => 10,
+        }
+    }
+}
+
+pub(super) const HELLO_KIND: u16 = 1;

@@ -1,0 +1,550 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const CLIENT_NONCE: Nonce = [0xc1; NONCE_BYTES];
+const SERVER_NONCE: Nonce = [0x5e; NONCE_BYTES];
+
+fn token(text: &str) -> Token {
+    Token::from_bytes(text.as_bytes()).expect("long enough")
+}
+
+fn identity() -> ServerIdentity {
+    ServerIdentity {
+        name: "gpu-1".into(),
+        software: "towline 0.1.0".into(),
+    }
+}
+
+fn hello() -> Hello {
+    Hello::new(Purpose::Session, "nbody", 4711, "laptop", CLIENT_NONCE)
+}
+
+fn grant() -> SessionGrant {
+    SessionGrant {
+        session_id: 7,
+        ticket: Ticket::from_random([9; TICKET_BYTES]),
+        limits: SessionLimits {
+            max_lanes: 9,
+            payload_lanes: 4,
+            chunk_bytes: 1 << 20,
+            chunk_count: 16,
+        },
+        fingerprint: Vec::new(),
+    }
+}
+
+fn sent(progress: ServerProgress) -> Vec<u8> {
+    match progress {
+        ServerProgress::Send(frame) => frame,
+        other => panic!("expected a frame to send, got {other:?}"),
+    }
+}
+
+fn answered(progress: ClientProgress) -> Vec<u8> {
+    match progress {
+        ClientProgress::Send(frame) => frame,
+        other => panic!("expected a frame to send, got {other:?}"),
+    }
+}
+
+#[test]
+fn without_a_token_the_handshake_takes_one_round_trip() {
+    let (mut client, first) = ClientHandshake::start(hello(), None);
+    let mut server = ServerHandshake::new(identity(), None, SERVER_NONCE);
+    assert_eq!(
+        server.receive(&first),
+        Ok(ServerProgress::Authenticated(hello()))
+    );
+    let welcome = server.welcome(Some(grant()), vec![1, 2, 3]);
+    let Ok(ClientProgress::Done(welcome)) = client.receive(&welcome) else {
+        panic!("not welcome")
+    };
+    assert_eq!(welcome.session, Some(grant()));
+    assert_eq!(welcome.snapshot, [1, 2, 3]);
+    assert_eq!(welcome.server, identity());
+}
+
+#[test]
+fn with_the_same_token_both_sides_prove_themselves_in_two_round_trips() {
+    let (mut client, first) = ClientHandshake::start(hello(), Some(token("0123456789abcdef")));
+    let mut server =
+        ServerHandshake::new(identity(), Some(token("0123456789abcdef\n")), SERVER_NONCE);
+    let challenge = sent(server.receive(&first).unwrap());
+    let proof = answered(client.receive(&challenge).unwrap());
+    assert_eq!(
+        server.receive(&proof),
+        Ok(ServerProgress::Authenticated(hello()))
+    );
+    let welcome = server.welcome(Some(grant()), Vec::new());
+    assert!(matches!(
+        client.receive(&welcome),
+        Ok(ClientProgress::Done(_))
+    ));
+}
+
+#[test]
+fn a_client_with_another_token_is_refused_and_told_so() {
+    let (mut client, first) =
+        ClientHandshake::start(hello(), Some(token("another token, as long")));
+    let mut server =
+        ServerHandshake::new(identity(), Some(token("0123456789abcdef")), SERVER_NONCE);
+    let challenge = sent(server.receive(&first).unwrap());
+    let proof = answered(client.receive(&challenge).unwrap());
+    let error = server.receive(&proof).unwrap_err();
+    assert_eq!(error, HandshakeError::TokenWrong);
+    let reject = Message::Reject(error.to_reject()).encode();
+    assert_eq!(client.receive(&reject), Err(HandshakeError::TokenWrong));
+    assert_eq!(
+        server.receive(&proof),
+        Err(HandshakeError::TokenWrong),
+        "a failed handshake stays failed"
+    );
+}
+
+#[test]
+fn a_client_without_the_token_that_is_needed_says_what_to_do() {
+    let (mut client, first) = ClientHandshake::start(hello(), None);
+    let mut server =
+        ServerHandshake::new(identity(), Some(token("0123456789abcdef")), SERVER_NONCE);
+    let challenge = sent(server.receive(&first).unwrap());
+    let error = client.receive(&challenge).unwrap_err();
+    assert_eq!(error, HandshakeError::TokenRequired);
+    assert!(error.to_string().contains("--token-file"), "{error}");
+}
+
+#[test]
+fn a_client_with_a_token_refuses_a_server_that_does_not_ask_for_it() {
+    let (mut client, first) = ClientHandshake::start(hello(), Some(token("0123456789abcdef")));
+    let mut impostor = ServerHandshake::new(identity(), None, SERVER_NONCE);
+    impostor.receive(&first).unwrap();
+    let welcome = impostor.welcome(Some(grant()), Vec::new());
+    assert_eq!(
+        client.receive(&welcome),
+        Err(HandshakeError::ServerWithoutToken)
+    );
+}
+
+#[test]
+fn a_welcome_changed_on_its_way_is_not_authentic() {
+    let secret = token("0123456789abcdef");
+    let (mut client, first) = ClientHandshake::start(hello(), Some(secret.clone()));
+    let mut server = ServerHandshake::new(identity(), Some(secret), SERVER_NONCE);
+    let challenge = sent(server.receive(&first).unwrap());
+    let proof = answered(client.receive(&challenge).unwrap());
+    server.receive(&proof).unwrap();
+    let mut welcome = server.welcome(Some(grant()), vec![1, 2, 3]);
+    *welcome.last_mut().unwrap() ^= 1;
+    assert_eq!(
+        client.receive(&welcome),
+        Err(HandshakeError::ServerNotAuthentic)
+    );
+}
+
+#[test]
+fn a_clients_proof_is_not_a_servers_proof() {
+    let secret = token("0123456789abcdef");
+    let (mut client, first) = ClientHandshake::start(hello(), Some(secret.clone()));
+    let mut server = ServerHandshake::new(identity(), Some(secret), SERVER_NONCE);
+    let challenge = sent(server.receive(&first).unwrap());
+    let Ok(Message::Proof(proof)) = Message::decode(&answered(client.receive(&challenge).unwrap()))
+    else {
+        panic!("no proof")
+    };
+    let welcome = Welcome {
+        proof: proof.proof,
+        version: 1,
+        server: identity(),
+        session: Some(grant()),
+        snapshot: Vec::new(),
+    };
+    let reflected = Message::Welcome(Box::new(welcome)).encode();
+    assert_eq!(
+        client.receive(&reflected),
+        Err(HandshakeError::ServerNotAuthentic)
+    );
+}
+
+#[test]
+fn a_proof_is_worthless_in_another_handshake() {
+    let secret = token("0123456789abcdef");
+    let (mut client, first) = ClientHandshake::start(hello(), Some(secret.clone()));
+    let mut server = ServerHandshake::new(identity(), Some(secret.clone()), SERVER_NONCE);
+    let challenge = sent(server.receive(&first).unwrap());
+    let recorded = answered(client.receive(&challenge).unwrap());
+    let mut later = ServerHandshake::new(identity(), Some(secret), [0x77; NONCE_BYTES]);
+    later.receive(&first).unwrap();
+    assert_eq!(later.receive(&recorded), Err(HandshakeError::TokenWrong));
+}
+
+#[test]
+fn a_client_from_the_future_is_told_both_version_ranges() {
+    let versions = VersionRange { min: 40, max: 41 };
+    let (mut client, mut first) = ClientHandshake::start(
+        Hello {
+            versions,
+            ..hello()
+        },
+        None,
+    );
+    // Its Hello also has a layout that we cannot know.
+    first.truncate(frame::HEADER_BYTES + 6);
+    first[8] = 6;
+    let mut server = ServerHandshake::new(identity(), None, SERVER_NONCE);
+    let expected = HandshakeError::VersionMismatch {
+        client: versions,
+        server: SUPPORTED_VERSIONS,
+    };
+    let error = server.receive(&first).unwrap_err();
+    assert_eq!(error, expected);
+    assert_eq!(
+        client.receive(&Message::Reject(error.to_reject()).encode()),
+        Err(expected)
+    );
+}
+
+#[test]
+#[should_panic(expected = "before the client is authenticated")]
+fn nothing_is_granted_before_the_proof() {
+    let (_, first) = ClientHandshake::start(hello(), None);
+    let mut server =
+        ServerHandshake::new(identity(), Some(token("0123456789abcdef")), SERVER_NONCE);
+    server.receive(&first).unwrap();
+    server.welcome(Some(grant()), Vec::new());
+}
+
+#[test]
+fn an_announced_length_above_the_limit_is_refused_from_the_header_alone() {
+    let mut buffer = MessageBuffer::new(limits::CLIENT_MESSAGE_BYTES);
+    buffer.push(b"TWLC\x01\0\0\0\xff\xff\xff\xff");
+    let error = buffer.next_frame().unwrap_err();
+    assert!(
+        matches!(
+            error,
+            ControlError::TooLong {
+                field: "message",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    buffer.push(&Message::StatusRequest.encode());
+    assert_eq!(
+        buffer.next_frame(),
+        Err(error),
+        "a decoder that failed stays failed"
+    );
+}
+
+#[test]
+fn a_foreign_protocol_is_seen_at_its_first_byte() {
+    let mut buffer = MessageBuffer::new(limits::CLIENT_MESSAGE_BYTES);
+    buffer.push(b"G");
+    assert_eq!(buffer.next_frame(), Err(ControlError::BadMagic));
+}
+
+#[test]
+fn a_snapshot_length_beyond_the_message_allocates_nothing() {
+    let mut frame = Message::Devices(Devices {
+        snapshot: Vec::new(),
+    })
+    .encode();
+    let len = frame.len();
+    frame[len - 4..].copy_from_slice(&(limits::SNAPSHOT_BYTES as u32).to_le_bytes());
+    assert_eq!(
+        Message::decode(&frame),
+        Err(ControlError::Truncated {
+            field: "device snapshot"
+        })
+    );
+}
+
+#[test]
+fn a_preamble_has_its_fixed_size_and_comes_back() {
+    let preamble = AttachPreamble {
+        ticket: Ticket::from_random([3; TICKET_BYTES]),
+        lane_index: 2,
+        lane_count: 5,
+    };
+    assert_eq!(AttachPreamble::decode(&preamble.encode()), Ok(preamble));
+    assert_eq!(AttachPreamble::BYTES, 42);
+}
+
+#[test]
+fn a_lane_outside_its_session_is_refused() {
+    let preamble = AttachPreamble {
+        ticket: Ticket::from_random([3; TICKET_BYTES]),
+        lane_index: 5,
+        lane_count: 5,
+    };
+    let error = AttachPreamble::decode(&preamble.encode()).unwrap_err();
+    assert_eq!(
+        error,
+        ControlError::InvalidValue {
+            field: "lane index",
+            value: 5
+        }
+    );
+}
+
+#[test]
+fn more_lanes_than_the_limit_are_refused() {
+    let lane_count = limits::LANES + 1;
+    let preamble = AttachPreamble {
+        ticket: Ticket::from_random([3; TICKET_BYTES]),
+        lane_index: 0,
+        lane_count,
+    };
+    let error = AttachPreamble::decode(&preamble.encode()).unwrap_err();
+    assert_eq!(
+        error,
+        ControlError::InvalidValue {
+            field: "lane count",
+            value: lane_count.into()
+        }
+    );
+}
+
+#[test]
+fn connections_are_told_apart_by_their_first_bytes() {
+    let control = Message::StatusRequest.encode();
+    let lane = AttachPreamble {
+        ticket: Ticket::from_random([0; TICKET_BYTES]),
+        lane_index: 0,
+        lane_count: 1,
+    }
+    .encode();
+    assert_eq!(
+        ConnectionKind::of(control.first_chunk().unwrap()),
+        Ok(ConnectionKind::Control)
+    );
+    assert_eq!(
+        ConnectionKind::of(lane.first_chunk().unwrap()),
+        Ok(ConnectionKind::Lane)
+    );
+    assert_eq!(ConnectionKind::of(b"GET "), Err(ControlError::BadMagic));
+}
+
+#[test]
+fn secrets_do_not_show_in_debug_output() {
+    let ticket = Ticket::from_random([0xab; TICKET_BYTES]);
+    assert_eq!(
+        format!("{ticket:?} {:?}", token("0123456789abcdef")),
+        "Ticket(..) Token(..)"
+    );
+}
+
+#[test]
+fn short_tokens_are_refused() {
+    assert_eq!(
+        Token::from_bytes(b"  secret \n"),
+        Err(TokenError::TooShort { len_bytes: 6 })
+    );
+}
+
+#[test]
+fn every_reject_code_has_its_own_number_and_comes_back() {
+    let numbers: std::collections::BTreeSet<u16> =
+        RejectCode::ALL.iter().map(|code| code.number()).collect();
+    assert_eq!(numbers.len(), RejectCode::ALL.len());
+    let back: Vec<RejectCode> = RejectCode::ALL
+        .iter()
+        .map(|code| RejectCode::from(code.number()))
+        .collect();
+    assert_eq!(back, RejectCode::ALL);
+    assert_eq!(RejectCode::from(999), RejectCode::Unknown(999));
+}
+
+fn name() -> impl Strategy<Value = String> {
+    "\\PC{0,40}"
+}
+
+fn nonce() -> impl Strategy<Value = Nonce> {
+    proptest::array::uniform32(any::<u8>())
+}
+
+fn session_status() -> impl Strategy<Value = SessionStatus> {
+    (
+        (
+            any::<u64>(),
+            name(),
+            name(),
+            any::<u32>(),
+            name(),
+            any::<u32>(),
+        ),
+        any::<[u64; 5]>(),
+        any::<u16>(),
+    )
+        .prop_map(
+            |((session_id, program, hostname, client_pid, peer, worker_pid), numbers, lanes)| {
+                let [
+                    age_ms,
+                    device_memory_bytes,
+                    received_bytes,
+                    sent_bytes,
+                    calls,
+                ] = numbers;
+                SessionStatus {
+                    session_id,
+                    program,
+                    hostname,
+                    client_pid,
+                    peer,
+                    worker_pid,
+                    age_ms,
+                    lanes,
+                    device_memory_bytes,
+                    received_bytes,
+                    sent_bytes,
+                    calls,
+                }
+            },
+        )
+}
+
+fn session_grant() -> impl Strategy<Value = SessionGrant> {
+    let numbers = (
+        any::<u64>(),
+        any::<u16>(),
+        any::<u16>(),
+        any::<u64>(),
+        any::<u32>(),
+    );
+    (
+        numbers,
+        nonce(),
+        prop::collection::vec(any::<u8>(), 0..=limits::FINGERPRINT_BYTES),
+    )
+        .prop_map(
+            |(
+                (session_id, max_lanes, payload_lanes, chunk_bytes, chunk_count),
+                ticket,
+                fingerprint,
+            )| SessionGrant {
+                session_id,
+                ticket: Ticket::from_random(ticket),
+                limits: SessionLimits {
+                    max_lanes,
+                    payload_lanes,
+                    chunk_bytes,
+                    chunk_count,
+                },
+                fingerprint,
+            },
+        )
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let versions = || (any::<u16>(), any::<u16>()).prop_map(|(min, max)| VersionRange { min, max });
+    let purpose = prop_oneof![Just(Purpose::Query), Just(Purpose::Session)];
+    let snapshot = || prop::collection::vec(any::<u8>(), 0..2000);
+    let hello = (versions(), purpose, name(), any::<u32>(), name(), nonce()).prop_map(
+        |(versions, purpose, program, pid, hostname, nonce)| {
+            Message::Hello(Hello {
+                versions,
+                purpose,
+                program,
+                pid,
+                hostname,
+                nonce,
+            })
+        },
+    );
+    let challenge = (any::<u16>(), nonce())
+        .prop_map(|(version, nonce)| Message::Challenge(Challenge { version, nonce }));
+    let proof = nonce().prop_map(|proof| Message::Proof(Proof { proof }));
+    let welcome = (
+        nonce(),
+        any::<u16>(),
+        name(),
+        name(),
+        prop::option::of(session_grant()),
+        snapshot(),
+    )
+        .prop_map(|(proof, version, name, software, session, snapshot)| {
+            let server = ServerIdentity { name, software };
+            Message::Welcome(Box::new(Welcome {
+                proof,
+                version,
+                server,
+                session,
+                snapshot,
+            }))
+        });
+    let reject = (any::<u16>(), name(), versions()).prop_map(|(code, text, versions)| {
+        Message::Reject(Reject {
+            code: code.into(),
+            text,
+            versions,
+        })
+    });
+    let numbers = (any::<[u64; 4]>(), any::<u32>(), any::<bool>());
+    let status = (numbers, prop::collection::vec(session_status(), 0..5)).prop_map(
+        |((counts, max, draining), sessions)| {
+            let [uptime_ms, sessions_started, sessions_crashed, rejected] = counts;
+            let max_sessions = max;
+            Message::Status(Status {
+                uptime_ms,
+                max_sessions,
+                draining,
+                sessions_started,
+                sessions_crashed,
+                rejected,
+                sessions,
+            })
+        },
+    );
+    prop_oneof![
+        hello,
+        challenge,
+        proof,
+        welcome,
+        reject,
+        Just(Message::StatusRequest),
+        status,
+        Just(Message::DevicesRequest),
+        snapshot().prop_map(|snapshot| Message::Devices(Devices { snapshot })),
+        name().prop_map(|reason| Message::SessionEnded(SessionEnded { reason })),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn every_message_comes_back(message in message()) {
+        prop_assert_eq!(Message::decode(&message.encode()), Ok(message));
+    }
+
+    #[test]
+    fn a_message_cut_anywhere_is_an_error(message in message(), cut in any::<prop::sample::Index>()) {
+        let frame = message.encode();
+        prop_assert!(Message::decode(&frame[..cut.index(frame.len())]).is_err());
+    }
+
+    #[test]
+    fn frames_survive_any_fragmentation(messages in prop::collection::vec(message(), 1..4), piece in 1usize..200) {
+        let stream: Vec<u8> = messages.iter().flat_map(Message::encode).collect();
+        let mut buffer = MessageBuffer::new(limits::SERVER_MESSAGE_BYTES);
+        let mut received = Vec::new();
+        for bytes in stream.chunks(piece) {
+            buffer.push(bytes);
+            while let Some(frame) = buffer.next_frame().unwrap() {
+                received.push(Message::decode(&frame).unwrap());
+            }
+        }
+        prop_assert_eq!(received, messages);
+    }
+
+    #[test]
+    fn decoders_survive_a_changed_byte(message in message(), at in any::<prop::sample::Index>(), with in any::<u8>()) {
+        let mut frame = message.encode();
+        let at = at.index(frame.len());
+        frame[at] = with;
+        fuzz(&frame);
+    }
+
+    #[test]
+    fn decoders_survive_garbage(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fuzz(&bytes);
+    }
+}

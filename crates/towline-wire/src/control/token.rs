@@ -1,0 +1,105 @@
+//! The shared secret of a server and its clients, and the proofs of knowing it.
+//!
+//! The token never crosses the wire. Each side proves it with HMAC-SHA256 over a role label and the hashes of all
+//! messages so far, which hold both nonces: a proof is good for one handshake, one direction and exactly these versions
+//! and names.
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use super::codec::redacted;
+use super::message::PROOF_BYTES;
+
+/// Shorter tokens could be found by trying, given one recorded handshake.
+const MIN_TOKEN_BYTES: usize = 16;
+/// No honest token is longer; it guards against pointing `--token-file` at the wrong file.
+const MAX_TOKEN_BYTES: usize = 4096;
+
+/// A shared secret.
+#[derive(Clone, Eq, PartialEq)]
+pub struct Token(Vec<u8>);
+
+/// Why bytes are no [`Token`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// It could be guessed.
+    #[error(
+        "the token has {len_bytes} bytes, fewer than {MIN_TOKEN_BYTES}; make one with `head -c 32 /dev/urandom | base64`"
+    )]
+    TooShort {
+        /// Its length.
+        len_bytes: usize,
+    },
+    /// It is no token.
+    #[error(
+        "the token has {len_bytes} bytes, more than {MAX_TOKEN_BYTES}; this is not a token file"
+    )]
+    TooLong {
+        /// Its length.
+        len_bytes: usize,
+    },
+}
+
+impl Token {
+    /// The most that a token file needs to be read.
+    pub const MAX_BYTES: usize = MAX_TOKEN_BYTES;
+
+    /// A token from the contents of a token file. White space around it is not part of it, so that editors do no harm.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, TokenError> {
+        let token = bytes.trim_ascii();
+        match token.len() {
+            len_bytes if len_bytes < MIN_TOKEN_BYTES => Err(TokenError::TooShort { len_bytes }),
+            len_bytes if len_bytes > MAX_TOKEN_BYTES => Err(TokenError::TooLong { len_bytes }),
+            _ => Ok(Self(token.to_vec())),
+        }
+    }
+
+    pub(super) fn prove(&self, role: Role, transcript: &[&[u8; 32]]) -> [u8; PROOF_BYTES] {
+        self.mac(role, transcript).finalize().into_bytes().into()
+    }
+
+    /// Whether `proof` is right, in constant time.
+    pub(super) fn verify(
+        &self,
+        role: Role,
+        transcript: &[&[u8; 32]],
+        proof: &[u8; PROOF_BYTES],
+    ) -> bool {
+        self.mac(role, transcript).verify_slice(proof).is_ok()
+    }
+
+    fn mac(&self, role: Role, transcript: &[&[u8; 32]]) -> Hmac<Sha256> {
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        mac.update(role.label());
+        for hash in transcript {
+            mac.update(*hash);
+        }
+        mac
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        redacted(f, "Token")
+    }
+}
+
+/// Who proves. Different labels keep one side's proof from being sent back as the other's.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Role {
+    Client,
+    Server,
+}
+
+impl Role {
+    fn label(self) -> &'static [u8] {
+        match self {
+            Self::Client => b"towline control 1 client proof",
+            Self::Server => b"towline control 1 server proof",
+        }
+    }
+}
