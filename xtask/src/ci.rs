@@ -1,0 +1,244 @@
+//! `cargo xtask ci`: runs the stages of a tier one after the other and counts what passed.
+//!
+//! A stage that fails does not stop the later ones, except those that need what it was to build: one run tells
+//! everything that is wrong. The last line of the output is the sum, `<n> passed, <m> failed, <k> skipped`.
+
+mod stage;
+mod tally;
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+
+use self::stage::{STAGES, Stage, resolved};
+use self::tally::{Tally, failed_tests};
+use crate::workspace::Workspace;
+
+/// How much of a failed stage's log is shown.
+const TAIL_LINES: usize = 40;
+
+/// How much to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Tier {
+    /// What a developer waits for: format, lints, unit tests
+    Check,
+    /// What every change must pass
+    Test,
+    /// What a release must pass as well: minutes of fuzzing, Miri, slow tests
+    Long,
+}
+
+/// What became of a stage.
+enum Outcome {
+    Failed { reason: String },
+    Passed,
+    Skipped { reason: String },
+}
+
+pub(crate) fn run(workspace: &Workspace, tier: Tier, only: &[String]) -> Result<ExitCode> {
+    let stages = select(tier, only)?;
+    let logs = workspace.build_dir().join("ci");
+    fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
+
+    let start = Instant::now();
+    let mut total = Tally::default();
+    let mut not_passed: Vec<&str> = Vec::new();
+    for (index, stage) in stages.iter().enumerate() {
+        println!(
+            "[{}/{}] {}: {}",
+            index + 1,
+            stages.len(),
+            stage.name,
+            stage.command_line()
+        );
+        let log = logs.join(format!("{}.log", stage.name));
+        let stage_start = Instant::now();
+        let outcome = match stage.needs.iter().find(|need| not_passed.contains(need)) {
+            Some(need) => Outcome::Skipped {
+                reason: format!("it needs {need}, which did not pass"),
+            },
+            None => run_stage(workspace, stage, &log)?,
+        };
+        let tally = report(workspace, &outcome, &log, stage_start.elapsed());
+        total.add(tally);
+        if !matches!(outcome, Outcome::Passed) {
+            not_passed.push(stage.name);
+        }
+    }
+
+    println!("\n{} stages in {}", stages.len(), seconds(start.elapsed()));
+    if !not_passed.is_empty() {
+        println!("did not pass: {}", not_passed.join(", "));
+    }
+    println!("{total}");
+    Ok(if total.failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn select(tier: Tier, only: &[String]) -> Result<Vec<&'static Stage>> {
+    if let Some(unknown) = only
+        .iter()
+        .find(|name| STAGES.iter().all(|stage| stage.name != **name))
+    {
+        let names: Vec<_> = STAGES.iter().map(|stage| stage.name).collect();
+        bail!(
+            "there is no stage `{unknown}`; there are {}",
+            names.join(", ")
+        );
+    }
+    Ok(STAGES
+        .iter()
+        .filter(|stage| match only {
+            [] => stage.tiers.contains(&tier),
+            names => names.iter().any(|name| name == stage.name),
+        })
+        .collect())
+}
+
+fn run_stage(workspace: &Workspace, stage: &Stage, log: &Path) -> Result<Outcome> {
+    if let Some(tool) = &stage.tool
+        && !tool.is_there(workspace)
+    {
+        return Ok(Outcome::Skipped {
+            reason: format!("this toolchain has no `{}`", tool.name()),
+        });
+    }
+    let (program, arguments) = stage
+        .command
+        .split_first()
+        .context("a stage without a command")?;
+    let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+    let errors = file
+        .try_clone()
+        .context("cannot duplicate the log's descriptor")?;
+    // `timeout` runs the stage in a process group of its own and ends the whole group; `setpriv` has it do so too
+    // when this process ends, by Ctrl-C for one.
+    let status = Command::new("setpriv")
+        .args(["--pdeathsig", "TERM", "timeout", "--kill-after", "10"])
+        .arg(stage.limit_s.to_string())
+        .arg(resolved(program))
+        .args(arguments)
+        .envs(stage.environment.iter().copied())
+        .env("CARGO_TERM_COLOR", "never")
+        .current_dir(workspace.root())
+        .stdin(Stdio::null())
+        .stdout(file)
+        .stderr(errors)
+        .status()
+        .context("cannot run setpriv and timeout, of util-linux and coreutils")?;
+    Ok(match status.code() {
+        Some(0) => Outcome::Passed,
+        Some(124 | 137) => Outcome::Failed {
+            reason: format!("still running after {} s", stage.limit_s),
+        },
+        _ => Outcome::Failed {
+            reason: status.to_string(),
+        },
+    })
+}
+
+/// Prints what became of a stage and answers what it adds to the sum.
+fn report(workspace: &Workspace, outcome: &Outcome, log: &Path, took: Duration) -> Tally {
+    let took = seconds(took);
+    // A stage that did not run has left no log, but an earlier run may have.
+    let text = match outcome {
+        Outcome::Skipped { .. } => String::new(),
+        _ => fs::read(log)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default(),
+    };
+    let tally = Tally::of_stage(&text, outcome);
+    match outcome {
+        Outcome::Passed => println!("      ok, {took} ({tally})"),
+        Outcome::Skipped { reason } => println!("      skipped: {reason}"),
+        Outcome::Failed { reason } => {
+            println!("      FAILED, {took} ({tally}): {reason}");
+            let lines: Vec<_> = text.lines().collect();
+            for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
+                println!("      | {line}");
+            }
+            for name in failed_tests(&text) {
+                println!("      failed test: {name}");
+            }
+            let log = log.strip_prefix(workspace.root()).unwrap_or(log);
+            println!("      the whole log is {}", log.display());
+        }
+    }
+    tally
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(tier: Tier, only: &[&str]) -> Vec<&'static str> {
+        let only: Vec<_> = only.iter().map(|&name| name.to_owned()).collect();
+        select(tier, &only)
+            .unwrap()
+            .iter()
+            .map(|stage| stage.name)
+            .collect()
+    }
+
+    #[test]
+    fn check_is_a_part_of_what_every_change_must_pass() {
+        let test = names(Tier::Test, &[]);
+        assert!(test.contains(&"clippy") && test.contains(&"licences"));
+        assert!(names(Tier::Check, &[]).len() < test.len());
+    }
+
+    #[test]
+    fn long_leaves_out_nothing_of_test() {
+        let long = names(Tier::Long, &[]);
+        assert!(
+            names(Tier::Test, &[])
+                .iter()
+                .all(|name| long.contains(name))
+        );
+    }
+
+    #[test]
+    fn named_stages_run_in_any_tier() {
+        assert_eq!(names(Tier::Check, &["docs", "fmt"]), ["fmt", "docs"]);
+    }
+
+    #[test]
+    fn an_unknown_stage_is_an_error_that_lists_the_known() {
+        let error = select(Tier::Test, &["clipy".to_owned()])
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(
+            error.contains("`clipy`") && error.contains("clippy"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_stage_needs_only_stages_that_run_before_it_in_every_tier_of_its_own() {
+        for (index, stage) in STAGES.iter().enumerate() {
+            for need in stage.needs {
+                let needed = STAGES[..index].iter().find(|earlier| earlier.name == *need);
+                let needed = needed.unwrap_or_else(|| {
+                    panic!("{} needs {need}, which is not before it", stage.name)
+                });
+                assert!(
+                    stage.tiers.iter().all(|tier| needed.tiers.contains(tier)),
+                    "{}",
+                    stage.name
+                );
+            }
+        }
+    }
+}

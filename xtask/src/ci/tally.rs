@@ -1,0 +1,192 @@
+//! Counting tests by what libtest prints.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::Outcome;
+
+/// How many tests passed, failed and were skipped. A stage without tests counts as one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) passed: u64,
+    pub(super) failed: u64,
+    pub(super) skipped: u64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+
+    /// Sums the result lines in a stage's log. What a stage did that no test shows (a build that broke, a process
+    /// that was killed) counts as one failure.
+    pub(super) fn of_stage(log: &str, outcome: &Outcome) -> Self {
+        let mut sum = Self::default();
+        for tally in log.lines().filter_map(Self::of_result_line) {
+            sum.add(tally);
+        }
+        match outcome {
+            Outcome::Failed { .. } if sum.failed == 0 => sum.failed = 1,
+            Outcome::Passed if sum == Self::default() => sum.passed = 1,
+            Outcome::Skipped { .. } => sum.skipped += 1,
+            _ => {}
+        }
+        sum
+    }
+
+    /// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s`.
+    /// Tests that a filter left out count for nothing: another stage runs them.
+    fn of_result_line(line: &str) -> Option<Self> {
+        // What a test wrote without a line feed may stand before it.
+        let (_, result) = line.split_once("test result: ")?;
+        let (_, counts) = result.split_once(". ")?;
+        let mut tally = Self::default();
+        for count in counts.split("; ") {
+            let Some((number, kind)) = count.split_once(' ') else {
+                continue;
+            };
+            let field = match kind {
+                "passed" => &mut tally.passed,
+                "failed" => &mut tally.failed,
+                "ignored" => &mut tally.skipped,
+                _ => continue,
+            };
+            *field = number.parse().ok()?;
+        }
+        Some(tally)
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            passed,
+            failed,
+            skipped,
+        } = self;
+        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
+    }
+}
+
+/// The names of the tests that failed, each once.
+pub(super) fn failed_tests(log: &str) -> BTreeSet<&str> {
+    log.lines()
+        .filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "\
+running 2 tests
+test frame::tests::short_header_is_an_error ... ok
+test frame::tests::zero_length_is_an_error ... FAILED
+
+failures:
+
+---- frame::tests::zero_length_is_an_error stdout ----
+thread panicked
+
+failures:
+    frame::tests::zero_length_is_an_error
+
+test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 4 filtered out; finished in 0.12s
+
+running 3 tests
+noise without a line feed test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.00s
+";
+
+    fn failed() -> Outcome {
+        Outcome::Failed {
+            reason: "exit status: 101".to_owned(),
+        }
+    }
+
+    #[test]
+    fn result_lines_of_all_test_programs_are_summed() {
+        assert_eq!(
+            Tally::of_stage(LOG, &failed()),
+            Tally {
+                passed: 3,
+                failed: 1,
+                skipped: 1
+            }
+        );
+    }
+
+    #[test]
+    fn a_stage_without_tests_counts_once() {
+        let passed = Tally::of_stage("Finished `dev` profile\n", &Outcome::Passed);
+        assert_eq!(
+            passed,
+            Tally {
+                passed: 1,
+                failed: 0,
+                skipped: 0
+            }
+        );
+        let skipped = Tally::of_stage(
+            "",
+            &Outcome::Skipped {
+                reason: "no clippy".to_owned(),
+            },
+        );
+        assert_eq!(
+            skipped,
+            Tally {
+                passed: 0,
+                failed: 0,
+                skipped: 1
+            }
+        );
+    }
+
+    #[test]
+    fn a_failure_beside_passing_tests_is_not_lost() {
+        let log = "test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
+                   error: test failed: signal 11\n";
+        assert_eq!(
+            Tally::of_stage(log, &failed()),
+            Tally {
+                passed: 5,
+                failed: 1,
+                skipped: 0
+            }
+        );
+    }
+
+    #[test]
+    fn lines_that_only_look_like_results_count_nothing() {
+        for line in [
+            "test result",
+            "test result: ok",
+            "test result: ok. many passed; 0 failed",
+            "5 passed; 0 failed",
+        ] {
+            assert_eq!(Tally::of_result_line(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn failed_tests_are_named_once() {
+        let twice = format!("{LOG}{LOG}");
+        assert_eq!(
+            failed_tests(&twice).into_iter().collect::<Vec<_>>(),
+            ["frame::tests::zero_length_is_an_error"]
+        );
+    }
+
+    #[test]
+    fn the_sum_is_printed_in_the_form_that_is_looked_for() {
+        let tally = Tally {
+            passed: 12,
+            failed: 0,
+            skipped: 3,
+        };
+        assert_eq!(tally.to_string(), "12 passed, 0 failed, 3 skipped");
+    }
+}

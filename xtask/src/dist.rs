@@ -1,0 +1,221 @@
+//! `cargo xtask dist` and `cargo xtask install`: the release as files in their places.
+//!
+//! ```text
+//! bin/towline
+//! lib/libtowline_opencl.so
+//! share/man/man1/towline*.1
+//! share/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}/...
+//! share/doc/towline/{CHANGELOG.md,LICENSE,README.md}
+//! ```
+//!
+//! Manual pages and completions come from the built program itself, so that they cannot differ from it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::workspace::Workspace;
+
+const PROGRAM: &str = "towline";
+const LIBRARY: &str = "libtowline_opencl.so";
+const DOCUMENTS: &[&str] = &["CHANGELOG.md", "LICENSE", "README.md"];
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Shell, and where its completions are looked for below `share/`.
+const COMPLETIONS: &[(&str, &str)] = &[
+    ("bash", "bash-completion/completions/towline"),
+    ("fish", "fish/vendor_completions.d/towline.fish"),
+    ("zsh", "zsh/site-functions/_towline"),
+];
+
+/// Packs the release into `build/dist/towline-<version>-<triple>.tar.gz`; the same commit gives the same bytes.
+pub(crate) fn pack(workspace: &Workspace) -> Result<ExitCode> {
+    let name = format!("{PROGRAM}-{VERSION}-{}", host_triple()?);
+    let dist = workspace.build_dir().join("dist");
+    let tree = dist.join(&name);
+    if tree.exists() {
+        fs::remove_dir_all(&tree).with_context(|| format!("cannot remove {}", tree.display()))?;
+    }
+    stage(workspace, &tree)?;
+
+    let archive = dist.join(format!("{name}.tar.gz"));
+    succeed(
+        Command::new("tar")
+            .args([
+                "--sort=name",
+                "--owner=0",
+                "--group=0",
+                "--numeric-owner",
+                "--mode=go=rX,u+rw",
+            ])
+            .arg(format!("--mtime=@{}", commit_time(workspace)))
+            .args(["--use-compress-program", "gzip -9n"])
+            .arg("-cf")
+            .arg(&archive)
+            .arg("-C")
+            .arg(&dist)
+            .arg(&name),
+    )?;
+    println!("{}", archive.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Installs the release below `prefix`, within `destdir` if that is not empty.
+pub(crate) fn install(workspace: &Workspace, prefix: &Path, destdir: &Path) -> Result<ExitCode> {
+    ensure!(
+        prefix.is_absolute(),
+        "the prefix has to be an absolute path, not `{}`",
+        prefix.display()
+    );
+    let tree = within(destdir, prefix);
+    stage(workspace, &tree)?;
+    println!("installed Towline {VERSION} below {}", tree.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn within(destdir: &Path, prefix: &Path) -> PathBuf {
+    if destdir.as_os_str().is_empty() {
+        return prefix.to_owned();
+    }
+    // `join` would let an absolute path replace the directory.
+    destdir.join(prefix.strip_prefix("/").unwrap_or(prefix))
+}
+
+/// Builds the release and puts its files in their places below `tree`.
+fn stage(workspace: &Workspace, tree: &Path) -> Result<()> {
+    succeed(workspace.cargo().args([
+        "build",
+        "--release",
+        "--locked",
+        "--package",
+        "towline-cli",
+        "--package",
+        "towline-opencl",
+    ]))?;
+    let built = workspace.metadata()?.target_directory.join("release");
+
+    let program = tree.join("bin").join(PROGRAM);
+    place_stripped(&built.join(PROGRAM), &program)?;
+    place_stripped(&built.join(LIBRARY), &tree.join("lib").join(LIBRARY))?;
+
+    let share = tree.join("share");
+    let manual = share.join("man/man1");
+    create_dir(&manual)?;
+    succeed(Command::new(&program).arg("man").arg(&manual))?;
+    for (shell, place) in COMPLETIONS {
+        let output = Command::new(&program)
+            .args(["completions", shell])
+            .output()
+            .with_context(|| format!("cannot run {}", program.display()))?;
+        ensure!(
+            output.status.success(),
+            "towline completions {shell}: {}",
+            output.status
+        );
+        write(&share.join(place), &output.stdout)?;
+    }
+    for document in DOCUMENTS {
+        let from = workspace.root().join(document);
+        let text = fs::read(&from).with_context(|| format!("cannot read {}", from.display()))?;
+        write(&share.join("doc").join(PROGRAM).join(document), &text)?;
+    }
+    Ok(())
+}
+
+/// Copies an executable or library without its debugging information. An older file in its place may be in use: it
+/// is replaced, never written into.
+fn place_stripped(from: &Path, to: &Path) -> Result<()> {
+    create_dir(to.parent().context("a place without a directory")?)?;
+    let temporary = to.with_extension("new");
+    succeed(
+        Command::new("strip")
+            .arg("--strip-unneeded")
+            .arg("-o")
+            .arg(&temporary)
+            .arg(from),
+    )?;
+    fs::rename(&temporary, to).with_context(|| format!("cannot put {} in its place", to.display()))
+}
+
+fn write(to: &Path, bytes: &[u8]) -> Result<()> {
+    create_dir(to.parent().context("a place without a directory")?)?;
+    fs::write(to, bytes).with_context(|| format!("cannot write {}", to.display()))
+}
+
+fn create_dir(directory: &Path) -> Result<()> {
+    fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))
+}
+
+fn succeed(command: &mut Command) -> Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(())
+}
+
+/// The target that a plain `cargo build` builds for.
+fn host_triple() -> Result<String> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc)
+        .arg("-vV")
+        .output()
+        .context("cannot run rustc")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).context("rustc -vV names no host")
+}
+
+/// Seconds since the epoch: what packagers ask for, else the last commit's, else zero (a source archive has none).
+fn commit_time(workspace: &Workspace) -> String {
+    if let Ok(time) = std::env::var("SOURCE_DATE_EPOCH") {
+        return time;
+    }
+    let output = Command::new("git")
+        .args(["log", "-1", "--format=%ct"])
+        .current_dir(workspace.root())
+        .output();
+    match output {
+        Ok(output) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        }
+        _ => "0".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn destdir_stands_before_the_prefix() {
+        assert_eq!(
+            within(Path::new("/tmp/pkg"), Path::new("/usr/local")),
+            Path::new("/tmp/pkg/usr/local")
+        );
+        assert_eq!(
+            within(Path::new(""), Path::new("/usr/local")),
+            Path::new("/usr/local")
+        );
+    }
+
+    #[test]
+    fn a_relative_prefix_is_refused_before_anything_is_built() {
+        let workspace = Workspace::locate().unwrap();
+        let error = install(&workspace, Path::new("usr"), Path::new(""))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("absolute"), "{error}");
+    }
+
+    #[test]
+    fn the_host_triple_names_an_architecture_and_a_system() {
+        let triple = host_triple().unwrap();
+        assert!(
+            triple.starts_with(std::env::consts::ARCH) && triple.contains("linux"),
+            "{triple}"
+        );
+    }
+}

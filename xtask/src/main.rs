@@ -1,0 +1,64 @@
+//! `cargo xtask`: the chores of this workspace that are more than one cargo command.
+//!
+//! Nothing here is shipped. The makefile and CI call it; so may you.
+
+#![forbid(unsafe_code)]
+
+mod ci;
+mod dist;
+mod licences;
+mod spdx;
+mod workspace;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::workspace::Workspace;
+
+/// Chores of the Towline workspace
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Run what must pass, stage by stage, and count what passed
+    Ci {
+        /// How much to run
+        #[arg(long, value_enum, default_value_t = ci::Tier::Test)]
+        tier: ci::Tier,
+        /// Run only this stage (may be repeated)
+        #[arg(long = "stage", value_name = "NAME")]
+        only: Vec<String>,
+    },
+    /// Check every dependency's licence against xtask/licences.allow
+    Licences,
+    /// Pack the release into build/dist/
+    Dist,
+    /// Install the release
+    Install {
+        /// Where the files will be used
+        #[arg(long, default_value = "/usr/local")]
+        prefix: PathBuf,
+        /// Put before the prefix when copying, as packagers need
+        #[arg(long, default_value = "")]
+        destdir: PathBuf,
+    },
+}
+
+fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let workspace = Workspace::locate()?;
+    match arguments.chore {
+        Chore::Ci { tier, only } => ci::run(&workspace, tier, &only),
+        Chore::Licences => licences::check(&workspace),
+        Chore::Dist => dist::pack(&workspace),
+        Chore::Install { prefix, destdir } => dist::install(&workspace, &prefix, &destdir),
+    }
+}
