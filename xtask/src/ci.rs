@@ -127,6 +127,9 @@ fn run_stage(workspace: &Workspace, stage: &Stage, log: &Path) -> Result<Outcome
         .args(arguments)
         .envs(stage.environment.iter().copied())
         .env("CARGO_TERM_COLOR", "never")
+        .env("TERM", "dumb")
+        // What the `make` that started us was told is not for the one that a stage runs.
+        .env_remove("MAKEFLAGS")
         .current_dir(workspace.root())
         .stdin(Stdio::null())
         .stdout(file)
