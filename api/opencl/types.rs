@@ -3,7 +3,7 @@
 //! Handles carry the tag that names their kind on the wire; a tag is never reused. Sizes and values
 //! are those of the Khronos OpenCL specification; `cargo xtask api check --header` compares them with an installed header.
 
-// Fixed-width scalars.
+// Fixed-width scalars. What C calls intptr_t is cl_long: every host that Towline builds for has 64-bit pointers.
 type cl_char = i8;
 type cl_uchar = u8;
 type cl_short = i16;
@@ -34,11 +34,11 @@ type cl_device_exec_capabilities = cl_bitfield;
 type cl_device_svm_capabilities = cl_bitfield;
 type cl_device_atomic_capabilities = cl_bitfield;
 type cl_device_device_enqueue_capabilities = cl_bitfield;
-type cl_device_partition_property = isize;
+type cl_device_partition_property = cl_long;
 type cl_device_affinity_domain = cl_bitfield;
 
 // Contexts and command queues.
-type cl_context_properties = isize;
+type cl_context_properties = cl_long;
 type cl_context_info = cl_uint;
 type cl_command_queue_properties = cl_bitfield;
 type cl_queue_properties = cl_properties;
@@ -53,7 +53,7 @@ type cl_mem_info = cl_uint;
 type cl_mem_migration_flags = cl_bitfield;
 type cl_map_flags = cl_bitfield;
 type cl_buffer_create_type = cl_uint;
-type cl_pipe_properties = isize;
+type cl_pipe_properties = cl_long;
 type cl_pipe_info = cl_uint;
 
 // Images and samplers.
@@ -100,7 +100,7 @@ type cl_GLenum = cl_uint;
 type cl_gl_object_type = cl_uint;
 type cl_gl_texture_info = cl_uint;
 type cl_gl_context_info = cl_uint;
-type cl_egl_image_properties_khr = isize;
+type cl_egl_image_properties_khr = cl_long;
 type cl_d3d10_device_source_khr = cl_uint;
 type cl_d3d10_device_set_khr = cl_uint;
 type cl_d3d11_device_source_khr = cl_uint;
