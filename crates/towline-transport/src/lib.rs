@@ -15,6 +15,8 @@
 #![deny(unsafe_code)]
 
 mod address;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 pub mod memory;
 mod registry;

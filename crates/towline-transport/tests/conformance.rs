@@ -1,0 +1,42 @@
+//! The conformance suite over every built-in transport, and over memory with an imperfect link.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use towline_transport::Registry;
+use towline_transport::conformance::{self, Fixture};
+use towline_transport::memory::{Link, MemoryTransport};
+
+/// A new transport fails here until it has its line.
+#[test]
+fn every_registry_entry_upholds_every_rule() {
+    let registry = Registry::new();
+    for scheme in registry.schemes() {
+        let transport = registry.get(scheme).unwrap();
+        conformance::check(&match scheme {
+            "memory" => Fixture::new(transport, |number| format!("memory://conformance-{number}")),
+            "tcp" => Fixture::new(transport, |_| "tcp://127.0.0.1:0".into()),
+            other => panic!("say how to listen with `{other}`"),
+        });
+    }
+}
+
+#[test]
+fn tcp_over_ipv6_upholds_every_rule() {
+    let tcp = Registry::new().get("tcp").unwrap();
+    conformance::check(&Fixture::new(tcp, |_| "tcp://[::1]:0".into()));
+}
+
+#[test]
+fn memory_over_a_slow_link_upholds_every_rule() {
+    let link = Link {
+        latency: Duration::from_micros(100),
+        bandwidth_bytes_per_s: Some(200_000_000),
+        buffer_bytes: 64 << 10,
+        cut_after_bytes: None,
+    };
+    let transport = Arc::new(MemoryTransport::with_link(link));
+    conformance::check(&Fixture::new(transport, |number| {
+        format!("memory://slow-{number}")
+    }));
+}
