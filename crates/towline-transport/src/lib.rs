@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | `tcp` | [`tcp`] | the default, between hosts |
 //! | `memory` | [`memory`] | tests: in-process pairs, optionally over a simulated link |
+//! | any other | [`plugin`] | shared objects loaded at run time, over a versioned C ABI |
 //!
 //! Framing, authentication and sessions live above this crate; it knows nothing of them. What a transport must
 //! uphold is written in [`Connection`] and held by the suite in `conformance` (a feature of that name).
@@ -19,6 +20,8 @@ mod address;
 pub mod conformance;
 mod error;
 pub mod memory;
+#[allow(unsafe_code, reason = "calls into foreign code across a C ABI")]
+pub mod plugin;
 mod registry;
 pub mod tcp;
 

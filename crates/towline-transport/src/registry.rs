@@ -1,8 +1,10 @@
 //! The table of transports by URL scheme: the built-in ones, and those loaded from shared objects.
 
+use std::path::Path;
 use std::sync::{Arc, LazyLock, RwLock};
 
 use crate::memory::MemoryTransport;
+use crate::plugin::PluginTransport;
 use crate::tcp::TcpTransport;
 use crate::{Address, ConnectOptions, Connection, Listener, Transport, TransportError};
 
@@ -67,6 +69,19 @@ impl Registry {
         }
         transports.push(transport);
         Ok(())
+    }
+
+    /// Loads a transport from a shared object and adds it; see [`plugin`](crate::plugin). Code in the object runs
+    /// with all rights of this process, so load only what you would link.
+    pub fn load(&self, path: &Path) -> Result<Arc<dyn Transport>, TransportError> {
+        let transport: Arc<dyn Transport> = Arc::new(PluginTransport::load(path)?);
+        self.register(transport.clone())?;
+        log::info!(
+            "loaded transport `{}` from {}",
+            transport.scheme(),
+            path.display()
+        );
+        Ok(transport)
     }
 
     /// [`Transport::connect`] by the transport that the address names.
