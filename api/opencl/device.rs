@@ -2,7 +2,7 @@
 
 extern "C" {
     /// Lists the devices of a platform that are of the given kinds.
-    #[call(id = 0x0201, local, since = "1.0")]
+    #[call(id = 0x0201, local, manual(client), since = "1.0")]
     fn clGetDeviceIDs(
         platform: cl_platform_id,
         device_type: cl_device_type,
@@ -12,7 +12,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Describes a device.
-    #[call(id = 0x0202, since = "1.0")]
+    #[call(id = 0x0202, since = "1.0", manual(client))]
     fn clGetDeviceInfo(
         device: cl_device_id,
         param_name: cl_device_info,
@@ -23,7 +23,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Divides a device; the list of properties is not made of pairs, so it is read by hand.
-    #[call(id = 0x0203, local, since = "1.2")]
+    #[call(id = 0x0203, local, manual(client), since = "1.2")]
     fn clCreateSubDevices(
         in_device: cl_device_id,
         #[local] properties: *const cl_device_partition_property,
@@ -42,7 +42,7 @@ extern "C" {
     fn clReleaseDevice(#[destroys] device: cl_device_id) -> cl_int;
 
     /// Reads the clocks of device and host at one moment.
-    #[call(id = 0x0206, local, since = "2.1")]
+    #[call(id = 0x0206, local, manual(client), since = "2.1")]
     fn clGetDeviceAndHostTimer(
         device: cl_device_id,
         #[out] device_timestamp: *mut cl_ulong,
@@ -50,6 +50,6 @@ extern "C" {
     ) -> cl_int;
 
     /// Reads the host clock that belongs to a device.
-    #[call(id = 0x0207, local, since = "2.1")]
+    #[call(id = 0x0207, local, manual(client), since = "2.1")]
     fn clGetHostTimer(device: cl_device_id, #[out] host_timestamp: *mut cl_ulong) -> cl_int;
 }

@@ -2,7 +2,7 @@
 
 extern "C" {
     /// Copies part of a buffer to the host.
-    #[call(id = 0x0B01, local, since = "1.0")]
+    #[call(id = 0x0B01, local, manual(client), since = "1.0")]
     fn clEnqueueReadBuffer(
         command_queue: cl_command_queue,
         buffer: cl_mem,
@@ -16,7 +16,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Copies a box out of a buffer to a box in host memory.
-    #[call(id = 0x0B02, local, since = "1.1")]
+    #[call(id = 0x0B02, local, manual(client), since = "1.1")]
     fn clEnqueueReadBufferRect(
         command_queue: cl_command_queue,
         buffer: cl_mem,
@@ -35,7 +35,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Copies host memory to part of a buffer.
-    #[call(id = 0x0B03, local, since = "1.0")]
+    #[call(id = 0x0B03, local, manual(client), since = "1.0")]
     fn clEnqueueWriteBuffer(
         command_queue: cl_command_queue,
         buffer: cl_mem,
@@ -49,7 +49,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Copies a box in host memory to a box in a buffer.
-    #[call(id = 0x0B04, local, since = "1.1")]
+    #[call(id = 0x0B04, local, manual(client), since = "1.1")]
     fn clEnqueueWriteBufferRect(
         command_queue: cl_command_queue,
         buffer: cl_mem,
@@ -114,7 +114,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Copies part of an image to the host.
-    #[call(id = 0x0B08, local, since = "1.0")]
+    #[call(id = 0x0B08, local, manual(client), since = "1.0")]
     fn clEnqueueReadImage(
         command_queue: cl_command_queue,
         image: cl_mem,
@@ -130,7 +130,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Copies host memory to part of an image.
-    #[call(id = 0x0B09, local, since = "1.0")]
+    #[call(id = 0x0B09, local, manual(client), since = "1.0")]
     fn clEnqueueWriteImage(
         command_queue: cl_command_queue,
         image: cl_mem,
@@ -256,7 +256,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Launches a kernel over a range of work-items.
-    #[call(id = 0x0B12, async, since = "1.0")]
+    #[call(id = 0x0B12, async, since = "1.0", manual(client))]
     fn clEnqueueNDRangeKernel(
         command_queue: cl_command_queue,
         kernel: cl_kernel,
@@ -270,7 +270,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Launches a kernel with a single work-item.
-    #[call(id = 0x0B13, async, since = "1.0", deprecated = "2.0")]
+    #[call(id = 0x0B13, async, since = "1.0", deprecated = "2.0", manual(client))]
     fn clEnqueueTask(
         command_queue: cl_command_queue,
         kernel: cl_kernel,

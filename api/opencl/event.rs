@@ -2,22 +2,22 @@
 
 extern "C" {
     /// Creates an event whose status the application sets.
-    #[call(id = 0x0A01, async, since = "1.1")]
+    #[call(id = 0x0A01, async, since = "1.1", manual(client))]
     fn clCreateUserEvent(context: cl_context, #[errcode] errcode_ret: *mut cl_int) -> cl_event;
 
     /// Ends a user event: complete, or failed with a negative status.
-    #[call(id = 0x0A02, async, since = "1.1")]
+    #[call(id = 0x0A02, async, since = "1.1", manual(client))]
     fn clSetUserEventStatus(event: cl_event, execution_status: cl_int) -> cl_int;
 
     /// Waits until all of the given events are complete.
-    #[call(id = 0x0A03, local, since = "1.0")]
+    #[call(id = 0x0A03, local, manual(client), since = "1.0")]
     fn clWaitForEvents(
         num_events: cl_uint,
         #[input(len = num_events)] event_list: *const cl_event,
     ) -> cl_int;
 
     /// Describes an event.
-    #[call(id = 0x0A04, local, since = "1.0")]
+    #[call(id = 0x0A04, local, manual(client), since = "1.0")]
     fn clGetEventInfo(
         event: cl_event,
         param_name: cl_event_info,
@@ -28,7 +28,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Has a function called when the event reaches a status.
-    #[call(id = 0x0A05, local, since = "1.1")]
+    #[call(id = 0x0A05, local, manual(client), since = "1.1")]
     fn clSetEventCallback(
         event: cl_event,
         command_exec_callback_type: cl_int,
@@ -37,7 +37,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Tells when the device took up and finished the event's command.
-    #[call(id = 0x0A06, since = "1.0")]
+    #[call(id = 0x0A06, since = "1.0", manual(client))]
     fn clGetEventProfilingInfo(
         event: cl_event,
         param_name: cl_profiling_info,
@@ -52,6 +52,6 @@ extern "C" {
     fn clRetainEvent(event: cl_event) -> cl_int;
 
     /// Drops a reference to an event; the last one ends it, once its command is complete.
-    #[call(id = 0x0A08, async, since = "1.0")]
+    #[call(id = 0x0A08, async, since = "1.0", manual(client))]
     fn clReleaseEvent(#[destroys] event: cl_event) -> cl_int;
 }

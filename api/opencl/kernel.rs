@@ -2,7 +2,7 @@
 
 extern "C" {
     /// Creates the kernel of the given name from a built program.
-    #[call(id = 0x0901, async, since = "1.0")]
+    #[call(id = 0x0901, async, since = "1.0", manual(client))]
     fn clCreateKernel(
         program: cl_program,
         #[input(cstr)] kernel_name: *const c_char,
@@ -10,7 +10,7 @@ extern "C" {
     ) -> cl_kernel;
 
     /// Creates all kernels of a built program.
-    #[call(id = 0x0902, local, since = "1.0")]
+    #[call(id = 0x0902, local, manual(client), since = "1.0")]
     fn clCreateKernelsInProgram(
         program: cl_program,
         num_kernels: cl_uint,
@@ -20,7 +20,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Creates a copy of a kernel with its arguments as they are now.
-    #[call(id = 0x0903, async, since = "2.1")]
+    #[call(id = 0x0903, async, since = "2.1", manual(client))]
     fn clCloneKernel(source_kernel: cl_kernel, #[errcode] errcode_ret: *mut cl_int) -> cl_kernel;
 
     /// Adds a reference to a kernel.
@@ -28,11 +28,11 @@ extern "C" {
     fn clRetainKernel(kernel: cl_kernel) -> cl_int;
 
     /// Drops a reference to a kernel; the last one ends it.
-    #[call(id = 0x0905, async, since = "1.0")]
+    #[call(id = 0x0905, async, since = "1.0", manual(client))]
     fn clReleaseKernel(#[destroys] kernel: cl_kernel) -> cl_int;
 
     /// Sets one argument: plain bytes, an object, or a size of local memory when there is no value.
-    #[call(id = 0x0906, local, since = "1.0")]
+    #[call(id = 0x0906, local, manual(client), since = "1.0")]
     fn clSetKernelArg(
         kernel: cl_kernel,
         arg_index: cl_uint,
@@ -41,7 +41,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Sets one argument to a pointer into shared virtual memory.
-    #[call(id = 0x0907, local, since = "2.0")]
+    #[call(id = 0x0907, local, manual(client), since = "2.0")]
     fn clSetKernelArgSVMPointer(
         kernel: cl_kernel,
         arg_index: cl_uint,
@@ -49,7 +49,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Tells what a kernel uses beside its arguments, such as pointers into shared virtual memory.
-    #[call(id = 0x0908, local, since = "2.0")]
+    #[call(id = 0x0908, local, manual(client), since = "2.0")]
     fn clSetKernelExecInfo(
         kernel: cl_kernel,
         param_name: cl_kernel_exec_info,

@@ -2,7 +2,7 @@
 
 extern "C" {
     /// Lists the platforms of this library: the one called Towline.
-    #[call(id = 0x0101, local, since = "1.0")]
+    #[call(id = 0x0101, local, manual(client), since = "1.0")]
     fn clGetPlatformIDs(
         num_entries: cl_uint,
         #[out(len = num_entries, nullable, actual = num_platforms)] platforms: *mut cl_platform_id,
@@ -10,7 +10,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Describes a platform.
-    #[call(id = 0x0102, local, since = "1.0")]
+    #[call(id = 0x0102, local, manual(client), since = "1.0")]
     fn clGetPlatformInfo(
         platform: cl_platform_id,
         param_name: cl_platform_info,

@@ -2,7 +2,7 @@
 
 extern "C" {
     /// Creates a program from source text in one or more pieces.
-    #[call(id = 0x0801, local, since = "1.0")]
+    #[call(id = 0x0801, local, manual(client), since = "1.0")]
     fn clCreateProgramWithSource(
         context: cl_context,
         count: cl_uint,
@@ -12,7 +12,7 @@ extern "C" {
     ) -> cl_program;
 
     /// Creates a program from one binary for each device.
-    #[call(id = 0x0802, local, since = "1.0")]
+    #[call(id = 0x0802, local, manual(client), since = "1.0")]
     fn clCreateProgramWithBinary(
         context: cl_context,
         num_devices: cl_uint,
@@ -24,7 +24,7 @@ extern "C" {
     ) -> cl_program;
 
     /// Creates a program from kernels that the devices bring along, named in one list.
-    #[call(id = 0x0803, async, since = "1.2")]
+    #[call(id = 0x0803, async, since = "1.2", manual(client))]
     fn clCreateProgramWithBuiltInKernels(
         context: cl_context,
         num_devices: cl_uint,
@@ -39,7 +39,8 @@ extern "C" {
         async,
         since = "2.1",
         extension = "cl_khr_il_program",
-        alias = "clCreateProgramWithILKHR"
+        alias = "clCreateProgramWithILKHR",
+        manual(client)
     )]
     fn clCreateProgramWithIL(
         context: cl_context,
@@ -53,11 +54,11 @@ extern "C" {
     fn clRetainProgram(program: cl_program) -> cl_int;
 
     /// Drops a reference to a program; the last one ends it, once no kernel uses it.
-    #[call(id = 0x0806, async, since = "1.0")]
+    #[call(id = 0x0806, async, since = "1.0", manual(client))]
     fn clReleaseProgram(#[destroys] program: cl_program) -> cl_int;
 
     /// Compiles and links a program for some of its devices.
-    #[call(id = 0x0807, local, since = "1.0")]
+    #[call(id = 0x0807, local, manual(client), since = "1.0")]
     fn clBuildProgram(
         program: cl_program,
         num_devices: cl_uint,
@@ -68,7 +69,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Compiles a program with the given headers, without linking.
-    #[call(id = 0x0808, local, since = "1.2")]
+    #[call(id = 0x0808, local, manual(client), since = "1.2")]
     fn clCompileProgram(
         program: cl_program,
         num_devices: cl_uint,
@@ -82,7 +83,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Links compiled programs into a new one.
-    #[call(id = 0x0809, local, since = "1.2")]
+    #[call(id = 0x0809, local, manual(client), since = "1.2")]
     fn clLinkProgram(
         context: cl_context,
         num_devices: cl_uint,
@@ -121,7 +122,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Describes a program; its binaries are collected by the client through a message of the session.
-    #[call(id = 0x080E, since = "1.0")]
+    #[call(id = 0x080E, since = "1.0", manual(client))]
     fn clGetProgramInfo(
         program: cl_program,
         param_name: cl_program_info,

@@ -38,7 +38,7 @@ extern "C" {
     fn clRetainCommandQueue(command_queue: cl_command_queue) -> cl_int;
 
     /// Drops a reference to a command queue, after a flush; the last one ends it.
-    #[call(id = 0x0405, async, since = "1.0")]
+    #[call(id = 0x0405, async, since = "1.0", manual(client))]
     fn clReleaseCommandQueue(#[destroys] command_queue: cl_command_queue) -> cl_int;
 
     /// Describes a command queue.
@@ -66,6 +66,6 @@ extern "C" {
     fn clFlush(command_queue: cl_command_queue) -> cl_int;
 
     /// Waits until every command of the queue is complete.
-    #[call(id = 0x0409, local, since = "1.0")]
+    #[call(id = 0x0409, local, manual(client), since = "1.0")]
     fn clFinish(command_queue: cl_command_queue) -> cl_int;
 }

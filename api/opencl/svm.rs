@@ -2,7 +2,7 @@
 
 extern "C" {
     /// Allocates memory that host and devices know by the same address.
-    #[call(id = 0x0C01, local, since = "2.0")]
+    #[call(id = 0x0C01, local, manual(client), since = "2.0")]
     fn clSVMAlloc(
         context: cl_context,
         flags: cl_svm_mem_flags,
@@ -11,7 +11,7 @@ extern "C" {
     ) -> *mut c_void;
 
     /// Frees shared virtual memory at once.
-    #[call(id = 0x0C02, local, since = "2.0")]
+    #[call(id = 0x0C02, local, manual(client), since = "2.0")]
     fn clSVMFree(context: cl_context, #[local] svm_pointer: *mut c_void);
 
     /// Frees shared virtual memory in queue order, by a function of the application if there is one.
@@ -30,7 +30,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Copies memory where either side may be shared.
-    #[call(id = 0x0C04, local, since = "2.0")]
+    #[call(id = 0x0C04, local, manual(client), since = "2.0")]
     fn clEnqueueSVMMemcpy(
         command_queue: cl_command_queue,
         blocking_copy: cl_bool,
@@ -43,7 +43,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Repeats a pattern over shared memory.
-    #[call(id = 0x0C05, local, since = "2.0")]
+    #[call(id = 0x0C05, local, manual(client), since = "2.0")]
     fn clEnqueueSVMMemFill(
         command_queue: cl_command_queue,
         #[local] svm_ptr: *mut c_void,
@@ -56,7 +56,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Makes a shared region accessible to the host.
-    #[call(id = 0x0C06, local, since = "2.0")]
+    #[call(id = 0x0C06, local, manual(client), since = "2.0")]
     fn clEnqueueSVMMap(
         command_queue: cl_command_queue,
         blocking_map: cl_bool,
@@ -69,7 +69,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Ends host access to a shared region.
-    #[call(id = 0x0C07, local, since = "2.0")]
+    #[call(id = 0x0C07, local, manual(client), since = "2.0")]
     fn clEnqueueSVMUnmap(
         command_queue: cl_command_queue,
         #[local] svm_ptr: *mut c_void,

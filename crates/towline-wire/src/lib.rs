@@ -1,1 +1,12 @@
+//! Towline's wire protocol: frames and chunks, the codec, the messages generated from `api/`, the control protocol and the table of
+//! error codes. No I/O, no clock, no `unsafe`: `docs/protocol.md` in code.
+#![forbid(unsafe_code)]
+
+pub mod codec;
 pub mod control;
+pub mod error;
+pub mod facts;
+pub mod frame;
+pub mod opencl;
+pub mod push;
+pub mod snapshot;

@@ -1,0 +1,171 @@
+//! The contract that backends, remote sessions and the platform layer share, and the table of a native vendor library.
+
+use std::fmt::Write;
+
+use super::{arguments, doc, errcode, returns, signature};
+use crate::model::{Api, Call, Extent, Param, Shape, Type};
+
+/// The statements that refuse a call: "not supported" in the API's own way.
+fn refuse(call: &Call, indent: &str) -> String {
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "{indent}let _ = ({});",
+        arguments(call) + if call.params.len() == 1 { "," } else { "" }
+    );
+    if let Some(param) = errcode(call) {
+        let _ = writeln!(
+            out,
+            "{indent}if !{0}.is_null() {{\n{indent}    // SAFETY: the caller's contract: `{0}` is writable when it is not NULL.\n{indent}    unsafe {{ {0}.write(NOT_SUPPORTED) }};\n{indent}}}",
+            param.name
+        );
+    }
+    match &call.ret {
+        Type::Void => {}
+        Type::Scalar(..) => {
+            let _ = writeln!(out, "{indent}NOT_SUPPORTED as {}", call.ret.rust());
+        }
+        _ => {
+            let _ = writeln!(out, "{indent}std::ptr::null_mut()");
+        }
+    }
+    out
+}
+
+/// Emits the trait.
+pub fn emit_trait(api: &Api, name: &str) -> String {
+    let mut out = format!(
+        "/// Every call of the API, by its C name and signature.\n#[allow(non_snake_case, clippy::too_many_arguments)]\npub trait {name}: Send + Sync {{\n"
+    );
+    for call in api.calls.iter().filter(|call| call.exported()) {
+        let _ = write!(
+            out,
+            "{}    ///\n    /// # Safety\n    /// The contract of the C function: pointers are valid for what the call does with them, handles are live.\n    unsafe fn {}(&self, {}){} {{\n{}    }}\n",
+            doc(call, "    "),
+            call.name,
+            signature(call),
+            returns(call),
+            refuse(call, "        ")
+        );
+    }
+    out.push_str("}\n");
+    out
+}
+
+/// The expression for the object whose vendor serves the call.
+fn owner(call: &Call) -> Option<String> {
+    let by_value = call.params.iter().find(|param| {
+        matches!(
+            (&param.ty, &param.shape),
+            (Type::Handle(_), Shape::Value { .. })
+        )
+    });
+    if let Some(param) = by_value {
+        return Some(format!("{}.cast()", param.name));
+    }
+    let list = |param: &&Param| {
+        let Type::Pointer { to, .. } = &param.ty else {
+            return false;
+        };
+        matches!(
+            (&**to, &param.shape),
+            (
+                Type::Handle(_),
+                Shape::Input {
+                    extent: Extent::Len(_),
+                    ..
+                }
+            )
+        )
+    };
+    call.params
+        .iter()
+        .find(list)
+        .map(|param| format!("first({})", param.name))
+}
+
+/// Emits the table of one vendor's functions and the `impl` that picks the vendor by the call's first object. Calls that name no
+/// object are left to the hand-written `ManualNative` trait.
+pub fn emit_native(api: &Api, name: &str) -> String {
+    let mut out = String::from(
+        "/// The functions of one vendor; `None` where it has none.\n#[allow(non_snake_case)]\n#[derive(Debug, Default)]\npub(super) struct Functions {\n",
+    );
+    for call in api.calls.iter().filter(|call| call.exported()) {
+        let types = call
+            .params
+            .iter()
+            .map(|param| param.ty.rust())
+            .collect::<Vec<_>>()
+            .join(", ");
+        let _ = writeln!(
+            out,
+            "    pub(super) {}: Option<unsafe extern \"C\" fn({types}){}>,",
+            call.name,
+            returns(call)
+        );
+    }
+    out.push_str("}\n\nimpl Functions {\n    /// Fills the table from `lookup`, which answers NULL for what the vendor lacks.\n    pub(super) fn load(lookup: &mut dyn FnMut(&'static str, &'static str) -> *const c_void) -> Self {\n        Self {\n");
+    for call in api.calls.iter().filter(|call| call.exported()) {
+        let types = call
+            .params
+            .iter()
+            .map(|param| param.ty.rust())
+            .collect::<Vec<_>>()
+            .join(", ");
+        let since = if call.extension.is_some() {
+            "extension"
+        } else {
+            call.since.as_deref().unwrap_or("1.0")
+        };
+        let _ = write!(
+            out,
+            "            {0}: {{\n                let found = lookup(\"{0}\", \"{since}\");\n                // SAFETY: the vendor's table and name lookup give the function of this name, whose C type the declaration states; NULL is `None`.\n                unsafe {{ std::mem::transmute::<*const c_void, Option<unsafe extern \"C\" fn({types}){1}>>(found) }}\n            }},\n",
+            call.name,
+            returns(call)
+        );
+    }
+    out.push_str("        }\n    }\n}\n\n");
+    let mut manual = String::new();
+    let _ = write!(
+        out,
+        "#[allow(non_snake_case, clippy::too_many_arguments)]\nimpl super::{name} for NativeOpenCl {{\n"
+    );
+    for call in api.calls.iter().filter(|call| call.exported()) {
+        let _ = write!(
+            out,
+            "    unsafe fn {}(&self, {}){} {{\n",
+            call.name,
+            signature(call),
+            returns(call)
+        );
+        if let Some(owner) = owner(call) {
+            let _ = write!(
+                out,
+                "        if let Some(function) = self.vendor({owner}).functions.{} {{\n            // SAFETY: the caller's contract is the contract of the vendor's function.\n            return unsafe {{ function({}) }};\n        }}\n{}",
+                call.name,
+                arguments(call),
+                refuse(call, "        ")
+            );
+        } else {
+            let _ = write!(
+                out,
+                "        // SAFETY: the caller's contract, passed on.\n        unsafe {{ ManualNative::{}(self, {}) }}\n",
+                call.name,
+                arguments(call)
+            );
+            let _ = write!(
+                manual,
+                "    /// # Safety\n    /// The contract of the C function.\n    unsafe fn {}(&self, {}){};\n",
+                call.name,
+                signature(call),
+                returns(call)
+            );
+        }
+        out.push_str("    }\n");
+    }
+    let _ = write!(
+        out,
+        "}}\n\n/// Calls that name no object, so that no vendor follows from them.\n#[allow(non_snake_case)]\ntrait ManualNative {{\n{manual}}}\n"
+    );
+    out
+}

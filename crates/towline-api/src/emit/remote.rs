@@ -1,0 +1,336 @@
+//! The client's half: `impl OpenClApi for Remote`, which turns a call into a request and a reply into results.
+
+use std::fmt::Write;
+
+use super::{arguments, errcode, length, pointee, returns, signature, wire_element};
+use crate::model::{Api, Call, Extent, Mode, Param, Shape, Type};
+
+/// Leaves the method with `status`, in the way that the call's signature has.
+fn leave(call: &Call, status: &str) -> String {
+    let mut out = String::new();
+    if let Some(param) = errcode(call) {
+        let _ = write!(
+            out,
+            "if !{0}.is_null() {{\n                // SAFETY: the caller's contract: `{0}` is writable when it is not NULL.\n                unsafe {{ {0}.write({status}) }};\n            }}\n            ",
+            param.name
+        );
+    }
+    match &call.ret {
+        Type::Void => out.push_str("return;"),
+        Type::Scalar(..) => {
+            let _ = write!(out, "return {status};");
+        }
+        _ => out.push_str("return std::ptr::null_mut();"),
+    }
+    out
+}
+
+/// A local of the parameter's own name that holds its wire form.
+fn prepare(out: &mut String, api: &Api, call: &Call, param: &Param) {
+    let Shape::Input { extent, nullable } = &param.shape else {
+        return;
+    };
+    let name = &param.name;
+    let count = match extent {
+        Extent::One => "1".to_string(),
+        Extent::Len(expr) | Extent::Bytes(expr) => {
+            length(expr, |other| format!("({other} as usize)"))
+        }
+        Extent::CStr => {
+            let _ = write!(
+                out,
+                "        // SAFETY: the caller's contract: `{name}` is NULL or a NUL-terminated string.\n        let {name} = unsafe {{ crate::raw::text({name}) }};\n"
+            );
+            return required(out, call, name, *nullable);
+        }
+        Extent::List => {
+            let _ = write!(
+                out,
+                "        // SAFETY: the caller's contract: `{name}` is NULL or a list of pairs that ends with a zero name.\n        let {name} = unsafe {{ crate::raw::pairs({name}.cast()) }};\n"
+            );
+            return required(out, call, name, *nullable);
+        }
+    };
+    let _ = write!(
+        out,
+        "        // SAFETY: the caller's contract: `{name}` is NULL or readable for its count.\n        let {name} = unsafe {{ crate::raw::slice({name}{cast}, {count}) }};\n",
+        cast = if matches!(extent, Extent::Bytes(_)) {
+            ".cast::<u8>()"
+        } else {
+            ""
+        },
+    );
+    let element = wire_element(api, pointee(param));
+    let convert = match pointee(param) {
+        Type::Handle(_) => format!("wire::{element}::from_raw(value)"),
+        Type::Struct(_) => format!("wire::{element}::from(value)"),
+        _ => format!("value as {element}"),
+    };
+    match extent {
+        Extent::One => {
+            let _ = writeln!(
+                out,
+                "        let {name} = {name}.and_then(|list| list.first().copied()).map(|value| {convert});"
+            );
+        }
+        Extent::Len(_) => {
+            let _ = writeln!(
+                out,
+                "        let {name} = {name}.map(|list| list.iter().map(|&value| {convert}).collect::<smallvec::SmallVec<[_; 8]>>());"
+            );
+        }
+        _ => {}
+    }
+    required(out, call, name, *nullable);
+}
+
+fn required(out: &mut String, call: &Call, name: &str, nullable: bool) {
+    if !nullable {
+        let _ = write!(
+            out,
+            "        let Some({name}) = {name} else {{\n            {}\n        }};\n",
+            leave(call, "wire::CL_INVALID_VALUE")
+        );
+    }
+}
+
+/// The request's field for a parameter.
+fn field(api: &Api, param: &Param) -> Option<String> {
+    let name = &param.name;
+    Some(match &param.shape {
+        Shape::Value { .. } => match &param.ty {
+            Type::Handle(_) => format!(
+                "{name}: wire::{}::from_raw({name})",
+                wire_element(api, &param.ty)
+            ),
+            _ => format!("{name}: {name} as {}", wire_element(api, &param.ty)),
+        },
+        Shape::Input {
+            extent: Extent::Len(_) | Extent::List,
+            nullable: true,
+        } => {
+            format!("{name}: {name}.as_deref().map(wire::List::Values)")
+        }
+        Shape::Input {
+            extent: Extent::Len(_) | Extent::List,
+            ..
+        } => format!("{name}: wire::List::Values(&{name})"),
+        Shape::Input { .. } => name.clone(),
+        Shape::Output {
+            creates: true,
+            nullable,
+            ..
+        } => {
+            let handle = wire_element(api, pointee(param));
+            let mint = if handle == "EventHandle" {
+                "self.mint_event()".into()
+            } else {
+                format!("wire::{handle}(self.mint())")
+            };
+            if *nullable {
+                format!("{name}: (!{name}.is_null()).then(|| {mint})")
+            } else {
+                format!("{name}: {mint}")
+            }
+        }
+        Shape::Output { nullable: true, .. } => format!("want_{name}: !{name}.is_null()"),
+        _ => return None,
+    })
+}
+
+/// Writes what the request minted into the caller's out parameters.
+fn minted(call: &Call) -> String {
+    let mut out = String::new();
+    for param in &call.params {
+        let Shape::Output {
+            creates: true,
+            nullable,
+            ..
+        } = &param.shape
+        else {
+            continue;
+        };
+        let name = &param.name;
+        let value = if *nullable {
+            "handle".to_string()
+        } else {
+            format!("request.{name}")
+        };
+        let open = if *nullable {
+            format!("if let Some(handle) = request.{name} ")
+        } else {
+            String::new()
+        };
+        let _ = write!(
+            out,
+            "                {open}{{\n                    // SAFETY: the caller's contract: `{name}` is writable.\n                    unsafe {{ {name}.write({value}.to_raw()) }};\n                }}\n"
+        );
+    }
+    out
+}
+
+/// Writes a reply's fields into the caller's out parameters, never past the room that the caller gave.
+fn results(call: &Call) -> String {
+    let mut out = String::new();
+    for param in &call.params {
+        let name = &param.name;
+        match &param.shape {
+            Shape::Output {
+                creates: false,
+                extent,
+                ..
+            } => {
+                let (room, unit) = match extent {
+                    Extent::Len(expr) | Extent::Bytes(expr) => {
+                        (length(expr, |other| format!("({other} as usize)")), extent)
+                    }
+                    _ => ("1".to_string(), extent),
+                };
+                let target = pointee(param).rust();
+                let copy = match unit {
+                    Extent::Bytes(_) => format!(
+                        "unsafe {{ crate::raw::fill({name}.cast::<u8>(), {room}, value.iter().copied()) }}"
+                    ),
+                    Extent::Len(_) => match pointee(param) {
+                        Type::Struct(_) => format!(
+                            "unsafe {{ crate::raw::fill({name}, {room}, value.iter().map(|value| value.to_raw())) }}"
+                        ),
+                        Type::Handle(_) => format!(
+                            "unsafe {{ crate::raw::fill({name}, {room}, value.iter().map(|value| value.to_raw())) }}"
+                        ),
+                        _ => format!(
+                            "unsafe {{ crate::raw::fill({name}, {room}, value.iter().map(|value| value as {target})) }}"
+                        ),
+                    },
+                    _ => format!(
+                        "unsafe {{ crate::raw::fill({name}, 1, [value as {target}].into_iter()) }}"
+                    ),
+                };
+                let _ = write!(
+                    out,
+                    "                if let Some(value) = reply.{name} {{\n                    // SAFETY: the caller's contract: `{name}` is NULL or writable for its count, which `fill` does not exceed.\n                    {copy};\n                }}\n"
+                );
+            }
+            Shape::SizeOf => {
+                let target = pointee(param).rust();
+                let _ = write!(
+                    out,
+                    "                // SAFETY: the caller's contract: `{name}` is NULL or writable.\n                unsafe {{ crate::raw::fill({name}, 1, [reply.{name} as {target}].into_iter()) }};\n"
+                );
+            }
+            _ => {}
+        }
+    }
+    out
+}
+
+fn body(out: &mut String, api: &Api, call: &Call) {
+    for param in &call.params {
+        prepare(out, api, call, param);
+    }
+    let mut fields: Vec<String> = call
+        .params
+        .iter()
+        .filter_map(|param| field(api, param))
+        .collect();
+    if call.creates() {
+        fields.push(format!(
+            "created: wire::{}(self.mint())",
+            wire_element(api, &call.ret)
+        ));
+    }
+    let _ = writeln!(
+        out,
+        "        let request = wire::{} {{ {} }};",
+        call.message(),
+        fields.join(", ")
+    );
+    let success = |out: &mut String| {
+        if let Some(param) = errcode(call) {
+            let _ = write!(
+                out,
+                "                // SAFETY: the caller's contract: `{0}` is NULL or writable.\n                unsafe {{ crate::raw::fill({0}, 1, [wire::CL_SUCCESS].into_iter()) }};\n",
+                param.name
+            );
+        }
+        match &call.ret {
+            Type::Void => {}
+            Type::Scalar(..) => out.push_str("                wire::CL_SUCCESS\n"),
+            _ => out.push_str("                request.created.to_raw()\n"),
+        }
+    };
+    if call.mode == Mode::Async {
+        let _ = write!(
+            out,
+            "        match self.post(&request) {{\n            Ok(()) => {{\n{}",
+            minted(call)
+        );
+        success(out);
+        let _ = write!(
+            out,
+            "            }}\n            Err(status) => {{\n            {}\n            }}\n        }}\n",
+            leave(call, "status")
+        );
+    } else {
+        let _ = write!(
+            out,
+            "        match self.call(&request) {{\n            Ok(body) => {{\n                let Ok(reply) = wire::{}Reply::decode(&body) else {{\n            {}\n                }};\n                let _ = &reply;\n{}{}",
+            call.message(),
+            leave(call, "self.malformed()"),
+            minted(call),
+            results(call)
+        );
+        success(out);
+        let _ = write!(
+            out,
+            "            }}\n            Err(status) => {{\n            {}\n            }}\n        }}\n",
+            leave(call, "status")
+        );
+    }
+}
+
+/// Emits the implementation and the trait of its hand-written methods.
+pub fn emit(api: &Api, name: &str) -> String {
+    let mut out = format!(
+        "#[allow(non_snake_case, clippy::too_many_arguments, clippy::unnecessary_cast, clippy::needless_return, unused_braces)]\nimpl {name} for Remote {{\n"
+    );
+    let mut manual = String::new();
+    for call in api
+        .calls
+        .iter()
+        .filter(|call| call.exported() && !call.unsupported)
+    {
+        if call.manual_client {
+            let _ = write!(
+                out,
+                "    unsafe fn {0}(&self, {1}){2} {{\n        // SAFETY: the caller's contract, passed on.\n        unsafe {{ ManualCalls::{0}(self, {3}) }}\n    }}\n",
+                call.name,
+                signature(call),
+                returns(call),
+                arguments(call)
+            );
+            let _ = write!(
+                manual,
+                "    /// # Safety\n    /// The contract of the C function.\n    unsafe fn {}(&self, {}){};\n",
+                call.name,
+                signature(call),
+                returns(call)
+            );
+        } else if call.travels() {
+            let _ = writeln!(
+                out,
+                "    unsafe fn {}(&self, {}){} {{",
+                call.name,
+                signature(call),
+                returns(call)
+            );
+            body(&mut out, api, call);
+            out.push_str("    }\n");
+        }
+    }
+    let _ = write!(
+        out,
+        "}}\n\n/// The calls whose client half is written by hand; a missing one does not compile.\n#[allow(non_snake_case, clippy::too_many_arguments)]\npub(crate) trait ManualCalls {{\n{manual}}}\n"
+    );
+    out
+}

@@ -1,0 +1,158 @@
+//! Reads the declarations in `api/` and emits, at build time, everything that follows from them: wire messages and codec, the
+//! backend trait, the client's sending half, the server's dispatcher, the exported stubs and the coverage pages.
+//!
+//! A build script calls [`load`] and one function of [`emit`]; nothing generated is committed. The language is described in
+//! `docs/adding-a-call.md`. Whatever the declarations leave open (a pointer without a direction, an id used twice, a length that
+//! names no parameter) fails the build with file and line.
+#![forbid(unsafe_code)]
+
+pub mod emit;
+pub mod model;
+mod parse;
+
+use std::path::{Path, PathBuf};
+
+pub use model::Api;
+
+/// Why an API description could not be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApiError {
+    /// The declarations say something that the language does not allow.
+    #[error("{file}:{line}: {what}")]
+    Declaration {
+        /// File below `api/`.
+        file: String,
+        /// Line in it.
+        line: usize,
+        /// What is wrong, and what to do.
+        what: String,
+    },
+    /// `ids.lock` and the declarations disagree.
+    #[error("api/ids.lock: {0}")]
+    IdsLock(String),
+    /// A file could not be read.
+    #[error("cannot read {path}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// The folder `api/` of this checkout.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../api")
+}
+
+/// Reads and checks one API (`"opencl"`) from `root`.
+pub fn load(root: &Path, name: &str) -> Result<Api, ApiError> {
+    let folder = root.join(name);
+    let listing = std::fs::read_dir(&folder).map_err(|source| ApiError::Read {
+        path: folder.clone(),
+        source,
+    })?;
+    let mut files = Vec::new();
+    for entry in listing {
+        let path = entry
+            .map_err(|source| ApiError::Read {
+                path: folder.clone(),
+                source,
+            })?
+            .path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    let mut sources = Vec::new();
+    for path in files {
+        let text = std::fs::read_to_string(&path).map_err(|source| ApiError::Read {
+            path: path.clone(),
+            source,
+        })?;
+        let file = format!(
+            "{name}/{}",
+            path.file_name().unwrap_or_default().to_string_lossy()
+        );
+        sources.push((file, text));
+    }
+    parse::parse(name, &sources)
+}
+
+/// Loads an API for a build script: tells cargo what to watch, and panics with the error's text, which cargo shows.
+#[allow(
+    clippy::panic,
+    reason = "a build script reports its failure by panicking"
+)]
+pub fn load_for_build(name: &str) -> Api {
+    let root = root();
+    println!("cargo::rerun-if-changed={}", root.display());
+    match load(&root, name) {
+        Ok(api) => api,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Writes generated code where `include!` finds it.
+#[allow(
+    clippy::panic,
+    reason = "a build script reports its failure by panicking"
+)]
+pub fn write_for_build(file: &str, code: &str) {
+    let folder = std::env::var_os("OUT_DIR")
+        .map(PathBuf::from)
+        .unwrap_or_default();
+    if let Err(error) = std::fs::write(folder.join(file), code) {
+        panic!("cannot write {file} into {}: {error}", folder.display());
+    }
+}
+
+/// Compares the ids of `api` with `ids.lock`: every id ever given stays with its call.
+pub fn check_ids(api: &Api, lock: &str) -> Result<(), ApiError> {
+    let mut locked = std::collections::BTreeMap::new();
+    for (index, line) in lock.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let mut words = line.split_whitespace();
+        let entry = (
+            words
+                .next()
+                .and_then(|id| u16::from_str_radix(id.trim_start_matches("0x"), 16).ok()),
+            words.next(),
+        );
+        let (Some(id), Some(name)) = entry else {
+            return Err(ApiError::IdsLock(format!(
+                "line {}: expected `0x0501 clName`",
+                index + 1
+            )));
+        };
+        if let Some(before) = locked.insert(id, name) {
+            return Err(ApiError::IdsLock(format!(
+                "id {id:#06x} stands there twice, for {before} and {name}"
+            )));
+        }
+    }
+    for call in &api.calls {
+        match locked.get(&call.id) {
+            Some(name) if *name == call.name => {}
+            Some(name) => {
+                return Err(ApiError::IdsLock(format!(
+                    "id {:#06x} belongs to {name}; give {} a new one",
+                    call.id, call.name
+                )));
+            }
+            None => {
+                return Err(ApiError::IdsLock(format!(
+                    "add the line `{:#06x} {}`",
+                    call.id, call.name
+                )));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,338 @@
+//! What a declaration means, after parsing and checking: the input of every emitter.
+
+use std::collections::BTreeMap;
+
+/// One API with its types and calls.
+#[derive(Debug, Clone, Default)]
+pub struct Api {
+    /// Folder below `api/`.
+    pub name: String,
+    /// Scalar aliases: name to primitive.
+    pub aliases: BTreeMap<String, Prim>,
+    /// Aliases as declared, in order: name, target as written.
+    pub alias_items: Vec<(String, String)>,
+    /// Handle types, by tag.
+    pub handles: Vec<Handle>,
+    /// Structures.
+    pub structs: Vec<Struct>,
+    /// Constants: name, type, value as written.
+    pub constants: Vec<(String, String, String)>,
+    /// Order of the loader's dispatch table.
+    pub dispatch_order: Vec<String>,
+    /// The calls, by id.
+    pub calls: Vec<Call>,
+}
+
+/// A primitive with its wire width.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prim {
+    I8,
+    U8,
+    I16,
+    U16,
+    I32,
+    U32,
+    I64,
+    U64,
+    F32,
+    F64,
+    /// Pointer-sized in memory, 64 bits on the wire.
+    Usize,
+}
+
+impl Prim {
+    /// The type's name in Rust.
+    pub fn rust(self) -> &'static str {
+        match self {
+            Self::I8 => "i8",
+            Self::U8 => "u8",
+            Self::I16 => "i16",
+            Self::U16 => "u16",
+            Self::I32 => "i32",
+            Self::U32 => "u32",
+            Self::I64 => "i64",
+            Self::U64 => "u64",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+            Self::Usize => "usize",
+        }
+    }
+
+    /// The type it travels as.
+    pub fn wire(self) -> &'static str {
+        if self == Self::Usize {
+            "u64"
+        } else {
+            self.rust()
+        }
+    }
+
+    /// The primitive of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "i8" => Self::I8,
+            "u8" => Self::U8,
+            "i16" => Self::I16,
+            "u16" => Self::U16,
+            "i32" => Self::I32,
+            "u32" => Self::U32,
+            "i64" => Self::I64,
+            "u64" => Self::U64,
+            "f32" => Self::F32,
+            "f64" => Self::F64,
+            "usize" => Self::Usize,
+            _ => return None,
+        })
+    }
+}
+
+/// A handle type.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    /// The API's name: `cl_mem`.
+    pub name: String,
+    /// Stable number of the kind.
+    pub tag: u8,
+}
+
+impl Handle {
+    /// The newtype on the wire: `cl_mem` gives `MemHandle`.
+    pub fn wire(&self) -> String {
+        format!("{}Handle", camel(self.short()))
+    }
+
+    /// The kind in lower case: `cl_command_queue` gives `command_queue`.
+    pub fn short(&self) -> &str {
+        let name = self.name.strip_prefix("cl_").unwrap_or(&self.name);
+        name.strip_suffix("_id").unwrap_or(name)
+    }
+}
+
+/// A structure that crosses the API by pointer.
+#[derive(Debug, Clone)]
+pub struct Struct {
+    /// The API's name.
+    pub name: String,
+    /// Fields in order.
+    pub fields: Vec<(String, Type)>,
+}
+
+/// A type in a signature.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Type {
+    /// No value.
+    Void,
+    /// A scalar, with the name it was declared by.
+    Scalar(String, Prim),
+    /// A handle.
+    Handle(String),
+    /// A structure (behind a pointer).
+    Struct(String),
+    /// `c_char`.
+    Char,
+    /// A pointer.
+    Pointer {
+        /// `*mut`, not `*const`.
+        mutable: bool,
+        /// What it points to.
+        to: Box<Type>,
+    },
+    /// A C array inside a structure.
+    Array(Box<Type>, usize),
+    /// A function pointer, as written.
+    Function(String),
+}
+
+impl Type {
+    /// The type as Rust source.
+    pub fn rust(&self) -> String {
+        match self {
+            Self::Void => "c_void".into(),
+            Self::Scalar(name, _) => name.clone(),
+            Self::Handle(name) | Self::Struct(name) => name.clone(),
+            Self::Char => "c_char".into(),
+            Self::Pointer { mutable, to } => {
+                format!("*{} {}", if *mutable { "mut" } else { "const" }, to.rust())
+            }
+            Self::Array(of, len) => format!("[{}; {len}]", of.rust()),
+            Self::Function(text) => text.clone(),
+        }
+    }
+}
+
+/// Who answers a call, and whether its caller waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Waits for the reply.
+    Sync,
+    /// Posts; an error comes later.
+    Async,
+    /// Answered by the client.
+    Local,
+}
+
+/// One declared call.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Wire id.
+    pub id: u16,
+    /// Name as in the C API.
+    pub name: String,
+    /// First line of its documentation.
+    pub doc: String,
+    /// File it stands in, without folder and ending.
+    pub group: String,
+    /// Who answers.
+    pub mode: Mode,
+    /// May wait for the device.
+    pub waits: bool,
+    /// The client's half is written by hand.
+    pub manual_client: bool,
+    /// The server's half is written by hand.
+    pub manual_server: bool,
+    /// The platform layer passes it on as it is.
+    pub forward: bool,
+    /// Declared, answered "not supported".
+    pub unsupported: bool,
+    /// A message of the session itself: not exported.
+    pub internal: bool,
+    /// Other exported names.
+    pub aliases: Vec<String>,
+    /// Version that introduced it.
+    pub since: Option<String>,
+    /// Version that deprecated it.
+    pub deprecated: Option<String>,
+    /// Extension it belongs to.
+    pub extension: Option<String>,
+    /// Parameters in order.
+    pub params: Vec<Param>,
+    /// What it returns.
+    pub ret: Type,
+}
+
+impl Call {
+    /// The message's name: `clCreateBuffer` gives `CreateBuffer`.
+    pub fn message(&self) -> String {
+        camel(self.name.strip_prefix("cl").unwrap_or(&self.name))
+    }
+
+    /// Whether it has a message on the wire.
+    pub fn travels(&self) -> bool {
+        !self.unsupported && self.mode != Mode::Local
+    }
+
+    /// Whether it is a function of the C API.
+    pub fn exported(&self) -> bool {
+        !self.internal
+    }
+
+    /// Whether it returns a new handle.
+    pub fn creates(&self) -> bool {
+        matches!(self.ret, Type::Handle(_))
+    }
+}
+
+/// One parameter.
+#[derive(Debug, Clone)]
+pub struct Param {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: Type,
+    /// How it travels.
+    pub shape: Shape,
+}
+
+/// How a parameter travels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shape {
+    /// By value; `destroys` ends the handle's life.
+    Value {
+        /// Ends the life of the handle.
+        destroys: bool,
+    },
+    /// Data into the call.
+    Input {
+        /// How far it points.
+        extent: Extent,
+        /// NULL is legal.
+        nullable: bool,
+    },
+    /// Data out of the call.
+    Output {
+        /// How far it points.
+        extent: Extent,
+        /// NULL is legal.
+        nullable: bool,
+        /// A new handle comes out.
+        creates: bool,
+        /// The parameter that receives the true size or count.
+        actual: Option<String>,
+    },
+    /// Receives the true size or count of another output.
+    SizeOf,
+    /// Receives the status of a creating call.
+    ErrCode,
+    /// A function of the application.
+    Callback,
+    /// Goes to the callback.
+    UserData,
+    /// A pointer that never travels.
+    Local,
+}
+
+/// How far a pointer points.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Extent {
+    /// One element.
+    One,
+    /// So many elements.
+    Len(Expr),
+    /// So many bytes.
+    Bytes(Expr),
+    /// Up to the NUL.
+    CStr,
+    /// Pairs of 64-bit words up to a zero name.
+    List,
+}
+
+/// A length: a parameter times a factor, or a number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expr {
+    /// The parameter, if any.
+    pub param: Option<String>,
+    /// Its factor, or the number.
+    pub factor: u64,
+}
+
+/// `command_queue` to `CommandQueue`; what is capitalised already stays.
+pub fn camel(name: &str) -> String {
+    name.split('_')
+        .map(|word| {
+            let mut letters = word.chars();
+            letters
+                .next()
+                .map(|first| first.to_ascii_uppercase().to_string() + letters.as_str())
+                .unwrap_or_default()
+        })
+        .collect()
+}
+
+impl Api {
+    /// The handle type of this name.
+    pub fn handle(&self, name: &str) -> Option<&Handle> {
+        self.handles.iter().find(|handle| handle.name == name)
+    }
+
+    /// The structure of this name.
+    pub fn structure(&self, name: &str) -> Option<&Struct> {
+        self.structs.iter().find(|structure| structure.name == name)
+    }
+
+    /// The call of this name or alias.
+    pub fn call(&self, name: &str) -> Option<&Call> {
+        self.calls
+            .iter()
+            .find(|call| call.name == name || call.aliases.iter().any(|alias| alias == name))
+    }
+}
