@@ -1,0 +1,130 @@
+//! Turning [`policy`](super::policy) into filters, and putting them on.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+
+use super::policy::{ALLOWED, ALLOWED_IF, ArgumentRule, KILLED, REFUSED};
+use crate::SysError;
+
+/// Second step of the jail: filters system calls on all threads, for good. Call it when the device runtime is warm.
+///
+/// Three filters, of which the kernel takes the strictest answer: what is dangerous kills the process, what is known but
+/// not needed fails with EPERM, what is unknown (newer than this list) with ENOSYS, so that a C library falls back.
+/// Calls that are always allowed cost nothing measurable: the kernel caches that answer per call (since Linux 5.11).
+pub fn seal() -> Result<(), SysError> {
+    let action = "put on the seccomp filter";
+    for filter in filters().map_err(|error| SysError::new(action, std::io::Error::other(error)))? {
+        // All threads at once: a vendor runtime has started some already.
+        seccompiler::apply_filter_all_threads(&filter)
+            .map_err(|error| SysError::new(action, std::io::Error::other(error)))?;
+    }
+    Ok(())
+}
+
+fn filters() -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
+    let known: Vec<i64> = [ALLOWED, REFUSED, KILLED].concat();
+    let conditional = ALLOWED_IF.iter().map(|rule| rule.call);
+    let mut allowed_if = BTreeMap::new();
+    for rule in ALLOWED_IF {
+        allowed_if.insert(rule.call, refusal_rules(rule)?);
+    }
+    Ok(vec![
+        filter(
+            known
+                .iter()
+                .copied()
+                .chain(conditional)
+                .map(|call| (call, Vec::new()))
+                .collect(),
+            SeccompAction::Errno(libc::ENOSYS as u32),
+            SeccompAction::Allow,
+        )?,
+        filter(
+            KILLED.iter().map(|call| (*call, Vec::new())).collect(),
+            SeccompAction::Allow,
+            SeccompAction::KillProcess,
+        )?,
+        // Last, because it refuses `seccomp` itself.
+        filter(
+            REFUSED
+                .iter()
+                .map(|call| (*call, Vec::new()))
+                .chain(allowed_if)
+                .collect(),
+            SeccompAction::Allow,
+            SeccompAction::Errno(libc::EPERM as u32),
+        )?,
+    ])
+}
+
+/// Rules that match the calls which `rule` does not allow.
+fn refusal_rules(rule: &ArgumentRule) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    let condition = |operator, value| {
+        SeccompCondition::new(
+            rule.argument,
+            SeccompCmpArgLen::Dword,
+            operator,
+            u64::from(value),
+        )
+    };
+    match rule.allowed {
+        super::policy::Allowed::WithoutBits(bits) => {
+            let refused = (0..32).map(|bit| 1u32 << bit).filter(|bit| bits & bit != 0);
+            refused
+                .map(|bit| {
+                    SeccompRule::new(vec![condition(SeccompCmpOp::MaskedEq(bit.into()), bit)?])
+                })
+                .collect()
+        }
+        super::policy::Allowed::OneOf(values) => {
+            let conditions: Result<Vec<_>, _> = values
+                .iter()
+                .map(|value| condition(SeccompCmpOp::Ne, *value))
+                .collect();
+            Ok(vec![SeccompRule::new(conditions?)?])
+        }
+        super::policy::Allowed::NotOneOf(values) => values
+            .iter()
+            .map(|value| SeccompRule::new(vec![condition(SeccompCmpOp::Eq, *value)?]))
+            .collect(),
+    }
+}
+
+fn filter(
+    rules: BTreeMap<i64, Vec<SeccompRule>>,
+    otherwise: SeccompAction,
+    matched: SeccompAction,
+) -> Result<BpfProgram, seccompiler::BackendError> {
+    SeccompFilter::new(rules, otherwise, matched, TARGET)?.try_into()
+}
+
+#[cfg(target_arch = "x86_64")]
+const TARGET: TargetArch = TargetArch::x86_64;
+#[cfg(target_arch = "aarch64")]
+const TARGET: TargetArch = TargetArch::aarch64;
+#[cfg(target_arch = "riscv64")]
+const TARGET: TargetArch = TargetArch::riscv64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_is_in_one_list() {
+        let mut all: Vec<i64> = [ALLOWED, REFUSED, KILLED].concat();
+        all.extend(ALLOWED_IF.iter().map(|rule| rule.call));
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
+
+    #[test]
+    fn policy_compiles() {
+        assert_eq!(filters().unwrap().len(), 3);
+    }
+}

@@ -1,0 +1,337 @@
+//! Worker processes, from the supervisor's side and from their own.
+//!
+//! A worker is a new execution of this very program, not a fork: driver state does not survive a fork. It is started
+//! from `/proc/self/exe`, so it is the same program even when the file on disk was replaced or lies in a folder that
+//! the worker's later user cannot enter.
+
+#![allow(unsafe_code)]
+
+use std::ffi::OsString;
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{
+    DumpableBehavior, Pid, PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions,
+};
+
+use crate::channel::{Channel, wait_readable};
+use crate::{Context, SysError, signals};
+
+/// Where a worker finds its end of the channel.
+pub const CHANNEL_DESCRIPTOR: RawFd = 3;
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub struct WorkerProgram {
+    /// The program; [`WorkerProgram::this_program`] in production.
+    pub path: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Its whole environment: nothing is inherited.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+impl WorkerProgram {
+    /// This program, whatever has become of its file.
+    pub fn this_program() -> PathBuf {
+        PathBuf::from("/proc/self/exe")
+    }
+}
+
+/// A child process that leads its own process group.
+#[derive(Debug)]
+pub struct WorkerProcess {
+    pid: Pid,
+    pidfd: OwnedFd,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Exit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+    /// Someone else reaped it.
+    Unknown,
+}
+
+impl Exit {
+    /// Whether the process ended as it should.
+    pub fn is_success(self) -> bool {
+        self == Self::Code(0)
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(signal) => f.write_str(&signals::signal_name(*signal)),
+            Self::Unknown => f.write_str("unknown cause"),
+        }
+    }
+}
+
+impl WorkerProcess {
+    /// Starts `program` with `channel` as descriptor 3, standard input and output on /dev/null, and nothing else open
+    /// but standard error.
+    ///
+    /// **Call it from a thread that lives as long as this process**: the kernel kills the worker when the thread that
+    /// started it ends (`PR_SET_PDEATHSIG`), and that is what keeps workers from outliving a killed supervisor.
+    pub fn start(program: &WorkerProgram, channel: Channel) -> Result<Self, SysError> {
+        let socket = channel.into_descriptor();
+        let socket_number = socket.as_raw_fd();
+        let parent = rustix::process::getpid();
+        let mut command = Command::new(&program.path);
+        command
+            .arg0("towline")
+            .args(&program.arguments)
+            .env_clear()
+            .envs(
+                program
+                    .environment
+                    .iter()
+                    .map(|(name, value)| (name, value)),
+            )
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .process_group(0);
+        // SAFETY: the closure makes only system calls, by async-signal-safe wrappers that take no lock and do not
+        // allocate; `socket_number` stays open until after the spawn because `socket` lives that long.
+        unsafe { command.pre_exec(move || prepare_child(socket_number, parent)) };
+        let child = command
+            .spawn()
+            .while_trying_to(format!("start {}", program.path.display()))?;
+        drop(socket);
+        let pid = Pid::from_child(&child);
+        // Not reaped yet, so the number cannot have been given to another process.
+        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())
+            .while_trying_to("open a descriptor for the worker process")?;
+        Ok(Self { pid, pidfd })
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Waits until it has ended; `false` when `timeout` passed first. It stays to be reaped.
+    pub fn wait_ended(&self, timeout: Duration) -> bool {
+        // An error of poll can only mean that the descriptor is unusable; then the caller goes on to kill and reap.
+        wait_readable(self.pidfd.as_fd(), timeout).unwrap_or(true)
+    }
+
+    /// Kills it and everything it started, and waits for the end. Says how it ended, which is how it would have ended
+    /// without this call if it was dead already.
+    pub fn kill_and_reap(self) -> Exit {
+        // The group's number stays reserved as long as its leader is not reaped, so this cannot hit strangers. It
+        // fails only when all of the group is gone.
+        let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
+        let exit = reap(self.pidfd.as_fd());
+        // What the worker started itself (a compiler, a linker) came to us as subreaper: leave no zombies.
+        while let Ok(Some(_)) = rustix::process::waitpgid(self.pid, WaitOptions::empty()) {}
+        exit
+    }
+}
+
+fn reap(pidfd: BorrowedFd<'_>) -> Exit {
+    loop {
+        match rustix::process::waitid(WaitId::PidFd(pidfd), WaitIdOptions::EXITED) {
+            Err(Errno::INTR) => {}
+            Err(_) | Ok(None) => return Exit::Unknown,
+            Ok(Some(status)) => {
+                return match (status.exit_status(), status.terminating_signal()) {
+                    (Some(code), _) => Exit::Code(code),
+                    (None, Some(signal)) => Exit::Signal(signal),
+                    (None, None) => Exit::Unknown,
+                };
+            }
+        }
+    }
+}
+
+/// Runs in the child between fork and exec: system calls only.
+fn prepare_child(socket: RawFd, parent: Pid) -> std::io::Result<()> {
+    die_with_parent()?;
+    // The parent may have died before the line above took effect.
+    if rustix::process::getppid() != Some(parent) {
+        return Err(Errno::SRCH.into());
+    }
+    // SAFETY: plain system call on two descriptor numbers; the target is replaced on purpose.
+    let duplicated = unsafe { libc::dup2(socket, CHANNEL_DESCRIPTOR) };
+    if duplicated < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // dup2 onto itself keeps close-on-exec; it has to go either way.
+    // SAFETY: plain system call on a descriptor that was just made.
+    let cleared = unsafe { libc::fcntl(CHANNEL_DESCRIPTOR, libc::F_SETFD, 0) };
+    if cleared < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    let first = CHANNEL_DESCRIPTOR as libc::c_uint + 1;
+    // Belt and braces: everything we open is close-on-exec, but what we inherited may not be. Kernels before 5.11 do
+    // not know the flag; there the belt alone holds.
+    // SAFETY: plain system call that only sets a flag on open descriptors.
+    unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            first,
+            libc::c_uint::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    };
+    Ok(())
+}
+
+/// In a worker: takes the channel that [`WorkerProcess::start`] put there.
+///
+/// Call it once, first thing in `main`. Fails when this process was not started as a worker.
+pub fn take_channel() -> Result<Channel, SysError> {
+    let action =
+        "take the supervisor's channel: this subcommand is started by `towline serve`, not by hand";
+    // SAFETY: nothing has been opened yet, so nobody else owns the descriptor; the borrow ends in this function.
+    let inherited = unsafe { BorrowedFd::borrow_raw(CHANNEL_DESCRIPTOR) };
+    let kind = rustix::net::sockopt::socket_type(inherited).while_trying_to(action)?;
+    if kind != rustix::net::SocketType::SEQPACKET {
+        return Err(SysError::new(action, Errno::NOTSOCK));
+    }
+    rustix::io::fcntl_setfd(inherited, rustix::io::FdFlags::CLOEXEC).while_trying_to(action)?;
+    // SAFETY: it is open (above), and this process was executed with it for us to own.
+    let owned = unsafe { OwnedFd::from_raw_fd(CHANNEL_DESCRIPTOR) };
+    Ok(Channel::from_descriptor(owned))
+}
+
+/// Has the kernel kill this process when its parent's thread ends. A change of user clears it, so it is set again then.
+pub fn die_with_parent() -> std::io::Result<()> {
+    Ok(rustix::process::set_parent_process_death_signal(Some(
+        Signal::KILL,
+    ))?)
+}
+
+/// Makes orphans of our workers our children, so that they can be reaped.
+pub fn become_subreaper() -> Result<(), SysError> {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .while_trying_to("become a subreaper")
+}
+
+/// Keeps processes of the same user from reading this one's memory (and so its secrets), and it from leaving a core.
+pub fn forbid_inspection() -> Result<(), SysError> {
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .while_trying_to("make this process uninspectable")
+}
+
+/// Sets soft and hard limit of open descriptors to `count`, or to the present hard limit when that is lower.
+pub fn limit_descriptors(count: u64) -> Result<(), SysError> {
+    let hard = rustix::process::getrlimit(Resource::Nofile)
+        .maximum
+        .unwrap_or(u64::MAX);
+    let limit = Some(count.min(hard));
+    rustix::process::setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit,
+            maximum: limit,
+        },
+    )
+    .while_trying_to("limit open files")
+}
+
+/// Ends this process now, without running destructors or exit handlers: those of a vendor runtime may wait for ever
+/// for a device that still works.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: _exit has no preconditions.
+    unsafe { libc::_exit(code) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    fn shell(script: &str) -> (WorkerProcess, Channel) {
+        let (ours, theirs) = Channel::pair().unwrap();
+        let program = WorkerProgram {
+            path: "/bin/sh".into(),
+            arguments: vec!["-c".into(), script.into()],
+            environment: vec![("PATH".into(), "/usr/bin:/bin".into())],
+        };
+        (WorkerProcess::start(&program, theirs).unwrap(), ours)
+    }
+
+    #[test]
+    fn exit_code_and_signal_are_told_apart() {
+        let (process, _channel) = shell("exit 7");
+        assert!(process.wait_ended(Duration::from_secs(10)));
+        assert_eq!(process.kill_and_reap(), Exit::Code(7));
+        let (process, _channel) = shell("kill -SEGV $$");
+        assert!(process.wait_ended(Duration::from_secs(10)));
+        assert_eq!(process.kill_and_reap().to_string(), "SIGSEGV");
+    }
+
+    #[test]
+    fn what_a_worker_started_dies_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("held");
+        let (process, channel) = shell(&format!("sleep 1000 & echo $! > {}; wait", fifo.display()));
+        let grandchild = (0..1000)
+            .find_map(|_| {
+                std::thread::sleep(Duration::from_millis(10));
+                std::fs::read_to_string(&fifo)
+                    .ok()?
+                    .trim()
+                    .parse::<i32>()
+                    .ok()
+            })
+            .expect("the worker starts its child");
+        process.kill_and_reap();
+        // Every holder of the other end of the channel is gone, the grandchild included.
+        assert!(channel.recv().unwrap().is_none());
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let grandchild = Pid::from_raw(grandchild).unwrap();
+        while rustix::process::test_kill_process(grandchild).is_ok() && !is_zombie(grandchild) {
+            assert!(Instant::now() < deadline, "the grandchild lives on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn is_zombie(pid: Pid) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))
+            .unwrap_or_default();
+        stat.rsplit(')')
+            .next()
+            .is_some_and(|rest| rest.trim_start().starts_with('Z'))
+    }
+
+    #[test]
+    fn worker_holds_only_its_channel_and_standard_streams() {
+        let (process, channel) = shell(
+            "ls /proc/self/fd | tr '\\n' ' ' >&3; env | cut -d= -f1 | grep -v -x -e PWD -e _ | tr '\\n' ' ' >&3",
+        );
+        let descriptors = String::from_utf8(channel.recv().unwrap().unwrap().bytes).unwrap();
+        // 4 is `ls` reading the directory.
+        assert_eq!(descriptors, "0 1 2 3 4 ");
+        let environment = String::from_utf8(channel.recv().unwrap().unwrap().bytes).unwrap();
+        assert_eq!(environment, "PATH ");
+        process.kill_and_reap();
+    }
+
+    #[test]
+    fn missing_program_is_an_error_that_names_it() {
+        let (_ours, theirs) = Channel::pair().unwrap();
+        let program = WorkerProgram {
+            path: "/nonexistent/towline".into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        };
+        let error = WorkerProcess::start(&program, theirs).unwrap_err();
+        assert_eq!(error.to_string(), "cannot start /nonexistent/towline");
+    }
+}
