@@ -346,6 +346,11 @@ impl Connection for TcpConnection {
             match sent {
                 Ok(sent) => gone += sent,
                 Err(Errno::INTR) => {}
+                // Another owner of the descriptor made it non-blocking.
+                Err(Errno::AGAIN) => {
+                    wait_for(&self.socket, PollFlags::OUT, None)
+                        .map_err(|errno| self.failed(errno))?;
+                }
                 Err(errno) => return Err(self.failed(errno)),
             }
             while let Some(first) = rest.first().filter(|first| gone >= first.len()) {
@@ -515,6 +520,21 @@ mod tests {
         let mut received = vec![0; bytes.len()];
         crate::recv_exact(&*server, &mut received).unwrap();
         assert_eq!(received, bytes);
+    }
+
+    #[test]
+    fn sends_that_the_kernel_takes_in_pieces_arrive_whole() {
+        let (client, server) = pair(&ConnectOptions::default());
+        // Makes every system call take what fits, as a signal would.
+        rustix::io::ioctl_fionbio(client.descriptor().unwrap(), true).unwrap();
+        let bytes: Vec<u8> = (0..2_000_000u32).flat_map(u32::to_le_bytes).collect();
+        let parts: Vec<_> = bytes.chunks(70_001).map(IoSlice::new).collect();
+        let mut received = vec![0; bytes.len()];
+        std::thread::scope(|scope| {
+            scope.spawn(|| client.send(&parts).unwrap());
+            crate::recv_exact(&*server, &mut received).unwrap();
+        });
+        assert!(received == bytes);
     }
 
     #[test]

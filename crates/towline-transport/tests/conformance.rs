@@ -40,3 +40,16 @@ fn memory_over_a_slow_link_upholds_every_rule() {
         format!("memory://slow-{number}")
     }));
 }
+
+#[test]
+#[should_panic(expected = "large_transfer_arrives_whole failed")]
+fn suite_names_the_rule_that_a_transport_breaks() {
+    let breaks_soon = Link {
+        cut_after_bytes: Some(1 << 20),
+        ..Link::default()
+    };
+    let transport = Arc::new(MemoryTransport::with_link(breaks_soon));
+    conformance::check(&Fixture::new(transport, |number| {
+        format!("memory://breaks-{number}")
+    }));
+}
