@@ -4,7 +4,7 @@
  *
  * It is also the example of a transport plugin in C; docs/adding-a-transport.md walks through it. To build and use it:
  *
- *     cc -shared -fPIC -O2 -I crates/towline-transport/include -o libtowline_unix.so \
+ *     cc -shared -fPIC -O2 -fvisibility=hidden -I crates/towline-transport/include -o libtowline_unix.so \
  *         crates/towline-transport/examples/unix_socket.c
  */
 #define _GNU_SOURCE

@@ -116,7 +116,10 @@ typedef struct TowlineTransportV1 {
     void (*connection_free)(void *connection);
 } TowlineTransportV1;
 
-/* The only symbol that a plugin exports. The table must stay valid and unchanged for ever. */
+/* The only symbol that a plugin needs to export, which it does also under -fvisibility=hidden. The table must stay valid and unchanged for ever. */
+#ifdef __GNUC__
+__attribute__((visibility("default")))
+#endif
 const TowlineTransportV1 *towline_transport_v1(void);
 
 #ifdef __cplusplus

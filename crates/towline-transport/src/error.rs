@@ -67,10 +67,12 @@ pub enum TransportError {
     TimedOut { address: String, timeout: Duration },
 
     /// No transport for the scheme.
-    #[error(
-        "no transport for `{scheme}://`: this program knows {known}; others can be loaded from a shared object"
-    )]
-    UnknownScheme { scheme: String, known: String },
+    #[error("no transport for `{scheme}://`: this program knows {known}; {advice}")]
+    UnknownScheme {
+        scheme: String,
+        known: String,
+        advice: String,
+    },
 
     /// The network has no way there.
     #[error("cannot reach {address}: check the address and this host's network")]

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 pub use address::Address;
 pub use error::TransportError;
-pub use registry::Registry;
+pub use registry::{PLUGINS_VARIABLE, Registry};
 
 /// One way to carry bytes; a factory of connections.
 pub trait Transport: Send + Sync {
@@ -126,7 +126,9 @@ pub trait Listener: Send + Sync {
 ///
 /// Every method takes `&self` and may be called from several threads. By convention **one thread sends and one
 /// receives at a time**: two concurrent senders corrupt nothing in the transport, but their bytes may interleave.
-/// Bytes arrive complete, once and in order, or the connection fails; there are no message boundaries.
+/// Bytes arrive complete, once and in order, or the connection fails; there are no message boundaries. A broken link
+/// is told once, as [`TransportError::Lost`], to the first caller that finds out; later ones may find the connection
+/// closed.
 ///
 /// ```
 /// use std::io::IoSlice;

@@ -1,16 +1,23 @@
 //! The table of transports by URL scheme: the built-in ones, and those loaded from shared objects.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, RwLock};
+
+use rustix::process::{getegid, geteuid, getgid, getuid};
 
 use crate::memory::MemoryTransport;
 use crate::plugin::PluginTransport;
 use crate::tcp::TcpTransport;
 use crate::{Address, ConnectOptions, Connection, Listener, Transport, TransportError};
 
+/// Environment variable with the shared objects that [`Registry::global`] loads, separated by colons.
+pub const PLUGINS_VARIABLE: &str = "TOWLINE_TRANSPORTS";
+
 /// Finds the transport for a scheme. One per process in production ([`Registry::global`]); tests make their own.
 pub struct Registry {
     transports: RwLock<Vec<Arc<dyn Transport>>>,
+    /// Why configured plugins are absent, for whoever then misses their scheme.
+    absent: Vec<String>,
 }
 
 impl Default for Registry {
@@ -22,18 +29,42 @@ impl Default for Registry {
 impl Registry {
     /// A registry of the built-in transports. A new one is added here.
     pub fn new() -> Self {
+        let built_in: Vec<Arc<dyn Transport>> = vec![
+            Arc::new(TcpTransport::new()),
+            Arc::new(MemoryTransport::new()),
+        ];
         Self {
-            transports: RwLock::new(vec![
-                Arc::new(TcpTransport::new()),
-                Arc::new(MemoryTransport::new()),
-            ]),
+            transports: RwLock::new(built_in),
+            absent: Vec::new(),
         }
     }
 
-    /// The registry of this process.
+    /// The registry of this process: the built-in transports, and those of the shared objects named by
+    /// `TOWLINE_TRANSPORTS`. A process that is to be jailed must call it before.
+    ///
+    /// A program that runs with more rights than its user (set-user-id) ignores the variable, which would let the
+    /// user run code with those rights.
     pub fn global() -> &'static Self {
-        static GLOBAL: LazyLock<Registry> = LazyLock::new(Registry::new);
+        static GLOBAL: LazyLock<Registry> = LazyLock::new(|| {
+            let trusted = getuid() == geteuid() && getgid() == getegid();
+            let plugins = std::env::var_os(PLUGINS_VARIABLE)
+                .filter(|_| trusted)
+                .unwrap_or_default();
+            Registry::with_plugins(std::env::split_paths(&plugins))
+        });
         &GLOBAL
+    }
+
+    fn with_plugins(paths: impl Iterator<Item = PathBuf>) -> Self {
+        let mut registry = Self::new();
+        for path in paths.filter(|path| !path.as_os_str().is_empty()) {
+            // Not fatal here: most programs need none of them. Who asks for the scheme is told.
+            if let Err(error) = registry.load(&path) {
+                log::warn!("{error}");
+                registry.absent.push(error.to_string());
+            }
+        }
+        registry
     }
 
     /// The transport for `scheme`; the error lists those there are.
@@ -42,6 +73,10 @@ impl Registry {
             .ok_or_else(|| TransportError::UnknownScheme {
                 scheme: scheme.to_owned(),
                 known: self.schemes().join(", "),
+                advice: match &self.absent[..] {
+                    [] => format!("others are shared objects that {PLUGINS_VARIABLE} names"),
+                    absent => format!("not loaded: {}", absent.join("; ")),
+                },
             })
     }
 
@@ -124,7 +159,23 @@ mod tests {
             .err()
             .expect("no such transport");
         assert!(
-            error.to_string().contains("this program knows tcp, memory"),
+            error.to_string().contains("this program knows tcp, memory; others are shared objects that TOWLINE_TRANSPORTS names"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn plugin_that_did_not_load_is_told_to_who_asks_for_its_scheme() {
+        let registry =
+            Registry::with_plugins(["", "/no/such/plugin.so"].map(PathBuf::from).into_iter());
+        assert_eq!(registry.schemes(), ["tcp", "memory"]);
+        let error = registry
+            .get("pigeon")
+            .err()
+            .expect("no such transport")
+            .to_string();
+        assert!(
+            error.contains("not loaded: transport plugin /no/such/plugin.so: cannot be opened"),
             "{error}"
         );
     }

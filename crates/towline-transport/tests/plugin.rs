@@ -62,7 +62,7 @@ fn example_in_c_upholds_every_rule() {
     compile(
         &crate_file("examples/unix_socket.c"),
         &object,
-        &["-shared", "-fPIC", "-O1"],
+        &["-shared", "-fPIC", "-O1", "-fvisibility=hidden"],
     );
     let registry = Registry::new();
     let transport = registry.load(&object).unwrap();
