@@ -88,9 +88,13 @@ fn owner(call: &Call) -> Option<String> {
 /// object are left to the hand-written `ManualNative` trait.
 pub fn emit_native(api: &Api, name: &str) -> String {
     let mut out = String::from(
-        "/// The functions of one vendor; `None` where it has none.\n#[allow(non_snake_case)]\n#[derive(Debug, Default)]\npub(super) struct Functions {\n",
+        "/// The functions of one vendor; `None` where it has none.\n#[allow(non_snake_case, dead_code, reason = \"calls that name no object are answered without a vendor\")]\n#[derive(Debug, Default)]\npub(super) struct Functions {\n",
     );
-    for call in api.calls.iter().filter(|call| call.exported()) {
+    for call in api
+        .calls
+        .iter()
+        .filter(|call| call.exported() && !call.unsupported)
+    {
         let types = call
             .params
             .iter()
@@ -105,7 +109,11 @@ pub fn emit_native(api: &Api, name: &str) -> String {
         );
     }
     out.push_str("}\n\nimpl Functions {\n    /// Fills the table from `lookup`, which answers NULL for what the vendor lacks.\n    pub(super) fn load(lookup: &mut dyn FnMut(&'static str, &'static str) -> *const c_void) -> Self {\n        Self {\n");
-    for call in api.calls.iter().filter(|call| call.exported()) {
+    for call in api
+        .calls
+        .iter()
+        .filter(|call| call.exported() && !call.unsupported)
+    {
         let types = call
             .params
             .iter()
@@ -130,7 +138,11 @@ pub fn emit_native(api: &Api, name: &str) -> String {
         out,
         "#[allow(non_snake_case, clippy::too_many_arguments)]\nimpl super::{name} for NativeOpenCl {{\n"
     );
-    for call in api.calls.iter().filter(|call| call.exported()) {
+    for call in api
+        .calls
+        .iter()
+        .filter(|call| call.exported() && !call.unsupported)
+    {
         let _ = write!(
             out,
             "    unsafe fn {}(&self, {}){} {{\n",
@@ -149,9 +161,13 @@ pub fn emit_native(api: &Api, name: &str) -> String {
         } else {
             let _ = write!(
                 out,
-                "        // SAFETY: the caller's contract, passed on.\n        unsafe {{ ManualNative::{}(self, {}) }}\n",
+                "        // SAFETY: the caller's contract, passed on.\n        unsafe {{ ManualNative::{}(self{}) }}\n",
                 call.name,
-                arguments(call)
+                if call.params.is_empty() {
+                    String::new()
+                } else {
+                    format!(", {}", arguments(call))
+                }
             );
             let _ = write!(
                 manual,

@@ -1,0 +1,17 @@
+//! The OpenCL contract and its implementations.
+
+#![allow(
+    clippy::unnecessary_cast,
+    clippy::too_long_first_doc_paragraph,
+    reason = "generated code is the same for every width of scalar"
+)]
+
+mod native;
+
+pub use native::{NativeError, NativeOpenCl};
+pub use towline_wire::opencl::*;
+
+/// What a call answers that nobody implements: `CL_INVALID_OPERATION`.
+const NOT_SUPPORTED: i32 = CL_INVALID_OPERATION;
+
+include!(concat!(env!("OUT_DIR"), "/opencl_api.rs"));
