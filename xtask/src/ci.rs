@@ -33,6 +33,7 @@ pub(crate) enum Tier {
 }
 
 /// What became of a stage.
+#[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Failed { reason: String },
     Passed,
@@ -65,7 +66,7 @@ pub(crate) fn run(workspace: &Workspace, tier: Tier, only: &[String]) -> Result<
         };
         let tally = report(workspace, &outcome, &log, stage_start.elapsed());
         total.add(tally);
-        if !matches!(outcome, Outcome::Passed) {
+        if outcome != Outcome::Passed {
             not_passed.push(stage.name);
         }
     }
@@ -183,6 +184,7 @@ fn seconds(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::stage::{STAGE, Tool};
     use super::*;
 
     fn names(tier: Tier, only: &[&str]) -> Vec<&'static str> {
@@ -226,6 +228,72 @@ mod tests {
             error.contains("`clipy`") && error.contains("clippy"),
             "{error}"
         );
+    }
+
+    fn outcome_of(stage: &Stage) -> (Outcome, String) {
+        let workspace = Workspace::locate().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("stage.log");
+        let outcome = run_stage(&workspace, stage, &log).unwrap();
+        (outcome, fs::read_to_string(log).unwrap_or_default())
+    }
+
+    #[test]
+    fn both_streams_of_a_stage_go_to_its_log() {
+        let (outcome, log) = outcome_of(&Stage {
+            command: &["sh", "-c", "echo out; echo $WHAT >&2"],
+            environment: &[("WHAT", "error")],
+            ..STAGE
+        });
+        assert_eq!(outcome, Outcome::Passed);
+        assert_eq!(log, "out\nerror\n");
+    }
+
+    #[test]
+    fn a_stage_fails_with_its_exit_status() {
+        let (outcome, _) = outcome_of(&Stage {
+            command: &["sh", "-c", "exit 3"],
+            ..STAGE
+        });
+        assert_eq!(
+            outcome,
+            Outcome::Failed {
+                reason: "exit status: 3".to_owned()
+            }
+        );
+    }
+
+    #[test]
+    fn a_stage_that_hangs_is_ended_with_all_that_it_started() {
+        let (outcome, log) = outcome_of(&Stage {
+            command: &["sh", "-c", "sleep 600 & echo $!; wait"],
+            limit_s: 1,
+            ..STAGE
+        });
+        assert_eq!(
+            outcome,
+            Outcome::Failed {
+                reason: "still running after 1 s".to_owned()
+            }
+        );
+        let started = Path::new("/proc").join(log.trim());
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while started.exists() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(!started.exists(), "process {} still runs", log.trim());
+    }
+
+    #[test]
+    fn a_stage_is_skipped_for_want_of_its_tool() {
+        let tool = Some(Tool(&["no-such-program-at-all"]));
+        let (outcome, _) = outcome_of(&Stage {
+            command: &["sh", "-c", "exit 3"],
+            tool,
+            ..STAGE
+        });
+        let reason = "this toolchain has no `no-such-program-at-all`".to_owned();
+        assert_eq!(outcome, Outcome::Skipped { reason });
     }
 
     #[test]

@@ -22,14 +22,15 @@ pub(super) struct Stage {
 }
 
 /// A program that answers when asked for its version.
-pub(super) struct Tool(&'static [&'static str]);
+pub(super) struct Tool(pub(super) &'static [&'static str]);
 
 const CHECK: &[Tier] = &[Tier::Check];
 const TEST: &[Tier] = &[Tier::Test, Tier::Long];
 const LONG: &[Tier] = &[Tier::Long];
 const EVERY: &[Tier] = &[Tier::Check, Tier::Test, Tier::Long];
 
-const STAGE: Stage = Stage {
+/// What a stage is unless it says otherwise.
+pub(super) const STAGE: Stage = Stage {
     name: "",
     tiers: EVERY,
     needs: &[],
