@@ -575,7 +575,11 @@ impl Connection for MemoryConnection {
     fn shutdown(&self) {
         let mut state = self.wire.state();
         state.pipes[self.end as usize].ended = true;
-        state.pipes[self.end.other() as usize].abandoned = true;
+        let unread = &mut state.pipes[self.end.other() as usize];
+        unread.abandoned = true;
+        // Monitors keep the wire long after its ends are gone; its buffers need not stay.
+        unread.bytes = VecDeque::new();
+        unread.arrivals = VecDeque::new();
         self.wire.changed_all();
     }
 
@@ -724,6 +728,15 @@ mod tests {
             Err(TransportError::Lost { .. })
         ));
         assert_eq!(monitor.traffic().client_to_server_bytes, 7);
+    }
+
+    #[test]
+    fn traffic_of_a_closed_connection_can_still_be_read() {
+        let (client, server, monitor) = pair(Link::default());
+        send(&client, b"unread").unwrap();
+        drop((client, server));
+        assert_eq!(monitor.traffic().client_to_server_bytes, 6);
+        assert_eq!(monitor.wire.state().pipes[0].bytes.capacity(), 0);
     }
 
     #[test]
