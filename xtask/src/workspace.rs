@@ -1,6 +1,5 @@
 //! What cargo knows about this workspace.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -54,7 +53,9 @@ impl Workspace {
 
     /// A `cargo` command that runs in the workspace's root.
     pub(crate) fn cargo(&self) -> Command {
-        let mut command = Command::new(cargo_program());
+        // The cargo that started us, so that one toolchain does everything.
+        let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(program);
         command.current_dir(&self.root);
         command
     }
@@ -72,9 +73,4 @@ impl Workspace {
         );
         serde_json::from_slice(&output.stdout).context("cargo metadata answered in an unknown form")
     }
-}
-
-/// The cargo that started us, so that one toolchain does everything.
-pub(crate) fn cargo_program() -> OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }

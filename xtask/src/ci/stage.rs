@@ -1,10 +1,9 @@
 //! The stages, in the order in which they run: cheap and telling ones first.
 
-use std::ffi::OsString;
 use std::process::{Command, Stdio};
 
 use super::Tier;
-use crate::workspace::{Workspace, cargo_program};
+use crate::workspace::Workspace;
 
 /// One command whose exit status counts.
 pub(super) struct Stage {
@@ -15,14 +14,14 @@ pub(super) struct Stage {
     pub(super) needs: &'static [&'static str],
     /// What not every toolchain has: without it the stage is skipped.
     pub(super) tool: Option<Tool>,
-    pub(super) command: &'static [&'static str],
-    pub(super) environment: &'static [(&'static str, &'static str)],
+    /// For the shell, in the workspace's root: what one types to run the stage by hand.
+    pub(super) command: &'static str,
     /// A stage that takes longer hangs.
     pub(super) limit_s: u32,
 }
 
-/// A program that answers when asked for its version.
-pub(super) struct Tool(pub(super) &'static [&'static str]);
+/// A command that answers when asked for its `--version`.
+pub(super) struct Tool(pub(super) &'static str);
 
 const CHECK: &[Tier] = &[Tier::Check];
 const TEST: &[Tier] = &[Tier::Test, Tier::Long];
@@ -35,117 +34,79 @@ pub(super) const STAGE: Stage = Stage {
     tiers: EVERY,
     needs: &[],
     tool: None,
-    command: &[],
-    environment: &[],
+    command: "",
     limit_s: 1800,
 };
 
 pub(super) const STAGES: &[Stage] = &[
     Stage {
         name: "fmt",
-        tool: Some(Tool(&["cargo", "fmt"])),
-        command: &["cargo", "fmt", "--all", "--check"],
+        tool: Some(Tool("cargo fmt")),
+        command: "cargo fmt --all --check",
         ..STAGE
     },
     Stage {
         // No package owns these files, so that `cargo fmt` does not see them.
         name: "fmt-api",
-        tool: Some(Tool(&["rustfmt"])),
-        command: &[
-            "sh",
-            "-c",
-            "find api -name '*.rs' -exec rustfmt --check {} +",
-        ],
+        tool: Some(Tool("rustfmt")),
+        command: "find api -name '*.rs' -exec rustfmt --check {} +",
         ..STAGE
     },
     Stage {
         name: "clippy",
-        tool: Some(Tool(&["cargo", "clippy"])),
-        command: &[
-            "cargo",
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--locked",
-            "--",
-            "-D",
-            "warnings",
-        ],
+        tool: Some(Tool("cargo clippy")),
+        command: "cargo clippy --workspace --all-targets --locked -- -D warnings",
         ..STAGE
     },
     Stage {
         name: "unit",
         tiers: CHECK,
-        command: &[
-            "cargo",
-            "test",
-            "--workspace",
-            "--lib",
-            "--bins",
-            "--locked",
-            "--no-fail-fast",
-        ],
+        command: "cargo test --workspace --lib --bins --locked --no-fail-fast",
         ..STAGE
     },
     Stage {
         name: "build",
         tiers: TEST,
-        command: &[
-            "cargo",
-            "build",
-            "--release",
-            "--workspace",
-            "--exclude",
-            "xtask",
-            "--locked",
-        ],
+        command: "cargo build --release --workspace --exclude xtask --locked",
         ..STAGE
     },
     Stage {
         name: "tests",
         tiers: TEST,
         needs: &["build"],
-        command: &["cargo", "test", "--workspace", "--locked", "--no-fail-fast"],
+        command: "cargo test --workspace --locked --no-fail-fast",
         limit_s: 3600,
         ..STAGE
     },
     Stage {
         name: "api",
         tiers: TEST,
-        command: &["cargo", "xtask", "api", "check"],
+        command: "cargo xtask api check",
         ..STAGE
     },
     Stage {
         name: "docs",
         tiers: TEST,
-        command: &["cargo", "doc", "--workspace", "--no-deps", "--locked"],
-        environment: &[("RUSTDOCFLAGS", "-D warnings")],
+        command: "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked",
         ..STAGE
     },
     Stage {
         name: "licences",
         tiers: TEST,
-        command: &["cargo", "xtask", "licences"],
+        command: "cargo xtask licences",
         ..STAGE
     },
     Stage {
         name: "workloads",
         tiers: TEST,
-        command: &["make", "-C", "workloads/opencl", "check"],
+        command: "make -C workloads/opencl check",
         ..STAGE
     },
     Stage {
         // Each fuzz target runs its committed corpus as a plain test.
         name: "fuzz-corpus",
         tiers: TEST,
-        command: &[
-            "cargo",
-            "test",
-            "--manifest-path",
-            "fuzz/Cargo.toml",
-            "--locked",
-            "--no-fail-fast",
-        ],
+        command: "cargo test --manifest-path fuzz/Cargo.toml --locked --no-fail-fast",
         ..STAGE
     },
     Stage {
@@ -153,106 +114,41 @@ pub(super) const STAGES: &[Stage] = &[
         name: "fuzz",
         tiers: LONG,
         needs: &["fuzz-corpus"],
-        command: &[
-            "cargo",
-            "test",
-            "--manifest-path",
-            "fuzz/Cargo.toml",
-            "--release",
-            "--locked",
-            "--no-fail-fast",
-        ],
-        environment: &[("TOWLINE_FUZZ_SECONDS", "180")],
+        command: "TOWLINE_FUZZ_SECONDS=180 \
+            cargo test --manifest-path fuzz/Cargo.toml --release --locked --no-fail-fast",
         limit_s: 7200,
         ..STAGE
     },
     Stage {
+        // No documentation tests: there `ignore` means that the example cannot run.
         name: "slow-tests",
         tiers: LONG,
         needs: &["build"],
-        command: &[
-            "cargo",
-            "test",
-            "--workspace",
-            "--locked",
-            "--no-fail-fast",
-            "--",
-            "--ignored",
-        ],
+        command: "cargo test --workspace --lib --bins --tests --locked --no-fail-fast -- --ignored",
         limit_s: 7200,
         ..STAGE
     },
     Stage {
         name: "miri",
         tiers: LONG,
-        tool: Some(Tool(&["rustup", "run", "nightly", "cargo", "miri"])),
-        command: &[
-            "rustup",
-            "run",
-            "nightly",
-            "cargo",
-            "miri",
-            "test",
-            "-p",
-            "towline-wire",
-            "-p",
-            "towline-session",
-            "--locked",
-        ],
+        tool: Some(Tool("rustup run nightly cargo miri")),
+        command: "rustup run nightly cargo miri test --locked -p towline-wire -p towline-session",
         limit_s: 7200,
         ..STAGE
     },
 ];
 
-impl Stage {
-    /// The command as one would type it.
-    pub(super) fn command_line(&self) -> String {
-        let mut words: Vec<String> = self
-            .environment
-            .iter()
-            .map(|(name, value)| format!("{name}={}", quoted(value)))
-            .collect();
-        words.extend(self.command.iter().map(|word| quoted(word)));
-        words.join(" ")
-    }
-}
-
 impl Tool {
     pub(super) fn is_there(&self, workspace: &Workspace) -> bool {
-        let Some((program, arguments)) = self.0.split_first() else {
-            return false;
-        };
-        Command::new(resolved(program))
-            .args(arguments)
-            .arg("--version")
+        Command::new("sh")
+            .arg("-c")
+            .arg(format!("{} --version", self.0))
             .current_dir(workspace.root())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status()
             .is_ok_and(|status| status.success())
-    }
-
-    pub(super) fn name(&self) -> String {
-        self.0.join(" ")
-    }
-}
-
-/// The program that a word of a command stands for.
-pub(super) fn resolved(program: &str) -> OsString {
-    if program == "cargo" {
-        cargo_program()
-    } else {
-        program.into()
-    }
-}
-
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "+-./_=".contains(c);
-    if word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 
@@ -261,32 +157,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_can_be_pasted_into_a_shell() {
-        let stage = Stage {
-            environment: &[("RUSTDOCFLAGS", "-D warnings")],
-            command: &["sh", "-c", "echo 'it''s'"],
-            ..STAGE
-        };
-        let shell = Command::new("sh")
-            .args([
-                "-c",
-                &format!("{} && {}", stage.command_line(), "echo done"),
-            ])
-            .output()
-            .unwrap();
-        assert_eq!(
-            stage.command_line(),
-            r"RUSTDOCFLAGS='-D warnings' sh -c 'echo '\''it'\'''\''s'\'''"
-        );
-        assert_eq!(String::from_utf8_lossy(&shell.stdout), "its\ndone\n");
-    }
-
-    #[test]
     fn a_tool_that_is_missing_is_noticed() {
         let workspace = Workspace::locate().unwrap();
-        assert!(Tool(&["sh", "-c", "true"]).is_there(&workspace));
-        assert!(!Tool(&["cargo", "no-such-command-of-cargo"]).is_there(&workspace));
-        assert!(!Tool(&["no-such-program-at-all"]).is_there(&workspace));
+        assert!(Tool("cargo").is_there(&workspace));
+        assert!(!Tool("cargo no-such-command-of-cargo").is_there(&workspace));
+        assert!(!Tool("no-such-program-at-all").is_there(&workspace));
     }
 
     #[test]
