@@ -95,15 +95,30 @@ pub fn enter(request: &JailRequest) -> Result<Confinement, SysError> {
     process::die_with_parent().while_trying_to("tie this process to its supervisor")?;
     process::forbid_inspection()?;
     let home = if private_files {
-        PathBuf::from(PRIVATE_HOME)
+        Path::new(PRIVATE_HOME)
     } else {
-        request.home.clone()
+        &request.home
     };
-    Ok(Confinement { home, missing })
+    adopt_home(home)?;
+    Ok(Confinement {
+        home: home.to_owned(),
+        missing,
+    })
+}
+
+/// Makes `home` this process's HOME, temporary and cache folder, where device runtimes put compiled kernels. Needs a
+/// process with one thread.
+pub fn adopt_home(home: &Path) -> Result<(), SysError> {
+    require_one_thread()?;
+    for name in ["HOME", "TMPDIR", "XDG_CACHE_HOME"] {
+        // SAFETY: this process has one thread (above), so no other reads the environment meanwhile.
+        unsafe { std::env::set_var(name, home) };
+    }
+    Ok(())
 }
 
 fn require_one_thread() -> Result<(), SysError> {
-    let action = "enter the jail";
+    let action = "set up the worker";
     let threads = std::fs::read_dir("/proc/self/task")
         .while_trying_to(action)?
         .count();

@@ -1,0 +1,428 @@
+//! A connection from its first byte: a lane goes to its session, a control connection stays here to its last byte.
+
+use std::io::IoSlice;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use towline_transport::{Connection, TransportError, recv_exact};
+use towline_wire::control::{
+    AttachPreamble, ConnectionKind, ControlError, Devices, HandshakeError, Hello, Message,
+    MessageBuffer, NONCE_BYTES, Purpose, Reject, RejectCode, ServerHandshake, ServerProgress,
+    SessionEnded, SessionGrant, Status, TICKET_BYTES, Ticket, limits,
+};
+
+use super::accept::UnprovenGuard;
+use super::deadline::Deadlines;
+use super::session::{Lanes, Session};
+use super::{ANSWER_LIMIT, HANDSHAKE_LIMIT, MAX_QUERIES, Shared, WORKER_END_LIMIT, lock, random};
+use crate::worker::process::SessionParameters;
+
+/// How long a connection that only asks questions may be silent.
+const QUERY_IDLE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Why a connection is over, other than by its peer's wish.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+    #[error("turned away: {0}")]
+    Rejected(Reject),
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+}
+
+impl From<ControlError> for Fault {
+    fn from(error: ControlError) -> Self {
+        Self::Handshake(error.into())
+    }
+}
+
+/// Body of a connection's thread.
+pub(super) fn serve(
+    connection: Arc<dyn Connection>,
+    unproven: UnprovenGuard,
+    scheme: &str,
+    shared: &Shared,
+) {
+    let peer = connection.peer();
+    match serve_connection(connection, unproven, scheme, shared) {
+        Ok(()) => {}
+        // Ends of connections are everyday; what a client did wrong is worth a line.
+        Err(Fault::Transport(error)) => log::debug!("{peer}: {error}"),
+        Err(fault) => {
+            shared.rejected.fetch_add(1, Ordering::Relaxed);
+            log::info!("{peer}: {fault}");
+        }
+    }
+}
+
+fn serve_connection(
+    connection: Arc<dyn Connection>,
+    unproven: UnprovenGuard,
+    scheme: &str,
+    shared: &Shared,
+) -> Result<(), Fault> {
+    let late = Message::Reject(RejectCode::HandshakeTimeout.plain()).encode();
+    let deadline = shared.deadlines.set(&connection, HANDSHAKE_LIMIT, late);
+    let mut first = [0; ConnectionKind::BYTES];
+    recv_exact(&*connection, &mut first)?;
+    if ConnectionKind::of(&first)? == ConnectionKind::Lane {
+        let mut preamble = [0; AttachPreamble::BYTES];
+        let (head, rest) = preamble.split_at_mut(first.len());
+        head.copy_from_slice(&first);
+        recv_exact(&*connection, rest)?;
+        // The deadline would end the lane for the worker too.
+        drop((deadline, unproven));
+        attach(&*connection, &preamble, scheme, shared);
+        return Ok(());
+    }
+    let control = Arc::new(ControlConnection::new(
+        connection,
+        Arc::clone(&shared.deadlines),
+    ));
+    let mut inbox = Inbox::starting_with(&first);
+    let authenticated = authenticate(&control, &mut inbox, shared);
+    drop((deadline, unproven));
+    let result = authenticated.and_then(|(handshake, hello)| match hello.purpose {
+        Purpose::Query => answer_queries(&control, &handshake, &mut inbox, shared),
+        Purpose::Session => run_session(&control, &handshake, hello, &mut inbox, shared),
+    });
+    match &result {
+        Err(Fault::Handshake(error)) => control.turn_away(error.to_reject()),
+        Err(Fault::Rejected(reject)) => control.turn_away(reject.clone()),
+        Ok(()) | Err(Fault::Transport(_)) => {}
+    }
+    result
+}
+
+fn attach(
+    connection: &dyn Connection,
+    preamble: &[u8; AttachPreamble::BYTES],
+    scheme: &str,
+    shared: &Shared,
+) {
+    let peer = connection.peer();
+    let attached = AttachPreamble::decode(preamble)
+        .map_err(|error| error.to_string())
+        .and_then(|preamble| {
+            shared
+                .sessions
+                .attach(&preamble, scheme, connection)
+                .map(|id| (id, preamble))
+        });
+    match attached {
+        Ok((id, preamble)) => log::debug!("session {id}: {peer} is lane {}", preamble.lane_index),
+        Err(reason) => {
+            shared.rejected.fetch_add(1, Ordering::Relaxed);
+            log::warn!("{peer}: lane refused: {reason}");
+            // Dropping our descriptor is enough: nobody else has it.
+        }
+    }
+}
+
+fn authenticate(
+    control: &ControlConnection,
+    inbox: &mut Inbox,
+    shared: &Shared,
+) -> Result<(ServerHandshake, Hello), Fault> {
+    let nonce = random::<NONCE_BYTES>().map_err(|error| Fault::Rejected(internal(&error)))?;
+    let mut handshake = ServerHandshake::new(
+        shared.config.identity.clone(),
+        shared.config.token.clone(),
+        nonce,
+    );
+    loop {
+        let Some(frame) = inbox.next_frame(control)? else {
+            return Err(TransportError::Closed {
+                peer: control.peer(),
+            }
+            .into());
+        };
+        match handshake.receive(&frame)? {
+            ServerProgress::Send(answer) => control.send(&answer)?,
+            ServerProgress::Authenticated(hello) => return Ok((handshake, hello)),
+        }
+    }
+}
+
+/// A connection that only asks.
+fn answer_queries(
+    control: &ControlConnection,
+    handshake: &ServerHandshake,
+    inbox: &mut Inbox,
+    shared: &Shared,
+) -> Result<(), Fault> {
+    let _place =
+        QueryPlace::take(shared).ok_or_else(|| Fault::Rejected(RejectCode::Busy.plain()))?;
+    control.welcome(&handshake.welcome(None, shared.pool.snapshot().unwrap_or_default()))?;
+    loop {
+        let idle = shared
+            .deadlines
+            .set(&control.connection, QUERY_IDLE_LIMIT, Vec::new());
+        let frame = inbox.next_frame(control)?;
+        drop(idle);
+        match frame {
+            Some(frame) => answer(control, &frame, None, shared)?,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// A session, from admission to the reaping of its worker.
+fn run_session(
+    control: &Arc<ControlConnection>,
+    handshake: &ServerHandshake,
+    hello: Hello,
+    inbox: &mut Inbox,
+    shared: &Shared,
+) -> Result<(), Fault> {
+    let place = shared.sessions.admit().map_err(Fault::Rejected)?;
+    let id = place.id;
+    let crashed = Arc::new(AtomicBool::new(false));
+    let ended = {
+        let (control, crashed) = (Arc::clone(control), Arc::clone(&crashed));
+        move |reason: Option<String>| {
+            if let Some(reason) = &reason {
+                log::error!("session {id}: {reason}");
+                crashed.store(true, Ordering::Release);
+            }
+            control.end(reason.as_deref());
+        }
+    };
+    let worker = shared.pool.take(Box::new(ended)).map_err(|reason| {
+        Fault::Rejected(RejectCode::WorkerFailed.because(format!("no worker for it: {reason}")))
+    })?;
+    let session_limits = shared.config.limits.clone();
+    let session = match random::<TICKET_BYTES>() {
+        Ok(ticket) => Arc::new(Session {
+            id,
+            ticket: Ticket::from_random(ticket),
+            worker: Arc::clone(&worker),
+            control: Arc::clone(control),
+            max_lanes: session_limits.max_lanes,
+            since: Instant::now(),
+            lanes: Mutex::new(Lanes::default()),
+            hello,
+        }),
+        Err(error) => {
+            worker.ask_to_end();
+            return Err(Fault::Rejected(internal(&error)));
+        }
+    };
+    log::info!(
+        "session {id}: {} (pid {} on {}) from {}, worker {}",
+        session.hello.program,
+        session.hello.pid,
+        session.hello.hostname,
+        control.peer(),
+        worker.pid()
+    );
+    let result = serve_session(&session, handshake, session_limits, inbox, shared);
+    // The worker and what it holds are gone before the place is free for the next client.
+    worker.ask_to_end();
+    if !worker.wait_reaped(WORKER_END_LIMIT) {
+        log::error!(
+            "session {id}: worker {} does not die: it hangs in the kernel",
+            worker.pid()
+        );
+    }
+    if crashed.load(Ordering::Acquire) {
+        shared.sessions.count_crash();
+    }
+    log::info!(
+        "session {id}: ended after {:.1} s",
+        session.since.elapsed().as_secs_f64()
+    );
+    result
+}
+
+fn serve_session(
+    session: &Arc<Session>,
+    handshake: &ServerHandshake,
+    limits: towline_wire::control::SessionLimits,
+    inbox: &mut Inbox,
+    shared: &Shared,
+) -> Result<(), Fault> {
+    let control = &session.control;
+    let parameters = SessionParameters {
+        session_id: session.id,
+        program: session.hello.program.clone(),
+        peer: control.peer(),
+        max_lanes: limits.max_lanes,
+        chunk_bytes: limits.chunk_bytes,
+        chunk_count: limits.chunk_count,
+    };
+    // If the worker is dead, its end is told by the callback.
+    let _ = session.worker.assign(parameters);
+    shared
+        .sessions
+        .insert(Arc::clone(session))
+        .map_err(Fault::Rejected)?;
+    let grant = SessionGrant {
+        session_id: session.id,
+        ticket: session.ticket.clone(),
+        limits,
+        fingerprint: Vec::new(),
+    };
+    control.welcome(&handshake.welcome(Some(grant), session.worker.snapshot().to_vec()))?;
+    while let Some(frame) = inbox.next_frame(control)? {
+        answer(control, &frame, Some(session), shared)?;
+    }
+    Ok(())
+}
+
+fn answer(
+    control: &ControlConnection,
+    frame: &[u8],
+    session: Option<&Session>,
+    shared: &Shared,
+) -> Result<(), Fault> {
+    let reply = match Message::decode(frame)? {
+        Message::StatusRequest => Message::Status(status(shared)),
+        Message::DevicesRequest => {
+            let own = || session.map(|session| session.worker.snapshot().to_vec());
+            Message::Devices(Devices {
+                snapshot: shared.pool.snapshot().or_else(own).unwrap_or_default(),
+            })
+        }
+        other => {
+            return Err(HandshakeError::Unexpected {
+                message: other.name(),
+            }
+            .into());
+        }
+    };
+    control.send(&reply.encode())?;
+    Ok(())
+}
+
+fn status(shared: &Shared) -> Status {
+    let sessions = shared.sessions.status();
+    let (sessions_started, sessions_crashed) = shared.sessions.totals();
+    Status {
+        uptime_ms: u64::try_from(shared.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        max_sessions: shared.config.max_sessions,
+        draining: shared.draining.load(Ordering::Acquire),
+        sessions_started,
+        sessions_crashed,
+        rejected: shared.rejected.load(Ordering::Relaxed),
+        sessions,
+    }
+}
+
+fn internal(error: &super::SupervisorError) -> Reject {
+    RejectCode::WorkerFailed.because(error.to_string())
+}
+
+/// A control connection, as seen by all threads that have something to say on it.
+pub(super) struct ControlConnection {
+    connection: Arc<dyn Connection>,
+    deadlines: Arc<Deadlines>,
+    /// Held while sending: messages must not mix. Whether the client has been welcomed.
+    welcomed: Mutex<bool>,
+}
+
+impl ControlConnection {
+    fn new(connection: Arc<dyn Connection>, deadlines: Arc<Deadlines>) -> Self {
+        Self {
+            connection,
+            deadlines,
+            welcomed: Mutex::new(false),
+        }
+    }
+
+    pub(super) fn peer(&self) -> String {
+        self.connection.peer()
+    }
+
+    /// Sends a frame; a client that does not read it in time loses its connection.
+    fn send(&self, frame: &[u8]) -> Result<(), TransportError> {
+        let _sending = lock(&self.welcomed);
+        let _deadline = self
+            .deadlines
+            .set(&self.connection, ANSWER_LIMIT, Vec::new());
+        self.connection.send(&[IoSlice::new(frame)])
+    }
+
+    fn welcome(&self, frame: &[u8]) -> Result<(), TransportError> {
+        let mut welcomed = lock(&self.welcomed);
+        let _deadline = self
+            .deadlines
+            .set(&self.connection, ANSWER_LIMIT, Vec::new());
+        self.connection.send(&[IoSlice::new(frame)])?;
+        *welcomed = true;
+        Ok(())
+    }
+
+    /// Says why the session is over, if that needs no waiting, and closes. For any thread.
+    pub(super) fn end(&self, reason: Option<&str>) {
+        // Who holds the lock waits for the client to read; then there is no place for another message.
+        let welcomed = match self.welcomed.try_lock() {
+            Ok(welcomed) => Some(*welcomed),
+            Err(TryLockError::Poisoned(poisoned)) => Some(*PoisonError::into_inner(poisoned)),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        if let (Some(welcomed), Some(reason)) = (welcomed, reason) {
+            let message = match welcomed {
+                true => Message::SessionEnded(SessionEnded {
+                    reason: reason.to_owned(),
+                }),
+                false => Message::Reject(RejectCode::WorkerFailed.because(reason)),
+            };
+            let _ = self.connection.try_send(&message.encode());
+        }
+        self.connection.shutdown();
+    }
+
+    fn turn_away(&self, reject: Reject) {
+        let _ = self.connection.try_send(&Message::Reject(reject).encode());
+        self.connection.shutdown();
+    }
+}
+
+/// What has come in on a control connection.
+struct Inbox {
+    buffer: MessageBuffer,
+}
+
+impl Inbox {
+    fn starting_with(bytes: &[u8]) -> Self {
+        let mut buffer = MessageBuffer::new(limits::CLIENT_MESSAGE_BYTES);
+        buffer.push(bytes);
+        Self { buffer }
+    }
+
+    /// Waits for a whole frame; `None` when the client has closed.
+    fn next_frame(&mut self, control: &ControlConnection) -> Result<Option<Vec<u8>>, Fault> {
+        let mut bytes = [0; 1024];
+        loop {
+            if let Some(frame) = self.buffer.next_frame()? {
+                return Ok(Some(frame));
+            }
+            match control.connection.recv(&mut bytes)? {
+                0 => return Ok(None),
+                count => self.buffer.push(&bytes[..count]),
+            }
+        }
+    }
+}
+
+/// A place among the connections that only ask.
+struct QueryPlace<'a> {
+    shared: &'a Shared,
+}
+
+impl<'a> QueryPlace<'a> {
+    fn take(shared: &'a Shared) -> Option<Self> {
+        let place = Self { shared };
+        // Dropping the place gives it back if there was none.
+        (shared.queries.fetch_add(1, Ordering::AcqRel) < MAX_QUERIES).then_some(place)
+    }
+}
+
+impl Drop for QueryPlace<'_> {
+    fn drop(&mut self) {
+        self.shared.queries.fetch_sub(1, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,121 @@
+//! Closes connections whose peers are too slow: everything that waits for a client waits in a blocking call, which this
+//! wakes by shutting the connection down. One thread for all of them, asleep while there are none.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use towline_sys::SysError;
+use towline_transport::Connection;
+
+use super::{lock, spawn};
+
+/// All deadlines.
+pub(super) struct Deadlines {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    stopping: bool,
+    entries: HashMap<u64, Entry>,
+}
+
+struct Entry {
+    at: Instant,
+    connection: Arc<dyn Connection>,
+    /// Sent before closing, if it can be sent without waiting.
+    farewell: Vec<u8>,
+}
+
+/// One deadline; dropping it lifts it.
+pub(super) struct Deadline {
+    deadlines: Arc<Deadlines>,
+    number: u64,
+}
+
+impl Deadlines {
+    pub(super) fn start() -> Result<Arc<Self>, SysError> {
+        let deadlines = Arc::new(Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let watched = Arc::clone(&deadlines);
+        spawn("deadlines", move || watched.watch())?;
+        Ok(deadlines)
+    }
+
+    /// Shuts `connection` down after `limit`, unless the result is dropped before.
+    pub(super) fn set(
+        self: &Arc<Self>,
+        connection: &Arc<dyn Connection>,
+        limit: Duration,
+        farewell: Vec<u8>,
+    ) -> Deadline {
+        let mut state = lock(&self.state);
+        let number = state.next;
+        state.next += 1;
+        state.entries.insert(
+            number,
+            Entry {
+                at: Instant::now() + limit,
+                connection: Arc::clone(connection),
+                farewell,
+            },
+        );
+        drop(state);
+        self.changed.notify_one();
+        Deadline {
+            deadlines: Arc::clone(self),
+            number,
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        lock(&self.state).stopping = true;
+        self.changed.notify_one();
+    }
+
+    fn watch(&self) {
+        let mut state = lock(&self.state);
+        while !state.stopping {
+            let now = Instant::now();
+            let late: Vec<u64> = state
+                .entries
+                .iter()
+                .filter(|(_, entry)| entry.at <= now)
+                .map(|(number, _)| *number)
+                .collect();
+            for entry in late
+                .into_iter()
+                .filter_map(|number| state.entries.remove(&number))
+            {
+                // It is being closed whether or not it still hears why.
+                let _ = entry.connection.try_send(&entry.farewell);
+                entry.connection.shutdown();
+            }
+            let next = state.entries.values().map(|entry| entry.at).min();
+            state = match next {
+                None => self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(at) => {
+                    let left = at.saturating_duration_since(now);
+                    self.changed
+                        .wait_timeout(state, left)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
+            };
+        }
+    }
+}
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        lock(&self.deadlines.state).entries.remove(&self.number);
+    }
+}

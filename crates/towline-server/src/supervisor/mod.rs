@@ -1,0 +1,273 @@
+//! The supervisor: the process that clients reach.
+//!
+//! It accepts connections, makes clients prove themselves, gives each session a worker process of its own, passes the
+//! session's lanes to it, and cleans up after it however it ends. It runs no device code and reads no data of a session.
+//!
+//! - `accept`: listeners, and the bounded set of connections that have not proven themselves yet.
+//! - `control`: a control connection from its first byte to its last.
+//! - `session`: the table of sessions, and what joins a lane to one.
+//! - `pool`: worker processes; one is always started ahead, so that a client does not wait for a driver to load.
+//! - `worker`: one worker process, from start to reaping.
+//! - `deadline`: closes connections whose peers are too slow.
+//! - `folder`: the workers' folders on disk.
+//!
+//! Lock order: a session's lanes, then the table of sessions, then the pool, then a worker's state. No lock is held while
+//! sending to a client.
+
+mod accept;
+mod control;
+mod deadline;
+mod folder;
+mod pool;
+mod session;
+mod worker;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use towline_sys::SysError;
+use towline_sys::jail::UnprivilegedUser;
+use towline_sys::process::WorkerProgram;
+use towline_transport::{Address, Listener, Registry, TransportError};
+use towline_wire::control::{ServerIdentity, SessionLimits, Token};
+
+use self::accept::Unproven;
+use self::deadline::Deadlines;
+use self::folder::RuntimeFolder;
+use self::pool::WorkerPool;
+use self::session::SessionTable;
+
+/// How long a client may take for the whole handshake.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+/// How long a client may take to read one answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// Connections that have not proven themselves, at once. The oldest makes place: an honest client is through in
+/// milliseconds, so only flooders lose theirs.
+const MAX_UNPROVEN: usize = 64;
+/// Connections that ask for status or devices, at once.
+const MAX_QUERIES: u64 = 64;
+/// How long a client may wait for a worker to start: loading a driver on a machine with many devices takes seconds.
+const WORKER_START_LIMIT: Duration = Duration::from_secs(60);
+/// How long a worker may take to end by itself before it is killed.
+const WORKER_END_LIMIT: Duration = Duration::from_millis(300);
+
+/// How to supervise.
+#[derive(Clone, Debug)]
+pub struct SupervisorConfig {
+    /// Where to listen.
+    pub listen: Vec<Address>,
+    /// What clients must know. Without it everyone who can connect is let in.
+    pub token: Option<Token>,
+    /// Listen beyond this host although there is no token.
+    pub insecure: bool,
+    /// Most sessions at once.
+    pub max_sessions: u32,
+    /// What sessions are told they may use.
+    pub limits: SessionLimits,
+    /// How to start a worker.
+    pub worker: WorkerProgram,
+    /// How to jail it.
+    pub jail: JailConfig,
+    /// What to call this server.
+    pub identity: ServerIdentity,
+}
+
+/// How to jail workers.
+#[derive(Clone, Debug, Default)]
+pub struct JailConfig {
+    /// Not at all: for debugging.
+    pub disabled: bool,
+    /// The account that workers run as when the supervisor is root; without it each gets a user number of its own.
+    pub user: Option<UnprivilegedUser>,
+    /// Paths that workers must be able to read wherever they lie.
+    pub keep_readable: Vec<PathBuf>,
+}
+
+/// Why a supervisor could not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SupervisorError {
+    /// The workers' folders could not be made.
+    #[error("cannot make a folder for workers in {}", folder.display())]
+    Folder {
+        /// Where.
+        folder: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Nowhere to listen.
+    #[error("no address to listen on")]
+    NoAddress,
+    /// Anyone could use this host's devices.
+    #[error(
+        "{address} can be reached from other hosts, and without a token anyone there could use this host's devices; \
+         give --token-file, or say --insecure if the network is trusted"
+    )]
+    NoToken {
+        /// The address.
+        address: Address,
+    },
+    /// No random numbers.
+    #[error("the system gives no random numbers: {0}")]
+    Random(getrandom::Error),
+    /// A system call failed.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+    /// Listening failed.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// The first worker did not get ready.
+    #[error("the worker process cannot start: {reason}")]
+    Worker {
+        /// Why, as the worker says.
+        reason: String,
+    },
+}
+
+/// A running supervisor. [`stop`](Supervisor::stop) it, or drop it, to end it and its workers.
+pub struct Supervisor {
+    shared: Arc<Shared>,
+    listeners: Vec<Arc<dyn Listener>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What all threads of a supervisor share.
+struct Shared {
+    config: SupervisorConfig,
+    started: Instant,
+    draining: AtomicBool,
+    sessions: SessionTable,
+    pool: Arc<WorkerPool>,
+    unproven: Unproven,
+    deadlines: Arc<Deadlines>,
+    queries: AtomicU64,
+    rejected: AtomicU64,
+}
+
+impl Supervisor {
+    /// Listens, starts the first worker, and accepts clients once that is ready.
+    pub fn start(config: SupervisorConfig) -> Result<Self, SupervisorError> {
+        if config.listen.is_empty() {
+            return Err(SupervisorError::NoAddress);
+        }
+        for address in &config.listen {
+            check_reach(address, &config)?;
+        }
+        towline_sys::process::become_subreaper()?;
+        let listeners = config
+            .listen
+            .iter()
+            .map(|address| Ok(Arc::from(Registry::global().listen(address)?)))
+            .collect::<Result<Vec<Arc<dyn Listener>>, TransportError>>()?;
+        let folder = RuntimeFolder::make()?;
+        let pool = WorkerPool::start(&config, folder)?;
+        if let Err(reason) = pool.wait_first_ready() {
+            pool.stop();
+            return Err(SupervisorError::Worker { reason });
+        }
+        let shared = Arc::new(Shared {
+            started: Instant::now(),
+            draining: AtomicBool::new(false),
+            sessions: SessionTable::new(config.max_sessions),
+            pool,
+            unproven: Unproven::default(),
+            deadlines: Deadlines::start()?,
+            queries: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
+            config,
+        });
+        let mut supervisor = Self {
+            shared,
+            listeners,
+            threads: Vec::new(),
+        };
+        for listener in &supervisor.listeners {
+            let (listener, shared) = (Arc::clone(listener), Arc::clone(&supervisor.shared));
+            let accept = move || accept::accept_loop(&*listener, &shared);
+            supervisor.threads.push(spawn("accept", accept)?);
+        }
+        Ok(supervisor)
+    }
+
+    /// Where it listens, with real port numbers.
+    pub fn addresses(&self) -> Vec<Address> {
+        self.listeners
+            .iter()
+            .map(|listener| listener.local_address())
+            .collect()
+    }
+
+    /// Stops accepting, tells every client, ends every worker, and returns when nothing is left.
+    pub fn stop(mut self) {
+        self.stop_now();
+    }
+
+    fn stop_now(&mut self) {
+        self.shared.draining.store(true, Ordering::Release);
+        self.listeners.iter().for_each(|listener| listener.close());
+        self.shared.unproven.close_all();
+        self.shared.sessions.end_all("the server is shutting down");
+        self.shared.pool.stop();
+        self.shared.deadlines.stop();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                log::error!("a listener's thread panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.stop_now();
+    }
+}
+
+fn check_reach(address: &Address, config: &SupervisorConfig) -> Result<(), SupervisorError> {
+    let crosses_hosts = Registry::global()
+        .get(address.scheme())?
+        .capabilities()
+        .crosses_hosts;
+    if !crosses_hosts || address.is_loopback() {
+        return Ok(());
+    }
+    match (&config.token, config.insecure) {
+        (None, false) => Err(SupervisorError::NoToken {
+            address: address.clone(),
+        }),
+        (None, true) => {
+            log::warn!("{address} lets everyone in who can reach it (--insecure)");
+            Ok(())
+        }
+        (Some(_), _) => {
+            log::info!(
+                "{address}: clients must prove that they know the token; data is not encrypted"
+            );
+            Ok(())
+        }
+    }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, SysError> {
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(body)
+        .map_err(|source| SysError {
+            action: format!("start the {name} thread"),
+            source,
+        })
+}
+
+/// Locks for state that no panic leaves half-changed: each change is one assignment or one call of a collection.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn random<const N: usize>() -> Result<[u8; N], SupervisorError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(SupervisorError::Random)?;
+    Ok(bytes)
+}

@@ -1,0 +1,259 @@
+//! The table of sessions: who has which worker, and what joins a lane to a session.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use towline_transport::Connection;
+use towline_wire::control::{AttachPreamble, Hello, Reject, RejectCode, SessionStatus, Ticket};
+
+use super::control::ControlConnection;
+use super::lock;
+use super::worker::Worker;
+
+/// How long `towline status` waits for workers to report.
+const STATISTICS_LIMIT: Duration = Duration::from_millis(200);
+
+/// One client's session.
+pub(super) struct Session {
+    pub(super) id: u64,
+    pub(super) hello: Hello,
+    pub(super) ticket: Ticket,
+    pub(super) worker: Arc<Worker>,
+    pub(super) control: Arc<ControlConnection>,
+    pub(super) max_lanes: u16,
+    pub(super) since: Instant,
+    pub(super) lanes: Mutex<Lanes>,
+}
+
+/// Which lanes of a session have been opened. Each can be opened once, so a ticket that someone saw is worth nothing
+/// after its owner used it.
+#[derive(Default)]
+pub(super) struct Lanes {
+    /// What the first lane said.
+    count: Option<u16>,
+    /// One bit per lane; `limits::LANES` is 64.
+    opened: u64,
+}
+
+impl Lanes {
+    /// Notes that a lane is opened; in the error, why it must not.
+    fn open(&mut self, preamble: &AttachPreamble, max_lanes: u16) -> Result<(), &'static str> {
+        let count = *self.count.get_or_insert(preamble.lane_count);
+        if count != preamble.lane_count {
+            return Err("the lanes of a session disagree about their number");
+        }
+        if count > max_lanes {
+            return Err("more lanes than the session may have");
+        }
+        let bit = 1u64
+            .checked_shl(preamble.lane_index.into())
+            .ok_or("no such lane")?;
+        if self.opened & bit != 0 {
+            return Err("the lane is open already: the ticket was used before");
+        }
+        self.opened |= bit;
+        Ok(())
+    }
+}
+
+/// The sessions of a supervisor.
+pub(super) struct SessionTable {
+    max: u32,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    sessions: BTreeMap<u64, Arc<Session>>,
+    /// Places promised to clients whose worker is not there yet.
+    reserved: u32,
+    last_id: u64,
+    crashed: u64,
+    closed: bool,
+}
+
+/// A place in the table, held from admission to the end of the session.
+pub(super) struct Place<'a> {
+    table: &'a SessionTable,
+    /// Number of the session.
+    pub(super) id: u64,
+}
+
+impl SessionTable {
+    pub(super) fn new(max: u32) -> Self {
+        Self {
+            max,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Admits a client, or says why not.
+    pub(super) fn admit(&self) -> Result<Place<'_>, Reject> {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return Err(RejectCode::ShuttingDown.plain());
+        }
+        if state.reserved >= self.max {
+            let text = format!(
+                "all {} sessions of the server are in use; wait for one to end, or start it with a higher --max-sessions",
+                self.max
+            );
+            return Err(RejectCode::TooManySessions.because(text));
+        }
+        state.reserved += 1;
+        state.last_id += 1;
+        Ok(Place {
+            table: self,
+            id: state.last_id,
+        })
+    }
+
+    /// Makes a session known, so that lanes can join it.
+    pub(super) fn insert(&self, session: Arc<Session>) -> Result<(), Reject> {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return Err(RejectCode::ShuttingDown.plain());
+        }
+        state.sessions.insert(session.id, session);
+        Ok(())
+    }
+
+    /// Gives a lane to the worker of the session that its ticket belongs to; in the error, why not.
+    pub(super) fn attach(
+        &self,
+        preamble: &AttachPreamble,
+        scheme: &str,
+        connection: &dyn Connection,
+    ) -> Result<u64, String> {
+        // Tickets compare in constant time; which session it is shows in none of what a stranger sees.
+        let found = lock(&self.state)
+            .sessions
+            .values()
+            .find(|session| session.ticket == preamble.ticket)
+            .cloned();
+        let session = found.ok_or("no session has this ticket")?;
+        let descriptor = connection
+            .descriptor()
+            .ok_or("its transport cannot pass connections to a worker")?;
+        lock(&session.lanes).open(preamble, session.max_lanes)?;
+        session
+            .worker
+            .pass_lane(preamble.lane_index, preamble.lane_count, scheme, descriptor)
+            .map_err(|error| format!("{error}: {}", error.source))?;
+        Ok(session.id)
+    }
+
+    /// What `towline status` shows of each session.
+    pub(super) fn status(&self) -> Vec<SessionStatus> {
+        let sessions: Vec<_> = lock(&self.state).sessions.values().cloned().collect();
+        // All are asked before the first is waited for.
+        sessions
+            .iter()
+            .for_each(|session| session.worker.ask_statistics());
+        let deadline = Instant::now() + STATISTICS_LIMIT;
+        sessions
+            .iter()
+            .map(|session| session.status(deadline))
+            .collect()
+    }
+
+    /// Sessions since the start, and how many of them crashed.
+    pub(super) fn totals(&self) -> (u64, u64) {
+        let state = lock(&self.state);
+        (state.last_id, state.crashed)
+    }
+
+    pub(super) fn count_crash(&self) {
+        lock(&self.state).crashed += 1;
+    }
+
+    /// Ends all sessions and admits no more. Their threads clean up.
+    pub(super) fn end_all(&self, reason: &str) {
+        let mut state = lock(&self.state);
+        state.closed = true;
+        let sessions: Vec<_> = state.sessions.values().cloned().collect();
+        drop(state);
+        sessions
+            .iter()
+            .for_each(|session| session.control.end(Some(reason)));
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.table.state);
+        state.sessions.remove(&self.id);
+        state.reserved -= 1;
+    }
+}
+
+impl Session {
+    fn status(&self, deadline: Instant) -> SessionStatus {
+        let statistics = self.worker.statistics(deadline);
+        SessionStatus {
+            session_id: self.id,
+            program: self.hello.program.clone(),
+            hostname: self.hello.hostname.clone(),
+            client_pid: self.hello.pid,
+            peer: self.control.peer(),
+            worker_pid: self.worker.pid(),
+            age_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
+            lanes: u16::try_from(lock(&self.lanes).opened.count_ones()).expect("64 bits at most"),
+            device_memory_bytes: statistics.device_memory_bytes,
+            received_bytes: statistics.received_bytes,
+            sent_bytes: statistics.sent_bytes,
+            calls: statistics.calls,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_wire::control::TICKET_BYTES;
+
+    use super::*;
+
+    fn lane(lane_index: u16, lane_count: u16) -> AttachPreamble {
+        AttachPreamble {
+            ticket: Ticket::from_random([0; TICKET_BYTES]),
+            lane_index,
+            lane_count,
+        }
+    }
+
+    #[test]
+    fn each_lane_opens_once() {
+        let mut lanes = Lanes::default();
+        assert!(lanes.open(&lane(0, 2), 8).is_ok());
+        assert!(lanes.open(&lane(1, 2), 8).is_ok());
+        assert!(lanes.open(&lane(1, 2), 8).is_err());
+    }
+
+    #[test]
+    fn lanes_must_agree_and_keep_to_the_limit() {
+        let mut lanes = Lanes::default();
+        assert!(lanes.open(&lane(0, 2), 8).is_ok());
+        assert!(lanes.open(&lane(2, 3), 8).is_err());
+        assert!(Lanes::default().open(&lane(0, 9), 8).is_err());
+    }
+
+    #[test]
+    fn places_are_limited_and_come_back() {
+        let table = SessionTable::new(1);
+        let place = table.admit().ok().unwrap();
+        assert_eq!(
+            table.admit().err().unwrap().code,
+            RejectCode::TooManySessions
+        );
+        drop(place);
+        assert_eq!(table.admit().ok().unwrap().id, 2);
+    }
+
+    #[test]
+    fn closed_table_admits_nobody() {
+        let table = SessionTable::new(1);
+        table.end_all("test");
+        assert_eq!(table.admit().err().unwrap().code, RejectCode::ShuttingDown);
+    }
+}

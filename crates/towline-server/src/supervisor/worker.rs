@@ -1,0 +1,283 @@
+//! One worker process, from start to reaping.
+//!
+//! A thread per worker reads what it says until the channel ends, then kills what is left, reaps it and reports how it
+//! ended. Nobody else touches the process, so nobody signals a number that means another process by now.
+
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use towline_sys::SysError;
+use towline_sys::channel::Channel;
+use towline_sys::process::{Exit, WorkerProcess};
+use towline_wire::control::limits::SNAPSHOT_BYTES;
+
+use super::{WORKER_END_LIMIT, folder, lock};
+use crate::worker::process::{SessionParameters, Statistics};
+use crate::worker::protocol::{self, FromWorker, ToWorker};
+
+/// What becomes of a worker.
+pub(super) trait WorkerEvents: Send + Sync {
+    /// It can take a session.
+    fn ready(&self, worker: &Arc<Worker>);
+    /// It is gone. `reason` says why when nobody asked it to end.
+    fn ended(&self, worker: &Arc<Worker>, reason: Option<String>);
+}
+
+/// A worker process.
+pub(super) struct Worker {
+    number: u64,
+    pid: u32,
+    channel: Channel,
+    snapshot: OnceLock<Vec<u8>>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// We asked it to end.
+    ending: bool,
+    reaped: bool,
+    statistics: Statistics,
+    statistics_asked: u64,
+    statistics_answered: u64,
+    /// What the worker said about its end.
+    last_words: Option<String>,
+}
+
+impl Worker {
+    /// A worker that was just started. [`watch`](Self::watch) it.
+    pub(super) fn new(number: u64, process: &WorkerProcess, channel: Channel) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            pid: process.id(),
+            channel,
+            snapshot: OnceLock::new(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// Tells it how to start, and has a thread follow it from now on to its end. `events` hears what becomes of it.
+    pub(super) fn watch(
+        self: &Arc<Self>,
+        process: WorkerProcess,
+        start: &ToWorker,
+        home: PathBuf,
+        events: Arc<dyn WorkerEvents>,
+    ) -> Result<(), SysError> {
+        // If it died at once, the thread finds out.
+        let _ = self.channel.send_now(&protocol::encode(start), None);
+        let worker = Arc::clone(self);
+        super::spawn("worker", move || {
+            let broken = worker.read(&*events);
+            worker.finish(process, broken, home, &*events);
+        })?;
+        Ok(())
+    }
+
+    /// Its number among all workers of this supervisor. Never used twice, unlike its process id.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The devices it found. Empty before it is ready.
+    pub(super) fn snapshot(&self) -> &[u8] {
+        self.snapshot.get().map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn assign(&self, parameters: SessionParameters) -> Result<(), SysError> {
+        self.channel
+            .send_now(&protocol::encode(&ToWorker::Assign(parameters)), None)
+    }
+
+    pub(super) fn pass_lane(
+        &self,
+        index: u16,
+        count: u16,
+        scheme: &str,
+        descriptor: BorrowedFd<'_>,
+    ) -> Result<(), SysError> {
+        let message = ToWorker::Lane {
+            index,
+            count,
+            scheme: scheme.to_owned(),
+        };
+        self.channel
+            .send_now(&protocol::encode(&message), Some(descriptor))
+    }
+
+    /// Asks for figures; [`statistics`](Self::statistics) waits for them.
+    pub(super) fn ask_statistics(&self) {
+        let mut state = lock(&self.state);
+        state.statistics_asked += 1;
+        let request = state.statistics_asked;
+        drop(state);
+        // A worker that does not listen keeps its last figures.
+        let _ = self.channel.send_now(
+            &protocol::encode(&ToWorker::ReportStatistics { request }),
+            None,
+        );
+    }
+
+    /// The newest figures: those asked for, or the last known when they do not come before `deadline`.
+    pub(super) fn statistics(&self, deadline: Instant) -> Statistics {
+        let state = lock(&self.state);
+        let asked = state.statistics_asked;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let waited = self.changed.wait_timeout_while(state, left, |state| {
+            state.statistics_answered < asked && !state.reaped
+        });
+        waited.unwrap_or_else(PoisonError::into_inner).0.statistics
+    }
+
+    /// Asks it to end. [`wait_reaped`](Self::wait_reaped) makes sure.
+    pub(super) fn ask_to_end(&self) {
+        lock(&self.state).ending = true;
+        if self
+            .channel
+            .send_now(&protocol::encode(&ToWorker::End), None)
+            .is_err()
+        {
+            self.channel.shutdown();
+        }
+    }
+
+    /// Waits for the end that [`ask_to_end`](Self::ask_to_end) asked for, kills when it does not come, and returns when
+    /// the process is reaped. False when it would not even die: it hangs in the kernel, and is reaped when it can be.
+    pub(super) fn wait_reaped(&self, limit: Duration) -> bool {
+        if self.wait_until_reaped(limit) {
+            return true;
+        }
+        // The reading thread sees the end of the channel and kills.
+        self.channel.shutdown();
+        self.wait_until_reaped(Duration::from_secs(5))
+    }
+
+    fn wait_until_reaped(&self, limit: Duration) -> bool {
+        let state = lock(&self.state);
+        let waited = self
+            .changed
+            .wait_timeout_while(state, limit, |state| !state.reaped);
+        waited.unwrap_or_else(PoisonError::into_inner).0.reaped
+    }
+
+    /// Reads what the worker says until it stops. Says what was wrong if it broke the protocol.
+    fn read(self: &Arc<Self>, events: &dyn WorkerEvents) -> Option<String> {
+        loop {
+            let bytes = match self.channel.recv() {
+                Ok(Some(received)) => received.bytes,
+                Ok(None) => return None,
+                Err(error) => return Some(format!("{error}: {}", error.source)),
+            };
+            let step = match protocol::decode(&bytes) {
+                Ok(message) => self.hear(message, events),
+                Err(error) => Err(error.to_string()),
+            };
+            if let Err(wrong) = step {
+                return Some(wrong);
+            }
+        }
+    }
+
+    fn hear(
+        self: &Arc<Self>,
+        message: FromWorker,
+        events: &dyn WorkerEvents,
+    ) -> Result<(), String> {
+        match message {
+            FromWorker::Ready {
+                snapshot_bytes,
+                jail_missing,
+            } => {
+                let snapshot = self.receive_snapshot(snapshot_bytes)?;
+                self.snapshot
+                    .set(snapshot)
+                    .map_err(|_| "it said twice that it is ready")?;
+                for missing in jail_missing {
+                    log::warn!("worker {}: this system does not permit {missing}", self.pid);
+                }
+                events.ready(self);
+            }
+            FromWorker::Failed { reason } => lock(&self.state).last_words = Some(reason),
+            FromWorker::Finished { error: Some(error) } => {
+                lock(&self.state).last_words = Some(error)
+            }
+            FromWorker::Finished { error: None } => {
+                log::debug!("worker {}: the engine has finished", self.pid);
+            }
+            FromWorker::Statistics {
+                request,
+                statistics,
+            } => {
+                let mut state = lock(&self.state);
+                state.statistics = statistics;
+                state.statistics_answered = state.statistics_answered.max(request);
+                drop(state);
+                self.changed.notify_all();
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_snapshot(&self, len: usize) -> Result<Vec<u8>, String> {
+        if len > SNAPSHOT_BYTES {
+            return Err(format!(
+                "its device snapshot has {len} bytes, more than {SNAPSHOT_BYTES}"
+            ));
+        }
+        let mut snapshot = Vec::with_capacity(len);
+        while snapshot.len() < len {
+            match self.channel.recv() {
+                Ok(Some(piece)) => snapshot.extend_from_slice(&piece.bytes),
+                Ok(None) => return Err("it ended within its device snapshot".into()),
+                Err(error) => return Err(format!("{error}: {}", error.source)),
+            }
+        }
+        match snapshot.len() == len {
+            true => Ok(snapshot),
+            false => Err("its device snapshot is longer than announced".into()),
+        }
+    }
+
+    /// Kills, reaps, cleans up, reports.
+    fn finish(
+        self: &Arc<Self>,
+        process: WorkerProcess,
+        broken: Option<String>,
+        home: PathBuf,
+        events: &dyn WorkerEvents,
+    ) {
+        if let Some(wrong) = &broken {
+            log::error!("worker {} broke the protocol: {wrong}", self.pid);
+        } else if !lock(&self.state).ending {
+            // The channel closes a moment before the process is gone: give it time to leave its own exit status.
+            process.wait_ended(WORKER_END_LIMIT);
+        }
+        let exit = process.kill_and_reap();
+        folder::remove(&home);
+        let mut state = lock(&self.state);
+        let reason = match (state.ending, broken, state.last_words.take()) {
+            (true, _, _) => None,
+            (false, Some(wrong), _) => Some(format!(
+                "the worker was stopped because it broke the protocol: {wrong}"
+            )),
+            (false, None, Some(words)) => Some(words),
+            (false, None, None) if exit == Exit::Code(0) => None,
+            (false, None, None) => Some(format!(
+                "the worker process died ({exit}), most likely a fault of the device's driver; the server's log may say more"
+            )),
+        };
+        state.reaped = true;
+        drop(state);
+        self.changed.notify_all();
+        log::info!("worker {} has ended ({exit})", self.pid);
+        events.ended(self, reason);
+    }
+}

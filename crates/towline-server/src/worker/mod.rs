@@ -1,0 +1,4 @@
+//! The worker: one process per session, started by the supervisor, that runs a client's calls on the device.
+
+pub mod process;
+pub(crate) mod protocol;

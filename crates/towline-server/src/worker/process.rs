@@ -1,0 +1,353 @@
+//! The process around a session: what a worker does before, beside and after running its engine.
+//!
+//! Order: take the supervisor's channel, enter the jail, open the device runtime inside it and warm it, seal the jail,
+//! say so, wait for a session. One worker serves one session and exits. The engine knows nothing of all this; it gets a
+//! [`Session`].
+//!
+//! ```no_run
+//! use towline_server::worker::process::{self, Engine, EngineError, Session};
+//!
+//! struct Echo;
+//!
+//! impl Engine for Echo {
+//!     fn snapshot(&self) -> Vec<u8> {
+//!         Vec::new()
+//!     }
+//!
+//!     fn run(self: Box<Self>, session: Session) -> Result<(), EngineError> {
+//!         while let Some(lane) = session.lanes.next() {
+//!             let mut bytes = [0; 1024];
+//!             let count = lane.connection.recv(&mut bytes)?;
+//!             lane.connection.send(&[std::io::IoSlice::new(&bytes[..count])])?;
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! // In `main`, before any other thread exists:
+//! process::main(|| {}, || Ok(Box::new(Echo)));
+//! ```
+
+use std::error::Error;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use towline_sys::channel::{Channel, Received};
+use towline_sys::jail::{self, JailRequest};
+use towline_sys::process::{exit_now, take_channel};
+use towline_transport::{Connection, Registry};
+
+use super::protocol::{self, FromWorker, ToWorker};
+pub use super::protocol::{SessionParameters, Statistics};
+
+/// Whatever ended an engine. Its text reaches the client.
+pub type EngineError = Box<dyn Error + Send + Sync>;
+
+/// The part of a worker that knows the device: opened before a client has come, run once for one session.
+pub trait Engine: Send {
+    /// The devices, in the API layer's encoding, for clients of this and the next sessions.
+    fn snapshot(&self) -> Vec<u8>;
+
+    /// Serves one session; returns when its lanes are closed. An error is told to the client.
+    fn run(self: Box<Self>, session: Session) -> Result<(), EngineError>;
+}
+
+/// What an engine gets.
+pub struct Session {
+    /// Whose session it is and what it may use.
+    pub parameters: SessionParameters,
+    /// The client's connections.
+    pub lanes: LaneSource,
+    /// Where the engine counts what `towline status` shows.
+    pub counters: Arc<Counters>,
+}
+
+/// One connection of the session's client.
+pub struct Lane {
+    /// 0 is the command lane.
+    pub index: u16,
+    /// How many lanes the client will open. The same on all lanes of a session.
+    pub count: u16,
+    /// The connection, with everything behind the preamble unread.
+    pub connection: Arc<dyn Connection>,
+}
+
+/// Gives out the lanes as the client opens them.
+pub struct LaneSource {
+    arriving: Receiver<Lane>,
+    ended: Arc<AtomicBool>,
+}
+
+impl LaneSource {
+    /// Waits for the next lane; `None` when the session is over. The lanes given out before are shut down then, so
+    /// whoever reads or writes them wakes up too.
+    pub fn next(&self) -> Option<Lane> {
+        self.arriving.recv().ok()
+    }
+
+    /// Like [`next`](Self::next) with a limit.
+    pub fn next_timeout(&self, timeout: Duration) -> Result<Option<Lane>, TimedOut> {
+        match self.arriving.recv_timeout(timeout) {
+            Ok(lane) => Ok(Some(lane)),
+            Err(RecvTimeoutError::Disconnected) => Ok(None),
+            Err(RecvTimeoutError::Timeout) => Err(TimedOut),
+        }
+    }
+
+    /// Whether the supervisor ended the session: the client has gone or the server shuts down.
+    pub fn ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+}
+
+/// No lane came in time.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("no lane was opened in time")]
+pub struct TimedOut;
+
+/// Figures of a session, counted by the engine with relaxed stores and shown on request.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Device memory held now.
+    pub device_memory_bytes: AtomicU64,
+    /// Bytes from the client.
+    pub received_bytes: AtomicU64,
+    /// Bytes to the client.
+    pub sent_bytes: AtomicU64,
+    /// API calls executed.
+    pub calls: AtomicU64,
+}
+
+impl Counters {
+    fn statistics(&self) -> Statistics {
+        Statistics {
+            device_memory_bytes: self.device_memory_bytes.load(Ordering::Relaxed),
+            received_bytes: self.received_bytes.load(Ordering::Relaxed),
+            sent_bytes: self.sent_bytes.load(Ordering::Relaxed),
+            calls: self.calls.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Runs this process as a worker, and ends it.
+///
+/// `prepare` runs before the jail, for what needs privileges (making device nodes). `open` runs inside: it loads the
+/// device runtime, makes it do something, so that it has started its threads and opened its files, and gives the engine.
+///
+/// Call it first thing in `main`: the jail needs a process with one thread.
+pub fn main(
+    prepare: impl FnOnce(),
+    open: impl FnOnce() -> Result<Box<dyn Engine>, EngineError>,
+) -> ! {
+    let channel = match take_channel() {
+        Ok(channel) => Arc::new(channel),
+        Err(error) => {
+            eprintln!("towline: {error}: {}", error.source);
+            exit_now(2);
+        }
+    };
+    let code = match start(&channel, prepare, open) {
+        Ok(engine) => serve(&channel, engine),
+        Err(error) => {
+            let reason = protocol::shorten(&describe(&*error));
+            log::error!("the worker cannot start: {reason}");
+            tell(&channel, &FromWorker::Failed { reason });
+            1
+        }
+    };
+    exit_now(code)
+}
+
+/// Jail, device, jail again; then tells the supervisor.
+fn start(
+    channel: &Channel,
+    prepare: impl FnOnce(),
+    open: impl FnOnce() -> Result<Box<dyn Engine>, EngineError>,
+) -> Result<Box<dyn Engine>, EngineError> {
+    let Some(Received { bytes, .. }) = channel.recv()? else {
+        return Err("the supervisor closed the channel before saying how to start".into());
+    };
+    let (jail, home) = match protocol::decode(&bytes)? {
+        ToWorker::Start { jail, home } => (jail, home),
+        // The server was stopped just after it started us.
+        ToWorker::End => exit_now(0),
+        _ => return Err("the supervisor must say how to start first".into()),
+    };
+    prepare();
+    let jail_missing = enter_jail(jail.as_ref(), &home)?;
+    let engine = open()?;
+    if jail.is_some() {
+        jail::seal()?;
+    }
+    let snapshot = engine.snapshot();
+    let jail_missing = jail_missing
+        .iter()
+        .map(|missing| protocol::shorten(missing))
+        .take(8)
+        .collect();
+    channel.send(
+        &protocol::encode(&FromWorker::Ready {
+            snapshot_bytes: snapshot.len(),
+            jail_missing,
+        }),
+        None,
+    )?;
+    protocol::send_snapshot(channel, &snapshot)?;
+    Ok(engine)
+}
+
+fn enter_jail(request: Option<&JailRequest>, home: &Path) -> Result<Vec<String>, EngineError> {
+    match request {
+        Some(request) => {
+            let confinement = jail::enter(request)?;
+            Ok(confinement.missing)
+        }
+        None => {
+            jail::adopt_home(home)?;
+            Ok(Vec::new())
+        }
+    }
+}
+
+/// Waits for a session, runs it, and answers the supervisor meanwhile. Gives the exit code.
+fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>) -> i32 {
+    let mut engine = Some(engine);
+    let counters = Arc::new(Counters::default());
+    let ended = Arc::new(AtomicBool::new(false));
+    let mut lanes: Option<Sender<Lane>> = None;
+    let mut open_lanes: Vec<Arc<dyn Connection>> = Vec::new();
+    loop {
+        let received = match channel.recv() {
+            Ok(Some(received)) => received,
+            // The supervisor is gone, and with it whoever could end this session: free the device.
+            Ok(None) => return 0,
+            Err(error) => {
+                log::error!("{error}: {}", error.source);
+                return 1;
+            }
+        };
+        let message = match protocol::decode(&received.bytes) {
+            Ok(message) => message,
+            Err(error) => {
+                log::error!("the supervisor sent nonsense: {error}");
+                return 1;
+            }
+        };
+        match (message, received.descriptor) {
+            (ToWorker::Assign(parameters), _) => {
+                let Some(engine) = engine.take() else {
+                    log::error!("a worker serves one session, and was given a second");
+                    return 1;
+                };
+                let (sender, arriving) = mpsc::channel();
+                lanes = Some(sender);
+                let lanes = LaneSource {
+                    arriving,
+                    ended: Arc::clone(&ended),
+                };
+                let session = Session {
+                    parameters,
+                    lanes,
+                    counters: Arc::clone(&counters),
+                };
+                run_engine(engine, session, Arc::clone(channel));
+            }
+            (
+                ToWorker::Lane {
+                    index,
+                    count,
+                    scheme,
+                },
+                Some(descriptor),
+            ) => {
+                let adopted = Registry::global()
+                    .get(&scheme)
+                    .and_then(|transport| transport.adopt(descriptor));
+                match (adopted, &lanes) {
+                    (Ok(connection), Some(sender)) => {
+                        open_lanes.push(Arc::clone(&connection));
+                        // The engine may have returned already; then the process is about to end.
+                        let _ = sender.send(Lane {
+                            index,
+                            count,
+                            connection,
+                        });
+                    }
+                    (Err(error), _) => log::warn!("lane {index}: {error}"),
+                    (Ok(_), None) => log::warn!("lane {index} came without a session"),
+                }
+            }
+            (ToWorker::ReportStatistics { request }, _) => {
+                tell(
+                    channel,
+                    &FromWorker::Statistics {
+                        request,
+                        statistics: counters.statistics(),
+                    },
+                );
+            }
+            (ToWorker::End, _) if engine.is_some() => return 0,
+            (ToWorker::End, _) => {
+                // Wakes the engine wherever it waits; it returns, and its thread ends the process. If it cannot (it
+                // waits for a kernel), the supervisor kills it.
+                ended.store(true, Ordering::Release);
+                open_lanes.iter().for_each(|lane| lane.shutdown());
+                lanes = None;
+            }
+            (ToWorker::Lane { index, .. }, None) => {
+                log::warn!("lane {index} came without its descriptor")
+            }
+            (ToWorker::Start { .. }, _) => log::warn!("the worker was told twice to start"),
+        }
+    }
+}
+
+/// Runs the engine on a thread of its own, which ends the process when it returns.
+fn run_engine(engine: Box<dyn Engine>, session: Session, channel: Arc<Channel>) {
+    let run = move || {
+        let result = catch_unwind(AssertUnwindSafe(|| engine.run(session)));
+        let (error, code) = match result {
+            Ok(Ok(())) => (None, 0),
+            Ok(Err(error)) => (Some(describe(&*error)), 1),
+            Err(_) => (
+                Some("the worker panicked; the server's log says where".to_owned()),
+                101,
+            ),
+        };
+        tell(
+            &channel,
+            &FromWorker::Finished {
+                error: error.as_deref().map(protocol::shorten),
+            },
+        );
+        exit_now(code);
+    };
+    if let Err(error) = std::thread::Builder::new().name("engine".into()).spawn(run) {
+        log::error!("cannot start the engine's thread: {error}");
+        exit_now(1);
+    }
+}
+
+/// The supervisor may be gone; the loop that reads from it then ends this process.
+fn tell(channel: &Channel, message: &FromWorker) {
+    // Two threads speak, and messages do not mix: each is one datagram.
+    if let Err(error) = channel.send(&protocol::encode(message), None) {
+        log::debug!("{error}: {}", error.source);
+    }
+}
+
+/// An error and its causes in one line.
+pub(crate) fn describe(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

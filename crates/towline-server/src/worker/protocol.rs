@@ -1,0 +1,153 @@
+//! What a supervisor and its worker say to each other over the channel between them.
+//!
+//! One message per datagram, as JSON: few and small, and readable in a trace. The supervisor trusts the worker no more
+//! than a client, because a client may have taken it over: what it says is bounded and only ever shown or counted.
+
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use towline_sys::SysError;
+use towline_sys::channel::{self, Channel};
+use towline_sys::jail::JailRequest;
+
+/// What a worker is told.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) enum ToWorker {
+    /// First message: get ready.
+    Start {
+        /// How to jail itself; `None` with `--no-jail`.
+        jail: Option<JailRequest>,
+        /// Its own folder, where the jail has no better one.
+        home: PathBuf,
+    },
+    /// A client has come.
+    Assign(SessionParameters),
+    /// A lane of the client; its descriptor comes with the message.
+    Lane {
+        /// 0 is the command lane.
+        index: u16,
+        /// How many there will be.
+        count: u16,
+        /// Which transport the descriptor belongs to.
+        scheme: String,
+    },
+    /// Answer with [`FromWorker::Statistics`].
+    ReportStatistics {
+        /// Comes back in the answer.
+        request: u64,
+    },
+    /// The session is over: let go of everything and exit.
+    End,
+}
+
+/// What a worker says.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) enum FromWorker {
+    /// It can take a session. The device snapshot follows in messages of raw bytes.
+    Ready {
+        /// Length of the snapshot.
+        snapshot_bytes: usize,
+        /// Parts of the jail that this system did not permit.
+        jail_missing: Vec<String>,
+    },
+    /// It cannot work, and exits.
+    Failed {
+        /// Why, for a person.
+        reason: String,
+    },
+    /// What the session has used so far.
+    Statistics {
+        /// Of the request.
+        request: u64,
+        /// The figures.
+        statistics: Statistics,
+    },
+    /// The engine has returned; the worker exits.
+    Finished {
+        /// What ended the session, when it was not its client.
+        error: Option<String>,
+    },
+}
+
+/// What a session may use and whose it is.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct SessionParameters {
+    /// Number of the session on this server.
+    pub session_id: u64,
+    /// The client's program, as it calls itself.
+    pub program: String,
+    /// The client's address.
+    pub peer: String,
+    /// Most lanes.
+    pub max_lanes: u16,
+    /// Size of one buffer of the payload pool.
+    pub chunk_bytes: u64,
+    /// Number of buffers in the payload pool.
+    pub chunk_count: u32,
+}
+
+/// What a session has used.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Statistics {
+    /// Device memory held now.
+    pub device_memory_bytes: u64,
+    /// Bytes from the client.
+    pub received_bytes: u64,
+    /// Bytes to the client.
+    pub sent_bytes: u64,
+    /// API calls executed.
+    pub calls: u64,
+}
+
+/// A message that could not be sent, received or understood.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProtocolError {
+    #[error("not a message: {0}")]
+    Malformed(serde_json::Error),
+    #[error(transparent)]
+    Sys(#[from] SysError),
+}
+
+pub(crate) fn encode(message: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(message).expect("these messages have only string keys")
+}
+
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ProtocolError> {
+    serde_json::from_slice(bytes).map_err(ProtocolError::Malformed)
+}
+
+/// A text short enough for one message whatever it contains: JSON makes at most six bytes of one.
+pub(crate) fn shorten(text: &str) -> String {
+    text.chars()
+        .take(channel::MESSAGE_BYTES / (6 * 4) / 2)
+        .collect()
+}
+
+/// Sends the snapshot behind its announcement.
+pub(crate) fn send_snapshot(channel: &Channel, snapshot: &[u8]) -> Result<(), SysError> {
+    snapshot
+        .chunks(channel::MESSAGE_BYTES)
+        .try_for_each(|piece| channel.send(piece, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longest_reason_fits_a_message() {
+        let reason = shorten(&"\u{1}".repeat(1 << 20));
+        assert!(encode(&FromWorker::Failed { reason }).len() <= channel::MESSAGE_BYTES);
+        let reason = shorten(&"\u{10ffff}".repeat(1 << 20));
+        assert!(encode(&FromWorker::Failed { reason }).len() <= channel::MESSAGE_BYTES);
+    }
+
+    #[test]
+    fn garbage_is_an_error() {
+        assert!(decode::<FromWorker>(b"\xff\0garbage").is_err());
+        assert!(
+            decode::<FromWorker>(br#"{"Ready":{"snapshot_bytes":-1,"jail_missing":[]}}"#).is_err()
+        );
+    }
+}
