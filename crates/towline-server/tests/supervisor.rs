@@ -28,7 +28,8 @@ fn main() {
         let kind = arguments.next().unwrap_or_default();
         process::main(|| {}, move || open_engine(&kind));
     }
-    let tests: Vec<(&str, fn() -> Result<(), Failed>)> = vec![
+    type Test = fn() -> Result<(), Failed>;
+    let tests: Vec<(&str, Test)> = vec![
         (
             "session_echoes_through_its_worker",
             session_echoes_through_its_worker,
