@@ -52,11 +52,11 @@ int cell(const int h_diagonal, const int h_left, const int h_up, int *e, int *f,
  *
  *   h      three anti-diagonals of H in turn, each indexed by row
  *   gaps   E by row, then F by column
- *   best   by row: the best H so far and its column
+ *   best   by row: the best H so far, then its column
  */
 __kernel void align_diagonal(__global const uchar *restrict sequences, __global int *restrict h,
                              __global int *restrict gaps, __global uchar *restrict directions,
-                             __global int2 *restrict best, const uint length, const uint diagonal)
+                             __global int *restrict best, const uint length, const uint diagonal)
 {
     const uint item = get_global_id(0);
     const uint pitch = length + 1;
@@ -67,7 +67,8 @@ __kernel void align_diagonal(__global const uchar *restrict sequences, __global 
                 h[i * pitch + item] = 0;
             gaps[item] = NEVER;
             gaps[pitch + item] = NEVER;
-            best[item] = (int2)(0, 0);
+            best[2 * item] = 0;
+            best[2 * item + 1] = 0;
         }
         return;
     }
@@ -88,8 +89,10 @@ __kernel void align_diagonal(__global const uchar *restrict sequences, __global 
     gaps[row] = e;
     gaps[pitch + column] = f;
     h_now[row] = value;
-    if (value > best[row].x)
-        best[row] = (int2)(value, (int)column);
+    if (value > best[2 * row]) {
+        best[2 * row] = value;
+        best[2 * row + 1] = (int)column;
+    }
 #ifndef SCORE_ONLY
     directions[directions_of_diagonal(length, diagonal - 2) + item] = direction;
 #endif
@@ -106,7 +109,7 @@ __kernel void align_diagonal(__global const uchar *restrict sequences, __global 
  */
 __kernel __attribute__((reqd_work_group_size(TILE, 1, 1)))
 void align_tiles(__global const uchar *restrict sequences, __global int *restrict h, __global int *restrict gaps,
-                 __global uchar *restrict directions, __global int2 *restrict best, const uint length,
+                 __global uchar *restrict directions, __global int *restrict best, const uint length,
                  const uint tile_diagonal)
 {
     /* The row above, replaced from left to right by the rows of the tile. */
@@ -142,7 +145,8 @@ void align_tiles(__global const uchar *restrict sequences, __global int *restric
         h_diagonal = h_right[row - 1];
     else if (has_left && tile_row > 0)
         h_diagonal = *h_corner;
-    int2 row_best = has_left ? best[row + 1] : (int2)(0, 0);
+    int best_value = has_left ? best[2 * row + 2] : 0;
+    int best_column = has_left ? best[2 * row + 3] : 0;
     /* The global fence keeps these reads ahead of the writes below by the neighbour above. */
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 
@@ -160,8 +164,10 @@ void align_tiles(__global const uchar *restrict sequences, __global int *restric
             h_left = value;
             h_up[at] = value;
             f_up[at] = f;
-            if (value > row_best.x)
-                row_best = (int2)(value, (int)column + 1);
+            if (value > best_value) {
+                best_value = value;
+                best_column = (int)column + 1;
+            }
 #ifndef SCORE_ONLY
             const uint diagonal = row + column;
             const uint first_row = diagonal < length ? 0 : diagonal - length + 1;
@@ -174,7 +180,8 @@ void align_tiles(__global const uchar *restrict sequences, __global int *restric
     if (row_present) {
         h_right[row] = h_left;
         gaps[row] = e;
-        best[row + 1] = row_best;
+        best[2 * row + 2] = best_value;
+        best[2 * row + 3] = best_column;
     }
     if (column_present) {
         h_bottom[own_column] = h_up[item];

@@ -3,7 +3,8 @@
  * own and ordered only by events, and each leaves its mark on every byte.
  *
  * A user event holds everything back until all commands are issued. In the end the host computes the same marks and
- * compares all bytes.
+ * compares all bytes. (Oclgrind 21.10 cannot do that: its clFlush waits until the queue is empty, so it would wait for
+ * the user event for ever. --no-user-event is for such implementations.)
  */
 #include "../common/measure.h"
 #include "../common/problem.h"
@@ -19,6 +20,7 @@ extern const char span_cl[];
 struct ring {
     const struct devices *devices;
     size_t size, rounds;
+    bool no_user_event;
     unsigned char *input, *output;
     cl_mem buffer;
     cl_kernel *kernels; /* one per device */
@@ -41,12 +43,15 @@ static void pass_around(void *state, struct run *run)
 {
     struct ring *ring = state;
     const cl_uint count = ring->devices->count;
-    cl_int status;
-    cl_event start = clCreateUserEvent(ring->devices->context, &status);
-    CL_CHECK_STATUS(status, "clCreateUserEvent");
+    cl_event start = NULL;
+    if (!ring->no_user_event) {
+        cl_int status;
+        start = clCreateUserEvent(ring->devices->context, &status);
+        CL_CHECK_STATUS(status, "clCreateUserEvent");
+    }
     cl_event written, event, read;
-    CL_CHECK(clEnqueueWriteBuffer(run->queues[0], ring->buffer, CL_FALSE, 0, ring->size, ring->input, 1, &start,
-                                  &written));
+    CL_CHECK(clEnqueueWriteBuffer(run->queues[0], ring->buffer, CL_FALSE, 0, ring->size, ring->input,
+                                  start != NULL, start != NULL ? &start : NULL, &written));
     CL_CHECK(clFlush(run->queues[0]));
     event = written;
     CL_CHECK(clRetainEvent(written));
@@ -57,14 +62,16 @@ static void pass_around(void *state, struct run *run)
                                  &event, &read));
     CL_CHECK(clFlush(run->queues[count - 1]));
 
-    cl_int progress = CL_COMPLETE;
-    CL_CHECK(clGetEventInfo(written, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof progress, &progress, NULL));
-    if (progress != CL_QUEUED && progress != CL_SUBMITTED)
-        ring->started_early = true;
-    CL_CHECK(clSetUserEventStatus(start, CL_COMPLETE));
+    if (start != NULL) {
+        cl_int progress = CL_COMPLETE;
+        CL_CHECK(clGetEventInfo(written, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof progress, &progress, NULL));
+        if (progress != CL_QUEUED && progress != CL_SUBMITTED)
+            ring->started_early = true;
+        CL_CHECK(clSetUserEventStatus(start, CL_COMPLETE));
+        CL_CHECK(clReleaseEvent(start));
+    }
     CL_CHECK(clWaitForEvents(1, &read));
 
-    CL_CHECK(clReleaseEvent(start));
     CL_CHECK(clReleaseEvent(written));
     CL_CHECK(clReleaseEvent(event));
     CL_CHECK(clReleaseEvent(read));
@@ -94,13 +101,15 @@ int main(int argc, char **argv)
 {
     struct options options = {DEFAULT_OPTIONS, .workload = "span", .size = 1 << 16};
     size_t rounds = 2;
+    bool no_user_event = false;
     const struct option own[] = {
         {"rounds", OPTION_COUNT, &rounds, 1, "R", "times that the buffer goes around (default: 2)"},
+        {"no-user-event", OPTION_FLAG, &no_user_event, 0, NULL, "do not hold the commands back until all are issued"},
     };
     options.devices = ALL_DEVICES;
     options_parse(&options, argc, argv,
                   "Passes one buffer around all devices of a platform (or those of --devices) in one context.",
-                  "bytes of the buffer", (struct option_table){own, 1});
+                  "bytes of the buffer", (struct option_table){own, 2});
     if (options.size > (size_t)1 << 31)
         usage_error(&options, "--size %zu: at most 2147483648", options.size);
     if (options.instances != 1)
@@ -116,6 +125,7 @@ int main(int argc, char **argv)
         .devices = &devices,
         .size = options.size,
         .rounds = rounds,
+        .no_user_event = no_user_event,
         .input = host_allocate(options.size),
         .output = host_allocate(options.size),
         .buffer = buffer_create(&devices, CL_MEM_READ_WRITE, options.size),
