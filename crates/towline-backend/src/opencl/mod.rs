@@ -1,14 +1,17 @@
 //! The OpenCL contract and its implementations.
 
 #![allow(
+    clippy::type_complexity,
     clippy::unnecessary_cast,
     clippy::too_long_first_doc_paragraph,
     reason = "generated code is the same for every width of scalar"
 )]
 
 mod native;
+mod null;
 
 pub use native::{NativeError, NativeOpenCl};
+pub use null::NullOpenCl;
 pub use towline_wire::opencl::*;
 
 /// What a call answers that nobody implements: `CL_INVALID_OPERATION`.

@@ -1,0 +1,421 @@
+//! Queues and events: one worker thread per queue, so that commands really run beside the application.
+//!
+//! Everything that waits (a host thread, a queue's thread) waits for [`Progress`] and looks again; no lock is held while a command
+//! or a callback of the application runs.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::super::*;
+use super::registry::{Alive, Context, Registry};
+
+/// What ends a command: nothing, or the negative status that its event takes.
+pub(super) type Outcome = Result<(), cl_int>;
+
+/// A callback for an event: the status that calls it, and the call.
+type StatusCallback = (cl_int, Box<dyn FnOnce(cl_int) + Send>);
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A count of everything that may have let a waiter go on.
+#[derive(Default)]
+struct Progress {
+    count: Mutex<u64>,
+    moved: Condvar,
+}
+
+impl Progress {
+    fn seen(&self) -> u64 {
+        *locked(&self.count)
+    }
+
+    fn bump(&self) {
+        *locked(&self.count) += 1;
+        self.moved.notify_all();
+    }
+
+    fn wait_past(&self, seen: u64) {
+        let count = locked(&self.count);
+        let waited = self.moved.wait_while(count, |count| *count == seen);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// What all objects of one platform share.
+pub(super) struct Shared {
+    pub(super) registry: Registry,
+    pub(super) live: Arc<AtomicU64>,
+    pub(super) allocated: Arc<AtomicUsize>,
+    progress: Progress,
+    closed: AtomicBool,
+    start: Instant,
+}
+
+impl Shared {
+    pub(super) fn new() -> Self {
+        Self {
+            registry: Registry::default(),
+            live: Arc::default(),
+            allocated: Arc::default(),
+            progress: Progress::default(),
+            closed: AtomicBool::new(false),
+            start: Instant::now(),
+        }
+    }
+
+    /// The platform is gone: queues stop where they are.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.progress.bump();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// The clock of devices and host: nanoseconds since the platform was made, never zero.
+    pub(super) fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64 + 1
+    }
+
+    /// Waits until the event has ended; its status, zero or negative.
+    pub(super) fn wait_for(&self, event: &Event) -> cl_int {
+        loop {
+            let seen = self.progress.seen();
+            let status = event.status();
+            if status <= CL_COMPLETE {
+                return status;
+            }
+            self.progress.wait_past(seen);
+        }
+    }
+
+    /// Moves an event on and calls what was to be called at that status.
+    pub(super) fn advance(&self, event: &Event, status: cl_int) {
+        let due = {
+            let mut state = locked(&event.state);
+            match status {
+                CL_SUBMITTED => state.times[1] = self.now(),
+                CL_RUNNING => state.times[2] = self.now(),
+                _ => state.times[3] = self.now(),
+            }
+            event.status.store(status, Ordering::Release);
+            let (due, later) = std::mem::take(&mut state.callbacks)
+                .into_iter()
+                .partition(|(at, _)| *at >= status);
+            state.callbacks = later;
+            due
+        };
+        self.progress.bump();
+        self.call(event, due);
+    }
+
+    fn call(&self, event: &Event, mut due: Vec<StatusCallback>) {
+        // A command passes SUBMITTED and RUNNING on its way to COMPLETE, whatever order the callbacks were set in.
+        due.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+        for (at, callback) in due {
+            let status = event.status();
+            callback(if status < 0 { status } else { at });
+            self.registry.let_go::<Event>(event.handle());
+        }
+    }
+
+    /// Has `callback` called once the event's status is `at` or an error.
+    pub(super) fn on_status(
+        &self,
+        event: &Event,
+        at: cl_int,
+        callback: Box<dyn FnOnce(cl_int) + Send>,
+    ) -> Outcome {
+        self.registry.hold::<Event>(event.handle())?;
+        let mut state = locked(&event.state);
+        if event.status() > at {
+            state.callbacks.push((at, callback));
+            return Ok(());
+        }
+        drop(state);
+        self.call(event, vec![(at, callback)]);
+        Ok(())
+    }
+}
+
+struct EventState {
+    /// When the command was queued, submitted, started and ended.
+    times: [u64; 4],
+    callbacks: Vec<StatusCallback>,
+}
+
+/// The completion of one command, or a user event.
+pub(super) struct Event {
+    handle: AtomicUsize,
+    pub(super) context: Arc<Context>,
+    pub(super) queue: Option<Arc<Queue>>,
+    pub(super) command: cl_command_type,
+    status: AtomicI32,
+    state: Mutex<EventState>,
+    _alive: Alive,
+}
+
+impl Event {
+    pub(super) fn new(
+        shared: &Shared,
+        context: Arc<Context>,
+        queue: Option<Arc<Queue>>,
+        command: cl_command_type,
+    ) -> Self {
+        let status = if queue.is_some() {
+            CL_QUEUED
+        } else {
+            CL_SUBMITTED
+        };
+        Self {
+            handle: AtomicUsize::new(0),
+            context,
+            queue,
+            command,
+            status: AtomicI32::new(status),
+            state: Mutex::new(EventState {
+                times: [shared.now(), 0, 0, 0],
+                callbacks: Vec::new(),
+            }),
+            _alive: Alive::new(&shared.live),
+        }
+    }
+
+    /// Gives the event a handle that the application may use.
+    pub(super) fn publish(self: &Arc<Self>, registry: &Registry) -> usize {
+        let handle = registry.mint();
+        self.handle.store(handle, Ordering::Release);
+        registry.name(handle, self.clone());
+        handle
+    }
+
+    pub(super) fn handle(&self) -> usize {
+        self.handle.load(Ordering::Acquire)
+    }
+
+    pub(super) fn status(&self) -> cl_int {
+        self.status.load(Ordering::Acquire)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.status() <= CL_COMPLETE
+    }
+
+    /// When the command was queued, submitted, started and ended, once it has.
+    pub(super) fn times(&self) -> Option<[u64; 4]> {
+        let state = locked(&self.state);
+        (self.status() == CL_COMPLETE).then_some(state.times)
+    }
+
+    /// Ends a user event; only the first time counts.
+    pub(super) fn end(&self, shared: &Shared, status: cl_int) -> Outcome {
+        {
+            let _state = locked(&self.state);
+            if self.has_ended() {
+                return Err(CL_INVALID_OPERATION);
+            }
+            self.status.store(status, Ordering::Release);
+        }
+        shared.advance(self, status);
+        Ok(())
+    }
+}
+
+struct Command {
+    event: Arc<Event>,
+    /// The wait list: a failure there is a failure of the command.
+    waits: Vec<Arc<Event>>,
+    /// Commands that must have ended, well or not.
+    after: Vec<Arc<Event>>,
+    work: Box<dyn FnOnce() -> Outcome + Send>,
+}
+
+impl Command {
+    fn is_ready(&self) -> bool {
+        self.waits
+            .iter()
+            .chain(&self.after)
+            .all(|event| event.has_ended())
+    }
+
+    fn run(self, shared: &Shared) {
+        shared.advance(&self.event, CL_SUBMITTED);
+        let outcome = if self.waits.iter().any(|event| event.status() < 0) {
+            Err(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
+        } else {
+            shared.advance(&self.event, CL_RUNNING);
+            (self.work)()
+        };
+        shared.advance(&self.event, outcome.err().unwrap_or(CL_COMPLETE));
+    }
+}
+
+#[derive(Default)]
+struct QueueState {
+    pending: VecDeque<Command>,
+    /// Events of commands that had not ended when last looked.
+    unfinished: Vec<Arc<Event>>,
+    /// Length of `unfinished` at which it is worth looking again.
+    look_at: usize,
+    barrier: Option<Arc<Event>>,
+    is_released: bool,
+}
+
+impl QueueState {
+    fn unfinished(&mut self) -> Vec<Arc<Event>> {
+        self.unfinished.retain(|event| !event.has_ended());
+        self.unfinished.clone()
+    }
+
+    fn note(&mut self, event: &Arc<Event>) {
+        if self.unfinished.len() >= self.look_at {
+            self.unfinished.retain(|event| !event.has_ended());
+            self.look_at = 64.max(2 * self.unfinished.len());
+        }
+        self.unfinished.push(event.clone());
+    }
+}
+
+/// How a command orders the others of an out-of-order queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Only by its wait list.
+    Free,
+    /// After its wait list or, without one, after all commands so far.
+    Marker,
+    /// A marker that later commands wait for.
+    Barrier,
+}
+
+/// A command queue.
+pub(super) struct Queue {
+    pub(super) handle: usize,
+    pub(super) context: Arc<Context>,
+    pub(super) device: usize,
+    pub(super) properties: cl_command_queue_properties,
+    pub(super) property_list: Vec<cl_queue_properties>,
+    _alive: Alive,
+    state: Mutex<QueueState>,
+}
+
+impl Queue {
+    pub(super) fn new(
+        handle: usize,
+        context: Arc<Context>,
+        device: usize,
+        properties: cl_command_queue_properties,
+        property_list: Vec<cl_queue_properties>,
+        alive: Alive,
+    ) -> Self {
+        Self {
+            handle,
+            context,
+            device,
+            properties,
+            property_list,
+            _alive: alive,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Starts the queue's thread.
+    pub(super) fn start(self: &Arc<Self>, shared: &Arc<Shared>) -> std::io::Result<()> {
+        let (queue, shared) = (self.clone(), shared.clone());
+        std::thread::Builder::new()
+            .name("null-queue".into())
+            .spawn(move || queue.serve(&shared))
+            .map(drop)
+    }
+
+    /// The last reference is gone: the thread ends when it has nothing left to do.
+    pub(super) fn released(&self, shared: &Shared) {
+        locked(&self.state).is_released = true;
+        shared.progress.bump();
+    }
+
+    /// Adds a command and gives its event.
+    pub(super) fn enqueue(
+        self: &Arc<Self>,
+        shared: &Shared,
+        command: cl_command_type,
+        waits: Vec<Arc<Event>>,
+        order: Order,
+        work: Box<dyn FnOnce() -> Outcome + Send>,
+    ) -> Arc<Event> {
+        let event = Arc::new(Event::new(
+            shared,
+            self.context.clone(),
+            Some(self.clone()),
+            command,
+        ));
+        {
+            let mut state = locked(&self.state);
+            let mut after: Vec<_> = state.barrier.iter().cloned().collect();
+            if order != Order::Free && waits.is_empty() {
+                after.extend(state.unfinished());
+            }
+            if order == Order::Barrier {
+                state.barrier = Some(event.clone());
+            }
+            state.note(&event);
+            state.pending.push_back(Command {
+                event: event.clone(),
+                waits,
+                after,
+                work,
+            });
+        }
+        shared.progress.bump();
+        event
+    }
+
+    /// Waits for every command so far.
+    pub(super) fn finish(&self, shared: &Shared) {
+        let unfinished = locked(&self.state).unfinished();
+        for event in unfinished {
+            shared.wait_for(&event);
+        }
+    }
+
+    fn is_in_order(&self) -> bool {
+        self.properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0
+    }
+
+    fn serve(&self, shared: &Shared) {
+        loop {
+            let seen = shared.progress.seen();
+            if shared.is_closed() {
+                // Pending commands and what they hold end with the state, outside the lock.
+                let state = std::mem::take(&mut *locked(&self.state));
+                return drop(state);
+            }
+            let next = {
+                let mut state = locked(&self.state);
+                let candidates = if self.is_in_order() {
+                    1
+                } else {
+                    state.pending.len()
+                };
+                let ready = state
+                    .pending
+                    .iter()
+                    .take(candidates)
+                    .position(Command::is_ready);
+                if ready.is_none() && state.pending.is_empty() && state.is_released {
+                    let state = std::mem::take(&mut *state);
+                    return drop(state);
+                }
+                ready.and_then(|at| state.pending.remove(at))
+            };
+            match next {
+                Some(command) => command.run(shared),
+                None => shared.progress.wait_past(seen),
+            }
+        }
+    }
+}
