@@ -25,6 +25,10 @@ pub mod id {
     pub const NO_DATA: u16 = 0xf009;
     /// [`super::Push::Ack`].
     pub const ACK: u16 = 0xf00a;
+    /// [`super::Push::Sent`].
+    pub const SENT: u16 = 0xf00b;
+    /// [`super::Push::Retired`].
+    pub const RETIRED: u16 = 0xf00c;
 }
 
 /// One push.
@@ -105,6 +109,16 @@ pub enum Push<'a> {
         /// What was seen.
         text: &'a [u8],
     },
+    /// The last byte of a read has gone out on a payload lane: no completion behind this may be seen before it has landed.
+    Sent {
+        /// Which payload.
+        payload: u64,
+    },
+    /// Bytes of inline writes, counted from the session's start, that the worker no longer holds.
+    Retired {
+        /// The count.
+        bytes: u64,
+    },
     /// Nothing but the acknowledgement in the frame's header.
     Ack,
 }
@@ -123,6 +137,8 @@ impl<'a> Push<'a> {
             Self::Notice { .. } => id::NOTICE,
             Self::Close { .. } => id::CLOSE,
             Self::Ack => id::ACK,
+            Self::Sent { .. } => id::SENT,
+            Self::Retired { .. } => id::RETIRED,
         }
     }
 
@@ -190,6 +206,8 @@ impl<'a> Push<'a> {
                 put_blob(out, text);
             }
             Self::Ack => {}
+            Self::Sent { payload } => payload.put(out),
+            Self::Retired { bytes } => bytes.put(out),
         }
     }
 
@@ -249,6 +267,12 @@ impl<'a> Push<'a> {
                 text: decoder.blob()?,
             },
             id::ACK => Self::Ack,
+            id::SENT => Self::Sent {
+                payload: decoder.scalar()?,
+            },
+            id::RETIRED => Self::Retired {
+                bytes: decoder.scalar()?,
+            },
             other => {
                 return Err(DecodeError::BadValue {
                     what: "push",
@@ -314,6 +338,8 @@ mod tests {
                 code: 1,
                 text: b"bad",
             },
+            Push::Sent { payload: 7 },
+            Push::Retired { bytes: 9 },
             Push::Ack,
         ];
         for push in all {

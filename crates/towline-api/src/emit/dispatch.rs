@@ -68,10 +68,7 @@ fn prepare(out: &mut String, api: &Api, param: &Param) {
                     } else {
                         format!("Some(request.{name})")
                     };
-                    let _ = writeln!(
-                        out,
-                        "            let {name} = {value}.map(super::c_string);"
-                    );
+                    let _ = writeln!(out, "            let {name} = {value}.map(c_string);");
                 }
                 (Extent::One, Type::Struct(raw)) => {
                     let structure = api.structure(raw);
@@ -136,7 +133,7 @@ fn prepare(out: &mut String, api: &Api, param: &Param) {
                     };
                     let _ = writeln!(
                         out,
-                        "            {name} = if {want} {{ super::room::<{unit}>({count})? }} else {{ Vec::new() }};"
+                        "            {name} = if {want} {{ room::<{unit}>({count})? }} else {{ Vec::new() }};"
                     );
                 }
                 _ => {}
@@ -167,7 +164,8 @@ fn argument(param: &Param) -> String {
                     format!("{name}.as_ref().map_or(std::ptr::null(), |text| text.as_ptr())")
                 }
                 Extent::Bytes(_) if *nullable => format!(
-                    "request.{name}.map_or(std::ptr::null(), |bytes| bytes.as_ptr().cast())"
+                    "request.{name}.map_or(std::ptr::null::<{}>(), |bytes| bytes.as_ptr().cast())",
+                    pointee(param).rust()
                 ),
                 Extent::Bytes(_) => format!("request.{name}.as_ptr().cast()"),
                 Extent::Len(_) | Extent::List if *nullable => {
@@ -267,7 +265,7 @@ fn reply(api: &Api, call: &Call) -> String {
                     "true".into()
                 };
                 let count = match actual {
-                    Some(actual) => format!("super::reported({name}.len(), {actual} as u64)"),
+                    Some(actual) => format!("reported({name}.len(), {actual} as u64)"),
                     None => format!("{name}.len()"),
                 };
                 fields.push(match extent {
@@ -372,24 +370,18 @@ fn body(out: &mut String, api: &Api, call: &Call) {
     out.push_str("        Ok(())\n");
 }
 
-/// Emits the dispatcher and the trait of its hand-written halves.
+/// Emits the dispatcher; requests with a hand-written half go to the method of the call's name.
 pub fn emit(api: &Api) -> String {
     let mut arms = String::new();
     let mut methods = String::new();
-    let mut manual = String::new();
     for call in api.calls.iter().filter(|call| call.travels()) {
         let (name, id) = (call.message(), call.id);
         if call.manual_server {
+            // A method of this name in the worker's `manual` modules: forgetting it does not compile.
             let _ = writeln!(
                 arms,
-                "            {id:#06x} => ManualCalls::{}(self, number, wire::{name}::decode(body)?),",
+                "            {id:#06x} => self.{}(number, wire::{name}::decode(body)?),",
                 call.name
-            );
-            let _ = write!(
-                manual,
-                "    fn {}(&mut self, number: u64, request: wire::{name}{}) -> Result<(), ProtocolError>;\n",
-                call.name,
-                if lends(call) { "<'_>" } else { "" }
             );
         } else {
             let _ = writeln!(
@@ -408,9 +400,8 @@ pub fn emit(api: &Api) -> String {
         }
     }
     format!(
-        "#[allow(non_snake_case, unused_assignments, unused_braces, unused_mut, unused_variables, clippy::unnecessary_cast, clippy::double_parens, clippy::nonminimal_bool)]\n\
-         impl Session {{\n    /// Carries out one request.\n    pub(super) fn dispatch(&mut self, number: u64, id: u16, body: &[u8]) -> Result<(), ProtocolError> {{\n        match id {{\n{arms}            other => Err(ProtocolError::new(CloseCode::UnknownCall, format!(\"call {{other:#06x}}\"))),\n        }}\n    }}\n{methods}}}\n\n\
-         /// The requests whose server half is written by hand; a missing one does not compile.\n#[allow(non_snake_case)]\npub(super) trait ManualCalls {{\n{manual}}}\n"
+        "#[allow(non_snake_case, unused_assignments, unused_braces, unused_parens, unused_mut, unused_variables, clippy::unnecessary_cast, clippy::double_parens, clippy::nonminimal_bool)]\n\
+         impl Session {{\n    /// Carries out one request.\n    pub(super) fn dispatch(&mut self, number: u64, id: u16, body: &[u8]) -> Result<(), ProtocolError> {{\n        match id {{\n{arms}            other => Err(ProtocolError::new(CloseCode::UnknownCall, format!(\"call {{other:#06x}}\"))),\n        }}\n    }}\n{methods}}}\n"
     )
 }
 

@@ -34,6 +34,12 @@ pub fn emit(api: &Api) -> String {
             .any(|(_, ty)| matches!(ty, Type::Array(..)))
         {
             ""
+        } else if structure
+            .fields
+            .iter()
+            .all(|(_, ty)| matches!(ty, Type::Scalar(..)))
+        {
+            ", Default, PartialEq, Eq"
         } else {
             ", PartialEq, Eq"
         };

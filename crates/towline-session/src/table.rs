@@ -1,0 +1,157 @@
+//! The server's table of handles: numbers that the client chose, native objects behind them.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// What stands behind a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry<T> {
+    /// A native object.
+    Live(T),
+    /// Its creation failed with this status; whatever uses it fails too.
+    Failed(i32),
+}
+
+/// A use of the table that no honest client makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// More handles than a session may hold.
+    #[error("more than {LIMIT} handles are alive")]
+    Full,
+    /// The number is in use.
+    #[error("handle {0:#x} exists already")]
+    Taken(u64),
+    /// There is no such handle, or it is of another kind.
+    #[error("there is no handle {0:#x} of this kind")]
+    Unknown(u64),
+}
+
+/// Most handles of a session: bounds what a client can make the worker keep.
+const LIMIT: usize = 4 << 20;
+
+/// Handles by number and kind.
+#[derive(Debug)]
+pub struct Table<T> {
+    entries: HashMap<u64, (u8, Entry<T>), BuildHasherDefault<NumberHasher>>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self {
+            entries: HashMap::default(),
+        }
+    }
+}
+
+impl<T: Copy> Table<T> {
+    /// Adds a handle of kind `tag`.
+    pub fn insert(&mut self, id: u64, tag: u8, entry: Entry<T>) -> Result<(), TableError> {
+        if self.entries.len() >= LIMIT {
+            return Err(TableError::Full);
+        }
+        if id == 0 || self.entries.contains_key(&id) {
+            return Err(TableError::Taken(id));
+        }
+        self.entries.insert(id, (tag, entry));
+        Ok(())
+    }
+
+    /// The handle `id`, which must be of kind `tag`.
+    #[inline]
+    pub fn entry(&self, id: u64, tag: u8) -> Result<Entry<T>, TableError> {
+        match self.entries.get(&id) {
+            Some((kind, entry)) if *kind == tag => Ok(*entry),
+            _ => Err(TableError::Unknown(id)),
+        }
+    }
+
+    /// Takes the handle out.
+    pub fn remove(&mut self, id: u64, tag: u8) -> Result<Entry<T>, TableError> {
+        let entry = self.entry(id, tag)?;
+        self.entries.remove(&id);
+        Ok(entry)
+    }
+
+    /// All handles of one kind, taken out.
+    pub fn drain(&mut self, tag: u8) -> Vec<Entry<T>> {
+        let ids: Vec<u64> = self
+            .entries
+            .iter()
+            .filter(|(_, (kind, _))| *kind == tag)
+            .map(|(id, _)| *id)
+            .collect();
+        ids.iter()
+            .filter_map(|id| self.entries.remove(id))
+            .map(|(_, entry)| entry)
+            .collect()
+    }
+
+    /// Handles alive.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+/// Numbers count up, so a multiplication spreads them; a client that crafts collisions slows only its own worker.
+#[derive(Debug, Default)]
+struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // Golden-ratio multiplier (Knuth, TAOCP vol. 3, 6.4).
+        self.0 = (self.0 ^ number)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_right(20);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_is_found_by_number_and_kind_only() {
+        let mut table = Table::default();
+        assert_eq!(table.insert(7, 5, Entry::Live(42_usize)), Ok(()));
+        assert_eq!(table.entry(7, 5), Ok(Entry::Live(42)));
+        assert_eq!(table.entry(7, 6), Err(TableError::Unknown(7)));
+        assert_eq!(
+            table.insert(7, 6, Entry::Failed(-4)),
+            Err(TableError::Taken(7))
+        );
+        assert_eq!(
+            table.insert(0, 6, Entry::Failed(-4)),
+            Err(TableError::Taken(0))
+        );
+        assert_eq!(table.remove(7, 5), Ok(Entry::Live(42)));
+        assert_eq!(table.remove(7, 5), Err(TableError::Unknown(7)));
+    }
+
+    #[test]
+    fn draining_takes_one_kind() {
+        let mut table = Table::default();
+        for id in 1..10 {
+            table
+                .insert(id, (id % 2) as u8, Entry::Live(id))
+                .expect("the numbers are new");
+        }
+        assert_eq!(table.drain(1).len(), 5);
+        assert_eq!(table.len(), 4);
+    }
+}

@@ -1,0 +1,41 @@
+//! The generated dispatcher: one arm per call.
+
+#![allow(
+    clippy::unnecessary_cast,
+    reason = "generated code is the same for every width of scalar"
+)]
+
+use towline_backend::opencl as wire;
+use towline_backend::opencl::*;
+use towline_wire::error::{CloseCode, ProtocolError};
+
+use crate::session::Session;
+
+include!(concat!(env!("OUT_DIR"), "/opencl_dispatch.rs"));
+
+/// Largest answer that a query may ask room for: as much as a message may hold.
+const ROOM: u64 = towline_wire::frame::MESSAGE_LIMIT as u64 / 2;
+
+/// Room for an answer, checked before it is allocated.
+fn room<T: Default + Clone>(count: u64) -> Result<Vec<T>, ProtocolError> {
+    let bytes = count.saturating_mul(size_of::<T>() as u64);
+    if bytes > ROOM {
+        let detail = format!("a query asks room for {bytes} bytes, the limit is {ROOM}");
+        return Err(ProtocolError::new(CloseCode::LimitExceeded, detail));
+    }
+    Ok(vec![T::default(); count as usize])
+}
+
+/// How much of an answer is there: what the vendor reports, and never more than there was room for.
+fn reported(room: usize, actual: u64) -> usize {
+    usize::try_from(actual).unwrap_or(room).min(room)
+}
+
+/// A C string of the bytes up to the first NUL.
+fn c_string(bytes: &[u8]) -> std::ffi::CString {
+    let end = bytes
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(bytes.len());
+    std::ffi::CString::new(bytes.get(..end).unwrap_or_default()).unwrap_or_default()
+}

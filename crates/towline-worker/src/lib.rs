@@ -1,0 +1,21 @@
+//! What a worker does with a session: decodes requests in order, turns client-minted numbers into native objects, calls the backend,
+//! and pushes replies, completions and data.
+//!
+//! The lane thread (see [`engine`]) never waits for a device: whatever may wait is started here and finished by a completion, on a
+//! waiter thread or on the vendor's own. The crate knows neither sockets nor processes; `towline-server` starts it in a jailed
+//! process, tests run it in their own.
+
+mod completion;
+mod dispatch;
+mod engine;
+mod manual;
+mod payload;
+mod print;
+mod session;
+mod shared;
+mod snapshot;
+mod waiters;
+
+pub use engine::{Engine, Limits, RunError};
+pub use shared::Counters;
+pub use snapshot::SnapshotError;

@@ -1,0 +1,116 @@
+//! Images: created without contents, which travel as writes.
+
+use towline_backend::opencl as wire;
+use towline_backend::opencl::*;
+use towline_wire::error::ProtocolError;
+
+use crate::session::Session;
+
+/// Flags that name client memory, which the worker cannot have.
+const HOST_FLAGS: u64 = (CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR) as u64;
+
+impl Session {
+    pub(crate) fn clCreateImage(
+        &mut self,
+        number: u64,
+        request: wire::CreateImage,
+    ) -> Result<(), ProtocolError> {
+        let created = request.created.0;
+        let call = <wire::CreateImage as Request<'_>>::ID;
+        let properties = None;
+        self.create_image(
+            number,
+            call,
+            created,
+            properties,
+            request.context,
+            request.flags,
+            request.image_format,
+            request.image_desc,
+        )
+    }
+
+    pub(crate) fn clCreateImageWithProperties(
+        &mut self,
+        number: u64,
+        request: wire::CreateImageWithProperties<'_>,
+    ) -> Result<(), ProtocolError> {
+        let created = request.created.0;
+        let call = <wire::CreateImageWithProperties<'_> as Request<'_>>::ID;
+        let properties: Option<Vec<cl_mem_properties>> = request.properties.map(|list| {
+            list.iter()
+                .map(|value| value as cl_mem_properties)
+                .chain([0])
+                .collect()
+        });
+        self.create_image(
+            number,
+            call,
+            created,
+            properties,
+            request.context,
+            request.flags,
+            request.image_format,
+            request.image_desc,
+        )
+    }
+
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "two calls share it, each with its own request"
+    )]
+    fn create_image(
+        &mut self,
+        number: u64,
+        call: u16,
+        created: u64,
+        properties: Option<Vec<cl_mem_properties>>,
+        context: wire::ContextHandle,
+        flags: u64,
+        format: wire::ImageFormat,
+        desc: wire::ImageDesc,
+    ) -> Result<(), ProtocolError> {
+        let mut status = CL_SUCCESS;
+        let mut native: cl_mem = std::ptr::null_mut();
+        let parent = self.native(desc.mem_object.0, wire::MemHandle::TAG)?;
+        match (self.native(context.0, wire::ContextHandle::TAG)?, parent) {
+            (Err(failed), _) | (_, Err(failed)) => status = failed,
+            (Ok(_), Ok(_)) if flags & HOST_FLAGS != 0 => status = CL_INVALID_VALUE,
+            (Ok(context), Ok(parent)) => {
+                let format = format.to_raw();
+                let mut desc = desc.to_raw();
+                desc.mem_object = parent.cast();
+                let flags = flags as cl_mem_flags;
+                let null = std::ptr::null_mut();
+                native = match &properties {
+                    // SAFETY: the context is live, format and description are locals, no host pointer is named by the flags.
+                    None => unsafe {
+                        self.api.clCreateImage(
+                            context.cast(),
+                            flags,
+                            &raw const format,
+                            &raw const desc,
+                            null,
+                            &raw mut status,
+                        )
+                    },
+                    // SAFETY: as above; the list ends with zero.
+                    Some(list) => unsafe {
+                        self.api.clCreateImageWithProperties(
+                            context.cast(),
+                            list.as_ptr(),
+                            flags,
+                            &raw const format,
+                            &raw const desc,
+                            null,
+                            &raw mut status,
+                        )
+                    },
+                };
+            }
+        }
+        self.born(created, wire::MemHandle::TAG, native.cast(), status)?;
+        self.settle(number, call, status);
+        Ok(())
+    }
+}

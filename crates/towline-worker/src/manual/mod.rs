@@ -1,0 +1,14 @@
+//! The halves that are written by hand, by group: methods of [`Session`](crate::session::Session) named like the calls that they
+//! carry out. The dispatcher names each of them, so a missing one does not compile.
+#![allow(
+    non_snake_case,
+    reason = "methods are named exactly like the calls, so that one search finds every half"
+)]
+
+mod context;
+mod image;
+mod kernel;
+mod program;
+mod queue;
+mod svm;
+mod transfer;

@@ -1,0 +1,190 @@
+//! Shared virtual memory: the worker's address is the client's too, so only ranges of this session's own are touched.
+
+use smallvec::SmallVec;
+use towline_backend::opencl as wire;
+use towline_backend::opencl::*;
+use towline_wire::error::ProtocolError;
+
+use crate::session::Session;
+use crate::shared::Raw;
+
+impl Session {
+    pub(crate) fn SvmAlloc(
+        &mut self,
+        number: u64,
+        request: wire::SvmAlloc,
+    ) -> Result<(), ProtocolError> {
+        let (mut address, mut status) = (0, CL_INVALID_VALUE);
+        match (
+            self.native(request.context.0, wire::ContextHandle::TAG)?,
+            usize::try_from(request.size),
+        ) {
+            (Err(failed), _) => status = failed,
+            (Ok(context), Ok(size)) if !context.is_null() => {
+                let flags = request.flags as cl_svm_mem_flags;
+                // SAFETY: the context is live.
+                let memory = unsafe {
+                    self.api
+                        .clSVMAlloc(context.cast(), flags, size, request.alignment)
+                };
+                address = memory.expose_provenance() as u64;
+                status = if memory.is_null() {
+                    CL_OUT_OF_RESOURCES
+                } else {
+                    CL_SUCCESS
+                };
+                if !memory.is_null() {
+                    // SAFETY: the context is live; the reference lasts as long as the memory.
+                    unsafe { self.api.clRetainContext(context.cast()) };
+                    self.svm.insert(address, (size, Raw(context)));
+                }
+            }
+            _ => {}
+        }
+        self.reply(
+            number,
+            status,
+            &wire::SvmAllocReply {
+                address: Some(address),
+            },
+        );
+        Ok(())
+    }
+
+    pub(crate) fn SvmFree(
+        &mut self,
+        number: u64,
+        request: wire::SvmFree,
+    ) -> Result<(), ProtocolError> {
+        let status = match self.svm.remove(&request.address) {
+            None => CL_INVALID_VALUE,
+            Some((_, context)) => {
+                let memory = std::ptr::with_exposed_provenance_mut(request.address as usize);
+                // SAFETY: the memory came from this context and is taken out of the list.
+                unsafe { self.api.clSVMFree(context.0.cast(), memory) };
+                // SAFETY: the reference came with the memory.
+                unsafe { self.api.clReleaseContext(context.0.cast()) };
+                CL_SUCCESS
+            }
+        };
+        self.settle(number, <wire::SvmFree as Request<'_>>::ID, status);
+        Ok(())
+    }
+
+    pub(crate) fn SvmCopy(
+        &mut self,
+        number: u64,
+        request: wire::SvmCopy<'_>,
+    ) -> Result<(), ProtocolError> {
+        let owned =
+            self.owns(request.destination, request.size) && self.owns(request.source, request.size);
+        let mut done: cl_event = std::ptr::null_mut();
+        let status = match self.command(request.command_queue, request.event_wait_list)? {
+            _ if !owned => CL_INVALID_VALUE,
+            Err(status) => status,
+            // SAFETY: both ranges belong to this session, queue and events are live.
+            Ok((queue, waits)) => unsafe {
+                self.api.clEnqueueSVMMemcpy(
+                    queue,
+                    CL_FALSE as cl_bool,
+                    std::ptr::with_exposed_provenance_mut(request.destination as usize),
+                    std::ptr::with_exposed_provenance(request.source as usize),
+                    request.size as usize,
+                    waits.len() as cl_uint,
+                    if waits.is_empty() {
+                        std::ptr::null()
+                    } else {
+                        waits.as_ptr()
+                    },
+                    if request.event.is_some() {
+                        &raw mut done
+                    } else {
+                        std::ptr::null_mut()
+                    },
+                )
+            },
+        };
+        self.born_event(request.event, done, status)?;
+        self.settle_on(
+            number,
+            <wire::SvmCopy<'_> as Request<'_>>::ID,
+            request.command_queue.0,
+            status,
+        );
+        Ok(())
+    }
+
+    pub(crate) fn SvmFill(
+        &mut self,
+        number: u64,
+        request: wire::SvmFill<'_>,
+    ) -> Result<(), ProtocolError> {
+        let owned = self.owns(request.destination, request.size);
+        let mut done: cl_event = std::ptr::null_mut();
+        let status = match self.command(request.command_queue, request.event_wait_list)? {
+            _ if !owned => CL_INVALID_VALUE,
+            Err(status) => status,
+            // SAFETY: the range belongs to this session, queue and events are live, the pattern is as long as it says.
+            Ok((queue, waits)) => unsafe {
+                self.api.clEnqueueSVMMemFill(
+                    queue,
+                    std::ptr::with_exposed_provenance_mut(request.destination as usize),
+                    request.pattern.as_ptr().cast(),
+                    request.pattern.len(),
+                    request.size as usize,
+                    waits.len() as cl_uint,
+                    if waits.is_empty() {
+                        std::ptr::null()
+                    } else {
+                        waits.as_ptr()
+                    },
+                    if request.event.is_some() {
+                        &raw mut done
+                    } else {
+                        std::ptr::null_mut()
+                    },
+                )
+            },
+        };
+        self.born_event(request.event, done, status)?;
+        self.settle_on(
+            number,
+            <wire::SvmFill<'_> as Request<'_>>::ID,
+            request.command_queue.0,
+            status,
+        );
+        Ok(())
+    }
+
+    /// Whether a range lies in one allocation of this session: nothing else in the worker may be read or written by address.
+    pub(crate) fn owns(&self, address: u64, size: u64) -> bool {
+        self.svm.iter().any(|(start, (length, _))| {
+            address
+                .checked_sub(*start)
+                .and_then(|within| within.checked_add(size))
+                .is_some_and(|end| end <= *length as u64)
+        })
+    }
+
+    #[allow(
+        clippy::type_complexity,
+        reason = "a queue and its wait list, or the status of a handle that had failed"
+    )]
+    fn command(
+        &self,
+        queue: wire::CommandQueueHandle,
+        waits: Option<List<'_, wire::EventHandle>>,
+    ) -> Result<Result<(cl_command_queue, SmallVec<[cl_event; 8]>), i32>, ProtocolError> {
+        let list = waits
+            .iter()
+            .flat_map(|list| list.iter())
+            .map(|event| event.0);
+        let list = self.natives(list, wire::EventHandle::TAG)?;
+        Ok(
+            match (self.native(queue.0, wire::CommandQueueHandle::TAG)?, list) {
+                (Err(status), _) | (_, Err(status)) => Err(status),
+                (Ok(queue), Ok(list)) => Ok((queue.cast(), list)),
+            },
+        )
+    }
+}

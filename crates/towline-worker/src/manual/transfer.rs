@@ -1,0 +1,926 @@
+//! Reads and writes: small ones travel with their request or reply, the rest through windows on the payload lanes.
+//!
+//! A large transfer of a buffer maps the buffer and lets the bytes land in, or leave from, the mapping: on a device that shares host
+//! memory nothing is copied at all, on others the vendor's own pinned memory is used and the device copies one window while the
+//! network moves the next. The queue keeps its order without the lane waiting for anything: the map is enqueued now, its unmap waits
+//! for a user event that the last byte sets.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use smallvec::SmallVec;
+use towline_backend::opencl as wire;
+use towline_backend::opencl::*;
+use towline_wire::error::{CloseCode, ProtocolError};
+use towline_wire::push::Push;
+
+use crate::completion::when_complete;
+use crate::session::{Kept, Session};
+use crate::shared::{Raw, Shared, event_status};
+
+/// What `place` describes; the numbers are the protocol's.
+mod shape {
+    /// `size` bytes from an offset of a buffer.
+    pub(super) const LINEAR: u32 = 0;
+    /// A box of a buffer.
+    pub(super) const RECT: u32 = 1;
+    /// A box of an image.
+    pub(super) const IMAGE: u32 = 2;
+    /// `size` bytes from an address in shared virtual memory.
+    pub(super) const SVM: u32 = 3;
+}
+
+/// Reads up to this size come back on the command lane.
+const INLINE_READ: u64 = 128 << 10;
+/// Largest transfer that is staged in memory of the worker's own: boxes and images, which the client cuts into slabs.
+const STAGED_LIMIT: u64 = 32 << 20;
+/// Inline writes held before the client is told how many have been given back.
+const RETIRE_STEP: u64 = 1 << 20;
+
+/// A place on the device, as the request has it.
+#[derive(Clone, Copy)]
+struct Place {
+    shape: u32,
+    origin: [usize; 3],
+    region: [usize; 3],
+    row_pitch: usize,
+    slice_pitch: usize,
+    size: usize,
+}
+
+/// One transfer with its native objects.
+struct Transfer {
+    number: u64,
+    call: u16,
+    queue_id: u64,
+    queue: cl_command_queue,
+    mem: cl_mem,
+    place: Place,
+    waits: SmallVec<[cl_event; 8]>,
+    event: Option<wire::EventHandle>,
+}
+
+impl Place {
+    fn new(shape: u32, place: List<'_, u64>, size: u64) -> Result<Self, ProtocolError> {
+        let malformed = || {
+            ProtocolError::new(
+                CloseCode::Malformed,
+                format!("a place of shape {shape} does not fit its size"),
+            )
+        };
+        let mut words = [0; 8];
+        for (word, value) in words.iter_mut().zip(place.iter()) {
+            *word = usize::try_from(value).map_err(|_| malformed())?;
+        }
+        let [x, y, z, width, height, depth, row_pitch, slice_pitch] = words;
+        let size = usize::try_from(size).map_err(|_| malformed())?;
+        let place = Self {
+            shape,
+            origin: [x, y, z],
+            region: [width, height, depth],
+            row_pitch,
+            slice_pitch,
+            size,
+        };
+        let fits = match shape {
+            shape::LINEAR | shape::SVM => width == size,
+            shape::RECT => {
+                width
+                    .checked_mul(height)
+                    .and_then(|area| area.checked_mul(depth))
+                    == Some(size)
+            }
+            // The element size is the vendor's to know; the client gives the packed size, and rows must be whole.
+            shape::IMAGE => {
+                let elements = width
+                    .checked_mul(height)
+                    .and_then(|area| area.checked_mul(depth));
+                elements.is_some_and(|elements| {
+                    elements > 0 && size % elements == 0 && size / elements <= 16
+                })
+            }
+            _ => false,
+        };
+        if fits && size > 0 {
+            Ok(place)
+        } else {
+            Err(malformed())
+        }
+    }
+
+    fn staged(&self) -> bool {
+        self.shape != shape::LINEAR
+    }
+}
+
+impl Session {
+    pub(crate) fn WriteInline(
+        &mut self,
+        number: u64,
+        request: wire::WriteInline<'_>,
+    ) -> Result<(), ProtocolError> {
+        let place = Place::new(request.shape, request.place, request.size)?;
+        let waits = request.event_wait_list;
+        let call = <wire::WriteInline<'_> as Request<'_>>::ID;
+        let transfer = self.transfer(
+            number,
+            call,
+            request.command_queue,
+            request.mem,
+            place,
+            waits,
+            request.event,
+        )?;
+        let Some(transfer) = transfer else {
+            return Ok(());
+        };
+        let mut data: Box<[u8]> = request.data.into();
+        let mut done: cl_event = std::ptr::null_mut();
+        let (waits, list) = wait_list(&transfer.waits);
+        // SAFETY: the data is kept until its command is complete.
+        let status = unsafe {
+            write(
+                &*self.api,
+                &transfer,
+                data.as_mut_ptr(),
+                waits,
+                list,
+                &raw mut done,
+            )
+        };
+        if !done.is_null() {
+            if transfer.event.is_some() {
+                // SAFETY: the event is live; one reference goes to the client's handle, one keeps the data.
+                unsafe { self.api.clRetainEvent(done) };
+            }
+            self.kept.push_back(Kept {
+                done: Raw(done.cast()),
+                data,
+            });
+        }
+        self.born_event(transfer.event, done, status)?;
+        self.settle_on(number, call, transfer.queue_id, status);
+        Ok(())
+    }
+
+    pub(crate) fn WriteBulk(
+        &mut self,
+        number: u64,
+        request: wire::WriteBulk<'_>,
+    ) -> Result<(), ProtocolError> {
+        let place = Place::new(request.shape, request.place, request.size)?;
+        let waits = request.event_wait_list;
+        let call = <wire::WriteBulk<'_> as Request<'_>>::ID;
+        let transfer = self.transfer(
+            number,
+            call,
+            request.command_queue,
+            request.mem,
+            place,
+            waits,
+            request.event,
+        )?;
+        let Some(transfer) = transfer else {
+            return Ok(());
+        };
+        if place.staged() {
+            self.write_staged(&transfer, request.payload)
+        } else {
+            self.write_mapped(&transfer, request.payload)
+        }
+    }
+
+    pub(crate) fn Read(
+        &mut self,
+        number: u64,
+        request: wire::Read<'_>,
+    ) -> Result<(), ProtocolError> {
+        let place = Place::new(request.shape, request.place, request.size)?;
+        let waits = request.event_wait_list;
+        let call = <wire::Read<'_> as Request<'_>>::ID;
+        let transfer = self.transfer(
+            number,
+            call,
+            request.command_queue,
+            request.mem,
+            place,
+            waits,
+            request.event,
+        )?;
+        let Some(transfer) = transfer else {
+            self.shared.post(&Push::NoData {
+                payload: request.payload,
+                status: CL_OUT_OF_RESOURCES,
+            });
+            return Ok(());
+        };
+        if request.size <= INLINE_READ {
+            self.read_inline(&transfer, request.payload, request.urgent != 0)
+        } else if place.staged() {
+            self.read_staged(&transfer, request.payload)
+        } else {
+            self.read_mapped(&transfer, request.payload)
+        }
+    }
+
+    /// The native objects of a transfer; `None` when one of them had failed before, which has been told.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the fields that three requests share"
+    )]
+    fn transfer(
+        &mut self,
+        number: u64,
+        call: u16,
+        queue: wire::CommandQueueHandle,
+        mem: wire::MemHandle,
+        place: Place,
+        waits: Option<List<'_, wire::EventHandle>>,
+        event: Option<wire::EventHandle>,
+    ) -> Result<Option<Transfer>, ProtocolError> {
+        let list = waits
+            .iter()
+            .flat_map(|list| list.iter())
+            .map(|event| event.0);
+        let list = self.natives(list, wire::EventHandle::TAG)?;
+        let mem = self.native(mem.0, wire::MemHandle::TAG)?;
+        let native = self.native(queue.0, wire::CommandQueueHandle::TAG)?;
+        match (native, mem, list) {
+            (Err(status), _, _) | (_, Err(status), _) | (_, _, Err(status)) => {
+                self.born_event(event, std::ptr::null_mut(), status)?;
+                self.settle_on(number, call, queue.0, status);
+                Ok(None)
+            }
+            (Ok(native), Ok(mem), Ok(waits)) => {
+                let queue_id = queue.0;
+                Ok(Some(Transfer {
+                    number,
+                    call,
+                    queue_id,
+                    queue: native.cast(),
+                    mem: mem.cast(),
+                    place,
+                    waits,
+                    event,
+                }))
+            }
+        }
+    }
+
+    /// Gives back data of inline writes whose commands are complete.
+    pub(crate) fn retire(&mut self) {
+        let mut bytes = 0;
+        while let Some(oldest) = self.kept.front() {
+            if event_status(&*self.api, oldest.done.0.cast()) > CL_COMPLETE as i32 {
+                break;
+            }
+            self.shared.release_event(oldest.done);
+            bytes += oldest.data.len() as u64;
+            self.kept.pop_front();
+        }
+        self.retired.0 += bytes;
+        if self.retired.0 - self.retired.1 >= RETIRE_STEP
+            || (self.kept.is_empty() && self.retired.0 > self.retired.1)
+        {
+            self.retired.1 = self.retired.0;
+            self.shared.post(&Push::Retired {
+                bytes: self.retired.0,
+            });
+        }
+    }
+
+    /// Reads into memory that travels on the command lane.
+    fn read_inline(
+        &mut self,
+        transfer: &Transfer,
+        payload: u64,
+        urgent: bool,
+    ) -> Result<(), ProtocolError> {
+        let mut data: Box<[u8]> = vec![0; transfer.place.size].into();
+        let mut done: cl_event = std::ptr::null_mut();
+        let (waits, list) = wait_list(&transfer.waits);
+        // SAFETY: the data lives until the completion below has run.
+        let status = unsafe {
+            read(
+                &*self.api,
+                transfer,
+                data.as_mut_ptr(),
+                waits,
+                list,
+                &raw mut done,
+            )
+        };
+        if done.is_null() {
+            self.shared.post(&Push::NoData { payload, status });
+            self.born_event(transfer.event, done, status)?;
+            self.settle_on(transfer.number, transfer.call, transfer.queue_id, status);
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.shared);
+        let event = Raw(done.cast());
+        shared.read_started(payload, done);
+        // The client's handle gets its own reference, and its completion is registered after the data's.
+        if transfer.event.is_some() {
+            // SAFETY: the event is live.
+            unsafe { self.api.clRetainEvent(done) };
+        }
+        let finish = move |status: i32| {
+            let event = event;
+            match status {
+                0 => shared.push(&Push::Data {
+                    payload,
+                    bytes: &data,
+                }),
+                status => shared.push(&Push::NoData { payload, status }),
+            }
+            shared.read_sent(payload);
+            shared.release_event(event);
+        };
+        if urgent {
+            let shared = Arc::clone(&self.shared);
+            self.shared.waiters.run(move || {
+                let event = event;
+                // SAFETY: the reference is ours until `finish`.
+                unsafe { shared.api.clWaitForEvents(1, (&raw const event.0).cast()) };
+                finish(event_status(&*shared.api, event.0.cast()).min(0));
+            });
+        } else {
+            // SAFETY: the queue is live. Completion callbacks come only for commands that were submitted.
+            unsafe { self.api.clFlush(transfer.queue) };
+            if when_complete(&*self.api, done, finish).is_err() {
+                self.shared.push(&Push::NoData {
+                    payload,
+                    status: CL_OUT_OF_RESOURCES,
+                });
+            }
+        }
+        self.born_event(transfer.event, done, status)
+    }
+
+    fn write_mapped(&mut self, transfer: &Transfer, payload: u64) -> Result<(), ProtocolError> {
+        let context = self.context(transfer.queue);
+        let windows = self.windows(transfer);
+        let flags = CL_MAP_WRITE_INVALIDATE_REGION as cl_map_flags;
+        let Some(maps) = self.map(transfer, flags, &windows)? else {
+            return Ok(());
+        };
+        let mut ends = Vec::new();
+        for ((offset, length), (memory, mapped)) in windows.into_iter().zip(maps) {
+            let gate = Gate::new(&self.shared, context);
+            ends.push(self.unmap(transfer, memory, &gate));
+            let shared = Arc::clone(&self.shared);
+            let open = move |status: i32| {
+                if status < 0 {
+                    return gate.finish(false);
+                }
+                let opened = shared.payloads.open(
+                    payload,
+                    offset,
+                    length,
+                    memory,
+                    Box::new(move |whole| gate.finish(whole)),
+                );
+                match opened {
+                    Ok(()) => shared.push(&Push::Grant {
+                        payload,
+                        offset,
+                        length,
+                    }),
+                    Err(error) => shared.close(&error),
+                }
+            };
+            self.on_complete(mapped, open);
+        }
+        self.conclude(transfer, ends)
+    }
+
+    fn read_mapped(&mut self, transfer: &Transfer, payload: u64) -> Result<(), ProtocolError> {
+        let context = self.context(transfer.queue);
+        let windows = self.windows(transfer);
+        let Some(maps) = self.map(transfer, CL_MAP_READ as cl_map_flags, &windows)? else {
+            self.shared.post(&Push::NoData {
+                payload,
+                status: CL_MAP_FAILURE,
+            });
+            return Ok(());
+        };
+        let left = Arc::new(AtomicU64::new(windows.len() as u64));
+        let last = maps
+            .last()
+            .map(|(_, mapped)| mapped.0.cast())
+            .unwrap_or(std::ptr::null_mut());
+        // SAFETY: the event is live; the reference is given back when the last window has been sent.
+        unsafe { self.api.clRetainEvent(last) };
+        self.shared.read_started(payload, last);
+        let last = Raw(last.cast());
+        let mut ends = Vec::new();
+        for ((offset, length), (memory, mapped)) in windows.into_iter().zip(maps) {
+            let gate = Gate::new(&self.shared, context);
+            ends.push(self.unmap(transfer, memory, &gate));
+            let (shared, left) = (Arc::clone(&self.shared), Arc::clone(&left));
+            let sent = move |whole: bool, status: i32| {
+                if left.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    match status {
+                        0 => shared.post(&Push::Sent { payload }),
+                        status => shared.post(&Push::NoData { payload, status }),
+                    }
+                    shared.flush();
+                    shared.read_sent(payload);
+                    shared.release_event(last);
+                }
+                gate.finish(whole);
+            };
+            let shared = Arc::clone(&self.shared);
+            let go = move |status: i32| match status {
+                0 => shared.payloads.send(
+                    payload,
+                    offset,
+                    length,
+                    memory,
+                    Box::new(move |whole| sent(whole, 0)),
+                ),
+                status => sent(false, status),
+            };
+            self.on_complete(mapped, go);
+        }
+        self.conclude(transfer, ends)
+    }
+
+    fn write_staged(&mut self, transfer: &Transfer, payload: u64) -> Result<(), ProtocolError> {
+        let mut data = self.stage(transfer)?;
+        let context = self.context(transfer.queue);
+        let gate = Gate::new(&self.shared, context);
+        let mut waits = transfer.waits.clone();
+        waits.push(gate.event.0.cast());
+        let mut done: cl_event = std::ptr::null_mut();
+        let memory = Raw(data.as_mut_ptr().cast());
+        // SAFETY: the data lives until its command is complete.
+        let status = unsafe {
+            write(
+                &*self.api,
+                transfer,
+                data.as_mut_ptr(),
+                waits.len() as cl_uint,
+                waits.as_ptr(),
+                &raw mut done,
+            )
+        };
+        if done.is_null() {
+            gate.finish(false);
+            self.born_event(transfer.event, done, status)?;
+            self.settle_on(transfer.number, transfer.call, transfer.queue_id, status);
+            return Ok(());
+        }
+        // SAFETY: the queue is live.
+        unsafe { self.api.clFlush(transfer.queue) };
+        let length = transfer.place.size as u64;
+        self.shared.payloads.open(
+            payload,
+            0,
+            length,
+            memory,
+            Box::new(move |whole| gate.finish(whole)),
+        )?;
+        self.shared.post(&Push::Grant {
+            payload,
+            offset: 0,
+            length,
+        });
+        // SAFETY: the event is live; this reference keeps the data.
+        unsafe { self.api.clRetainEvent(done) };
+        self.on_complete(Raw(done.cast()), move |_| drop(data));
+        self.conclude(transfer, vec![Raw(done.cast())])
+    }
+
+    fn read_staged(&mut self, transfer: &Transfer, payload: u64) -> Result<(), ProtocolError> {
+        let mut data = self.stage(transfer)?;
+        let memory = Raw(data.as_mut_ptr().cast());
+        let mut done: cl_event = std::ptr::null_mut();
+        let (waits, list) = wait_list(&transfer.waits);
+        // SAFETY: the data lives until it has been sent.
+        let status = unsafe {
+            read(
+                &*self.api,
+                transfer,
+                data.as_mut_ptr(),
+                waits,
+                list,
+                &raw mut done,
+            )
+        };
+        if done.is_null() {
+            self.shared.post(&Push::NoData { payload, status });
+            self.born_event(transfer.event, done, status)?;
+            self.settle_on(transfer.number, transfer.call, transfer.queue_id, status);
+            return Ok(());
+        }
+        // SAFETY: the queue is live.
+        unsafe { self.api.clFlush(transfer.queue) };
+        let length = transfer.place.size as u64;
+        // SAFETY: the event is live; this reference belongs to the read.
+        unsafe { self.api.clRetainEvent(done) };
+        let event = Raw(done.cast());
+        self.shared.read_started(payload, done);
+        let shared = Arc::clone(&self.shared);
+        let finish = move |status: i32| {
+            let sender = Arc::clone(&shared);
+            let sent = move |_whole: bool| {
+                drop(data);
+                match status {
+                    0 => shared.push(&Push::Sent { payload }),
+                    status => shared.push(&Push::NoData { payload, status }),
+                }
+                shared.read_sent(payload);
+            };
+            match status {
+                0 => sender
+                    .payloads
+                    .send(payload, 0, length, memory, Box::new(sent)),
+                _ => sent(false),
+            }
+        };
+        self.on_complete(event, finish);
+        self.conclude(transfer, vec![Raw(done.cast())])
+    }
+
+    fn stage(&self, transfer: &Transfer) -> Result<Box<[u8]>, ProtocolError> {
+        let size = transfer.place.size;
+        if size as u64 > STAGED_LIMIT {
+            let detail =
+                format!("a transfer of {size} bytes must be cut into slabs of {STAGED_LIMIT}");
+            return Err(ProtocolError::new(CloseCode::LimitExceeded, detail));
+        }
+        Ok(vec![0; size].into())
+    }
+
+    /// The parts that a mapped transfer is cut into: one where mapping costs nothing, else chunks that overlap device and network.
+    fn windows(&self, transfer: &Transfer) -> Vec<(u64, u64)> {
+        let size = transfer.place.size as u64;
+        let step = match self.window(transfer.queue) {
+            Some(step) if size / step < 4096 => step,
+            Some(_) => size.div_ceil(4096),
+            None => size,
+        };
+        let count = size.div_ceil(step);
+        (0..count)
+            .map(|index| (index * step, step.min(size - index * step)))
+            .collect()
+    }
+
+    /// Maps the windows, all before any is unmapped, so that an in-order queue does not serialise them. `None` when that failed, which
+    /// has been told.
+    fn map(
+        &mut self,
+        transfer: &Transfer,
+        flags: cl_map_flags,
+        windows: &[(u64, u64)],
+    ) -> Result<Option<Vec<(Raw, Raw)>>, ProtocolError> {
+        let mut maps = Vec::new();
+        for (index, (offset, length)) in windows.iter().enumerate() {
+            let (waits, list) = if index == 0 {
+                wait_list(&transfer.waits)
+            } else {
+                (0, std::ptr::null())
+            };
+            let mut mapped: cl_event = std::ptr::null_mut();
+            let mut status = CL_SUCCESS;
+            // SAFETY: queue, buffer and events are live; the vendor checks offset and size.
+            let memory = unsafe {
+                self.api.clEnqueueMapBuffer(
+                    transfer.queue,
+                    transfer.mem,
+                    CL_FALSE as cl_bool,
+                    flags,
+                    transfer.place.origin[0] + *offset as usize,
+                    *length as usize,
+                    waits,
+                    list,
+                    &raw mut mapped,
+                    &raw mut status,
+                )
+            };
+            if memory.is_null() || mapped.is_null() {
+                let ends = maps.into_iter().map(|(memory, mapped)| {
+                    self.shared.release_event(mapped);
+                    self.unmap_now(transfer, memory)
+                });
+                ends.for_each(drop);
+                let status = if status < 0 { status } else { CL_MAP_FAILURE };
+                self.born_event(transfer.event, std::ptr::null_mut(), status)?;
+                self.settle_on(transfer.number, transfer.call, transfer.queue_id, status);
+                return Ok(None);
+            }
+            maps.push((Raw(memory), Raw(mapped.cast())));
+        }
+        // SAFETY: the queue is live. Map events complete only once they are submitted.
+        unsafe { self.api.clFlush(transfer.queue) };
+        Ok(Some(maps))
+    }
+
+    fn unmap_now(&self, transfer: &Transfer, memory: Raw) {
+        // SAFETY: the mapping was made by this transfer.
+        unsafe {
+            self.api.clEnqueueUnmapMemObject(
+                transfer.queue,
+                transfer.mem,
+                memory.0,
+                0,
+                std::ptr::null(),
+                std::ptr::null_mut(),
+            )
+        };
+    }
+
+    /// Unmaps behind the gate and gives the event of the unmap.
+    fn unmap(&self, transfer: &Transfer, memory: Raw, gate: &Gate) -> Raw {
+        let mut end: cl_event = std::ptr::null_mut();
+        // SAFETY: the mapping was made by this transfer, the gate's event is live.
+        let status = unsafe {
+            self.api.clEnqueueUnmapMemObject(
+                transfer.queue,
+                transfer.mem,
+                memory.0,
+                1,
+                (&raw const gate.event.0).cast(),
+                &raw mut end,
+            )
+        };
+        if status != CL_SUCCESS {
+            log::error!(
+                "cannot unmap a transfer's window: {}",
+                wire::status_name(status).unwrap_or("?")
+            );
+        }
+        Raw(end.cast())
+    }
+
+    /// Runs `then` when `event` is complete, and gives the reference to the event back.
+    fn on_complete(&self, event: Raw, then: impl FnOnce(i32) + Send + 'static) {
+        let shared = Arc::clone(&self.shared);
+        let told = when_complete(&*self.api, event.0.cast(), move |status| {
+            let event = event;
+            then(status.min(0));
+            shared.release_event(event);
+        });
+        if let Err(status) = told {
+            log::error!(
+                "the vendor refuses an event callback: {}",
+                wire::status_name(status).unwrap_or("?")
+            );
+            self.shared.end();
+        }
+    }
+
+    /// Gives the client's event what it stands for: the end of the last part, or of all parts on a queue without order.
+    fn conclude(&mut self, transfer: &Transfer, ends: Vec<Raw>) -> Result<(), ProtocolError> {
+        let Some((last, others)) = ends.split_last() else {
+            return Ok(());
+        };
+        for end in others {
+            if !end.0.is_null() {
+                self.shared.release_event(*end);
+            }
+        }
+        // SAFETY: the queue is live. The client waits for completion without another flush.
+        unsafe { self.api.clFlush(transfer.queue) };
+        if transfer.event.is_some() {
+            return self.born_event(transfer.event, last.0.cast(), CL_OUT_OF_RESOURCES);
+        }
+        if !last.0.is_null() {
+            self.shared.release_event(*last);
+        }
+        Ok(())
+    }
+
+    fn context(&self, queue: cl_command_queue) -> Raw {
+        self.queues
+            .get(&queue.addr())
+            .map_or(Raw(std::ptr::null_mut()), |known| known.context)
+    }
+
+    /// Bytes of a window on this queue's device; `None` where the device shares host memory or the queue has no order.
+    fn window(&self, queue: cl_command_queue) -> Option<u64> {
+        let known = self.queues.get(&queue.addr())?;
+        (known.discrete && known.in_order).then_some(known.window)
+    }
+}
+
+/// A user event that one transfer waits for.
+struct Gate {
+    shared: Arc<Shared>,
+    event: Raw,
+}
+
+impl Gate {
+    fn new(shared: &Arc<Shared>, context: Raw) -> Self {
+        let mut status = CL_SUCCESS;
+        // SAFETY: the context is live: its queue is.
+        let event = unsafe {
+            shared
+                .api
+                .clCreateUserEvent(context.0.cast(), &raw mut status)
+        };
+        if event.is_null() {
+            log::error!(
+                "cannot create a user event: {}",
+                wire::status_name(status).unwrap_or("?")
+            );
+            shared.end();
+        }
+        Self {
+            shared: Arc::clone(shared),
+            event: Raw(event.cast()),
+        }
+    }
+
+    /// Lets the transfer go on, or fail.
+    fn finish(&self, whole: bool) {
+        let status = if whole {
+            CL_COMPLETE as cl_int
+        } else {
+            CL_OUT_OF_RESOURCES
+        };
+        // SAFETY: the event is live until this gate is dropped; only this call sets its status.
+        unsafe {
+            self.shared
+                .api
+                .clSetUserEventStatus(self.event.0.cast(), status)
+        };
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        if !self.event.0.is_null() {
+            self.shared.release_event(self.event);
+        }
+    }
+}
+
+/// A wait list as the API takes it: NULL beside zero.
+fn wait_list(list: &[cl_event]) -> (cl_uint, *const cl_event) {
+    (
+        list.len() as cl_uint,
+        if list.is_empty() {
+            std::ptr::null()
+        } else {
+            list.as_ptr()
+        },
+    )
+}
+
+/// Enqueues a write from packed memory.
+///
+/// # Safety
+/// `data` has the place's size and lives until the command is complete.
+unsafe fn write(
+    api: &dyn OpenClApi,
+    transfer: &Transfer,
+    data: *mut u8,
+    waits: cl_uint,
+    list: *const cl_event,
+    done: *mut cl_event,
+) -> cl_int {
+    let Transfer {
+        queue, mem, place, ..
+    } = transfer;
+    let (queue, mem) = (*queue, *mem);
+    let data = data.cast();
+    let blocking = CL_FALSE as cl_bool;
+    match place.shape {
+        // SAFETY: the caller's contract; the vendor checks the device's side.
+        shape::LINEAR => unsafe {
+            api.clEnqueueWriteBuffer(
+                queue,
+                mem,
+                blocking,
+                place.origin[0],
+                place.size,
+                data,
+                waits,
+                list,
+                done,
+            )
+        },
+        // SAFETY: as above; the host side is packed, so a pitch of zero says it all.
+        shape::RECT => unsafe {
+            api.clEnqueueWriteBufferRect(
+                queue,
+                mem,
+                blocking,
+                place.origin.as_ptr(),
+                [0; 3].as_ptr(),
+                place.region.as_ptr(),
+                place.row_pitch,
+                place.slice_pitch,
+                0,
+                0,
+                data,
+                waits,
+                list,
+                done,
+            )
+        },
+        // SAFETY: as above.
+        shape::IMAGE => unsafe {
+            api.clEnqueueWriteImage(
+                queue,
+                mem,
+                blocking,
+                place.origin.as_ptr(),
+                place.region.as_ptr(),
+                0,
+                0,
+                data,
+                waits,
+                list,
+                done,
+            )
+        },
+        _ => {
+            let target = std::ptr::with_exposed_provenance_mut(place.origin[0]);
+            // SAFETY: as above; the session has checked that the range is its own.
+            unsafe {
+                api.clEnqueueSVMMemcpy(queue, blocking, target, data, place.size, waits, list, done)
+            }
+        }
+    }
+}
+
+/// Enqueues a read into packed memory.
+///
+/// # Safety
+/// `data` has the place's size and lives until the command is complete.
+unsafe fn read(
+    api: &dyn OpenClApi,
+    transfer: &Transfer,
+    data: *mut u8,
+    waits: cl_uint,
+    list: *const cl_event,
+    done: *mut cl_event,
+) -> cl_int {
+    let Transfer {
+        queue, mem, place, ..
+    } = transfer;
+    let (queue, mem) = (*queue, *mem);
+    let data = data.cast();
+    let blocking = CL_FALSE as cl_bool;
+    match place.shape {
+        // SAFETY: the caller's contract; the vendor checks the device's side.
+        shape::LINEAR => unsafe {
+            api.clEnqueueReadBuffer(
+                queue,
+                mem,
+                blocking,
+                place.origin[0],
+                place.size,
+                data,
+                waits,
+                list,
+                done,
+            )
+        },
+        // SAFETY: as above; the host side is packed, so a pitch of zero says it all.
+        shape::RECT => unsafe {
+            api.clEnqueueReadBufferRect(
+                queue,
+                mem,
+                blocking,
+                place.origin.as_ptr(),
+                [0; 3].as_ptr(),
+                place.region.as_ptr(),
+                place.row_pitch,
+                place.slice_pitch,
+                0,
+                0,
+                data,
+                waits,
+                list,
+                done,
+            )
+        },
+        // SAFETY: as above.
+        shape::IMAGE => unsafe {
+            api.clEnqueueReadImage(
+                queue,
+                mem,
+                blocking,
+                place.origin.as_ptr(),
+                place.region.as_ptr(),
+                0,
+                0,
+                data,
+                waits,
+                list,
+                done,
+            )
+        },
+        _ => {
+            let source = std::ptr::with_exposed_provenance(place.origin[0]);
+            // SAFETY: as above; the session has checked that the range is its own.
+            unsafe {
+                api.clEnqueueSVMMemcpy(queue, blocking, data, source, place.size, waits, list, done)
+            }
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The lane thread's own state: the table of handles, and the helpers that the generated dispatcher stands on.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use towline_backend::opencl as wire;
+use towline_backend::opencl::*;
+use towline_session::{Entry, Table, TableError};
+use towline_wire::error::{CloseCode, ProtocolError};
+use towline_wire::push::Push;
+
+use crate::shared::{Raw, Shared};
+
+/// One client's session, driven by the lane thread.
+pub(crate) struct Session {
+    pub(crate) api: Arc<dyn OpenClApi>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) table: Table<Raw>,
+    /// What transfers need to know of a queue, by native queue.
+    pub(crate) queues: HashMap<usize, Queue>,
+    /// Written data that the vendor may still read, oldest first.
+    pub(crate) kept: std::collections::VecDeque<Kept>,
+    /// Bytes of inline writes given back, and how many of them the client knows of.
+    pub(crate) retired: (u64, u64),
+    /// Shared virtual memory: address to length and context.
+    pub(crate) svm: HashMap<u64, (usize, Raw)>,
+    pub(crate) goodbye: bool,
+}
+
+/// A queue as transfers see it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Queue {
+    pub(crate) context: Raw,
+    /// The device has memory of its own.
+    pub(crate) discrete: bool,
+    pub(crate) in_order: bool,
+    /// Bytes moved by the device at a time, while the network moves the next.
+    pub(crate) window: u64,
+}
+
+/// Data of an inline write, kept until its command is complete.
+pub(crate) struct Kept {
+    pub(crate) done: Raw,
+    pub(crate) data: Box<[u8]>,
+}
+
+/// A use of the table that no honest client makes ends the session.
+fn broken(error: TableError) -> ProtocolError {
+    let code = match error {
+        TableError::Full => CloseCode::LimitExceeded,
+        TableError::Taken(_) => CloseCode::DuplicateHandle,
+        _ => CloseCode::UnknownHandle,
+    };
+    ProtocolError::new(code, error.to_string())
+}
+
+impl Session {
+    pub(crate) fn new(shared: Arc<Shared>, devices: &[(u64, Raw)]) -> Self {
+        let mut table = Table::default();
+        for (id, device) in devices {
+            // The numbers are the snapshot's own: distinct and not zero.
+            let _ = table.insert(*id, wire::DeviceHandle::TAG, Entry::Live(*device));
+        }
+        Self {
+            api: Arc::clone(&shared.api),
+            shared,
+            table,
+            queues: HashMap::new(),
+            kept: std::collections::VecDeque::new(),
+            retired: (0, 0),
+            svm: HashMap::new(),
+            goodbye: false,
+        }
+    }
+
+    /// The native object of a handle; `Err` inside when its creation failed.
+    #[inline]
+    pub(crate) fn native(
+        &self,
+        id: u64,
+        tag: u8,
+    ) -> Result<Result<*mut c_void, i32>, ProtocolError> {
+        if id == 0 {
+            return Ok(Ok(std::ptr::null_mut()));
+        }
+        match self.table.entry(id, tag) {
+            Ok(Entry::Live(raw)) => Ok(Ok(raw.0)),
+            Ok(Entry::Failed(_)) if tag == wire::EventHandle::TAG => {
+                Ok(Err(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST))
+            }
+            Ok(Entry::Failed(status)) => Ok(Err(status)),
+            Err(error) => Err(broken(error)),
+        }
+    }
+
+    /// Enters what a creating call gave.
+    pub(crate) fn born(
+        &mut self,
+        id: u64,
+        tag: u8,
+        native: *mut c_void,
+        status: i32,
+    ) -> Result<(), ProtocolError> {
+        let entry = if native.is_null() {
+            Entry::Failed(failure(status))
+        } else {
+            Entry::Live(Raw(native))
+        };
+        if tag == wire::CommandQueueHandle::TAG && !native.is_null() {
+            let queue = self.describe(native.cast());
+            self.queues.insert(native.addr(), queue);
+        }
+        if let Err(error) = self.table.insert(id, tag, entry) {
+            if !native.is_null() {
+                self.release(tag, Raw(native));
+            }
+            return Err(broken(error));
+        }
+        Ok(())
+    }
+
+    /// Enters the event of a command and arranges that the client hears of its end.
+    pub(crate) fn born_event(
+        &mut self,
+        handle: Option<wire::EventHandle>,
+        native: cl_event,
+        status: i32,
+    ) -> Result<(), ProtocolError> {
+        let Some(handle) = handle else { return Ok(()) };
+        self.born(handle.0, wire::EventHandle::TAG, native.cast(), status)?;
+        if native.is_null() {
+            self.shared.event_done(handle.0, failure(status));
+        } else {
+            self.shared.report_event(handle.0, native);
+        }
+        Ok(())
+    }
+
+    /// Ends a handle's life; the call itself has released the native object.
+    pub(crate) fn destroy(&mut self, id: u64, tag: u8) -> Result<(), ProtocolError> {
+        match self.table.remove(id, tag) {
+            Ok(Entry::Live(raw)) if tag == wire::CommandQueueHandle::TAG => {
+                self.queues.remove(&raw.0.addr());
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(broken(error)),
+        }
+    }
+
+    /// Tells the client of a posted request that failed.
+    #[inline]
+    pub(crate) fn settle(&mut self, number: u64, call: u16, status: i32) {
+        if status < 0 {
+            self.settle_on(number, call, 0, status);
+        }
+    }
+
+    /// As [`Self::settle`], naming the queue whose next wait reports it.
+    pub(crate) fn settle_on(&mut self, number: u64, call: u16, queue: u64, status: i32) {
+        if status < 0 {
+            log::debug!(
+                "request {number} ({}) failed: {}",
+                wire::call_name(call).unwrap_or("?"),
+                wire::status_name(status).unwrap_or("?")
+            );
+            self.shared.post(&Push::Failed {
+                number,
+                call,
+                queue,
+                status,
+            });
+        }
+    }
+
+    /// Answers a request.
+    pub(crate) fn reply<'a>(&mut self, number: u64, status: i32, body: &impl Message<'a>) {
+        self.shared.reply(number, status, body);
+    }
+
+    /// What transfers need to know of a new queue.
+    fn describe(&self, queue: cl_command_queue) -> Queue {
+        let mut context: cl_context = std::ptr::null_mut();
+        let mut device: cl_device_id = std::ptr::null_mut();
+        let mut properties: cl_command_queue_properties = 0;
+        let mut unified: cl_bool = 0;
+        let mut kind: cl_device_type = 0;
+        let ask = |query, size, value| {
+            // SAFETY: the queue was just created; `value` has room for `size` bytes.
+            unsafe {
+                self.api
+                    .clGetCommandQueueInfo(queue, query, size, value, std::ptr::null_mut())
+            }
+        };
+        ask(
+            CL_QUEUE_CONTEXT,
+            size_of::<cl_context>(),
+            (&raw mut context).cast(),
+        );
+        ask(
+            CL_QUEUE_DEVICE,
+            size_of::<cl_device_id>(),
+            (&raw mut device).cast(),
+        );
+        ask(
+            CL_QUEUE_PROPERTIES,
+            size_of::<cl_command_queue_properties>(),
+            (&raw mut properties).cast(),
+        );
+        let ask = |query, size, value| {
+            // SAFETY: the device is live as long as its queue; `value` has room for `size` bytes.
+            unsafe {
+                self.api
+                    .clGetDeviceInfo(device, query, size, value, std::ptr::null_mut())
+            }
+        };
+        ask(
+            CL_DEVICE_HOST_UNIFIED_MEMORY,
+            size_of::<cl_bool>(),
+            (&raw mut unified).cast(),
+        );
+        ask(
+            CL_DEVICE_TYPE,
+            size_of::<cl_device_type>(),
+            (&raw mut kind).cast(),
+        );
+        Queue {
+            context: Raw(context.cast()),
+            discrete: unified == 0 && kind & (CL_DEVICE_TYPE_CPU as cl_device_type) == 0,
+            in_order: properties
+                & (CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE as cl_command_queue_properties)
+                == 0,
+            window: self.shared.payloads.chunk_bytes().max(1 << 20) * 4,
+        }
+    }
+
+    /// Gives a native object back.
+    pub(crate) fn release(&self, tag: u8, raw: Raw) {
+        let api = &self.api;
+        match tag {
+            // SAFETY: the table owned this reference.
+            wire::ContextHandle::TAG => unsafe { api.clReleaseContext(raw.0.cast()) },
+            // SAFETY: as above.
+            wire::CommandQueueHandle::TAG => unsafe { api.clReleaseCommandQueue(raw.0.cast()) },
+            // SAFETY: as above.
+            wire::MemHandle::TAG => unsafe { api.clReleaseMemObject(raw.0.cast()) },
+            // SAFETY: as above.
+            wire::SamplerHandle::TAG => unsafe { api.clReleaseSampler(raw.0.cast()) },
+            // SAFETY: as above.
+            wire::ProgramHandle::TAG => unsafe { api.clReleaseProgram(raw.0.cast()) },
+            // SAFETY: as above.
+            wire::KernelHandle::TAG => unsafe { api.clReleaseKernel(raw.0.cast()) },
+            // SAFETY: as above.
+            wire::EventHandle::TAG => unsafe { api.clReleaseEvent(raw.0.cast()) },
+            _ => CL_SUCCESS,
+        };
+    }
+
+    /// Gives everything back, in an order that no vendor minds. For a worker process its end does the same; in-process tests look.
+    pub(crate) fn release_all(&mut self) {
+        let tags = [
+            wire::EventHandle::TAG,
+            wire::KernelHandle::TAG,
+            wire::ProgramHandle::TAG,
+            wire::SamplerHandle::TAG,
+            wire::MemHandle::TAG,
+            wire::CommandQueueHandle::TAG,
+            wire::ContextHandle::TAG,
+        ];
+        for kept in std::mem::take(&mut self.kept) {
+            // SAFETY: the event's reference is ours. A failed wait leaves nothing to do: the data must outlive the command either way.
+            unsafe { self.api.clWaitForEvents(1, (&raw const kept.done.0).cast()) };
+            self.shared.release_event(kept.done);
+        }
+        for tag in tags {
+            for entry in self.table.drain(tag) {
+                if let Entry::Live(raw) = entry {
+                    self.release(tag, raw);
+                }
+            }
+        }
+        for (address, (_, context)) in std::mem::take(&mut self.svm) {
+            // SAFETY: the address came from clSVMAlloc of this context and was not freed.
+            unsafe {
+                self.api.clSVMFree(
+                    context.0.cast(),
+                    std::ptr::with_exposed_provenance_mut(address as usize),
+                )
+            };
+        }
+    }
+}
+
+/// A status that says failure: a vendor that gives NULL with success is out of resources.
+fn failure(status: i32) -> i32 {
+    if status < 0 {
+        status
+    } else {
+        CL_OUT_OF_RESOURCES
+    }
+}

@@ -1,0 +1,198 @@
+//! What all threads of a session share: the way back to the client, payload under way, reads that have not been sent.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use smallvec::SmallVec;
+use towline_backend::opencl::*;
+use towline_session::Outbox;
+use towline_transport::Connection;
+use towline_wire::error::ProtocolError;
+use towline_wire::push::Push;
+
+use crate::payload::Payloads;
+use crate::print::Printing;
+use crate::waiters::Waiters;
+
+/// Figures of a session, for `towline status`.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Device memory held now.
+    pub device_memory_bytes: AtomicU64,
+    /// Bytes from the client.
+    pub received_bytes: AtomicU64,
+    /// Bytes to the client.
+    pub sent_bytes: AtomicU64,
+    /// Requests carried out.
+    pub calls: AtomicU64,
+}
+
+/// A native object as threads pass it around. OpenCL objects may be used from any thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Raw(pub(crate) *mut c_void);
+
+// SAFETY: OpenCL calls are thread-safe by specification, and nothing here dereferences the pointer.
+unsafe impl Send for Raw {}
+// SAFETY: as above.
+unsafe impl Sync for Raw {}
+
+/// A read whose data is not on its way yet.
+#[derive(Debug)]
+struct OutstandingRead {
+    payload: u64,
+    done: Raw,
+}
+
+/// See the module's text.
+pub(crate) struct Shared {
+    pub(crate) api: Arc<dyn OpenClApi>,
+    pub(crate) lane: Arc<dyn Connection>,
+    pub(crate) outbox: Outbox,
+    pub(crate) received: AtomicU64,
+    pub(crate) waiters: Waiters,
+    pub(crate) payloads: Payloads,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) printing: Printing,
+    reads: Mutex<Vec<OutstandingRead>>,
+    ended: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        api: Arc<dyn OpenClApi>,
+        lane: Arc<dyn Connection>,
+        counters: Arc<Counters>,
+        payloads: Payloads,
+    ) -> Self {
+        Self {
+            api,
+            lane,
+            outbox: Outbox::new(),
+            received: AtomicU64::new(0),
+            waiters: Waiters::default(),
+            payloads,
+            counters,
+            printing: Printing::global(),
+            reads: Mutex::new(Vec::new()),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// Queues a push; it goes out with the next flush.
+    pub(crate) fn post(&self, push: &Push<'_>) {
+        self.outbox.post(push.id(), |out| push.encode(out));
+    }
+
+    /// Sends a push now.
+    pub(crate) fn push(&self, push: &Push<'_>) {
+        self.post(push);
+        self.flush();
+    }
+
+    /// Sends what is queued. A client that is gone is noticed by the lane's reader.
+    pub(crate) fn flush(&self) {
+        let sent = self.outbox.flush(
+            || self.received.load(Ordering::Acquire),
+            |bytes| {
+                self.counters
+                    .sent_bytes
+                    .fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                self.lane.send(&[std::io::IoSlice::new(bytes)])
+            },
+        );
+        if let Err(error) = sent
+            && !self.ended()
+        {
+            log::debug!("cannot send to the client: {error}");
+            self.lane.shutdown();
+        }
+    }
+
+    /// Answers request `to`.
+    pub(crate) fn reply<'a>(&self, to: u64, status: i32, body: &impl Message<'a>) {
+        let mut bytes = Vec::new();
+        if status >= 0 {
+            body.encode(&mut bytes);
+        }
+        self.answer(to, status, &bytes);
+    }
+
+    /// Answers request `to` with an encoded body.
+    pub(crate) fn answer(&self, to: u64, status: i32, body: &[u8]) {
+        let after = self.completed_reads();
+        self.post(&Push::Reply {
+            to,
+            status,
+            after: List::Values(&after),
+            body,
+        });
+    }
+
+    /// Ends the session because the client broke the rules.
+    pub(crate) fn close(&self, error: &ProtocolError) {
+        log::warn!("closing the session: {error}");
+        self.push(&Push::Close {
+            code: error.code as u16,
+            text: error.detail.as_bytes(),
+        });
+        self.end();
+    }
+
+    /// Marks the session as over and wakes whoever reads or writes its lanes.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        self.lane.shutdown();
+        self.payloads.shutdown();
+    }
+
+    /// Whether the session is over.
+    pub(crate) fn ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Notes a read whose data will go out once `done` is complete.
+    pub(crate) fn read_started(&self, payload: u64, done: cl_event) {
+        self.reads().push(OutstandingRead {
+            payload,
+            done: Raw(done.cast()),
+        });
+    }
+
+    /// The data of a read is on its way.
+    pub(crate) fn read_sent(&self, payload: u64) {
+        self.reads().retain(|read| read.payload != payload);
+    }
+
+    /// Reads that are complete on the device and not sent: host memory must hold their data before the client sees any later
+    /// completion.
+    pub(crate) fn completed_reads(&self) -> SmallVec<[u64; 4]> {
+        let reads = self.reads();
+        reads
+            .iter()
+            .filter(|read| event_status(&*self.api, read.done.0.cast()) <= CL_COMPLETE as i32)
+            .map(|read| read.payload)
+            .collect()
+    }
+
+    fn reads(&self) -> MutexGuard<'_, Vec<OutstandingRead>> {
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Execution status of a native event; negative when it failed or cannot be asked.
+pub(crate) fn event_status(api: &dyn OpenClApi, event: cl_event) -> i32 {
+    let mut status: cl_int = 0;
+    // SAFETY: whoever noted the event holds a reference to it; the answer is one `cl_int`.
+    let asked = unsafe {
+        api.clGetEventInfo(
+            event,
+            CL_EVENT_COMMAND_EXECUTION_STATUS,
+            size_of::<cl_int>(),
+            (&raw mut status).cast(),
+            std::ptr::null_mut(),
+        )
+    };
+    if asked == CL_SUCCESS { status } else { asked }
+}
