@@ -1,4 +1,5 @@
 //! The worker: one process per session, started by the supervisor, that runs a client's calls on the device.
 
+pub mod opencl;
 pub mod process;
 pub(crate) mod protocol;

@@ -32,7 +32,7 @@ use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
@@ -43,6 +43,7 @@ use towline_transport::{Connection, Registry};
 
 use super::protocol::{self, FromWorker, ToWorker};
 pub use super::protocol::{SessionParameters, Statistics};
+pub use towline_worker::Counters;
 
 /// Whatever ended an engine. Its text reaches the client.
 pub type EngineError = Box<dyn Error + Send + Sync>;
@@ -109,27 +110,12 @@ impl LaneSource {
 #[error("no lane was opened in time")]
 pub struct TimedOut;
 
-/// Figures of a session, counted by the engine with relaxed stores and shown on request.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Device memory held now.
-    pub device_memory_bytes: AtomicU64,
-    /// Bytes from the client.
-    pub received_bytes: AtomicU64,
-    /// Bytes to the client.
-    pub sent_bytes: AtomicU64,
-    /// API calls executed.
-    pub calls: AtomicU64,
-}
-
-impl Counters {
-    fn statistics(&self) -> Statistics {
-        Statistics {
-            device_memory_bytes: self.device_memory_bytes.load(Ordering::Relaxed),
-            received_bytes: self.received_bytes.load(Ordering::Relaxed),
-            sent_bytes: self.sent_bytes.load(Ordering::Relaxed),
-            calls: self.calls.load(Ordering::Relaxed),
-        }
+fn read(counters: &Counters) -> Statistics {
+    Statistics {
+        device_memory_bytes: counters.device_memory_bytes.load(Ordering::Relaxed),
+        received_bytes: counters.received_bytes.load(Ordering::Relaxed),
+        sent_bytes: counters.sent_bytes.load(Ordering::Relaxed),
+        calls: counters.calls.load(Ordering::Relaxed),
     }
 }
 
@@ -286,7 +272,7 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>) -> i32 {
                     channel,
                     &FromWorker::Statistics {
                         request,
-                        statistics: counters.statistics(),
+                        statistics: read(&counters),
                     },
                 );
             }

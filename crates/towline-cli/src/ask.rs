@@ -1,0 +1,130 @@
+//! A control connection that asks a server for devices or status.
+
+use std::io::IoSlice;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail};
+use towline_transport::{Address, ConnectOptions, Connection, Registry};
+use towline_wire::control::{
+    ClientHandshake, ClientProgress, Hello, Message, MessageBuffer, NONCE_BYTES, Purpose,
+    ServerIdentity, Status, Token, limits,
+};
+
+/// How long a server may take for an answer, connecting included.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// A server that let us in.
+pub(crate) struct Server {
+    connection: std::sync::Arc<dyn Connection>,
+    buffer: MessageBuffer,
+    /// Who it says it is.
+    pub(crate) identity: ServerIdentity,
+    /// Its devices.
+    pub(crate) snapshot: Vec<u8>,
+}
+
+impl Server {
+    /// Connects and proves that we know the token.
+    pub(crate) fn connect(address: &Address, token: Option<&Token>) -> anyhow::Result<Self> {
+        let options = ConnectOptions {
+            timeout: ANSWER_LIMIT,
+            ..ConnectOptions::control()
+        };
+        let connection = Registry::global().connect(address, &options)?;
+        let mut nonce = [0; NONCE_BYTES];
+        getrandom::fill(&mut nonce)
+            .map_err(|error| anyhow!("the system gives no random numbers: {error}"))?;
+        let hostname = rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned();
+        let hello = Hello::new(
+            Purpose::Query,
+            "towline",
+            std::process::id(),
+            hostname,
+            nonce,
+        );
+        let (mut handshake, first) = ClientHandshake::start(hello, token.cloned());
+        let buffer = MessageBuffer::new(limits::SERVER_MESSAGE_BYTES);
+        let mut server = Self {
+            connection,
+            buffer,
+            identity: ServerIdentity::default(),
+            snapshot: Vec::new(),
+        };
+        server.send(&first)?;
+        loop {
+            let frame = server
+                .frame()
+                .with_context(|| format!("{address} does not let us in"))?;
+            match handshake
+                .receive(&frame)
+                .with_context(|| format!("{address} does not let us in"))?
+            {
+                ClientProgress::Send(answer) => server.send(&answer)?,
+                ClientProgress::Done(welcome) => {
+                    server.identity = welcome.server;
+                    server.snapshot = welcome.snapshot;
+                    return Ok(server);
+                }
+            }
+        }
+    }
+
+    /// The sessions of now.
+    pub(crate) fn status(&mut self) -> anyhow::Result<Status> {
+        self.send(&Message::StatusRequest.encode())?;
+        match Message::decode(&self.frame()?)? {
+            Message::Status(status) => Ok(status),
+            Message::Reject(reject) => bail!(reject),
+            other => bail!(
+                "the server answered with {} instead of its status",
+                other.name()
+            ),
+        }
+    }
+
+    fn send(&self, frame: &[u8]) -> anyhow::Result<()> {
+        Ok(self.connection.send(&[IoSlice::new(frame)])?)
+    }
+
+    fn frame(&mut self) -> anyhow::Result<Vec<u8>> {
+        let deadline = Instant::now() + ANSWER_LIMIT;
+        let mut bytes = [0; 16 * 1024];
+        loop {
+            if let Some(frame) = self.buffer.next_frame()? {
+                return Ok(frame);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if !self.connection.wait_readable(Some(left))? {
+                bail!(
+                    "the server did not answer within {} s",
+                    ANSWER_LIMIT.as_secs()
+                );
+            }
+            match self.connection.recv(&mut bytes)? {
+                0 => bail!("the server closed the connection without an answer; its log says why"),
+                count => self.buffer.push(&bytes[..count]),
+            }
+        }
+    }
+}
+
+/// Does the same on all servers at once; results are in the order of `servers`.
+pub(crate) fn on_all<T: Send>(
+    servers: &[Address],
+    work: impl Fn(&Address) -> anyhow::Result<T> + Sync,
+) -> Vec<anyhow::Result<T>> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = servers
+            .iter()
+            .map(|server| scope.spawn(|| work(server)))
+            .collect();
+        let finished = threads.into_iter().map(|thread| match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        finished.collect()
+    })
+}

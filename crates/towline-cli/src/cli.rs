@@ -1,0 +1,262 @@
+//! Every option of every subcommand, declared once.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use towline_transport::Address;
+
+/// Where a server listens when not told otherwise.
+const DEFAULT_LISTEN: &str = "tcp://127.0.0.1:7140";
+
+/// Use GPUs and other OpenCL devices of other machines as if they were this one's
+#[derive(Debug, Parser)]
+#[command(
+    name = "towline",
+    version,
+    propagate_version = true,
+    disable_help_subcommand = true
+)]
+#[command(
+    after_help = "Exit status: 2 for wrong usage, 125 when towline itself fails. `towline run` otherwise gives the \
+                        program's own, 126 when it cannot be executed, 127 when it is not found."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Print a completion script for a shell
+    Completions(CompletionsOptions),
+    /// List the devices of servers
+    Devices(DevicesOptions),
+    /// Write the manual pages into a folder
+    Man(ManOptions),
+    /// Run a program with the devices of servers
+    Run(RunOptions),
+    /// Offer this machine's devices to others
+    Serve(ServeOptions),
+    /// Show the sessions of servers
+    Status(StatusOptions),
+    /// Serve one session; started by `towline serve`
+    #[command(hide = true)]
+    Worker(WorkerOptions),
+}
+
+impl Command {
+    /// What is logged when TOWLINE_LOG does not say.
+    pub(crate) fn default_log_level(&self) -> &'static str {
+        match self {
+            Self::Serve(_) | Self::Worker(_) => "info",
+            _ => "warn",
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CompletionsOptions {
+    /// For which shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ManOptions {
+    /// Where to write them; made if missing
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DevicesOptions {
+    #[command(flatten)]
+    pub(crate) servers: ServerOptions,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StatusOptions {
+    #[command(flatten)]
+    pub(crate) servers: ServerOptions,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print again every second until interrupted
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
+/// Which servers to use.
+#[derive(Args, Debug, Default)]
+pub(crate) struct ServerOptions {
+    /// Servers, separated by commas: HOST:PORT or SCHEME://...
+    ///
+    /// Without this option they come from --server-file, else from TOWLINE_SERVERS, else from ~/.config/towline/servers,
+    /// else from /etc/towline/servers.
+    #[arg(long = "server", value_name = "ADDR", value_delimiter = ',')]
+    pub(crate) servers: Vec<String>,
+    /// File with one server per line; # starts a comment
+    #[arg(long, value_name = "FILE", conflicts_with = "servers")]
+    pub(crate) server_file: Option<PathBuf>,
+    /// File with the secret that the servers share
+    #[arg(long, value_name = "FILE", env = "TOWLINE_TOKEN_FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RunOptions {
+    #[command(flatten)]
+    pub(crate) servers: ServerOptions,
+    /// Put this machine's own devices into the platform too, before the servers' ones
+    ///
+    /// One context can then span local and remote devices. Local devices are called directly. Without this option local
+    /// platforms stay visible beside the Towline platform.
+    #[arg(long)]
+    pub(crate) with_local: bool,
+    /// Print at exit where the time went
+    #[arg(long)]
+    pub(crate) report: bool,
+    /// The program and its arguments
+    #[arg(
+        value_name = "PROGRAM",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ServeOptions {
+    /// Where to listen; port 0 takes a free one. May be given several times
+    #[arg(long, value_name = "ADDR", default_value = DEFAULT_LISTEN)]
+    pub(crate) listen: Vec<Address>,
+    /// File with a secret that clients must know
+    ///
+    /// Needed to listen beyond this machine. Make one with: head -c 32 /dev/urandom | base64
+    #[arg(long, value_name = "FILE", env = "TOWLINE_TOKEN_FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Listen beyond this machine although there is no token
+    #[arg(long)]
+    pub(crate) insecure: bool,
+    /// Most sessions at once
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) max_sessions: u32,
+    #[command(flatten)]
+    pub(crate) backend: BackendOptions,
+    /// Run workers on these CPUs, as in 0-3,8
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<String>,
+    /// Run workers on the CPUs of this NUMA node, with its memory
+    #[arg(long, value_name = "N", conflicts_with = "cpus")]
+    pub(crate) numa: Option<u32>,
+    /// Payload connections that clients are told to open per session
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=32))]
+    pub(crate) payload_lanes: u16,
+    /// Size of one buffer of a session's payload pool
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20,
+          value_parser = clap::value_parser!(u64).range(4096..=1 << 30))]
+    pub(crate) chunk_bytes: u64,
+    /// Number of buffers of a session's payload pool
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=4096))]
+    pub(crate) chunk_count: u32,
+    /// Do not jail workers: for debugging only
+    #[arg(long)]
+    pub(crate) no_jail: bool,
+    /// Account that workers run as when the server is root [default: a number of its own for each]
+    #[arg(long, value_name = "USER", conflicts_with = "no_jail")]
+    pub(crate) user: Option<String>,
+    /// File or folder that workers must be able to read although it lies below /tmp or a private folder
+    #[arg(long, value_name = "PATH")]
+    pub(crate) readable: Vec<PathBuf>,
+    /// File to write the addresses to when clients can connect; removed at the end
+    #[arg(long, value_name = "PATH")]
+    pub(crate) ready_file: Option<PathBuf>,
+}
+
+/// What a worker runs calls on; the same for `serve` and `worker`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BackendOptions {
+    /// What to run calls on
+    #[arg(long, value_enum, default_value_t = BackendKind::Opencl)]
+    pub(crate) backend: BackendKind,
+    /// Vendor to load: a .icd file, a library, or a folder of .icd files [default: /etc/OpenCL/vendors]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) icd: Vec<PathBuf>,
+    /// Device to offer: its number in the list, or a part of its name [default: all]
+    #[arg(long = "device", value_name = "SELECTOR")]
+    pub(crate) devices: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum BackendKind {
+    /// This machine's OpenCL devices
+    Opencl,
+    /// A device without hardware that computes nothing: for tests and measurements
+    Null,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WorkerOptions {
+    #[command(flatten)]
+    pub(crate) backend: BackendOptions,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn declaration_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn program_keeps_its_own_options() {
+        let cli = Cli::try_parse_from([
+            "towline", "run", "--server", "a:1,b:2", "--", "prog", "--server", "x",
+        ])
+        .unwrap();
+        let Command::Run(options) = cli.command else {
+            panic!("not run")
+        };
+        assert_eq!(options.servers.servers, ["a:1", "b:2"]);
+        assert_eq!(options.program, ["prog", "--server", "x"]);
+    }
+
+    #[test]
+    fn listening_has_a_default_and_takes_several() {
+        let serve = |arguments: &[&str]| match Cli::try_parse_from(arguments).unwrap().command {
+            Command::Serve(options) => options
+                .listen
+                .iter()
+                .map(Address::to_string)
+                .collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(serve(&["towline", "serve"]), [DEFAULT_LISTEN]);
+        assert_eq!(
+            serve(&[
+                "towline",
+                "serve",
+                "--listen",
+                "0.0.0.0:1",
+                "--listen",
+                "[::1]:2"
+            ]),
+            ["tcp://0.0.0.0:1", "tcp://[::1]:2"]
+        );
+    }
+
+    #[test]
+    fn wrong_address_says_what_to_write() {
+        let error = Cli::try_parse_from(["towline", "serve", "--listen", "here"]).unwrap_err();
+        assert!(error.to_string().contains("HOST:PORT"), "{error}");
+        assert_eq!(error.exit_code(), 2);
+    }
+}

@@ -1,0 +1,172 @@
+//! `towline devices`: what servers offer.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use serde::Serialize;
+use towline_transport::Address;
+use towline_wire::opencl::*;
+use towline_wire::snapshot::{self, Snapshot};
+
+use crate::FAILURE;
+use crate::ask::{self, Server};
+use crate::cli::DevicesOptions;
+use crate::servers;
+use crate::table::{self, Table};
+
+/// One device, as `--json` prints it.
+#[derive(Debug, PartialEq, Serialize)]
+struct Device {
+    server: String,
+    /// Its number on its server, as `towline serve --device` takes it there.
+    index: usize,
+    name: String,
+    vendor: String,
+    platform: String,
+    version: String,
+    driver_version: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    compute_units: u64,
+    clock_mhz: u64,
+    global_memory_bytes: u64,
+    local_memory_bytes: u64,
+    max_allocation_bytes: u64,
+}
+
+pub(crate) fn run(options: &DevicesOptions) -> anyhow::Result<ExitCode> {
+    let servers = servers::choose(&options.servers)?;
+    let token = options
+        .servers
+        .token_file
+        .as_deref()
+        .map(servers::read_token)
+        .transpose()?;
+    let results = ask::on_all(&servers, |address| {
+        list(address, &Server::connect(address, token.as_ref())?.snapshot)
+    });
+    let mut devices = Vec::new();
+    let mut failed = false;
+    for (address, result) in servers.iter().zip(results) {
+        match result {
+            Ok(found) => devices.extend(found),
+            Err(error) => {
+                failed = true;
+                eprintln!("towline: could not list the devices of {address}: {error:#}");
+            }
+        }
+    }
+    let text = match options.json {
+        true => serde_json::to_string_pretty(&devices)? + "\n",
+        false => render(&devices),
+    };
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(ExitCode::from(if failed { FAILURE } else { 0 }))
+}
+
+fn list(address: &Address, snapshot: &[u8]) -> anyhow::Result<Vec<Device>> {
+    let snapshot = Snapshot::decode(snapshot).context("its list of devices cannot be read")?;
+    let describe = |(index, device): (usize, &snapshot::Device)| {
+        let answers = &device.answers;
+        let text = |query| answers.text(query).unwrap_or_default().trim().to_owned();
+        let number = |query| answers.number(query).unwrap_or_default();
+        let platform = snapshot.platforms.get(device.platform as usize);
+        Device {
+            server: address.to_string(),
+            index,
+            name: text(CL_DEVICE_NAME),
+            vendor: text(CL_DEVICE_VENDOR),
+            platform: platform
+                .and_then(|platform| platform.text(CL_PLATFORM_NAME))
+                .unwrap_or_default(),
+            version: text(CL_DEVICE_VERSION),
+            driver_version: text(CL_DRIVER_VERSION),
+            kind: kind(number(CL_DEVICE_TYPE)),
+            compute_units: number(CL_DEVICE_MAX_COMPUTE_UNITS),
+            clock_mhz: number(CL_DEVICE_MAX_CLOCK_FREQUENCY),
+            global_memory_bytes: number(CL_DEVICE_GLOBAL_MEM_SIZE),
+            local_memory_bytes: number(CL_DEVICE_LOCAL_MEM_SIZE),
+            max_allocation_bytes: number(CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+        }
+    };
+    Ok(snapshot.devices.iter().enumerate().map(describe).collect())
+}
+
+fn kind(bits: u64) -> &'static str {
+    let has = |bit: cl_device_type| bits & bit != 0;
+    if has(CL_DEVICE_TYPE_GPU) {
+        "GPU"
+    } else if has(CL_DEVICE_TYPE_ACCELERATOR) {
+        "accelerator"
+    } else if has(CL_DEVICE_TYPE_CPU) {
+        "CPU"
+    } else {
+        "other"
+    }
+}
+
+fn render(devices: &[Device]) -> String {
+    let mut table = Table::new(&[
+        "SERVER", ">#", "DEVICE", "TYPE", ">UNITS", ">MEMORY", "VERSION", "DRIVER",
+    ]);
+    for device in devices {
+        table.add(vec![
+            device.server.clone(),
+            device.index.to_string(),
+            device.name.clone(),
+            device.kind.to_owned(),
+            device.compute_units.to_string(),
+            table::bytes(device.global_memory_bytes),
+            device.version.clone(),
+            device.driver_version.clone(),
+        ]);
+    }
+    match table.is_empty() {
+        true => "No devices.\n".to_owned(),
+        false => table.render(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_wire::snapshot::Answers;
+
+    use super::*;
+
+    #[test]
+    fn snapshot_becomes_a_list() {
+        let number = |value: u64| value.to_le_bytes().to_vec();
+        let snapshot = Snapshot {
+            platforms: vec![Answers(vec![(
+                CL_PLATFORM_NAME,
+                b"Vendor Platform\0".to_vec(),
+            )])],
+            devices: vec![snapshot::Device {
+                handle: 1,
+                platform: 0,
+                answers: Answers(vec![
+                    (CL_DEVICE_NAME, b"  H200\0".to_vec()),
+                    (CL_DEVICE_TYPE, number(CL_DEVICE_TYPE_GPU)),
+                    (CL_DEVICE_GLOBAL_MEM_SIZE, number(1 << 37)),
+                ]),
+            }],
+        };
+        let devices = list(&"gpu1:7000".parse().unwrap(), &snapshot.encode()).unwrap();
+        assert_eq!(
+            (
+                devices[0].name.as_str(),
+                devices[0].kind,
+                devices[0].global_memory_bytes
+            ),
+            ("H200", "GPU", 1 << 37)
+        );
+        assert_eq!(devices[0].platform, "Vendor Platform");
+        assert!(render(&devices).contains("128.0 GiB"));
+    }
+
+    #[test]
+    fn unreadable_snapshot_is_an_error() {
+        assert!(list(&"gpu1:7000".parse().unwrap(), b"\xff\xff\xff\xff").is_err());
+    }
+}

@@ -1,0 +1,50 @@
+//! Completions and manual pages, both from the one declaration in [`cli`](crate::cli).
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::CommandFactory;
+
+use crate::cli::Cli;
+
+pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "towline", &mut script);
+    std::io::stdout().write_all(&script)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn manual(folder: &Path) -> anyhow::Result<ExitCode> {
+    let action = || format!("could not write manual pages to {}", folder.display());
+    std::fs::create_dir_all(folder).with_context(action)?;
+    clap_mangen::generate_to(Cli::command(), folder).with_context(action)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn manual_has_a_page_for_each_public_subcommand() {
+        let folder = tempfile::tempdir().unwrap();
+        manual(folder.path()).unwrap();
+        let mut pages: Vec<String> = std::fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        pages.sort();
+        let expected = [
+            "-completions",
+            "-devices",
+            "-man",
+            "-run",
+            "-serve",
+            "-status",
+            "",
+        ];
+        assert_eq!(pages, expected.map(|name| format!("towline{name}.1")));
+    }
+}

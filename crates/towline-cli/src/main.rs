@@ -1,0 +1,60 @@
+//! The `towline` program. Each subcommand is a module; [`cli`] declares them all, and help, manual pages and completions
+//! derive from it.
+//!
+//! Exit status: 2 for wrong usage, 125 when towline itself fails; `towline run` otherwise gives the program's own, or
+//! 126 and 127 when it cannot be run or found, as `env` and `nohup` do.
+
+#![forbid(unsafe_code)]
+
+mod ask;
+mod cli;
+mod devices;
+mod documents;
+mod run;
+mod serve;
+mod servers;
+mod status;
+mod table;
+mod worker;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+
+/// Exit status when towline itself fails.
+const FAILURE: u8 = 125;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    env_logger::Builder::from_env(
+        env_logger::Env::new().filter_or("TOWLINE_LOG", cli.command.default_log_level()),
+    )
+    .format_target(false)
+    .init();
+    let result = match cli.command {
+        Command::Completions(options) => documents::completions(options.shell),
+        Command::Devices(options) => devices::run(&options),
+        Command::Man(options) => documents::manual(&options.folder),
+        Command::Run(options) => run::run(options),
+        Command::Serve(options) => serve::run(&options),
+        Command::Status(options) => status::run(&options),
+        Command::Worker(options) => worker::run(options),
+    };
+    match result {
+        Ok(code) => code,
+        // The reader of a pipe has gone: it has what it wanted.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("towline: {error:#}");
+            ExitCode::from(FAILURE)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,318 @@
+//! `towline run`: a program with the devices of servers.
+//!
+//! It prepares the environment and becomes the program, so that process id, signals, exit status and debuggers are the
+//! program's own. The OpenCL loader finds our library through a folder of `.icd` files, which holds ours and copies of
+//! those of this machine, so that local platforms stay visible. The folder is named by its contents and used again.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, bail};
+use sha2::{Digest, Sha256};
+
+use crate::cli::RunOptions;
+use crate::servers;
+
+/// Our library's file name, wherever it lies.
+const LIBRARY: &str = "libtowline_opencl.so";
+/// Where OpenCL loaders look when not told otherwise.
+const USUAL_VENDORS: &str = "/etc/OpenCL/vendors";
+/// Tells our library where this machine's own vendors are.
+const LOCAL_VENDORS_VARIABLE: &str = "TOWLINE_LOCAL_ICD_VENDORS";
+
+pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
+    let servers = servers::choose(&options.servers)?;
+    let list = servers
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(",");
+    let library = find_library()?;
+    let vendors = local_vendors();
+    let folder = vendors_folder(&library, &vendor_files(&vendors)?)?;
+    let (program, arguments) = options.program.split_first().context("no program given")?;
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env(servers::SERVERS_VARIABLE, list)
+        .env(LOCAL_VENDORS_VARIABLE, &vendors)
+        .env("OCL_ICD_VENDORS", &folder)
+        .env("OPENCL_VENDOR_PATH", &folder);
+    if let Some(file) = &options.servers.token_file {
+        // Checked now: the program itself could only say that it has no device.
+        servers::read_token(file)?;
+        let file = std::path::absolute(file)
+            .with_context(|| format!("could not find {}", file.display()))?;
+        command.env("TOWLINE_TOKEN_FILE", file);
+    }
+    for (name, wanted) in [
+        ("TOWLINE_WITH_LOCAL", options.with_local),
+        ("TOWLINE_REPORT", options.report),
+    ] {
+        if wanted {
+            command.env(name, "1");
+        }
+    }
+    let error = command.exec();
+    eprintln!(
+        "towline: could not run {}: {error}",
+        program.to_string_lossy()
+    );
+    Ok(ExitCode::from(
+        if error.kind() == std::io::ErrorKind::NotFound {
+            127
+        } else {
+            126
+        },
+    ))
+}
+
+/// Our OpenCL library: where TOWLINE_LIBRARY says, or beside this program, as installed or as built.
+fn find_library() -> anyhow::Result<PathBuf> {
+    if let Some(named) = std::env::var_os("TOWLINE_LIBRARY") {
+        let path = PathBuf::from(named);
+        let path = if path.is_dir() {
+            path.join(LIBRARY)
+        } else {
+            path
+        };
+        return path
+            .canonicalize()
+            .with_context(|| format!("could not find {} (TOWLINE_LIBRARY)", path.display()));
+    }
+    let program = std::env::current_exe().context("could not find out where this program lies")?;
+    let beside = program.parent().unwrap_or(Path::new("/"));
+    let places = [
+        beside.join(LIBRARY),
+        beside.join("../lib").join(LIBRARY),
+        beside.join("../lib/towline").join(LIBRARY),
+    ];
+    match places.iter().find_map(|place| place.canonicalize().ok()) {
+        Some(library) => Ok(library),
+        None => bail!(
+            "could not find {LIBRARY} beside {} nor in ../lib; build it with `cargo build -p towline-opencl`, or name it in \
+             TOWLINE_LIBRARY",
+            program.display()
+        ),
+    }
+}
+
+/// Where this machine's vendors are registered, seen from outside any other `towline run`.
+fn local_vendors() -> OsString {
+    [
+        LOCAL_VENDORS_VARIABLE,
+        "OCL_ICD_VENDORS",
+        "OPENCL_VENDOR_PATH",
+    ]
+    .iter()
+    .find_map(|name| std::env::var_os(name).filter(|value| !value.is_empty()))
+    .unwrap_or_else(|| USUAL_VENDORS.into())
+}
+
+/// Names and contents of the vendors' `.icd` files, without ours. As the loaders do, takes a folder, a `.icd` file or a
+/// library.
+fn vendor_files(vendors: &OsStr) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
+    let path = Path::new(vendors);
+    let is_icd = |path: &Path| path.extension() == Some(OsStr::new("icd"));
+    let files: Vec<PathBuf> = match std::fs::read_dir(path) {
+        Ok(entries) => entries
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| is_icd(path))
+            .collect(),
+        Err(_) if is_icd(path) => vec![path.to_owned()],
+        // No vendor is installed here: the usual case on a machine without devices.
+        Err(_) if path == Path::new(USUAL_VENDORS) => Vec::new(),
+        Err(_) => {
+            return Ok(vec![(
+                "local.icd".into(),
+                vendors.as_encoded_bytes().to_vec(),
+            )]);
+        }
+    };
+    let mut found = Vec::new();
+    for file in files {
+        match std::fs::read(&file) {
+            Ok(contents)
+                if contents
+                    .windows(LIBRARY.len())
+                    .any(|part| part == LIBRARY.as_bytes()) => {}
+            Ok(contents) => found.push((file.file_name().unwrap_or_default().to_owned(), contents)),
+            Err(error) => log::warn!("leaving out {}: {error}", file.display()),
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// A folder with our `.icd` file and `vendors`; the same one each time for the same contents.
+fn vendors_folder(library: &Path, vendors: &[(OsString, Vec<u8>)]) -> anyhow::Result<PathBuf> {
+    vendors_folder_in(&private_folder()?, library, vendors)
+}
+
+fn vendors_folder_in(
+    parent: &Path,
+    library: &Path,
+    vendors: &[(OsString, Vec<u8>)],
+) -> anyhow::Result<PathBuf> {
+    let ours = (
+        OsString::from("towline.icd"),
+        [library.as_os_str().as_encoded_bytes(), b"\n"].concat(),
+    );
+    let files: Vec<&(OsString, Vec<u8>)> = std::iter::once(&ours).chain(vendors).collect();
+    let mut hash = Sha256::new();
+    for (name, contents) in &files {
+        for part in [name.as_encoded_bytes(), contents] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+    }
+    let digest: String = hash
+        .finalize()
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let folder = parent.join(format!("vendors-{digest}"));
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    // Made under another name and moved into place whole, so that two programs started together do no harm.
+    let draft = parent.join(format!("draft-{}", std::process::id()));
+    let action = || format!("could not make {}", folder.display());
+    std::fs::create_dir_all(&draft).with_context(action)?;
+    for (name, contents) in files {
+        std::fs::File::create(draft.join(name))
+            .and_then(|mut file| file.write_all(contents))
+            .with_context(action)?;
+    }
+    match std::fs::rename(&draft, &folder) {
+        Ok(()) => Ok(folder),
+        // Another process was faster, with the same contents.
+        Err(_) if folder.is_dir() => {
+            std::fs::remove_dir_all(&draft).with_context(action)?;
+            Ok(folder)
+        }
+        Err(error) => Err(error).with_context(action),
+    }
+}
+
+/// A folder that only this user can write to, and that the system clears: what lies there names libraries to load.
+fn private_folder() -> anyhow::Result<PathBuf> {
+    let user = rustix::process::geteuid();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR")
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from);
+    let candidates = runtime
+        .map(|folder| folder.join("towline"))
+        .into_iter()
+        .chain([std::env::temp_dir().join(format!("towline-{user}"))]);
+    let mut refusal = None;
+    for folder in candidates {
+        match make_private(&folder, user.as_raw()) {
+            Ok(()) => return Ok(folder),
+            Err(error) => refusal = Some(error),
+        }
+    }
+    Err(refusal.context("no place for temporary files")?)
+}
+
+fn make_private(folder: &Path, user: u32) -> anyhow::Result<()> {
+    let action = || format!("could not make {}", folder.display());
+    match std::fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(error).with_context(action);
+        }
+        _ => {}
+    }
+    let metadata = folder.symlink_metadata().with_context(action)?;
+    if !metadata.is_dir() || metadata.uid() != user || metadata.mode() & 0o022 != 0 {
+        bail!(
+            "{} exists but is not a private folder of this user; remove it",
+            folder.display()
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn contents(folder: &Path) -> Vec<(String, String)> {
+        let mut found: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .map(|entry| {
+                (
+                    entry.file_name().into_string().unwrap(),
+                    std::fs::read_to_string(entry.path()).unwrap(),
+                )
+            })
+            .collect();
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn folder_holds_ours_beside_the_local_vendors_and_is_used_again() {
+        let parent = tempfile::tempdir().unwrap();
+        let local = tempfile::tempdir().unwrap();
+        std::fs::write(local.path().join("pocl.icd"), "libpocl.so.2\n").unwrap();
+        std::fs::write(
+            local.path().join("old-towline.icd"),
+            "/usr/lib/libtowline_opencl.so\n",
+        )
+        .unwrap();
+        std::fs::write(local.path().join("README"), "not a vendor").unwrap();
+        let vendors = vendor_files(local.path().as_os_str()).unwrap();
+        let folder = vendors_folder_in(
+            parent.path(),
+            Path::new("/lib/libtowline_opencl.so"),
+            &vendors,
+        )
+        .unwrap();
+        let expected = [
+            ("pocl.icd", "libpocl.so.2\n"),
+            ("towline.icd", "/lib/libtowline_opencl.so\n"),
+        ];
+        assert_eq!(
+            contents(&folder),
+            expected.map(|(name, text)| (name.to_owned(), text.to_owned()))
+        );
+        let again = vendors_folder_in(
+            parent.path(),
+            Path::new("/lib/libtowline_opencl.so"),
+            &vendors,
+        )
+        .unwrap();
+        assert_eq!(again, folder);
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn machine_without_vendors_is_no_error() {
+        let single = vendor_files(OsStr::new("/nonexistent/libvendor.so")).unwrap();
+        assert_eq!(
+            single,
+            [("local.icd".into(), b"/nonexistent/libvendor.so".to_vec())]
+        );
+    }
+
+    #[test]
+    fn folder_of_another_user_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let error = make_private(folder.path(), rustix::process::geteuid().as_raw()).unwrap_err();
+        assert!(
+            error.to_string().contains("not a private folder"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,305 @@
+//! `towline serve`: offer this machine's devices.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::ValueEnum;
+use towline_server::supervisor::{JailConfig, Supervisor, SupervisorConfig};
+use towline_sys::cpus;
+use towline_sys::jail::UnprivilegedUser;
+use towline_sys::process::{WorkerProgram, forbid_inspection};
+use towline_sys::signals::{BlockedSignals, signal_name};
+use towline_transport::Address;
+use towline_wire::control::{ServerIdentity, SessionLimits};
+
+use crate::cli::{BackendKind, BackendOptions, ServeOptions};
+use crate::servers;
+
+/// Variables that a worker inherits: those that device runtimes, loaders and our logs read. All others stay outside,
+/// because a client that takes a worker over reads its environment, and secrets are often kept there.
+const INHERITED: [&str; 8] = [
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "PATH",
+    "RUST_BACKTRACE",
+    "TOWLINE_LOG",
+    "TOWLINE_LOG_STYLE",
+    "TZ",
+];
+const INHERITED_PREFIXES: [&str; 21] = [
+    "AMD_",
+    "ASAN_",
+    "CL_",
+    "CUDA_",
+    "CU_",
+    "GPU_",
+    "HIP_",
+    "HSA_",
+    "IGC_",
+    "INTEL_",
+    "LC_",
+    "MESA_",
+    "NEO_",
+    "NV_",
+    "NVIDIA_",
+    "OCLGRIND_",
+    "OCL_",
+    "OPENCL_",
+    "POCL_",
+    "ROCR_",
+    "RUSTICL_",
+];
+
+/// Payload lanes that a session may have at least, whatever the server suggests.
+const MIN_MAX_PAYLOAD_LANES: u16 = 16;
+
+pub(crate) fn run(options: &ServeOptions) -> anyhow::Result<ExitCode> {
+    // First, so that every thread has them blocked.
+    let signals = BlockedSignals::termination()?;
+    // The token is in our memory, and unjailed workers are of our user.
+    forbid_inspection()?;
+    bind_cpus(options)?;
+    let config = config(options)?;
+    let supervisor = Supervisor::start(config).context("could not serve")?;
+    let addresses: Vec<String> = supervisor
+        .addresses()
+        .iter()
+        .map(Address::to_string)
+        .collect();
+    let ready = options
+        .ready_file
+        .as_deref()
+        .map(|file| ReadyFile::write(file, &addresses))
+        .transpose()?;
+    let mut out = std::io::stdout().lock();
+    for address in &addresses {
+        // Whoever started us may have closed the pipe after reading one line.
+        let _ = writeln!(out, "towline: serving on {address}");
+    }
+    let _ = out.flush();
+    drop(out);
+    let signal = signals.wait()?;
+    log::info!("{}: shutting down", signal_name(signal));
+    drop(ready);
+    supervisor.stop();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Binds this process, and so every worker.
+fn bind_cpus(options: &ServeOptions) -> anyhow::Result<()> {
+    if let Some(list) = &options.cpus {
+        let list = cpus::parse_list(list).map_err(|reason| anyhow::anyhow!("--cpus: {reason}"))?;
+        cpus::bind(&list)?;
+    }
+    if let Some(node) = options.numa {
+        cpus::bind(&cpus::of_numa_node(node)?)?;
+        cpus::prefer_memory_of(node)?;
+    }
+    Ok(())
+}
+
+fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
+    let token = options
+        .token_file
+        .as_deref()
+        .map(servers::read_token)
+        .transpose()?;
+    let user = options
+        .user
+        .as_deref()
+        .map(UnprivilegedUser::named)
+        .transpose()?;
+    if user.as_ref().is_some_and(|user| user.uid == 0) {
+        bail!("--user: workers must not run as root");
+    }
+    Ok(SupervisorConfig {
+        listen: options.listen.clone(),
+        token,
+        insecure: options.insecure,
+        max_sessions: options.max_sessions,
+        limits: SessionLimits {
+            max_lanes: 1 + options.payload_lanes.max(MIN_MAX_PAYLOAD_LANES),
+            payload_lanes: options.payload_lanes,
+            chunk_bytes: options.chunk_bytes,
+            chunk_count: options.chunk_count,
+        },
+        worker: WorkerProgram {
+            path: WorkerProgram::this_program(),
+            arguments: worker_arguments(&options.backend)?,
+            environment: worker_environment(options),
+        },
+        jail: JailConfig {
+            disabled: options.no_jail,
+            user,
+            keep_readable: keep_readable(options)?,
+        },
+        identity: ServerIdentity {
+            name: rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned(),
+            software: concat!("towline ", env!("CARGO_PKG_VERSION")).to_owned(),
+        },
+    })
+}
+
+fn worker_arguments(backend: &BackendOptions) -> anyhow::Result<Vec<OsString>> {
+    let kind = backend
+        .backend
+        .to_possible_value()
+        .context("every backend has a name")?;
+    let mut arguments: Vec<OsString> =
+        vec!["worker".into(), "--backend".into(), kind.get_name().into()];
+    for icd in &backend.icd {
+        // Workers run in /.
+        let icd = icd
+            .canonicalize()
+            .with_context(|| format!("could not find {} (--icd)", icd.display()))?;
+        arguments.extend(["--icd".into(), icd.into()]);
+    }
+    for device in &backend.devices {
+        arguments.extend(["--device".into(), device.into()]);
+    }
+    Ok(arguments)
+}
+
+fn worker_environment(options: &ServeOptions) -> Vec<(OsString, OsString)> {
+    let inherited = |name: &str| {
+        INHERITED.contains(&name)
+            || INHERITED_PREFIXES
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
+    };
+    let mut environment: Vec<(OsString, OsString)> = std::env::vars_os()
+        .filter(|(name, _)| name.to_str().is_some_and(inherited))
+        // Kernel caches belong into the worker's own home.
+        .filter(|(name, _)| name != "POCL_CACHE_DIR" && name != "CUDA_CACHE_PATH")
+        .collect();
+    // PoCL counts the CPUs of the machine, not those it may run on.
+    let bound = options.cpus.is_some() || options.numa.is_some();
+    if bound
+        && std::env::var_os("POCL_MAX_PTHREAD_COUNT").is_none()
+        && let Ok(count) = std::thread::available_parallelism()
+    {
+        environment.push(("POCL_MAX_PTHREAD_COUNT".into(), count.to_string().into()));
+    }
+    environment
+}
+
+/// What the worker's own user must be able to read: vendor libraries that do not lie in a system folder.
+fn keep_readable(options: &ServeOptions) -> anyhow::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    if options.backend.backend == BackendKind::Opencl {
+        for icd in &options.backend.icd {
+            let icd = icd
+                .canonicalize()
+                .with_context(|| format!("could not find {} (--icd)", icd.display()))?;
+            paths.extend(
+                libraries_of(&icd)
+                    .iter()
+                    .filter_map(|library| Some(library.parent()?.to_owned())),
+            );
+            paths.push(icd);
+        }
+    }
+    for path in &options.readable {
+        paths.push(
+            path.canonicalize()
+                .with_context(|| format!("could not find {} (--readable)", path.display()))?,
+        );
+    }
+    Ok(paths)
+}
+
+/// The libraries, by absolute path, that a library, a `.icd` file or a folder of them names.
+fn libraries_of(icd: &Path) -> Vec<PathBuf> {
+    if icd.is_dir() {
+        let entries = std::fs::read_dir(icd)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path());
+        let files =
+            entries.filter(|path| path.extension().is_some_and(|extension| extension == "icd"));
+        return files.flat_map(|file| libraries_of(&file)).collect();
+    }
+    if icd.extension().is_none_or(|extension| extension != "icd") {
+        return vec![icd.to_owned()];
+    }
+    let named = std::fs::read_to_string(icd)
+        .ok()
+        .and_then(|text| Some(PathBuf::from(text.lines().next()?.trim())));
+    named
+        .filter(|library| library.is_absolute())
+        .into_iter()
+        .collect()
+}
+
+/// The file that says where we listen; gone when we do not any more.
+struct ReadyFile {
+    path: PathBuf,
+}
+
+impl ReadyFile {
+    fn write(path: &Path, addresses: &[String]) -> anyhow::Result<Self> {
+        let action = || format!("could not write the ready file {}", path.display());
+        // Moved into place whole: whoever waits for it never reads half of it.
+        let mut draft = path.as_os_str().to_owned();
+        draft.push(".new");
+        std::fs::write(&draft, addresses.join("\n") + "\n").with_context(action)?;
+        std::fs::rename(&draft, path).with_context(action)?;
+        Ok(Self {
+            path: path.to_owned(),
+        })
+    }
+}
+
+impl Drop for ReadyFile {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            log::debug!("{}: {error}", self.path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_file_comes_and_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ready");
+        let file = ReadyFile::write(
+            &path,
+            &["tcp://127.0.0.1:7140".into(), "tcp://[::1]:7140".into()],
+        )
+        .unwrap();
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap(),
+            "tcp://127.0.0.1:7140\ntcp://[::1]:7140\n"
+        );
+        drop(file);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn vendor_libraries_are_found_through_their_files() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.icd"), "/opt/vendor/lib/liba.so\n").unwrap();
+        std::fs::write(folder.path().join("b.icd"), "libb.so.1\n").unwrap();
+        std::fs::write(folder.path().join("notes.txt"), "/opt/other\n").unwrap();
+        assert_eq!(
+            libraries_of(folder.path()),
+            [PathBuf::from("/opt/vendor/lib/liba.so")]
+        );
+        assert_eq!(
+            libraries_of(Path::new("/opt/libc.so")),
+            [PathBuf::from("/opt/libc.so")]
+        );
+    }
+}

@@ -1,0 +1,213 @@
+//! `towline status`: who uses servers, and how much.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde::Serialize;
+use towline_transport::Address;
+use towline_wire::control::{ServerIdentity, Status};
+
+use crate::FAILURE;
+use crate::ask::{self, Server};
+use crate::cli::StatusOptions;
+use crate::servers;
+use crate::table::{self, Table};
+
+/// How often `--watch` asks.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// One server, as `--json` prints it.
+#[derive(Debug, Serialize)]
+struct ServerStatus {
+    server: String,
+    name: String,
+    software: String,
+    uptime_ms: u64,
+    draining: bool,
+    max_sessions: u32,
+    sessions_started: u64,
+    sessions_crashed: u64,
+    rejected: u64,
+    sessions: Vec<SessionStatus>,
+}
+
+#[derive(Debug, Serialize)]
+struct SessionStatus {
+    id: u64,
+    program: String,
+    host: String,
+    pid: u32,
+    peer: String,
+    worker_pid: u32,
+    age_ms: u64,
+    lanes: u16,
+    device_memory_bytes: u64,
+    received_bytes: u64,
+    sent_bytes: u64,
+    calls: u64,
+}
+
+pub(crate) fn run(options: &StatusOptions) -> anyhow::Result<ExitCode> {
+    let servers = servers::choose(&options.servers)?;
+    let token = options
+        .servers
+        .token_file
+        .as_deref()
+        .map(servers::read_token)
+        .transpose()?;
+    loop {
+        let results = ask::on_all(&servers, |address| {
+            let mut server = Server::connect(address, token.as_ref())?;
+            let status = server.status()?;
+            Ok(describe(address, &server.identity, status))
+        });
+        let mut found = Vec::new();
+        let mut failures = String::new();
+        for (address, result) in servers.iter().zip(results) {
+            match result {
+                Ok(status) => found.push(status),
+                Err(error) => writeln!(failures, "towline: could not ask {address}: {error:#}")?,
+            }
+        }
+        let text = match options.json {
+            // One line each time, so that a reader of --watch can tell the answers apart.
+            true if options.watch => serde_json::to_string(&found)? + "\n",
+            true => serde_json::to_string_pretty(&found)? + "\n",
+            false => render(&found),
+        };
+        let mut out = std::io::stdout().lock();
+        if options.watch && !options.json {
+            // Home, and clear what is below.
+            out.write_all(b"\x1b[H\x1b[J")?;
+        }
+        out.write_all(text.as_bytes())?;
+        out.flush()?;
+        eprint!("{failures}");
+        if !options.watch {
+            return Ok(ExitCode::from(if failures.is_empty() {
+                0
+            } else {
+                FAILURE
+            }));
+        }
+        std::thread::sleep(PERIOD);
+    }
+}
+
+fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> ServerStatus {
+    let sessions = status.sessions.into_iter().map(|session| SessionStatus {
+        id: session.session_id,
+        program: session.program,
+        host: session.hostname,
+        pid: session.client_pid,
+        peer: session.peer,
+        worker_pid: session.worker_pid,
+        age_ms: session.age_ms,
+        lanes: session.lanes,
+        device_memory_bytes: session.device_memory_bytes,
+        received_bytes: session.received_bytes,
+        sent_bytes: session.sent_bytes,
+        calls: session.calls,
+    });
+    ServerStatus {
+        server: address.to_string(),
+        name: identity.name.clone(),
+        software: identity.software.clone(),
+        uptime_ms: status.uptime_ms,
+        draining: status.draining,
+        max_sessions: status.max_sessions,
+        sessions_started: status.sessions_started,
+        sessions_crashed: status.sessions_crashed,
+        rejected: status.rejected,
+        sessions: sessions.collect(),
+    }
+}
+
+fn render(servers: &[ServerStatus]) -> String {
+    let mut text = String::new();
+    for (index, server) in servers.iter().enumerate() {
+        let gap = if index > 0 { "\n" } else { "" };
+        let draining = if server.draining {
+            ", shutting down"
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            text,
+            "{gap}{} ({}, {}), up {}{draining}: {} of {} sessions in use, {} since the start, {} crashed, {} clients refused",
+            server.server,
+            server.name.replace(char::is_control, "?"),
+            server.software.replace(char::is_control, "?"),
+            table::duration(server.uptime_ms),
+            server.sessions.len(),
+            server.max_sessions,
+            server.sessions_started,
+            server.sessions_crashed,
+            server.rejected
+        );
+        let mut sessions = Table::new(&[
+            ">ID",
+            "PROGRAM",
+            "CLIENT",
+            ">PID",
+            ">AGE",
+            ">LANES",
+            ">MEMORY",
+            ">RECEIVED",
+            ">SENT",
+            ">CALLS",
+            ">WORKER",
+        ]);
+        for session in &server.sessions {
+            sessions.add(vec![
+                session.id.to_string(),
+                session.program.clone(),
+                session.host.clone(),
+                session.pid.to_string(),
+                table::duration(session.age_ms),
+                session.lanes.to_string(),
+                table::bytes(session.device_memory_bytes),
+                table::bytes(session.received_bytes),
+                table::bytes(session.sent_bytes),
+                session.calls.to_string(),
+                session.worker_pid.to_string(),
+            ]);
+        }
+        if !sessions.is_empty() {
+            text.push_str(&sessions.render());
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_are_listed_below_their_server() {
+        let session = towline_wire::control::SessionStatus {
+            session_id: 3,
+            program: "nbody".into(),
+            device_memory_bytes: 1 << 30,
+            ..Default::default()
+        };
+        let status = Status {
+            max_sessions: 8,
+            sessions: vec![session],
+            ..Default::default()
+        };
+        let identity = ServerIdentity {
+            name: "gpu1".into(),
+            software: "towline 1".into(),
+        };
+        let text = render(&[describe(&"gpu1:7000".parse().unwrap(), &identity, status)]);
+        assert!(
+            text.starts_with("tcp://gpu1:7000 (gpu1, towline 1), up 0.0 s: 1 of 8 sessions in use"),
+            "{text}"
+        );
+        assert!(text.contains("nbody") && text.contains("1.0 GiB"), "{text}");
+    }
+}

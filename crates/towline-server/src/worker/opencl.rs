@@ -1,0 +1,185 @@
+//! The OpenCL engine in a worker process: opens the backend that the command line names, and joins the engine of
+//! `towline-worker` to the lanes that the supervisor passes.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use towline_backend::opencl::{NativeOpenCl, NullOpenCl, OpenClApi};
+
+use super::process::{Engine, EngineError, Lane, Session};
+
+/// Where vendors are registered when nothing else is said.
+const USUAL_VENDORS: &str = "/etc/OpenCL/vendors";
+/// Our own client library: loading it here would make the server a client of itself.
+const OWN_LIBRARY: &str = "libtowline_opencl.so";
+
+/// What to open.
+#[derive(Clone, Debug, Default)]
+pub struct OpenClOptions {
+    /// Not the machine's devices but one that computes nothing.
+    pub null: bool,
+    /// Vendors: folders of `.icd` files, `.icd` files, libraries. Empty: those registered on this machine.
+    pub vendors: Vec<PathBuf>,
+    /// Devices to offer, by number or part of their name. Empty: all.
+    pub devices: Vec<String>,
+}
+
+/// Opens the backend and looks at its devices.
+pub fn open(options: &OpenClOptions) -> Result<Box<dyn Engine>, EngineError> {
+    let api: Arc<dyn OpenClApi> = match options.null {
+        true => Arc::new(NullOpenCl::new(1)),
+        false => Arc::new(open_native(&options.vendors)?),
+    };
+    let selected = |number: usize, name: &str| is_selected(&options.devices, number, name);
+    let engine = towline_worker::Engine::open(api, &selected)?;
+    // Kernels print to the client, not to whoever started the server.
+    engine.capture_output()?;
+    Ok(Box::new(OpenClEngine(engine)))
+}
+
+fn open_native(vendors: &[PathBuf]) -> Result<NativeOpenCl, EngineError> {
+    let is_ours = |library: &str| library.contains(OWN_LIBRARY);
+    match vendors {
+        [] => {
+            let named = ["OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH"]
+                .iter()
+                .find_map(std::env::var_os);
+            let folder = named
+                .filter(|folder| Path::new(folder).is_dir())
+                .unwrap_or_else(|| USUAL_VENDORS.into());
+            Ok(NativeOpenCl::from_vendors(Path::new(&folder), &is_ours)?)
+        }
+        [folder] if folder.is_dir() => Ok(NativeOpenCl::from_vendors(folder, &is_ours)?),
+        several => {
+            let mut libraries = Vec::new();
+            for vendor in several {
+                libraries.extend(libraries_of(vendor)?);
+            }
+            Ok(NativeOpenCl::from_libraries(&libraries)?)
+        }
+    }
+}
+
+/// The libraries that a library, a `.icd` file or a folder of them names.
+fn libraries_of(vendor: &Path) -> Result<Vec<String>, EngineError> {
+    let unreadable = |error| format!("cannot read {}: {error}", vendor.display());
+    if vendor.is_dir() {
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(vendor).map_err(unreadable)? {
+            files.push(entry.map_err(unreadable)?.path());
+        }
+        files.retain(|file| file.extension() == Some(OsStr::new("icd")));
+        files.sort();
+        let mut libraries = Vec::new();
+        for file in files {
+            libraries.extend(libraries_of(&file)?);
+        }
+        return Ok(libraries);
+    }
+    if vendor.extension() != Some(OsStr::new("icd")) {
+        return Ok(vec![vendor.display().to_string()]);
+    }
+    let text = std::fs::read_to_string(vendor).map_err(unreadable)?;
+    match text
+        .lines()
+        .next()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+    {
+        Some(library) => Ok(vec![library.to_owned()]),
+        None => Err(format!("{} names no library", vendor.display()).into()),
+    }
+}
+
+fn is_selected(selectors: &[String], number: usize, name: &str) -> bool {
+    let matches = |selector: &String| match selector.parse::<usize>() {
+        Ok(wanted) => wanted == number,
+        Err(_) => name.to_lowercase().contains(&selector.to_lowercase()),
+    };
+    selectors.is_empty() || selectors.iter().any(matches)
+}
+
+struct OpenClEngine(towline_worker::Engine);
+
+impl Engine for OpenClEngine {
+    fn snapshot(&self) -> Vec<u8> {
+        self.0.snapshot().to_vec()
+    }
+
+    fn run(self: Box<Self>, session: Session) -> Result<(), EngineError> {
+        let Session {
+            parameters,
+            lanes,
+            counters,
+        } = session;
+        // Connections may arrive in any order; the command lane starts everything.
+        let mut early = VecDeque::new();
+        let command = loop {
+            match lanes.next() {
+                None => return Ok(()),
+                Some(Lane {
+                    index: 0,
+                    connection,
+                    ..
+                }) => break connection,
+                Some(Lane { connection, .. }) => early.push_back(connection),
+            }
+        };
+        let payload = move || {
+            early
+                .pop_front()
+                .or_else(|| lanes.next().map(|lane| lane.connection))
+        };
+        let limits = towline_worker::Limits {
+            chunk_bytes: parameters.chunk_bytes,
+        };
+        Ok(self.0.run(command, payload, limits, counters)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_selected_by_number_or_part_of_their_name() {
+        let chosen = |selector: &str| is_selected(&[selector.to_owned()], 1, "NVIDIA H200");
+        assert!(chosen("1") && chosen("h200") && !chosen("0") && !chosen("radeon"));
+        assert!(is_selected(&[], 5, "anything"));
+    }
+
+    #[test]
+    fn vendors_are_folders_files_or_libraries() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("b.icd"), "libb.so.1\n").unwrap();
+        std::fs::write(folder.path().join("a.icd"), "/opt/liba.so\n").unwrap();
+        std::fs::write(folder.path().join("README"), "no").unwrap();
+        assert_eq!(
+            libraries_of(folder.path()).unwrap(),
+            ["/opt/liba.so", "libb.so.1"]
+        );
+        assert_eq!(
+            libraries_of(&folder.path().join("b.icd")).unwrap(),
+            ["libb.so.1"]
+        );
+        assert_eq!(
+            libraries_of(Path::new("/opt/libc.so")).unwrap(),
+            ["/opt/libc.so"]
+        );
+    }
+
+    #[test]
+    fn empty_vendor_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("empty.icd");
+        std::fs::write(&file, "\n").unwrap();
+        assert!(
+            libraries_of(&file)
+                .unwrap_err()
+                .to_string()
+                .contains("empty.icd names no library")
+        );
+    }
+}

@@ -1,0 +1,366 @@
+//! A real device runtime inside the jail: PoCL compiles, links and loads kernels, which is what jails break.
+//!
+//! Like `supervisor.rs` this program is its own worker, and with the argument `supervise` its own supervisor, so that it
+//! can be run as another user and from a folder that workers cannot enter.
+
+use std::ffi::CStr;
+use std::io::{IoSlice, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use towline_backend::opencl::*;
+use towline_server::supervisor::{JailConfig, Supervisor, SupervisorConfig};
+use towline_server::worker::process::{self, Engine, EngineError, Session};
+use towline_sys::process::WorkerProgram;
+use towline_transport::{Address, ConnectOptions, Connection, Registry, recv_exact};
+use towline_wire::control::{
+    AttachPreamble, ClientHandshake, ClientProgress, Hello, MessageBuffer, Purpose, ServerIdentity,
+    SessionLimits, limits,
+};
+
+const VENDORS: &str = "/etc/OpenCL/vendors";
+/// Length of what the engine reports.
+const REPORT_BYTES: usize = 256;
+
+fn main() {
+    env_logger::Builder::from_env(env_logger::Env::new().filter("TOWLINE_LOG")).init();
+    match std::env::args().nth(1).as_deref() {
+        Some("worker") => process::main(
+            || {},
+            || {
+                Ok(Box::new(Compiler(NativeOpenCl::from_vendors(
+                    Path::new(VENDORS),
+                    &|_| false,
+                )?)))
+            },
+        ),
+        Some("supervise") => return supervise(),
+        _ => {}
+    }
+    let no_pocl = !Path::new(VENDORS).join("pocl.icd").exists();
+    let not_root = !rustix::process::geteuid().is_root();
+    let trials = vec![
+        Trial::test(
+            "root_in_a_private_folder_builds_kernels_in_the_jail",
+            root_in_a_private_folder,
+        )
+        .with_ignored_flag(no_pocl || not_root),
+        Trial::test(
+            "unprivileged_user_builds_kernels_in_the_jail",
+            unprivileged_user,
+        )
+        .with_ignored_flag(no_pocl || not_root),
+        Trial::test(
+            "session_starts_with_cold_caches_and_leaves_none",
+            cold_caches,
+        )
+        .with_ignored_flag(no_pocl),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+// --- The worker -------------------------------------------------------------------------------------------------
+
+struct Compiler(NativeOpenCl);
+
+impl Engine for Compiler {
+    fn snapshot(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn run(self: Box<Self>, session: Session) -> Result<(), EngineError> {
+        let Some(lane) = session.lanes.next() else {
+            return Ok(());
+        };
+        // SAFETY: the caller contract of each OpenCL call is upheld in the function.
+        let result = unsafe { build_and_run(&self.0) };
+        let uid = rustix::process::geteuid().as_raw();
+        let caches = count_files(Path::new(&std::env::var("HOME")?));
+        let report = format!("result={result:?} uid={uid} cached_files={caches}");
+        lane.connection
+            .send(&[IoSlice::new(format!("{report:<REPORT_BYTES$}").as_bytes())])?;
+        while session.lanes.next().is_some() {}
+        Ok(())
+    }
+}
+
+fn count_files(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| {
+            if entry.path().is_dir() {
+                count_files(&entry.path())
+            } else {
+                1
+            }
+        })
+        .sum()
+}
+
+const SOURCE: &CStr =
+    c"kernel void f(global float *a) { size_t i = get_global_id(0); a[i] = sqrt(a[i]) + i; }";
+
+/// Builds a kernel, runs it over 64 numbers and gives the last: 2 + 63.
+///
+/// # Safety
+/// `api` is a working OpenCL runtime with at least one device.
+#[allow(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one plain OpenCL program, as in C"
+)]
+unsafe fn build_and_run(api: &dyn OpenClApi) -> Result<f32, cl_int> {
+    use std::ptr::{null, null_mut};
+    let check = |status: cl_int| {
+        if status == CL_SUCCESS {
+            Ok(())
+        } else {
+            Err(status)
+        }
+    };
+    let (mut platform, mut device, mut status) = (null_mut(), null_mut(), 0);
+    let mut numbers = [4f32; 64];
+    let size = std::mem::size_of_val(&numbers);
+    // SAFETY: objects come from the calls before and live to the end; pointers are to locals of the size that is given.
+    unsafe {
+        check(api.clGetPlatformIDs(1, &raw mut platform, null_mut()))?;
+        check(api.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &raw mut device, null_mut()))?;
+        let context = api.clCreateContext(
+            null(),
+            1,
+            &raw const device,
+            None,
+            null_mut(),
+            &raw mut status,
+        );
+        check(status)?;
+        let queue = api.clCreateCommandQueue(context, device, 0, &raw mut status);
+        check(status)?;
+        let mut source = SOURCE.as_ptr();
+        let program = api.clCreateProgramWithSource(
+            context,
+            1,
+            (&raw mut source).cast(),
+            null(),
+            &raw mut status,
+        );
+        check(status)?;
+        check(api.clBuildProgram(
+            program,
+            1,
+            &raw const device,
+            c"".as_ptr(),
+            None,
+            null_mut(),
+        ))?;
+        let kernel = api.clCreateKernel(program, c"f".as_ptr(), &raw mut status);
+        check(status)?;
+        let flags = CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR;
+        let memory = api.clCreateBuffer(
+            context,
+            flags,
+            size,
+            numbers.as_mut_ptr().cast(),
+            &raw mut status,
+        );
+        check(status)?;
+        check(api.clSetKernelArg(
+            kernel,
+            0,
+            std::mem::size_of_val(&memory),
+            (&raw const memory).cast(),
+        ))?;
+        let count = numbers.len();
+        check(api.clEnqueueNDRangeKernel(
+            queue,
+            kernel,
+            1,
+            null(),
+            &raw const count,
+            null(),
+            0,
+            null(),
+            null_mut(),
+        ))?;
+        let target = numbers.as_mut_ptr().cast();
+        check(api.clEnqueueReadBuffer(
+            queue,
+            memory,
+            CL_TRUE,
+            0,
+            size,
+            target,
+            0,
+            null(),
+            null_mut(),
+        ))?;
+    }
+    Ok(numbers[63])
+}
+
+// --- The supervisor and its client ------------------------------------------------------------------------------
+
+/// Serves one session, is its client too, and prints the engine's report.
+fn supervise() {
+    let supervisor = Supervisor::start(SupervisorConfig {
+        listen: vec!["tcp://127.0.0.1:0".parse().expect("an address")],
+        token: None,
+        insecure: false,
+        max_sessions: 1,
+        limits: SessionLimits {
+            max_lanes: 1,
+            payload_lanes: 0,
+            chunk_bytes: 4096,
+            chunk_count: 2,
+        },
+        worker: WorkerProgram {
+            path: WorkerProgram::this_program(),
+            arguments: vec!["worker".into()],
+            environment: std::env::vars_os()
+                .filter(|(name, _)| name == "TOWLINE_LOG" || name == "PATH")
+                .collect(),
+        },
+        jail: JailConfig::default(),
+        identity: ServerIdentity::default(),
+    });
+    let supervisor = supervisor.unwrap_or_else(|error| panic!("{error}"));
+    let (control, lane) = join(&supervisor.addresses()[0]);
+    let mut report = [0; REPORT_BYTES];
+    recv_exact(&*lane, &mut report).expect("the engine reports");
+    println!("{}", String::from_utf8_lossy(&report).trim_end());
+    drop(control);
+    supervisor.stop();
+}
+
+fn join(address: &Address) -> (Arc<dyn Connection>, Arc<dyn Connection>) {
+    let control = Registry::global()
+        .connect(address, &ConnectOptions::control())
+        .expect("it listens");
+    let hello = Hello::new(
+        Purpose::Session,
+        "jail",
+        std::process::id(),
+        "here",
+        [7; 32],
+    );
+    let (mut handshake, first) = ClientHandshake::start(hello, None);
+    control.send(&[IoSlice::new(&first)]).expect("it reads");
+    let mut buffer = MessageBuffer::new(limits::SERVER_MESSAGE_BYTES);
+    let frame = loop {
+        if let Some(frame) = buffer.next_frame().expect("a message") {
+            break frame;
+        }
+        let mut bytes = [0; 4096];
+        let count = control.recv(&mut bytes).expect("an answer");
+        assert_ne!(count, 0, "closed instead of answered");
+        buffer.push(&bytes[..count]);
+    };
+    let Ok(ClientProgress::Done(welcome)) = handshake.receive(&frame) else {
+        panic!("not let in")
+    };
+    let ticket = welcome.session.expect("a session").ticket;
+    let lane = Registry::global()
+        .connect(address, &ConnectOptions::default())
+        .expect("it listens");
+    let preamble = AttachPreamble {
+        ticket,
+        lane_index: 0,
+        lane_count: 1,
+    }
+    .encode();
+    lane.send(&[IoSlice::new(&preamble)]).expect("it reads");
+    (control, lane)
+}
+
+// --- The tests --------------------------------------------------------------------------------------------------
+
+/// Runs `command` with a time limit, and gives what it printed on standard output and error.
+fn run(command: &mut Command) -> Result<(String, String), Failed> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let killer = rustix::process::pidfd_open(
+        rustix::process::Pid::from_child(&child),
+        rustix::process::PidfdFlags::empty(),
+    )?;
+    let (done, finished) = std::sync::mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        if finished.recv_timeout(Duration::from_secs(60)).is_err() {
+            let _ = rustix::process::pidfd_send_signal(&killer, rustix::process::Signal::KILL);
+        }
+    });
+    let mut errors = child.stderr.take().expect("piped");
+    let reader =
+        std::thread::spawn(move || std::io::read_to_string(&mut errors).unwrap_or_default());
+    let output = std::io::read_to_string(child.stdout.take().expect("piped"))?;
+    child.wait()?;
+    let _ = done.send(());
+    watch.join().expect("the watch does not panic");
+    Ok((output, reader.join().expect("the reader does not panic")))
+}
+
+/// A copy of this program in a folder of `mode`.
+fn copy_of_this_program(mode: u32) -> std::io::Result<(tempfile::TempDir, std::path::PathBuf)> {
+    let folder = tempfile::tempdir()?;
+    std::fs::DirBuilder::new()
+        .mode(mode)
+        .create(folder.path().join("checkout"))?;
+    let program = folder.path().join("checkout/program");
+    std::fs::copy(std::env::current_exe()?, &program)?;
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode))?;
+    std::fs::File::open(&program)?.flush()?;
+    Ok((folder, program))
+}
+
+fn root_in_a_private_folder() -> Result<(), Failed> {
+    let (_folder, program) = copy_of_this_program(0o700)?;
+    let (output, errors) = run(Command::new(program)
+        .arg("supervise")
+        .env("TOWLINE_LOG", "warn"))?;
+    assert!(
+        output.starts_with("result=Ok(65.0) uid="),
+        "{output}{errors}"
+    );
+    assert!(!output.contains("uid=0 "), "{output}");
+    assert!(!errors.contains("does not permit"), "{errors}");
+    Ok(())
+}
+
+fn unprivileged_user() -> Result<(), Failed> {
+    let (_folder, program) = copy_of_this_program(0o755)?;
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .arg(program)
+        .arg("supervise");
+    let (output, errors) = run(command.env("TOWLINE_LOG", "warn"))?;
+    assert!(
+        output.starts_with("result=Ok(65.0) uid=65534 "),
+        "{output}{errors}"
+    );
+    Ok(())
+}
+
+fn cold_caches() -> Result<(), Failed> {
+    let program = std::env::current_exe()?;
+    let count = |output: &str| {
+        output
+            .trim()
+            .rsplit_once('=')
+            .and_then(|(_, count)| count.parse::<usize>().ok())
+    };
+    let (first, errors) = run(Command::new(&program).arg("supervise"))?;
+    let (second, _) = run(Command::new(&program).arg("supervise"))?;
+    // What is cached is in the session's own home, and is as much the second time.
+    assert!(
+        count(&first).is_some_and(|files| files > 0),
+        "{first}{errors}"
+    );
+    assert_eq!(count(&first), count(&second));
+    Ok(())
+}
