@@ -13,5 +13,5 @@ pub(crate) fn run(options: WorkerOptions) -> anyhow::Result<ExitCode> {
         vendors: options.backend.icd,
         devices: options.backend.devices,
     };
-    process::main(|| {}, move || opencl::open(&options))
+    process::main(opencl::prepare, move || opencl::open(&options))
 }

@@ -60,7 +60,7 @@ pub struct Confinement {
 
 /// First step; see the module. Needs a process with one thread.
 ///
-/// Only the parts without which a root worker would stay root are errors.
+/// Only the parts without which a worker would keep the rights of root are errors.
 pub fn enter(request: &JailRequest) -> Result<Confinement, SysError> {
     require_one_thread()?;
     let mut missing = Vec::new();
@@ -83,12 +83,16 @@ pub fn enter(request: &JailRequest) -> Result<Confinement, SysError> {
         false => false,
     };
     limits(&mut missing);
-    match (&request.user, privileged) {
-        (Some(user), true) => user::become_user(user)?,
-        (None, true) => {
-            missing.push("an unprivileged user: the worker stays root, as asked".into())
+    match &request.user {
+        Some(user) if privileged => user::become_user(user)?,
+        _ => {
+            if privileged {
+                missing.push(
+                    "an unprivileged user: the worker keeps number 0, without capabilities".into(),
+                );
+            }
+            user::drop_capabilities()?;
         }
-        (_, false) => user::drop_capabilities()?,
     }
     rustix::thread::set_no_new_privs(true).while_trying_to("give up new privileges")?;
     // Both were cleared by the change of user.

@@ -88,10 +88,8 @@ fn serve_connection(
         Purpose::Query => answer_queries(&control, &handshake, &mut inbox, shared),
         Purpose::Session => run_session(&control, &handshake, hello, &mut inbox, shared),
     });
-    match &result {
-        Err(Fault::Handshake(error)) => control.turn_away(error.to_reject()),
-        Err(Fault::Rejected(reject)) => control.turn_away(reject.clone()),
-        Ok(()) | Err(Fault::Transport(_)) => {}
+    if let Err(fault) = &result {
+        control.turn_away(fault);
     }
     result
 }
@@ -219,6 +217,10 @@ fn run_session(
         worker.pid()
     );
     let result = serve_session(&session, handshake, session_limits, inbox, shared);
+    // Before the worker's end closes the connection.
+    if let Err(fault) = &result {
+        control.turn_away(fault);
+    }
     // The worker and what it holds are gone before the place is free for the next client.
     worker.ask_to_end();
     if !worker.wait_reaped(WORKER_END_LIMIT) {
@@ -375,7 +377,13 @@ impl ControlConnection {
         self.connection.shutdown();
     }
 
-    fn turn_away(&self, reject: Reject) {
+    /// Says what was wrong, if that needs no waiting, and closes. Does nothing when that has been done.
+    fn turn_away(&self, fault: &Fault) {
+        let reject = match fault {
+            Fault::Handshake(error) => error.to_reject(),
+            Fault::Rejected(reject) => reject.clone(),
+            Fault::Transport(_) => return,
+        };
         let _ = self.connection.try_send(&Message::Reject(reject).encode());
         self.connection.shutdown();
     }

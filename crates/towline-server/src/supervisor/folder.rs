@@ -1,6 +1,7 @@
 //! The workers' folders on disk: homes for workers that cannot have a private /tmp, gone when the worker is.
 
 use std::fs::{DirBuilder, File, TryLockError};
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
@@ -47,15 +48,27 @@ impl RuntimeFolder {
     }
 
     /// A folder for one worker, which only `user` (or we) can enter.
+    ///
+    /// `user` is taken back when this system has no such user: the root of a container may have no other number to give.
     pub(super) fn make_home(
         &self,
         number: u64,
-        user: Option<&UnprivilegedUser>,
+        user: &mut Option<UnprivilegedUser>,
     ) -> std::io::Result<PathBuf> {
         let home = self.path.join(format!("worker-{number}"));
         DirBuilder::new().mode(0o700).create(&home)?;
-        if let Some(user) = user {
-            chown(&home, Some(user.uid), Some(user.gid))?;
+        if let Some(wanted) = user {
+            match chown(&home, Some(wanted.uid), Some(wanted.gid)) {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::InvalidInput | ErrorKind::PermissionDenied
+                    ) =>
+                {
+                    *user = None
+                }
+                other => other?,
+            }
         }
         Ok(home)
     }
@@ -116,7 +129,7 @@ mod tests {
     fn dropped_folder_is_gone_with_its_homes() {
         let parent = tempfile::tempdir().unwrap();
         let folder = RuntimeFolder::make_in(parent.path()).unwrap();
-        let home = folder.make_home(1, None).unwrap();
+        let home = folder.make_home(1, &mut None).unwrap();
         std::fs::write(home.join("kernel.so"), "").unwrap();
         assert_eq!(home.metadata().unwrap().permissions().mode() & 0o777, 0o700);
         drop(folder);

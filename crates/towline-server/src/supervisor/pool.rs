@@ -204,12 +204,12 @@ impl WorkerPool {
     /// Starts one worker; that it is ready, or has failed, comes as an event.
     fn start_one(&self, number: u64) -> Result<(), String> {
         let privileged = rustix::process::geteuid().is_root();
-        let user = (privileged && !self.jail.disabled).then(|| {
+        let mut user = (privileged && !self.jail.disabled).then(|| {
             let dynamic = || UnprivilegedUser::dynamic(self.first_user.wrapping_add(number));
             self.jail.user.clone().unwrap_or_else(dynamic)
         });
         let home = match &*lock(&self.folder) {
-            Some(folder) => folder.make_home(number, user.as_ref()),
+            Some(folder) => folder.make_home(number, &mut user),
             None => Err(std::io::ErrorKind::NotFound.into()),
         };
         let home = home.map_err(|error| format!("no folder for it: {error}"))?;

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use towline_backend::opencl::{NativeOpenCl, NullOpenCl, OpenClApi};
@@ -24,6 +25,25 @@ pub struct OpenClOptions {
     pub vendors: Vec<PathBuf>,
     /// Devices to offer, by number or part of their name. Empty: all.
     pub devices: Vec<String>,
+}
+
+/// Before the jail: has NVIDIA's set-uid helper make the device nodes that the driver needs. Inside the jail, where no
+/// program gains rights, the driver could not run it itself.
+pub fn prepare() {
+    let driver_loaded = Path::new("/proc/driver/nvidia/version").exists();
+    let nodes = ["/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm"];
+    if !driver_loaded || nodes.iter().all(|node| Path::new(node).exists()) {
+        return;
+    }
+    // Without the helper (containers usually lack it) whoever made the container has made the nodes.
+    match Command::new("nvidia-modprobe")
+        .args(["-c", "0", "-u"])
+        .status()
+    {
+        Ok(status) if status.success() => {}
+        Ok(status) => log::warn!("nvidia-modprobe could not make NVIDIA's device nodes ({status})"),
+        Err(error) => log::debug!("nvidia-modprobe: {error}"),
+    }
 }
 
 /// Opens the backend and looks at its devices.
