@@ -1,0 +1,461 @@
+//! The program as people and scripts meet it: output, files, exit status, and what is left behind.
+
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+use tempfile::TempDir;
+
+fn towline() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
+    command
+        .env_remove("TOWLINE_SERVERS")
+        .env_remove("TOWLINE_TOKEN_FILE")
+        .env_remove("TOWLINE_LOCAL_ICD_VENDORS");
+    command
+        .env_remove("OCL_ICD_VENDORS")
+        .env_remove("OPENCL_VENDOR_PATH")
+        .env("XDG_CONFIG_HOME", "/nonexistent");
+    command.stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    towline().args(arguments).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// `towline serve` on a device that computes nothing, on a free port.
+struct Server {
+    child: Child,
+    folder: TempDir,
+    address: String,
+}
+
+impl Server {
+    fn start(arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let ready = folder.path().join("ready");
+        let mut command = towline();
+        command
+            .args([
+                "serve",
+                "--backend",
+                "null",
+                "--listen",
+                "127.0.0.1:0",
+                "--ready-file",
+            ])
+            .arg(&ready);
+        command
+            .args(arguments)
+            .env("TMPDIR", folder.path())
+            .stdout(Stdio::piped());
+        let child = command.spawn().unwrap();
+        let mut server = Self {
+            child,
+            folder,
+            address: String::new(),
+        };
+        server.wait("the ready file", || ready.exists());
+        server.address = std::fs::read_to_string(&ready).unwrap().trim().to_owned();
+        server
+    }
+
+    fn wait(&mut self, what: &str, mut condition: impl FnMut() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !condition() {
+            assert_eq!(
+                self.child.try_wait().unwrap(),
+                None,
+                "the server ended before {what}"
+            );
+            assert!(Instant::now() < deadline, "no {what} in time");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Its worker processes.
+    fn workers(&self) -> Vec<Pid> {
+        let parent = self.child.id().to_string();
+        let numbers = std::fs::read_dir("/proc").unwrap().flatten();
+        let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let is_ours = |pid: &i32| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            // After the name in parentheses: state, parent.
+            stat.rsplit_once(')')
+                .and_then(|(_, rest)| rest.split_whitespace().nth(1))
+                == Some(parent.as_str())
+        };
+        numbers.filter(is_ours).filter_map(Pid::from_raw).collect()
+    }
+
+    /// What is in its temporary folder.
+    fn leftovers(&self) -> Vec<PathBuf> {
+        std::fs::read_dir(self.folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn gone(pid: Pid) -> bool {
+    let stat =
+        std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    // A zombie that nobody reaps is the business of whatever is process 1 here.
+    stat.is_empty()
+        || stat
+            .rsplit_once(')')
+            .is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'))
+}
+
+fn token_file(folder: &TempDir, token: &str) -> String {
+    let path = folder.path().join("token");
+    std::fs::write(&path, token).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn server_lists_its_device_and_its_status() {
+    let server = Server::start(&[]);
+    let devices = run(&["devices", "--server", &server.address]);
+    assert!(devices.status.success(), "{}", err(&devices));
+    assert!(
+        out(&devices).starts_with("SERVER") && out(&devices).contains(&server.address),
+        "{}",
+        out(&devices)
+    );
+    let json = run(&["devices", "--json", "--server", &server.address]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json.as_array().map(Vec::len), Some(1));
+    let status = run(&["status", "--json", "--server", &server.address]);
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(status[0]["max_sessions"], 32);
+    assert_eq!(status[0]["sessions"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn terminated_server_exits_well_and_leaves_nothing() {
+    let mut server = Server::start(&[]);
+    let workers = server.workers();
+    assert_eq!(workers.len(), 1);
+    rustix::process::kill_process(server.pid(), Signal::TERM).unwrap();
+    let start = Instant::now();
+    assert!(server.child.wait().unwrap().success());
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
+    assert!(workers.into_iter().all(gone));
+    assert_eq!(server.leftovers(), Vec::<PathBuf>::new());
+    let mut printed = String::new();
+    server
+        .child
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut printed)
+        .unwrap();
+    assert_eq!(printed, format!("towline: serving on {}\n", server.address));
+}
+
+#[test]
+fn workers_die_with_a_killed_server() {
+    let mut server = Server::start(&[]);
+    let workers = server.workers();
+    assert_eq!(workers.len(), 1);
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(1);
+    while !workers.iter().all(|worker| gone(*worker)) {
+        assert!(Instant::now() < deadline, "a worker outlives its server");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn worker_that_is_killed_while_idle_is_replaced() {
+    let mut server = Server::start(&[]);
+    let first = server.workers();
+    rustix::process::kill_process(first[0], Signal::KILL).unwrap();
+    let pid = server.child.id();
+    let mut next = Vec::new();
+    for _ in 0..1000 {
+        next = server.workers();
+        if !next.is_empty() && next != first {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!next.is_empty() && next != first, "no new worker of {pid}");
+    assert_eq!(server.child.try_wait().unwrap(), None);
+    assert!(
+        run(&["devices", "--server", &server.address])
+            .status
+            .success()
+    );
+}
+
+#[test]
+fn token_is_needed_and_its_lack_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = token_file(&folder, "a secret of enough bytes\n");
+    let server = Server::start(&["--token-file", &token]);
+    let with = run(&[
+        "devices",
+        "--server",
+        &server.address,
+        "--token-file",
+        &token,
+    ]);
+    assert!(with.status.success(), "{}", err(&with));
+    let without = run(&["devices", "--server", &server.address]);
+    assert_eq!(without.status.code(), Some(125));
+    assert!(
+        err(&without).contains("requires a token") && err(&without).contains("--token-file"),
+        "{}",
+        err(&without)
+    );
+    let other = token_file(&tempfile::tempdir().unwrap(), "x");
+    let unreadable = run(&[
+        "devices",
+        "--server",
+        &server.address,
+        "--token-file",
+        &other,
+    ]);
+    assert!(
+        err(&unreadable).contains("could not use the token file"),
+        "{}",
+        err(&unreadable)
+    );
+}
+
+#[test]
+fn unreachable_server_is_named_with_advice() {
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let output = run(&["devices", "--server", &format!("127.0.0.1:{port}")]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        err(&output).contains(&port.to_string()) && err(&output).contains("towline serve"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn reachable_servers_are_listed_beside_one_that_is_not() {
+    let server = Server::start(&[]);
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let output = run(&[
+        "devices",
+        "--server",
+        &format!("127.0.0.1:{port},{}", server.address),
+    ]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(out(&output).contains(&server.address) && err(&output).contains(&port.to_string()));
+}
+
+#[test]
+fn no_server_at_all_says_how_to_name_one() {
+    let output = run(&["status"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        err(&output).contains("--server") && err(&output).contains("TOWLINE_SERVERS"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn routable_address_without_token_is_refused() {
+    let output = run(&["serve", "--backend", "null", "--listen", "0.0.0.0:0"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(err(&output).contains("--insecure"), "{}", err(&output));
+}
+
+#[test]
+fn taken_port_and_missing_vendor_are_explained() {
+    let server = Server::start(&[]);
+    let taken = run(&["serve", "--backend", "null", "--listen", &server.address]);
+    assert_eq!(taken.status.code(), Some(125));
+    assert!(
+        err(&taken).contains("something else already does"),
+        "{}",
+        err(&taken)
+    );
+    let missing = run(&[
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--icd",
+        "/nonexistent/vendor.icd",
+    ]);
+    assert_eq!(missing.status.code(), Some(125));
+    assert!(
+        err(&missing).contains("/nonexistent/vendor.icd"),
+        "{}",
+        err(&missing)
+    );
+}
+
+#[test]
+fn wrong_usage_exits_with_2() {
+    assert_eq!(
+        run(&["serve", "--listen", "nowhere"]).status.code(),
+        Some(2)
+    );
+    assert_eq!(run(&["run", "--server", "a:1"]).status.code(), Some(2));
+    assert_eq!(run(&[]).status.code(), Some(2));
+}
+
+#[test]
+fn worker_started_by_hand_says_that_it_is_not_meant_to_be() {
+    let output = run(&["worker"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        err(&output).contains("started by `towline serve`"),
+        "{}",
+        err(&output)
+    );
+}
+
+/// A command `towline run` with a stand-in for the library, and the folder that holds it.
+fn towline_run(arguments: &[&str]) -> (Command, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("libtowline_opencl.so");
+    std::fs::write(&library, "").unwrap();
+    let mut command = towline();
+    command.arg("run").args(arguments);
+    command
+        .env("TOWLINE_LIBRARY", &library)
+        .env("XDG_RUNTIME_DIR", folder.path());
+    (command, folder)
+}
+
+#[test]
+fn program_sees_servers_and_vendors() {
+    let (mut command, folder) = towline_run(&[
+        "--server",
+        "a:1,b:2",
+        "--with-local",
+        "--report",
+        "--",
+        "sh",
+        "-c",
+    ]);
+    let script = r#"echo "$TOWLINE_SERVERS $TOWLINE_WITH_LOCAL $TOWLINE_REPORT $TOWLINE_LOCAL_ICD_VENDORS"; cat $OCL_ICD_VENDORS/*.icd"#;
+    let local = folder.path().join("local");
+    std::fs::create_dir(&local).unwrap();
+    std::fs::write(local.join("pocl.icd"), "libpocl.so.2\n").unwrap();
+    let output = command
+        .arg(script)
+        .env("OCL_ICD_VENDORS", &local)
+        .output()
+        .unwrap();
+    let library = folder.path().join("libtowline_opencl.so");
+    let expected = format!(
+        "tcp://a:1,tcp://b:2 1 1 {}\nlibpocl.so.2\n{}\n",
+        local.display(),
+        library.display()
+    );
+    assert_eq!(out(&output), expected, "{}", err(&output));
+}
+
+#[test]
+fn run_inside_run_still_finds_the_real_vendors() {
+    let (mut command, folder) = towline_run(&[
+        "--server",
+        "a:1",
+        "--",
+        env!("CARGO_BIN_EXE_towline"),
+        "run",
+    ]);
+    let local = folder.path().join("local");
+    std::fs::create_dir(&local).unwrap();
+    command.args([
+        "--server",
+        "b:2",
+        "--",
+        "sh",
+        "-c",
+        "echo $TOWLINE_SERVERS $TOWLINE_LOCAL_ICD_VENDORS",
+    ]);
+    let output = command.env("OCL_ICD_VENDORS", &local).output().unwrap();
+    assert_eq!(
+        out(&output),
+        format!("tcp://b:2 {}\n", local.display()),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn programs_own_exit_status_comes_back() {
+    let status = |program: &[&str]| {
+        let (mut command, _folder) = towline_run(&["--server", "a:1", "--"]);
+        command.args(program).output().unwrap().status.code()
+    };
+    assert_eq!(status(&["sh", "-c", "exit 42"]), Some(42));
+    assert_eq!(status(&["/nonexistent/program"]), Some(127));
+    assert_eq!(status(&["/etc/passwd"]), Some(126));
+    assert_eq!(status(&["sh", "-c", "kill -TERM $$"]), None);
+}
+
+#[test]
+fn missing_library_says_where_it_was_looked_for() {
+    let output = towline()
+        .args(["run", "--server", "a:1", "--", "true"])
+        .env("TOWLINE_LIBRARY", "/nonexistent")
+        .output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(err(&output).contains("/nonexistent"), "{}", err(&output));
+}
+
+#[test]
+fn manual_and_completions_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(
+        run(&["man", folder.path().to_str().unwrap()])
+            .status
+            .success()
+    );
+    let page = std::fs::read_to_string(folder.path().join("towline-serve.1")).unwrap();
+    assert!(page.contains("max\\-sessions"), "{page}");
+    let script = run(&["completions", "bash"]);
+    assert!(out(&script).contains("--max-sessions"));
+    assert!(!Path::new("towline.1").exists());
+}
