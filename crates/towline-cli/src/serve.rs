@@ -136,6 +136,7 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
             disabled: options.no_jail,
             user,
             keep_readable: keep_readable(options)?,
+            hide: hide(options),
         },
         identity: ServerIdentity {
             name: rustix::system::uname()
@@ -195,16 +196,31 @@ fn keep_readable(options: &ServeOptions) -> anyhow::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     if options.backend.backend == BackendKind::Opencl {
         for icd in &options.backend.icd {
-            let icd = icd
-                .canonicalize()
-                .with_context(|| format!("could not find {} (--icd)", icd.display()))?;
-            paths.extend(
-                libraries_of(&icd)
-                    .iter()
-                    .filter_map(|library| Some(library.parent()?.to_owned())),
+            paths.push(
+                icd.canonicalize()
+                    .with_context(|| format!("could not find {} (--icd)", icd.display()))?,
             );
-            paths.push(icd);
         }
+        if options.backend.icd.is_empty() {
+            let named = ["OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH"]
+                .iter()
+                .find_map(std::env::var_os);
+            paths.extend(named.map(PathBuf::from).filter(|folder| folder.exists()));
+        }
+        let vendors = paths
+            .iter()
+            .map(PathBuf::as_path)
+            .chain([Path::new("/etc/OpenCL/vendors")]);
+        let libraries: Vec<PathBuf> = vendors.flat_map(libraries_of).collect();
+        let folders = libraries
+            .iter()
+            .filter_map(|library| library.parent())
+            .filter(|folder| folder.exists());
+        paths.extend(folders.map(Path::to_owned).collect::<Vec<_>>());
+        let search = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        paths.extend(
+            std::env::split_paths(&search).filter(|folder| folder.is_absolute() && folder.is_dir()),
+        );
     }
     for path in &options.readable {
         paths.push(
@@ -212,7 +228,26 @@ fn keep_readable(options: &ServeOptions) -> anyhow::Result<Vec<PathBuf>> {
                 .with_context(|| format!("could not find {} (--readable)", path.display()))?,
         );
     }
+    paths.sort();
+    paths.dedup();
     Ok(paths)
+}
+
+/// What a worker must not see even when it has our own user: our secret, and our home, wherever that is.
+fn hide(options: &ServeOptions) -> Vec<PathBuf> {
+    let token = options
+        .token_file
+        .as_ref()
+        .and_then(|file| file.canonicalize().ok());
+    let home = std::env::var_os("HOME").and_then(|home| PathBuf::from(home).canonicalize().ok());
+    // Accounts of services have homes like / and /usr/sbin.
+    let system = [
+        "/bin", "/dev", "/etc", "/lib", "/lib64", "/nix", "/opt", "/proc", "/sbin", "/sys", "/usr",
+    ];
+    let home = home.filter(|home| {
+        home.parent().is_some() && !system.iter().any(|folder| home.starts_with(folder))
+    });
+    token.into_iter().chain(home).collect()
 }
 
 /// The libraries, by absolute path, that a library, a `.icd` file or a folder of them names.

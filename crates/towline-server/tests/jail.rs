@@ -59,6 +59,11 @@ fn main() {
         )
         .with_ignored_flag(no_vendor || not_root),
         Trial::test(
+            "root_without_namespaces_still_gives_up_its_rights",
+            without_namespaces,
+        )
+        .with_ignored_flag(no_vendor || not_root),
+        Trial::test(
             "session_starts_with_cold_caches_and_leaves_none",
             cold_caches,
         )
@@ -336,7 +341,7 @@ fn root_in_a_private_folder() -> Result<(), Failed> {
         "{output}{errors}"
     );
     assert!(!output.contains("uid=0 "), "{output}");
-    assert!(!errors.contains("does not permit"), "{errors}");
+    assert!(!errors.contains("the jail is incomplete"), "{errors}");
     Ok(())
 }
 
@@ -351,6 +356,30 @@ fn unprivileged_user() -> Result<(), Failed> {
     assert!(
         output.starts_with("result=Ok(65.0) uid=65534 "),
         "{output}{errors}"
+    );
+    Ok(())
+}
+
+/// As in a container that may not make namespaces.
+fn without_namespaces() -> Result<(), Failed> {
+    let (_folder, program) = copy_of_this_program(0o755)?;
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--bounding-set", "-sys_admin"])
+        .arg(program)
+        .arg("supervise");
+    let (output, errors) = run(command.env("TOWLINE_LOG", "warn"))?;
+    assert!(
+        output.starts_with("result=Ok(65.0) uid=6"),
+        "{output}{errors}"
+    );
+    assert!(
+        output.contains("/worker-1 "),
+        "its home is a folder of the supervisor's: {output}"
+    );
+    assert!(
+        errors.contains("does not permit it: a mount namespace"),
+        "{errors}"
     );
     Ok(())
 }

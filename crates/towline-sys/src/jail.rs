@@ -47,6 +47,9 @@ pub struct JailRequest {
     /// Folders and files that must stay readable although they lie below /tmp or below a folder that the user cannot
     /// enter: vendor libraries in a private checkout.
     pub keep_readable: Vec<PathBuf>,
+    /// Folders and files to put nothing in the place of: the supervisor's secrets, which are its user's and so may be
+    /// ours. Homes are hidden anyway.
+    pub hide: Vec<PathBuf>,
 }
 
 /// What the jail came to.
@@ -68,8 +71,8 @@ pub fn enter(request: &JailRequest) -> Result<Confinement, SysError> {
     let private_files = match unshare(privileged, &mut missing) {
         true => match mounts::confine(
             Path::new(PRIVATE_HOME),
-            &request.keep_readable,
-            request.user.as_ref(),
+            request,
+            request.user.as_ref().filter(|_| privileged),
         ) {
             Ok(partly) => {
                 missing.extend(partly);

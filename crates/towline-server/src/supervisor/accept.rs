@@ -1,13 +1,13 @@
 //! Listeners, and the bounded set of connections that have not proven themselves yet.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use towline_transport::{Connection, Listener, TransportError};
 use towline_wire::control::{Message, RejectCode};
 
-use super::{MAX_UNPROVEN, Shared, control, lock};
+use super::{MAX_UNPROVEN, Shared, UNPROVEN_GRACE, control, lock};
 
 /// How long to wait when accepting fails: out of descriptors, most likely.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -37,47 +37,83 @@ pub(super) fn accept_loop(listener: &dyn Listener, shared: &Arc<Shared>) {
 /// Connections that have not proven themselves, oldest first.
 #[derive(Clone, Default)]
 pub(super) struct Unproven {
-    connections: Arc<Mutex<VecDeque<Arc<dyn Connection>>>>,
+    set: Arc<UnprovenSet>,
+}
+
+#[derive(Default)]
+struct UnprovenSet {
+    state: Mutex<UnprovenState>,
+    left: Condvar,
+}
+
+#[derive(Default)]
+struct UnprovenState {
+    closed: bool,
+    connections: VecDeque<(Instant, Arc<dyn Connection>)>,
 }
 
 /// Membership in [`Unproven`]; dropping it ends it.
 pub(super) struct UnprovenGuard {
-    set: Unproven,
+    set: Arc<UnprovenSet>,
     connection: Arc<dyn Connection>,
 }
 
 impl Unproven {
-    /// Adds a connection; closes the oldest when there are too many.
+    /// Adds a connection. When there are too many, waits until one leaves, or the oldest has had its time: then that is
+    /// closed.
     fn add(&self, connection: &Arc<dyn Connection>) -> UnprovenGuard {
-        let mut connections = lock(&self.connections);
-        connections.push_back(Arc::clone(connection));
-        let oldest = (connections.len() > MAX_UNPROVEN)
-            .then(|| connections.pop_front())
-            .flatten();
-        drop(connections);
-        if let Some(oldest) = oldest {
-            log::debug!(
-                "too many connections in progress: {} makes place",
-                oldest.peer()
-            );
-            turn_away(&*oldest, RejectCode::Busy);
+        let mut state = lock(&self.set.state);
+        while !state.closed && state.connections.len() >= MAX_UNPROVEN {
+            let age = state
+                .connections
+                .front()
+                .map_or(UNPROVEN_GRACE, |(since, _)| since.elapsed());
+            let left = UNPROVEN_GRACE.saturating_sub(age);
+            if !left.is_zero() {
+                state = self
+                    .set
+                    .left
+                    .wait_timeout(state, left)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
+            } else if let Some((_, oldest)) = state.connections.pop_front() {
+                log::debug!(
+                    "too many connections in progress: {} makes place",
+                    oldest.peer()
+                );
+                turn_away(&*oldest, RejectCode::Busy);
+            }
+        }
+        match state.closed {
+            true => turn_away(&**connection, RejectCode::ShuttingDown),
+            false => state
+                .connections
+                .push_back((Instant::now(), Arc::clone(connection))),
         }
         UnprovenGuard {
-            set: self.clone(),
+            set: Arc::clone(&self.set),
             connection: Arc::clone(connection),
         }
     }
 
+    /// Closes all, and every later one.
     pub(super) fn close_all(&self) {
-        for connection in lock(&self.connections).drain(..) {
+        let mut state = lock(&self.set.state);
+        state.closed = true;
+        for (_, connection) in state.connections.drain(..) {
             turn_away(&*connection, RejectCode::ShuttingDown);
         }
+        drop(state);
+        self.set.left.notify_all();
     }
 }
 
 impl Drop for UnprovenGuard {
     fn drop(&mut self) {
-        lock(&self.set.connections).retain(|other| !Arc::ptr_eq(other, &self.connection));
+        lock(&self.set.state)
+            .connections
+            .retain(|(_, other)| !Arc::ptr_eq(other, &self.connection));
+        self.set.left.notify_all();
     }
 }
 

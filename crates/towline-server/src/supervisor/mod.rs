@@ -44,9 +44,11 @@ use self::session::SessionTable;
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 /// How long a client may take to read one answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-/// Connections that have not proven themselves, at once. The oldest makes place: an honest client is through in
-/// milliseconds, so only flooders lose theirs.
-const MAX_UNPROVEN: usize = 64;
+/// Connections that have not proven themselves, at once.
+const MAX_UNPROVEN: usize = 256;
+/// How old the oldest of them must be before it makes place for a new one; until then new ones wait to be accepted. An
+/// honest client is through in milliseconds, so only those who flood us lose theirs.
+const UNPROVEN_GRACE: Duration = Duration::from_millis(250);
 /// Connections that ask for status or devices, at once.
 const MAX_QUERIES: u64 = 64;
 /// How long a client may wait for a worker to start: loading a driver on a machine with many devices takes seconds.
@@ -84,6 +86,8 @@ pub struct JailConfig {
     pub user: Option<UnprivilegedUser>,
     /// Paths that workers must be able to read wherever they lie.
     pub keep_readable: Vec<PathBuf>,
+    /// Paths that workers must not see although they could read them: secrets.
+    pub hide: Vec<PathBuf>,
 }
 
 /// Why a supervisor could not start.

@@ -53,6 +53,8 @@ struct State {
     failures: u32,
     failure_count: u64,
     last_failure: String,
+    /// Whether it was logged what the jail lacks.
+    jail_told: bool,
     not_before: Option<Instant>,
     stopping: bool,
 }
@@ -217,6 +219,7 @@ impl WorkerPool {
             user,
             home: home.clone(),
             keep_readable: self.jail.keep_readable.clone(),
+            hide: self.jail.hide.clone(),
         });
         let attempt = || {
             let (ours, theirs) = Channel::pair()?;
@@ -266,8 +269,20 @@ impl WorkerPool {
 }
 
 impl WorkerEvents for WorkerPool {
-    fn ready(&self, worker: &Arc<Worker>) {
+    fn ready(&self, worker: &Arc<Worker>, jail_missing: &[String]) {
         let mut state = lock(&self.state);
+        // The same for every worker of this system: once is enough.
+        let level = if std::mem::replace(&mut state.jail_told, true) {
+            log::Level::Debug
+        } else {
+            log::Level::Warn
+        };
+        for missing in jail_missing {
+            log::log!(
+                level,
+                "the jail is incomplete, because this system does not permit it: {missing}"
+            );
+        }
         state
             .starting
             .retain(|starting| !Arc::ptr_eq(starting, worker));

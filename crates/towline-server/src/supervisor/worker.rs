@@ -19,8 +19,8 @@ use crate::worker::protocol::{self, FromWorker, ToWorker};
 
 /// What becomes of a worker.
 pub(super) trait WorkerEvents: Send + Sync {
-    /// It can take a session.
-    fn ready(&self, worker: &Arc<Worker>);
+    /// It can take a session. Its jail lacks what `jail_missing` says.
+    fn ready(&self, worker: &Arc<Worker>, jail_missing: &[String]);
     /// It is gone. `reason` says why when nobody asked it to end.
     fn ended(&self, worker: &Arc<Worker>, reason: Option<String>);
 }
@@ -200,10 +200,7 @@ impl Worker {
                 self.snapshot
                     .set(snapshot)
                     .map_err(|_| "it said twice that it is ready")?;
-                for missing in jail_missing {
-                    log::warn!("worker {}: this system does not permit {missing}", self.pid);
-                }
-                events.ready(self);
+                events.ready(self, &jail_missing);
             }
             FromWorker::Failed { reason } => lock(&self.state).last_words = Some(reason),
             FromWorker::Finished { error: Some(error) } => {
