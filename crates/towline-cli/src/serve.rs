@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use towline_server::supervisor::{JailConfig, Supervisor, SupervisorConfig};
 use towline_sys::cpus;
 use towline_sys::jail::UnprivilegedUser;
-use towline_sys::process::{WorkerProgram, forbid_inspection};
+use towline_sys::process::{WorkerProgram, forbid_inspection, raise_descriptor_limit};
 use towline_sys::signals::{BlockedSignals, signal_name};
 use towline_transport::Address;
 use towline_wire::control::{ServerIdentity, SessionLimits};
@@ -62,6 +62,7 @@ pub(crate) fn run(options: &ServeOptions) -> anyhow::Result<ExitCode> {
     let signals = BlockedSignals::termination()?;
     // The token is in our memory, and unjailed workers are of our user.
     forbid_inspection()?;
+    raise_descriptor_limit()?;
     bind_cpus(options)?;
     let config = config(options)?;
     let supervisor = Supervisor::start(config).context("could not serve")?;

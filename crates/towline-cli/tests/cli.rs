@@ -331,6 +331,43 @@ fn taken_port_and_missing_vendor_are_explained() {
     );
 }
 
+/// Needs PoCL, the device that `make test` installs.
+#[test]
+fn vendor_in_a_folder_that_workers_cannot_enter_is_loaded() {
+    // A folder of mode 0700 below /tmp: covered by the jail, and closed to the worker's user.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(
+        "/etc/OpenCL/vendors/pocl.icd",
+        folder.path().join("pocl.icd"),
+    )
+    .expect("PoCL is installed");
+    let ready = folder.path().join("ready");
+    let mut command = towline();
+    command
+        .args(["serve", "--listen", "127.0.0.1:0", "--icd"])
+        .arg(folder.path())
+        .arg("--ready-file")
+        .arg(&ready);
+    let child = command.stdout(Stdio::null()).spawn().unwrap();
+    let mut server = Server {
+        child,
+        folder,
+        address: String::new(),
+    };
+    server.wait("the ready file", || ready.exists());
+    let devices = run(&[
+        "devices",
+        "--server",
+        std::fs::read_to_string(&ready).unwrap().trim(),
+    ]);
+    assert!(
+        out(&devices).contains("PoCL"),
+        "{}{}",
+        out(&devices),
+        err(&devices)
+    );
+}
+
 #[test]
 fn wrong_usage_exits_with_2() {
     assert_eq!(

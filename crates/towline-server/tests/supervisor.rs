@@ -617,6 +617,11 @@ fn engine_error_reaches_the_client() -> Result<(), Failed> {
         panic!("not told")
     };
     assert_eq!(ended.reason, "the device is lost");
+    assert_eq!(
+        Client::query(&server.address).status().sessions_crashed,
+        0,
+        "the worker ended in order"
+    );
     Ok(())
 }
 

@@ -243,6 +243,19 @@ pub fn limit_descriptors(count: u64) -> Result<(), SysError> {
     .while_trying_to("limit open files")
 }
 
+/// Lets this process open as many files as it may at all: a server needs three for each session.
+pub fn raise_descriptor_limit() -> Result<(), SysError> {
+    let hard = rustix::process::getrlimit(Resource::Nofile).maximum;
+    rustix::process::setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: hard,
+            maximum: hard,
+        },
+    )
+    .while_trying_to("raise the limit of open files")
+}
+
 /// Ends this process now, without running destructors or exit handlers: those of a vendor runtime may wait for ever
 /// for a device that still works.
 pub fn exit_now(code: i32) -> ! {

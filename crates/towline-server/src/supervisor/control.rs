@@ -15,6 +15,7 @@ use towline_wire::control::{
 use super::accept::UnprovenGuard;
 use super::deadline::Deadlines;
 use super::session::{Lanes, Session};
+use super::worker::Ending;
 use super::{ANSWER_LIMIT, HANDSHAKE_LIMIT, MAX_QUERIES, Shared, WORKER_END_LIMIT, lock, random};
 use crate::worker::process::SessionParameters;
 
@@ -180,12 +181,22 @@ fn run_session(
     let crashed = Arc::new(AtomicBool::new(false));
     let ended = {
         let (control, crashed) = (Arc::clone(control), Arc::clone(&crashed));
-        move |reason: Option<String>| {
-            if let Some(reason) = &reason {
-                log::error!("session {id}: {reason}");
-                crashed.store(true, Ordering::Release);
+        move |ending: Option<Ending>| {
+            match &ending {
+                Some(Ending {
+                    reason,
+                    crashed: true,
+                }) => {
+                    log::error!("session {id}: {reason}");
+                    crashed.store(true, Ordering::Release);
+                }
+                Some(Ending {
+                    reason,
+                    crashed: false,
+                }) => log::info!("session {id}: {reason}"),
+                None => {}
             }
-            control.end(reason.as_deref());
+            control.end(ending.as_ref().map(|ending| ending.reason.as_str()));
         }
     };
     let worker = shared.pool.take(Box::new(ended)).map_err(|reason| {

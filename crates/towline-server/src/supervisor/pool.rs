@@ -10,7 +10,7 @@ use towline_sys::jail::{JailRequest, UnprivilegedUser};
 use towline_sys::process::{WorkerProcess, WorkerProgram};
 
 use super::folder::{self, RuntimeFolder};
-use super::worker::{Worker, WorkerEvents};
+use super::worker::{Ending, Worker, WorkerEvents};
 use super::{
     JailConfig, SupervisorConfig, SupervisorError, WORKER_END_LIMIT, WORKER_START_LIMIT, lock,
     spawn,
@@ -23,7 +23,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Told when the worker of a session is gone.
-pub(super) type EndCallback = Box<dyn FnOnce(Option<String>) + Send>;
+pub(super) type EndCallback = Box<dyn FnOnce(Option<Ending>) + Send>;
 
 /// All workers of a supervisor.
 pub(super) struct WorkerPool {
@@ -298,12 +298,12 @@ impl WorkerEvents for WorkerPool {
         }
     }
 
-    fn ended(&self, worker: &Arc<Worker>, reason: Option<String>) {
+    fn ended(&self, worker: &Arc<Worker>, ending: Option<Ending>) {
         let mut state = lock(&self.state);
         if let Some(tell) = state.assigned.remove(&worker.number()) {
             drop(state);
             self.changed.notify_all();
-            tell(reason);
+            tell(ending);
             return;
         }
         state
@@ -314,7 +314,7 @@ impl WorkerEvents for WorkerPool {
         drop(state);
         match was_ready {
             true => {
-                if let Some(reason) = reason {
+                if let Some(Ending { reason, .. }) = ending {
                     log::error!(
                         "worker {} ended before it had a session: {reason}",
                         worker.pid()
@@ -322,9 +322,10 @@ impl WorkerEvents for WorkerPool {
                 }
                 self.changed.notify_all();
             }
-            false => {
-                self.note_failure(reason.unwrap_or_else(|| "it ended before it was ready".into()))
-            }
+            false => self.note_failure(ending.map_or_else(
+                || "it ended before it was ready".into(),
+                |ending| ending.reason,
+            )),
         }
     }
 }

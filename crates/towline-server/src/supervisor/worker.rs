@@ -14,15 +14,23 @@ use towline_sys::process::{Exit, WorkerProcess};
 use towline_wire::control::limits::SNAPSHOT_BYTES;
 
 use super::{WORKER_END_LIMIT, folder, lock};
-use crate::worker::process::{SessionParameters, Statistics};
+use crate::worker::process::{ENGINE_ERROR_CODE, SessionParameters, Statistics};
 use crate::worker::protocol::{self, FromWorker, ToWorker};
 
 /// What becomes of a worker.
 pub(super) trait WorkerEvents: Send + Sync {
     /// It can take a session. Its jail lacks what `jail_missing` says.
     fn ready(&self, worker: &Arc<Worker>, jail_missing: &[String]);
-    /// It is gone. `reason` says why when nobody asked it to end.
-    fn ended(&self, worker: &Arc<Worker>, reason: Option<String>);
+    /// It is gone. `ending` says why, unless it was asked to end or had done its work.
+    fn ended(&self, worker: &Arc<Worker>, ending: Option<Ending>);
+}
+
+/// Why a worker is gone although nobody asked it to end.
+pub(super) struct Ending {
+    /// For a person.
+    pub(super) reason: String,
+    /// Whether the process died, or else ended its session itself, in order.
+    pub(super) crashed: bool,
 }
 
 /// A worker process.
@@ -260,21 +268,31 @@ impl Worker {
         let exit = process.kill_and_reap();
         folder::remove(&home);
         let mut state = lock(&self.state);
-        let reason = match (state.ending, broken, state.last_words.take()) {
+        let crash = |reason: String| {
+            Some(Ending {
+                reason,
+                crashed: true,
+            })
+        };
+        let ending = match (state.ending, broken, state.last_words.take()) {
             (true, _, _) => None,
-            (false, Some(wrong), _) => Some(format!(
+            (false, Some(wrong), _) => crash(format!(
                 "the worker was stopped because it broke the protocol: {wrong}"
             )),
-            (false, None, Some(words)) => Some(words),
+            (false, None, Some(reason)) => Some(Ending {
+                reason,
+                crashed: exit != Exit::Code(ENGINE_ERROR_CODE),
+            }),
             (false, None, None) if exit == Exit::Code(0) => None,
-            (false, None, None) => Some(format!(
-                "the worker process died ({exit}), most likely a fault of the device's driver; the server's log may say more"
+            (false, None, None) => crash(format!(
+                "the worker process died ({exit}), most likely a fault of the device's driver; the server's log may say \
+                 more"
             )),
         };
         state.reaped = true;
         drop(state);
         self.changed.notify_all();
-        log::info!("worker {} has ended ({exit})", self.pid);
-        events.ended(self, reason);
+        log::debug!("worker {} has ended ({exit})", self.pid);
+        events.ended(self, ending);
     }
 }

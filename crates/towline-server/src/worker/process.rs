@@ -45,6 +45,9 @@ use super::protocol::{self, FromWorker, ToWorker};
 pub use super::protocol::{SessionParameters, Statistics};
 pub use towline_worker::Counters;
 
+/// Exit code of a worker whose engine returned an error, in order.
+pub(crate) const ENGINE_ERROR_CODE: i32 = 1;
+
 /// Whatever ended an engine. Its text reaches the client.
 pub type EngineError = Box<dyn Error + Send + Sync>;
 
@@ -298,7 +301,7 @@ fn run_engine(engine: Box<dyn Engine>, session: Session, channel: Arc<Channel>) 
         let result = catch_unwind(AssertUnwindSafe(|| engine.run(session)));
         let (error, code) = match result {
             Ok(Ok(())) => (None, 0),
-            Ok(Err(error)) => (Some(describe(&*error)), 1),
+            Ok(Err(error)) => (Some(describe(&*error)), ENGINE_ERROR_CODE),
             Err(_) => (
                 Some("the worker panicked; the server's log says where".to_owned()),
                 101,
