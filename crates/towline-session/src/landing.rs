@@ -4,6 +4,12 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LandingError {
+    /// No bytes at all: chunks are told apart by where they start.
+    #[error("a chunk without bytes comes at {offset}")]
+    Empty {
+        /// Where it would start.
+        offset: u64,
+    },
     /// More bytes than the payload has left.
     #[error("{length} bytes come with {left} left to come")]
     Excess {
@@ -53,6 +59,9 @@ impl Landing {
 
     /// Claims a chunk before its bytes are taken from the lane.
     pub fn claim(&mut self, offset: u64, length: u64) -> Result<(), LandingError> {
+        if length == 0 {
+            return Err(LandingError::Empty { offset });
+        }
         let end = offset.checked_add(length).filter(|end| *end <= self.size);
         let Some(end) = end else {
             return Err(LandingError::Outside {
@@ -113,6 +122,7 @@ mod tests {
             Err(LandingError::Outside { .. })
         ));
         assert_eq!(landing.claim(0, 60), Ok(()));
+        assert_eq!(landing.claim(0, 0), Err(LandingError::Empty { offset: 0 }));
         assert!(matches!(
             landing.claim(50, 20),
             Err(LandingError::Overlap { .. })
