@@ -247,6 +247,7 @@ pub fn emit(api: &Api) -> String {
     let mut out = String::new();
     let mut samples = String::new();
     let mut describe = String::new();
+    let (mut requests, mut replies) = (String::new(), String::new());
     let mut names = String::new();
     for call in api.calls.iter().filter(|call| call.travels()) {
         let name = call.message();
@@ -306,6 +307,11 @@ pub fn emit(api: &Api) -> String {
             call.id, call.name
         );
         let _ = writeln!(names, "        {:#06x} => \"{}\",", call.id, call.name);
+        let _ = writeln!(
+            requests,
+            "        {:#06x} => again({name}::decode(body)),",
+            call.id
+        );
         if call.mode == Mode::Sync {
             let fields: Vec<Field> = call
                 .params
@@ -318,6 +324,11 @@ pub fn emit(api: &Api) -> String {
                 &format!("Reply to `{}`, behind the status.", call.name),
                 &fields,
                 "",
+            );
+            let _ = writeln!(
+                replies,
+                "        {:#06x} => again({name}Reply::decode(body)),",
+                call.id
             );
             let values = fields
                 .iter()
@@ -335,6 +346,9 @@ pub fn emit(api: &Api) -> String {
         out,
         "/// The call's name.\npub fn call_name(id: u16) -> Option<&'static str> {{\n    Some(match id {{\n{names}        _ => return None,\n    }})\n}}\n\
          /// A request in words, for traces; an error when it does not decode.\npub fn describe(id: u16, body: &[u8]) -> Result<String, DecodeError> {{\n    Ok(match id {{\n{describe}        _ => format!(\"unknown call {{id:#06x}}\"),\n    }})\n}}\n\
+         fn again<'a, M: Message<'a>>(message: Result<M, DecodeError>) -> Option<Result<Vec<u8>, DecodeError>> {{\n    Some(message.map(|message| {{\n        let mut out = Vec::new();\n        message.encode(&mut out);\n        out\n    }}))\n}}\n\
+         /// Reads a request and writes it again, to hold the codec to one encoding per message; `None` for an id that is no call's.\npub fn recode_request(id: u16, body: &[u8]) -> Option<Result<Vec<u8>, DecodeError>> {{\n    match id {{\n{requests}        _ => None,\n    }}\n}}\n\
+         /// As [`recode_request`], for the reply to a call; `None` also where nothing is answered.\npub fn recode_reply(id: u16, body: &[u8]) -> Option<Result<Vec<u8>, DecodeError>> {{\n    match id {{\n{replies}        _ => None,\n    }}\n}}\n\
          /// Every request id.\npub const CALL_IDS: &[u16] = &[{}];\n",
         api.calls
             .iter()
