@@ -1,0 +1,77 @@
+//! Control messages, cut anywhere.
+
+use towline_wire::control::{
+    self, AttachPreamble, ControlError, Hello, Message, MessageBuffer, NONCE_BYTES, Purpose,
+    Reject, RejectCode, SUPPORTED_VERSIONS, SessionEnded, SessionStatus, Status, Ticket, limits,
+};
+
+use crate::Seed;
+use crate::memory::{bounded, proportional};
+
+/// A message has one encoding, a stream gives the same frames however it is cut, a buffer that failed stays failed.
+pub fn target(bytes: &[u8]) {
+    control::fuzz(bytes);
+    if let Ok(message) = bounded(proportional(bytes), || Message::decode(bytes)) {
+        assert_eq!(message.encode(), bytes);
+        assert!(!message.name().is_empty());
+    }
+    let whole = frames(bytes, bytes.len().max(1));
+    assert_eq!(whole, frames(bytes, 1));
+    assert_eq!(whole, frames(bytes, 5));
+}
+
+fn frames(bytes: &[u8], cut: usize) -> (Vec<Vec<u8>>, Option<ControlError>) {
+    let limit = limits::CLIENT_MESSAGE_BYTES;
+    let mut buffer = MessageBuffer::new(limit);
+    let mut frames = Vec::new();
+    for piece in bytes.chunks(cut) {
+        buffer.push(piece);
+        loop {
+            assert!(buffer.missing_bytes() <= limit + 12, "asks for more than a message");
+            match buffer.next_frame() {
+                Ok(Some(frame)) => frames.push(frame),
+                Ok(None) => break,
+                Err(error) => {
+                    assert_eq!(buffer.next_frame(), Err(error.clone()));
+                    return (frames, Some(error));
+                }
+            }
+        }
+    }
+    (frames, None)
+}
+
+/// Messages of both sides, and a lane's preamble.
+pub fn seeds() -> Vec<Seed> {
+    let hello = Hello::new(Purpose::Session, "program", 42, "host", [7; NONCE_BYTES]);
+    let reject = Reject {
+        code: RejectCode::from(1),
+        text: "no".into(),
+        versions: SUPPORTED_VERSIONS,
+    };
+    let status = Status {
+        uptime_ms: 9,
+        sessions: vec![SessionStatus {
+            program: "program".into(),
+            ..SessionStatus::default()
+        }],
+        ..Status::default()
+    };
+    let ended = SessionEnded {
+        reason: "signal 11".into(),
+    };
+    let preamble = AttachPreamble {
+        ticket: Ticket::from_random([3; 32]),
+        lane_index: 1,
+        lane_count: 4,
+    };
+    let two = [Message::StatusRequest.encode(), Message::DevicesRequest.encode()].concat();
+    vec![
+        Seed::new("hello", Message::Hello(hello).encode()),
+        Seed::new("reject", Message::Reject(reject).encode()),
+        Seed::new("status", Message::Status(status).encode()),
+        Seed::new("ended", Message::SessionEnded(ended).encode()),
+        Seed::new("requests", two),
+        Seed::new("preamble", preamble.encode()),
+    ]
+}
