@@ -31,7 +31,7 @@ extern "C" {
     fn clRetainContext(context: cl_context) -> cl_int;
 
     /// Drops a reference to a context; the last one ends it.
-    #[call(id = 0x0304, async, since = "1.0", manual(client))]
+    #[call(id = 0x0304, async, since = "1.0")]
     fn clReleaseContext(#[destroys] context: cl_context) -> cl_int;
 
     /// Describes a context.
@@ -46,7 +46,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Has a function called when the context ends; several run in reverse order.
-    #[call(id = 0x0306, local, manual(client), since = "3.0")]
+    #[call(id = 0x0306, local, since = "3.0")]
     fn clSetContextDestructorCallback(
         context: cl_context,
         #[callback] pfn_notify: Option<unsafe extern "C" fn(cl_context, *mut c_void)>,

@@ -38,7 +38,7 @@ extern "C" {
     fn clRetainCommandQueue(command_queue: cl_command_queue) -> cl_int;
 
     /// Drops a reference to a command queue, after a flush; the last one ends it.
-    #[call(id = 0x0405, async, since = "1.0", manual(client))]
+    #[call(id = 0x0405, async, since = "1.0")]
     fn clReleaseCommandQueue(#[destroys] command_queue: cl_command_queue) -> cl_int;
 
     /// Describes a command queue.

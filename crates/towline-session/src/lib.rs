@@ -7,7 +7,7 @@ mod outbox;
 mod table;
 
 pub use landing::{Landing, LandingError};
-pub use outbox::Outbox;
+pub use outbox::{Batch, Outbox};
 pub use table::{Entry, Table, TableError};
 
 /// High bits of every handle that a client mints. Plain data that a program passes as a kernel argument is not taken for one.

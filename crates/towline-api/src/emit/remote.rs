@@ -125,7 +125,7 @@ fn field(api: &Api, param: &Param) -> Option<String> {
             let mint = if handle == "EventHandle" {
                 "self.mint_event()".into()
             } else {
-                format!("wire::{handle}(self.mint())")
+                format!("wire::{handle}(self.mint(wire::{handle}::TAG))")
             };
             if *nullable {
                 format!("{name}: (!{name}.is_null()).then(|| {mint})")
@@ -235,7 +235,7 @@ fn body(out: &mut String, api: &Api, call: &Call) {
         .collect();
     if call.creates() {
         fields.push(format!(
-            "created: wire::{}(self.mint())",
+            "created: wire::{0}(self.mint(wire::{0}::TAG))",
             wire_element(api, &call.ret)
         ));
     }
@@ -292,7 +292,7 @@ fn body(out: &mut String, api: &Api, call: &Call) {
 /// Emits the implementation and the trait of its hand-written methods.
 pub fn emit(api: &Api, name: &str) -> String {
     let mut out = format!(
-        "#[allow(non_snake_case, clippy::too_many_arguments, clippy::unnecessary_cast, clippy::needless_return, unused_braces)]\nimpl {name} for Remote {{\n"
+        "#[allow(non_snake_case, clippy::too_many_arguments, clippy::unnecessary_cast, clippy::needless_return, unused_braces, unused_parens)]\nimpl {name} for Remote {{\n"
     );
     let mut manual = String::new();
     for call in api

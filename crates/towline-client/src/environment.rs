@@ -1,0 +1,57 @@
+//! Sessions with the servers that the environment names: what `towline run` sets, or the user.
+
+use std::sync::Arc;
+
+use towline_transport::Address;
+
+use crate::dial::{DialError, read_token};
+use crate::opencl::Remote;
+
+/// Servers, separated by commas or white space.
+pub const SERVERS: &str = "TOWLINE_SERVERS";
+/// File with the token that servers ask for.
+pub const TOKEN_FILE: &str = "TOWLINE_TOKEN_FILE";
+
+/// A server that gave no session.
+#[derive(Debug, thiserror::Error)]
+#[error("no session with {server}: {source}")]
+pub struct Unreachable {
+    /// As the environment names it.
+    pub server: String,
+    /// Why.
+    #[source]
+    pub source: DialError,
+}
+
+/// Begins a session with every server that the environment names, all at once, in its order. Costs nothing where it names none.
+pub fn sessions() -> Vec<Result<Arc<Remote>, Unreachable>> {
+    let servers = std::env::var(SERVERS).unwrap_or_default();
+    let servers: Vec<&str> = servers
+        .split([',', ' ', '\t', '\n'])
+        .map(str::trim)
+        .filter(|server| !server.is_empty())
+        .collect();
+    let token = std::env::var(TOKEN_FILE)
+        .ok()
+        .filter(|path| !path.is_empty());
+    let dial = |server: &str| -> Result<Arc<Remote>, DialError> {
+        let address: Address = server.parse()?;
+        let token = token.as_deref().map(read_token).transpose()?;
+        Remote::connect(&address, token).map(Arc::new)
+    };
+    let dial = &dial;
+    std::thread::scope(|scope| {
+        let dialling: Vec<_> = servers
+            .iter()
+            .map(|server| (*server, scope.spawn(move || dial(server))))
+            .collect();
+        let joined = dialling.into_iter().map(|(server, thread)| {
+            let outcome = thread.join().unwrap_or(Err(DialError::Panicked));
+            outcome.map_err(|source| Unreachable {
+                server: server.into(),
+                source,
+            })
+        });
+        joined.collect()
+    })
+}

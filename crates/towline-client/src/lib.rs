@@ -1,0 +1,16 @@
+//! The client's end of sessions: dialling servers, the ordered command lane, payload, completions; and [`opencl::Remote`], the OpenCL
+//! contract over one session.
+//!
+//! Whatever can be answered here is answered here; everything else goes one way, and only what needs data back waits. Each wait is
+//! counted by the API call that it was for ([`meter`]), so tests assert round trips and `--report` shows them.
+
+pub mod dial;
+pub mod environment;
+mod link;
+mod memory;
+pub mod meter;
+pub mod opencl;
+mod payload;
+mod raw;
+mod state;
+pub mod tuning;

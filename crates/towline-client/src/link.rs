@@ -1,0 +1,668 @@
+//! One session's command lane at the client: posting, waiting, and reading what the server pushes.
+//!
+//! **Posting** appends to the outbox; a sender thread takes what has gathered, so a burst of launches goes out in few segments and a
+//! single one at once. **Waiting** threads send for themselves, and the first of them reads the lane for all ("whoever waits, reads"):
+//! a round trip needs no thread switch at the client. A background thread reads only while something is outstanding that no caller
+//! waits for: data of non-blocking reads, granted writes, callbacks.
+//!
+//! Lock order: `inbound`, then `state`. A thread that holds `state` may only *try* `inbound`.
+
+use std::io::IoSlice;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::Instant;
+
+use smallvec::SmallVec;
+use towline_backend::opencl::{CL_DEVICE_NOT_AVAILABLE, CL_OUT_OF_RESOURCES, Request};
+use towline_session::{HANDLE_BASE, Outbox};
+use towline_transport::{Connection, TransportError};
+use towline_wire::error::{CloseCode, ProtocolError};
+use towline_wire::frame::FrameReader;
+use towline_wire::push::Push;
+
+use crate::meter::Meter;
+use crate::payload::Payload;
+use crate::state::{Callback, HeldWhat, Reply, Slot, State};
+use crate::tuning::{OUTBOX_LIMIT, tuning};
+
+/// What every call on a lost session answers: the device is not available any more.
+pub(crate) const LOST: i32 = CL_DEVICE_NOT_AVAILABLE;
+
+/// See the module's text.
+pub(crate) struct Link {
+    name: String,
+    lane: Arc<dyn Connection>,
+    outbox: Outbox,
+    pending: AtomicBool,
+    inbound: Mutex<FrameReader>,
+    received: AtomicU64,
+    state: Mutex<State>,
+    changed: Condvar,
+    interest: AtomicUsize,
+    interested: (Mutex<()>, Condvar),
+    sender: OnceLock<std::thread::Thread>,
+    sender_parked: AtomicBool,
+    next_handle: AtomicU64,
+    lost: OnceLock<String>,
+    pub(crate) payload: Payload,
+    pub(crate) meter: Meter,
+}
+
+impl Link {
+    /// Takes over a command lane and its payload lanes.
+    pub(crate) fn start(
+        name: &str,
+        lane: Arc<dyn Connection>,
+        payload: Vec<Arc<dyn Connection>>,
+        chunk_bytes: u64,
+    ) -> std::io::Result<Arc<Self>> {
+        let link = Arc::new(Self {
+            name: name.into(),
+            lane,
+            outbox: Outbox::new(),
+            pending: AtomicBool::new(false),
+            inbound: Mutex::new(FrameReader::new()),
+            received: AtomicU64::new(0),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            interest: AtomicUsize::new(0),
+            interested: (Mutex::new(()), Condvar::new()),
+            sender: OnceLock::new(),
+            sender_parked: AtomicBool::new(false),
+            next_handle: AtomicU64::new(1),
+            lost: OnceLock::new(),
+            payload: Payload::new(payload, chunk_bytes),
+            meter: Meter::default(),
+        });
+        let sending = Arc::clone(&link);
+        let thread = std::thread::Builder::new()
+            .name("towline-send".into())
+            .spawn(move || sending.send_loop())?;
+        let _ = link.sender.set(thread.thread().clone());
+        let reading = Arc::clone(&link);
+        std::thread::Builder::new()
+            .name("towline-read".into())
+            .spawn(move || reading.read_loop())?;
+        Payload::start(&link)?;
+        Ok(link)
+    }
+
+    /// The server, for messages.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A new handle of a kind. Its bits tell the kind, so an argument's value can be told from plain data.
+    pub(crate) fn mint(&self, tag: u8) -> u64 {
+        HANDLE_BASE | (u64::from(tag) << 40) | self.next_handle.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Why the session is over, when it is.
+    pub(crate) fn lost(&self) -> Option<&str> {
+        self.lost.get().map(String::as_str)
+    }
+
+    /// The state, locked.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Posts a request, one way.
+    #[inline]
+    pub(crate) fn post<'a, R: Request<'a>>(&self, request: &R) -> Result<u64, i32> {
+        self.post_batch(|batch| batch.post(R::ID, |out| request.encode(out)))
+    }
+
+    /// Posts several requests that nothing may come between.
+    #[inline]
+    pub(crate) fn post_batch<T>(
+        &self,
+        fill: impl FnOnce(&mut towline_session::Batch<'_>) -> T,
+    ) -> Result<T, i32> {
+        if self.lost.get().is_some() {
+            return Err(LOST);
+        }
+        let mut result = None;
+        let waiting = self.outbox.post_all(|batch| result = Some(fill(batch)));
+        self.meter.requested();
+        self.pending.store(true, Ordering::SeqCst);
+        if waiting > OUTBOX_LIMIT {
+            self.flush();
+        } else if self.sender_parked.load(Ordering::SeqCst)
+            && self.sender_parked.swap(false, Ordering::SeqCst)
+        {
+            self.sender.get().inspect(|sender| sender.unpark());
+        }
+        result.ok_or(CL_OUT_OF_RESOURCES)
+    }
+
+    /// Sends a request and waits for its answer; `call` is the API call that waits.
+    pub(crate) fn ask<'a, R: Request<'a>>(
+        &self,
+        call: &'static str,
+        request: &R,
+    ) -> Result<Reply, i32> {
+        if self.lost.get().is_some() {
+            return Err(LOST);
+        }
+        let started = Instant::now();
+        // The slot exists before the answer can come: the number is known under the state's lock.
+        let number = {
+            let mut state = self.state();
+            let (number, _) = self.outbox.post(R::ID, |out| request.encode(out));
+            state.replies.insert(number, Slot::Asked);
+            number
+        };
+        self.meter.requested();
+        self.flush();
+        let reply = self.wait_reply(number);
+        self.meter.waited(call, started.elapsed());
+        reply
+    }
+
+    fn wait_reply(&self, number: u64) -> Result<Reply, i32> {
+        loop {
+            let mut state = self.state();
+            match state.replies.get(&number) {
+                Some(Slot::Ready(_)) => {
+                    if let Some(Slot::Ready(reply)) = state.replies.remove(&number) {
+                        return Ok(reply);
+                    }
+                }
+                Some(Slot::Held) => {
+                    drop(state);
+                    self.wait_for(|state| match state.replies.get(&number) {
+                        Some(Slot::Held) => None,
+                        _ => Some(()),
+                    })?;
+                    continue;
+                }
+                Some(Slot::Asked) if self.lost.get().is_none() => {}
+                _ => {
+                    state.replies.remove(&number);
+                    return Err(LOST);
+                }
+            }
+            match self.inbound.try_lock() {
+                Ok(mut inbound) => {
+                    // The background thread may have read the answer before this thread got the lane: look again first.
+                    if matches!(state.replies.get(&number), Some(Slot::Asked)) {
+                        drop(state);
+                        self.pump(&mut inbound, true);
+                    } else {
+                        drop(state);
+                    }
+                    drop(inbound);
+                    self.hand_over();
+                }
+                Err(TryLockError::WouldBlock) => {
+                    state.followers += 1;
+                    state = self
+                        .changed
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner);
+                    state.followers -= 1;
+                    drop(state);
+                }
+                Err(TryLockError::Poisoned(_)) => {
+                    drop(state);
+                    self.fail("a thread died while it read from the server".into());
+                }
+            }
+        }
+    }
+
+    /// Waits for something that other threads of this process bring about (payload landing or leaving), while the background thread
+    /// reads the lane.
+    pub(crate) fn wait_for<T>(
+        &self,
+        mut ready: impl FnMut(&mut State) -> Option<T>,
+    ) -> Result<T, i32> {
+        let _interest = self.interest();
+        let mut state = self.state();
+        loop {
+            if let Some(value) = ready(&mut state) {
+                return Ok(value);
+            }
+            if self.lost.get().is_some() {
+                return Err(LOST);
+            }
+            state.followers += 1;
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+            state.followers -= 1;
+        }
+    }
+
+    /// Waits until a read is over: its data landed, or no lane can write to its target any more.
+    pub(crate) fn wait_read(&self, payload: u64) {
+        let _interest = self.interest();
+        let mut state = self.state();
+        while state.reads.contains_key(&payload) {
+            state.followers += 1;
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+            state.followers -= 1;
+        }
+    }
+
+    /// Waits for small data, which comes on the command lane: this thread reads for itself.
+    pub(crate) fn wait_data(&self, payload: u64) {
+        loop {
+            let mut state = self.state();
+            if !state.reads.contains_key(&payload) {
+                return;
+            }
+            match self.inbound.try_lock() {
+                Ok(mut inbound) => {
+                    drop(state);
+                    self.pump(&mut inbound, true);
+                    drop(inbound);
+                    self.hand_over();
+                }
+                Err(_) => {
+                    state.followers += 1;
+                    state = self
+                        .changed
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner);
+                    state.followers -= 1;
+                    drop(state);
+                }
+            }
+        }
+    }
+
+    /// Reads what has come, without waiting; for callers that poll.
+    pub(crate) fn poll(&self) {
+        if let Ok(mut inbound) = self.inbound.try_lock() {
+            self.pump(&mut inbound, false);
+            drop(inbound);
+            self.hand_over();
+        }
+    }
+
+    /// Lets the background thread read until the guard goes.
+    pub(crate) fn interest(&self) -> Interest<'_> {
+        self.raise_interest();
+        Interest(self)
+    }
+
+    /// As [`Self::interest`], ended by [`Self::lower_interest`].
+    pub(crate) fn raise_interest(&self) {
+        if self.interest.fetch_add(1, Ordering::SeqCst) == 0 {
+            let _held = self
+                .interested
+                .0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            self.interested.1.notify_one();
+        }
+    }
+
+    pub(crate) fn lower_interest(&self) {
+        self.interest.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Wakes whoever waits for a change of the state.
+    pub(crate) fn notify(&self) {
+        let mut state = self.state();
+        let settled = std::mem::take(&mut state.settled);
+        if settled > 0 {
+            self.interest.fetch_sub(settled, Ordering::SeqCst);
+        }
+        if state.followers > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// After reading: somebody who waits may have to read next.
+    fn hand_over(&self) {
+        self.notify();
+    }
+
+    /// Sends everything posted so far.
+    pub(crate) fn flush(&self) {
+        self.pending.store(false, Ordering::SeqCst);
+        let sent = self.outbox.flush(
+            || self.received.load(Ordering::Acquire),
+            |bytes| {
+                self.meter.sent(bytes.len());
+                let done = self.lane.try_send(bytes)?;
+                if let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+                    // The server may be unable to read because nobody here does: somebody must while this thread is stuck.
+                    let _interest = self.interest();
+                    self.lane.send(&[IoSlice::new(rest)])?;
+                }
+                Ok::<(), TransportError>(())
+            },
+        );
+        if let Err(error) = sent {
+            self.fail(error.to_string());
+        }
+    }
+
+    fn send_loop(&self) {
+        let spin = tuning().spin;
+        loop {
+            if self.lost.get().is_some() {
+                return;
+            }
+            if self.pending.load(Ordering::SeqCst) {
+                self.flush();
+            }
+            if !spin.is_zero() {
+                let until = Instant::now() + spin;
+                while !self.pending.load(Ordering::Relaxed) && Instant::now() < until {
+                    std::hint::spin_loop();
+                }
+            }
+            if self.pending.load(Ordering::SeqCst) {
+                continue;
+            }
+            self.sender_parked.store(true, Ordering::SeqCst);
+            if self.pending.load(Ordering::SeqCst) || self.lost.get().is_some() {
+                self.sender_parked.store(false, Ordering::SeqCst);
+                continue;
+            }
+            std::thread::park();
+            self.sender_parked.store(false, Ordering::SeqCst);
+        }
+    }
+
+    fn read_loop(&self) {
+        loop {
+            {
+                let mut held = self
+                    .interested
+                    .0
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                while self.interest.load(Ordering::SeqCst) == 0 && self.lost.get().is_none() {
+                    held = self
+                        .interested
+                        .1
+                        .wait(held)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+            if self.lost.get().is_some() {
+                return;
+            }
+            match self.lane.wait_readable(None) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(error) => return self.fail(error.to_string()),
+            }
+            if self.interest.load(Ordering::SeqCst) == 0 {
+                continue;
+            }
+            let mut inbound = self.inbound.lock().unwrap_or_else(PoisonError::into_inner);
+            self.pump(&mut inbound, false);
+            drop(inbound);
+            self.hand_over();
+        }
+    }
+
+    /// Takes bytes off the lane and acts on every whole message.
+    fn pump(&self, reader: &mut FrameReader, block: bool) {
+        let got = match block {
+            true => self.lane.recv(reader.space()).map(Some),
+            false => self.lane.try_recv(reader.space()),
+        };
+        let count = match got {
+            Ok(None) => return,
+            Ok(Some(0)) => return self.fail("the server closed the connection".into()),
+            Ok(Some(count)) => count,
+            Err(error) => return self.fail(error.to_string()),
+        };
+        reader.filled(count);
+        self.meter.received(count);
+        let mut due: Vec<(Callback, i32)> = Vec::new();
+        loop {
+            let outcome = match reader.next() {
+                Ok(None) => break,
+                Ok(Some(message)) => Push::decode(message.id, message.body)
+                    .map_err(ProtocolError::from)
+                    .and_then(|push| self.act(push, &mut due)),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = outcome {
+                self.fail(format!("the server broke the protocol: {error}"));
+                break;
+            }
+        }
+        self.received.store(reader.received(), Ordering::Release);
+        for (callback, status) in due {
+            callback(status);
+        }
+    }
+
+    fn act(&self, push: Push<'_>, due: &mut Vec<(Callback, i32)>) -> Result<(), ProtocolError> {
+        match push {
+            Push::Reply {
+                to,
+                status,
+                after,
+                body,
+            } => {
+                let reply = Reply {
+                    status,
+                    body: body.to_vec(),
+                };
+                self.state()
+                    .complete(after.iter(), HeldWhat::Reply(to, reply), due);
+            }
+            Push::Event {
+                event,
+                status,
+                after,
+                times: _,
+            } => {
+                self.state()
+                    .complete(after.iter(), HeldWhat::Event(event, status), due);
+            }
+            Push::Failed {
+                number,
+                call,
+                queue,
+                status,
+            } => {
+                log::debug!(
+                    "{}: request {number} ({}) failed: {}",
+                    self.name,
+                    towline_wire::opencl::call_name(call).unwrap_or("?"),
+                    towline_wire::opencl::status_name(status).unwrap_or("?")
+                );
+                let mut state = self.state();
+                // One entry per queue that this client made, however many failures a server reports.
+                if state.failures.len() < FAILURE_LIMIT {
+                    state.failures.entry(queue).or_insert(status);
+                }
+            }
+            Push::Grant {
+                payload,
+                offset,
+                length,
+            } => self.granted(payload, offset, length)?,
+            Push::Data { payload, bytes } => {
+                let mut state = self.state();
+                let Some(read) = state.reads.get_mut(&payload) else {
+                    return Ok(());
+                };
+                read.landing.claim(0, bytes.len() as u64).map_err(|error| {
+                    ProtocolError::new(CloseCode::UnexpectedPayload, error.to_string())
+                })?;
+                // SAFETY: the read's target belongs to the session until the read is over, which needs this lock.
+                unsafe { read.target.scatter(0, bytes) };
+                if read.landing.arrived(0) {
+                    state.landed(payload, due);
+                }
+            }
+            Push::NoData { payload, status } => {
+                let mut state = self.state();
+                let Some(read) = state.reads.get_mut(&payload) else {
+                    return Ok(());
+                };
+                read.failed = Some(status);
+                // A lane that is writing right now ends the read when it is through.
+                if read.active == 0 {
+                    state.landed(payload, due);
+                }
+            }
+            Push::Sent { payload } => {
+                let mut state = self.state();
+                if state.reads.contains_key(&payload) && !state.in_flight.contains(&payload) {
+                    state.in_flight.push(payload);
+                }
+            }
+            Push::Retired { bytes } => {
+                let mut state = self.state();
+                state.inline_retired = bytes.min(state.inline_posted);
+            }
+            Push::Text { bytes } => print(bytes),
+            Push::Notice { context, text } => {
+                log::warn!(
+                    "{}: context {context:#x}: {}",
+                    self.name,
+                    String::from_utf8_lossy(text)
+                );
+            }
+            Push::Close { code, text } => {
+                let what = CloseCode::from_number(code)
+                    .map_or_else(|| format!("code {code}"), |code| code.to_string());
+                self.fail(format!(
+                    "the server ended the session: {what} ({})",
+                    String::from_utf8_lossy(text)
+                ));
+            }
+            Push::Ack => {}
+        }
+        Ok(())
+    }
+
+    fn granted(&self, payload: u64, offset: u64, length: u64) -> Result<(), ProtocolError> {
+        let unexpected = |what: &str| {
+            ProtocolError::new(
+                CloseCode::UnexpectedPayload,
+                format!("grant for payload {payload}: {what}"),
+            )
+        };
+        let source = {
+            let mut state = self.state();
+            let Some(write) = state.writes.get_mut(&payload) else {
+                return Err(unexpected("there is no such write"));
+            };
+            let size = write.source.size() as u64;
+            if length == 0
+                || offset.checked_add(length).is_none_or(|end| end > size)
+                || length > write.ungranted
+            {
+                return Err(unexpected("it lies outside the write"));
+            }
+            write.ungranted -= length;
+            write.source
+        };
+        self.payload.send(payload, source, offset, length);
+        Ok(())
+    }
+
+    /// Part of a write has left; the last part ends it.
+    pub(crate) fn sent(&self, payload: u64, length: u64) {
+        let mut state = self.state();
+        let Some(write) = state.writes.get_mut(&payload) else {
+            return;
+        };
+        write.left = write.left.saturating_sub(length);
+        if write.left == 0 {
+            state.writes.remove(&payload);
+            self.lower_interest();
+        }
+        if state.followers > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Ends the session for good: every wait returns, every event fails.
+    pub(crate) fn fail(&self, reason: String) {
+        if self.lost.set(reason.clone()).is_err() {
+            return;
+        }
+        log::error!("lost the session with {}: {reason}", self.name);
+        self.lane.shutdown();
+        self.payload.shutdown();
+        self.sender.get().inspect(|sender| sender.unpark());
+        let due: Vec<(Callback, i32)> = {
+            let mut state = self.state();
+            // The application may free a target as soon as it learns of the failure: lanes that are writing finish first. Their
+            // connections are shut down, so that takes no time worth naming.
+            while state.reads.values().any(|read| read.active > 0) {
+                let patience = std::time::Duration::from_millis(10);
+                state.followers += 1;
+                state = self
+                    .changed
+                    .wait_timeout(state, patience)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
+                state.followers -= 1;
+            }
+            state.held.clear();
+            state.writes.clear();
+            state.reads.clear();
+            let events = state
+                .events
+                .values_mut()
+                .filter(|event| event.status.is_none());
+            events
+                .flat_map(|event| {
+                    event.status = Some(LOST);
+                    event
+                        .callbacks
+                        .drain(..)
+                        .collect::<SmallVec<[Callback; 1]>>()
+                })
+                .map(|callback| (callback, LOST))
+                .collect()
+        };
+        self.changed.notify_all();
+        {
+            let _held = self
+                .interested
+                .0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            self.interested.1.notify_all();
+        }
+        for (callback, status) in due {
+            callback(status);
+        }
+    }
+}
+
+/// Most queues with an unreported failure.
+const FAILURE_LIMIT: usize = 4096;
+
+/// Keeps the background thread reading.
+pub(crate) struct Interest<'a>(&'a Link);
+
+impl Drop for Interest<'_> {
+    fn drop(&mut self) {
+        self.0.lower_interest();
+    }
+}
+
+/// What kernels printed appears where the program's own output goes.
+fn print(bytes: &[u8]) {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match rustix::io::write(rustix::stdio::stdout(), rest) {
+            Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Waits and events: status comes by itself, waits are one round trip.
+
+use super::*;
+use crate::state::Callback;
+
+impl Remote {
+    pub(super) fn finish(&self, queue: cl_command_queue) -> cl_int {
+        let request = wire::Finish {
+            command_queue: wire::CommandQueueHandle::from_raw(queue),
+        };
+        match self.call_for("clFinish", &request) {
+            Ok(_) => self.failure(queue),
+            Err(status) => status,
+        }
+    }
+
+    /// The failure of a posted command on this queue that no wait has reported.
+    pub(super) fn failure(&self, queue: cl_command_queue) -> cl_int {
+        let mut state = self.link.state();
+        if state.failures.is_empty() {
+            return CL_SUCCESS;
+        }
+        state
+            .failures
+            .remove(&(queue.addr() as u64))
+            .unwrap_or(CL_SUCCESS)
+    }
+
+    pub(super) fn wait_for_events(&self, events: &[cl_event]) -> cl_int {
+        let mut failed = false;
+        let mut open: smallvec::SmallVec<[wire::EventHandle; 8]> = smallvec::SmallVec::new();
+        self.link.poll();
+        {
+            let state = self.link.state();
+            for event in events {
+                let handle = wire::EventHandle::from_raw(*event);
+                match state.events.get(&handle.0).map(|known| known.status) {
+                    Some(Some(status)) => failed |= status < 0,
+                    Some(None) => open.push(handle),
+                    None => return CL_INVALID_EVENT,
+                }
+            }
+        }
+        if !open.is_empty() {
+            let request = wire::Wait {
+                num_events: open.len() as u32,
+                events: wire::List::Values(&open),
+            };
+            match self.call_for("clWaitForEvents", &request) {
+                Ok(_) => {}
+                Err(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST) => failed = true,
+                Err(status) => return status,
+            }
+        }
+        if failed {
+            CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST
+        } else {
+            CL_SUCCESS
+        }
+    }
+
+    pub(super) fn event_status(&self, event: cl_event) -> Option<cl_int> {
+        let id = event.addr() as u64;
+        let known = |link: &Link| link.state().events.get(&id).map(|event| event.status);
+        match known(&self.link)? {
+            Some(status) => Some(status),
+            None => {
+                // Whoever polls reads the lane: completions are pushed, but somebody must take them in.
+                self.link.poll();
+                Some(known(&self.link)?.unwrap_or(crate::state::SUBMITTED))
+            }
+        }
+    }
+
+    /// Has `callback` run when the event has ended. It must not wait for this session.
+    pub(super) fn on_complete(&self, event: cl_event, callback: Callback) -> cl_int {
+        let mut state = self.link.state();
+        let Some(known) = state.events.get_mut(&(event.addr() as u64)) else {
+            return CL_INVALID_EVENT;
+        };
+        match known.status {
+            Some(status) => {
+                drop(state);
+                callback(status);
+            }
+            None => {
+                known.callbacks.push(callback);
+                drop(state);
+                self.link.raise_interest();
+            }
+        }
+        CL_SUCCESS
+    }
+
+    pub(super) fn release_event(&self, event: cl_event) -> cl_int {
+        let id = event.addr() as u64;
+        {
+            let mut state = self.link.state();
+            let Some(known) = state.events.get_mut(&id) else {
+                return CL_INVALID_EVENT;
+            };
+            if known.status.is_some() || known.callbacks.is_empty() {
+                state.events.remove(&id);
+            } else {
+                known.released = true;
+            }
+        }
+        status_of(self.post(&wire::ReleaseEvent {
+            event: wire::EventHandle(id),
+        }))
+    }
+
+    pub(super) fn set_user_event(&self, event: cl_event, status: cl_int) -> cl_int {
+        let id = event.addr() as u64;
+        let callbacks: Vec<Callback> = {
+            let mut state = self.link.state();
+            let Some(known) = state.events.get_mut(&id) else {
+                return CL_INVALID_EVENT;
+            };
+            if known.status.is_some() {
+                return CL_INVALID_OPERATION;
+            }
+            known.status = Some(status);
+            let callbacks: Vec<Callback> = known.callbacks.drain(..).collect();
+            state.settled += callbacks.len();
+            callbacks
+        };
+        let request = wire::SetUserEventStatus {
+            event: wire::EventHandle(id),
+            execution_status: status,
+        };
+        let posted = status_of(self.post(&request));
+        self.link.notify();
+        for callback in callbacks {
+            callback(status);
+        }
+        posted
+    }
+}
+
+/// A posted request's outcome as a status.
+pub(super) fn status_of(result: Result<(), cl_int>) -> cl_int {
+    result.err().unwrap_or(CL_SUCCESS)
+}

@@ -1,0 +1,229 @@
+//! The OpenCL contract over one session: [`Remote`].
+
+#![allow(
+    clippy::unnecessary_cast,
+    reason = "generated code is the same for every width of scalar"
+)]
+
+mod device;
+mod event;
+mod image;
+mod kernel;
+mod manual;
+mod program;
+mod svm;
+mod transfer;
+
+use std::collections::HashMap;
+use std::ffi::{c_char, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use towline_backend::opencl as wire;
+use towline_backend::opencl::*;
+use towline_transport::Address;
+use towline_wire::control::Token;
+use towline_wire::facts::Facts;
+use towline_wire::snapshot::Snapshot;
+
+use crate::dial::{DialError, dial};
+use crate::link::Link;
+use crate::meter::Meter;
+use crate::state::Event;
+
+include!(concat!(env!("OUT_DIR"), "/opencl_remote.rs"));
+
+/// High bits of the platforms of a session.
+const PLATFORM_BASE: u64 = 0x7c4e << 48;
+
+/// One server's devices through one session.
+///
+/// Handles are numbers dressed as pointers. Creation, release and enqueueing go one way; what they answer is what can be known here,
+/// and a failure that only the server sees comes with the event or the next wait. Each object is released exactly once: reference
+/// counts, validation and cached answers are the platform layer's.
+pub struct Remote {
+    link: Arc<Link>,
+    snapshot: Snapshot,
+    programs: RwLock<HashMap<u64, Arc<Program>>>,
+    kernels: RwLock<HashMap<u64, Arc<Mutex<kernel::Kernel>>>>,
+    images: Mutex<HashMap<u64, image::Image>>,
+    svm: Mutex<svm::Regions>,
+    answers: Mutex<HashMap<(u64, u32), Vec<u8>>>,
+}
+
+/// What is known of a program.
+#[derive(Debug, Default)]
+struct Program {
+    facts: Mutex<Option<Arc<Facts>>>,
+}
+
+impl Remote {
+    /// Begins a session with the server at `address`.
+    pub fn connect(address: &Address, token: Option<Token>) -> Result<Self, DialError> {
+        let dialled = dial(address, token)?;
+        Ok(Self::over(dialled.link, dialled.snapshot))
+    }
+
+    fn over(link: Arc<Link>, snapshot: Snapshot) -> Self {
+        Self {
+            link,
+            snapshot,
+            programs: RwLock::default(),
+            kernels: RwLock::default(),
+            images: Mutex::default(),
+            svm: Mutex::default(),
+            answers: Mutex::default(),
+        }
+    }
+
+    /// A session over lanes that are already open; for tests and tools that have no supervisor.
+    pub fn over_lanes(
+        name: &str,
+        command: Arc<dyn towline_transport::Connection>,
+        payload: Vec<Arc<dyn towline_transport::Connection>>,
+        snapshot: &[u8],
+        chunk_bytes: u64,
+    ) -> Result<Self, DialError> {
+        let snapshot = Snapshot::decode(snapshot).map_err(|source| DialError::Snapshot {
+            server: name.into(),
+            source,
+        })?;
+        let link = Link::start(name, command, payload, chunk_bytes).map_err(DialError::Threads)?;
+        Ok(Self::over(link, snapshot))
+    }
+
+    /// The platforms of the server's vendors, with the devices of each.
+    pub fn platforms(&self) -> Vec<(cl_platform_id, Vec<cl_device_id>)> {
+        (0..self.snapshot.platforms.len() as u32)
+            .map(|index| {
+                let platform = wire::PlatformHandle(PLATFORM_BASE | u64::from(index + 1)).to_raw();
+                let devices = self
+                    .snapshot
+                    .devices
+                    .iter()
+                    .filter(|device| device.platform == index);
+                (
+                    platform,
+                    devices
+                        .map(|device| wire::DeviceHandle(device.handle).to_raw())
+                        .collect(),
+                )
+            })
+            .collect()
+    }
+
+    /// What the session has done so far.
+    pub fn meter(&self) -> &Meter {
+        &self.link.meter
+    }
+
+    /// The server.
+    pub fn server(&self) -> &str {
+        self.link.name()
+    }
+
+    /// Why the session is over, when it is.
+    pub fn lost(&self) -> Option<&str> {
+        self.link.lost()
+    }
+
+    /// Ends the session in good order; later calls find it lost.
+    pub fn close(&self) {
+        if self.link.lost().is_none() {
+            let _ = self.link.post(&wire::Goodbye { reason: 0 });
+            self.link.flush();
+        }
+        self.link.fail("the client closed the session".into());
+    }
+
+    fn mint(&self, tag: u8) -> u64 {
+        self.link.mint(tag)
+    }
+
+    fn mint_event(&self) -> wire::EventHandle {
+        let event = self.link.mint(wire::EventHandle::TAG);
+        self.link.state().events.insert(event, Event::default());
+        wire::EventHandle(event)
+    }
+
+    #[inline]
+    fn post<'a, R: Request<'a>>(&self, request: &R) -> Result<(), cl_int> {
+        self.link.post(request).map(|_| ())
+    }
+
+    /// Waits for an answer; `Err` is the API's status.
+    fn call<'a, R: Request<'a>>(&self, request: &R) -> Result<Vec<u8>, cl_int> {
+        self.call_for(R::NAME, request)
+    }
+
+    fn call_for<'a, R: Request<'a>>(
+        &self,
+        call: &'static str,
+        request: &R,
+    ) -> Result<Vec<u8>, cl_int> {
+        let reply = self.link.ask(call, request)?;
+        if reply.status < 0 {
+            Err(reply.status)
+        } else {
+            Ok(reply.body)
+        }
+    }
+
+    /// A reply that does not decode ends the session.
+    fn malformed(&self) -> cl_int {
+        self.link
+            .fail("the server sent a reply that does not decode".into());
+        crate::link::LOST
+    }
+
+    fn program(&self, program: cl_program) -> Option<Arc<Program>> {
+        self.programs
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&(program.addr() as u64))
+            .cloned()
+    }
+
+    fn new_program(&self, id: u64, facts: Option<Arc<Facts>>) {
+        let program = Arc::new(Program {
+            facts: Mutex::new(facts),
+        });
+        self.programs
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id, program);
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes a status where a creating call wants it.
+///
+/// # Safety
+/// `target` is NULL or writable.
+unsafe fn tell(target: *mut cl_int, status: cl_int) {
+    // SAFETY: the caller's contract.
+    unsafe { crate::raw::fill(target, 1, [status].into_iter()) };
+}
+
+/// Answers an info query from bytes: size rules as the API has them.
+///
+/// # Safety
+/// `value` is NULL or writable for `size` bytes, `actual` is NULL or writable.
+unsafe fn answer(bytes: &[u8], size: usize, value: *mut c_void, actual: *mut usize) -> cl_int {
+    if !value.is_null() && size < bytes.len() {
+        return CL_INVALID_VALUE;
+    }
+    // SAFETY: the caller's contract; the answer fits.
+    unsafe { crate::raw::fill(value.cast::<u8>(), bytes.len(), bytes.iter().copied()) };
+    // SAFETY: the caller's contract.
+    unsafe { crate::raw::fill(actual, 1, [bytes.len()].into_iter()) };
+    CL_SUCCESS
+}

@@ -1,0 +1,237 @@
+//! Programs: sources and binaries travel as they are, a build answers with what is known of the kernels.
+
+use super::event::status_of;
+use super::*;
+
+/// Room for what is known of a program's kernels, and for its binaries.
+const ROOM: u64 = 32 << 20;
+
+impl Remote {
+    pub(super) fn create_program_source(
+        &self,
+        context: cl_context,
+        source: &[u8],
+    ) -> Result<cl_program, cl_int> {
+        let created = wire::ProgramHandle(self.mint(wire::ProgramHandle::TAG));
+        let context = wire::ContextHandle::from_raw(context);
+        self.post(&wire::CreateProgramSource {
+            context,
+            size: source.len() as u64,
+            source,
+            created,
+        })?;
+        self.new_program(created.0, None);
+        Ok(created.to_raw())
+    }
+
+    /// Creates a program from one binary per device; the verdicts per device come back in either case.
+    pub(super) fn create_program_binary(
+        &self,
+        context: cl_context,
+        devices: &[cl_device_id],
+        binaries: &[&[u8]],
+    ) -> (Vec<cl_int>, Result<cl_program, cl_int>) {
+        let devices: Vec<wire::DeviceHandle> = devices
+            .iter()
+            .map(|device| wire::DeviceHandle::from_raw(*device))
+            .collect();
+        let sizes: Vec<u64> = binaries.iter().map(|binary| binary.len() as u64).collect();
+        let joined = binaries.concat();
+        let created = wire::ProgramHandle(self.mint(wire::ProgramHandle::TAG));
+        let request = wire::CreateProgramBinary {
+            context: wire::ContextHandle::from_raw(context),
+            num_devices: devices.len() as u32,
+            devices: wire::List::Values(&devices),
+            sizes: wire::List::Values(&sizes),
+            total: joined.len() as u64,
+            binaries: &joined,
+            created,
+        };
+        let reply = match self.link.ask("clCreateProgramWithBinary", &request) {
+            Ok(reply) => reply,
+            Err(status) => return (Vec::new(), Err(status)),
+        };
+        let verdicts = match wire::CreateProgramBinaryReply::decode(&reply.body) {
+            Ok(reply) => reply
+                .binary_status
+                .map(|list| list.to_vec())
+                .unwrap_or_default(),
+            Err(_) => return (Vec::new(), Err(self.malformed())),
+        };
+        if reply.status < 0 {
+            return (verdicts, Err(reply.status));
+        }
+        self.new_program(created.0, None);
+        (verdicts, Ok(created.to_raw()))
+    }
+
+    pub(super) fn build(
+        &self,
+        program: cl_program,
+        devices: &[cl_device_id],
+        options: Option<&[u8]>,
+    ) -> cl_int {
+        let Some(known) = self.program(program) else {
+            return CL_INVALID_PROGRAM;
+        };
+        let devices: Vec<wire::DeviceHandle> = devices
+            .iter()
+            .map(|device| wire::DeviceHandle::from_raw(*device))
+            .collect();
+        let request = wire::Build {
+            program: wire::ProgramHandle::from_raw(program),
+            num_devices: devices.len() as u32,
+            devices: (!devices.is_empty()).then_some(wire::List::Values(&devices)),
+            options,
+            room: ROOM,
+        };
+        let body = match self.call_for("clBuildProgram", &request) {
+            Ok(body) => body,
+            Err(status) => return status,
+        };
+        let facts = wire::BuildReply::decode(&body)
+            .ok()
+            .and_then(|reply| Facts::decode(reply.facts?).ok());
+        let Some(facts) = facts else {
+            return self.malformed();
+        };
+        *lock(&known.facts) = Some(Arc::new(facts));
+        CL_SUCCESS
+    }
+
+    pub(super) fn compile(
+        &self,
+        program: cl_program,
+        devices: &[cl_device_id],
+        options: Option<&[u8]>,
+        headers: &[(cl_program, &[u8])],
+    ) -> cl_int {
+        let devices: Vec<wire::DeviceHandle> = devices
+            .iter()
+            .map(|device| wire::DeviceHandle::from_raw(*device))
+            .collect();
+        let programs: Vec<wire::ProgramHandle> = headers
+            .iter()
+            .map(|(program, _)| wire::ProgramHandle::from_raw(*program))
+            .collect();
+        let names: Vec<u8> = headers
+            .iter()
+            .flat_map(|(_, name)| name.iter().copied().chain([0]))
+            .collect();
+        let request = wire::Compile {
+            program: wire::ProgramHandle::from_raw(program),
+            num_devices: devices.len() as u32,
+            devices: (!devices.is_empty()).then_some(wire::List::Values(&devices)),
+            options,
+            num_headers: programs.len() as u32,
+            headers: (!programs.is_empty()).then_some(wire::List::Values(&programs)),
+            names_size: names.len() as u64,
+            names: &names,
+        };
+        status_of(self.call_for("clCompileProgram", &request).map(drop))
+    }
+
+    pub(super) fn link_programs(
+        &self,
+        context: cl_context,
+        devices: &[cl_device_id],
+        options: Option<&[u8]>,
+        programs: &[cl_program],
+    ) -> (cl_program, cl_int) {
+        let devices: Vec<wire::DeviceHandle> = devices
+            .iter()
+            .map(|device| wire::DeviceHandle::from_raw(*device))
+            .collect();
+        let programs: Vec<wire::ProgramHandle> = programs
+            .iter()
+            .map(|program| wire::ProgramHandle::from_raw(*program))
+            .collect();
+        let created = wire::ProgramHandle(self.mint(wire::ProgramHandle::TAG));
+        let request = wire::Link {
+            context: wire::ContextHandle::from_raw(context),
+            num_devices: devices.len() as u32,
+            devices: (!devices.is_empty()).then_some(wire::List::Values(&devices)),
+            options,
+            num_programs: programs.len() as u32,
+            programs: (!programs.is_empty()).then_some(wire::List::Values(&programs)),
+            room: ROOM,
+            created,
+        };
+        let reply = match self.link.ask("clLinkProgram", &request) {
+            Ok(reply) => reply,
+            Err(status) => return (std::ptr::null_mut(), status),
+        };
+        let Ok(decoded) = wire::LinkReply::decode(&reply.body) else {
+            return (std::ptr::null_mut(), self.malformed());
+        };
+        let facts = decoded
+            .facts
+            .and_then(|bytes| Facts::decode(bytes).ok())
+            .map(Arc::new);
+        // A failed link may leave a program, whose log says why; other failures leave none.
+        if reply.status < 0 && reply.status != CL_LINK_PROGRAM_FAILURE {
+            let _ = self.post(&wire::ReleaseProgram { program: created });
+            return (std::ptr::null_mut(), reply.status);
+        }
+        self.new_program(created.0, facts);
+        (created.to_raw(), reply.status)
+    }
+
+    pub(super) fn release_program(&self, program: cl_program) -> cl_int {
+        let id = program.addr() as u64;
+        if self
+            .programs
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&id)
+            .is_none()
+        {
+            return CL_INVALID_PROGRAM;
+        }
+        status_of(self.post(&wire::ReleaseProgram {
+            program: wire::ProgramHandle(id),
+        }))
+    }
+
+    /// What is known of a program's kernels; asks for it once where no build of this session told.
+    pub(super) fn facts_of(&self, program: cl_program) -> Result<Arc<Facts>, cl_int> {
+        let known = self.program(program).ok_or(CL_INVALID_PROGRAM)?;
+        if let Some(facts) = lock(&known.facts).clone() {
+            return Ok(facts);
+        }
+        let request = wire::ProgramFacts {
+            program: wire::ProgramHandle::from_raw(program),
+            room: ROOM,
+        };
+        let body = self.call_for("clCreateKernel", &request)?;
+        let reply = wire::ProgramFactsReply::decode(&body).map_err(|_| self.malformed())?;
+        let facts = Facts::decode(reply.facts.unwrap_or_default()).map_err(|_| self.malformed())?;
+        if facts.kernels.is_empty() {
+            return Err(CL_INVALID_PROGRAM_EXECUTABLE);
+        }
+        let facts = Arc::new(facts);
+        *lock(&known.facts) = Some(Arc::clone(&facts));
+        Ok(facts)
+    }
+
+    /// The program's binaries, one per device.
+    pub(super) fn binaries(&self, program: cl_program) -> Result<Vec<Vec<u8>>, cl_int> {
+        let request = wire::ProgramBinaries {
+            program: wire::ProgramHandle::from_raw(program),
+            num_devices: 0,
+            room: ROOM,
+        };
+        let body = self.call_for("clGetProgramInfo", &request)?;
+        let reply = wire::ProgramBinariesReply::decode(&body).map_err(|_| self.malformed())?;
+        let mut rest = reply.binaries.unwrap_or_default();
+        let mut parts = Vec::new();
+        for size in reply.sizes.iter().flat_map(|sizes| sizes.iter()) {
+            let (part, tail) = rest
+                .split_at_checked(size as usize)
+                .ok_or_else(|| self.malformed())?;
+            parts.push(part.to_vec());
+            rest = tail;
+        }
+        Ok(parts)
+    }
+}

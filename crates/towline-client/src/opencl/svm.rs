@@ -1,0 +1,257 @@
+//! Shared virtual memory of the coarse kind: the same addresses here and at the worker, moved by map and unmap.
+
+use std::collections::BTreeMap;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+use super::event::status_of;
+use super::transfer::{Command, Host, Place, shape};
+use super::*;
+
+/// The session's allocations and what is mapped of them.
+#[derive(Debug, Default)]
+pub(super) struct Regions {
+    /// Start to length in bytes, as allocated.
+    allocations: BTreeMap<usize, usize>,
+    /// Start to (length, may have been written) of what the application has mapped.
+    mapped: BTreeMap<usize, (usize, bool)>,
+}
+
+/// How often another address is asked for when this process uses the one that the worker got.
+const TRIES: usize = 16;
+
+impl Regions {
+    fn holds(&self, address: usize, size: usize) -> bool {
+        let below = self.allocations.range(..=address).next_back();
+        below.is_some_and(|(start, length)| address - start + size <= *length)
+    }
+}
+
+fn pages(address: usize, size: usize) -> (usize, usize) {
+    let page = rustix::param::page_size();
+    let start = address / page * page;
+    (start, (address + size).div_ceil(page) * page - start)
+}
+
+impl Remote {
+    pub(super) fn svm_alloc(
+        &self,
+        context: cl_context,
+        flags: cl_svm_mem_flags,
+        size: usize,
+        alignment: cl_uint,
+    ) -> *mut c_void {
+        let context = wire::ContextHandle::from_raw(context);
+        let mut refused = Vec::new();
+        let mut found = std::ptr::null_mut();
+        for _ in 0..TRIES {
+            let request = wire::SvmAlloc {
+                context,
+                flags: flags as u64,
+                size: size as u64,
+                alignment,
+            };
+            let Ok(body) = self.call_for("clSVMAlloc", &request) else {
+                break;
+            };
+            let Ok(reply) = wire::SvmAllocReply::decode(&body) else {
+                self.malformed();
+                break;
+            };
+            let address = reply.address.unwrap_or_default();
+            let (start, length) = pages(address as usize, size);
+            // SAFETY: NOREPLACE maps only what nothing else uses.
+            let mapped = unsafe {
+                mmap_anonymous(
+                    std::ptr::with_exposed_provenance_mut(start),
+                    length,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE,
+                )
+            };
+            match mapped {
+                Ok(memory) if memory.addr() == start => {
+                    lock(&self.svm).allocations.insert(address as usize, size);
+                    memory.expose_provenance();
+                    found = std::ptr::with_exposed_provenance_mut(address as usize);
+                    break;
+                }
+                Ok(elsewhere) => {
+                    // A kernel that does not know NOREPLACE maps elsewhere.
+                    // SAFETY: the mapping was just made and is used by nobody.
+                    let _ = unsafe { munmap(elsewhere, length) };
+                    refused.push(address);
+                }
+                // An allocation whose pages this process uses already: keep it while asking for another.
+                Err(_) => refused.push(address),
+            }
+        }
+        for address in refused {
+            let _ = self.post(&wire::SvmFree { context, address });
+        }
+        found
+    }
+
+    pub(super) fn svm_free(&self, context: cl_context, address: *mut c_void) {
+        let start = address.addr();
+        let Some(size) = lock(&self.svm).allocations.remove(&start) else {
+            return;
+        };
+        let (page, length) = pages(start, size);
+        // SAFETY: the pages were mapped for this allocation; the application gives it up.
+        let _ = unsafe { munmap(std::ptr::with_exposed_provenance_mut(page), length) };
+        let context = wire::ContextHandle::from_raw(context);
+        let _ = self.post(&wire::SvmFree {
+            context,
+            address: start as u64,
+        });
+    }
+
+    pub(super) fn svm_map(
+        &self,
+        command: &Command<'_>,
+        flags: cl_map_flags,
+        address: *mut c_void,
+        size: usize,
+    ) -> cl_int {
+        if !lock(&self.svm).holds(address.addr(), size) {
+            return CL_INVALID_VALUE;
+        }
+        let writes = flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION) as cl_map_flags != 0;
+        lock(&self.svm)
+            .mapped
+            .insert(address.addr(), (size, writes));
+        if flags & CL_MAP_WRITE_INVALIDATE_REGION as cl_map_flags != 0 {
+            // Nothing of the old contents is wanted: only the order counts.
+            return self.marker(command);
+        }
+        self.read(
+            command,
+            svm_place(address.addr(), size),
+            host(address, size),
+        )
+    }
+
+    pub(super) fn svm_unmap(&self, command: &Command<'_>, address: *mut c_void) -> cl_int {
+        let Some((size, writes)) = lock(&self.svm).mapped.remove(&address.addr()) else {
+            return CL_INVALID_VALUE;
+        };
+        if !writes {
+            return self.marker(command);
+        }
+        self.write(
+            command,
+            svm_place(address.addr(), size),
+            host(address, size),
+        )
+    }
+
+    pub(super) fn svm_copy(
+        &self,
+        command: &Command<'_>,
+        to: *mut c_void,
+        from: *const c_void,
+        size: usize,
+    ) -> cl_int {
+        let (to_svm, from_svm) = {
+            let regions = lock(&self.svm);
+            (
+                regions.holds(to.addr(), size),
+                regions.holds(from.addr(), size),
+            )
+        };
+        match (to_svm, from_svm) {
+            (true, true) => {
+                let waits: Vec<wire::EventHandle> = command
+                    .waits
+                    .iter()
+                    .map(|event| wire::EventHandle::from_raw(*event))
+                    .collect();
+                let event = (!command.event.is_null()).then(|| self.mint_event());
+                let posted = self.post(&wire::SvmCopy {
+                    command_queue: wire::CommandQueueHandle::from_raw(command.queue),
+                    destination: to.addr() as u64,
+                    source: from.addr() as u64,
+                    size: size as u64,
+                    num_events_in_wait_list: waits.len() as u32,
+                    event_wait_list: (!waits.is_empty()).then_some(wire::List::Values(&waits)),
+                    event,
+                });
+                self.hand_out(command, event);
+                match posted {
+                    Ok(()) if command.blocking => self.finish(command.queue),
+                    posted => status_of(posted),
+                }
+            }
+            (true, false) => self.write(
+                command,
+                svm_place(to.addr(), size),
+                host(from.cast_mut(), size),
+            ),
+            (false, true) => self.read(command, svm_place(from.addr(), size), host(to, size)),
+            (false, false) => CL_INVALID_VALUE,
+        }
+    }
+
+    pub(super) fn svm_fill(
+        &self,
+        command: &Command<'_>,
+        to: *mut c_void,
+        pattern: &[u8],
+        size: usize,
+    ) -> cl_int {
+        let waits: Vec<wire::EventHandle> = command
+            .waits
+            .iter()
+            .map(|event| wire::EventHandle::from_raw(*event))
+            .collect();
+        let event = (!command.event.is_null()).then(|| self.mint_event());
+        let posted = self.post(&wire::SvmFill {
+            command_queue: wire::CommandQueueHandle::from_raw(command.queue),
+            destination: to.addr() as u64,
+            pattern_size: pattern.len() as u64,
+            pattern,
+            size: size as u64,
+            num_events_in_wait_list: waits.len() as u32,
+            event_wait_list: (!waits.is_empty()).then_some(wire::List::Values(&waits)),
+            event,
+        });
+        self.hand_out(command, event);
+        status_of(posted)
+    }
+
+    fn hand_out(&self, command: &Command<'_>, event: Option<wire::EventHandle>) {
+        if let Some(event) = event {
+            // SAFETY: the caller's contract: an event pointer that is not NULL is writable.
+            unsafe { command.event.write(event.to_raw()) };
+        }
+    }
+
+    fn marker(&self, command: &Command<'_>) -> cl_int {
+        let (count, list) = (command.waits.len() as cl_uint, command.waits.as_ptr());
+        let list = if count == 0 { std::ptr::null() } else { list };
+        // SAFETY: the queue and the events are this session's own; `event` is writable by the caller's contract.
+        let status =
+            unsafe { self.clEnqueueMarkerWithWaitList(command.queue, count, list, command.event) };
+        if status == CL_SUCCESS && command.blocking {
+            self.finish(command.queue)
+        } else {
+            status
+        }
+    }
+}
+
+fn svm_place(address: usize, size: usize) -> Place {
+    Place {
+        shape: shape::SVM,
+        ..Place::linear(address, size)
+    }
+}
+
+fn host(start: *mut c_void, size: usize) -> Host {
+    Host {
+        start: start.cast(),
+        row_pitch: size,
+        slice_pitch: size,
+    }
+}

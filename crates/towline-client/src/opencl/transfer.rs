@@ -1,0 +1,360 @@
+//! Reads and writes: small data travels with its request, the rest on the payload lanes, straight from and to the application's
+//! memory.
+
+use smallvec::SmallVec;
+use towline_session::Landing;
+
+use super::event::status_of;
+use super::*;
+use crate::memory::HostBox;
+use crate::state::{Read, Write};
+use crate::tuning::{INLINE_CREDIT, SLAB_BYTES, tuning};
+
+/// What `place` describes; the numbers are the protocol's.
+pub(super) mod shape {
+    pub(in super::super) const LINEAR: u32 = 0;
+    pub(in super::super) const RECT: u32 = 1;
+    pub(in super::super) const IMAGE: u32 = 2;
+    pub(in super::super) const SVM: u32 = 3;
+}
+
+/// Reads up to this size come back on the command lane; the worker has the same number.
+const INLINE_READ: usize = 128 << 10;
+
+/// A box on the device.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) shape: u32,
+    pub(super) origin: [usize; 3],
+    pub(super) region: [usize; 3],
+    pub(super) row_pitch: usize,
+    pub(super) slice_pitch: usize,
+    /// Bytes of one element of `region[0]`.
+    pub(super) element: usize,
+}
+
+/// The application's box: where, and how far rows and slices are apart.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Host {
+    pub(super) start: *mut u8,
+    pub(super) row_pitch: usize,
+    pub(super) slice_pitch: usize,
+}
+
+/// What all transfers share.
+pub(super) struct Command<'a> {
+    pub(super) call: &'static str,
+    pub(super) queue: cl_command_queue,
+    pub(super) mem: cl_mem,
+    pub(super) blocking: bool,
+    pub(super) waits: &'a [cl_event],
+    pub(super) event: *mut cl_event,
+}
+
+impl Place {
+    pub(super) fn linear(offset: usize, size: usize) -> Self {
+        let (origin, region) = ([offset, 0, 0], [size, 1, 1]);
+        Self {
+            shape: shape::LINEAR,
+            origin,
+            region,
+            row_pitch: 0,
+            slice_pitch: 0,
+            element: 1,
+        }
+    }
+
+    fn size(&self) -> usize {
+        self.region.iter().product::<usize>() * self.element
+    }
+
+    fn words(&self) -> [u64; 8] {
+        let [x, y, z] = self.origin;
+        let [width, height, depth] = self.region;
+        [
+            x,
+            y,
+            z,
+            width,
+            height,
+            depth,
+            self.row_pitch,
+            self.slice_pitch,
+        ]
+        .map(|word| word as u64)
+    }
+
+    fn host_box(&self, host: Host) -> HostBox {
+        let row = self.region[0] * self.element;
+        HostBox::pitched(
+            host.start,
+            row,
+            self.region[1],
+            self.region[2],
+            host.row_pitch,
+            host.slice_pitch,
+        )
+    }
+
+    /// Cuts a box into slabs of whole rows that the worker can stage, with the host's part of each.
+    fn slabs(self, host: Host) -> Vec<(Self, Host)> {
+        if matches!(self.shape, shape::LINEAR | shape::SVM) || self.size() <= SLAB_BYTES {
+            return vec![(self, host)];
+        }
+        let row = (self.region[0] * self.element).max(1);
+        let rows = (SLAB_BYTES / row).clamp(1, self.region[1].max(1));
+        let mut slabs = Vec::new();
+        for z in 0..self.region[2] {
+            for y in (0..self.region[1]).step_by(rows) {
+                let mut place = self;
+                place.origin[1] += y;
+                place.origin[2] += z;
+                place.region[1] = rows.min(self.region[1] - y);
+                place.region[2] = 1;
+                let start = host
+                    .start
+                    .wrapping_add(z * host.slice_pitch + y * host.row_pitch);
+                slabs.push((place, Host { start, ..host }));
+            }
+        }
+        slabs
+    }
+}
+
+impl Remote {
+    /// Writes; returns once the source may be changed when the command blocks.
+    pub(super) fn write(&self, command: &Command<'_>, place: Place, host: Host) -> cl_int {
+        self.in_slabs(command, place, host, |command, place, host| {
+            self.write_one(command, place, host)
+        })
+    }
+
+    /// Reads; returns once the data is in place when the command blocks.
+    pub(super) fn read(&self, command: &Command<'_>, place: Place, host: Host) -> cl_int {
+        self.in_slabs(command, place, host, |command, place, host| {
+            self.read_one(command, place, host)
+        })
+    }
+
+    fn in_slabs(
+        &self,
+        command: &Command<'_>,
+        place: Place,
+        host: Host,
+        one: impl Fn(&Command<'_>, Place, Host) -> cl_int,
+    ) -> cl_int {
+        let slabs = place.slabs(host);
+        if let [(place, host)] = slabs.as_slice() {
+            return one(command, *place, *host);
+        }
+        let mut events: Vec<cl_event> = vec![std::ptr::null_mut(); slabs.len()];
+        for ((place, host), event) in slabs.into_iter().zip(&mut events) {
+            let part = Command {
+                event: if command.event.is_null() {
+                    std::ptr::null_mut()
+                } else {
+                    event
+                },
+                ..*command
+            };
+            let status = one(&part, place, host);
+            if status != CL_SUCCESS {
+                return status;
+            }
+        }
+        if command.event.is_null() {
+            return CL_SUCCESS;
+        }
+        // SAFETY: the queue and the events are this session's own; `event` is writable by the caller's contract.
+        let status = unsafe {
+            self.clEnqueueMarkerWithWaitList(
+                command.queue,
+                events.len() as cl_uint,
+                events.as_ptr(),
+                command.event,
+            )
+        };
+        for event in events {
+            self.release_event(event);
+        }
+        status
+    }
+
+    fn write_one(&self, command: &Command<'_>, place: Place, host: Host) -> cl_int {
+        let source = place.host_box(host);
+        let size = source.size();
+        let waits = handles(command.waits);
+        let event = self.event_for(command);
+        let words = place.words();
+        let queue = wire::CommandQueueHandle::from_raw(command.queue);
+        let mem = wire::MemHandle::from_raw(command.mem);
+        let small = size <= tuning().inline_bytes || !self.link.payload.exists();
+        if small && self.link.state().take_inline(size as u64, INLINE_CREDIT) {
+            let mut packed = Vec::new();
+            let data: &[u8] = if source.is_linear() {
+                // SAFETY: the caller's contract of the write: the source is readable.
+                unsafe { std::slice::from_raw_parts(host.start, size) }
+            } else {
+                // SAFETY: as above.
+                unsafe { source.gather(0, size, &mut packed) };
+                &packed
+            };
+            let posted = self.post(&wire::WriteInline {
+                command_queue: queue,
+                mem,
+                shape: place.shape,
+                place: wire::List::Values(&words),
+                size: size as u64,
+                data,
+                num_events_in_wait_list: waits.len() as u32,
+                event_wait_list: (!waits.is_empty()).then_some(wire::List::Values(&waits)),
+                event,
+            });
+            return status_of(posted);
+        }
+        let payload = self.mint(PAYLOAD_TAG);
+        self.link.state().writes.insert(
+            payload,
+            Write {
+                source,
+                ungranted: size as u64,
+                left: size as u64,
+            },
+        );
+        self.link.raise_interest();
+        let posted = self.post(&wire::WriteBulk {
+            command_queue: queue,
+            mem,
+            shape: place.shape,
+            place: wire::List::Values(&words),
+            size: size as u64,
+            payload,
+            num_events_in_wait_list: waits.len() as u32,
+            event_wait_list: (!waits.is_empty()).then_some(wire::List::Values(&waits)),
+            event,
+        });
+        if let Err(status) = posted {
+            return status;
+        }
+        if !command.blocking && tuning().pipeline {
+            return CL_SUCCESS;
+        }
+        // The caller may change its memory when this returns: wait until the last byte has left.
+        let started = std::time::Instant::now();
+        self.link.flush();
+        let left = self
+            .link
+            .wait_for(|state| (!state.writes.contains_key(&payload)).then_some(()));
+        self.link.meter.waited(command.call, started.elapsed());
+        status_of(left)
+    }
+
+    fn read_one(&self, command: &Command<'_>, place: Place, host: Host) -> cl_int {
+        let target = place.host_box(host);
+        let size = target.size();
+        let waits = handles(command.waits);
+        let payload = self.mint(PAYLOAD_TAG);
+        let background = !command.blocking;
+        let read = Read {
+            target,
+            landing: Landing::new(size as u64),
+            active: 0,
+            failed: None,
+            background,
+        };
+        self.link.state().reads.insert(payload, read);
+        if background {
+            self.link.raise_interest();
+        }
+        let event = self.event_for(command);
+        if let Some(event) = event
+            && let Some(known) = self.link.state().events.get_mut(&event.0)
+        {
+            known.read = Some(payload);
+        }
+        let words = place.words();
+        let posted = self.post(&wire::Read {
+            command_queue: wire::CommandQueueHandle::from_raw(command.queue),
+            mem: wire::MemHandle::from_raw(command.mem),
+            shape: place.shape,
+            place: wire::List::Values(&words),
+            size: size as u64,
+            payload,
+            urgent: u32::from(command.blocking),
+            num_events_in_wait_list: waits.len() as u32,
+            event_wait_list: (!waits.is_empty()).then_some(wire::List::Values(&waits)),
+            event,
+        });
+        if let Err(status) = posted {
+            return status;
+        }
+        if background && tuning().pipeline {
+            return CL_SUCCESS;
+        }
+        let started = std::time::Instant::now();
+        self.link.flush();
+        if size <= INLINE_READ && !background {
+            self.link.wait_data(payload);
+        } else {
+            self.link.wait_read(payload);
+        }
+        self.link.meter.waited(command.call, started.elapsed());
+        if self.link.lost().is_some() {
+            return crate::link::LOST;
+        }
+        let failed = self.link.state().failures.remove(&payload);
+        failed.unwrap_or_else(|| self.failure(command.queue))
+    }
+
+    fn event_for(&self, command: &Command<'_>) -> Option<wire::EventHandle> {
+        if command.event.is_null() {
+            return None;
+        }
+        let handle = self.mint_event();
+        // SAFETY: the caller's contract: an event pointer that is not NULL is writable.
+        unsafe { command.event.write(handle.to_raw()) };
+        Some(handle)
+    }
+}
+
+/// Payload numbers come from the handles' counter, under a kind of their own.
+const PAYLOAD_TAG: u8 = 0xff;
+
+fn handles(events: &[cl_event]) -> SmallVec<[wire::EventHandle; 8]> {
+    events
+        .iter()
+        .map(|event| wire::EventHandle::from_raw(*event))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_box_is_cut_into_slabs_of_whole_rows() {
+        let place = Place {
+            shape: shape::RECT,
+            origin: [4, 10, 2],
+            region: [1 << 20, 40, 3],
+            row_pitch: 2 << 20,
+            slice_pitch: 100 << 20,
+            element: 1,
+        };
+        let host = Host {
+            start: std::ptr::null_mut(),
+            row_pitch: 1 << 20,
+            slice_pitch: 40 << 20,
+        };
+        let slabs = place.slabs(host);
+        assert_eq!(
+            slabs.iter().map(|(place, _)| place.size()).sum::<usize>(),
+            place.size()
+        );
+        assert!(slabs.iter().all(|(place, _)| place.size() <= SLAB_BYTES));
+        assert_eq!(slabs[1].0.origin, [4, 26, 2]);
+        assert_eq!(slabs[1].1.start.addr(), 16 << 20);
+        assert_eq!(slabs[3].0.origin, [4, 10, 3]);
+        assert_eq!(slabs[3].1.start.addr(), 40 << 20);
+    }
+}

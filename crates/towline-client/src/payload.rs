@@ -1,0 +1,229 @@
+//! Payload lanes at the client: granted writes leave straight out of the application's memory, reads land straight in it.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use towline_transport::{Connection, TransportError, recv_exact};
+use towline_wire::error::{CloseCode, ProtocolError};
+use towline_wire::frame::{CHUNK_HEADER, ChunkHeader};
+
+use crate::link::Link;
+use crate::memory::HostBox;
+use crate::state::Callback;
+
+/// A granted window of a write, cut into chunks as lanes become free.
+struct Outgoing {
+    payload: u64,
+    source: HostBox,
+    next: u64,
+    end: u64,
+}
+
+/// See the module's text.
+pub(crate) struct Payload {
+    lanes: Vec<Arc<dyn Connection>>,
+    chunk_bytes: u64,
+    queue: Mutex<Queue>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Outgoing>,
+    stopped: bool,
+}
+
+impl Payload {
+    pub(crate) fn new(lanes: Vec<Arc<dyn Connection>>, chunk_bytes: u64) -> Self {
+        Self {
+            lanes,
+            chunk_bytes: chunk_bytes.max(4096),
+            queue: Mutex::default(),
+            work: Condvar::new(),
+        }
+    }
+
+    /// Whether there are payload lanes at all.
+    pub(crate) fn exists(&self) -> bool {
+        !self.lanes.is_empty()
+    }
+
+    /// Starts two threads per lane.
+    pub(crate) fn start(link: &Arc<Link>) -> std::io::Result<()> {
+        for lane in &link.payload.lanes {
+            let (link_in, lane_in) = (Arc::clone(link), Arc::clone(lane));
+            std::thread::Builder::new()
+                .name("towline-payload-in".into())
+                .spawn(move || match receive(&link_in, &*lane_in) {
+                    Ok(()) => link_in.fail("the server closed a payload connection".into()),
+                    Err(error) => link_in.fail(error),
+                })?;
+            let (link_out, lane_out) = (Arc::clone(link), Arc::clone(lane));
+            std::thread::Builder::new()
+                .name("towline-payload-out".into())
+                .spawn(move || {
+                    if let Err(error) = transmit(&link_out, &*lane_out) {
+                        link_out.fail(error.to_string());
+                    }
+                })?;
+        }
+        Ok(())
+    }
+
+    /// Queues a granted window.
+    pub(crate) fn send(&self, payload: u64, source: HostBox, offset: u64, length: u64) {
+        let mut queue = self.queue();
+        queue.jobs.push_back(Outgoing {
+            payload,
+            source,
+            next: offset,
+            end: offset + length,
+        });
+        drop(queue);
+        if length > self.chunk_bytes {
+            self.work.notify_all();
+        } else {
+            self.work.notify_one();
+        }
+    }
+
+    pub(crate) fn shutdown(&self) {
+        let mut queue = self.queue();
+        queue.stopped = true;
+        queue.jobs.clear();
+        drop(queue);
+        self.work.notify_all();
+        self.lanes.iter().for_each(|lane| lane.shutdown());
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Option<(ChunkHeader, HostBox)> {
+        let mut queue = self.queue();
+        loop {
+            if queue.stopped {
+                return None;
+            }
+            if let Some(job) = queue.jobs.front_mut() {
+                let length = (job.end - job.next).min(self.chunk_bytes);
+                let header = ChunkHeader {
+                    payload: job.payload,
+                    offset: job.next,
+                    length: length as u32,
+                };
+                let source = job.source;
+                job.next += length;
+                if job.next == job.end {
+                    queue.jobs.pop_front();
+                }
+                return Some((header, source));
+            }
+            queue = self
+                .work
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn transmit(link: &Link, lane: &dyn Connection) -> Result<(), TransportError> {
+    let mut packed = Vec::new();
+    while let Some((header, source)) = link.payload.next() {
+        let (offset, length) = (header.offset as usize, header.length as usize);
+        let bytes: &[u8] = if source.is_linear() {
+            let (address, length) = source
+                .pieces(offset, length)
+                .next()
+                .unwrap_or((std::ptr::dangling_mut(), 0));
+            // SAFETY: the application keeps the source of a write readable until its event is complete or, when it blocks, the call
+            // has returned; both wait for this chunk.
+            unsafe { std::slice::from_raw_parts(address, length) }
+        } else {
+            packed.clear();
+            // SAFETY: as above.
+            unsafe { source.gather(offset, length, &mut packed) };
+            &packed
+        };
+        lane.send(&[IoSlice::new(&header.to_bytes()), IoSlice::new(bytes)])?;
+        link.meter.sent(bytes.len() + CHUNK_HEADER);
+        link.sent(header.payload, header.length.into());
+    }
+    Ok(())
+}
+
+fn receive(link: &Link, lane: &dyn Connection) -> Result<(), String> {
+    let mut packed = Vec::new();
+    loop {
+        let mut header = [0; CHUNK_HEADER];
+        match lane
+            .recv(&mut header[..1])
+            .map_err(|error| error.to_string())?
+        {
+            0 => return Ok(()),
+            _ => recv_exact(lane, &mut header[1..]).map_err(|error| error.to_string())?,
+        }
+        let broken = |error: String| format!("the server broke the protocol: {error}");
+        let chunk = ChunkHeader::from_bytes(&header).map_err(|error| broken(error.to_string()))?;
+        let target = claim(link, chunk).map_err(|error| broken(error.to_string()))?;
+        let (offset, length) = (chunk.offset as usize, chunk.length as usize);
+        let received = if target.is_linear() {
+            let (address, length) = target
+                .pieces(offset, length)
+                .next()
+                .unwrap_or((std::ptr::dangling_mut(), 0));
+            // SAFETY: the application leaves the target of a read alone until the read is over, which waits for `release`; the claim
+            // gave this range to this thread alone.
+            recv_exact(lane, unsafe {
+                std::slice::from_raw_parts_mut(address, length)
+            })
+        } else {
+            packed.resize(length, 0);
+            recv_exact(lane, &mut packed).inspect(|()| {
+                // SAFETY: as above.
+                unsafe { target.scatter(offset, &packed) };
+            })
+        };
+        let ok = received.is_ok();
+        release(link, chunk, ok);
+        received.map_err(|error| error.to_string())?;
+        link.meter.received(length + CHUNK_HEADER);
+    }
+}
+
+/// Where a chunk goes; the read cannot end until [`release`].
+fn claim(link: &Link, chunk: ChunkHeader) -> Result<HostBox, ProtocolError> {
+    let unexpected = |detail: String| ProtocolError::new(CloseCode::UnexpectedPayload, detail);
+    let mut state = link.state();
+    let read = state.reads.get_mut(&chunk.payload);
+    let read =
+        read.ok_or_else(|| unexpected(format!("payload {} is no read of ours", chunk.payload)))?;
+    read.landing
+        .claim(chunk.offset, chunk.length.into())
+        .map_err(|error| unexpected(error.to_string()))?;
+    read.active += 1;
+    Ok(read.target)
+}
+
+fn release(link: &Link, chunk: ChunkHeader, arrived: bool) {
+    let mut due: Vec<(Callback, i32)> = Vec::new();
+    {
+        let mut state = link.state();
+        let Some(read) = state.reads.get_mut(&chunk.payload) else {
+            return;
+        };
+        read.active -= 1;
+        let whole = arrived && read.landing.arrived(chunk.offset);
+        let over = whole
+            || (read.active == 0 && (read.failed.is_some() || !arrived || link.lost().is_some()));
+        if over {
+            state.landed(chunk.payload, &mut due);
+        }
+    }
+    link.notify();
+    for (callback, status) in due {
+        callback(status);
+    }
+}

@@ -1,0 +1,70 @@
+//! Between C pointers and what the codec takes.
+
+use std::ffi::{CStr, c_char};
+
+use smallvec::SmallVec;
+
+/// `count` elements at `start`; `None` when it is NULL, unless nothing is counted.
+///
+/// # Safety
+/// `start` is NULL or readable for `count` elements as long as the result lives.
+pub(crate) unsafe fn slice<'a, T>(start: *const T, count: usize) -> Option<&'a [T]> {
+    if start.is_null() {
+        return (count == 0).then_some(&[]);
+    }
+    // SAFETY: the caller's contract.
+    Some(unsafe { std::slice::from_raw_parts(start, count) })
+}
+
+/// The bytes of a C string without its NUL.
+///
+/// # Safety
+/// `start` is NULL or a NUL-terminated string that outlives the result.
+pub(crate) unsafe fn text<'a>(start: *const c_char) -> Option<&'a [u8]> {
+    if start.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's contract.
+    Some(unsafe { CStr::from_ptr(start) }.to_bytes())
+}
+
+/// A list of (name, value) pairs without its terminating zero.
+///
+/// # Safety
+/// `start` is NULL or a list of pairs that ends with a zero name.
+pub(crate) unsafe fn pairs(start: *const u64) -> Option<SmallVec<[u64; 8]>> {
+    if start.is_null() {
+        return None;
+    }
+    let mut list = SmallVec::new();
+    loop {
+        // SAFETY: the caller's contract: the list has not ended before this.
+        let at = unsafe { start.add(list.len()) };
+        // SAFETY: as above.
+        let name = unsafe { at.read() };
+        if name == 0 {
+            return Some(list);
+        }
+        list.push(name);
+        // SAFETY: a value follows its name.
+        let at = unsafe { start.add(list.len()) };
+        // SAFETY: as above.
+        list.push(unsafe { at.read() });
+    }
+}
+
+/// Writes at most `room` values to `target`, unless it is NULL.
+///
+/// # Safety
+/// `target` is NULL or writable for `room` elements.
+pub(crate) unsafe fn fill<T>(target: *mut T, room: usize, values: impl Iterator<Item = T>) {
+    if target.is_null() {
+        return;
+    }
+    for (index, value) in values.take(room).enumerate() {
+        // SAFETY: the caller's contract; `index` is below `room`.
+        let slot = unsafe { target.add(index) };
+        // SAFETY: as above.
+        unsafe { slot.write(value) };
+    }
+}

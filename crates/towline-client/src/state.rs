@@ -1,0 +1,275 @@
+//! What a session waits for: replies, events, reads, granted writes. Guarded by one lock; see [`crate::link`] for who takes it.
+
+use std::collections::HashMap;
+
+use smallvec::SmallVec;
+use towline_session::Landing;
+
+use crate::memory::HostBox;
+
+/// Status of an event that has not ended: `CL_SUBMITTED`.
+pub(crate) const SUBMITTED: i32 = 2;
+
+/// Runs when an event has ended, with its status. Must not wait.
+pub(crate) type Callback = Box<dyn FnOnce(i32) + Send>;
+
+/// An event of this session.
+#[derive(Default)]
+pub(crate) struct Event {
+    /// `None` until it has ended.
+    pub(crate) status: Option<i32>,
+    pub(crate) callbacks: Vec<Callback>,
+    /// Read whose data must have landed before the event counts as complete.
+    pub(crate) read: Option<u64>,
+    /// Nobody will ask any more: forget it when it has ended.
+    pub(crate) released: bool,
+}
+
+/// A read whose data is to come.
+pub(crate) struct Read {
+    pub(crate) target: HostBox,
+    pub(crate) landing: Landing,
+    /// Lanes that are writing into the target right now.
+    pub(crate) active: u32,
+    /// The data will not come.
+    pub(crate) failed: Option<i32>,
+    /// Nobody waits for it, so the background thread reads.
+    pub(crate) background: bool,
+}
+
+/// A write whose payload the server takes window by window.
+pub(crate) struct Write {
+    pub(crate) source: HostBox,
+    /// Bytes not granted yet.
+    pub(crate) ungranted: u64,
+    /// Bytes not sent yet.
+    pub(crate) left: u64,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: i32,
+    pub(crate) body: Vec<u8>,
+}
+
+/// A reply's way.
+pub(crate) enum Slot {
+    /// Asked, not answered.
+    Asked,
+    /// Answered; data that must be in place before is still coming.
+    Held,
+    /// Ready to be taken.
+    Ready(Reply),
+}
+
+/// Something that counts only once reads have landed.
+pub(crate) struct Held {
+    pub(crate) after: SmallVec<[u64; 4]>,
+    pub(crate) what: HeldWhat,
+}
+
+/// What is held back.
+pub(crate) enum HeldWhat {
+    Reply(u64, Reply),
+    Event(u64, i32),
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) replies: HashMap<u64, Slot>,
+    pub(crate) events: HashMap<u64, Event>,
+    pub(crate) reads: HashMap<u64, Read>,
+    pub(crate) writes: HashMap<u64, Write>,
+    /// Reads that the server has sent and that have not landed.
+    pub(crate) in_flight: SmallVec<[u64; 4]>,
+    pub(crate) held: Vec<Held>,
+    /// First failure per queue, or of a read, that no wait has reported.
+    pub(crate) failures: HashMap<u64, i32>,
+    /// Bytes of inline writes posted, and given back by the server.
+    pub(crate) inline_posted: u64,
+    pub(crate) inline_retired: u64,
+    /// Threads that wait for somebody else to read.
+    pub(crate) followers: usize,
+    /// Reads and callbacks over since the background thread's tasks were last counted.
+    pub(crate) settled: usize,
+}
+
+impl State {
+    /// Notes a completion, or holds it back until the reads in `after` and those in flight have landed. Callbacks that are due go
+    /// into `due`.
+    pub(crate) fn complete(
+        &mut self,
+        after: impl Iterator<Item = u64>,
+        what: HeldWhat,
+        due: &mut Vec<(Callback, i32)>,
+    ) {
+        let own = match &what {
+            HeldWhat::Event(event, _) => self.events.get(event).and_then(|event| event.read),
+            HeldWhat::Reply(..) => None,
+        };
+        let after: SmallVec<[u64; 4]> = after
+            .chain(self.in_flight.iter().copied())
+            .chain(own)
+            .filter(|payload| self.reads.contains_key(payload))
+            .collect();
+        if after.is_empty() {
+            return self.conclude(what, due);
+        }
+        if let HeldWhat::Reply(number, _) = &what
+            && let Some(slot) = self.replies.get_mut(number)
+        {
+            *slot = Slot::Held;
+        }
+        self.held.push(Held { after, what });
+    }
+
+    fn conclude(&mut self, what: HeldWhat, due: &mut Vec<(Callback, i32)>) {
+        match what {
+            HeldWhat::Reply(number, reply) => {
+                // A reply that nobody asked for is dropped: the server cannot make the table grow.
+                if let Some(slot) = self.replies.get_mut(&number) {
+                    *slot = Slot::Ready(reply);
+                }
+            }
+            HeldWhat::Event(number, status) => {
+                let Some(event) = self.events.get_mut(&number) else {
+                    return;
+                };
+                if event.status.is_none() {
+                    event.status = Some(status);
+                    self.settled += event.callbacks.len();
+                    due.extend(event.callbacks.drain(..).map(|callback| (callback, status)));
+                }
+                if event.released {
+                    self.events.remove(&number);
+                }
+            }
+        }
+    }
+
+    /// A read is over: its data is in place, or will never come.
+    pub(crate) fn landed(&mut self, payload: u64, due: &mut Vec<(Callback, i32)>) {
+        let read = self.reads.remove(&payload);
+        self.settled += usize::from(read.as_ref().is_some_and(|read| read.background));
+        if let Some(status) = read
+            .filter(|read| !read.background)
+            .and_then(|read| read.failed)
+        {
+            // The call that waits for this read takes it.
+            self.failures.insert(payload, status);
+        }
+        self.in_flight.retain(|other| *other != payload);
+        let mut at = 0;
+        while at < self.held.len() {
+            self.held[at].after.retain(|other| *other != payload);
+            if self.held[at].after.is_empty() {
+                let held = self.held.remove(at);
+                self.conclude(held.what, due);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Room for inline data, as far as the server's bound leaves any.
+    pub(crate) fn take_inline(&mut self, bytes: u64, credit: u64) -> bool {
+        let held = self.inline_posted.saturating_sub(self.inline_retired);
+        if held + bytes > credit {
+            return false;
+        }
+        self.inline_posted += bytes;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(state: &mut State, payload: u64) {
+        let target = HostBox::linear(std::ptr::null(), 8);
+        state.reads.insert(
+            payload,
+            Read {
+                target,
+                landing: Landing::new(8),
+                active: 0,
+                failed: None,
+                background: false,
+            },
+        );
+    }
+
+    #[test]
+    fn an_event_counts_only_when_data_before_it_has_landed() {
+        let mut state = State::default();
+        let mut due = Vec::new();
+        state.events.insert(1, Event::default());
+        read(&mut state, 7);
+        state.complete([7].into_iter(), HeldWhat::Event(1, 0), &mut due);
+        assert_eq!(state.events[&1].status, None);
+        state.landed(7, &mut due);
+        assert_eq!(state.events[&1].status, Some(0));
+    }
+
+    #[test]
+    fn data_in_flight_holds_back_every_later_completion() {
+        let mut state = State::default();
+        let mut due = Vec::new();
+        state.replies.insert(3, Slot::Asked);
+        read(&mut state, 7);
+        state.in_flight.push(7);
+        state.complete(
+            [].into_iter(),
+            HeldWhat::Reply(
+                3,
+                Reply {
+                    status: 0,
+                    body: vec![],
+                },
+            ),
+            &mut due,
+        );
+        assert!(matches!(state.replies[&3], Slot::Held));
+        state.landed(7, &mut due);
+        assert!(matches!(state.replies[&3], Slot::Ready(_)));
+    }
+
+    #[test]
+    fn a_reply_or_event_that_nobody_asked_for_leaves_nothing_behind() {
+        let mut state = State::default();
+        let mut due = Vec::new();
+        state.complete(
+            [9].into_iter(),
+            HeldWhat::Reply(
+                3,
+                Reply {
+                    status: 0,
+                    body: vec![],
+                },
+            ),
+            &mut due,
+        );
+        state.complete([].into_iter(), HeldWhat::Event(4, 0), &mut due);
+        assert!(state.replies.is_empty() && state.events.is_empty() && state.held.is_empty());
+    }
+
+    #[test]
+    fn callbacks_fall_due_once() {
+        let mut state = State::default();
+        let mut due = Vec::new();
+        state.events.insert(
+            1,
+            Event {
+                callbacks: vec![Box::new(|_| ())],
+                ..Event::default()
+            },
+        );
+        state.complete([].into_iter(), HeldWhat::Event(1, -5), &mut due);
+        state.complete([].into_iter(), HeldWhat::Event(1, 0), &mut due);
+        assert_eq!(due.len(), 1);
+        assert_eq!(state.events[&1].status, Some(-5));
+    }
+}

@@ -1,0 +1,52 @@
+//! The few numbers that trade latency, processor time and memory; each can be set for measurements.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// Tuning of this process.
+#[derive(Debug, Clone, Copy)]
+pub struct Tuning {
+    /// How long a thread of ours looks for work before it sleeps (`TOWLINE_SPIN_US`). Waking a sleeping thread costs several
+    /// microseconds; looking costs a core, so it is off where there are few.
+    pub spin: Duration,
+    /// Writes up to this size travel with their request (`TOWLINE_INLINE_BYTES`).
+    pub inline_bytes: usize,
+    /// Payload connections per session (`TOWLINE_PAYLOAD_LANES`); `None` takes what the server suggests.
+    pub payload_lanes: Option<u16>,
+    /// Repeated kernel arguments are not sent again (`TOWLINE_ARG_CACHE=0` turns that off, for measurements).
+    pub argument_cache: bool,
+    /// Transfers overlap network and device (`TOWLINE_PIPELINE=0` turns that off, for measurements).
+    pub pipeline: bool,
+}
+
+/// Inline writes that the server may hold at once: beyond it, payload lanes take over, whose memory is bounded.
+pub(crate) const INLINE_CREDIT: u64 = 16 << 20;
+/// Bytes posted before the calling thread itself sends: bounds the queue, and blocks a caller that is ahead of the network.
+pub(crate) const OUTBOX_LIMIT: usize = 1 << 20;
+/// Size that boxes and images are cut into when they travel on payload lanes.
+pub(crate) const SLAB_BYTES: usize = 16 << 20;
+
+/// The process's tuning, read from the environment once.
+pub fn tuning() -> &'static Tuning {
+    static TUNING: OnceLock<Tuning> = OnceLock::new();
+    TUNING.get_or_init(|| {
+        let number = |name: &str| {
+            std::env::var(name)
+                .ok()
+                .and_then(|value| value.trim().parse::<u64>().ok())
+        };
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        Tuning {
+            spin: Duration::from_micros(
+                number("TOWLINE_SPIN_US")
+                    .unwrap_or(if cores >= 4 { 50 } else { 0 })
+                    .min(100),
+            ),
+            inline_bytes: number("TOWLINE_INLINE_BYTES")
+                .map_or(64 << 10, |bytes| bytes.min(1 << 20) as usize),
+            payload_lanes: number("TOWLINE_PAYLOAD_LANES").map(|lanes| lanes.clamp(1, 32) as u16),
+            argument_cache: number("TOWLINE_ARG_CACHE") != Some(0),
+            pipeline: number("TOWLINE_PIPELINE") != Some(0),
+        }
+    })
+}

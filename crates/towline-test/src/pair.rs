@@ -1,0 +1,80 @@
+//! A client and a worker in one process, over a simulated link.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use towline_backend::opencl::OpenClApi;
+use towline_client::opencl::Remote;
+use towline_transport::memory::{Link, LinkMonitor, MemoryTransport};
+use towline_transport::{Address, ConnectOptions, Connection, Transport};
+use towline_worker::{Counters, Engine, Limits, RunError};
+
+/// Payload lanes of a pair.
+const PAYLOAD_LANES: usize = 2;
+/// Bytes of a chunk: small, so that tests of a megabyte see many.
+const CHUNK_BYTES: u64 = 256 << 10;
+
+/// A session and the worker behind it.
+pub struct Pair {
+    /// The client's end.
+    pub remote: Arc<Remote>,
+    transport: MemoryTransport,
+    worker: Option<JoinHandle<Result<(), RunError>>>,
+}
+
+impl Pair {
+    /// Joins a client to a worker on `api` by a link without delay.
+    pub fn new(api: Arc<dyn OpenClApi>) -> Self {
+        Self::over(api, Link::default())
+    }
+
+    /// Joins a client to a worker on `api` by `link`.
+    pub fn over(api: Arc<dyn OpenClApi>, link: Link) -> Self {
+        let engine = Engine::open(api, &|_, _| true).expect("the backend has a device");
+        let snapshot = engine.snapshot().to_vec();
+        let transport = MemoryTransport::with_link(link);
+        let address: Address = "memory://pair".parse().expect("the address is well formed");
+        let listener = transport
+            .listen(&address)
+            .expect("the name is free on a network of our own");
+        let connect = || {
+            transport
+                .connect(&address, &ConnectOptions::default())
+                .expect("the listener is there")
+        };
+        let command = connect();
+        let payload: Vec<Arc<dyn Connection>> = (0..PAYLOAD_LANES).map(|_| connect()).collect();
+        let lane = listener.accept().expect("the client has connected");
+        let mut accepted = 0;
+        let lanes = move || {
+            accepted += 1;
+            (accepted <= PAYLOAD_LANES)
+                .then(|| listener.accept().expect("the client has connected"))
+        };
+        let limits = Limits {
+            chunk_bytes: CHUNK_BYTES,
+        };
+        let worker = std::thread::spawn(move || {
+            engine.run(lane, lanes, limits, Arc::new(Counters::default()))
+        });
+        let remote = Remote::over_lanes("memory://pair", command, payload, &snapshot, CHUNK_BYTES)
+            .expect("the worker's snapshot decodes");
+        Self {
+            remote: Arc::new(remote),
+            transport,
+            worker: Some(worker),
+        }
+    }
+
+    /// The link's connections, the command lane first.
+    pub fn monitors(&self) -> Vec<LinkMonitor> {
+        self.transport.monitors()
+    }
+
+    /// Ends the session and gives how the worker saw it end.
+    pub fn finish(mut self) -> Result<(), RunError> {
+        self.remote.close();
+        let worker = self.worker.take().expect("a pair finishes once");
+        worker.join().expect("the worker does not panic")
+    }
+}
