@@ -4,17 +4,21 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use towline_server::supervisor::{JailConfig, Supervisor, SupervisorConfig};
 use towline_sys::cpus;
 use towline_sys::jail::UnprivilegedUser;
-use towline_sys::process::{WorkerProgram, forbid_inspection, raise_descriptor_limit};
+use towline_sys::process::{WorkerProgram, exit_now, forbid_inspection, raise_descriptor_limit};
 use towline_sys::signals::{BlockedSignals, signal_name};
 use towline_transport::Address;
 use towline_wire::control::{ServerIdentity, SessionLimits};
 
+use crate::FAILURE;
 use crate::cli::{BackendKind, BackendOptions, ServeOptions};
 use crate::servers;
 
@@ -59,13 +63,16 @@ const MIN_MAX_PAYLOAD_LANES: u16 = 16;
 
 pub(crate) fn run(options: &ServeOptions) -> anyhow::Result<ExitCode> {
     // First, so that every thread has them blocked.
-    let signals = BlockedSignals::termination()?;
+    let interrupt = Interrupt::watch(BlockedSignals::termination()?)?;
     // The token is in our memory, and unjailed workers are of our user.
     forbid_inspection()?;
     raise_descriptor_limit()?;
     bind_cpus(options)?;
     let config = config(options)?;
-    let supervisor = Supervisor::start(config).context("could not serve")?;
+    let supervisor = match Supervisor::start_unless(config, &interrupt.raised) {
+        Err(_) if interrupt.raised.load(Ordering::Acquire) => return Ok(ExitCode::SUCCESS),
+        result => result.context("could not serve")?,
+    };
     let addresses: Vec<String> = supervisor
         .addresses()
         .iter()
@@ -83,11 +90,46 @@ pub(crate) fn run(options: &ServeOptions) -> anyhow::Result<ExitCode> {
     }
     let _ = out.flush();
     drop(out);
-    let signal = signals.wait()?;
-    log::info!("{}: shutting down", signal_name(signal));
+    interrupt.wait()?;
     drop(ready);
     supervisor.stop();
     Ok(ExitCode::SUCCESS)
+}
+
+/// Termination signals, from start-up on.
+struct Interrupt {
+    raised: Arc<AtomicBool>,
+    first: Receiver<()>,
+}
+
+impl Interrupt {
+    /// Has a thread wait for them. The first asks for an orderly end; the second ends this process as it is.
+    fn watch(signals: BlockedSignals) -> anyhow::Result<Self> {
+        let raised = Arc::new(AtomicBool::new(false));
+        let (sender, first) = mpsc::channel();
+        let flag = Arc::clone(&raised);
+        let watch = move || {
+            while let Ok(signal) = signals.wait() {
+                if flag.swap(true, Ordering::AcqRel) {
+                    log::error!("{} again: leaving at once", signal_name(signal));
+                    // Workers die with us; the next server removes their folders.
+                    exit_now(FAILURE.into());
+                }
+                log::info!("{}: shutting down", signal_name(signal));
+                // The receiver is gone when nothing runs any more.
+                let _ = sender.send(());
+            }
+        };
+        std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(watch)
+            .context("could not start a thread")?;
+        Ok(Self { raised, first })
+    }
+
+    fn wait(&self) -> anyhow::Result<()> {
+        self.first.recv().context("could not wait for signals")
+    }
 }
 
 /// Binds this process, and so every worker.

@@ -7,6 +7,7 @@ use std::io::IoSlice;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -100,6 +101,7 @@ fn main() {
             "hostile_worker_cannot_harm_the_supervisor",
             hostile_worker_cannot_harm_the_supervisor,
         ),
+        ("start_can_be_interrupted", start_can_be_interrupted),
         ("stop_leaves_nothing_behind", stop_leaves_nothing_behind),
         ("jailed_worker_is_confined", jailed_worker_is_confined),
         (
@@ -121,6 +123,10 @@ struct EchoEngine;
 fn open_engine(kind: &str) -> Result<Box<dyn Engine>, EngineError> {
     match kind {
         "broken" => Err("no OpenCL platform was found".into()),
+        "slow" => {
+            std::thread::sleep(Duration::from_secs(100));
+            Ok(Box::new(EchoEngine))
+        }
         // Writes rubbish into the channel to the supervisor, as an engine that was taken over could.
         "hostile" => {
             let channel = std::fs::read_dir("/proc/self/fd")?
@@ -861,6 +867,25 @@ fn failing_worker_says_why_at_start() -> Result<(), Failed> {
         "the worker process cannot start: no OpenCL platform was found"
     );
     assert!(start.elapsed() < Duration::from_secs(5));
+    Ok(())
+}
+
+fn start_can_be_interrupted() -> Result<(), Failed> {
+    let interrupted = AtomicBool::new(false);
+    let start = Instant::now();
+    let result = std::thread::scope(|scope| {
+        let starting =
+            scope.spawn(|| Supervisor::start_unless(config("slow"), &interrupted).map(drop));
+        std::thread::sleep(Duration::from_millis(200));
+        interrupted.store(true, Ordering::Release);
+        starting.join().expect("no panic")
+    });
+    assert!(result.is_err());
+    assert!(
+        start.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        start.elapsed()
+    );
     Ok(())
 }
 

@@ -154,6 +154,14 @@ struct Shared {
 impl Supervisor {
     /// Listens, starts the first worker, and accepts clients once that is ready.
     pub fn start(config: SupervisorConfig) -> Result<Self, SupervisorError> {
+        Self::start_unless(config, &AtomicBool::new(false))
+    }
+
+    /// Like [`start`](Self::start), but gives up soon after `interrupted` becomes true: a driver may take long to load.
+    pub fn start_unless(
+        config: SupervisorConfig,
+        interrupted: &AtomicBool,
+    ) -> Result<Self, SupervisorError> {
         if config.listen.is_empty() {
             return Err(SupervisorError::NoAddress);
         }
@@ -168,7 +176,7 @@ impl Supervisor {
             .collect::<Result<Vec<Arc<dyn Listener>>, TransportError>>()?;
         let folder = RuntimeFolder::make()?;
         let pool = WorkerPool::start(&config, folder)?;
-        if let Err(reason) = pool.wait_first_ready() {
+        if let Err(reason) = pool.wait_first_ready(interrupted) {
             pool.stop();
             return Err(SupervisorError::Worker { reason });
         }

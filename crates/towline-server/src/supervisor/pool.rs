@@ -1,6 +1,7 @@
 //! The worker processes: one is always started ahead, so that a client does not wait for a driver to load.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ use super::{
 use crate::worker::process::describe;
 use crate::worker::protocol::ToWorker;
 
+/// How often the wait for the first worker looks whether it was interrupted.
+const INTERRUPT_PERIOD: Duration = Duration::from_millis(100);
 /// How long to wait after a worker failed to start: doubled with each failure in a row.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -89,21 +92,32 @@ impl WorkerPool {
     }
 
     /// Waits for the first worker; in the error, why there is none.
-    pub(super) fn wait_first_ready(&self) -> Result<(), String> {
-        let state = lock(&self.state);
-        let waited = self
-            .changed
-            .wait_timeout_while(state, WORKER_START_LIMIT, |state| {
-                state.ready.is_empty() && state.failure_count == 0
-            });
-        let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        match (state.failure_count, timeout.timed_out()) {
-            (0, false) => Ok(()),
-            (0, true) => Err(format!(
-                "it was not ready within {} s",
-                WORKER_START_LIMIT.as_secs()
-            )),
-            _ => Err(state.last_failure.clone()),
+    pub(super) fn wait_first_ready(&self, interrupted: &AtomicBool) -> Result<(), String> {
+        let deadline = Instant::now() + WORKER_START_LIMIT;
+        let mut state = lock(&self.state);
+        loop {
+            if state.failure_count > 0 {
+                return Err(state.last_failure.clone());
+            }
+            if !state.ready.is_empty() {
+                return Ok(());
+            }
+            if interrupted.load(Ordering::Acquire) {
+                return Err("interrupted".into());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(format!(
+                    "it was not ready within {} s",
+                    WORKER_START_LIMIT.as_secs()
+                ));
+            }
+            let wait = left.min(INTERRUPT_PERIOD);
+            state = self
+                .changed
+                .wait_timeout(state, wait)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 
