@@ -120,10 +120,11 @@ pub fn emit_native(api: &Api, name: &str) -> String {
             .map(|param| param.ty.rust())
             .collect::<Vec<_>>()
             .join(", ");
-        let since = if call.extension.is_some() {
-            "extension"
-        } else {
-            call.since.as_deref().unwrap_or("1.0")
+        // A call that the core took over from an extension is found in the table; only the others go by name.
+        let since = match (&call.since, &call.extension) {
+            (Some(version), _) => version.as_str(),
+            (None, Some(_)) => "extension",
+            (None, None) => "1.0",
         };
         let _ = write!(
             out,
