@@ -2,11 +2,11 @@
 
 extern "C" {
     /// Creates an event whose status the application sets.
-    #[call(id = 0x0A01, async, since = "1.1", manual(client))]
+    #[call(id = 0x0A01, async, since = "1.1", manual)]
     fn clCreateUserEvent(context: cl_context, #[errcode] errcode_ret: *mut cl_int) -> cl_event;
 
     /// Ends a user event: complete, or failed with a negative status.
-    #[call(id = 0x0A02, async, since = "1.1", manual(client))]
+    #[call(id = 0x0A02, async, since = "1.1", manual)]
     fn clSetUserEventStatus(event: cl_event, execution_status: cl_int) -> cl_int;
 
     /// Waits until all of the given events are complete.

@@ -2,7 +2,7 @@
 
 extern "C" {
     /// Creates a buffer, from the bytes at `host_ptr` when there is one.
-    #[call(id = 0x0501, async, since = "1.0", manual(client))]
+    #[call(id = 0x0501, async, since = "1.0", manual)]
     fn clCreateBuffer(
         context: cl_context,
         flags: cl_mem_flags,
@@ -12,7 +12,7 @@ extern "C" {
     ) -> cl_mem;
 
     /// Creates a buffer with a list of properties.
-    #[call(id = 0x0502, async, since = "3.0", manual(client))]
+    #[call(id = 0x0502, async, since = "3.0", manual)]
     fn clCreateBufferWithProperties(
         context: cl_context,
         #[input(list, nullable)] properties: *const cl_mem_properties,

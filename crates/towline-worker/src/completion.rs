@@ -1,12 +1,13 @@
 //! Completions: from the vendor's event callbacks to pushes.
 
+use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use towline_backend::opencl::*;
 use towline_wire::push::Push;
 
-use crate::shared::{Raw, Shared};
+use crate::shared::{Raw, Shared, event_status};
 
 /// Calls `then` with the event's final status, on whatever thread the vendor calls back. `then` must not wait.
 ///
@@ -42,29 +43,75 @@ unsafe extern "C" fn completed(_event: cl_event, status: cl_int, data: *mut c_vo
 impl Shared {
     /// Tells the client when `native` is complete; `id` is its number there.
     pub(crate) fn report_event(self: &Arc<Self>, id: u64, native: cl_event) {
+        // SAFETY: the event is live; this reference lasts until its end has been told.
+        unsafe { self.api.clRetainEvent(native) };
+        self.outstanding().insert(id, Raw(native.cast()));
         let shared = Arc::clone(self);
         let told = when_complete(&*self.api, native, move |status| {
             // Nothing of this status is in the future any more.
             shared.event_done(id, status.min(CL_COMPLETE as i32));
+            shared.flush();
         });
         if let Err(status) = told {
             self.event_done(id, status);
         }
     }
 
-    /// Tells the client that an event reached its last state.
-    pub(crate) fn event_done(&self, id: u64, status: i32) {
+    /// Tells the client that an event reached its last state, unless it knows.
+    fn event_done(&self, id: u64, status: i32) {
+        let Some(native) = self.outstanding().remove(&id) else {
+            return;
+        };
         let text = self.printing.take();
         if !text.is_empty() {
             self.post(&Push::Text { bytes: &text });
         }
         let after = self.completed_reads();
-        self.push(&Push::Event {
+        self.post(&Push::Event {
             event: id,
             status,
             after: List::Values(&after),
             times: None,
         });
+        self.release_event(native);
+    }
+
+    /// Tells the client that the command of an event was never enqueued.
+    pub(crate) fn event_failed(&self, id: u64, status: i32) {
+        self.post(&Push::Event {
+            event: id,
+            status,
+            after: List::Values(&[]),
+            times: None,
+        });
+    }
+
+    /// Tells of every event that is complete by now. Vendors call back when they get round to it; a client whose wait is over must not
+    /// find an event of before unfinished.
+    fn tell_completed(&self) {
+        let mut done: Vec<(u64, i32)> = self
+            .outstanding()
+            .iter()
+            .map(|(id, native)| (*id, event_status(&*self.api, native.0.cast())))
+            .filter(|(_, status)| *status <= CL_COMPLETE as i32)
+            .collect();
+        done.sort_unstable();
+        for (id, status) in done {
+            self.event_done(id, status);
+        }
+    }
+
+    /// What the client must see before a wait of its own ends: what kernels printed, and events that ended with it.
+    pub(crate) fn settle_before_answer(&self) {
+        let text = self.printing.take();
+        if !text.is_empty() {
+            self.post(&Push::Text { bytes: &text });
+        }
+        self.tell_completed();
+    }
+
+    fn outstanding(&self) -> MutexGuard<'_, HashMap<u64, Raw>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Drops a reference to a native event.

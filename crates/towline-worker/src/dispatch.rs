@@ -31,6 +31,35 @@ fn reported(room: usize, actual: u64) -> usize {
     usize::try_from(actual).unwrap_or(room).min(room)
 }
 
+/// Queries whose answers are native pointers, or go through pointers: a client knows the objects by its own numbers, and must not
+/// learn where things lie in the worker.
+const WITHHELD: &[u32] = &[
+    CL_DEVICE_PLATFORM,
+    CL_DEVICE_PARENT_DEVICE,
+    CL_PROGRAM_CONTEXT,
+    CL_PROGRAM_DEVICES,
+    CL_PROGRAM_BINARIES,
+    CL_KERNEL_CONTEXT,
+    CL_KERNEL_PROGRAM,
+];
+
+/// Whether the answer to this query does not travel.
+fn withheld(query: u32) -> bool {
+    WITHHELD.contains(&query)
+}
+
+/// Bytes copied to where a vendor may read any type from: in a frame they lie as they come.
+fn aligned(bytes: &[u8]) -> smallvec::SmallVec<[u128; 8]> {
+    let words = bytes.chunks(size_of::<u128>()).map(|chunk| {
+        let mut word = [0; size_of::<u128>()];
+        for (target, byte) in word.iter_mut().zip(chunk) {
+            *target = *byte;
+        }
+        u128::from_ne_bytes(word)
+    });
+    words.collect()
+}
+
 /// A C string of the bytes up to the first NUL.
 fn c_string(bytes: &[u8]) -> std::ffi::CString {
     let end = bytes

@@ -1,6 +1,6 @@
 //! The lane thread's own state: the table of handles, and the helpers that the generated dispatcher stands on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -24,7 +24,9 @@ pub(crate) struct Session {
     /// Bytes of inline writes given back, and how many of them the client knows of.
     pub(crate) retired: (u64, u64),
     /// Shared virtual memory: address to length and context.
-    pub(crate) svm: HashMap<u64, (usize, Raw)>,
+    pub(crate) svm: BTreeMap<u64, (usize, Raw)>,
+    /// User events whose status has not been set, with a reference each.
+    pub(crate) open_events: HashMap<u64, Raw>,
     pub(crate) goodbye: bool,
 }
 
@@ -69,7 +71,8 @@ impl Session {
             queues: HashMap::new(),
             kept: std::collections::VecDeque::new(),
             retired: (0, 0),
-            svm: HashMap::new(),
+            svm: BTreeMap::new(),
+            open_events: HashMap::new(),
             goodbye: false,
         }
     }
@@ -130,7 +133,7 @@ impl Session {
         let Some(handle) = handle else { return Ok(()) };
         self.born(handle.0, wire::EventHandle::TAG, native.cast(), status)?;
         if native.is_null() {
-            self.shared.event_done(handle.0, failure(status));
+            self.shared.event_failed(handle.0, failure(status));
         } else {
             self.shared.report_event(handle.0, native);
         }
@@ -139,6 +142,9 @@ impl Session {
 
     /// Ends a handle's life; the call itself has released the native object.
     pub(crate) fn destroy(&mut self, id: u64, tag: u8) -> Result<(), ProtocolError> {
+        if tag == wire::EventHandle::TAG {
+            self.abandon_event(id);
+        }
         match self.table.remove(id, tag) {
             Ok(Entry::Live(raw)) if tag == wire::CommandQueueHandle::TAG => {
                 self.queues.remove(&raw.0.addr());
@@ -253,6 +259,8 @@ impl Session {
             wire::KernelHandle::TAG => unsafe { api.clReleaseKernel(raw.0.cast()) },
             // SAFETY: as above.
             wire::EventHandle::TAG => unsafe { api.clReleaseEvent(raw.0.cast()) },
+            // SAFETY: as above; a root device has no references to count.
+            wire::DeviceHandle::TAG => unsafe { api.clReleaseDevice(raw.0.cast()) },
             _ => CL_SUCCESS,
         };
     }
@@ -267,7 +275,9 @@ impl Session {
             wire::MemHandle::TAG,
             wire::CommandQueueHandle::TAG,
             wire::ContextHandle::TAG,
+            wire::DeviceHandle::TAG,
         ];
+        self.abandon_events();
         for kept in std::mem::take(&mut self.kept) {
             // SAFETY: the event's reference is ours. A failed wait leaves nothing to do: the data must outlive the command either way.
             unsafe { self.api.clWaitForEvents(1, (&raw const kept.done.0).cast()) };

@@ -1,5 +1,6 @@
 //! What all threads of a session share: the way back to the client, payload under way, reads that have not been sent.
 
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Arc<Counters>,
     pub(crate) printing: Printing,
     reads: Mutex<Vec<OutstandingRead>>,
+    /// Events whose end the client has not been told, by its numbers.
+    pub(crate) events: Mutex<HashMap<u64, Raw>>,
     ended: AtomicBool,
 }
 
@@ -76,6 +79,7 @@ impl Shared {
             counters,
             printing: Printing::global(),
             reads: Mutex::new(Vec::new()),
+            events: Mutex::default(),
             ended: AtomicBool::new(false),
         }
     }

@@ -70,6 +70,14 @@ fn prepare(out: &mut String, api: &Api, param: &Param) {
                     };
                     let _ = writeln!(out, "            let {name} = {value}.map(c_string);");
                 }
+                (Extent::Bytes(_), _) => {
+                    let value = if *nullable {
+                        format!("request.{name}.map(aligned)")
+                    } else {
+                        format!("aligned(request.{name})")
+                    };
+                    let _ = writeln!(out, "            let {name} = {value};");
+                }
                 (Extent::One, Type::Struct(raw)) => {
                     let structure = api.structure(raw);
                     let optional = if *nullable {
@@ -164,10 +172,10 @@ fn argument(param: &Param) -> String {
                     format!("{name}.as_ref().map_or(std::ptr::null(), |text| text.as_ptr())")
                 }
                 Extent::Bytes(_) if *nullable => format!(
-                    "request.{name}.map_or(std::ptr::null::<{}>(), |bytes| bytes.as_ptr().cast())",
+                    "{name}.as_ref().map_or(std::ptr::null::<{}>(), |words| words.as_ptr().cast())",
                     pointee(param).rust()
                 ),
-                Extent::Bytes(_) => format!("request.{name}.as_ptr().cast()"),
+                Extent::Bytes(_) => format!("{name}.as_ptr().cast()"),
                 Extent::Len(_) | Extent::List if *nullable => {
                     // An empty list is NULL to the native call too: several vendors refuse a pointer beside a zero count.
                     let none = if *extent == Extent::List {
@@ -293,6 +301,11 @@ fn body(out: &mut String, api: &Api, call: &Call) {
     let _ = writeln!(out, "        let status = 'call: {{");
     for param in &call.params {
         prepare(out, api, param);
+    }
+    if call.params.iter().any(|param| param.name == "param_name") {
+        out.push_str(
+            "            if withheld(request.param_name) { break 'call wire::CL_INVALID_VALUE }\n",
+        );
     }
     let arguments = call
         .params

@@ -10,7 +10,7 @@ use towline_wire::error::ProtocolError;
 use towline_wire::push::Push;
 
 use crate::session::Session;
-use crate::shared::Shared;
+use crate::shared::{Raw, Shared};
 
 /// What a vendor's message needs to find its way. Vendors may call back as long as the context lives, so it is never freed.
 struct Notice {
@@ -99,10 +99,16 @@ impl Session {
                     )
                 };
                 if status == CL_SUCCESS {
+                    let mut entered = Ok(());
                     for (index, device) in made.iter().take(count as usize).enumerate() {
                         let id = request.first.wrapping_add(index as u64);
-                        self.born(id, wire::DeviceHandle::TAG, device.cast(), status)?;
+                        let tag = wire::DeviceHandle::TAG;
+                        match entered {
+                            Ok(()) => entered = self.born(id, tag, device.cast(), status),
+                            Err(_) => self.release(tag, Raw(device.cast())),
+                        }
                     }
+                    entered?;
                 }
                 status
             }

@@ -4,10 +4,8 @@ use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
 use towline_wire::error::ProtocolError;
 
+use super::memory::{IMAGE_FLAGS, plain};
 use crate::session::Session;
-
-/// Flags that name client memory, which the worker cannot have.
-const HOST_FLAGS: u64 = (CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR) as u64;
 
 impl Session {
     pub(crate) fn clCreateImage(
@@ -17,12 +15,11 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         let created = request.created.0;
         let call = <wire::CreateImage as Request<'_>>::ID;
-        let properties = None;
         self.create_image(
             number,
             call,
             created,
-            properties,
+            true,
             request.context,
             request.flags,
             request.image_format,
@@ -37,17 +34,11 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         let created = request.created.0;
         let call = <wire::CreateImageWithProperties<'_> as Request<'_>>::ID;
-        let properties: Option<Vec<cl_mem_properties>> = request.properties.map(|list| {
-            list.iter()
-                .map(|value| value as cl_mem_properties)
-                .chain([0])
-                .collect()
-        });
         self.create_image(
             number,
             call,
             created,
-            properties,
+            plain(request.properties),
             request.context,
             request.flags,
             request.image_format,
@@ -64,7 +55,7 @@ impl Session {
         number: u64,
         call: u16,
         created: u64,
-        properties: Option<Vec<cl_mem_properties>>,
+        plain: bool,
         context: wire::ContextHandle,
         flags: u64,
         format: wire::ImageFormat,
@@ -75,37 +66,24 @@ impl Session {
         let parent = self.native(desc.mem_object.0, wire::MemHandle::TAG)?;
         match (self.native(context.0, wire::ContextHandle::TAG)?, parent) {
             (Err(failed), _) | (_, Err(failed)) => status = failed,
-            (Ok(_), Ok(_)) if flags & HOST_FLAGS != 0 => status = CL_INVALID_VALUE,
+            (Ok(_), Ok(_)) if !plain => status = CL_INVALID_PROPERTY,
+            (Ok(_), Ok(_)) if flags as cl_mem_flags & !IMAGE_FLAGS != 0 => {
+                status = CL_INVALID_VALUE;
+            }
             (Ok(context), Ok(parent)) => {
                 let format = format.to_raw();
                 let mut desc = desc.to_raw();
                 desc.mem_object = parent.cast();
-                let flags = flags as cl_mem_flags;
-                let null = std::ptr::null_mut();
-                native = match &properties {
-                    // SAFETY: the context is live, format and description are locals, no host pointer is named by the flags.
-                    None => unsafe {
-                        self.api.clCreateImage(
-                            context.cast(),
-                            flags,
-                            &raw const format,
-                            &raw const desc,
-                            null,
-                            &raw mut status,
-                        )
-                    },
-                    // SAFETY: as above; the list ends with zero.
-                    Some(list) => unsafe {
-                        self.api.clCreateImageWithProperties(
-                            context.cast(),
-                            list.as_ptr(),
-                            flags,
-                            &raw const format,
-                            &raw const desc,
-                            null,
-                            &raw mut status,
-                        )
-                    },
+                // SAFETY: the context is live, format and description are locals, no host pointer is named by the flags.
+                native = unsafe {
+                    self.api.clCreateImage(
+                        context.cast(),
+                        flags as cl_mem_flags,
+                        &raw const format,
+                        &raw const desc,
+                        std::ptr::null_mut(),
+                        &raw mut status,
+                    )
                 };
             }
         }

@@ -6,8 +6,10 @@
 )]
 
 mod context;
+mod event;
 mod image;
 mod kernel;
+mod memory;
 mod program;
 mod queue;
 mod svm;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
 use towline_wire::error::ProtocolError;
-use towline_wire::push::Push;
 
 use crate::session::Session;
 use crate::shared::{Raw, Shared};
@@ -91,12 +90,9 @@ impl Session {
     }
 }
 
-/// Answers a wait that is over: first what kernels printed, then the answer.
+/// Answers a wait that is over.
 fn waited(shared: &Shared, number: u64, status: i32) {
-    let text = shared.printing.take();
-    if !text.is_empty() {
-        shared.post(&Push::Text { bytes: &text });
-    }
+    shared.settle_before_answer();
     shared.answer(number, status, &[]);
     shared.flush();
 }

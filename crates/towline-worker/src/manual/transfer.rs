@@ -326,6 +326,9 @@ impl Session {
         }
         let finish = move |status: i32| {
             let event = event;
+            if urgent {
+                shared.settle_before_answer();
+            }
             match status {
                 0 => shared.push(&Push::Data {
                     payload,
@@ -420,6 +423,7 @@ impl Session {
             let (shared, left) = (Arc::clone(&self.shared), Arc::clone(&left));
             let sent = move |whole: bool, status: i32| {
                 if left.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    shared.settle_before_answer();
                     match status {
                         0 => shared.post(&Push::Sent { payload }),
                         status => shared.post(&Push::NoData { payload, status }),

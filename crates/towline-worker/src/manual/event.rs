@@ -1,0 +1,82 @@
+//! User events. Whoever waits for one waits for the client, so none may be left without an end.
+
+use towline_backend::opencl as wire;
+use towline_backend::opencl::*;
+use towline_wire::error::ProtocolError;
+
+use crate::session::Session;
+use crate::shared::Raw;
+
+impl Session {
+    pub(crate) fn clCreateUserEvent(
+        &mut self,
+        number: u64,
+        request: wire::CreateUserEvent,
+    ) -> Result<(), ProtocolError> {
+        let mut status = CL_SUCCESS;
+        let mut native: cl_event = std::ptr::null_mut();
+        match self.native(request.context.0, wire::ContextHandle::TAG)? {
+            Err(failed) => status = failed,
+            // SAFETY: the context is live or NULL, which the vendor refuses.
+            Ok(context) => unsafe {
+                native = self.api.clCreateUserEvent(context.cast(), &raw mut status);
+            },
+        }
+        let id = request.created.0;
+        self.born(id, wire::EventHandle::TAG, native.cast(), status)?;
+        if !native.is_null() {
+            // SAFETY: the event is live; this reference lasts until its status is set.
+            unsafe { self.api.clRetainEvent(native) };
+            self.open_events.insert(id, Raw(native.cast()));
+        }
+        self.settle(number, <wire::CreateUserEvent as Request<'_>>::ID, status);
+        Ok(())
+    }
+
+    pub(crate) fn clSetUserEventStatus(
+        &mut self,
+        number: u64,
+        request: wire::SetUserEventStatus,
+    ) -> Result<(), ProtocolError> {
+        let id = request.event.0;
+        let status = match self.native(id, wire::EventHandle::TAG)? {
+            Err(status) => status,
+            // SAFETY: the event is live or NULL; the vendor judges whether it is a user event and the status one to set.
+            Ok(event) => unsafe {
+                self.api
+                    .clSetUserEventStatus(event.cast(), request.execution_status as cl_int)
+            },
+        };
+        if status == CL_SUCCESS
+            && let Some(event) = self.open_events.remove(&id)
+        {
+            self.shared.release_event(event);
+        }
+        self.settle(
+            number,
+            <wire::SetUserEventStatus as Request<'_>>::ID,
+            status,
+        );
+        Ok(())
+    }
+
+    /// Ends a user event that nobody can set any more: what waits for it fails instead of waiting for ever.
+    pub(crate) fn abandon_event(&mut self, id: u64) {
+        if let Some(event) = self.open_events.remove(&id) {
+            // SAFETY: the reference is ours until the next call.
+            unsafe {
+                self.api
+                    .clSetUserEventStatus(event.0.cast(), CL_OUT_OF_RESOURCES)
+            };
+            self.shared.release_event(event);
+        }
+    }
+
+    /// Ends every user event that is still open.
+    pub(crate) fn abandon_events(&mut self) {
+        let open: Vec<u64> = self.open_events.keys().copied().collect();
+        for id in open {
+            self.abandon_event(id);
+        }
+    }
+}
