@@ -688,7 +688,10 @@ fn devices_are_the_workers_snapshot() -> Result<(), Failed> {
         panic!("no devices")
     };
     assert_eq!(devices.snapshot, expected);
+    // Also just after the worker at hand was given away.
     let session = Client::session(&server.address);
+    let query = Client::query(&server.address);
+    assert_eq!(query.welcome.expect("welcome").snapshot, expected);
     assert_eq!(session.welcome.expect("welcome").snapshot, expected);
     Ok(())
 }

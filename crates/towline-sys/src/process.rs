@@ -43,11 +43,12 @@ impl WorkerProgram {
     }
 }
 
-/// A child process that leads its own process group.
+/// A child process that leads its own process group. Dropping it kills and reaps it.
 #[derive(Debug)]
 pub struct WorkerProcess {
     pid: Pid,
     pidfd: OwnedFd,
+    reaped: bool,
 }
 
 /// How a process ended.
@@ -106,15 +107,28 @@ impl WorkerProcess {
         // SAFETY: the closure makes only system calls, by async-signal-safe wrappers that take no lock and do not
         // allocate; `socket_number` stays open until after the spawn because `socket` lives that long.
         unsafe { command.pre_exec(move || prepare_child(socket_number, parent)) };
-        let child = command
+        let mut child = command
             .spawn()
             .while_trying_to(format!("start {}", program.path.display()))?;
         drop(socket);
         let pid = Pid::from_child(&child);
         // Not reaped yet, so the number cannot have been given to another process.
-        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())
-            .while_trying_to("open a descriptor for the worker process")?;
-        Ok(Self { pid, pidfd })
+        match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(pidfd) => Ok(Self {
+                pid,
+                pidfd,
+                reaped: false,
+            }),
+            Err(error) => {
+                // Neither fails for a child that is not reaped.
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(SysError::new(
+                    "open a descriptor for the worker process",
+                    error,
+                ))
+            }
+        }
     }
 
     /// Its process id.
@@ -130,7 +144,12 @@ impl WorkerProcess {
 
     /// Kills it and everything it started, and waits for the end. Says how it ended, which is how it would have ended
     /// without this call if it was dead already.
-    pub fn kill_and_reap(self) -> Exit {
+    pub fn kill_and_reap(mut self) -> Exit {
+        self.kill_and_reap_once()
+    }
+
+    fn kill_and_reap_once(&mut self) -> Exit {
+        self.reaped = true;
         // The group's number stays reserved as long as its leader is not reaped, so this cannot hit strangers. It
         // fails only when all of the group is gone.
         let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
@@ -138,6 +157,14 @@ impl WorkerProcess {
         // What the worker started itself (a compiler, a linker) came to us as subreaper: leave no zombies.
         while let Ok(Some(_)) = rustix::process::waitpgid(self.pid, WaitOptions::empty()) {}
         exit
+    }
+}
+
+impl Drop for WorkerProcess {
+    fn drop(&mut self) {
+        if !self.reaped {
+            self.kill_and_reap_once();
+        }
     }
 }
 

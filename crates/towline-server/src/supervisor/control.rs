@@ -154,7 +154,7 @@ fn answer_queries(
 ) -> Result<(), Fault> {
     let _place =
         QueryPlace::take(shared).ok_or_else(|| Fault::Rejected(RejectCode::Busy.plain()))?;
-    control.welcome(&handshake.welcome(None, shared.pool.snapshot().unwrap_or_default()))?;
+    control.welcome(&handshake.welcome(None, shared.pool.snapshot()))?;
     loop {
         let idle = shared
             .deadlines
@@ -162,7 +162,7 @@ fn answer_queries(
         let frame = inbox.next_frame(control)?;
         drop(idle);
         match frame {
-            Some(frame) => answer(control, &frame, None, shared)?,
+            Some(frame) => answer(control, &frame, shared)?,
             None => return Ok(()),
         }
     }
@@ -280,25 +280,17 @@ fn serve_session(
     };
     control.welcome(&handshake.welcome(Some(grant), session.worker.snapshot().to_vec()))?;
     while let Some(frame) = inbox.next_frame(control)? {
-        answer(control, &frame, Some(session), shared)?;
+        answer(control, &frame, shared)?;
     }
     Ok(())
 }
 
-fn answer(
-    control: &ControlConnection,
-    frame: &[u8],
-    session: Option<&Session>,
-    shared: &Shared,
-) -> Result<(), Fault> {
+fn answer(control: &ControlConnection, frame: &[u8], shared: &Shared) -> Result<(), Fault> {
     let reply = match Message::decode(frame)? {
         Message::StatusRequest => Message::Status(status(shared)),
-        Message::DevicesRequest => {
-            let own = || session.map(|session| session.worker.snapshot().to_vec());
-            Message::Devices(Devices {
-                snapshot: shared.pool.snapshot().or_else(own).unwrap_or_default(),
-            })
-        }
+        Message::DevicesRequest => Message::Devices(Devices {
+            snapshot: shared.pool.snapshot(),
+        }),
         other => {
             return Err(HandshakeError::Unexpected {
                 message: other.name(),

@@ -46,6 +46,8 @@ pub(super) struct WorkerPool {
 struct State {
     starting: Vec<Arc<Worker>>,
     ready: VecDeque<Arc<Worker>>,
+    /// The devices, as the newest worker saw them: all workers see the same.
+    snapshot: Vec<u8>,
     /// Workers of sessions, by number, and whom to tell when they end.
     assigned: HashMap<u64, EndCallback>,
     /// Clients that wait for a worker.
@@ -121,12 +123,9 @@ impl WorkerPool {
         }
     }
 
-    /// The devices, as the newest worker at hand saw them.
-    pub(super) fn snapshot(&self) -> Option<Vec<u8>> {
-        lock(&self.state)
-            .ready
-            .front()
-            .map(|worker| worker.snapshot().to_vec())
+    /// The devices, as the newest worker saw them.
+    pub(super) fn snapshot(&self) -> Vec<u8> {
+        lock(&self.state).snapshot.clone()
     }
 
     /// A worker for a session; in the error, why there is none. Give it back by ending it.
@@ -260,6 +259,10 @@ impl WorkerPool {
             )
         };
         attempt().map_err(|error| {
+            // Whatever was started is killed by now.
+            lock(&self.state)
+                .starting
+                .retain(|worker| worker.number() != number);
             folder::remove(&home);
             describe(&error)
         })
@@ -300,6 +303,7 @@ impl WorkerEvents for WorkerPool {
         state
             .starting
             .retain(|starting| !Arc::ptr_eq(starting, worker));
+        state.snapshot = worker.snapshot().to_vec();
         state.failures = 0;
         state.not_before = None;
         let stopping = state.stopping;
