@@ -28,7 +28,7 @@ pub fn emit(api: &Api) -> String {
         };
         let _ = write!(
             out,
-            "{doc}///\n/// # Safety\n/// The contract of the C function.\n#[allow(non_snake_case, clippy::too_many_arguments)]\npub(crate) unsafe extern \"C\" fn {name}({signature}){returns} {{\n    guard(\"{name}\", {failure}, {status}, |platform| {{\n        // SAFETY: the application's contract, passed on.\n        unsafe {{ OpenClApi::{name}(platform, {arguments}) }}\n    }})\n}}\n",
+            "{doc}///\n/// # Safety\n/// The contract of the C function.\n#[allow(non_snake_case, clippy::too_many_arguments)]\npub(crate) unsafe extern \"C\" fn {name}({signature}){returns} {{\n    guard(\"{name}\", {failure}, {status}, |library| {{\n        // SAFETY: the application's contract, passed on.\n        unsafe {{ OpenClApi::{name}(library, {arguments}) }}\n    }})\n}}\n",
             doc = doc(call, ""),
             name = call.name,
             signature = signature(call),
@@ -74,6 +74,14 @@ fn answers(call: &Call, param: &Param) -> bool {
         .any(|other| other.name == "param_value" && matches!(other.shape, Shape::Output { .. }))
 }
 
+/// A length expression as a function argument of type `usize`.
+fn count(expr: &crate::model::Expr) -> String {
+    match &expr.param {
+        Some(param) if expr.factor == 1 => format!("{param} as usize"),
+        _ => length(expr, |other| format!("({other} as usize)")),
+    }
+}
+
 /// The type of a parameter in a platform method, and the expression that the glue passes; `None` where the glue keeps it to itself.
 fn passed(call: &Call, param: &Param) -> Option<(String, String)> {
     let name = &param.name;
@@ -95,10 +103,7 @@ fn passed(call: &Call, param: &Param) -> Option<(String, String)> {
             ),
             Extent::Len(expr) => (
                 format!("Option<&[{}]>", element()),
-                format!(
-                    "raw::slice({name}, {})",
-                    length(expr, |other| format!("({other} as usize)"))
-                ),
+                format!("raw::slice({name}, {})", count(expr)),
             ),
             Extent::CStr => ("Option<&CStr>".into(), format!("raw::text({name})")),
             Extent::List => (
@@ -110,10 +115,7 @@ fn passed(call: &Call, param: &Param) -> Option<(String, String)> {
         Shape::Output { extent, .. } => match extent {
             Extent::Len(expr) => (
                 format!("OutList<{}>", element()),
-                format!(
-                    "OutList::new({name}, {})",
-                    length(expr, |other| format!("({other} as usize)"))
-                ),
+                format!("OutList::new({name}, {})", count(expr)),
             ),
             _ => (format!("Out<{}>", element()), format!("Out::new({name})")),
         },
@@ -176,10 +178,11 @@ pub fn emit_platform(api: &Api, contract: &str, target: &str) -> String {
             returns(call)
         );
         for (param, (ty, expression)) in &passed {
-            let borrowed = ["Out", "Opt", "Ans"]
+            let callback = matches!(param.shape, Shape::Callback);
+            let borrowed = ["Out", "Option<", "Answer"]
                 .iter()
                 .any(|start| ty.starts_with(start));
-            if borrowed {
+            if borrowed && !callback {
                 let name = if ty == "Answer" {
                     "answer"
                 } else {
