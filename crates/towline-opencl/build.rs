@@ -1,0 +1,13 @@
+//! Generates the exported functions and the glue to the platform from `api/opencl/`, and tells the linker what the library is.
+
+fn main() {
+    let api = towline_api::load_for_build("opencl");
+    towline_api::write_for_build("opencl_stub.rs", &towline_api::emit::stub::emit(&api));
+    towline_api::write_for_build(
+        "opencl_platform.rs",
+        &towline_api::emit::stub::emit_platform(&api, "OpenClApi", "Platform"),
+    );
+    // Threads of this library outlive a loader's dlclose: it stays mapped.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libtowline_opencl.so");
+}

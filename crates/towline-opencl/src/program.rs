@@ -1,0 +1,991 @@
+//! Programs: source, binaries, intermediate language or built-in kernels, and what is built from them.
+//!
+//! A program of a context that spans providers is one program on each of them; building builds on every provider that the call's
+//! devices are behind, at the same time.
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use towline_backend::opencl::*;
+
+use crate::arena::{Kind, Object, Ref, get};
+use crate::callback::CALLBACKS;
+use crate::context::Context;
+use crate::device::{self, Device};
+use crate::info::{Cache, Key};
+use crate::platform::{Platform, ProgramCalls};
+use crate::raw::{self, Answer, OutList, Shared, check, create, provider};
+
+type ProgramFn = unsafe extern "C" fn(cl_program, *mut c_void);
+
+/// What a program was made from.
+enum Origin {
+    Source(String),
+    Il(Vec<u8>),
+    Binaries,
+    BuiltIn,
+    Linked,
+}
+
+/// What is known of the last build.
+#[derive(Default)]
+struct Build {
+    /// Options by device handle; devices without an entry were never built for.
+    options: Vec<(Shared<_cl_device_id>, CString)>,
+    /// Parts that hold an executable.
+    executable: Vec<usize>,
+}
+
+/// A program.
+pub(crate) struct Program {
+    pub(crate) context: Ref<Context>,
+    pub(crate) devices: Vec<Ref<Device>>,
+    origin: Origin,
+    raws: Box<[OnceLock<Shared<_cl_program>>]>,
+    /// The devices that each part's program was made for, in that order.
+    part_devices: Vec<Vec<Ref<Device>>>,
+    build: Mutex<Build>,
+    building: AtomicBool,
+    /// Kernels made from it that still live.
+    kernels: AtomicU32,
+    answers: Cache,
+    releases: Mutex<Vec<(ProgramFn, Shared<c_void>)>>,
+    handle: OnceLock<Shared<_cl_program>>,
+}
+
+impl Object for Program {
+    type Raw = _cl_program;
+    const KIND: Kind = Kind::Program;
+    const INVALID: cl_int = CL_INVALID_PROGRAM;
+}
+
+impl Program {
+    fn build(&self) -> MutexGuard<'_, Build> {
+        self.build.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The provider's program, if there is one.
+    pub(crate) fn raw_on(&self, part: usize) -> Option<cl_program> {
+        self.raws[part].get().map(|raw| raw.0)
+    }
+
+    /// The source text, if it was made from source.
+    pub(crate) fn source(&self) -> Option<&str> {
+        match &self.origin {
+            Origin::Source(source) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// The parts that hold an executable; built-in kernels are executable from the start.
+    pub(crate) fn executable_parts(&self) -> Vec<usize> {
+        match self.origin {
+            Origin::BuiltIn => (0..self.raws.len())
+                .filter(|&part| self.raw_on(part).is_some())
+                .collect(),
+            _ => self.build().executable.clone(),
+        }
+    }
+
+    /// A kernel of this program begins its life.
+    pub(crate) fn adopt_kernel(&self) {
+        self.kernels.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A kernel of this program has ended.
+    pub(crate) fn lose_kernel(&self) {
+        self.kernels.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The names of its kernels.
+    pub(crate) fn kernel_names(&self) -> Result<Vec<String>, cl_int> {
+        let part = *self
+            .executable_parts()
+            .first()
+            .ok_or(CL_INVALID_PROGRAM_EXECUTABLE)?;
+        let bytes = self.ask(part, CL_PROGRAM_KERNEL_NAMES)?;
+        Ok(String::from_utf8_lossy(&bytes)
+            .trim_end_matches('\0')
+            .split(';')
+            .filter(|name| !name.is_empty())
+            .map(str::to_string)
+            .collect())
+    }
+
+    /// A query that the provider answers, remembered until the next build.
+    fn ask(&self, part: usize, name: cl_program_info) -> Result<Vec<u8>, cl_int> {
+        let raw = self.raw_on(part).ok_or(CL_INVALID_PROGRAM_EXECUTABLE)?;
+        self.answers.get(Key(0, name, part), |room, value, needed| {
+            provider!(
+                self.context.parts[part].provider.api,
+                clGetProgramInfo(raw, name, room, value, needed)
+            )
+        })
+    }
+
+    /// The devices that a build is for.
+    fn chosen(
+        &self,
+        count: cl_uint,
+        list: Option<&[cl_device_id]>,
+    ) -> Result<Vec<Ref<Device>>, cl_int> {
+        let list = match list {
+            None if count == 0 => return Ok(self.devices.clone()),
+            Some(list) if count > 0 => list,
+            _ => return Err(CL_INVALID_VALUE),
+        };
+        let devices = device::list(list)?;
+        let known = |device: &Ref<Device>| self.devices.iter().any(|own| own.is(device));
+        if devices.iter().all(known) {
+            Ok(devices)
+        } else {
+            Err(CL_INVALID_DEVICE)
+        }
+    }
+
+    fn forget_build(&self, devices: &[Ref<Device>], options: &CStr) {
+        self.answers.clear();
+        let mut build = self.build();
+        for device in devices {
+            build.options.retain(|(of, _)| of.0 != device.handle());
+            build
+                .options
+                .push((Shared(device.handle()), options.into()));
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let handle = self
+            .handle
+            .get()
+            .copied()
+            .unwrap_or(Shared(std::ptr::null_mut()));
+        for (part, raw) in self.raws.iter().enumerate() {
+            if let Some(raw) = raw.get() {
+                provider!(
+                    self.context.parts[part].provider.api,
+                    clReleaseProgram(raw.0)
+                );
+            }
+        }
+        let releases = std::mem::take(
+            self.releases
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        for (function, user_data) in releases.into_iter().rev() {
+            notify(function, handle, user_data);
+        }
+    }
+}
+
+fn notify(function: ProgramFn, program: Shared<_cl_program>, user_data: Shared<c_void>) {
+    CALLBACKS.run(move || {
+        let (program, user_data) = (program, user_data);
+        // SAFETY: the application registered the function with this data for this program.
+        unsafe { function(program.0, user_data.0) };
+    });
+}
+
+/// The devices of each part, in the order given.
+fn by_part(context: &Context, devices: &[Ref<Device>]) -> Vec<Vec<Ref<Device>>> {
+    context
+        .parts
+        .iter()
+        .map(|part| {
+            devices
+                .iter()
+                .filter(|device| part.devices.iter().any(|own| own.is(device)))
+                .cloned()
+                .collect()
+        })
+        .collect()
+}
+
+fn raw_devices(devices: &[Ref<Device>]) -> Vec<cl_device_id> {
+    devices.iter().map(|device| device.raw.0).collect()
+}
+
+/// Makes a program: `make` creates it on each part that has devices for it.
+fn open(
+    context: Ref<Context>,
+    devices: Vec<Ref<Device>>,
+    origin: Origin,
+    mut make: impl FnMut(usize, &[Ref<Device>]) -> Result<cl_program, cl_int>,
+) -> Result<Ref<Program>, cl_int> {
+    let part_devices = by_part(&context, &devices);
+    let parts = context.parts.len();
+    let program = Ref::new(Program {
+        devices,
+        origin,
+        raws: (0..parts).map(|_| OnceLock::new()).collect(),
+        part_devices,
+        build: Mutex::default(),
+        building: AtomicBool::new(false),
+        kernels: AtomicU32::new(0),
+        answers: Cache::default(),
+        releases: Mutex::default(),
+        handle: OnceLock::new(),
+        context,
+    })?;
+    // The handle is new: it was not set before.
+    let _ = program.handle.set(Shared(program.handle()));
+    for part in 0..parts {
+        if program.part_devices[part].is_empty() {
+            continue;
+        }
+        let raw = make(part, &program.part_devices[part])?;
+        // Each part's place is set once, here.
+        let _ = program.raws[part].set(Shared(raw));
+    }
+    Ok(program)
+}
+
+/// Runs `work` for every part of the list, the first on this thread and each further one on a thread of its own.
+fn on_parts(
+    parts: &[usize],
+    work: impl Fn(usize) -> Result<(), cl_int> + Sync,
+) -> Vec<(usize, Result<(), cl_int>)> {
+    let Some((&first, rest)) = parts.split_first() else {
+        return Vec::new();
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = rest
+            .iter()
+            .map(|&part| {
+                let work = &work;
+                (part, scope.spawn(move || work(part)))
+            })
+            .collect();
+        let mut results = vec![(first, work(first))];
+        for (part, other) in others {
+            results.push((part, other.join().unwrap_or(Err(CL_OUT_OF_HOST_MEMORY))));
+        }
+        results
+    })
+}
+
+/// What a build does.
+enum Step {
+    Build,
+    Compile(Vec<(Ref<Program>, CString)>),
+}
+
+/// A build, ready to run.
+struct Job {
+    program: Ref<Program>,
+    devices: Vec<Ref<Device>>,
+    options: CString,
+    step: Step,
+}
+
+impl Job {
+    fn run(&self) -> Result<(), cl_int> {
+        let program = &self.program;
+        program.forget_build(&self.devices, &self.options);
+        let groups = by_part(&program.context, &self.devices);
+        let parts: Vec<usize> = (0..groups.len())
+            .filter(|&part| !groups[part].is_empty())
+            .collect();
+        let results = on_parts(&parts, |part| self.on_part(part, &groups[part]));
+        let mut build = program.build();
+        build.executable.retain(|part| !parts.contains(part));
+        let mut outcome = Ok(());
+        for (part, result) in results {
+            match result {
+                Ok(()) if matches!(self.step, Step::Build) => build.executable.push(part),
+                Ok(()) => {}
+                Err(status) => outcome = outcome.and(Err(status)),
+            }
+        }
+        build.executable.sort_unstable();
+        outcome
+    }
+
+    fn on_part(&self, part: usize, devices: &[Ref<Device>]) -> Result<(), cl_int> {
+        let program = &self.program;
+        let raw = program.raw_on(part).ok_or(CL_INVALID_DEVICE)?;
+        let api = &program.context.parts[part].provider.api;
+        let raws = raw_devices(devices);
+        let count = raws.len() as cl_uint;
+        check(match &self.step {
+            Step::Build => provider!(
+                api,
+                clBuildProgram(
+                    raw,
+                    count,
+                    raws.as_ptr(),
+                    self.options.as_ptr(),
+                    None,
+                    std::ptr::null_mut()
+                )
+            ),
+            Step::Compile(headers) => {
+                let programs = headers
+                    .iter()
+                    .map(|(header, _)| header.raw_on(part).ok_or(CL_INVALID_PROGRAM))
+                    .collect::<Result<Vec<_>, _>>()?;
+                let mut names: Vec<*const c_char> =
+                    headers.iter().map(|(_, name)| name.as_ptr()).collect();
+                let (list, name_list) = if headers.is_empty() {
+                    (std::ptr::null(), std::ptr::null_mut())
+                } else {
+                    (programs.as_ptr(), names.as_mut_ptr())
+                };
+                provider!(
+                    api,
+                    clCompileProgram(
+                        raw,
+                        count,
+                        raws.as_ptr(),
+                        self.options.as_ptr(),
+                        programs.len() as cl_uint,
+                        list,
+                        name_list,
+                        None,
+                        std::ptr::null_mut()
+                    )
+                )
+            }
+        })
+    }
+
+    /// Runs now, or with a callback on a thread of its own.
+    fn start(self, callback: Option<(ProgramFn, Shared<c_void>)>) -> Result<(), cl_int> {
+        if self.program.kernels.load(Ordering::Acquire) > 0 {
+            return Err(CL_INVALID_OPERATION);
+        }
+        if self.program.building.swap(true, Ordering::AcqRel) {
+            return Err(CL_INVALID_OPERATION);
+        }
+        let Some((function, user_data)) = callback else {
+            let outcome = self.run();
+            self.program.building.store(false, Ordering::Release);
+            return outcome;
+        };
+        let program = self.program.clone();
+        let started = std::thread::Builder::new()
+            .name("towline-build".into())
+            .spawn(move || {
+                // The outcome is found in the build's status.
+                let _ = self.run();
+                self.program.building.store(false, Ordering::Release);
+                notify(function, Shared(self.program.handle()), user_data);
+            });
+        if started.is_err() {
+            program.building.store(false, Ordering::Release);
+            return Err(CL_OUT_OF_HOST_MEMORY);
+        }
+        Ok(())
+    }
+}
+
+fn callback(
+    function: Option<ProgramFn>,
+    user_data: *mut c_void,
+) -> Result<Option<(ProgramFn, Shared<c_void>)>, cl_int> {
+    match function {
+        Some(function) => Ok(Some((function, Shared(user_data)))),
+        None if user_data.is_null() => Ok(None),
+        None => Err(CL_INVALID_VALUE),
+    }
+}
+
+/// Links compiled programs on the parts of their devices into `program`.
+fn link(program: &Ref<Program>, inputs: &[Ref<Program>], options: &CStr) -> Result<(), cl_int> {
+    let parts: Vec<usize> = (0..program.part_devices.len())
+        .filter(|&part| !program.part_devices[part].is_empty())
+        .collect();
+    program.forget_build(&program.devices, options);
+    let results = on_parts(&parts, |part| {
+        let raws = raw_devices(&program.part_devices[part]);
+        let inputs = inputs
+            .iter()
+            .map(|input| input.raw_on(part).ok_or(CL_INVALID_PROGRAM))
+            .collect::<Result<Vec<_>, _>>()?;
+        let owner = &program.context.parts[part];
+        let mut status = CL_SUCCESS;
+        let raw = provider!(
+            owner.provider.api,
+            clLinkProgram(
+                owner.raw.0,
+                raws.len() as cl_uint,
+                raws.as_ptr(),
+                options.as_ptr(),
+                inputs.len() as cl_uint,
+                inputs.as_ptr(),
+                None,
+                std::ptr::null_mut(),
+                &raw mut status
+            )
+        );
+        // A failed link may still give a program, which holds the log.
+        if !raw.is_null() {
+            let _ = program.raws[part].set(Shared(raw));
+        }
+        check(status)
+    });
+    let mut build = program.build();
+    let mut outcome = Ok(());
+    for (part, result) in results {
+        match result {
+            Ok(()) => build.executable.push(part),
+            Err(status) => outcome = outcome.and(Err(status)),
+        }
+    }
+    build.executable.sort_unstable();
+    outcome
+}
+
+/// Devices given for a new program: checked against the context.
+fn devices_of(
+    context: &Context,
+    count: cl_uint,
+    list: Option<&[cl_device_id]>,
+) -> Result<Vec<Ref<Device>>, cl_int> {
+    let Some(list) = list.filter(|_| count > 0) else {
+        return Err(CL_INVALID_VALUE);
+    };
+    let devices = device::list(list)?;
+    if devices.iter().all(|device| context.has(device)) {
+        Ok(devices)
+    } else {
+        Err(CL_INVALID_DEVICE)
+    }
+}
+
+fn options_of(options: Option<&CStr>) -> CString {
+    options.unwrap_or(c"").into()
+}
+
+impl ProgramCalls for Platform {
+    unsafe fn clCreateProgramWithSource(
+        &self,
+        context: cl_context,
+        count: cl_uint,
+        strings: *mut *const c_char,
+        lengths: Option<&[usize]>,
+    ) -> Result<cl_program, cl_int> {
+        let context = get::<Context>(context)?;
+        // SAFETY: the application's contract: NULL or `count` strings.
+        let strings = unsafe { raw::slice(strings.cast_const(), count as usize) }
+            .filter(|strings| !strings.is_empty())
+            .ok_or(CL_INVALID_VALUE)?;
+        let mut source = Vec::new();
+        for (index, &string) in strings.iter().enumerate() {
+            let length = lengths.map_or(0, |lengths| lengths[index]);
+            let piece = if length == 0 {
+                // SAFETY: the application's contract: without a length the string ends with a NUL.
+                unsafe { raw::text(string) }.map(CStr::to_bytes)
+            } else {
+                // SAFETY: the application's contract: the string has this length.
+                unsafe { raw::slice(string.cast::<u8>(), length) }
+            };
+            source.extend_from_slice(piece.ok_or(CL_INVALID_VALUE)?);
+        }
+        let devices = context.devices.clone();
+        let text = String::from_utf8_lossy(&source).into_owned();
+        open(context.clone(), devices, Origin::Source(text), |part, _| {
+            let owner = &context.parts[part];
+            let mut string: *const c_char = source.as_ptr().cast();
+            // An empty text still needs an address, and a length of zero would mean "up to the NUL".
+            let (mut blank, mut length) = (c"".as_ptr(), source.len());
+            let (strings, lengths) = if source.is_empty() {
+                (&raw mut blank, std::ptr::null())
+            } else {
+                (&raw mut string, &raw const length)
+            };
+            let made = create!(
+                owner.provider.api,
+                clCreateProgramWithSource(owner.raw.0, 1, strings, lengths)
+            );
+            let _ = (&mut string, &mut blank, &mut length);
+            made
+        })
+        .map(Ref::publish)
+    }
+
+    unsafe fn clCreateProgramWithBinary(
+        &self,
+        context: cl_context,
+        num_devices: cl_uint,
+        device_list: Option<&[cl_device_id]>,
+        lengths: Option<&[usize]>,
+        binaries: *mut *const u8,
+        binary_status: OutList<cl_int>,
+    ) -> Result<cl_program, cl_int> {
+        let context = get::<Context>(context)?;
+        let devices = devices_of(&context, num_devices, device_list)?;
+        // SAFETY: the application's contract: NULL or one pointer per device.
+        let binaries = unsafe { raw::slice(binaries.cast_const(), num_devices as usize) };
+        let (Some(lengths), Some(binaries)) = (lengths, binaries) else {
+            return Err(CL_INVALID_VALUE);
+        };
+        let mut bad = false;
+        for index in 0..devices.len() {
+            let missing = lengths[index] == 0 || binaries[index].is_null();
+            binary_status.set(
+                index,
+                if missing {
+                    CL_INVALID_VALUE
+                } else {
+                    CL_SUCCESS
+                },
+            );
+            bad |= missing;
+        }
+        if bad {
+            return Err(CL_INVALID_VALUE);
+        }
+        open(
+            context.clone(),
+            devices.clone(),
+            Origin::Binaries,
+            |part, own| {
+                let owner = &context.parts[part];
+                let places: Vec<usize> = own
+                    .iter()
+                    .filter_map(|device| devices.iter().position(|known| known.is(device)))
+                    .collect();
+                let raws = raw_devices(own);
+                let lengths: Vec<usize> = places.iter().map(|&place| lengths[place]).collect();
+                let mut pointers: Vec<*const u8> =
+                    places.iter().map(|&place| binaries[place]).collect();
+                let mut statuses = vec![CL_SUCCESS; own.len()];
+                let made = create!(
+                    owner.provider.api,
+                    clCreateProgramWithBinary(
+                        owner.raw.0,
+                        raws.len() as cl_uint,
+                        raws.as_ptr(),
+                        lengths.as_ptr(),
+                        pointers.as_mut_ptr(),
+                        statuses.as_mut_ptr()
+                    )
+                );
+                for (&place, &status) in places.iter().zip(&statuses) {
+                    binary_status.set(place, status);
+                }
+                made
+            },
+        )
+        .map(Ref::publish)
+    }
+
+    unsafe fn clCreateProgramWithBuiltInKernels(
+        &self,
+        context: cl_context,
+        num_devices: cl_uint,
+        device_list: Option<&[cl_device_id]>,
+        kernel_names: Option<&CStr>,
+    ) -> Result<cl_program, cl_int> {
+        let context = get::<Context>(context)?;
+        let names = kernel_names.ok_or(CL_INVALID_VALUE)?;
+        let devices = devices_of(&context, num_devices, device_list)?;
+        open(context.clone(), devices, Origin::BuiltIn, |part, own| {
+            let owner = &context.parts[part];
+            let raws = raw_devices(own);
+            create!(
+                owner.provider.api,
+                clCreateProgramWithBuiltInKernels(
+                    owner.raw.0,
+                    raws.len() as cl_uint,
+                    raws.as_ptr(),
+                    names.as_ptr()
+                )
+            )
+        })
+        .map(Ref::publish)
+    }
+
+    unsafe fn clCreateProgramWithIL(
+        &self,
+        context: cl_context,
+        il: *const c_void,
+        length: usize,
+    ) -> Result<cl_program, cl_int> {
+        let context = get::<Context>(context)?;
+        // SAFETY: the application's contract: NULL or readable for the length.
+        let bytes = unsafe { raw::slice(il.cast::<u8>(), length) }
+            .filter(|bytes| !bytes.is_empty())
+            .ok_or(CL_INVALID_VALUE)?;
+        let devices = context.devices.clone();
+        open(
+            context.clone(),
+            devices,
+            Origin::Il(bytes.to_vec()),
+            |part, _| {
+                let owner = &context.parts[part];
+                create!(
+                    owner.provider.api,
+                    clCreateProgramWithIL(owner.raw.0, il, length)
+                )
+            },
+        )
+        .map(Ref::publish)
+    }
+
+    unsafe fn clRetainProgram(&self, program: cl_program) -> Result<(), cl_int> {
+        get::<Program>(program)?.retain();
+        Ok(())
+    }
+
+    unsafe fn clReleaseProgram(&self, program: cl_program) -> Result<(), cl_int> {
+        get::<Program>(program)?.release().map(|_| ())
+    }
+
+    unsafe fn clBuildProgram(
+        &self,
+        program: cl_program,
+        num_devices: cl_uint,
+        device_list: Option<&[cl_device_id]>,
+        options: Option<&CStr>,
+        pfn_notify: Option<ProgramFn>,
+        user_data: *mut c_void,
+    ) -> Result<(), cl_int> {
+        let program = get::<Program>(program)?;
+        let callback = callback(pfn_notify, user_data)?;
+        let devices = program.chosen(num_devices, device_list)?;
+        Job {
+            devices,
+            program,
+            options: options_of(options),
+            step: Step::Build,
+        }
+        .start(callback)
+    }
+
+    unsafe fn clCompileProgram(
+        &self,
+        program: cl_program,
+        num_devices: cl_uint,
+        device_list: Option<&[cl_device_id]>,
+        options: Option<&CStr>,
+        num_input_headers: cl_uint,
+        input_headers: Option<&[cl_program]>,
+        header_include_names: *mut *const c_char,
+        pfn_notify: Option<ProgramFn>,
+        user_data: *mut c_void,
+    ) -> Result<(), cl_int> {
+        let program = get::<Program>(program)?;
+        let callback = callback(pfn_notify, user_data)?;
+        let devices = program.chosen(num_devices, device_list)?;
+        // SAFETY: the application's contract: NULL or one name per header.
+        let names = unsafe {
+            raw::slice(
+                header_include_names.cast_const(),
+                num_input_headers as usize,
+            )
+        };
+        let mut headers = Vec::new();
+        match (input_headers, names) {
+            (None, None) if num_input_headers == 0 => {}
+            (Some(programs), Some(names)) if num_input_headers > 0 => {
+                for (&header, &name) in programs.iter().zip(names) {
+                    let header = get::<Program>(header)?;
+                    if !header.context.is(&program.context) {
+                        return Err(CL_INVALID_CONTEXT);
+                    }
+                    // SAFETY: the application's contract: names end with a NUL.
+                    let name = unsafe { raw::text(name) }.ok_or(CL_INVALID_VALUE)?;
+                    headers.push((header, name.into()));
+                }
+            }
+            _ => return Err(CL_INVALID_VALUE),
+        }
+        if matches!(
+            program.origin,
+            Origin::Binaries | Origin::BuiltIn | Origin::Linked
+        ) {
+            return Err(CL_INVALID_OPERATION);
+        }
+        Job {
+            devices,
+            program,
+            options: options_of(options),
+            step: Step::Compile(headers),
+        }
+        .start(callback)
+    }
+
+    unsafe fn clLinkProgram(
+        &self,
+        context: cl_context,
+        num_devices: cl_uint,
+        device_list: Option<&[cl_device_id]>,
+        options: Option<&CStr>,
+        num_input_programs: cl_uint,
+        input_programs: Option<&[cl_program]>,
+        pfn_notify: Option<ProgramFn>,
+        user_data: *mut c_void,
+    ) -> Result<cl_program, cl_int> {
+        let context = get::<Context>(context)?;
+        let callback = callback(pfn_notify, user_data)?;
+        let devices = match device_list {
+            None if num_devices == 0 => context.devices.clone(),
+            _ => devices_of(&context, num_devices, device_list)?,
+        };
+        let inputs = input_programs
+            .filter(|_| num_input_programs > 0)
+            .ok_or(CL_INVALID_VALUE)?
+            .iter()
+            .map(|&input| get::<Program>(input))
+            .collect::<Result<Vec<_>, _>>()?;
+        if inputs.iter().any(|input| !input.context.is(&context)) {
+            return Err(CL_INVALID_PROGRAM);
+        }
+        let options = options_of(options);
+        let program = Ref::new(Program {
+            part_devices: by_part(&context, &devices),
+            raws: context.parts.iter().map(|_| OnceLock::new()).collect(),
+            devices,
+            origin: Origin::Linked,
+            build: Mutex::default(),
+            building: AtomicBool::new(true),
+            kernels: AtomicU32::new(0),
+            answers: Cache::default(),
+            releases: Mutex::default(),
+            handle: OnceLock::new(),
+            context,
+        })?;
+        // The handle is new: it was not set before.
+        let _ = program.handle.set(Shared(program.handle()));
+        let Some((function, user_data)) = callback else {
+            let outcome = link(&program, &inputs, &options);
+            program.building.store(false, Ordering::Release);
+            return outcome.map(|()| program.publish());
+        };
+        let handle = program.clone().publish();
+        let started = std::thread::Builder::new()
+            .name("towline-link".into())
+            .spawn(move || {
+                // The outcome is found in the build's status.
+                let _ = link(&program, &inputs, &options);
+                program.building.store(false, Ordering::Release);
+                notify(function, Shared(program.handle()), user_data);
+            });
+        if started.is_err() {
+            // The application never learns of the handle.
+            let _ = get::<Program>(handle).and_then(|program| program.release());
+            return Err(CL_OUT_OF_HOST_MEMORY);
+        }
+        Ok(handle)
+    }
+
+    unsafe fn clUnloadCompiler(&self) -> Result<(), cl_int> {
+        Ok(())
+    }
+
+    unsafe fn clUnloadPlatformCompiler(&self, platform: cl_platform_id) -> Result<(), cl_int> {
+        if platform.is_null() {
+            return Err(CL_INVALID_PLATFORM);
+        }
+        self.expect(platform)
+    }
+
+    unsafe fn clSetProgramSpecializationConstant(
+        &self,
+        program: cl_program,
+        spec_id: cl_uint,
+        spec_size: usize,
+        spec_value: *const c_void,
+    ) -> Result<(), cl_int> {
+        let program = get::<Program>(program)?;
+        if !matches!(program.origin, Origin::Il(_)) {
+            return Err(CL_INVALID_PROGRAM);
+        }
+        if spec_value.is_null() {
+            return Err(CL_INVALID_VALUE);
+        }
+        for (part, owner) in program.context.parts.iter().enumerate() {
+            if let Some(raw) = program.raw_on(part) {
+                check(provider!(
+                    owner.provider.api,
+                    clSetProgramSpecializationConstant(raw, spec_id, spec_size, spec_value)
+                ))?;
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn clSetProgramReleaseCallback(
+        &self,
+        program: cl_program,
+        pfn_notify: Option<ProgramFn>,
+        user_data: *mut c_void,
+    ) -> Result<(), cl_int> {
+        let program = get::<Program>(program)?;
+        let function = pfn_notify.ok_or(CL_INVALID_VALUE)?;
+        program
+            .releases
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((function, Shared(user_data)));
+        Ok(())
+    }
+
+    unsafe fn clGetProgramInfo(
+        &self,
+        program: cl_program,
+        param_name: cl_program_info,
+        answer: Answer,
+    ) -> Result<(), cl_int> {
+        let program = get::<Program>(program)?;
+        match param_name {
+            CL_PROGRAM_REFERENCE_COUNT => answer.value(program.count()),
+            CL_PROGRAM_CONTEXT => answer.value(program.context.handle()),
+            CL_PROGRAM_NUM_DEVICES => answer.value(program.devices.len() as cl_uint),
+            CL_PROGRAM_DEVICES => {
+                answer.slice(&program.devices.iter().map(Ref::handle).collect::<Vec<_>>())
+            }
+            CL_PROGRAM_SOURCE => answer.text(program.source().unwrap_or("")),
+            CL_PROGRAM_IL => match &program.origin {
+                Origin::Il(bytes) => answer.bytes(bytes),
+                _ => answer.bytes(&[]),
+            },
+            CL_PROGRAM_BINARY_SIZES => answer.slice(&binary_sizes(&program)?),
+            CL_PROGRAM_BINARIES => binaries(&program, &answer),
+            CL_PROGRAM_NUM_KERNELS | CL_PROGRAM_KERNEL_NAMES => {
+                let part = *program
+                    .executable_parts()
+                    .first()
+                    .ok_or(CL_INVALID_PROGRAM_EXECUTABLE)?;
+                answer.bytes(&program.ask(part, param_name)?)
+            }
+            CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT | CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT => {
+                let part = *program
+                    .executable_parts()
+                    .first()
+                    .ok_or(CL_INVALID_PROGRAM_EXECUTABLE)?;
+                answer.bytes(&program.ask(part, param_name)?)
+            }
+            _ => Err(CL_INVALID_VALUE),
+        }
+    }
+
+    unsafe fn clGetProgramBuildInfo(
+        &self,
+        program: cl_program,
+        device: cl_device_id,
+        param_name: cl_program_build_info,
+        answer: Answer,
+    ) -> Result<(), cl_int> {
+        let program = get::<Program>(program)?;
+        let device = get::<Device>(device)?;
+        if !program.devices.iter().any(|own| own.is(&device)) {
+            return Err(CL_INVALID_DEVICE);
+        }
+        let part = program.context.part_of(&device).ok_or(CL_INVALID_DEVICE)?;
+        let building = program.building.load(Ordering::Acquire);
+        match param_name {
+            CL_PROGRAM_BUILD_STATUS if building => {
+                return answer.value::<cl_build_status>(CL_BUILD_IN_PROGRESS);
+            }
+            CL_PROGRAM_BUILD_LOG if building => return answer.text(""),
+            CL_PROGRAM_BINARY_TYPE if building => {
+                return answer.value::<cl_program_binary_type>(CL_PROGRAM_BINARY_TYPE_NONE);
+            }
+            CL_PROGRAM_BUILD_OPTIONS => {
+                let build = program.build();
+                let options = build
+                    .options
+                    .iter()
+                    .find(|(of, _)| of.0 == device.handle())
+                    .map_or(c"", |(_, options)| options);
+                return answer.bytes(options.to_bytes_with_nul());
+            }
+            CL_PROGRAM_BUILD_STATUS
+            | CL_PROGRAM_BUILD_LOG
+            | CL_PROGRAM_BINARY_TYPE
+            | CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE => {}
+            _ => return Err(CL_INVALID_VALUE),
+        }
+        let Some(raw) = program.raw_on(part) else {
+            // Linking failed before the provider had a program.
+            return match param_name {
+                CL_PROGRAM_BUILD_STATUS => answer.value::<cl_build_status>(CL_BUILD_ERROR),
+                CL_PROGRAM_BUILD_LOG => answer.text(""),
+                CL_PROGRAM_BINARY_TYPE => {
+                    answer.value::<cl_program_binary_type>(CL_PROGRAM_BINARY_TYPE_NONE)
+                }
+                _ => answer.value::<usize>(0),
+            };
+        };
+        let key = Key(1, param_name, device.handle().addr());
+        let bytes = program.answers.get(key, |room, value, needed| {
+            provider!(
+                program.context.parts[part].provider.api,
+                clGetProgramBuildInfo(raw, device.raw.0, param_name, room, value, needed)
+            )
+        })?;
+        answer.bytes(&bytes)
+    }
+}
+
+/// The sizes of a program's binaries, in the order of its devices.
+fn binary_sizes(program: &Program) -> Result<Vec<usize>, cl_int> {
+    let mut sizes = vec![0; program.devices.len()];
+    for (part, devices) in program.part_devices.iter().enumerate() {
+        let Some(raw) = program.raw_on(part) else {
+            continue;
+        };
+        let mut own = vec![0_usize; devices.len()];
+        check(provider!(
+            program.context.parts[part].provider.api,
+            clGetProgramInfo(
+                raw,
+                CL_PROGRAM_BINARY_SIZES,
+                size_of_val(own.as_slice()),
+                own.as_mut_ptr().cast(),
+                std::ptr::null_mut()
+            )
+        ))?;
+        for (device, size) in devices.iter().zip(own) {
+            if let Some(place) = program.devices.iter().position(|known| known.is(device)) {
+                sizes[place] = size;
+            }
+        }
+    }
+    Ok(sizes)
+}
+
+/// Writes a program's binaries where the application's pointers lead.
+fn binaries(program: &Program, answer: &Answer) -> Result<(), cl_int> {
+    let count = program.devices.len();
+    if !answer.announce(count * size_of::<*mut u8>())? {
+        return Ok(());
+    }
+    // SAFETY: `announce` says that the application gave room for one pointer per device.
+    let wanted =
+        unsafe { raw::slice(answer.value_pointer().cast::<*mut u8>().cast_const(), count) }
+            .ok_or(CL_INVALID_VALUE)?;
+    for (part, devices) in program.part_devices.iter().enumerate() {
+        let Some(raw) = program.raw_on(part) else {
+            continue;
+        };
+        let mut pointers: Vec<*mut u8> = devices
+            .iter()
+            .map(|device| {
+                program
+                    .devices
+                    .iter()
+                    .position(|known| known.is(device))
+                    .map_or(std::ptr::null_mut(), |place| wanted[place])
+            })
+            .collect();
+        check(provider!(
+            program.context.parts[part].provider.api,
+            clGetProgramInfo(
+                raw,
+                CL_PROGRAM_BINARIES,
+                size_of_val(pointers.as_slice()),
+                pointers.as_mut_ptr().cast(),
+                std::ptr::null_mut()
+            )
+        ))?;
+    }
+    Ok(())
+}

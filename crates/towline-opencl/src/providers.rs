@@ -1,0 +1,152 @@
+//! Where devices come from: sessions on servers, and with `--with-local` the vendor libraries of this host.
+
+use std::sync::Arc;
+
+use towline_backend::opencl::*;
+
+use crate::raw::Shared;
+
+/// One source of devices.
+pub struct Provider {
+    /// What messages call it: a server's address, or "local".
+    pub name: String,
+    /// Its calls.
+    pub api: Arc<dyn OpenClApi>,
+    /// Its devices, by its own handles.
+    pub devices: Vec<cl_device_id>,
+    /// It runs in this process: host pointers and callbacks mean there what they mean here.
+    pub local: bool,
+}
+
+// SAFETY: device handles may be used from any thread.
+unsafe impl Send for Provider {}
+// SAFETY: as above.
+unsafe impl Sync for Provider {}
+
+impl Provider {
+    /// A provider over every device of a platform that `api` has.
+    ///
+    /// # Safety
+    /// `platform` is a live platform of `api`.
+    pub unsafe fn of_platform(
+        name: &str,
+        api: Arc<dyn OpenClApi>,
+        platform: cl_platform_id,
+        local: bool,
+    ) -> Result<Self, cl_int> {
+        let mut count = 0;
+        crate::raw::check(crate::raw::provider!(
+            api,
+            clGetDeviceIDs(
+                platform,
+                CL_DEVICE_TYPE_ALL,
+                0,
+                std::ptr::null_mut(),
+                &raw mut count
+            )
+        ))?;
+        let mut devices = vec![std::ptr::null_mut(); count as usize];
+        crate::raw::check(crate::raw::provider!(
+            api,
+            clGetDeviceIDs(
+                platform,
+                CL_DEVICE_TYPE_ALL,
+                count,
+                devices.as_mut_ptr(),
+                std::ptr::null_mut()
+            )
+        ))?;
+        Ok(Self {
+            name: name.into(),
+            api,
+            devices,
+            local,
+        })
+    }
+
+    /// The bytes that answer a device query; empty where the device has no answer.
+    pub(crate) fn device_bytes(
+        &self,
+        device: Shared<_cl_device_id>,
+        name: cl_device_info,
+    ) -> Vec<u8> {
+        let mut size = 0;
+        let status = crate::raw::provider!(
+            self.api,
+            clGetDeviceInfo(device.0, name, 0, std::ptr::null_mut(), &raw mut size)
+        );
+        if status != CL_SUCCESS {
+            return Vec::new();
+        }
+        let mut bytes = vec![0; size];
+        let status = crate::raw::provider!(
+            self.api,
+            clGetDeviceInfo(
+                device.0,
+                name,
+                size,
+                bytes.as_mut_ptr().cast(),
+                std::ptr::null_mut()
+            )
+        );
+        if status != CL_SUCCESS {
+            bytes.clear();
+        }
+        bytes
+    }
+}
+
+/// This host's own devices come first in the platform (`towline run --with-local`).
+const WITH_LOCAL: &str = "TOWLINE_WITH_LOCAL";
+/// Where this host's vendors are registered, when `towline run` has put a folder of its own in that place.
+const LOCAL_VENDORS: &str = "TOWLINE_LOCAL_ICD_VENDORS";
+/// Where vendors are registered otherwise.
+const USUAL_VENDORS: &str = "/etc/OpenCL/vendors";
+
+/// The providers that the environment names: this host's vendors where wanted, then every server that answers. A server that does not
+/// is reported once and left out: the others serve.
+pub(crate) fn load() -> Vec<Provider> {
+    let mut providers = Vec::new();
+    if std::env::var(WITH_LOCAL).is_ok_and(|value| value == "1") {
+        providers.extend(local());
+    }
+    for session in towline_client::environment::sessions() {
+        match session {
+            Ok(remote) => providers.extend(remote_providers(&remote)),
+            Err(error) => eprintln!("towline: {error}"),
+        }
+    }
+    providers
+}
+
+/// One provider per vendor platform of a server: vendors do not share contexts natively either.
+fn remote_providers(remote: &Arc<towline_client::opencl::Remote>) -> Vec<Provider> {
+    let provider = |(_, devices): (cl_platform_id, Vec<cl_device_id>)| Provider {
+        name: remote.server().into(),
+        api: Arc::clone(remote) as Arc<dyn OpenClApi>,
+        devices,
+        local: false,
+    };
+    remote.platforms().into_iter().map(provider).collect()
+}
+
+fn local() -> Vec<Provider> {
+    let folder = std::env::var(LOCAL_VENDORS).unwrap_or_else(|_| USUAL_VENDORS.into());
+    let ours = |library: &str| library.contains("libtowline_opencl");
+    let native = match NativeOpenCl::from_vendors(std::path::Path::new(&folder), &ours) {
+        Ok(native) => Arc::new(native),
+        Err(error) => {
+            eprintln!("towline: this host's own devices are left out: {error}");
+            return Vec::new();
+        }
+    };
+    let platforms: Vec<cl_platform_id> = native.platforms().collect();
+    let providers = platforms.into_iter().filter_map(|platform| {
+        let api = Arc::clone(&native) as Arc<dyn OpenClApi>;
+        // SAFETY: the platform is the native library's own.
+        unsafe { Provider::of_platform("local", api, platform, true) }.ok()
+    });
+    providers
+        .filter(|provider| !provider.devices.is_empty())
+        .collect()
+}

@@ -1,0 +1,384 @@
+//! Shared virtual memory: coarse-grained, in contexts of a single provider whose devices have it.
+
+use std::ffi::c_void;
+use std::sync::PoisonError;
+
+use towline_backend::opencl::*;
+
+use crate::arena::{Ref, get};
+use crate::callback::CALLBACKS;
+use crate::command::{WaitList, enqueue, placeholder};
+use crate::context::Context;
+use crate::event::when_over;
+use crate::platform::{Platform, SvmCalls};
+use crate::queue::{Queue, host_queue};
+use crate::raw::{self, Out, Shared, provider};
+
+type FreeFn = unsafe extern "C" fn(cl_command_queue, cl_uint, *mut *mut c_void, *mut c_void);
+
+/// Refuses contexts without shared virtual memory.
+pub(crate) fn expect(context: &Context) -> Result<(), cl_int> {
+    let able = context
+        .devices
+        .iter()
+        .any(|device| device.limits.svm & CL_DEVICE_SVM_COARSE_GRAIN_BUFFER != 0);
+    if context.single() && able {
+        Ok(())
+    } else {
+        Err(CL_INVALID_OPERATION)
+    }
+}
+
+impl Context {
+    /// Whether a pointer leads into shared virtual memory of this context.
+    pub(crate) fn svm_holds(&self, pointer: *mut c_void) -> bool {
+        let allocations = self.svm.lock().unwrap_or_else(PoisonError::into_inner);
+        allocations
+            .range(..=pointer.addr())
+            .next_back()
+            .is_some_and(|(start, size)| pointer.addr() - start < *size)
+    }
+
+    fn svm_free(&self, pointer: *mut c_void) {
+        if pointer.is_null() {
+            return;
+        }
+        let known = self
+            .svm
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&pointer.addr());
+        if known.is_some() {
+            let part = &self.parts[0];
+            provider!(part.provider.api, clSVMFree(part.raw.0, pointer));
+        }
+    }
+}
+
+/// The queue of a command on shared virtual memory.
+fn usable(queue: cl_command_queue) -> Result<Ref<Queue>, cl_int> {
+    let queue = host_queue(queue)?;
+    expect(&queue.context)?;
+    if queue.device.limits.svm == 0 {
+        return Err(CL_INVALID_OPERATION);
+    }
+    Ok(queue)
+}
+
+/// Frees pointers once what was enqueued before is complete.
+fn free_later(
+    queue: &Ref<Queue>,
+    pointers: Vec<Shared<c_void>>,
+    function: Option<FreeFn>,
+    user_data: Shared<c_void>,
+    waits: WaitList<'_>,
+    event: &Out<cl_event>,
+) -> Result<(), cl_int> {
+    // The event is wanted here even if the application does not want it.
+    let mut own = std::ptr::null_mut();
+    // SAFETY: the place is a local that outlives the call.
+    let place = unsafe { Out::new(&raw mut own) };
+    let made =
+        placeholder(queue, waits, &place, CL_COMMAND_SVM_FREE)?.ok_or(CL_OUT_OF_HOST_MEMORY)?;
+    let held = queue.clone();
+    let freed = when_over(&made, move |_| {
+        CALLBACKS.run(move || {
+            let user_data = user_data;
+            let mut list: Vec<*mut c_void> = pointers.iter().map(|pointer| pointer.0).collect();
+            match function {
+                // SAFETY: the application gave the function for these pointers and this data.
+                Some(function) => unsafe {
+                    function(
+                        held.handle(),
+                        list.len() as cl_uint,
+                        list.as_mut_ptr(),
+                        user_data.0,
+                    )
+                },
+                None => {
+                    for pointer in list {
+                        held.context.svm_free(pointer);
+                    }
+                }
+            }
+        });
+    });
+    if event.wanted() && freed.is_ok() {
+        event.set(own);
+    } else {
+        made.release()?;
+    }
+    freed
+}
+
+impl SvmCalls for Platform {
+    unsafe fn clSVMAlloc(
+        &self,
+        context: cl_context,
+        flags: cl_svm_mem_flags,
+        size: usize,
+        alignment: cl_uint,
+    ) -> *mut c_void {
+        let Ok(context) = get::<Context>(context) else {
+            return std::ptr::null_mut();
+        };
+        let access = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
+        let largest = context
+            .devices
+            .iter()
+            .map(|device| device.limits.max_alloc)
+            .min();
+        if expect(&context).is_err()
+            || flags & !access != 0
+            || flags.count_ones() > 1
+            || size == 0
+            || largest.is_some_and(|largest| largest != 0 && size as u64 > largest)
+            || (alignment != 0 && !alignment.is_power_of_two())
+        {
+            return std::ptr::null_mut();
+        }
+        let part = &context.parts[0];
+        let pointer = provider!(
+            part.provider.api,
+            clSVMAlloc(part.raw.0, flags, size, alignment)
+        );
+        if !pointer.is_null() {
+            context
+                .svm
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(pointer.expose_provenance(), size);
+        }
+        pointer
+    }
+
+    unsafe fn clSVMFree(&self, context: cl_context, svm_pointer: *mut c_void) {
+        if let Ok(context) = get::<Context>(context) {
+            context.svm_free(svm_pointer);
+        }
+    }
+
+    unsafe fn clEnqueueSVMFree(
+        &self,
+        command_queue: cl_command_queue,
+        num_svm_pointers: cl_uint,
+        svm_pointers: *mut *mut c_void,
+        pfn_free_func: Option<FreeFn>,
+        user_data: *mut c_void,
+        num_events_in_wait_list: cl_uint,
+        event_wait_list: Option<&[cl_event]>,
+        event: Out<cl_event>,
+    ) -> Result<(), cl_int> {
+        let queue = usable(command_queue)?;
+        // SAFETY: the application's contract: NULL or so many pointers.
+        let pointers = unsafe { raw::slice(svm_pointers.cast_const(), num_svm_pointers as usize) };
+        if pointers.is_none() != (num_svm_pointers == 0) {
+            return Err(CL_INVALID_VALUE);
+        }
+        free_later(
+            &queue,
+            pointers
+                .unwrap_or(&[])
+                .iter()
+                .map(|&pointer| Shared(pointer))
+                .collect(),
+            pfn_free_func,
+            Shared(user_data),
+            (num_events_in_wait_list, event_wait_list),
+            &event,
+        )
+    }
+
+    unsafe fn clEnqueueSVMMemcpy(
+        &self,
+        command_queue: cl_command_queue,
+        blocking_copy: cl_bool,
+        dst_ptr: *mut c_void,
+        src_ptr: *const c_void,
+        size: usize,
+        num_events_in_wait_list: cl_uint,
+        event_wait_list: Option<&[cl_event]>,
+        event: Out<cl_event>,
+    ) -> Result<(), cl_int> {
+        let queue = usable(command_queue)?;
+        if dst_ptr.is_null() || src_ptr.is_null() {
+            return Err(CL_INVALID_VALUE);
+        }
+        let (to, from) = (dst_ptr.addr(), src_ptr.addr());
+        if to < from.saturating_add(size) && from < to.saturating_add(size) {
+            return Err(CL_MEM_COPY_OVERLAP);
+        }
+        enqueue(
+            &queue,
+            (num_events_in_wait_list, event_wait_list),
+            &event,
+            CL_COMMAND_SVM_MEMCPY,
+            &[],
+            |count, list, event| {
+                provider!(
+                    queue.part().provider.api,
+                    clEnqueueSVMMemcpy(
+                        queue.raw.0,
+                        blocking_copy,
+                        dst_ptr,
+                        src_ptr,
+                        size,
+                        count,
+                        list,
+                        event
+                    )
+                )
+            },
+        )
+    }
+
+    unsafe fn clEnqueueSVMMemFill(
+        &self,
+        command_queue: cl_command_queue,
+        svm_ptr: *mut c_void,
+        pattern: *const c_void,
+        pattern_size: usize,
+        size: usize,
+        num_events_in_wait_list: cl_uint,
+        event_wait_list: Option<&[cl_event]>,
+        event: Out<cl_event>,
+    ) -> Result<(), cl_int> {
+        let queue = usable(command_queue)?;
+        if svm_ptr.is_null()
+            || pattern.is_null()
+            || !pattern_size.is_power_of_two()
+            || pattern_size > 128
+            || !svm_ptr.addr().is_multiple_of(pattern_size)
+            || !size.is_multiple_of(pattern_size)
+        {
+            return Err(CL_INVALID_VALUE);
+        }
+        enqueue(
+            &queue,
+            (num_events_in_wait_list, event_wait_list),
+            &event,
+            CL_COMMAND_SVM_MEMFILL,
+            &[],
+            |count, list, event| {
+                provider!(
+                    queue.part().provider.api,
+                    clEnqueueSVMMemFill(
+                        queue.raw.0,
+                        svm_ptr,
+                        pattern,
+                        pattern_size,
+                        size,
+                        count,
+                        list,
+                        event
+                    )
+                )
+            },
+        )
+    }
+
+    unsafe fn clEnqueueSVMMap(
+        &self,
+        command_queue: cl_command_queue,
+        blocking_map: cl_bool,
+        flags: cl_map_flags,
+        svm_ptr: *mut c_void,
+        size: usize,
+        num_events_in_wait_list: cl_uint,
+        event_wait_list: Option<&[cl_event]>,
+        event: Out<cl_event>,
+    ) -> Result<(), cl_int> {
+        let queue = usable(command_queue)?;
+        if svm_ptr.is_null() || size == 0 {
+            return Err(CL_INVALID_VALUE);
+        }
+        crate::map::Request::new(blocking_map, flags)?;
+        enqueue(
+            &queue,
+            (num_events_in_wait_list, event_wait_list),
+            &event,
+            CL_COMMAND_SVM_MAP,
+            &[],
+            |count, list, event| {
+                provider!(
+                    queue.part().provider.api,
+                    clEnqueueSVMMap(
+                        queue.raw.0,
+                        blocking_map,
+                        flags,
+                        svm_ptr,
+                        size,
+                        count,
+                        list,
+                        event
+                    )
+                )
+            },
+        )
+    }
+
+    unsafe fn clEnqueueSVMUnmap(
+        &self,
+        command_queue: cl_command_queue,
+        svm_ptr: *mut c_void,
+        num_events_in_wait_list: cl_uint,
+        event_wait_list: Option<&[cl_event]>,
+        event: Out<cl_event>,
+    ) -> Result<(), cl_int> {
+        let queue = usable(command_queue)?;
+        if svm_ptr.is_null() {
+            return Err(CL_INVALID_VALUE);
+        }
+        enqueue(
+            &queue,
+            (num_events_in_wait_list, event_wait_list),
+            &event,
+            CL_COMMAND_SVM_UNMAP,
+            &[],
+            |count, list, event| {
+                provider!(
+                    queue.part().provider.api,
+                    clEnqueueSVMUnmap(queue.raw.0, svm_ptr, count, list, event)
+                )
+            },
+        )
+    }
+
+    unsafe fn clEnqueueSVMMigrateMem(
+        &self,
+        command_queue: cl_command_queue,
+        num_svm_pointers: cl_uint,
+        svm_pointers: *mut *const c_void,
+        sizes: Option<&[usize]>,
+        flags: cl_mem_migration_flags,
+        num_events_in_wait_list: cl_uint,
+        event_wait_list: Option<&[cl_event]>,
+        event: Out<cl_event>,
+    ) -> Result<(), cl_int> {
+        let queue = usable(command_queue)?;
+        let known = CL_MIGRATE_MEM_OBJECT_HOST | CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
+        if num_svm_pointers == 0 || svm_pointers.is_null() || flags & !known != 0 {
+            return Err(CL_INVALID_VALUE);
+        }
+        // SAFETY: the application's contract: so many pointers.
+        let pointers = unsafe { raw::slice(svm_pointers.cast_const(), num_svm_pointers as usize) }
+            .unwrap_or(&[]);
+        for (index, pointer) in pointers.iter().enumerate() {
+            let size = sizes.map_or(0, |sizes| sizes[index]);
+            let end = pointer.wrapping_byte_add(size.saturating_sub(1));
+            if !queue.context.svm_holds(pointer.cast_mut())
+                || !queue.context.svm_holds(end.cast_mut())
+            {
+                return Err(CL_INVALID_VALUE);
+            }
+        }
+        // A single provider holds the only copy: it is where it is needed, and the command keeps its place in the order.
+        placeholder(
+            &queue,
+            (num_events_in_wait_list, event_wait_list),
+            &event,
+            CL_COMMAND_SVM_MIGRATE_MEM,
+        )
+        .map(|_| ())
+    }
+}
