@@ -67,10 +67,10 @@ pub fn fuzz(bytes: &[u8]) {
             "decode(encode(message)) must give the message back"
         );
     }
-    if let Some(preamble) = bytes.first_chunk::<{ AttachPreamble::BYTES }>() {
-        if let Ok(decoded) = AttachPreamble::decode(preamble) {
-            assert_eq!(&decoded.encode(), preamble, "a preamble has one encoding");
-        }
+    if let Some(preamble) = bytes.first_chunk::<{ AttachPreamble::BYTES }>()
+        && let Ok(decoded) = AttachPreamble::decode(preamble)
+    {
+        assert_eq!(&decoded.encode(), preamble, "a preamble has one encoding");
     }
     let mut buffer = MessageBuffer::new(limits::CLIENT_MESSAGE_BYTES);
     for piece in bytes.chunks(7) {
