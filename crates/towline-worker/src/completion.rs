@@ -20,9 +20,8 @@ pub(crate) fn when_complete(
     let boxed: Box<Box<dyn FnOnce(i32) + Send>> = Box::new(Box::new(then));
     let data = Box::into_raw(boxed);
     // SAFETY: the event is live; the callback takes `data` exactly once, when the event is complete.
-    let status = unsafe {
-        api.clSetEventCallback(event, CL_COMPLETE as cl_int, Some(completed), data.cast())
-    };
+    let status =
+        unsafe { api.clSetEventCallback(event, CL_COMPLETE, Some(completed), data.cast()) };
     if status != CL_SUCCESS {
         // SAFETY: a refused registration never calls back, so the box is still ours.
         drop(unsafe { Box::from_raw(data) });
@@ -49,7 +48,7 @@ impl Shared {
         let shared = Arc::clone(self);
         let told = when_complete(&*self.api, native, move |status| {
             // Nothing of this status is in the future any more.
-            shared.event_done(id, status.min(CL_COMPLETE as i32));
+            shared.event_done(id, status.min(CL_COMPLETE));
             shared.flush();
         });
         if let Err(status) = told {
@@ -93,7 +92,7 @@ impl Shared {
             .outstanding()
             .iter()
             .map(|(id, native)| (*id, event_status(&*self.api, native.0.cast())))
-            .filter(|(_, status)| *status <= CL_COMPLETE as i32)
+            .filter(|(_, status)| *status <= CL_COMPLETE)
             .collect();
         done.sort_unstable();
         for (id, status) in done {
@@ -108,6 +107,14 @@ impl Shared {
             self.post(&Push::Text { bytes: &text });
         }
         self.tell_completed();
+    }
+
+    /// Gives back events of which nobody needs to hear any more.
+    pub(crate) fn forget_events(&self) {
+        let events = std::mem::take(&mut *self.outstanding());
+        for event in events.into_values() {
+            self.release_event(event);
+        }
     }
 
     fn outstanding(&self) -> MutexGuard<'_, HashMap<u64, Raw>> {

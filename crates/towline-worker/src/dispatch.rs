@@ -2,6 +2,7 @@
 
 #![allow(
     clippy::unnecessary_cast,
+    clippy::unnecessary_map_on_constructor,
     reason = "generated code is the same for every width of scalar"
 )]
 
@@ -49,7 +50,7 @@ fn withheld(query: u32) -> bool {
 }
 
 /// Bytes copied to where a vendor may read any type from: in a frame they lie as they come.
-fn aligned(bytes: &[u8]) -> smallvec::SmallVec<[u128; 8]> {
+pub(crate) fn aligned(bytes: &[u8]) -> smallvec::SmallVec<[u128; 8]> {
     let words = bytes.chunks(size_of::<u128>()).map(|chunk| {
         let mut word = [0; size_of::<u128>()];
         for (target, byte) in word.iter_mut().zip(chunk) {

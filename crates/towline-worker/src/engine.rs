@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use towline_backend::opencl::OpenClApi;
 use towline_transport::{Connection, TransportError};
-use towline_wire::error::ProtocolError;
+use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::frame::FrameReader;
 use towline_wire::push::Push;
 
@@ -42,6 +42,8 @@ pub struct Engine {
 
 /// A request is acknowledged at the latest when so many have come since.
 const ACKNOWLEDGE_EVERY: u64 = 4096;
+/// Most waits without a thread: each stands for a thread of the client's that is blocked.
+const BACKLOG_LIMIT: usize = 4096;
 
 impl Engine {
     /// Takes the devices of `api` for which `select` says yes; its arguments are the number among all devices and the name.
@@ -129,6 +131,10 @@ fn serve(
             .fetch_add(count as u64, Ordering::Relaxed);
         while let Some(message) = reader.next()? {
             session.dispatch(message.number, message.id, message.body)?;
+        }
+        if shared.waiters.backlog() > BACKLOG_LIMIT {
+            let detail = format!("more than {BACKLOG_LIMIT} waits are queued");
+            return Err(ProtocolError::new(CloseCode::LimitExceeded, detail).into());
         }
         let received = reader.received();
         shared.received.store(received, Ordering::Release);

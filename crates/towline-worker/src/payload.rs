@@ -58,7 +58,9 @@ struct Lanes {
     stopped: bool,
 }
 
-/// Most windows open at once: bounds what grants a session can pile up.
+/// Most payload lanes: the protocol's limit. Each takes two threads.
+const LANE_LIMIT: usize = towline_wire::control::limits::LANES as usize;
+/// Most payloads with open windows at once: bounds what grants a session can pile up.
 const WINDOW_LIMIT: usize = 1 << 16;
 
 impl Payloads {
@@ -119,14 +121,16 @@ impl Payloads {
     /// Sends `memory` as bytes `offset..offset + length` of `payload`; `done` runs once, when the last byte is with the transport or
     /// the session ends.
     pub(crate) fn send(&self, payload: u64, offset: u64, length: u64, memory: Raw, done: Done) {
+        let mut outgoing = lock(&self.outgoing);
         if lock(&self.lanes).stopped {
+            drop(outgoing);
             return done(false);
         }
         let flight = Arc::new(Flight {
             left: Mutex::new(length),
             done: Mutex::new(Some(done)),
         });
-        lock(&self.outgoing).push_back(Outgoing {
+        outgoing.push_back(Outgoing {
             payload,
             offset,
             length,
@@ -134,10 +138,11 @@ impl Payloads {
             memory,
             flight,
         });
+        drop(outgoing);
         self.work.notify_all();
     }
 
-    /// Wakes and ends all lane threads; whatever is under way ends with `done(false)`.
+    /// Wakes all lane threads and has them end; [`Self::join`] ends what is under way.
     pub(crate) fn shutdown(&self) {
         let connections = {
             let mut lanes = lock(&self.lanes);
@@ -147,22 +152,25 @@ impl Payloads {
         for connection in connections {
             connection.shutdown();
         }
-        let outgoing = std::mem::take(&mut *lock(&self.outgoing));
+        // Whoever looks at the flag does so with this lock held: nobody goes to sleep between our setting it and this.
+        drop(lock(&self.outgoing));
         self.work.notify_all();
-        for job in outgoing {
-            if let Some(done) = lock(&job.flight.done).take() {
-                done(false);
-            }
-        }
     }
 
-    /// Waits for the lane threads, then gives up what never came. Nothing touches payload memory afterwards.
+    /// Waits for the lane threads, then gives up what never came or went: its memory is not given back before, because a lane may
+    /// still be at a part of it. Nothing touches payload memory afterwards.
     pub(crate) fn join(&self) {
         self.shutdown();
         let threads = std::mem::take(&mut lock(&self.lanes).threads);
         for thread in threads {
             // A lane thread that panicked has logged it; there is nothing to add.
             let _ = thread.join();
+        }
+        let outgoing = std::mem::take(&mut *lock(&self.outgoing));
+        for job in outgoing {
+            if let Some(done) = lock(&job.flight.done).take() {
+                done(false);
+            }
         }
         let windows = std::mem::take(&mut *lock(&self.windows));
         for window in windows.into_values().flatten() {
@@ -178,7 +186,7 @@ impl Payloads {
         connection: Arc<dyn Connection>,
     ) -> std::io::Result<()> {
         let mut lanes = lock(&shared.payloads.lanes);
-        if lanes.stopped {
+        if lanes.stopped || lanes.connections.len() >= LANE_LIMIT {
             connection.shutdown();
             return Ok(());
         }

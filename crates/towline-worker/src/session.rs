@@ -10,6 +10,8 @@ use towline_session::{Entry, Table, TableError};
 use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::push::Push;
 
+use crate::completion::when_complete;
+use crate::manual::Expected;
 use crate::shared::{Raw, Shared};
 
 /// One client's session, driven by the lane thread.
@@ -21,18 +23,22 @@ pub(crate) struct Session {
     pub(crate) queues: HashMap<usize, Queue>,
     /// Written data that the vendor may still read, oldest first.
     pub(crate) kept: std::collections::VecDeque<Kept>,
+    pub(crate) kept_bytes: u64,
     /// Bytes of inline writes given back, and how many of them the client knows of.
     pub(crate) retired: (u64, u64),
     /// Shared virtual memory: address to length and context.
     pub(crate) svm: BTreeMap<u64, (usize, Raw)>,
     /// User events whose status has not been set, with a reference each.
     pub(crate) open_events: HashMap<u64, Raw>,
+    /// What kernels expect of their arguments, by native kernel.
+    pub(crate) arguments: HashMap<usize, Vec<Expected>>,
     pub(crate) goodbye: bool,
 }
 
 /// A queue as transfers see it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Queue {
+    pub(crate) native: Raw,
     pub(crate) context: Raw,
     /// The device has memory of its own.
     pub(crate) discrete: bool,
@@ -70,9 +76,11 @@ impl Session {
             table,
             queues: HashMap::new(),
             kept: std::collections::VecDeque::new(),
+            kept_bytes: 0,
             retired: (0, 0),
             svm: BTreeMap::new(),
             open_events: HashMap::new(),
+            arguments: HashMap::new(),
             goodbye: false,
         }
     }
@@ -148,6 +156,10 @@ impl Session {
         match self.table.remove(id, tag) {
             Ok(Entry::Live(raw)) if tag == wire::CommandQueueHandle::TAG => {
                 self.queues.remove(&raw.0.addr());
+                Ok(())
+            }
+            Ok(Entry::Live(raw)) if tag == wire::KernelHandle::TAG => {
+                self.arguments.remove(&raw.0.addr());
                 Ok(())
             }
             Ok(_) => Ok(()),
@@ -232,12 +244,50 @@ impl Session {
             (&raw mut kind).cast(),
         );
         Queue {
+            native: Raw(queue.cast()),
             context: Raw(context.cast()),
             discrete: unified == 0 && kind & (CL_DEVICE_TYPE_CPU as cl_device_type) == 0,
             in_order: properties
                 & (CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE as cl_command_queue_properties)
                 == 0,
             window: self.shared.payloads.chunk_bytes().max(1 << 20) * 4,
+        }
+    }
+
+    /// Frees shared virtual memory behind everything that has been enqueued in its context: commands may still use it.
+    pub(crate) fn free_svm(&self, address: u64, context: Raw) {
+        let freed = Arc::new(FreedSvm {
+            api: Arc::clone(&self.api),
+            address,
+            context,
+        });
+        let queues = self.queues.values();
+        for queue in queues.filter(|queue| queue.context == context) {
+            let queue: cl_command_queue = queue.native.0.cast();
+            let mut marker: cl_event = std::ptr::null_mut();
+            // SAFETY: the queue is live: it leaves the list when it is released.
+            unsafe {
+                self.api
+                    .clEnqueueMarkerWithWaitList(queue, 0, std::ptr::null(), &raw mut marker)
+            };
+            if marker.is_null() {
+                // Without a marker nobody knows when its commands end: the memory stays until the process does.
+                std::mem::forget(Arc::clone(&freed));
+                continue;
+            }
+            // SAFETY: as above. A marker that nobody flushes is never complete.
+            unsafe { self.api.clFlush(queue) };
+            let (shared, held) = (Arc::clone(&self.shared), Arc::clone(&freed));
+            let event = Raw(marker.cast());
+            let told = when_complete(&*self.api, marker, move |_| {
+                let event = event;
+                drop(held);
+                shared.release_event(event);
+            });
+            if told.is_err() {
+                std::mem::forget(Arc::clone(&freed));
+                self.shared.release_event(event);
+            }
         }
     }
 
@@ -283,6 +333,9 @@ impl Session {
             unsafe { self.api.clWaitForEvents(1, (&raw const kept.done.0).cast()) };
             self.shared.release_event(kept.done);
         }
+        for (address, (_, context)) in std::mem::take(&mut self.svm) {
+            self.free_svm(address, context);
+        }
         for tag in tags {
             for entry in self.table.drain(tag) {
                 if let Entry::Live(raw) = entry {
@@ -290,15 +343,24 @@ impl Session {
                 }
             }
         }
-        for (address, (_, context)) in std::mem::take(&mut self.svm) {
-            // SAFETY: the address came from clSVMAlloc of this context and was not freed.
-            unsafe {
-                self.api.clSVMFree(
-                    context.0.cast(),
-                    std::ptr::with_exposed_provenance_mut(address as usize),
-                )
-            };
-        }
+        self.shared.forget_events();
+    }
+}
+
+/// Shared virtual memory that the client has freed; given back when the last command that may use it lets go of this.
+pub(crate) struct FreedSvm {
+    api: Arc<dyn OpenClApi>,
+    address: u64,
+    context: Raw,
+}
+
+impl Drop for FreedSvm {
+    fn drop(&mut self) {
+        let memory = std::ptr::with_exposed_provenance_mut(self.address as usize);
+        // SAFETY: the memory came from this context and is freed once; every command that may use it is complete.
+        unsafe { self.api.clSVMFree(self.context.0.cast(), memory) };
+        // SAFETY: the reference came with the memory.
+        unsafe { self.api.clReleaseContext(self.context.0.cast()) };
     }
 }
 

@@ -39,6 +39,34 @@ unsafe impl Send for Raw {}
 // SAFETY: as above.
 unsafe impl Sync for Raw {}
 
+/// Bytes of pushes that may wait for a flush: a client that asks without reading blocks its lane and not the worker's memory.
+const OUTBOX_LIMIT: usize = 4 << 20;
+/// Most memory of the worker's own that reads and staged writes of a session hold at once.
+const STAGED_LIMIT: u64 = 1 << 30;
+
+/// Memory that a transfer is staged in, counted against the session's limit.
+pub(crate) struct Staged {
+    memory: Box<[u8]>,
+    total: Arc<AtomicU64>,
+}
+
+impl Staged {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.memory
+    }
+
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.memory.as_mut_ptr()
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        let length = self.memory.len() as u64;
+        self.total.fetch_sub(length, Ordering::Relaxed);
+    }
+}
+
 /// A read whose data is not on its way yet.
 #[derive(Debug)]
 struct OutstandingRead {
@@ -56,6 +84,7 @@ pub(crate) struct Shared {
     pub(crate) payloads: Payloads,
     pub(crate) counters: Arc<Counters>,
     pub(crate) printing: Printing,
+    staged: Arc<AtomicU64>,
     reads: Mutex<Vec<OutstandingRead>>,
     /// Events whose end the client has not been told, by its numbers.
     pub(crate) events: Mutex<HashMap<u64, Raw>>,
@@ -78,6 +107,7 @@ impl Shared {
             payloads,
             counters,
             printing: Printing::global(),
+            staged: Arc::default(),
             reads: Mutex::new(Vec::new()),
             events: Mutex::default(),
             ended: AtomicBool::new(false),
@@ -86,7 +116,10 @@ impl Shared {
 
     /// Queues a push; it goes out with the next flush.
     pub(crate) fn post(&self, push: &Push<'_>) {
-        self.outbox.post(push.id(), |out| push.encode(out));
+        let (_, waiting) = self.outbox.post(push.id(), |out| push.encode(out));
+        if waiting >= OUTBOX_LIMIT {
+            self.flush();
+        }
     }
 
     /// Sends a push now.
@@ -156,6 +189,20 @@ impl Shared {
         self.ended.load(Ordering::Acquire)
     }
 
+    /// Memory to stage a transfer in; `None` when the session holds too much already.
+    pub(crate) fn stage(&self, size: usize) -> Option<Staged> {
+        let length = size as u64;
+        let before = self.staged.fetch_add(length, Ordering::Relaxed);
+        if before.saturating_add(length) > STAGED_LIMIT {
+            self.staged.fetch_sub(length, Ordering::Relaxed);
+            return None;
+        }
+        Some(Staged {
+            memory: vec![0; size].into(),
+            total: Arc::clone(&self.staged),
+        })
+    }
+
     /// Notes a read whose data will go out once `done` is complete.
     pub(crate) fn read_started(&self, payload: u64, done: cl_event) {
         self.reads().push(OutstandingRead {
@@ -175,7 +222,7 @@ impl Shared {
         let reads = self.reads();
         reads
             .iter()
-            .filter(|read| event_status(&*self.api, read.done.0.cast()) <= CL_COMPLETE as i32)
+            .filter(|read| event_status(&*self.api, read.done.0.cast()) <= CL_COMPLETE)
             .map(|read| read.payload)
             .collect()
     }

@@ -29,6 +29,12 @@ struct State {
 }
 
 impl Waiters {
+    /// Jobs that no thread has taken up yet.
+    pub(crate) fn backlog(&self) -> usize {
+        let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.jobs.len()
+    }
+
     /// Runs `job` on a thread that does nothing else meanwhile.
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,6 +6,8 @@ use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
 use towline_wire::error::{CloseCode, ProtocolError};
 
+use super::program::argument;
+use crate::dispatch::aligned;
 use crate::session::Session;
 
 /// What an argument is; the numbers are the protocol's.
@@ -22,6 +24,45 @@ pub(crate) mod kind {
     pub(crate) const NONE: u32 = 4;
     /// An address in shared virtual memory.
     pub(crate) const SVM: u32 = 5;
+}
+
+/// What the compiler expects of an argument: a vendor takes the bytes of a handle for a pointer of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// A memory object.
+    Mem,
+    /// A sampler.
+    Sampler,
+    /// A device queue.
+    Queue,
+    /// A size of local memory.
+    Local,
+    /// Plain bytes.
+    Value,
+    /// The compiler has not recorded it, or there is no such argument: the vendor judges.
+    Unknown,
+}
+
+impl Expected {
+    /// The kinds of handles.
+    fn of(what: u32) -> Option<Self> {
+        match what {
+            kind::MEM => Some(Self::Mem),
+            kind::SAMPLER => Some(Self::Sampler),
+            kind::QUEUE => Some(Self::Queue),
+            _ => None,
+        }
+    }
+
+    /// Why something else was refused.
+    fn refusal(self) -> cl_int {
+        match self {
+            Self::Mem => CL_INVALID_MEM_OBJECT,
+            Self::Sampler => CL_INVALID_SAMPLER,
+            Self::Queue => CL_INVALID_DEVICE_QUEUE,
+            Self::Local | Self::Value | Self::Unknown => CL_INVALID_ARG_VALUE,
+        }
+    }
 }
 
 impl Session {
@@ -58,7 +99,7 @@ impl Session {
     }
 
     fn set_arg(
-        &self,
+        &mut self,
         kernel: wire::KernelHandle,
         index: u32,
         what: u32,
@@ -72,6 +113,7 @@ impl Session {
             Ok(kernel) => kernel.cast(),
             Err(status) => return Ok(status),
         };
+        let expected = self.expected(kernel, index);
         let number = || {
             value
                 .try_into()
@@ -83,10 +125,11 @@ impl Session {
                 if value.len() as u64 != size {
                     return Err(malformed("the value is not as long as it says"));
                 }
-                // SAFETY: the kernel is live, the value has `size` bytes.
-                return Ok(unsafe {
-                    self.api
-                        .clSetKernelArg(kernel, index, value.len(), value.as_ptr().cast())
+                return Ok(match expected {
+                    Expected::Value | Expected::Unknown => self.set_bytes(kernel, index, value),
+                    Expected::Local => CL_INVALID_ARG_VALUE,
+                    _ if value.len() != size_of::<*mut c_void>() => CL_INVALID_ARG_SIZE,
+                    other => other.refusal(),
                 });
             }
             kind::NONE => {
@@ -99,8 +142,12 @@ impl Session {
                 });
             }
             kind::SVM => {
-                let address = std::ptr::with_exposed_provenance::<c_void>(number()? as usize);
-                // SAFETY: the kernel is live; the vendor judges the address, and the device's work on it is the tenant's own.
+                let address = number()?;
+                if address != 0 && !self.owns(address, 0) {
+                    return Ok(CL_INVALID_ARG_VALUE);
+                }
+                let address = std::ptr::with_exposed_provenance::<c_void>(address as usize);
+                // SAFETY: the kernel is live, the address lies in memory of this session's own or is NULL.
                 return Ok(unsafe { self.api.clSetKernelArgSVMPointer(kernel, index, address) });
             }
             kind::MEM => match self.native(number()?, wire::MemHandle::TAG)? {
@@ -117,6 +164,13 @@ impl Session {
             },
             other => return Err(malformed(&format!("kind {other} has no meaning"))),
         };
+        match expected {
+            // Bytes that happen to be a number of the client's are bytes.
+            Expected::Value => return Ok(self.set_bytes(kernel, index, value)),
+            Expected::Unknown => {}
+            expected if Expected::of(what) == Some(expected) => {}
+            other => return Ok(other.refusal()),
+        }
         // SAFETY: the kernel is live; the value is a live handle of the vendor's.
         Ok(unsafe {
             self.api.clSetKernelArg(
@@ -128,22 +182,87 @@ impl Session {
         })
     }
 
+    fn set_bytes(&self, kernel: cl_kernel, index: u32, value: &[u8]) -> cl_int {
+        let words = aligned(value);
+        // SAFETY: the kernel is live, the words hold at least as many bytes as the value.
+        unsafe {
+            self.api
+                .clSetKernelArg(kernel, index, value.len(), words.as_ptr().cast())
+        }
+    }
+
+    /// What the compiler expects of an argument, asked once.
+    fn expected(&mut self, kernel: cl_kernel, index: u32) -> Expected {
+        let known = self
+            .arguments
+            .get(&kernel.addr())
+            .and_then(|arguments| arguments.get(index as usize).copied());
+        if let Some(expected) = known {
+            return expected;
+        }
+        let mut count: cl_uint = 0;
+        // SAFETY: the kernel is live or NULL; the answer is one `cl_uint`.
+        let status = unsafe {
+            self.api.clGetKernelInfo(
+                kernel,
+                CL_KERNEL_NUM_ARGS,
+                size_of::<cl_uint>(),
+                (&raw mut count).cast(),
+                std::ptr::null_mut(),
+            )
+        };
+        if status != CL_SUCCESS || index >= count {
+            return Expected::Unknown;
+        }
+        let arguments: Vec<Expected> = (0..count)
+            .map(|index| match argument(&*self.api, kernel, index) {
+                None => Expected::Unknown,
+                Some(argument) => match (argument.address, argument.type_name.as_slice()) {
+                    (CL_KERNEL_ARG_ADDRESS_LOCAL, _) => Expected::Local,
+                    (_, b"sampler_t") => Expected::Sampler,
+                    (_, b"queue_t") => Expected::Queue,
+                    (CL_KERNEL_ARG_ADDRESS_PRIVATE, _)
+                        if argument.access == CL_KERNEL_ARG_ACCESS_NONE =>
+                    {
+                        Expected::Value
+                    }
+                    _ => Expected::Mem,
+                },
+            })
+            .collect();
+        let expected = arguments.get(index as usize).copied();
+        self.arguments.insert(kernel.addr(), arguments);
+        expected.unwrap_or(Expected::Unknown)
+    }
+
     pub(crate) fn KernelExecInfo(
         &mut self,
         number: u64,
         request: wire::KernelExecInfo<'_>,
     ) -> Result<(), ProtocolError> {
+        let strange = request.param_name == CL_KERNEL_EXEC_INFO_SVM_PTRS
+            && request
+                .value
+                .chunks(size_of::<u64>())
+                .any(|chunk| match chunk.try_into() {
+                    Ok(bytes) => !self.owns(u64::from_le_bytes(bytes), 0),
+                    Err(_) => true,
+                });
         let status = match self.native(request.kernel.0, wire::KernelHandle::TAG)? {
             Err(status) => status,
-            // SAFETY: the kernel is live, the value has as many bytes as it says; addresses in it are the vendor's to judge.
-            Ok(kernel) => unsafe {
-                self.api.clSetKernelExecInfo(
-                    kernel.cast(),
-                    request.param_name,
-                    request.value.len(),
-                    request.value.as_ptr().cast(),
-                )
-            },
+            Ok(_) if strange => CL_INVALID_VALUE,
+            Ok(kernel) => {
+                let words = aligned(request.value);
+                // SAFETY: the kernel is live, the words hold at least as many bytes as the value; addresses are the session's own.
+                unsafe {
+                    self.api.clSetKernelExecInfo(
+                        kernel.cast(),
+                        request.param_name,
+                        request.value.len(),
+                        words.as_ptr().cast(),
+                    )
+                }
+            }
         };
         self.reply(number, status, &wire::KernelExecInfoReply {});
         Ok(())

@@ -14,3 +14,5 @@ mod program;
 mod queue;
 mod svm;
 mod transfer;
+
+pub(crate) use kernel::Expected;

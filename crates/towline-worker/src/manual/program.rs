@@ -149,6 +149,7 @@ impl Session {
             .options
             .map(|text| String::from_utf8_lossy(text).into_owned())
             .unwrap_or_default();
+        retain_devices(&*self.api, &devices);
         // SAFETY: the program is live; the reference keeps it so until the build is over.
         unsafe { self.api.clRetainProgram(program.0.cast()) };
         let shared = Arc::clone(&self.shared);
@@ -185,6 +186,7 @@ impl Session {
             };
             // SAFETY: the reference above is ours.
             unsafe { shared.api.clReleaseProgram(program.0.cast()) };
+            release_devices(&*shared.api, &devices);
             tell(
                 &shared,
                 number,
@@ -242,6 +244,7 @@ impl Session {
             .map(|header: cl_program| Raw(header.cast()))
             .collect();
         let options = request.options.map(<[u8]>::to_vec).unwrap_or_default();
+        retain_devices(&*self.api, &devices);
         for raw in headers.iter().chain([&program]) {
             // SAFETY: the program is live; the reference keeps it so until the compilation is over.
             unsafe { self.api.clRetainProgram(raw.0.cast()) };
@@ -285,6 +288,7 @@ impl Session {
                 // SAFETY: the reference above is ours.
                 unsafe { shared.api.clReleaseProgram(raw.0.cast()) };
             }
+            release_devices(&*shared.api, &devices);
             tell(&shared, number, status, &wire::CompileReply {});
         });
         Ok(())
@@ -414,6 +418,22 @@ impl Session {
     }
 }
 
+/// Keeps sub-devices alive while they are compiled for; a root device has no references to count.
+fn retain_devices(api: &dyn OpenClApi, devices: &[Raw]) {
+    for device in devices {
+        // SAFETY: the device is live: it is in the session's table.
+        unsafe { api.clRetainDevice(device.0.cast()) };
+    }
+}
+
+/// Gives back what [`retain_devices`] took.
+fn release_devices(api: &dyn OpenClApi, devices: &[Raw]) {
+    for device in devices {
+        // SAFETY: the reference is ours.
+        unsafe { api.clReleaseDevice(device.0.cast()) };
+    }
+}
+
 fn tell<'a>(shared: &Shared, number: u64, status: i32, body: &impl Message<'a>) {
     shared.reply(number, status, body);
     shared.flush();
@@ -531,7 +551,7 @@ fn describe(api: &dyn OpenClApi, kernel: cl_kernel) -> Kernel {
     }
 }
 
-fn argument(api: &dyn OpenClApi, kernel: cl_kernel, index: u32) -> Option<Argument> {
+pub(super) fn argument(api: &dyn OpenClApi, kernel: cl_kernel, index: u32) -> Option<Argument> {
     let ask = |query: u32, value: *mut c_void, size: usize, actual: &mut usize| {
         // SAFETY: the kernel is live, `value` has room for `size` bytes or is NULL beside zero.
         unsafe { api.clGetKernelArgInfo(kernel, index, query, size, value, actual) }

@@ -59,11 +59,7 @@ impl Session {
         let status = match self.svm.remove(&request.address) {
             None => CL_INVALID_VALUE,
             Some((_, context)) => {
-                let memory = std::ptr::with_exposed_provenance_mut(request.address as usize);
-                // SAFETY: the memory came from this context and is taken out of the list.
-                unsafe { self.api.clSVMFree(context.0.cast(), memory) };
-                // SAFETY: the reference came with the memory.
-                unsafe { self.api.clReleaseContext(context.0.cast()) };
+                self.free_svm(request.address, context);
                 CL_SUCCESS
             }
         };
@@ -158,12 +154,12 @@ impl Session {
 
     /// Whether a range lies in one allocation of this session: nothing else in the worker may be read or written by address.
     pub(crate) fn owns(&self, address: u64, size: u64) -> bool {
-        self.svm.iter().any(|(start, (length, _))| {
-            address
-                .checked_sub(*start)
-                .and_then(|within| within.checked_add(size))
-                .is_some_and(|end| end <= *length as u64)
-        })
+        let Some((start, (length, _))) = self.svm.range(..=address).next_back() else {
+            return false;
+        };
+        (address - start)
+            .checked_add(size)
+            .is_some_and(|end| end <= *length as u64)
     }
 
     #[allow(

@@ -16,7 +16,7 @@ use towline_wire::push::Push;
 
 use crate::completion::when_complete;
 use crate::session::{Kept, Session};
-use crate::shared::{Raw, Shared, event_status};
+use crate::shared::{Raw, Shared, Staged, event_status};
 
 /// What `place` describes; the numbers are the protocol's.
 mod shape {
@@ -33,7 +33,9 @@ mod shape {
 /// Reads up to this size come back on the command lane.
 const INLINE_READ: u64 = 128 << 10;
 /// Largest transfer that is staged in memory of the worker's own: boxes and images, which the client cuts into slabs.
-const STAGED_LIMIT: u64 = 32 << 20;
+const SLAB_LIMIT: u64 = 32 << 20;
+/// Inline writes held before the session is ended: several times the credit that clients keep to.
+const KEPT_LIMIT: u64 = 64 << 20;
 /// Inline writes held before the client is told how many have been given back.
 const RETIRE_STEP: u64 = 1 << 20;
 
@@ -83,14 +85,14 @@ impl Place {
             size,
         };
         let fits = match shape {
-            shape::LINEAR | shape::SVM => width == size,
+            shape::LINEAR | shape::SVM => width == size && x.checked_add(size).is_some(),
             shape::RECT => {
                 width
                     .checked_mul(height)
                     .and_then(|area| area.checked_mul(depth))
                     == Some(size)
             }
-            // The element size is the vendor's to know; the client gives the packed size, and rows must be whole.
+            // The element size is compared once the image is known.
             shape::IMAGE => {
                 let elements = width
                     .checked_mul(height)
@@ -134,6 +136,14 @@ impl Session {
         let Some(transfer) = transfer else {
             return Ok(());
         };
+        self.kept_bytes += request.size;
+        if self.kept_bytes > KEPT_LIMIT {
+            self.retire();
+        }
+        if self.kept_bytes > KEPT_LIMIT {
+            let detail = format!("more than {KEPT_LIMIT} bytes of inline writes are under way");
+            return Err(ProtocolError::new(CloseCode::LimitExceeded, detail));
+        }
         let mut data: Box<[u8]> = request.data.into();
         let mut done: cl_event = std::ptr::null_mut();
         let (waits, list) = wait_list(&transfer.waits);
@@ -157,6 +167,8 @@ impl Session {
                 done: Raw(done.cast()),
                 data,
             });
+        } else {
+            self.kept_bytes -= request.size;
         }
         self.born_event(transfer.event, done, status)?;
         self.settle_on(number, call, transfer.queue_id, status);
@@ -251,6 +263,11 @@ impl Session {
                 self.settle_on(number, call, queue.0, status);
                 Ok(None)
             }
+            (Ok(_), Ok(mem), Ok(_)) if let Some(status) = self.misplaced(place, mem.cast()) => {
+                self.born_event(event, std::ptr::null_mut(), status)?;
+                self.settle_on(number, call, queue.0, status);
+                Ok(None)
+            }
             (Ok(native), Ok(mem), Ok(waits)) => {
                 let queue_id = queue.0;
                 Ok(Some(Transfer {
@@ -267,17 +284,50 @@ impl Session {
         }
     }
 
+    /// Why the vendor must not see this place: it trusts that host memory is as large as the device's side says.
+    fn misplaced(&self, place: Place, mem: cl_mem) -> Option<cl_int> {
+        match place.shape {
+            shape::SVM => {
+                let owned = self.owns(place.origin[0] as u64, place.size as u64);
+                (!owned).then_some(CL_INVALID_VALUE)
+            }
+            shape::IMAGE => {
+                let mut element: usize = 0;
+                // SAFETY: the image is live or NULL; the answer is one `usize`.
+                let status = unsafe {
+                    self.api.clGetImageInfo(
+                        mem,
+                        CL_IMAGE_ELEMENT_SIZE,
+                        size_of::<usize>(),
+                        (&raw mut element).cast(),
+                        std::ptr::null_mut(),
+                    )
+                };
+                let packed = place
+                    .region
+                    .iter()
+                    .try_fold(element, |size, side| size.checked_mul(*side));
+                match status {
+                    CL_SUCCESS => (packed != Some(place.size)).then_some(CL_INVALID_VALUE),
+                    status => Some(status),
+                }
+            }
+            _ => None,
+        }
+    }
+
     /// Gives back data of inline writes whose commands are complete.
     pub(crate) fn retire(&mut self) {
         let mut bytes = 0;
         while let Some(oldest) = self.kept.front() {
-            if event_status(&*self.api, oldest.done.0.cast()) > CL_COMPLETE as i32 {
+            if event_status(&*self.api, oldest.done.0.cast()) > CL_COMPLETE {
                 break;
             }
             self.shared.release_event(oldest.done);
             bytes += oldest.data.len() as u64;
             self.kept.pop_front();
         }
+        self.kept_bytes -= bytes;
         self.retired.0 += bytes;
         if self.retired.0 - self.retired.1 >= RETIRE_STEP
             || (self.kept.is_empty() && self.retired.0 > self.retired.1)
@@ -296,7 +346,9 @@ impl Session {
         payload: u64,
         urgent: bool,
     ) -> Result<(), ProtocolError> {
-        let mut data: Box<[u8]> = vec![0; transfer.place.size].into();
+        let Some(mut data) = self.shared.stage(transfer.place.size) else {
+            return self.unreadable(transfer, payload, CL_OUT_OF_HOST_MEMORY);
+        };
         let mut done: cl_event = std::ptr::null_mut();
         let (waits, list) = wait_list(&transfer.waits);
         // SAFETY: the data lives until the completion below has run.
@@ -311,10 +363,7 @@ impl Session {
             )
         };
         if done.is_null() {
-            self.shared.post(&Push::NoData { payload, status });
-            self.born_event(transfer.event, done, status)?;
-            self.settle_on(transfer.number, transfer.call, transfer.queue_id, status);
-            return Ok(());
+            return self.unreadable(transfer, payload, status);
         }
         let shared = Arc::clone(&self.shared);
         let event = Raw(done.cast());
@@ -332,7 +381,7 @@ impl Session {
             match status {
                 0 => shared.push(&Push::Data {
                     payload,
-                    bytes: &data,
+                    bytes: data.bytes(),
                 }),
                 status => shared.push(&Push::NoData { payload, status }),
             }
@@ -358,6 +407,24 @@ impl Session {
             }
         }
         self.born_event(transfer.event, done, status)
+    }
+
+    /// Tells that a read was not enqueued.
+    fn unreadable(
+        &mut self,
+        transfer: &Transfer,
+        payload: u64,
+        status: cl_int,
+    ) -> Result<(), ProtocolError> {
+        self.shared.post(&Push::NoData { payload, status });
+        self.unwritable(transfer, status)
+    }
+
+    /// Tells that a transfer was not enqueued.
+    fn unwritable(&mut self, transfer: &Transfer, status: cl_int) -> Result<(), ProtocolError> {
+        self.born_event(transfer.event, std::ptr::null_mut(), status)?;
+        self.settle_on(transfer.number, transfer.call, transfer.queue_id, status);
+        Ok(())
     }
 
     fn write_mapped(&mut self, transfer: &Transfer, payload: u64) -> Result<(), ProtocolError> {
@@ -451,7 +518,9 @@ impl Session {
     }
 
     fn write_staged(&mut self, transfer: &Transfer, payload: u64) -> Result<(), ProtocolError> {
-        let mut data = self.stage(transfer)?;
+        let Some(mut data) = self.stage(transfer)? else {
+            return self.unwritable(transfer, CL_OUT_OF_HOST_MEMORY);
+        };
         let context = self.context(transfer.queue);
         let gate = Gate::new(&self.shared, context);
         let mut waits = transfer.waits.clone();
@@ -471,33 +540,43 @@ impl Session {
         };
         if done.is_null() {
             gate.finish(false);
-            self.born_event(transfer.event, done, status)?;
-            self.settle_on(transfer.number, transfer.call, transfer.queue_id, status);
-            return Ok(());
+            return self.unwritable(transfer, status);
         }
+        // The command may fail while the window is open, and end while others still wait: the last of both lets the data go.
+        let data = Arc::new(data);
+        let landing = Arc::clone(&data);
+        // SAFETY: the event is live; this reference keeps the data.
+        unsafe { self.api.clRetainEvent(done) };
+        self.on_complete(Raw(done.cast()), move |_| drop(data));
         // SAFETY: the queue is live.
         unsafe { self.api.clFlush(transfer.queue) };
         let length = transfer.place.size as u64;
-        self.shared.payloads.open(
+        let opened = self.shared.payloads.open(
             payload,
             0,
             length,
             memory,
-            Box::new(move |whole| gate.finish(whole)),
-        )?;
+            Box::new(move |whole| {
+                gate.finish(whole);
+                drop(landing);
+            }),
+        );
+        if opened.is_err() {
+            self.shared.release_event(Raw(done.cast()));
+            return opened;
+        }
         self.shared.post(&Push::Grant {
             payload,
             offset: 0,
             length,
         });
-        // SAFETY: the event is live; this reference keeps the data.
-        unsafe { self.api.clRetainEvent(done) };
-        self.on_complete(Raw(done.cast()), move |_| drop(data));
         self.conclude(transfer, vec![Raw(done.cast())])
     }
 
     fn read_staged(&mut self, transfer: &Transfer, payload: u64) -> Result<(), ProtocolError> {
-        let mut data = self.stage(transfer)?;
+        let Some(mut data) = self.stage(transfer)? else {
+            return self.unreadable(transfer, payload, CL_OUT_OF_HOST_MEMORY);
+        };
         let memory = Raw(data.as_mut_ptr().cast());
         let mut done: cl_event = std::ptr::null_mut();
         let (waits, list) = wait_list(&transfer.waits);
@@ -513,10 +592,7 @@ impl Session {
             )
         };
         if done.is_null() {
-            self.shared.post(&Push::NoData { payload, status });
-            self.born_event(transfer.event, done, status)?;
-            self.settle_on(transfer.number, transfer.call, transfer.queue_id, status);
-            return Ok(());
+            return self.unreadable(transfer, payload, status);
         }
         // SAFETY: the queue is live.
         unsafe { self.api.clFlush(transfer.queue) };
@@ -547,14 +623,14 @@ impl Session {
         self.conclude(transfer, vec![Raw(done.cast())])
     }
 
-    fn stage(&self, transfer: &Transfer) -> Result<Box<[u8]>, ProtocolError> {
+    fn stage(&self, transfer: &Transfer) -> Result<Option<Staged>, ProtocolError> {
         let size = transfer.place.size;
-        if size as u64 > STAGED_LIMIT {
+        if size as u64 > SLAB_LIMIT {
             let detail =
-                format!("a transfer of {size} bytes must be cut into slabs of {STAGED_LIMIT}");
+                format!("a transfer of {size} bytes must be cut into slabs of {SLAB_LIMIT}");
             return Err(ProtocolError::new(CloseCode::LimitExceeded, detail));
         }
-        Ok(vec![0; size].into())
+        Ok(self.shared.stage(size))
     }
 
     /// The parts that a mapped transfer is cut into: one where mapping costs nothing, else chunks that overlap device and network.
@@ -654,6 +730,8 @@ impl Session {
                 "cannot unmap a transfer's window: {}",
                 wire::status_name(status).unwrap_or("?")
             );
+            // Nothing would hold the mapping while bytes land in it.
+            self.shared.end();
         }
         Raw(end.cast())
     }
@@ -740,7 +818,7 @@ impl Gate {
     /// Lets the transfer go on, or fail.
     fn finish(&self, whole: bool) {
         let status = if whole {
-            CL_COMPLETE as cl_int
+            CL_COMPLETE
         } else {
             CL_OUT_OF_RESOURCES
         };
