@@ -29,21 +29,16 @@ pub(crate) fn forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
 
-/// Arranges that a child after fork knows that it is one.
+/// Arranges that a child after fork knows that it is one; once per process.
 pub(crate) fn watch_fork() {
     extern "C" fn child() {
         FORKED.store(true, Ordering::Relaxed);
     }
-    static WATCHED: OnceLock<()> = OnceLock::new();
-    WATCHED.get_or_init(|| {
-        // SAFETY: the function only stores to an atomic, which is allowed in a child after fork.
-        let failed = unsafe { libc::pthread_atfork(None, None, Some(child)) };
-        if failed != 0 {
-            log::warn!(
-                "cannot watch for fork: a child that calls OpenCL may hang instead of failing"
-            );
-        }
-    });
+    // SAFETY: the function only stores to an atomic, which is allowed in a child after fork.
+    let failed = unsafe { libc::pthread_atfork(None, None, Some(child)) };
+    if failed != 0 {
+        log::warn!("cannot watch for fork: a child that calls OpenCL may hang instead of failing");
+    }
 }
 
 impl Worker {

@@ -191,7 +191,9 @@ impl Kernel {
     /// Sets an argument, unless it has this value already.
     fn set(&self, index: usize, value: Value, size: usize, bytes: &[u8]) -> Result<(), cl_int> {
         let mut args = self.args();
-        if args.is_set_to(index, value, size, bytes) {
+        if args.is_set_to(index, value, size, bytes)
+            && towline_client::tuning::tuning().argument_cache
+        {
             return Ok(());
         }
         // One provider says at once whether the value is right; the others get it when they launch the kernel.

@@ -1,7 +1,7 @@
 //! The one platform, "Towline", and the devices behind it.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 
 use towline_backend::opencl::*;
 
@@ -34,7 +34,13 @@ pub(crate) fn process() -> &'static Platform {
         handle: OnceLock::new(),
         devices: OnceLock::new(),
     };
-    crate::callback::watch_fork();
+    static PREPARED: Once = Once::new();
+    PREPARED.call_once(|| {
+        let filter = env_logger::Env::new().filter_or("TOWLINE_LOG", "warn");
+        // This library has a logger of its own: the application's is out of reach, and ours out of its way.
+        let _ = env_logger::Builder::from_env(filter).try_init();
+        crate::callback::watch_fork();
+    });
     &PROCESS
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use towline_backend::opencl::*;
+use towline_client::opencl::Remote;
 
 use crate::raw::Shared;
 
@@ -64,6 +65,17 @@ impl Provider {
         })
     }
 
+    /// The providers that a session is: one for each vendor of the server, since vendors do not share contexts natively either.
+    pub fn of_session(session: &Arc<Remote>) -> Vec<Self> {
+        let provider = |(_, devices): (cl_platform_id, Vec<cl_device_id>)| Self {
+            name: session.server().into(),
+            api: Arc::clone(session) as Arc<dyn OpenClApi>,
+            devices,
+            local: false,
+        };
+        session.platforms().into_iter().map(provider).collect()
+    }
+
     /// The bytes that answer a device query; empty where the device has no answer.
     pub(crate) fn device_bytes(
         &self,
@@ -112,22 +124,11 @@ pub(crate) fn load() -> Vec<Provider> {
     }
     for session in towline_client::environment::sessions() {
         match session {
-            Ok(remote) => providers.extend(remote_providers(&remote)),
+            Ok(remote) => providers.extend(Provider::of_session(&remote)),
             Err(error) => eprintln!("towline: {error}"),
         }
     }
     providers
-}
-
-/// One provider per vendor platform of a server: vendors do not share contexts natively either.
-fn remote_providers(remote: &Arc<towline_client::opencl::Remote>) -> Vec<Provider> {
-    let provider = |(_, devices): (cl_platform_id, Vec<cl_device_id>)| Provider {
-        name: remote.server().into(),
-        api: Arc::clone(remote) as Arc<dyn OpenClApi>,
-        devices,
-        local: false,
-    };
-    remote.platforms().into_iter().map(provider).collect()
 }
 
 fn local() -> Vec<Provider> {
