@@ -1,0 +1,123 @@
+//! Child processes: this program again, in an environment of its own, asked line by line.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The program that is running, whatever happened to its file since.
+pub(crate) fn this_program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("could not find out where this program lies")
+}
+
+/// A process that does not outlive this value.
+pub(crate) struct Process(pub(crate) Child);
+
+impl Process {
+    pub(crate) fn spawn(command: &mut Command) -> anyhow::Result<Self> {
+        let child = command.spawn().with_context(|| {
+            format!(
+                "could not start {}",
+                command.get_program().to_string_lossy()
+            )
+        })?;
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if matches!(self.0.try_wait(), Ok(Some(_))) {
+            return;
+        }
+        // It may end in between; both then say so, and there is nothing left to do.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A child that answers each line of JSON with one.
+pub(crate) struct Asked {
+    process: Process,
+    requests: Option<ChildStdin>,
+    replies: Receiver<std::io::Result<String>>,
+}
+
+impl Asked {
+    pub(crate) fn spawn(command: &mut Command) -> anyhow::Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = Process::spawn(command)?;
+        let requests = process.0.stdin.take();
+        let stdout = process
+            .0
+            .stdout
+            .take()
+            .context("standard output is piped")?;
+        let (sender, replies) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines() {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self {
+            process,
+            requests,
+            replies,
+        })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) fn ask<R: DeserializeOwned>(
+        &mut self,
+        request: &impl Serialize,
+        limit: Duration,
+    ) -> anyhow::Result<R> {
+        let mut line = serde_json::to_string(request)?;
+        line.push('\n');
+        let written = match &mut self.requests {
+            Some(pipe) => pipe.write_all(line.as_bytes()),
+            None => bail!("the process was told to end"),
+        };
+        if written.is_err() {
+            return Err(self.gone());
+        }
+        match self.replies.recv_timeout(limit) {
+            Ok(line) => {
+                let line = line?;
+                serde_json::from_str(&line).with_context(|| format!("unexpected answer: {line}"))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
+            Err(RecvTimeoutError::Timeout) => {
+                bail!("no answer within {} s", limit.as_secs())
+            }
+        }
+    }
+
+    /// Lets the process end in its own way, for a while.
+    pub(crate) fn end(mut self, limit: Duration) -> anyhow::Result<()> {
+        self.requests = None;
+        match self.replies.recv_timeout(limit) {
+            Err(RecvTimeoutError::Disconnected) => Ok(()),
+            Ok(_) => Ok(()),
+            Err(RecvTimeoutError::Timeout) => bail!("did not end within {} s", limit.as_secs()),
+        }
+    }
+
+    fn gone(&mut self) -> anyhow::Error {
+        match self.process.0.wait() {
+            Ok(status) => anyhow::anyhow!("the process ended ({status})"),
+            Err(error) => anyhow::anyhow!("the process ended: {error}"),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Measurements: what a network gives ([`net`]), and what remote OpenCL costs against native ([`opencl`]).
+//!
+//! The program that mounts [`Options`] as its subcommand `bench` is also what every leg of a measurement runs: the environment of
+//! a process decides which OpenCL it sees, so each leg is a child of its own, started again from `/proc/self/exe`. Legs take turns,
+//! repetition by repetition, so that a change of the machine's speed falls on all of them; figures are medians with their spread,
+//! ratios are taken within a turn, and CPU seconds stand beside them.
+
+mod child;
+mod cpu;
+mod library;
+mod machine;
+pub mod net;
+pub mod opencl;
+pub mod peer;
+pub mod proxy;
+pub mod report;
+mod server;
+pub mod stats;
+pub mod table;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+/// `towline bench`.
+#[derive(Args, Debug)]
+pub struct Options {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Measure latency and bandwidth between this machine and servers
+    Net(net::Options),
+    /// Measure OpenCL native, through Towline on this machine, and through a server
+    Opencl(opencl::Options),
+    /// Relay TCP connections as a link of a given speed and delay would
+    Proxy(proxy::Options),
+    /// Answer the plain TCP measurements of another machine
+    Peer(peer::Options),
+    /// Measure one leg; started by `towline bench opencl`
+    #[command(hide = true)]
+    Leg(opencl::LegOptions),
+}
+
+/// Runs the measurement that `options` name.
+pub fn run(options: Options) -> anyhow::Result<ExitCode> {
+    match options.what {
+        What::Net(options) => net::run(&options),
+        What::Opencl(options) => opencl::run(&options),
+        What::Proxy(options) => proxy::run(&options),
+        What::Peer(options) => peer::run(&options),
+        What::Leg(options) => opencl::run_leg(&options),
+    }
+}

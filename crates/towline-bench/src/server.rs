@@ -1,0 +1,99 @@
+//! Servers that a run starts for itself.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use crate::child::Process;
+
+/// How long a server may take until it listens: it loads the vendor's libraries first.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// How long a server may take to end its sessions.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+
+/// What to serve, and how.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServerSpec {
+    /// The `towline` program.
+    pub(crate) program: PathBuf,
+    /// The vendors' libraries.
+    pub(crate) icd: PathBuf,
+    /// Number of the only device to serve.
+    pub(crate) device: Option<usize>,
+    /// Payload connections that clients are told to open.
+    pub(crate) payload_lanes: usize,
+    /// CPUs to run on.
+    pub(crate) cpus: Option<String>,
+}
+
+/// `towline serve` on a free loopback port.
+pub(crate) struct Server {
+    process: Process,
+    /// Where it listens.
+    pub(crate) address: String,
+}
+
+impl Server {
+    pub(crate) fn start(spec: &ServerSpec, scratch: &Path) -> anyhow::Result<Self> {
+        let folder = tempfile::Builder::new()
+            .prefix("server-")
+            .tempdir_in(scratch)
+            .context("no place for temporary files")?;
+        let ready = folder.path().join("address");
+        let log = folder.path().join("log");
+        let mut command = Command::new(&spec.program);
+        command
+            .args(["serve", "--listen", "127.0.0.1:0", "--ready-file"])
+            .arg(&ready)
+            .arg("--icd")
+            .arg(&spec.icd)
+            .args(["--payload-lanes", &spec.payload_lanes.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(&log)?);
+        if let Some(device) = spec.device {
+            command.args(["--device", &device.to_string()]);
+        }
+        if let Some(cpus) = &spec.cpus {
+            command.args(["--cpus", cpus]);
+        }
+        let mut process = Process::spawn(&mut command)?;
+        let start = Instant::now();
+        let address = loop {
+            if let Ok(text) = std::fs::read_to_string(&ready) {
+                break text.lines().next().unwrap_or_default().to_owned();
+            }
+            let ended = process.0.try_wait()?.is_some();
+            if ended || start.elapsed() > START_LIMIT {
+                let said = std::fs::read_to_string(&log).unwrap_or_default();
+                bail!(
+                    "the server {}; it said:\n{}",
+                    if ended { "ended" } else { "does not listen" },
+                    said.trim_end()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        Ok(Self { process, address })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let Some(pid) = rustix::process::Pid::from_raw(self.process.0.id() as i32) else {
+            return;
+        };
+        // An ended server needs no signal; a stuck one is killed when `process` is dropped.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let start = Instant::now();
+        while start.elapsed() < STOP_LIMIT && matches!(self.process.0.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
