@@ -17,6 +17,22 @@ const DEVIATIONS: &[(&str, Deviation)] = &[
         Differs("a failed user event calls nobody"),
     ),
     (
+        "image::image_info_of_a_buffer_is_invalid_mem_object",
+        Differs("it answers as if it were an image"),
+    ),
+    (
+        "image::image_larger_than_the_device_allows_is_invalid_image_size",
+        Differs("it answers CL_INVALID_OPERATION"),
+    ),
+    (
+        "image::image_of_an_unknown_format_is_refused",
+        Differs("it answers CL_INVALID_OPERATION"),
+    ),
+    (
+        "image::image_without_height_is_refused",
+        Differs("it answers CL_INVALID_BUFFER_SIZE"),
+    ),
+    (
         "launch::group_of_no_items_is_invalid_work_group_size",
         Differs("it takes zero for a size of its choice"),
     ),
@@ -39,6 +55,10 @@ const DEVIATIONS: &[(&str, Deviation)] = &[
     (
         "program::unbuilt_program_has_an_empty_log",
         Differs("it answers CL_INVALID_PROGRAM"),
+    ),
+    (
+        "sampler::sampler_with_an_unknown_addressing_mode_is_invalid_value",
+        Differs("it does not look at the mode"),
     ),
 ];
 

@@ -1675,6 +1675,41 @@ impl OpenClApi for NullOpenCl {
         })())
     }
 
+    unsafe fn clEnqueueMarker(
+        &self,
+        command_queue: cl_command_queue,
+        event: *mut cl_event,
+    ) -> cl_int {
+        self.count("clEnqueueMarker");
+        if event.is_null() {
+            return CL_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract, passed on.
+        unsafe { self.clEnqueueMarkerWithWaitList(command_queue, 0, ptr::null(), event) }
+    }
+
+    unsafe fn clEnqueueBarrier(&self, command_queue: cl_command_queue) -> cl_int {
+        self.count("clEnqueueBarrier");
+        let none = ptr::null_mut();
+        // SAFETY: the caller's contract, passed on.
+        unsafe { self.clEnqueueBarrierWithWaitList(command_queue, 0, ptr::null(), none) }
+    }
+
+    unsafe fn clEnqueueWaitForEvents(
+        &self,
+        command_queue: cl_command_queue,
+        num_events: cl_uint,
+        event_list: *const cl_event,
+    ) -> cl_int {
+        self.count("clEnqueueWaitForEvents");
+        if num_events == 0 || event_list.is_null() {
+            return CL_INVALID_VALUE;
+        }
+        let none = ptr::null_mut();
+        // SAFETY: the caller's contract, passed on.
+        unsafe { self.clEnqueueBarrierWithWaitList(command_queue, num_events, event_list, none) }
+    }
+
     unsafe fn clCreateUserEvent(&self, context: cl_context, errcode_ret: *mut cl_int) -> cl_event {
         self.count("clCreateUserEvent");
         let made = self.get::<Context, _>(context).map(|context| {
