@@ -72,8 +72,8 @@ fn unmap(cl: &Fixture, queue: &Owned<cl_command_queue>, shared: &Shared<'_>) -> 
 }
 
 /// The words of shared memory that is mapped.
-fn words<'a>(shared: &'a Shared<'_>, count: usize) -> &'a mut [u32] {
-    // SAFETY: rules call this while the memory is mapped and at least this long, and keep one slice at a time.
+fn words<'a>(shared: &'a mut Shared<'_>, count: usize) -> &'a mut [u32] {
+    // SAFETY: rules call this while the memory is mapped and at least this long; the borrow keeps slices apart.
     unsafe { std::slice::from_raw_parts_mut(shared.at.cast(), count) }
 }
 
@@ -88,7 +88,7 @@ fn free_of_null_does_nothing(cl: &Fixture) -> Verdict {
 
 fn kernel_follows_pointers_between_allocations(cl: &Fixture) -> Verdict {
     let (context, queue) = cl.context_and_queue()?;
-    let (outer, inner) = (
+    let (outer, mut inner) = (
         allocate(cl, &context, 64, 0)?,
         allocate(cl, &context, 64, 0)?,
     );
@@ -107,19 +107,19 @@ fn kernel_follows_pointers_between_allocations(cl: &Fixture) -> Verdict {
     )?;
     cl.launch(&queue, &kernel, 4)?;
     map(cl, &queue, &inner, 16)?;
-    assert_eq!(words(&inner, 4), [40, 41, 42, 43]);
+    assert_eq!(words(&mut inner, 4), [40, 41, 42, 43]);
     unmap(cl, &queue, &inner)?;
     Ok(cl.finish(&queue)?)
 }
 
 fn kernel_writes_are_seen_through_a_map(cl: &Fixture) -> Verdict {
     let (context, queue) = cl.context_and_queue()?;
-    let shared = allocate(cl, &context, 64, 0)?;
+    let mut shared = allocate(cl, &context, 64, 0)?;
     let kernel = cl.kernel_of(&context, c"ids")?;
     call!(cl, clSetKernelArgSVMPointer(kernel.raw(), 0, shared.at))?;
     cl.launch(&queue, &kernel, 16)?;
     map(cl, &queue, &shared, 64)?;
-    assert_eq!(words(&shared, 16), (0..16).collect::<Vec<u32>>());
+    assert_eq!(words(&mut shared, 16), (0..16).collect::<Vec<u32>>());
     unmap(cl, &queue, &shared)?;
     Ok(cl.finish(&queue)?)
 }
@@ -145,11 +145,11 @@ fn memcpy_and_fill_move_bytes(cl: &Fixture) -> Verdict {
 
 fn mapped_writes_are_seen_by_a_kernel(cl: &Fixture) -> Verdict {
     let (context, queue) = cl.context_and_queue()?;
-    let shared = allocate(cl, &context, 64, 0)?;
+    let mut shared = allocate(cl, &context, 64, 0)?;
     let out = cl.buffer(&context, 64)?;
     let kernel = cl.kernel_of(&context, c"copy")?;
     map(cl, &queue, &shared, 64)?;
-    words(&shared, 16).fill(11);
+    words(&mut shared, 16).fill(11);
     unmap(cl, &queue, &shared)?;
     call!(cl, clSetKernelArgSVMPointer(kernel.raw(), 0, shared.at))?;
     cl.arg_mem(&kernel, 1, &out)?;
