@@ -443,6 +443,7 @@ impl Link {
     }
 
     fn act(&self, push: Push<'_>, due: &mut Vec<(Callback, i32)>) -> Result<(), ProtocolError> {
+        log::trace!("{}: {push:?}", self.name);
         match push {
             Push::Reply {
                 to,

@@ -130,6 +130,10 @@ fn serve(
             .received_bytes
             .fetch_add(count as u64, Ordering::Relaxed);
         while let Some(message) = reader.next()? {
+            if log::log_enabled!(log::Level::Trace) {
+                let what = towline_wire::opencl::describe(message.id, message.body);
+                log::trace!("request {}: {}", message.number, what.unwrap_or_else(|error| error.to_string()));
+            }
             session.dispatch(message.number, message.id, message.body)?;
         }
         if shared.waiters.backlog() > BACKLOG_LIMIT {
