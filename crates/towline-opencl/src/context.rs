@@ -32,13 +32,18 @@ impl Part {
         &*self.provider.api
     }
 
-    /// The queue for the library's own transfers.
+    /// The queue for the library's own transfers. It has no order where the device can do without: a transfer out may wait for a
+    /// kernel that waits for a transfer in, and each says by events what it waits for.
     pub(crate) fn transfers(&self) -> Result<Shared<_cl_command_queue>, cl_int> {
         *self.transfers.get_or_init(|| {
             let device = self.devices.first().ok_or(CL_INVALID_DEVICE)?;
+            let able = self.provider.device_bytes(device.raw, CL_DEVICE_QUEUE_ON_HOST_PROPERTIES);
+            let able = able.first().map_or(0, |bits| cl_command_queue_properties::from(*bits));
+            let properties =
+                able & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE as cl_command_queue_properties;
             create!(
                 self.provider.api,
-                clCreateCommandQueue(self.raw.0, device.raw.0, 0)
+                clCreateCommandQueue(self.raw.0, device.raw.0, properties)
             )
             .map(Shared)
         })
