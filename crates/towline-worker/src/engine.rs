@@ -132,7 +132,11 @@ fn serve(
         while let Some(message) = reader.next()? {
             if log::log_enabled!(log::Level::Trace) {
                 let what = towline_wire::opencl::describe(message.id, message.body);
-                log::trace!("request {}: {}", message.number, what.unwrap_or_else(|error| error.to_string()));
+                log::trace!(
+                    "request {}: {}",
+                    message.number,
+                    what.unwrap_or_else(|error| error.to_string())
+                );
             }
             session.dispatch(message.number, message.id, message.body)?;
         }

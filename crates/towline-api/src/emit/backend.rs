@@ -144,9 +144,9 @@ pub fn emit_native(api: &Api, name: &str) -> String {
         .iter()
         .filter(|call| call.exported() && !call.unsupported)
     {
-        let _ = write!(
+        let _ = writeln!(
             out,
-            "    unsafe fn {}(&self, {}){} {{\n",
+            "    unsafe fn {}(&self, {}){} {{",
             call.name,
             signature(call),
             returns(call)

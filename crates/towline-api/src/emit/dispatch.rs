@@ -31,14 +31,13 @@ fn prepare(out: &mut String, api: &Api, param: &Param) {
                 (Extent::Len(_), Type::Handle(_)) => {
                     let _ = write!(
                         out,
-                        "            let mut {name} = smallvec::SmallVec::<[{target}; 8]>::new();\n            {open}\n                for handle in list.iter() {{\n                    {name}.push({});\n                }}\n            {close}\n",
+                        "            let mut {name} = smallvec::SmallVec::<[{target}; 8]>::new();\n            {open}\n                for handle in list.iter() {{\n                    {name}.push({});\n                }}\n            }}\n",
                         resolve(&element, "handle"),
                         open = if *nullable {
                             format!("if let Some(list) = &request.{name} {{")
                         } else {
                             format!("{{ let list = &request.{name};")
                         },
-                        close = "}",
                     );
                 }
                 (Extent::Len(_) | Extent::List, ty) => {
