@@ -222,22 +222,17 @@ fn length_check(call: &Call) -> String {
             continue;
         };
         let said = length(expr, |name| format!("(message.{name} as u64)"));
-        let compare = |list: &str| {
-            format!(
-                "        if {list}.len() as u64 != {said} {{\n            return Err(DecodeError::LengthMismatch {{ what: \"{name}\", said: {said}, found: {list}.len() as u64 }});\n        }}\n",
-                name = param.name
-            )
-        };
-        if *nullable {
-            let _ = write!(
-                out,
-                "        if let Some(list) = &message.{} {{\n{}        }}\n",
-                param.name,
-                compare("list")
-            );
+        let name = &param.name;
+        let (found, list) = if *nullable {
+            let bind = format!("let Some(list) = &message.{name}\n            && ");
+            (bind, "list".to_string())
         } else {
-            out.push_str(&compare(&format!("message.{}", param.name)));
-        }
+            (String::new(), format!("message.{name}"))
+        };
+        let _ = write!(
+            out,
+            "        if {found}{list}.len() as u64 != {said}\n        {{\n            return Err(DecodeError::LengthMismatch {{ what: \"{name}\", said: {said}, found: {list}.len() as u64 }});\n        }}\n"
+        );
     }
     out
 }
