@@ -47,6 +47,13 @@ pub(crate) struct Queue {
     pub(crate) window: u64,
 }
 
+impl Queue {
+    /// Whether a thread waits for its completions: its events come in order, and its vendor's callbacks come late.
+    fn watched(&self) -> bool {
+        self.discrete && self.in_order
+    }
+}
+
 /// Data of an inline write, kept until its command is complete.
 pub(crate) struct Kept {
     pub(crate) done: Raw,
@@ -143,9 +150,37 @@ impl Session {
         if native.is_null() {
             self.shared.event_failed(handle.0, failure(status));
         } else {
-            self.shared.report_event(handle.0, native);
+            let watch = self.watch_of(native);
+            self.shared.report_event(handle.0, native, watch);
         }
         Ok(())
+    }
+
+    /// The queue whose thread waits for `event`; `None` where the vendor's callback tells.
+    fn watch_of(&self, event: cl_event) -> Option<usize> {
+        if !self.queues.values().any(Queue::watched) {
+            return None;
+        }
+        let mut queue: cl_command_queue = std::ptr::null_mut();
+        // SAFETY: the event is live; the answer is one pointer.
+        unsafe {
+            self.api.clGetEventInfo(
+                event,
+                CL_EVENT_COMMAND_QUEUE,
+                size_of::<cl_command_queue>(),
+                (&raw mut queue).cast(),
+                std::ptr::null_mut(),
+            )
+        };
+        self.watched(queue)
+    }
+
+    /// As [`Self::watch_of`], for events of a known queue.
+    pub(crate) fn watched(&self, queue: cl_command_queue) -> Option<usize> {
+        self.queues
+            .get(&queue.addr())
+            .filter(|known| known.watched())
+            .map(|_| queue.addr())
     }
 
     /// Ends a handle's life; the call itself has released the native object.

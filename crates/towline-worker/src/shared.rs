@@ -12,6 +12,7 @@ use towline_transport::Connection;
 use towline_wire::error::ProtocolError;
 use towline_wire::push::Push;
 
+use crate::completion::Watch;
 use crate::payload::Payloads;
 use crate::print::Printing;
 use crate::waiters::Waiters;
@@ -88,6 +89,8 @@ pub(crate) struct Shared {
     reads: Mutex<Vec<OutstandingRead>>,
     /// Events whose end the client has not been told, by its numbers.
     pub(crate) events: Mutex<HashMap<u64, Raw>>,
+    /// Queues whose completions a thread waits for.
+    pub(crate) watches: Mutex<HashMap<usize, Watch>>,
     ended: AtomicBool,
 }
 
@@ -110,6 +113,7 @@ impl Shared {
             staged: Arc::default(),
             reads: Mutex::new(Vec::new()),
             events: Mutex::default(),
+            watches: Mutex::default(),
             ended: AtomicBool::new(false),
         }
     }

@@ -14,7 +14,7 @@ use towline_backend::opencl::*;
 use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::push::Push;
 
-use crate::completion::when_complete;
+use super::image::element_bytes;
 use crate::session::{Kept, Session};
 use crate::shared::{Raw, Shared, Staged, event_status};
 
@@ -292,25 +292,15 @@ impl Session {
                 (!owned).then_some(CL_INVALID_VALUE)
             }
             shape::IMAGE => {
-                let mut element: usize = 0;
-                // SAFETY: the image is live or NULL; the answer is one `usize`.
-                let status = unsafe {
-                    self.api.clGetImageInfo(
-                        mem,
-                        CL_IMAGE_ELEMENT_SIZE,
-                        size_of::<usize>(),
-                        (&raw mut element).cast(),
-                        std::ptr::null_mut(),
-                    )
+                let element = match element_bytes(&*self.api, mem) {
+                    Ok(element) => element,
+                    Err(status) => return Some(status),
                 };
                 let packed = place
                     .region
                     .iter()
                     .try_fold(element, |size, side| size.checked_mul(*side));
-                match status {
-                    CL_SUCCESS => (packed != Some(place.size)).then_some(CL_INVALID_VALUE),
-                    status => Some(status),
-                }
+                (packed != Some(place.size)).then_some(CL_INVALID_VALUE)
             }
             _ => None,
         }
@@ -374,7 +364,6 @@ impl Session {
             unsafe { self.api.clRetainEvent(done) };
         }
         let finish = move |status: i32| {
-            let event = event;
             if urgent {
                 shared.settle_before_answer();
             }
@@ -386,25 +375,20 @@ impl Session {
                 status => shared.push(&Push::NoData { payload, status }),
             }
             shared.read_sent(payload);
-            shared.release_event(event);
         };
         if urgent {
             let shared = Arc::clone(&self.shared);
             self.shared.waiters.run(move || {
                 let event = event;
-                // SAFETY: the reference is ours until `finish`.
+                // SAFETY: the reference is this job's.
                 unsafe { shared.api.clWaitForEvents(1, (&raw const event.0).cast()) };
                 finish(event_status(&*shared.api, event.0.cast()).min(0));
+                shared.release_event(event);
             });
         } else {
             // SAFETY: the queue is live. Completion callbacks come only for commands that were submitted.
             unsafe { self.api.clFlush(transfer.queue) };
-            if when_complete(&*self.api, done, finish).is_err() {
-                self.shared.push(&Push::NoData {
-                    payload,
-                    status: CL_OUT_OF_RESOURCES,
-                });
-            }
+            self.on_complete(transfer, event, finish);
         }
         self.born_event(transfer.event, done, status)
     }
@@ -459,7 +443,7 @@ impl Session {
                     Err(error) => shared.close(&error),
                 }
             };
-            self.on_complete(mapped, open);
+            self.on_complete(transfer, mapped, open);
         }
         self.conclude(transfer, ends)
     }
@@ -512,7 +496,7 @@ impl Session {
                 ),
                 status => sent(false, status),
             };
-            self.on_complete(mapped, go);
+            self.on_complete(transfer, mapped, go);
         }
         self.conclude(transfer, ends)
     }
@@ -547,7 +531,7 @@ impl Session {
         let landing = Arc::clone(&data);
         // SAFETY: the event is live; this reference keeps the data.
         unsafe { self.api.clRetainEvent(done) };
-        self.on_complete(Raw(done.cast()), move |_| drop(data));
+        self.on_complete(transfer, Raw(done.cast()), move |_| drop(data));
         // SAFETY: the queue is live.
         unsafe { self.api.clFlush(transfer.queue) };
         let length = transfer.place.size as u64;
@@ -619,7 +603,7 @@ impl Session {
                 _ => sent(false),
             }
         };
-        self.on_complete(event, finish);
+        self.on_complete(transfer, event, finish);
         self.conclude(transfer, vec![Raw(done.cast())])
     }
 
@@ -736,21 +720,15 @@ impl Session {
         Raw(end.cast())
     }
 
-    /// Runs `then` when `event` is complete, and gives the reference to the event back.
-    fn on_complete(&self, event: Raw, then: impl FnOnce(i32) + Send + 'static) {
-        let shared = Arc::clone(&self.shared);
-        let told = when_complete(&*self.api, event.0.cast(), move |status| {
-            let event = event;
-            then(status.min(0));
-            shared.release_event(event);
-        });
-        if let Err(status) = told {
-            log::error!(
-                "the vendor refuses an event callback: {}",
-                wire::status_name(status).unwrap_or("?")
-            );
-            self.shared.end();
-        }
+    /// Runs `then` when `event` of the transfer's queue is complete, and gives the reference to the event back.
+    fn on_complete(
+        &self,
+        transfer: &Transfer,
+        event: Raw,
+        then: impl FnOnce(i32) + Send + 'static,
+    ) {
+        self.shared
+            .when_done(self.watched(transfer.queue), event, then);
     }
 
     /// Gives the client's event what it stands for: the end of the last part, or of all parts on a queue without order.
