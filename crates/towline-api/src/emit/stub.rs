@@ -206,10 +206,14 @@ pub fn emit_platform(api: &Api, contract: &str, target: &str) -> String {
                 format!(", {name}")
             })
             .collect();
-        let _ = write!(
+        let invoke = format!("unsafe {{ {group}::{}(self{names}) }}", call.name);
+        let invoke = match convert {
+            "" => invoke,
+            _ => format!("let result = {invoke};"),
+        };
+        let _ = writeln!(
             out,
-            "        // SAFETY: the caller's contract, passed on.\n        let result = unsafe {{ {group}::{}(self{names}) }};\n",
-            call.name
+            "        // SAFETY: the caller's contract, passed on.\n        {invoke}"
         );
         match (convert, errcode(call)) {
             ("status", _) => out.push_str("        raw::status(result)\n"),
@@ -220,7 +224,7 @@ pub fn emit_platform(api: &Api, contract: &str, target: &str) -> String {
                     param.name
                 );
             }
-            _ => out.push_str("        result\n"),
+            _ => {}
         }
         out.push_str("    }\n");
     }
