@@ -42,7 +42,7 @@ extern "C" {
     fn clReleaseDevice(#[destroys] device: cl_device_id) -> cl_int;
 
     /// Reads the clocks of device and host at one moment.
-    #[call(id = 0x0206, local, manual(client), since = "2.1")]
+    #[call(id = 0x0206, local, manual(client), forward, since = "2.1")]
     fn clGetDeviceAndHostTimer(
         device: cl_device_id,
         #[out] device_timestamp: *mut cl_ulong,
@@ -50,6 +50,6 @@ extern "C" {
     ) -> cl_int;
 
     /// Reads the host clock that belongs to a device.
-    #[call(id = 0x0207, local, since = "2.1")]
+    #[call(id = 0x0207, local, forward, since = "2.1")]
     fn clGetHostTimer(device: cl_device_id, #[out] host_timestamp: *mut cl_ulong) -> cl_int;
 }

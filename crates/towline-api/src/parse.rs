@@ -650,6 +650,12 @@ fn check(file: &str, span: Span, call: &Call) -> Result<()> {
             ));
         }
     }
+    if call.forward {
+        forwardable(call).map_err(|why| {
+            let name = &call.name;
+            fault(file, span, format!("{name} cannot be `forward`: {why}"))
+        })?;
+    }
     if call.travels()
         && call.creates()
         && !call
@@ -665,6 +671,33 @@ fn check(file: &str, span: Span, call: &Call) -> Result<()> {
                 call.name
             ),
         ));
+    }
+    Ok(())
+}
+
+/// What is passed on as it is must be no more than a question about objects: the platform answers for everything that lives on.
+fn forwardable(call: &Call) -> std::result::Result<(), String> {
+    let handle = |ty: &Type| matches!(ty, Type::Handle(_));
+    let pointed = |param: &Param| matches!(&param.ty, Type::Pointer { to, .. } if handle(to));
+    if call.unsupported || call.internal {
+        return Err("it is no call that the library answers".into());
+    }
+    if !matches!(call.ret, Type::Scalar(..)) {
+        return Err("it does not return a status".into());
+    }
+    if !call.params.iter().any(|param| handle(&param.ty)) {
+        return Err("no object says which provider it goes to".into());
+    }
+    for param in &call.params {
+        let lives_on = match &param.shape {
+            Shape::Value { destroys } => *destroys,
+            Shape::Output { creates, .. } => *creates,
+            Shape::Callback | Shape::UserData | Shape::ErrCode | Shape::Local => true,
+            Shape::Input { .. } | Shape::SizeOf => false,
+        };
+        if lives_on || pointed(param) {
+            return Err(format!("`{}` needs a method of the platform", param.name));
+        }
     }
     Ok(())
 }

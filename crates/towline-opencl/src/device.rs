@@ -321,44 +321,6 @@ impl DeviceCalls for Platform {
         }
         Ok(())
     }
-
-    unsafe fn clGetDeviceAndHostTimer(
-        &self,
-        device: cl_device_id,
-        device_timestamp: Out<cl_ulong>,
-        host_timestamp: Out<cl_ulong>,
-    ) -> Result<(), cl_int> {
-        let device = get::<Device>(device)?;
-        if !device_timestamp.wanted() || !host_timestamp.wanted() {
-            return Err(CL_INVALID_VALUE);
-        }
-        let (mut on_device, mut on_host) = (0, 0);
-        check(provider!(
-            device.provider.api,
-            clGetDeviceAndHostTimer(device.raw.0, &raw mut on_device, &raw mut on_host)
-        ))?;
-        device_timestamp.set(on_device);
-        host_timestamp.set(on_host);
-        Ok(())
-    }
-
-    unsafe fn clGetHostTimer(
-        &self,
-        device: cl_device_id,
-        host_timestamp: Out<cl_ulong>,
-    ) -> Result<(), cl_int> {
-        let device = get::<Device>(device)?;
-        if !host_timestamp.wanted() {
-            return Err(CL_INVALID_VALUE);
-        }
-        let mut on_host = 0;
-        check(provider!(
-            device.provider.api,
-            clGetHostTimer(device.raw.0, &raw mut on_host)
-        ))?;
-        host_timestamp.set(on_host);
-        Ok(())
-    }
 }
 
 /// The devices of the given kinds.

@@ -131,7 +131,7 @@ impl Kernel {
     }
 
     /// The provider's kernel, created now if it is not there yet.
-    fn raw_on(&self, part: usize) -> Result<cl_kernel, cl_int> {
+    pub(crate) fn raw_on(&self, part: usize) -> Result<cl_kernel, cl_int> {
         if let Some(raw) = self.raws[part].get() {
             return Ok(raw.0);
         }

@@ -11,6 +11,7 @@
 //! | `command` | enqueueing |
 //! | `coherence` | copies of memory objects on several providers |
 //! | `map` | mapping |
+//! | `forward` | calls that are passed on as they are |
 //! | `callback` | threads for callbacks and transfers |
 //! | `providers` | where devices come from |
 //!
@@ -31,6 +32,7 @@ mod command;
 mod context;
 mod device;
 mod event;
+mod forward;
 mod image;
 mod info;
 mod kernel;

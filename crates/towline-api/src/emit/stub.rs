@@ -134,8 +134,53 @@ fn method_result(call: &Call) -> (String, &'static str) {
     }
 }
 
+/// The contract's method for a call that is declared `forward`: it picks the provider by the call's objects and turns their handles
+/// into that provider's. Pointers pass as they are, once those that must not be NULL are not.
+fn forwarded(call: &Call) -> String {
+    let handles: Vec<&str> = call
+        .params
+        .iter()
+        .filter(|param| matches!(param.ty, Type::Handle(_)))
+        .map(|param| param.name.as_str())
+        .collect();
+    let mut steps = String::new();
+    for handle in &handles {
+        let _ = writeln!(steps, "            {handle}.note(&mut route)?;");
+    }
+    for param in &call.params {
+        let required = matches!(
+            param.shape,
+            Shape::Input {
+                nullable: false,
+                ..
+            } | Shape::Output {
+                nullable: false,
+                ..
+            }
+        );
+        if required {
+            let _ = writeln!(
+                steps,
+                "            if {}.is_null() {{ return Err(CL_INVALID_VALUE); }}",
+                param.name
+            );
+        }
+    }
+    steps.push_str("            let settled = route.settle()?;\n");
+    for handle in &handles {
+        let _ = writeln!(steps, "            let {handle} = {handle}.on(&settled)?;");
+    }
+    format!(
+        "    unsafe fn {name}(&self, {signature}){returns} {{\n        use crate::forward::{{Forwarded, Route}};\n        crate::forward::call(|| {{\n            let mut route = Route::default();\n{steps}            // SAFETY: the handles are the provider's own, of objects that the application must keep; the rest is the caller's contract.\n            Ok(unsafe {{ settled.api().{name}({arguments}) }})\n        }})\n    }}\n",
+        name = call.name,
+        signature = signature(call),
+        returns = returns(call),
+        arguments = arguments(call),
+    )
+}
+
 /// Emits one trait per group of calls, without defaults, and the implementation of the contract that delegates to them. Calls that
-/// are declared `unsupported` keep the contract's own refusal.
+/// are declared `unsupported` keep the contract's own refusal; those declared `forward` need no method.
 pub fn emit_platform(api: &Api, contract: &str, target: &str) -> String {
     let mut traits: BTreeMap<String, String> = BTreeMap::new();
     let mut out = format!(
@@ -146,6 +191,10 @@ pub fn emit_platform(api: &Api, contract: &str, target: &str) -> String {
         .iter()
         .filter(|call| call.exported() && !call.unsupported)
     {
+        if call.forward {
+            out.push_str(&forwarded(call));
+            continue;
+        }
         let group = format!("{}Calls", camel(&call.group));
         let passed: Vec<(&Param, (String, String))> = call
             .params
