@@ -1,6 +1,7 @@
 //! Round trips are asserted numbers: what a session waits for, by API call, over a simulated link.
 
 use std::ffi::CString;
+use std::ptr::{null, null_mut};
 use std::sync::{Arc, OnceLock};
 
 use towline_backend::opencl::*;
@@ -22,15 +23,17 @@ fn pocl() -> Arc<dyn OpenClApi> {
         let native = native.expect("PoCL is installed: `scripts/setup test`");
         let platform = native.platforms().next().expect("a vendor has a platform");
         let (all, mut count) = (CL_DEVICE_TYPE_ALL as cl_device_type, 0);
-        let status =
-            unsafe { native.clGetDeviceIDs(platform, all, 0, std::ptr::null_mut(), &mut count) };
+        // SAFETY: contract of clGetDeviceIDs: the platform is the vendor's own, no room for devices is given, `count` is writable.
+        let status = unsafe { native.clGetDeviceIDs(platform, all, 0, null_mut(), &mut count) };
         assert_eq!((status, count > 0), (CL_SUCCESS, true));
         Arc::new(native)
     });
     Arc::clone(native) as Arc<dyn OpenClApi>
 }
 
-struct Work {
+/// A program's objects on one session: everything up to a kernel with all its arguments set. Each lives as long as the session.
+struct Work<'a> {
+    cl: &'a Remote,
     context: cl_context,
     queue: cl_command_queue,
     kernel: cl_kernel,
@@ -38,140 +41,154 @@ struct Work {
     output: cl_mem,
 }
 
-/// Everything up to a kernel with all its arguments set.
-fn prepare(cl: &Remote, count: usize) -> Work {
-    let (_, devices) = cl.platforms().remove(0);
-    let (device, mut status) = (devices[0], 0);
-    let null = std::ptr::null_mut();
-    unsafe {
-        let context = cl.clCreateContext(std::ptr::null(), 1, &device, None, null, &mut status);
-        let queue = cl.clCreateCommandQueue(context, device, 0, &mut status);
-        let text = CString::new(SOURCE).unwrap();
-        let mut strings = [text.as_ptr()];
-        let program = cl.clCreateProgramWithSource(
-            context,
-            1,
-            strings.as_mut_ptr(),
-            std::ptr::null(),
-            &mut status,
-        );
-        assert_eq!(
-            cl.clBuildProgram(program, 0, std::ptr::null(), std::ptr::null(), None, null),
-            CL_SUCCESS
-        );
-        let kernel = cl.clCreateKernel(program, c"fill".as_ptr(), &mut status);
+impl<'a> Work<'a> {
+    fn new(cl: &'a Remote, count: usize) -> Self {
+        let (_, devices) = cl.platforms().remove(0);
+        let (device, mut status) = (devices[0], CL_SUCCESS);
+        // SAFETY: contract of clCreateContext: `device` is readable for one element, `status` is writable.
+        let context =
+            unsafe { cl.clCreateContext(null(), 1, &device, None, null_mut(), &mut status) };
         assert_eq!(status, CL_SUCCESS);
-        let input = cl.clCreateBuffer(
-            context,
-            CL_MEM_READ_WRITE as cl_mem_flags,
-            count * 4,
-            null,
-            &mut status,
-        );
-        let output = cl.clCreateBuffer(
-            context,
-            CL_MEM_READ_WRITE as cl_mem_flags,
-            count * 4,
-            null,
-            &mut status,
-        );
-        let work = Work {
+        // SAFETY: contract of clCreateCommandQueue: both handles are of this session, `status` is writable.
+        let queue = unsafe { cl.clCreateCommandQueue(context, device, 0, &mut status) };
+        assert_eq!(status, CL_SUCCESS);
+        let mut work = Self {
+            cl,
             context,
             queue,
-            kernel,
-            input,
-            output,
+            kernel: build(cl, context),
+            input: null_mut(),
+            output: null_mut(),
         };
-        set_arguments(cl, &work, 1);
+        work.input = work.buffer(count * size_of::<i32>());
+        work.output = work.buffer(count * size_of::<i32>());
+        work.set_arguments(1);
         work
     }
-}
 
-fn set_arguments(cl: &Remote, work: &Work, value: i32) {
-    unsafe {
-        assert_eq!(
-            cl.clSetKernelArg(work.kernel, 0, 8, (&raw const work.output).cast()),
-            CL_SUCCESS
-        );
+    fn buffer(&self, bytes: usize) -> cl_mem {
+        let (flags, mut status) = (CL_MEM_READ_WRITE as cl_mem_flags, CL_SUCCESS);
+        // SAFETY: contract of clCreateBuffer: the flags want no host memory, `status` is writable.
+        let buffer = unsafe {
+            self.cl
+                .clCreateBuffer(self.context, flags, bytes, null_mut(), &mut status)
+        };
+        assert_eq!(status, CL_SUCCESS);
+        buffer
+    }
+
+    fn release(&self, buffer: cl_mem) {
+        // SAFETY: contract of clReleaseMemObject: the caller created the buffer and does not use it again.
+        let status = unsafe { self.cl.clReleaseMemObject(buffer) };
+        assert_eq!(status, CL_SUCCESS);
+    }
+
+    fn set_argument<T>(&self, index: cl_uint, value: &T) {
+        let bytes = (&raw const *value).cast();
+        // SAFETY: contract of clSetKernelArg: `value` is readable for its size.
+        let status = unsafe {
+            self.cl
+                .clSetKernelArg(self.kernel, index, size_of::<T>(), bytes)
+        };
+        assert_eq!(status, CL_SUCCESS);
+    }
+
+    fn set_arguments(&self, value: i32) {
+        self.set_argument(0, &self.output);
         for index in 1..6 {
-            assert_eq!(
-                cl.clSetKernelArg(work.kernel, index, 4, (&raw const value).cast()),
-                CL_SUCCESS
-            );
+            self.set_argument(index, &value);
         }
-        assert_eq!(
-            cl.clSetKernelArg(work.kernel, 6, 8, (&raw const work.input).cast()),
-            CL_SUCCESS
-        );
+        self.set_argument(6, &self.input);
+    }
+
+    fn launch(&self, count: usize) {
+        let (queue, kernel) = (self.queue, self.kernel);
+        // SAFETY: contract of clEnqueueNDRangeKernel: one dimension, `count` is readable, the list of events is empty.
+        let status = unsafe {
+            self.cl.clEnqueueNDRangeKernel(
+                queue,
+                kernel,
+                1,
+                null(),
+                &count,
+                null(),
+                0,
+                null(),
+                null_mut(),
+            )
+        };
+        assert_eq!(status, CL_SUCCESS);
+    }
+
+    fn write(&self, data: &[i32]) {
+        let (bytes, from) = (size_of_val(data), data.as_ptr().cast());
+        let (queue, input) = (self.queue, self.input);
+        // SAFETY: contract of clEnqueueWriteBuffer: `data` is readable for its size while this blocks.
+        let status = unsafe {
+            self.cl
+                .clEnqueueWriteBuffer(queue, input, 1, 0, bytes, from, 0, null(), null_mut())
+        };
+        assert_eq!(status, CL_SUCCESS);
+    }
+
+    /// Reads, either at once or, when not `blocking`, by the time the queue has finished.
+    fn read(&self, blocking: bool, data: &mut [i32]) {
+        let (bytes, to) = (size_of_val(data), data.as_mut_ptr().cast());
+        let (queue, output) = (self.queue, self.output);
+        // SAFETY: contract of clEnqueueReadBuffer: `data` is writable for its size, and callers that do not block finish before
+        // they touch it.
+        let status = unsafe {
+            self.cl.clEnqueueReadBuffer(
+                queue,
+                output,
+                blocking.into(),
+                0,
+                bytes,
+                to,
+                0,
+                null(),
+                null_mut(),
+            )
+        };
+        assert_eq!(status, CL_SUCCESS);
+    }
+
+    fn finish(&self) {
+        // SAFETY: contract of clFinish: the queue is of this session.
+        let status = unsafe { self.cl.clFinish(self.queue) };
+        assert_eq!(status, CL_SUCCESS);
     }
 }
 
-fn launch(cl: &Remote, work: &Work, count: usize) {
-    let none = std::ptr::null();
-    let status = unsafe {
-        cl.clEnqueueNDRangeKernel(
-            work.queue,
-            work.kernel,
-            1,
-            none,
-            &count,
-            none,
-            0,
-            std::ptr::null(),
-            std::ptr::null_mut(),
-        )
+/// The kernel `fill`.
+fn build(cl: &Remote, context: cl_context) -> cl_kernel {
+    let text = CString::new(SOURCE).unwrap();
+    let (mut strings, mut status) = ([text.as_ptr()], CL_SUCCESS);
+    // SAFETY: contract of clCreateProgramWithSource: one string, which ends with NUL; `status` is writable.
+    let program = unsafe {
+        cl.clCreateProgramWithSource(context, 1, strings.as_mut_ptr(), null(), &mut status)
     };
     assert_eq!(status, CL_SUCCESS);
-}
-
-fn write(cl: &Remote, work: &Work, data: &[i32]) {
-    let bytes = size_of_val(data);
-    let (list, event) = (std::ptr::null(), std::ptr::null_mut());
-    let status = unsafe {
-        cl.clEnqueueWriteBuffer(
-            work.queue,
-            work.input,
-            1,
-            0,
-            bytes,
-            data.as_ptr().cast(),
-            0,
-            list,
-            event,
-        )
-    };
+    // SAFETY: contract of clBuildProgram: no list of devices, no options, no callback.
+    let status = unsafe { cl.clBuildProgram(program, 0, null(), null(), None, null_mut()) };
     assert_eq!(status, CL_SUCCESS);
-}
-
-fn read(cl: &Remote, work: &Work, data: &mut [i32]) {
-    let bytes = size_of_val(data);
-    let (list, event) = (std::ptr::null(), std::ptr::null_mut());
-    let status = unsafe {
-        cl.clEnqueueReadBuffer(
-            work.queue,
-            work.output,
-            1,
-            0,
-            bytes,
-            data.as_mut_ptr().cast(),
-            0,
-            list,
-            event,
-        )
-    };
+    let mut status = CL_SUCCESS;
+    // SAFETY: contract of clCreateKernel: the program is built, the name ends with NUL, `status` is writable.
+    let kernel = unsafe { cl.clCreateKernel(program, c"fill".as_ptr(), &mut status) };
     assert_eq!(status, CL_SUCCESS);
+    kernel
 }
 
 #[test]
 fn start_to_first_result_costs_two_round_trips_on_the_lanes() {
     let pair = Pair::new(pocl());
     let cl = &*pair.remote;
-    let work = prepare(cl, 1024);
+    let work = Work::new(cl, 1024);
     let input: Vec<i32> = (0..1024).collect();
     let mut output = vec![0; 1024];
-    write(cl, &work, &input);
-    launch(cl, &work, 1024);
-    read(cl, &work, &mut output);
+    work.write(&input);
+    work.launch(1024);
+    work.read(true, &mut output);
     assert!(
         output
             .iter()
@@ -189,18 +206,18 @@ fn start_to_first_result_costs_two_round_trips_on_the_lanes() {
 fn a_thousand_launches_with_seven_arguments_and_a_finish_cost_one_round_trip() {
     let pair = Pair::new(pocl());
     let cl = &*pair.remote;
-    let work = prepare(cl, 64);
-    write(cl, &work, &[0; 64]);
-    launch(cl, &work, 64);
+    let work = Work::new(cl, 64);
+    work.write(&[0; 64]);
+    work.launch(64);
     let before = cl.meter().round_trips();
     for value in 0..1000 {
-        set_arguments(cl, &work, value);
-        launch(cl, &work, 64);
+        work.set_arguments(value);
+        work.launch(64);
     }
-    assert_eq!(unsafe { cl.clFinish(work.queue) }, CL_SUCCESS);
+    work.finish();
     assert_eq!(cl.meter().round_trips() - before, 1, "{:?}", waits(cl));
     let mut output = [0; 64];
-    read(cl, &work, &mut output);
+    work.read(true, &mut output);
     assert_eq!(output, [999 * 5; 64]);
 }
 
@@ -208,19 +225,17 @@ fn a_thousand_launches_with_seven_arguments_and_a_finish_cost_one_round_trip() {
 fn create_write_launch_blocking_read_release_costs_one_round_trip() {
     let pair = Pair::new(pocl());
     let cl = &*pair.remote;
-    let mut work = prepare(cl, 64);
+    let mut work = Work::new(cl, 64);
     let before = cl.meter().round_trips();
-    let mut status = 0;
-    let (flags, null) = (CL_MEM_READ_WRITE as cl_mem_flags, std::ptr::null_mut());
-    work.input = unsafe { cl.clCreateBuffer(work.context, flags, 256, null, &mut status) };
-    work.output = unsafe { cl.clCreateBuffer(work.context, flags, 256, null, &mut status) };
-    set_arguments(cl, &work, 2);
-    write(cl, &work, &[7; 64]);
-    launch(cl, &work, 64);
+    work.input = work.buffer(256);
+    work.output = work.buffer(256);
+    work.set_arguments(2);
+    work.write(&[7; 64]);
+    work.launch(64);
     let mut output = [0; 64];
-    read(cl, &work, &mut output);
-    assert_eq!(unsafe { cl.clReleaseMemObject(work.input) }, CL_SUCCESS);
-    assert_eq!(unsafe { cl.clReleaseMemObject(work.output) }, CL_SUCCESS);
+    work.read(true, &mut output);
+    work.release(work.input);
+    work.release(work.output);
     assert_eq!(output, [17; 64]);
     assert_eq!(cl.meter().round_trips() - before, 1, "{:?}", waits(cl));
 }
@@ -230,16 +245,16 @@ fn megabytes_go_and_come_whole_on_the_payload_lanes() {
     let pair = Pair::new(pocl());
     let cl = &*pair.remote;
     let count = 5 << 18;
-    let work = prepare(cl, count);
+    let work = Work::new(cl, count);
     let input: Vec<i32> = (0..count as i32)
         .map(|value| value.wrapping_mul(2_654_435))
         .collect();
     let mut output = vec![0; count];
     for round in 0..5 {
-        set_arguments(cl, &work, round);
-        write(cl, &work, &input);
-        launch(cl, &work, count);
-        read(cl, &work, &mut output);
+        work.set_arguments(round);
+        work.write(&input);
+        work.launch(count);
+        work.read(true, &mut output);
         assert!(
             output
                 .iter()
@@ -255,27 +270,12 @@ fn data_of_a_non_blocking_read_is_there_when_finish_returns() {
     let pair = Pair::new(pocl());
     let cl = &*pair.remote;
     for count in [16, 4096, 1 << 20] {
-        let work = prepare(cl, count);
-        write(cl, &work, &vec![1; count]);
-        launch(cl, &work, count);
+        let work = Work::new(cl, count);
+        work.write(&vec![1; count]);
+        work.launch(count);
         let mut output = vec![0; count];
-        let (list, event) = (std::ptr::null(), std::ptr::null_mut());
-        let target = output.as_mut_ptr().cast();
-        let status = unsafe {
-            cl.clEnqueueReadBuffer(
-                work.queue,
-                work.output,
-                0,
-                0,
-                count * 4,
-                target,
-                0,
-                list,
-                event,
-            )
-        };
-        assert_eq!(status, CL_SUCCESS);
-        assert_eq!(unsafe { cl.clFinish(work.queue) }, CL_SUCCESS);
+        work.read(false, &mut output);
+        work.finish();
         assert_eq!(output, vec![6; count]);
     }
 }
