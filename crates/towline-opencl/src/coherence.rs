@@ -323,47 +323,46 @@ fn read(
         waits.push(gate.raw.0);
     }
     let (count, list) = parts_of(&waits);
-    let queue = owner.transfers()?;
     let raw = root.raw_on(part)?;
     let api = &owner.provider.api;
     let mut event = std::ptr::null_mut();
-    let status = match &root.form {
-        Form::Image(shape) => {
-            let (origin, region) = ([0; 3], shape.region());
-            provider!(
+    owner.transfer(|queue| {
+        check(match &root.form {
+            Form::Image(shape) => {
+                let (origin, region) = ([0; 3], shape.region());
+                provider!(
+                    api,
+                    clEnqueueReadImage(
+                        queue,
+                        raw,
+                        CL_FALSE,
+                        origin.as_ptr(),
+                        region.as_ptr(),
+                        0,
+                        0,
+                        shadow.at(0),
+                        count,
+                        list,
+                        &raw mut event
+                    )
+                )
+            }
+            _ => provider!(
                 api,
-                clEnqueueReadImage(
-                    queue.0,
+                clEnqueueReadBuffer(
+                    queue,
                     raw,
                     CL_FALSE,
-                    origin.as_ptr(),
-                    region.as_ptr(),
                     0,
-                    0,
+                    root.size,
                     shadow.at(0),
                     count,
                     list,
                     &raw mut event
                 )
-            )
-        }
-        _ => provider!(
-            api,
-            clEnqueueReadBuffer(
-                queue.0,
-                raw,
-                CL_FALSE,
-                0,
-                root.size,
-                shadow.at(0),
-                count,
-                list,
-                &raw mut event
-            )
-        ),
-    };
-    check(status)?;
-    provider!(api, clFlush(queue.0));
+            ),
+        })
+    })?;
     Ok(Own::new(&root.context, part, event))
 }
 
@@ -377,47 +376,46 @@ fn write(root: &Mem, part: usize, shadow: &Shadow, users: &[Use]) -> Result<Arc<
         .map(|raw| raw.0)
         .collect();
     let (count, list) = parts_of(&waits);
-    let queue = owner.transfers()?;
     let raw = root.raw_on(part)?;
     let api = &owner.provider.api;
     let mut event = std::ptr::null_mut();
-    let status = match &root.form {
-        Form::Image(shape) => {
-            let (origin, region) = ([0; 3], shape.region());
-            provider!(
+    owner.transfer(|queue| {
+        check(match &root.form {
+            Form::Image(shape) => {
+                let (origin, region) = ([0; 3], shape.region());
+                provider!(
+                    api,
+                    clEnqueueWriteImage(
+                        queue,
+                        raw,
+                        CL_FALSE,
+                        origin.as_ptr(),
+                        region.as_ptr(),
+                        0,
+                        0,
+                        shadow.at(0),
+                        count,
+                        list,
+                        &raw mut event
+                    )
+                )
+            }
+            _ => provider!(
                 api,
-                clEnqueueWriteImage(
-                    queue.0,
+                clEnqueueWriteBuffer(
+                    queue,
                     raw,
                     CL_FALSE,
-                    origin.as_ptr(),
-                    region.as_ptr(),
                     0,
-                    0,
+                    root.size,
                     shadow.at(0),
                     count,
                     list,
                     &raw mut event
                 )
-            )
-        }
-        _ => provider!(
-            api,
-            clEnqueueWriteBuffer(
-                queue.0,
-                raw,
-                CL_FALSE,
-                0,
-                root.size,
-                shadow.at(0),
-                count,
-                list,
-                &raw mut event
-            )
-        ),
-    };
-    check(status)?;
-    provider!(api, clFlush(queue.0));
+            ),
+        })
+    })?;
     Ok(Own::new(&root.context, part, event))
 }
 

@@ -32,21 +32,34 @@ impl Part {
         &*self.provider.api
     }
 
-    /// The queue for the library's own transfers. It has no order where the device can do without: a transfer out may wait for a
-    /// kernel that waits for a transfer in, and each says by events what it waits for.
-    pub(crate) fn transfers(&self) -> Result<Shared<_cl_command_queue>, cl_int> {
-        *self.transfers.get_or_init(|| {
-            let device = self.devices.first().ok_or(CL_INVALID_DEVICE)?;
-            let able = self.provider.device_bytes(device.raw, CL_DEVICE_QUEUE_ON_HOST_PROPERTIES);
-            let able = able.first().map_or(0, |bits| cl_command_queue_properties::from(*bits));
-            let properties =
-                able & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE as cl_command_queue_properties;
+    /// Has `enqueue` use a queue for the library's own transfers. These have no order among each other: one out may wait for a
+    /// kernel that waits for one in, and each says by events what it waits for. Where the device has no queues without order, each
+    /// transfer has a queue of its own.
+    pub(crate) fn transfer<T>(
+        &self,
+        enqueue: impl FnOnce(cl_command_queue) -> Result<T, cl_int>,
+    ) -> Result<T, cl_int> {
+        let device = self.devices.first().ok_or(CL_INVALID_DEVICE)?;
+        let properties = device.limits.queue_properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
+        let create = || {
             create!(
                 self.provider.api,
                 clCreateCommandQueue(self.raw.0, device.raw.0, properties)
             )
             .map(Shared)
-        })
+        };
+        if properties != 0 {
+            let queue = (*self.transfers.get_or_init(create))?;
+            let done = enqueue(queue.0);
+            provider!(self.provider.api, clFlush(queue.0));
+            return done;
+        }
+        let queue = create()?;
+        let done = enqueue(queue.0);
+        provider!(self.provider.api, clFlush(queue.0));
+        // The provider keeps it until its commands are complete.
+        provider!(self.provider.api, clReleaseCommandQueue(queue.0));
+        done
     }
 }
 

@@ -108,6 +108,8 @@ pub(crate) struct Kernel {
     answers: Cache,
     /// Whether each argument is only read, for contexts that span providers.
     read_only: OnceLock<Vec<bool>>,
+    /// Its program's source may ask for a work-group size.
+    names_group: bool,
 }
 
 impl Object for Kernel {
@@ -263,6 +265,46 @@ impl Kernel {
                     clGetKernelArgInfo(raw, index, name, room, value, needed)
                 )
             })
+    }
+
+    /// Whether the kernel accepts the work-group size. A provider of this process says so at the launch; for the others a kernel
+    /// whose source names a size is asked for it, once.
+    #[inline]
+    fn expect_group(&self, queue: &Queue, range: &Range<'_>) -> Result<(), cl_int> {
+        if self.names_group && !queue.part().provider.local {
+            self.expect_named_group(queue, range)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn expect_named_group(&self, queue: &Queue, range: &Range<'_>) -> Result<(), cl_int> {
+        let (device, raw) = (&queue.device, self.raw_on(queue.part)?);
+        let name = CL_KERNEL_COMPILE_WORK_GROUP_SIZE;
+        let key = Key(2, name, device.handle().addr());
+        let bytes = self.answers.get(key, |room, value, needed| {
+            provider!(
+                queue.part().provider.api,
+                clGetKernelWorkGroupInfo(raw, device.raw.0, name, room, value, needed)
+            )
+        })?;
+        let required: SmallVec<[usize; 3]> = info::values(&bytes, usize::from_ne_bytes).collect();
+        if required.iter().all(|len| *len == 0) {
+            return Ok(());
+        }
+        let given = |axis: usize| {
+            range
+                .local
+                .map(|local| local.get(axis).copied().unwrap_or(1))
+        };
+        let global = |axis: usize| range.global.and_then(|global| global.get(axis).copied());
+        for (axis, required) in required.iter().enumerate() {
+            let divides = global(axis).unwrap_or(1).is_multiple_of((*required).max(1));
+            if given(axis).is_some_and(|given| given != *required) || !divides {
+                return Err(CL_INVALID_WORK_GROUP_SIZE);
+            }
+        }
+        Ok(())
     }
 
     /// The device that a query is about, and its part's kernel.
@@ -427,6 +469,7 @@ pub(crate) fn launch(
     }
     let raw = kernel.raw_on(queue.part)?;
     let api = &queue.part().provider.api;
+    kernel.expect_group(queue, range)?;
     let mut args = kernel.args();
     // A handle that ended since it was set must not reach the provider.
     for arg in args.list.iter().flatten() {
@@ -549,6 +592,9 @@ fn open(program: &Ref<Program>, name: &CStr) -> Result<Ref<Kernel>, cl_int> {
         }),
         answers: Cache::default(),
         read_only: OnceLock::new(),
+        names_group: program
+            .source()
+            .is_some_and(|source| source.contains("reqd_work_group_size")),
     })?;
     kernel.raw_on(first)?;
     Ok(kernel)
@@ -607,6 +653,7 @@ impl KernelCalls for Platform {
             args: Mutex::default(),
             answers: Cache::default(),
             read_only: OnceLock::new(),
+            names_group: source.names_group,
         };
         for (part, raw) in source.raws.iter().enumerate() {
             let Some(raw) = raw.get() else {

@@ -204,8 +204,8 @@ pub(crate) fn buffer(
     request.check_access(mem)?;
     let place = Place::Buffer { offset, size };
     let api = &queue.part().provider.api;
-    let raw = mem.raw_on(queue.part)?;
     if queue.context.maps_natively() {
+        let raw = mem.raw_on(queue.part)?;
         let mut pointer = std::ptr::null_mut();
         enqueue(
             queue,
@@ -258,20 +258,22 @@ pub(crate) fn buffer(
         CL_COMMAND_MAP_BUFFER,
         &[(mem, Access::Read)],
         |count, list, event| {
-            provider!(
-                api,
-                clEnqueueReadBuffer(
-                    queue.raw.0,
-                    raw,
-                    request.blocking,
-                    offset,
-                    fetched,
-                    pointer,
-                    count,
-                    list,
-                    event
+            mem.with_raw(queue.part, |raw| {
+                provider!(
+                    api,
+                    clEnqueueReadBuffer(
+                        queue.raw.0,
+                        raw,
+                        request.blocking,
+                        offset,
+                        fetched,
+                        pointer,
+                        count,
+                        list,
+                        event
+                    )
                 )
-            )
+            })
         },
     );
     if let Err(status) = enqueued {
@@ -309,8 +311,8 @@ pub(crate) fn image(
         [region[0], region[1], region[2]],
     );
     let api = &queue.part().provider.api;
-    let raw = mem.raw_on(queue.part)?;
     if queue.context.maps_natively() {
+        let raw = mem.raw_on(queue.part)?;
         let mut mapped = Mapped {
             pointer: std::ptr::null_mut(),
             row_pitch: 0,
@@ -390,22 +392,24 @@ pub(crate) fn image(
         CL_COMMAND_MAP_IMAGE,
         &[(mem, Access::Read)],
         |count, list, event| {
-            provider!(
-                api,
-                clEnqueueReadImage(
-                    queue.raw.0,
-                    raw,
-                    request.blocking,
-                    origin.as_ptr(),
-                    fetched.as_ptr(),
-                    row_pitch,
-                    shape.slice_argument(slice_pitch),
-                    pointer,
-                    count,
-                    list,
-                    event
+            mem.with_raw(queue.part, |raw| {
+                provider!(
+                    api,
+                    clEnqueueReadImage(
+                        queue.raw.0,
+                        raw,
+                        request.blocking,
+                        origin.as_ptr(),
+                        fetched.as_ptr(),
+                        row_pitch,
+                        shape.slice_argument(slice_pitch),
+                        pointer,
+                        count,
+                        list,
+                        event
+                    )
                 )
-            )
+            })
         },
     );
     if let Err(status) = enqueued {
@@ -447,9 +451,9 @@ fn end(
 ) -> Result<(), cl_int> {
     let part = queue.part();
     let api = &part.provider.api;
-    let raw = mem.raw_on(queue.part)?;
     let pointer = mapping.pointer.0;
     if queue.context.maps_natively() {
+        let raw = mem.raw_on(queue.part)?;
         return enqueue(
             queue,
             waits,
@@ -480,7 +484,7 @@ fn end(
         |count, list, event| {
             let mut own = std::ptr::null_mut();
             let place = if event.is_null() { &raw mut own } else { event };
-            let status = match mapping.place {
+            let status = mem.with_raw(queue.part, |raw| match mapping.place {
                 Place::Buffer { offset, size } => provider!(
                     api,
                     clEnqueueWriteBuffer(
@@ -517,7 +521,7 @@ fn end(
                         place
                     )
                 ),
-            };
+            });
             if status == CL_SUCCESS {
                 // SAFETY: a place of ours, or of `enqueue`'s, that the provider has just written.
                 let written = unsafe { place.read() };

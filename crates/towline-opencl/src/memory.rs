@@ -179,6 +179,14 @@ impl Mem {
         }
     }
 
+    /// Has `run` use the provider's object; the status of whichever fails.
+    pub(crate) fn with_raw(&self, part: usize, run: impl FnOnce(cl_mem) -> cl_int) -> cl_int {
+        match self.raw_on(part) {
+            Ok(raw) => run(raw),
+            Err(status) => status,
+        }
+    }
+
     /// Creates the provider's object, with contents if there are any: at the application's pitches in a single-provider context,
     /// without gaps in others.
     pub(crate) fn create_on(&self, part: usize, data: *mut c_void) -> Result<cl_mem, cl_int> {

@@ -903,16 +903,30 @@ impl ProgramCalls for Platform {
             | CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE => {}
             _ => return Err(CL_INVALID_VALUE),
         }
-        let Some(raw) = program.raw_on(part) else {
-            // Linking failed before the provider had a program.
-            return match param_name {
-                CL_PROGRAM_BUILD_STATUS => answer.value::<cl_build_status>(CL_BUILD_ERROR),
-                CL_PROGRAM_BUILD_LOG => answer.text(""),
-                CL_PROGRAM_BINARY_TYPE => {
-                    answer.value::<cl_program_binary_type>(CL_PROGRAM_BINARY_TYPE_NONE)
-                }
-                _ => answer.value::<usize>(0),
-            };
+        let never = !program
+            .build()
+            .options
+            .iter()
+            .any(|(of, _)| of.0 == device.handle());
+        let plain = matches!(program.origin, Origin::Source(_) | Origin::Il(_));
+        let raw = match program.raw_on(part) {
+            Some(raw) if !(never && plain) => raw,
+            missing => {
+                // Never built, or linking failed before the provider had a program.
+                let status = if missing.is_some() {
+                    CL_BUILD_NONE
+                } else {
+                    CL_BUILD_ERROR
+                };
+                return match param_name {
+                    CL_PROGRAM_BUILD_STATUS => answer.value::<cl_build_status>(status),
+                    CL_PROGRAM_BUILD_LOG => answer.text(""),
+                    CL_PROGRAM_BINARY_TYPE => {
+                        answer.value::<cl_program_binary_type>(CL_PROGRAM_BINARY_TYPE_NONE)
+                    }
+                    _ => answer.value::<usize>(0),
+                };
+            }
         };
         let key = Key(1, param_name, device.handle().addr());
         let bytes = program.answers.get(key, |room, value, needed| {

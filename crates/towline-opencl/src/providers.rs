@@ -120,7 +120,9 @@ const USUAL_VENDORS: &str = "/etc/OpenCL/vendors";
 pub(crate) fn load() -> Vec<Provider> {
     // Lost sessions and the like must reach a person; an application's own logger is another copy of `log`.
     let filter = env_logger::Env::new().filter_or("TOWLINE_LOG", "warn");
-    let _ = env_logger::Builder::from_env(filter).format_target(false).try_init();
+    let _ = env_logger::Builder::from_env(filter)
+        .format_target(false)
+        .try_init();
     let mut providers = Vec::new();
     if std::env::var(WITH_LOCAL).is_ok_and(|value| value == "1") {
         providers.extend(local());

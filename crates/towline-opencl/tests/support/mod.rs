@@ -10,9 +10,9 @@ use towline_backend::opencl::*;
 use towline_opencl::{Platform, Provider};
 
 /// The CPU device that tests run on.
-pub const POCL: &str = "libpocl.so.2";
+pub(crate) const POCL: &str = "libpocl.so.2";
 /// An interpreter of kernels: a second, very different device.
-pub const OCLGRIND: &str = "/usr/lib/oclgrind/liboclgrind-rt-icd.so";
+pub(crate) const OCLGRIND: &str = "/usr/lib/oclgrind/liboclgrind-rt-icd.so";
 
 /// Calls the platform and expects success.
 #[macro_export]
@@ -45,14 +45,14 @@ macro_rules! make {
 }
 
 /// A platform and a context over all of its devices.
-pub struct Cl {
-    pub platform: Platform,
-    pub devices: Vec<cl_device_id>,
-    pub context: cl_context,
+pub(crate) struct Cl {
+    pub(crate) platform: Platform,
+    pub(crate) devices: Vec<cl_device_id>,
+    pub(crate) context: cl_context,
 }
 
 /// Providers of these vendor libraries, each a provider of its own.
-pub fn providers(libraries: &[&str], local: bool) -> Vec<Provider> {
+pub(crate) fn providers(libraries: &[&str], local: bool) -> Vec<Provider> {
     libraries
         .iter()
         .map(|library| {
@@ -71,12 +71,12 @@ pub fn providers(libraries: &[&str], local: bool) -> Vec<Provider> {
 
 impl Cl {
     /// One context over one device of each library.
-    pub fn new(libraries: &[&str]) -> Self {
+    pub(crate) fn new(libraries: &[&str]) -> Self {
         Self::over(providers(libraries, true))
     }
 
     /// One context over all devices of the providers.
-    pub fn over(providers: Vec<Provider>) -> Self {
+    pub(crate) fn over(providers: Vec<Provider>) -> Self {
         let platform = Platform::with_providers(providers);
         let mut handle = null_mut();
         // SAFETY: room for one platform.
@@ -119,7 +119,7 @@ impl Cl {
     }
 
     /// An in-order queue on the device of this index.
-    pub fn queue(&self, device: usize) -> cl_command_queue {
+    pub(crate) fn queue(&self, device: usize) -> cl_command_queue {
         make!(
             self,
             clCreateCommandQueue(self.context, self.devices[device], 0)
@@ -128,7 +128,7 @@ impl Cl {
     }
 
     /// A buffer without contents.
-    pub fn buffer(&self, size: usize) -> cl_mem {
+    pub(crate) fn buffer(&self, size: usize) -> cl_mem {
         make!(
             self,
             clCreateBuffer(self.context, CL_MEM_READ_WRITE, size, null_mut())
@@ -137,7 +137,7 @@ impl Cl {
     }
 
     /// A buffer with contents.
-    pub fn buffer_of(&self, flags: cl_mem_flags, values: &mut [u32]) -> cl_mem {
+    pub(crate) fn buffer_of(&self, flags: cl_mem_flags, values: &mut [u32]) -> cl_mem {
         make!(
             self,
             clCreateBuffer(
@@ -151,7 +151,7 @@ impl Cl {
     }
 
     /// A program built for all devices.
-    pub fn program(&self, source: &str) -> cl_program {
+    pub(crate) fn program(&self, source: &str) -> cl_program {
         let source = CString::new(source).expect("no NUL");
         let mut strings = [source.as_ptr()];
         let program = make!(
@@ -167,13 +167,13 @@ impl Cl {
     }
 
     /// A kernel of a program.
-    pub fn kernel(&self, program: cl_program, name: &str) -> cl_kernel {
+    pub(crate) fn kernel(&self, program: cl_program, name: &str) -> cl_kernel {
         let name = CString::new(name).expect("no NUL");
         make!(self, clCreateKernel(program, name.as_ptr())).expect("a kernel")
     }
 
     /// Sets an argument to a plain value or a handle.
-    pub fn arg<T: Copy>(&self, kernel: cl_kernel, index: u32, value: T) {
+    pub(crate) fn arg<T: Copy>(&self, kernel: cl_kernel, index: u32, value: T) {
         ok!(
             self,
             clSetKernelArg(kernel, index, size_of::<T>(), (&raw const value).cast())
@@ -181,7 +181,7 @@ impl Cl {
     }
 
     /// Launches a kernel over one dimension.
-    pub fn launch(&self, queue: cl_command_queue, kernel: cl_kernel, count: usize) {
+    pub(crate) fn launch(&self, queue: cl_command_queue, kernel: cl_kernel, count: usize) {
         ok!(
             self,
             clEnqueueNDRangeKernel(
@@ -199,7 +199,7 @@ impl Cl {
     }
 
     /// Reads a buffer from its beginning and waits.
-    pub fn read(&self, queue: cl_command_queue, buffer: cl_mem, count: usize) -> Vec<u32> {
+    pub(crate) fn read(&self, queue: cl_command_queue, buffer: cl_mem, count: usize) -> Vec<u32> {
         let mut values = vec![0_u32; count];
         ok!(
             self,
@@ -219,7 +219,7 @@ impl Cl {
     }
 
     /// Writes a buffer from its beginning and waits.
-    pub fn write(&self, queue: cl_command_queue, buffer: cl_mem, values: &[u32]) {
+    pub(crate) fn write(&self, queue: cl_command_queue, buffer: cl_mem, values: &[u32]) {
         ok!(
             self,
             clEnqueueWriteBuffer(
@@ -237,7 +237,7 @@ impl Cl {
     }
 
     /// One plain value of an event.
-    pub fn event_info<T: Copy + Default>(&self, event: cl_event, name: cl_event_info) -> T {
+    pub(crate) fn event_info<T: Copy + Default>(&self, event: cl_event, name: cl_event_info) -> T {
         let mut value = T::default();
         ok!(
             self,
@@ -253,7 +253,7 @@ impl Cl {
     }
 
     /// One plain value of a memory object.
-    pub fn mem_info<T: Copy>(&self, mem: cl_mem, name: cl_mem_info, start: T) -> T {
+    pub(crate) fn mem_info<T: Copy>(&self, mem: cl_mem, name: cl_mem_info, start: T) -> T {
         let mut value = start;
         ok!(
             self,
@@ -270,7 +270,7 @@ impl Cl {
 }
 
 /// Adds `n` to every element, and can copy one buffer into another.
-pub const ADD: &str = "
+pub(crate) const ADD: &str = "
     __kernel void add(__global uint *values, uint n) { values[get_global_id(0)] += n; }
     __kernel void copy(__global const uint *from, __global uint *to) {
         to[get_global_id(0)] = from[get_global_id(0)];
