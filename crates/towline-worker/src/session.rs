@@ -12,6 +12,7 @@ use towline_wire::push::Push;
 
 use crate::completion::when_complete;
 use crate::manual::Expected;
+use crate::manual::ring::Ring;
 use crate::shared::{Raw, Shared};
 
 /// One client's session, driven by the lane thread.
@@ -21,6 +22,8 @@ pub(crate) struct Session {
     pub(crate) table: Table<Raw>,
     /// What transfers need to know of a queue, by native queue.
     pub(crate) queues: HashMap<usize, Queue>,
+    /// Pinned memory for transfers, by native queue; `None` where the vendor gives none.
+    pub(crate) rings: HashMap<usize, Option<Ring>>,
     /// Written data that the vendor may still read, oldest first.
     pub(crate) kept: std::collections::VecDeque<Kept>,
     pub(crate) kept_bytes: u64,
@@ -43,8 +46,7 @@ pub(crate) struct Queue {
     /// The device has memory of its own.
     pub(crate) discrete: bool,
     pub(crate) in_order: bool,
-    /// Bytes moved by the device at a time, while the network moves the next.
-    pub(crate) window: u64,
+    pub(crate) device: Raw,
 }
 
 impl Queue {
@@ -82,6 +84,7 @@ impl Session {
             shared,
             table,
             queues: HashMap::new(),
+            rings: HashMap::new(),
             kept: std::collections::VecDeque::new(),
             kept_bytes: 0,
             retired: (0, 0),
@@ -92,7 +95,8 @@ impl Session {
         }
     }
 
-    /// The native object of a handle; `Err` inside when its creation failed.
+    /// The native object of a handle; `Err` inside when its creation failed, or when it is no handle where there must be one. For
+    /// devices and memory objects some calls take NULL.
     #[inline]
     pub(crate) fn native(
         &self,
@@ -100,7 +104,16 @@ impl Session {
         tag: u8,
     ) -> Result<Result<*mut c_void, i32>, ProtocolError> {
         if id == 0 {
-            return Ok(Ok(std::ptr::null_mut()));
+            // Several vendors read through a NULL that has no place in a call.
+            return Ok(match tag {
+                wire::ContextHandle::TAG => Err(CL_INVALID_CONTEXT),
+                wire::CommandQueueHandle::TAG => Err(CL_INVALID_COMMAND_QUEUE),
+                wire::EventHandle::TAG => Err(CL_INVALID_EVENT),
+                wire::KernelHandle::TAG => Err(CL_INVALID_KERNEL),
+                wire::ProgramHandle::TAG => Err(CL_INVALID_PROGRAM),
+                wire::SamplerHandle::TAG => Err(CL_INVALID_SAMPLER),
+                _ => Ok(std::ptr::null_mut()),
+            });
         }
         match self.table.entry(id, tag) {
             Ok(Entry::Live(raw)) => Ok(Ok(raw.0)),
@@ -191,6 +204,7 @@ impl Session {
         match self.table.remove(id, tag) {
             Ok(Entry::Live(raw)) if tag == wire::CommandQueueHandle::TAG => {
                 self.queues.remove(&raw.0.addr());
+                self.rings.remove(&raw.0.addr());
                 Ok(())
             }
             Ok(Entry::Live(raw)) if tag == wire::KernelHandle::TAG => {
@@ -285,7 +299,7 @@ impl Session {
             in_order: properties
                 & (CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE as cl_command_queue_properties)
                 == 0,
-            window: self.shared.payloads.chunk_bytes().max(1 << 20) * 4,
+            device: Raw(device.cast()),
         }
     }
 
@@ -352,6 +366,7 @@ impl Session {
 
     /// Gives everything back, in an order that no vendor minds. For a worker process its end does the same; in-process tests look.
     pub(crate) fn release_all(&mut self) {
+        self.rings.clear();
         let tags = [
             wire::EventHandle::TAG,
             wire::KernelHandle::TAG,

@@ -1,0 +1,748 @@
+//! A client that keeps to no rule, against the engine with the host-memory device: each session ends with the code that the protocol
+//! has for it or goes on, and leaves nothing behind.
+//!
+//! The random sessions are the same each time; `TOWLINE_FUZZ_SECONDS` makes them last, `TOWLINE_FUZZ_SEED` makes them others.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use support::{Client, Random, Reached};
+use towline_backend::opencl as wire;
+use towline_backend::opencl::*;
+use towline_session::{DEVICE_BASE, HANDLE_BASE};
+use towline_wire::error::CloseCode;
+use towline_wire::frame::{CHUNK_LIMIT, ChunkHeader, FrameHeader};
+
+/// The one device of the snapshot.
+const DEVICE: wire::DeviceHandle = wire::DeviceHandle(DEVICE_BASE | 1);
+const CONTEXT: wire::ContextHandle = wire::ContextHandle(HANDLE_BASE | 1);
+const QUEUE: wire::CommandQueueHandle = wire::CommandQueueHandle(HANDLE_BASE | 2);
+const BUFFER: wire::MemHandle = wire::MemHandle(HANDLE_BASE | 3);
+const GATE: wire::EventHandle = wire::EventHandle(HANDLE_BASE | 4);
+const PROGRAM: wire::ProgramHandle = wire::ProgramHandle(HANDLE_BASE | 5);
+const KERNEL: wire::KernelHandle = wire::KernelHandle(HANDLE_BASE | 6);
+
+/// Size of the buffer that the sessions start with.
+const BUFFER_BYTES: u64 = 1 << 20;
+
+/// A session with a context, a queue, a buffer, a user event, and a kernel.
+fn settled() -> Client {
+    let client = Client::new();
+    client.post(&wire::CreateContext {
+        properties: None,
+        num_devices: 1,
+        devices: List::Values(&[DEVICE]),
+        notify: false,
+        created: CONTEXT,
+    });
+    client.post(&wire::CreateCommandQueue {
+        context: CONTEXT,
+        device: DEVICE,
+        properties: 0,
+        created: QUEUE,
+    });
+    client.post(&buffer(BUFFER, BUFFER_BYTES));
+    client.post(&wire::CreateUserEvent {
+        context: CONTEXT,
+        created: GATE,
+    });
+    client.post(&wire::CreateProgramWithBuiltInKernels {
+        context: CONTEXT,
+        num_devices: 1,
+        device_list: List::Values(&[DEVICE]),
+        kernel_names: b"add_one;scale",
+        created: PROGRAM,
+    });
+    client.post(&wire::CreateKernel {
+        program: PROGRAM,
+        kernel_name: b"scale",
+        created: KERNEL,
+    });
+    client
+}
+
+fn buffer(created: wire::MemHandle, size: u64) -> wire::CreateBuffer<'static> {
+    wire::CreateBuffer {
+        context: CONTEXT,
+        flags: CL_MEM_READ_WRITE,
+        size,
+        host_ptr: None,
+        created,
+    }
+}
+
+/// A linear place: origin and size.
+fn linear(offset: u64, size: u64) -> [u64; 8] {
+    [offset, 0, 0, size, 1, 1, 0, 0]
+}
+
+fn write_inline<'a>(place: &'a [u64; 8], data: &'a [u8]) -> wire::WriteInline<'a> {
+    wire::WriteInline {
+        command_queue: QUEUE,
+        mem: BUFFER,
+        shape: 0,
+        place: List::Values(place),
+        size: data.len() as u64,
+        data,
+        num_events_in_wait_list: 0,
+        event_wait_list: None,
+        event: None,
+    }
+}
+
+fn write_bulk(place: &[u64; 8], size: u64, payload: u64) -> wire::WriteBulk<'_> {
+    wire::WriteBulk {
+        command_queue: QUEUE,
+        mem: BUFFER,
+        shape: 0,
+        place: List::Values(place),
+        size,
+        payload,
+        num_events_in_wait_list: 0,
+        event_wait_list: None,
+        event: None,
+    }
+}
+
+#[test]
+fn an_honest_session_goes_on_and_leaves_nothing() {
+    let client = settled();
+    client.post(&write_inline(&linear(0, 4), b"data"));
+    client.post(&wire::Finish {
+        command_queue: QUEUE,
+    });
+    assert_eq!(client.ping(), Reached::Answer);
+    assert_eq!(client.failures(), []);
+    client.leave();
+}
+
+#[test]
+fn an_unknown_call_closes_the_session() {
+    let client = settled();
+    client.post_raw(0x7777, b"");
+    assert_eq!(client.ping(), Reached::Closed(CloseCode::UnknownCall));
+    client.leave();
+}
+
+#[test]
+fn a_handle_of_another_kind_is_unknown() {
+    let client = settled();
+    client.post(&wire::ReleaseMemObject {
+        memobj: wire::MemHandle(QUEUE.0),
+    });
+    assert_eq!(client.ping(), Reached::Closed(CloseCode::UnknownHandle));
+    client.leave();
+}
+
+#[test]
+fn a_released_handle_is_unknown() {
+    let client = settled();
+    client.post(&wire::ReleaseMemObject { memobj: BUFFER });
+    client.post(&write_inline(&linear(0, 4), b"data"));
+    assert_eq!(client.ping(), Reached::Closed(CloseCode::UnknownHandle));
+    client.leave();
+}
+
+#[test]
+fn a_handle_created_twice_closes_the_session() {
+    let client = settled();
+    client.post(&buffer(BUFFER, 16));
+    assert_eq!(client.ping(), Reached::Closed(CloseCode::DuplicateHandle));
+    client.leave();
+}
+
+#[test]
+fn a_count_that_differs_from_its_list_is_malformed() {
+    let client = settled();
+    client.post(&wire::Wait {
+        num_events: 1000,
+        events: List::Values(&[GATE]),
+    });
+    assert_eq!(client.ping(), Reached::Closed(CloseCode::Malformed));
+    client.leave();
+}
+
+#[test]
+fn a_place_that_does_not_fit_its_size_is_malformed() {
+    for place in [
+        linear(0, 8),
+        linear(u64::MAX - 1, 4),
+        [0, 0, 0, u64::MAX, 2, 1, 0, 0],
+    ] {
+        let client = settled();
+        client.post(&write_inline(&place, b"data"));
+        assert_eq!(client.ping(), Reached::Closed(CloseCode::Malformed));
+        client.leave();
+    }
+}
+
+#[test]
+fn a_place_outside_the_buffer_is_the_devices_to_refuse() {
+    let client = settled();
+    client.post(&write_inline(&linear(BUFFER_BYTES, 4), b"data"));
+    client.post(&write_bulk(&linear(BUFFER_BYTES - 1, 2), 2, 9));
+    assert_eq!(client.ping(), Reached::Answer);
+    assert_eq!(client.failures(), [CL_INVALID_VALUE, CL_INVALID_VALUE]);
+    client.leave();
+}
+
+#[test]
+fn frames_out_of_sequence_close_the_session() {
+    let client = settled();
+    assert_eq!(client.ping(), Reached::Answer);
+    client.send_raw(
+        &FrameHeader {
+            length: 0,
+            sequence: 1000,
+            acknowledged: 0,
+        }
+        .to_bytes(),
+    );
+    assert_eq!(client.end(), Reached::Closed(CloseCode::OutOfSequence));
+    client.leave();
+}
+
+#[test]
+fn a_frame_over_the_limit_closes_the_session_at_its_header() {
+    let client = settled();
+    assert_eq!(client.ping(), Reached::Answer);
+    client.send_raw(
+        &FrameHeader {
+            length: u32::MAX,
+            sequence: client.next_number(),
+            acknowledged: 0,
+        }
+        .to_bytes(),
+    );
+    assert_eq!(client.end(), Reached::Closed(CloseCode::LimitExceeded));
+    client.leave();
+}
+
+#[test]
+fn half_a_message_then_silence_ends_with_the_connection() {
+    let client = settled();
+    assert_eq!(client.ping(), Reached::Answer);
+    let header = FrameHeader {
+        length: 4096,
+        sequence: client.next_number(),
+        acknowledged: 0,
+    };
+    client.send_raw(&header.to_bytes());
+    client.send_raw(&[0xff, 0x0f, 0, 0, 1]);
+    client.leave();
+}
+
+#[test]
+fn an_answer_of_gigabytes_is_not_made_room_for() {
+    let client = settled();
+    client.post(&wire::GetDeviceInfo {
+        device: DEVICE,
+        param_name: CL_DEVICE_NAME,
+        param_value_size: 1 << 40,
+        want_param_value: true,
+    });
+    assert_eq!(client.ping(), Reached::Closed(CloseCode::LimitExceeded));
+    client.leave();
+}
+
+#[test]
+fn native_pointers_are_not_told() {
+    for query in [CL_DEVICE_PLATFORM, CL_DEVICE_PARENT_DEVICE] {
+        let client = settled();
+        let request = client.post(&wire::GetDeviceInfo {
+            device: DEVICE,
+            param_name: query,
+            param_value_size: 8,
+            want_param_value: true,
+        });
+        assert_eq!(client.status_of(request), CL_INVALID_VALUE);
+        client.leave();
+    }
+    for query in [CL_KERNEL_CONTEXT, CL_KERNEL_PROGRAM] {
+        let client = settled();
+        let request = client.post(&wire::GetKernelInfo {
+            kernel: KERNEL,
+            param_name: query,
+            param_value_size: 8,
+            want_param_value: true,
+        });
+        assert_eq!(client.status_of(request), CL_INVALID_VALUE);
+        client.leave();
+    }
+    for query in [CL_PROGRAM_CONTEXT, CL_PROGRAM_DEVICES, CL_PROGRAM_BINARIES] {
+        let client = settled();
+        let request = client.post(&wire::GetProgramInfo {
+            program: PROGRAM,
+            param_name: query,
+            param_value_size: 8,
+            want_param_value: true,
+        });
+        assert_eq!(client.status_of(request), CL_INVALID_VALUE);
+        client.leave();
+    }
+}
+
+#[test]
+fn a_buffer_keeps_no_pointer_into_its_request() {
+    let client = settled();
+    client.post(&wire::CreateBuffer {
+        context: CONTEXT,
+        flags: CL_MEM_USE_HOST_PTR,
+        size: 4,
+        host_ptr: Some(b"data"),
+        created: wire::MemHandle(HANDLE_BASE | 100),
+    });
+    assert_eq!(client.ping(), Reached::Answer);
+    assert_eq!(client.failures(), [CL_INVALID_VALUE]);
+    client.leave();
+}
+
+#[test]
+fn memory_properties_are_refused() {
+    let client = settled();
+    client.post(&wire::CreateBufferWithProperties {
+        context: CONTEXT,
+        properties: Some(List::Values(&[0x2051, 0x1234])),
+        flags: CL_MEM_READ_WRITE,
+        size: 4,
+        host_ptr: None,
+        created: wire::MemHandle(HANDLE_BASE | 100),
+    });
+    assert_eq!(client.ping(), Reached::Answer);
+    assert_eq!(client.failures(), [CL_INVALID_PROPERTY]);
+    client.leave();
+}
+
+#[test]
+fn bytes_are_not_taken_for_a_memory_object() {
+    let client = settled();
+    let bytes = 0xdead_beef_u64.to_le_bytes();
+    client.post(&wire::SetArg {
+        kernel: KERNEL,
+        index: 0,
+        kind: 0,
+        size: 8,
+        value_size: 8,
+        value: &bytes,
+    });
+    assert_eq!(client.ping(), Reached::Answer);
+    assert_eq!(client.failures(), [CL_INVALID_MEM_OBJECT]);
+    client.leave();
+}
+
+#[test]
+fn memory_that_was_not_allocated_is_neither_read_nor_written() {
+    let client = settled();
+    let mut secret = *b"a secret of the worker, in the worker's memory";
+    let address = secret.as_mut_ptr().expose_provenance() as u64;
+    let place = linear(address, secret.len() as u64);
+    client.post(&wire::WriteInline {
+        shape: 3,
+        ..write_inline(&place, &[0; 46])
+    });
+    client.post(&wire::Read {
+        command_queue: QUEUE,
+        mem: wire::MemHandle(0),
+        shape: 3,
+        place: List::Values(&place),
+        size: secret.len() as u64,
+        payload: 5,
+        urgent: 0,
+        num_events_in_wait_list: 0,
+        event_wait_list: None,
+        event: None,
+    });
+    let argument = client.post(&wire::CheckArg {
+        kernel: KERNEL,
+        index: 0,
+        kind: 5,
+        size: 8,
+        value_size: 8,
+        value: &address.to_le_bytes(),
+    });
+    assert_eq!(client.status_of(argument), CL_INVALID_ARG_VALUE);
+    assert_eq!(client.failures(), [CL_INVALID_VALUE, CL_INVALID_VALUE]);
+    assert_eq!(&secret, b"a secret of the worker, in the worker's memory");
+    client.leave();
+}
+
+#[test]
+fn payload_that_nobody_granted_closes_the_session() {
+    let client = settled();
+    assert_eq!(client.ping(), Reached::Answer);
+    client.send_chunk(0, 77, 0, &[1; 100]);
+    assert_eq!(client.end(), Reached::Closed(CloseCode::UnexpectedPayload));
+    client.leave();
+}
+
+#[test]
+fn payload_outside_its_window_closes_the_session() {
+    let size = 200 << 10;
+    for (offset, length) in [(size - 10, 11), (size, 1), (u64::MAX, 1), (0, 0)] {
+        let client = settled();
+        client.post(&write_bulk(&linear(0, size), size, 7));
+        assert_eq!(client.grant(7), (0, size));
+        client.send_chunk(1, 7, offset, &vec![1; length]);
+        assert_eq!(client.end(), Reached::Closed(CloseCode::UnexpectedPayload));
+        client.leave();
+    }
+}
+
+#[test]
+fn payload_that_comes_twice_closes_the_session() {
+    let size = 200 << 10;
+    let client = settled();
+    client.post(&write_bulk(&linear(0, size), size, 7));
+    assert_eq!(client.grant(7), (0, size));
+    client.send_chunk(0, 7, 0, &vec![1; size as usize - 1]);
+    client.send_chunk(0, 7, 0, &[1; 2]);
+    assert_eq!(client.end(), Reached::Closed(CloseCode::UnexpectedPayload));
+    client.leave();
+}
+
+#[test]
+fn a_chunk_over_the_limit_closes_the_session() {
+    let client = settled();
+    assert_eq!(client.ping(), Reached::Answer);
+    let mut header = ChunkHeader {
+        payload: 1,
+        offset: 0,
+        length: 0,
+    }
+    .to_bytes();
+    header[16..20].copy_from_slice(&(CHUNK_LIMIT as u32 + 1).to_le_bytes());
+    client.send_on_lane(0, &header);
+    assert_eq!(client.end(), Reached::Closed(CloseCode::LimitExceeded));
+    client.leave();
+}
+
+#[test]
+fn a_payload_in_use_is_not_opened_again() {
+    let size = 200 << 10;
+    let client = settled();
+    let place = [0, 0, 0, 1024, 200, 1, 1024, 0];
+    for _ in 0..2 {
+        client.post(&wire::WriteBulk {
+            shape: 1,
+            ..write_bulk(&place, size, 7)
+        });
+    }
+    assert_eq!(client.end(), Reached::Closed(CloseCode::DuplicateHandle));
+    client.leave();
+}
+
+#[test]
+fn the_data_of_a_write_whose_command_failed_stays_until_its_window_closes() {
+    let size = 200 << 10;
+    let place = [0, 0, 0, 1024, 200, 1, 1024, 0];
+    let client = settled();
+    client.post(&wire::WriteBulk {
+        shape: 1,
+        num_events_in_wait_list: 1,
+        event_wait_list: Some(List::Values(&[GATE])),
+        ..write_bulk(&place, size, 7)
+    });
+    assert_eq!(client.grant(7), (0, size));
+    client.post(&wire::SetUserEventStatus {
+        event: GATE,
+        execution_status: -5,
+    });
+    assert_eq!(client.ping(), Reached::Answer);
+    client.send_chunk(0, 7, 0, &vec![1; size as usize]);
+    assert_eq!(client.ping(), Reached::Answer);
+    client.leave();
+}
+
+#[test]
+fn commands_that_wait_for_an_event_without_end_do_not_keep_a_session() {
+    let client = settled();
+    for _ in 0..10 {
+        client.post(&wire::WriteInline {
+            num_events_in_wait_list: 1,
+            event_wait_list: Some(List::Values(&[GATE])),
+            ..write_inline(&linear(0, 4), b"data")
+        });
+    }
+    client.post(&wire::Finish {
+        command_queue: QUEUE,
+    });
+    client.post(&wire::ReleaseEvent { event: GATE });
+    assert_eq!(client.ping(), Reached::Answer);
+    client.leave();
+}
+
+#[test]
+fn inline_writes_are_held_up_to_a_limit() {
+    let client = settled();
+    let data = vec![1; 1 << 20];
+    let place = linear(0, 1 << 20);
+    for _ in 0..70 {
+        client.post(&wire::WriteInline {
+            num_events_in_wait_list: 1,
+            event_wait_list: Some(List::Values(&[GATE])),
+            ..write_inline(&place, &data)
+        });
+    }
+    assert_eq!(client.ping(), Reached::Closed(CloseCode::LimitExceeded));
+    client.leave();
+}
+
+#[test]
+fn waits_are_queued_up_to_a_limit() {
+    let client = settled();
+    for _ in 0..6000 {
+        client.post(&wire::Wait {
+            num_events: 1,
+            events: List::Values(&[GATE]),
+        });
+    }
+    assert_eq!(client.end(), Reached::Closed(CloseCode::LimitExceeded));
+    client.leave();
+}
+
+#[test]
+fn lanes_beyond_the_limit_are_turned_away() {
+    let client = Client::with_lanes(1000);
+    let open = client.open_lanes();
+    assert_eq!(open, usize::from(towline_wire::control::limits::LANES));
+    assert_eq!(client.ping(), Reached::Answer);
+    client.leave();
+}
+
+#[test]
+fn random_sessions_end_in_order_and_leave_nothing() {
+    let number = |variable: &str| -> Option<u64> {
+        let value = std::env::var(variable).ok()?;
+        Some(value.parse().expect("it must be a number"))
+    };
+    let first = number("TOWLINE_FUZZ_SEED").unwrap_or(1);
+    let end =
+        number("TOWLINE_FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let mut ended = [0_u64; 9];
+    for seed in first.. {
+        let over = match end {
+            Some(end) => Instant::now() >= end,
+            None => seed - first >= 300,
+        };
+        if over {
+            break;
+        }
+        if let Some(code) = random_session(seed) {
+            ended[code as usize] += 1;
+        }
+    }
+    println!("sessions closed, by code: {ended:?}");
+    // The mix must reach the rules: a change that has every session end at its first message would test nothing.
+    for code in [
+        CloseCode::Malformed,
+        CloseCode::UnknownHandle,
+        CloseCode::UnexpectedPayload,
+        CloseCode::DuplicateHandle,
+    ] {
+        assert!(ended[code as usize] > 0, "no session ended with {code:?}");
+    }
+}
+
+/// A session of random requests, most of them well formed and about objects that exist.
+fn random_session(seed: u64) -> Option<CloseCode> {
+    let mut random = Random::new(seed);
+    let client = settled();
+    let steps = random.below(150);
+    for step in 0..steps {
+        random_request(&client, &mut random, step);
+        if random.below(10) == 0 {
+            client.flush();
+            random_chunk(&client, &mut random);
+        }
+    }
+    client.flush();
+    let reached = match random.below(3) {
+        0 => client.ping(),
+        1 => {
+            client.post(&wire::Goodbye { reason: 0 });
+            client.flush();
+            client.end()
+        }
+        _ => {
+            client.send_raw(&[7; 11][..random.below(12) as usize]);
+            Reached::Left
+        }
+    };
+    client.leave();
+    match reached {
+        Reached::Closed(code) => Some(code),
+        Reached::Answer | Reached::Left => None,
+    }
+}
+
+/// Payload that was granted, or not.
+fn random_chunk(client: &Client, random: &mut Random) {
+    let lane = random.below(2) as usize;
+    match (client.some_grant(), random.below(8)) {
+        (_, 0) => client.send_chunk(lane, random.below(20), random.edge(), &[1; 10]),
+        (Some((payload, offset, length)), _) => {
+            let length = length.min(64 << 10);
+            let part = 1 + random.below(length) as usize;
+            client.send_chunk(lane, payload, offset, &vec![3; part]);
+        }
+        (None, _) => {}
+    }
+}
+
+fn random_request(client: &Client, random: &mut Random, step: u64) {
+    let id = |random: &mut Random, known: u64| match random.below(60) {
+        0 => HANDLE_BASE | random.below(30),
+        1 => 0,
+        _ => known,
+    };
+    let mem = wire::MemHandle(id(random, BUFFER.0));
+    let queue = wire::CommandQueueHandle(id(random, QUEUE.0));
+    let fresh = HANDLE_BASE | (1000 + step - u64::from(random.below(10) == 0));
+    let waits = [wire::EventHandle(id(random, GATE.0))];
+    let waiting = random.below(4) == 0;
+    let event_wait_list = waiting.then_some(List::Values(&waits[..]));
+    let num_events_in_wait_list = match random.below(60) {
+        0 => random.edge() as u32,
+        _ => waiting.into(),
+    };
+    let event = (random.below(3) == 0).then_some(wire::EventHandle(fresh));
+    let size = match random.below(6) {
+        0 => random.edge(),
+        1 => 1 + random.below(2 * BUFFER_BYTES),
+        _ => 1 + random.below(1000),
+    };
+    let offset = match random.below(8) {
+        0 => random.edge(),
+        _ => random.below(1000),
+    };
+    let shape = match random.below(10) {
+        0 => 1,
+        1 => 2 + random.below(3) as u32,
+        _ => 0,
+    };
+    let place = match shape {
+        1 => [offset, 0, 0, size, 1, 1, 0, 0],
+        _ => linear(offset, size),
+    };
+    let data = vec![step as u8; size.min(100 << 10) as usize];
+    let payload = 1 + random.below(20);
+    match random.below(24) {
+        0 => client.post(&buffer(wire::MemHandle(fresh), size)),
+        1 => client.post(&wire::CreateBuffer {
+            flags: random.next(),
+            size: data.len() as u64,
+            host_ptr: Some(&data),
+            ..buffer(wire::MemHandle(fresh), 0)
+        }),
+        2..=4 => client.post(&wire::WriteInline {
+            command_queue: queue,
+            mem,
+            shape,
+            size: data.len() as u64,
+            num_events_in_wait_list,
+            event_wait_list,
+            event,
+            ..write_inline(&linear(offset, data.len() as u64), &data)
+        }),
+        5..=8 => client.post(&wire::WriteBulk {
+            command_queue: queue,
+            mem,
+            shape,
+            num_events_in_wait_list,
+            event_wait_list,
+            event,
+            ..write_bulk(&place, size, payload)
+        }),
+        9..=11 => client.post(&wire::Read {
+            command_queue: queue,
+            mem,
+            shape,
+            place: List::Values(&place),
+            size,
+            payload,
+            urgent: random.below(2) as u32,
+            num_events_in_wait_list,
+            event_wait_list,
+            event,
+        }),
+        12 => client.post(&wire::EnqueueFillBuffer {
+            command_queue: queue,
+            buffer: mem,
+            pattern: &data[..data.len().min(random.below(20) as usize)],
+            pattern_size: data.len().min(4) as u64,
+            offset,
+            size,
+            num_events_in_wait_list,
+            event_wait_list,
+            event,
+        }),
+        13 => client.post(&wire::EnqueueCopyBuffer {
+            command_queue: queue,
+            src_buffer: mem,
+            dst_buffer: BUFFER,
+            src_offset: offset,
+            dst_offset: random.edge(),
+            size,
+            num_events_in_wait_list,
+            event_wait_list,
+            event,
+        }),
+        14 => client.post(&wire::SetArg {
+            kernel: KERNEL,
+            index: random.below(3) as u32,
+            kind: random.below(7) as u32,
+            size: 8,
+            value_size: 8,
+            value: &[mem.0, random.edge()][random.below(2) as usize].to_le_bytes(),
+        }),
+        15 => client.post(&wire::EnqueueNDRangeKernel {
+            command_queue: queue,
+            kernel: wire::KernelHandle(id(random, KERNEL.0)),
+            work_dim: 1,
+            global_work_offset: None,
+            global_work_size: Some(List::Values(&[size.min(1000)])),
+            local_work_size: None,
+            num_events_in_wait_list,
+            event_wait_list,
+            event,
+        }),
+        16 => client.post(&wire::Finish {
+            command_queue: queue,
+        }),
+        17 => client.post(&wire::Wait {
+            num_events: num_events_in_wait_list,
+            events: List::Values(&waits[..usize::from(waiting)]),
+        }),
+        18 => client.post(&wire::SetUserEventStatus {
+            event: waits[0],
+            execution_status: random.below(3) as i32 - 2,
+        }),
+        19 => client.post(&wire::CreateSubBuffer {
+            buffer: mem,
+            flags: 0,
+            buffer_create_type: CL_BUFFER_CREATE_TYPE_REGION,
+            buffer_create_info: &[offset.to_le_bytes(), size.to_le_bytes()].concat(),
+            created: wire::MemHandle(fresh),
+        }),
+        20 => client.post(&wire::GetDeviceInfo {
+            device: DEVICE,
+            param_name: 0x1000 + random.below(0x80) as u32,
+            param_value_size: size.min(1 << 16),
+            want_param_value: true,
+        }),
+        21 => client.post(&wire::SvmFree {
+            context: CONTEXT,
+            address: random.edge(),
+        }),
+        22 => client.post(&wire::ReleaseMemObject {
+            memobj: wire::MemHandle(HANDLE_BASE | (1000 + random.below(step + 1))),
+        }),
+        _ if random.below(20) == 0 => {
+            let call = wire::CALL_IDS[random.below(wire::CALL_IDS.len() as u64) as usize];
+            let body: Vec<u8> = (0..random.below(80)).map(|_| random.next() as u8).collect();
+            client.post_raw(call, &body)
+        }
+        _ => client.post(&wire::Ping { token: step }),
+    };
+}
