@@ -74,11 +74,6 @@ impl Payloads {
         }
     }
 
-    /// Bytes of a chunk.
-    pub(crate) fn chunk_bytes(&self) -> u64 {
-        self.chunk_bytes
-    }
-
     /// Opens `memory` for bytes `offset..offset + length` of `payload`; `done` runs once, when all have come or the session ends.
     pub(crate) fn open(
         &self,

@@ -12,6 +12,7 @@ mod kernel;
 mod memory;
 mod program;
 mod queue;
+pub(crate) mod ring;
 mod svm;
 mod transfer;
 

@@ -1,12 +1,10 @@
 //! Reads and writes: small ones travel with their request or reply, the rest through windows on the payload lanes.
 //!
 //! A large transfer of a buffer maps the buffer and lets the bytes land in, or leave from, the mapping: on a device that shares host
-//! memory nothing is copied at all, on others the vendor's own pinned memory is used and the device copies one window while the
-//! network moves the next. The queue keeps its order without the lane waiting for anything: the map is enqueued now, its unmap waits
+//! memory nothing is copied at all. Devices with memory of their own use pinned slots instead (see `ring`). The queue keeps its order without the lane waiting for anything: the map is enqueued now, its unmap waits
 //! for a user event that the last byte sets.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 use towline_backend::opencl as wire;
@@ -41,25 +39,25 @@ const RETIRE_STEP: u64 = 1 << 20;
 
 /// A place on the device, as the request has it.
 #[derive(Clone, Copy)]
-struct Place {
-    shape: u32,
-    origin: [usize; 3],
-    region: [usize; 3],
-    row_pitch: usize,
-    slice_pitch: usize,
-    size: usize,
+pub(super) struct Place {
+    pub(super) shape: u32,
+    pub(super) origin: [usize; 3],
+    pub(super) region: [usize; 3],
+    pub(super) row_pitch: usize,
+    pub(super) slice_pitch: usize,
+    pub(super) size: usize,
 }
 
 /// One transfer with its native objects.
-struct Transfer {
-    number: u64,
-    call: u16,
-    queue_id: u64,
-    queue: cl_command_queue,
-    mem: cl_mem,
-    place: Place,
-    waits: SmallVec<[cl_event; 8]>,
-    event: Option<wire::EventHandle>,
+pub(super) struct Transfer {
+    pub(super) number: u64,
+    pub(super) call: u16,
+    pub(super) queue_id: u64,
+    pub(super) queue: cl_command_queue,
+    pub(super) mem: cl_mem,
+    pub(super) place: Place,
+    pub(super) waits: SmallVec<[cl_event; 8]>,
+    pub(super) event: Option<wire::EventHandle>,
 }
 
 impl Place {
@@ -197,6 +195,8 @@ impl Session {
         };
         if place.staged() {
             self.write_staged(&transfer, request.payload)
+        } else if self.has_ring(&transfer) {
+            self.write_ringed(&transfer, request.payload)
         } else {
             self.write_mapped(&transfer, request.payload)
         }
@@ -230,6 +230,8 @@ impl Session {
             self.read_inline(&transfer, request.payload, request.urgent != 0)
         } else if place.staged() {
             self.read_staged(&transfer, request.payload)
+        } else if self.has_ring(&transfer) {
+            self.read_ringed(&transfer, request.payload)
         } else {
             self.read_mapped(&transfer, request.payload)
         }
@@ -412,93 +414,66 @@ impl Session {
     }
 
     fn write_mapped(&mut self, transfer: &Transfer, payload: u64) -> Result<(), ProtocolError> {
-        let context = self.context(transfer.queue);
-        let windows = self.windows(transfer);
         let flags = CL_MAP_WRITE_INVALIDATE_REGION as cl_map_flags;
-        let Some(maps) = self.map(transfer, flags, &windows)? else {
+        let Some((memory, mapped)) = self.map(transfer, flags)? else {
             return Ok(());
         };
-        let mut ends = Vec::new();
-        for ((offset, length), (memory, mapped)) in windows.into_iter().zip(maps) {
-            let gate = Gate::new(&self.shared, context);
-            ends.push(self.unmap(transfer, memory, &gate));
-            let shared = Arc::clone(&self.shared);
-            let open = move |status: i32| {
-                if status < 0 {
-                    return gate.finish(false);
-                }
-                let opened = shared.payloads.open(
+        let gate = Gate::new(&self.shared, self.context(transfer.queue));
+        let end = self.unmap(transfer, memory, &gate);
+        let (shared, length) = (Arc::clone(&self.shared), transfer.place.size as u64);
+        let open = move |status: i32| {
+            if status < 0 {
+                return gate.finish(false);
+            }
+            let done = Box::new(move |whole| gate.finish(whole));
+            match shared.payloads.open(payload, 0, length, memory, done) {
+                Ok(()) => shared.push(&Push::Grant {
                     payload,
-                    offset,
+                    offset: 0,
                     length,
-                    memory,
-                    Box::new(move |whole| gate.finish(whole)),
-                );
-                match opened {
-                    Ok(()) => shared.push(&Push::Grant {
-                        payload,
-                        offset,
-                        length,
-                    }),
-                    Err(error) => shared.close(&error),
-                }
-            };
-            self.on_complete(transfer, mapped, open);
-        }
-        self.conclude(transfer, ends)
+                }),
+                Err(error) => shared.close(&error),
+            }
+        };
+        self.on_complete(transfer, mapped, open);
+        self.conclude(transfer, vec![end])
     }
 
     fn read_mapped(&mut self, transfer: &Transfer, payload: u64) -> Result<(), ProtocolError> {
-        let context = self.context(transfer.queue);
-        let windows = self.windows(transfer);
-        let Some(maps) = self.map(transfer, CL_MAP_READ as cl_map_flags, &windows)? else {
+        let Some((memory, mapped)) = self.map(transfer, CL_MAP_READ as cl_map_flags)? else {
             self.shared.post(&Push::NoData {
                 payload,
                 status: CL_MAP_FAILURE,
             });
             return Ok(());
         };
-        let left = Arc::new(AtomicU64::new(windows.len() as u64));
-        let last = maps
-            .last()
-            .map(|(_, mapped)| mapped.0.cast())
-            .unwrap_or(std::ptr::null_mut());
-        // SAFETY: the event is live; the reference is given back when the last window has been sent.
-        unsafe { self.api.clRetainEvent(last) };
-        self.shared.read_started(payload, last);
-        let last = Raw(last.cast());
-        let mut ends = Vec::new();
-        for ((offset, length), (memory, mapped)) in windows.into_iter().zip(maps) {
-            let gate = Gate::new(&self.shared, context);
-            ends.push(self.unmap(transfer, memory, &gate));
-            let (shared, left) = (Arc::clone(&self.shared), Arc::clone(&left));
-            let sent = move |whole: bool, status: i32| {
-                if left.fetch_sub(1, Ordering::AcqRel) == 1 {
-                    shared.settle_before_answer();
-                    match status {
-                        0 => shared.post(&Push::Sent { payload }),
-                        status => shared.post(&Push::NoData { payload, status }),
-                    }
-                    shared.flush();
-                    shared.read_sent(payload);
-                    shared.release_event(last);
-                }
-                gate.finish(whole);
-            };
-            let shared = Arc::clone(&self.shared);
-            let go = move |status: i32| match status {
-                0 => shared.payloads.send(
-                    payload,
-                    offset,
-                    length,
-                    memory,
-                    Box::new(move |whole| sent(whole, 0)),
-                ),
-                status => sent(false, status),
-            };
-            self.on_complete(transfer, mapped, go);
-        }
-        self.conclude(transfer, ends)
+        // SAFETY: the event is live; the reference is given back when the data has been sent.
+        unsafe { self.api.clRetainEvent(mapped.0.cast()) };
+        self.shared.read_started(payload, mapped.0.cast());
+        let gate = Gate::new(&self.shared, self.context(transfer.queue));
+        let end = self.unmap(transfer, memory, &gate);
+        let (shared, length) = (Arc::clone(&self.shared), transfer.place.size as u64);
+        let sent = move |whole: bool, status: i32| {
+            shared.settle_before_answer();
+            match status {
+                0 => shared.post(&Push::Sent { payload }),
+                status => shared.post(&Push::NoData { payload, status }),
+            }
+            shared.flush();
+            shared.read_sent(payload);
+            shared.release_event(mapped);
+            gate.finish(whole);
+        };
+        let shared = Arc::clone(&self.shared);
+        let go = move |status: i32| match status {
+            0 => {
+                let done = Box::new(move |whole| sent(whole, 0));
+                shared.payloads.send(payload, 0, length, memory, done);
+            }
+            status => sent(false, status),
+        };
+        self.on_complete(transfer, mapped, go);
+        self.conclude(transfer, vec![end])
     }
 
     fn write_staged(&mut self, transfer: &Transfer, payload: u64) -> Result<(), ProtocolError> {
@@ -617,68 +592,42 @@ impl Session {
         Ok(self.shared.stage(size))
     }
 
-    /// The parts that a mapped transfer is cut into: one where mapping costs nothing, else chunks that overlap device and network.
-    fn windows(&self, transfer: &Transfer) -> Vec<(u64, u64)> {
-        let size = transfer.place.size as u64;
-        let step = match self.window(transfer.queue) {
-            Some(step) if size / step < 4096 => step,
-            Some(_) => size.div_ceil(4096),
-            None => size,
-        };
-        let count = size.div_ceil(step);
-        (0..count)
-            .map(|index| (index * step, step.min(size - index * step)))
-            .collect()
-    }
-
-    /// Maps the windows, all before any is unmapped, so that an in-order queue does not serialise them. `None` when that failed, which
-    /// has been told.
+    /// Maps the place; `None` when that failed, which has been told.
     fn map(
         &mut self,
         transfer: &Transfer,
         flags: cl_map_flags,
-        windows: &[(u64, u64)],
-    ) -> Result<Option<Vec<(Raw, Raw)>>, ProtocolError> {
-        let mut maps = Vec::new();
-        for (index, (offset, length)) in windows.iter().enumerate() {
-            let (waits, list) = if index == 0 {
-                wait_list(&transfer.waits)
-            } else {
-                (0, std::ptr::null())
-            };
-            let mut mapped: cl_event = std::ptr::null_mut();
-            let mut status = CL_SUCCESS;
-            // SAFETY: queue, buffer and events are live; the vendor checks offset and size.
-            let memory = unsafe {
-                self.api.clEnqueueMapBuffer(
-                    transfer.queue,
-                    transfer.mem,
-                    CL_FALSE as cl_bool,
-                    flags,
-                    transfer.place.origin[0] + *offset as usize,
-                    *length as usize,
-                    waits,
-                    list,
-                    &raw mut mapped,
-                    &raw mut status,
-                )
-            };
-            if memory.is_null() || mapped.is_null() {
-                let ends = maps.into_iter().map(|(memory, mapped)| {
-                    self.shared.release_event(mapped);
-                    self.unmap_now(transfer, memory)
-                });
-                ends.for_each(drop);
-                let status = if status < 0 { status } else { CL_MAP_FAILURE };
-                self.born_event(transfer.event, std::ptr::null_mut(), status)?;
-                self.settle_on(transfer.number, transfer.call, transfer.queue_id, status);
-                return Ok(None);
+    ) -> Result<Option<(Raw, Raw)>, ProtocolError> {
+        let (waits, list) = wait_list(&transfer.waits);
+        let mut mapped: cl_event = std::ptr::null_mut();
+        let mut status = CL_SUCCESS;
+        // SAFETY: queue, buffer and events are live; the vendor checks offset and size.
+        let memory = unsafe {
+            self.api.clEnqueueMapBuffer(
+                transfer.queue,
+                transfer.mem,
+                CL_FALSE as cl_bool,
+                flags,
+                transfer.place.origin[0],
+                transfer.place.size,
+                waits,
+                list,
+                &raw mut mapped,
+                &raw mut status,
+            )
+        };
+        if memory.is_null() || mapped.is_null() {
+            if !memory.is_null() {
+                self.unmap_now(transfer, Raw(memory));
             }
-            maps.push((Raw(memory), Raw(mapped.cast())));
+            let status = if status < 0 { status } else { CL_MAP_FAILURE };
+            self.born_event(transfer.event, std::ptr::null_mut(), status)?;
+            self.settle_on(transfer.number, transfer.call, transfer.queue_id, status);
+            return Ok(None);
         }
         // SAFETY: the queue is live. Map events complete only once they are submitted.
         unsafe { self.api.clFlush(transfer.queue) };
-        Ok(Some(maps))
+        Ok(Some((Raw(memory), Raw(mapped.cast()))))
     }
 
     fn unmap_now(&self, transfer: &Transfer, memory: Raw) {
@@ -732,7 +681,11 @@ impl Session {
     }
 
     /// Gives the client's event what it stands for: the end of the last part, or of all parts on a queue without order.
-    fn conclude(&mut self, transfer: &Transfer, ends: Vec<Raw>) -> Result<(), ProtocolError> {
+    pub(super) fn conclude(
+        &mut self,
+        transfer: &Transfer,
+        ends: Vec<Raw>,
+    ) -> Result<(), ProtocolError> {
         let Some((last, others)) = ends.split_last() else {
             return Ok(());
         };
@@ -752,27 +705,21 @@ impl Session {
         Ok(())
     }
 
-    fn context(&self, queue: cl_command_queue) -> Raw {
+    pub(super) fn context(&self, queue: cl_command_queue) -> Raw {
         self.queues
             .get(&queue.addr())
             .map_or(Raw(std::ptr::null_mut()), |known| known.context)
     }
-
-    /// Bytes of a window on this queue's device; `None` where the device shares host memory or the queue has no order.
-    fn window(&self, queue: cl_command_queue) -> Option<u64> {
-        let known = self.queues.get(&queue.addr())?;
-        (known.discrete && known.in_order).then_some(known.window)
-    }
 }
 
 /// A user event that one transfer waits for.
-struct Gate {
+pub(super) struct Gate {
     shared: Arc<Shared>,
     event: Raw,
 }
 
 impl Gate {
-    fn new(shared: &Arc<Shared>, context: Raw) -> Self {
+    pub(super) fn new(shared: &Arc<Shared>, context: Raw) -> Self {
         let mut status = CL_SUCCESS;
         // SAFETY: the context is live: its queue is.
         let event = unsafe {
@@ -793,8 +740,13 @@ impl Gate {
         }
     }
 
+    /// What the transfer waits for.
+    pub(super) fn event(&self) -> cl_event {
+        self.event.0.cast()
+    }
+
     /// Lets the transfer go on, or fail.
-    fn finish(&self, whole: bool) {
+    pub(super) fn finish(&self, whole: bool) {
         let status = if whole {
             CL_COMPLETE
         } else {

@@ -1,0 +1,484 @@
+//! Transfers of devices with memory of their own: through a ring of pinned slots per queue.
+//!
+//! Mapping a large buffer costs such a device an allocation of pinned memory each time; a ring pays once. A transfer is cut into
+//! windows, each is enqueued at once behind a user event and uses the next slot, so the device copies one window while the network
+//! moves others. A slot's memory is granted to a write, or overwritten by a read, only when every earlier use of it is over. Queues
+//! that keep no order do without: their transfers map.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use towline_backend::opencl::*;
+use towline_wire::error::ProtocolError;
+use towline_wire::push::Push;
+
+use super::transfer::{Gate, Transfer};
+use crate::session::{Queue, Session};
+use crate::shared::{Raw, Shared};
+
+/// Slots of a ring. More let the network run further ahead of the device.
+const SLOTS: usize = 8;
+/// Bytes of a slot. Measured on an H200 over loopback: smaller slots cost more commands, larger ones start the device later.
+const SLOT_BYTES: usize = 2 << 20;
+
+/// The slots of one queue.
+pub(crate) struct Ring {
+    slots: Vec<Arc<Slot>>,
+    next: usize,
+}
+
+/// Pinned memory, given back when the last transfer through it is over.
+struct Pinned {
+    shared: Arc<Shared>,
+    queue: Raw,
+    buffer: Raw,
+    memory: Raw,
+}
+
+/// One slot and the uses that wait for it.
+struct Slot {
+    _pinned: Arc<Pinned>,
+    memory: Raw,
+    uses: Mutex<Uses>,
+}
+
+#[derive(Default)]
+struct Uses {
+    waiting: VecDeque<Use>,
+    next: u64,
+    /// Opens when the contents that the latest read left here have been sent.
+    sent: Option<Arc<Gate>>,
+}
+
+struct Use {
+    id: u64,
+    over: bool,
+    start: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl Slot {
+    /// Adds a use; `start` runs when all uses before it are over.
+    fn enter(&self, start: Option<Box<dyn FnOnce() + Send>>) -> u64 {
+        let mut uses = self.uses();
+        let id = uses.next;
+        uses.next += 1;
+        uses.waiting.push_back(Use {
+            id,
+            over: false,
+            start,
+        });
+        Self::go_on(uses);
+        id
+    }
+
+    /// Ends a use.
+    fn leave(&self, id: u64) {
+        let mut uses = self.uses();
+        if let Some(ended) = uses.waiting.iter_mut().find(|other| other.id == id) {
+            ended.over = true;
+        }
+        Self::go_on(uses);
+    }
+
+    /// Forgets ended uses at the front and starts the one that is first now.
+    fn go_on(mut uses: MutexGuard<'_, Uses>) {
+        while uses.waiting.front().is_some_and(|first| first.over) {
+            uses.waiting.pop_front();
+        }
+        let start = uses
+            .waiting
+            .front_mut()
+            .and_then(|first| first.start.take());
+        drop(uses);
+        if let Some(start) = start {
+            start();
+        }
+    }
+
+    fn uses(&self) -> MutexGuard<'_, Uses> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ring {
+    /// Pins memory for a queue's transfers; `None` where the vendor does not give it.
+    fn new(shared: &Arc<Shared>, queue: &Queue) -> Option<Self> {
+        let pinned = Arc::new(Pinned::new(shared, queue)?);
+        let slot = |index: usize| {
+            let memory = Raw(pinned.memory.0.wrapping_byte_add(index * SLOT_BYTES));
+            Arc::new(Slot {
+                _pinned: Arc::clone(&pinned),
+                memory,
+                uses: Mutex::default(),
+            })
+        };
+        Some(Self {
+            slots: (0..SLOTS).map(slot).collect(),
+            next: 0,
+        })
+    }
+
+    fn take(&mut self) -> Arc<Slot> {
+        let slot = Arc::clone(&self.slots[self.next % SLOTS]);
+        self.next += 1;
+        slot
+    }
+}
+
+impl Pinned {
+    fn new(shared: &Arc<Shared>, known: &Queue) -> Option<Self> {
+        let api = &shared.api;
+        let (context, bytes) = (known.context.0.cast(), SLOTS * SLOT_BYTES);
+        let (flags, mut status) = (CL_MEM_ALLOC_HOST_PTR as cl_mem_flags, CL_SUCCESS);
+        // A queue of its own: mapping here must not wait for the application's commands.
+        // SAFETY: context and device are live as long as the application's queue, which is.
+        let queue =
+            unsafe { api.clCreateCommandQueue(context, known.device.0.cast(), 0, &raw mut status) };
+        if queue.is_null() {
+            return None;
+        }
+        // SAFETY: the context is live, no host pointer is given.
+        let buffer = unsafe {
+            api.clCreateBuffer(context, flags, bytes, std::ptr::null_mut(), &raw mut status)
+        };
+        let mut pinned = Self {
+            shared: Arc::clone(shared),
+            queue: Raw(queue.cast()),
+            buffer: Raw(buffer.cast()),
+            memory: Raw(std::ptr::null_mut()),
+        };
+        if buffer.is_null() {
+            return None;
+        }
+        // SAFETY: queue and buffer were just made; the map covers the buffer.
+        pinned.memory = Raw(unsafe {
+            api.clEnqueueMapBuffer(
+                queue,
+                buffer,
+                CL_TRUE as cl_bool,
+                (CL_MAP_READ | CL_MAP_WRITE) as cl_map_flags,
+                0,
+                bytes,
+                0,
+                std::ptr::null(),
+                std::ptr::null_mut(),
+                &raw mut status,
+            )
+        });
+        (!pinned.memory.0.is_null()).then_some(pinned)
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let api = &self.shared.api;
+        let (queue, buffer) = (self.queue.0.cast(), self.buffer.0.cast());
+        if !self.memory.0.is_null() {
+            let (none, event) = (std::ptr::null(), std::ptr::null_mut());
+            // SAFETY: the mapping is this object's and used by nobody any more.
+            unsafe { api.clEnqueueUnmapMemObject(queue, buffer, self.memory.0, 0, none, event) };
+        }
+        if !self.buffer.0.is_null() {
+            // SAFETY: the reference is this object's.
+            unsafe { api.clReleaseMemObject(buffer) };
+        }
+        // SAFETY: as above.
+        unsafe { api.clReleaseCommandQueue(queue) };
+    }
+}
+
+/// One window of a transfer: its place in the payload and the slot that it goes through.
+struct Window {
+    offset: usize,
+    length: usize,
+    slot: Arc<Slot>,
+    gate: Arc<Gate>,
+    done: Raw,
+}
+
+impl Session {
+    /// Whether the transfer's queue has a ring; makes it at the first transfer.
+    pub(super) fn has_ring(&mut self, transfer: &Transfer) -> bool {
+        let Some(queue) = self.watched(transfer.queue) else {
+            return false;
+        };
+        if !self.rings.contains_key(&queue) {
+            let Some(known) = self.queues.get(&queue) else {
+                return false;
+            };
+            let ring = Ring::new(&self.shared, known);
+            if ring.is_none() {
+                log::warn!("the vendor gives no pinned memory: transfers will be slower");
+            }
+            self.rings.insert(queue, ring);
+        }
+        matches!(self.rings.get(&queue), Some(Some(_)))
+    }
+
+    pub(super) fn write_ringed(
+        &mut self,
+        transfer: &Transfer,
+        payload: u64,
+    ) -> Result<(), ProtocolError> {
+        let Some(windows) = self.enqueue_windows(transfer, true)? else {
+            return Ok(());
+        };
+        let ends = windows
+            .iter()
+            .map(|window| self.kept_event(window.done))
+            .collect();
+        for window in windows {
+            let Window {
+                offset,
+                length,
+                slot,
+                gate,
+                done,
+            } = window;
+            let (shared, memory) = (Arc::clone(&self.shared), slot.memory);
+            let grant = move || {
+                let (offset, length) = (offset as u64, length as u64);
+                let opened = shared.payloads.open(
+                    payload,
+                    offset,
+                    length,
+                    memory,
+                    Box::new(move |whole| gate.finish(whole)),
+                );
+                match opened {
+                    Ok(()) => shared.push(&Push::Grant {
+                        payload,
+                        offset,
+                        length,
+                    }),
+                    Err(error) => shared.close(&error),
+                }
+            };
+            let id = slot.enter(Some(Box::new(grant)));
+            self.shared
+                .when_done(self.watched(transfer.queue), done, move |_| slot.leave(id));
+        }
+        self.conclude(transfer, ends)
+    }
+
+    pub(super) fn read_ringed(
+        &mut self,
+        transfer: &Transfer,
+        payload: u64,
+    ) -> Result<(), ProtocolError> {
+        let Some(windows) = self.enqueue_windows(transfer, false)? else {
+            self.shared.post(&Push::NoData {
+                payload,
+                status: CL_OUT_OF_RESOURCES,
+            });
+            return Ok(());
+        };
+        let ends = windows
+            .iter()
+            .map(|window| self.kept_event(window.done))
+            .collect();
+        let Some(last) = windows.last().map(|window| self.kept_event(window.done)) else {
+            return Ok(());
+        };
+        self.shared.read_started(payload, last.0.cast());
+        let left = Arc::new(AtomicU64::new(windows.len() as u64));
+        for window in windows {
+            let Window {
+                offset,
+                length,
+                slot,
+                gate,
+                done,
+            } = window;
+            let id = slot.enter(None);
+            let (shared, left, memory) = (Arc::clone(&self.shared), Arc::clone(&left), slot.memory);
+            let sent = move |status: i32| {
+                gate.finish(true);
+                slot.leave(id);
+                if left.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    shared.settle_before_answer();
+                    match status {
+                        0 => shared.post(&Push::Sent { payload }),
+                        status => shared.post(&Push::NoData { payload, status }),
+                    }
+                    shared.flush();
+                    shared.read_sent(payload);
+                    shared.release_event(last);
+                }
+            };
+            let sender = Arc::clone(&self.shared);
+            let go = move |status: i32| match status {
+                0 => {
+                    let (offset, length) = (offset as u64, length as u64);
+                    sender.payloads.send(
+                        payload,
+                        offset,
+                        length,
+                        memory,
+                        Box::new(move |_| sent(0)),
+                    );
+                }
+                status => sent(status),
+            };
+            self.shared
+                .when_done(self.watched(transfer.queue), done, go);
+        }
+        self.conclude(transfer, ends)
+    }
+
+    /// Enqueues all windows of a transfer; `None` when the vendor refused one, which has been told.
+    fn enqueue_windows(
+        &mut self,
+        transfer: &Transfer,
+        writing: bool,
+    ) -> Result<Option<Vec<Window>>, ProtocolError> {
+        let context = self.context(transfer.queue);
+        let Some(Some(ring)) = self.rings.get_mut(&transfer.queue.addr()) else {
+            return Ok(None);
+        };
+        let size = transfer.place.size;
+        let mut windows: Vec<Window> = Vec::new();
+        for offset in (0..size).step_by(SLOT_BYTES) {
+            let length = SLOT_BYTES.min(size - offset);
+            let slot = ring.take();
+            let gate = Arc::new(Gate::new(&self.shared, context));
+            let mut waits = if offset == 0 {
+                transfer.waits.clone()
+            } else {
+                Default::default()
+            };
+            let before = match writing {
+                true => None,
+                false => slot.uses().sent.replace(Arc::clone(&gate)),
+            };
+            waits.extend(before.iter().map(|gate| gate.event()));
+            if writing {
+                waits.push(gate.event());
+            }
+            let list = if waits.is_empty() {
+                std::ptr::null()
+            } else {
+                waits.as_ptr()
+            };
+            let (at, memory, blocking) = (
+                transfer.place.origin[0] + offset,
+                slot.memory.0,
+                CL_FALSE as cl_bool,
+            );
+            let (queue, mem, count) = (transfer.queue, transfer.mem, waits.len() as cl_uint);
+            let mut done: cl_event = std::ptr::null_mut();
+            let status = match writing {
+                // SAFETY: the slot's memory lives as long as the slot, which the completion holds.
+                true => unsafe {
+                    self.api.clEnqueueWriteBuffer(
+                        queue,
+                        mem,
+                        blocking,
+                        at,
+                        length,
+                        memory.cast_const(),
+                        count,
+                        list,
+                        &raw mut done,
+                    )
+                },
+                // SAFETY: as above.
+                false => unsafe {
+                    self.api.clEnqueueReadBuffer(
+                        queue,
+                        mem,
+                        blocking,
+                        at,
+                        length,
+                        memory,
+                        count,
+                        list,
+                        &raw mut done,
+                    )
+                },
+            };
+            if done.is_null() {
+                gate.finish(false);
+                for window in windows {
+                    window.gate.finish(false);
+                    self.shared.release_event(window.done);
+                }
+                self.born_event(transfer.event, std::ptr::null_mut(), status)?;
+                self.settle_on(transfer.number, transfer.call, transfer.queue_id, status);
+                return Ok(None);
+            }
+            windows.push(Window {
+                offset,
+                length,
+                slot,
+                gate,
+                done: Raw(done.cast()),
+            });
+        }
+        // SAFETY: the queue is live. Completion comes only for commands that were submitted.
+        unsafe { self.api.clFlush(transfer.queue) };
+        Ok(Some(windows))
+    }
+
+    /// Another reference to an event.
+    fn kept_event(&self, event: Raw) -> Raw {
+        // SAFETY: the caller's event is live.
+        unsafe { self.api.clRetainEvent(event.0.cast()) };
+        event
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use towline_transport::memory::MemoryTransport;
+    use towline_transport::{Address, ConnectOptions, Transport};
+
+    use super::*;
+    use crate::payload::Payloads;
+
+    fn slot() -> Slot {
+        let transport = MemoryTransport::new();
+        let address: Address = "memory://ring".parse().expect("the address is well formed");
+        let listener = transport.listen(&address).expect("the name is free");
+        let lane = transport
+            .connect(&address, &ConnectOptions::default())
+            .expect("the listener is there");
+        drop(listener);
+        let api = Arc::new(NullOpenCl::new(1));
+        let shared = Arc::new(Shared::new(api, lane, Arc::default(), Payloads::new(1)));
+        let none = Raw(std::ptr::null_mut());
+        let pinned = Arc::new(Pinned {
+            shared,
+            queue: none,
+            buffer: none,
+            memory: none,
+        });
+        Slot {
+            _pinned: pinned,
+            memory: none,
+            uses: Mutex::default(),
+        }
+    }
+
+    #[test]
+    fn a_use_starts_when_all_before_it_are_over_in_any_order() {
+        let (slot, (sender, receiver)) = (slot(), channel());
+        let start = |name: &'static str| -> Option<Box<dyn FnOnce() + Send>> {
+            let sender = sender.clone();
+            Some(Box::new(move || {
+                sender.send(name).expect("the test listens")
+            }))
+        };
+        let first = slot.enter(start("first"));
+        let second = slot.enter(None);
+        let _third = slot.enter(start("third"));
+        assert_eq!(receiver.try_iter().collect::<Vec<_>>(), ["first"]);
+        slot.leave(second);
+        assert_eq!(receiver.try_iter().count(), 0);
+        slot.leave(first);
+        assert_eq!(receiver.try_iter().collect::<Vec<_>>(), ["third"]);
+    }
+}
