@@ -1,0 +1,16 @@
+//! The whole as its users meet it: `towline serve` processes, unchanged programs under `towline run`, and what goes wrong
+//! between them.
+//!
+//! The tests run binaries of a release build: `cargo build --release -p towline-cli -p towline-opencl` comes first. They
+//! need PoCL, Oclgrind, `clinfo`, a C compiler and `make`, which `make test` installs. Times are limits that a hang
+//! exceeds and a busy machine does not, except where a promise names one.
+
+mod support;
+
+mod access;
+mod devices;
+mod faults;
+mod footprint;
+mod many;
+mod processes;
+mod programs;

@@ -1,0 +1,129 @@
+//! Many devices, many clients, unlike vendors.
+
+use crate::support::{Client, Finished, Server, opencl_program, workload};
+
+/// Two devices where there is one processor, each with one thread.
+const TWO_DEVICES: [(&str, &str); 2] = [
+    ("POCL_DEVICES", "pthread pthread"),
+    ("POCL_MAX_PTHREAD_COUNT", "1"),
+];
+/// PoCL 3.1 counts the users of a compiled kernel without a lock; two of its devices in one process can trip this
+/// assertion of its own, natively too.
+const POCL_ASSERTION: &str = "pocl_release_dlhandle_cache";
+/// How often a test is tried again, if that is why it failed.
+const TRIES: usize = 5;
+
+/// Runs a client until it is not PoCL's own assertion that ends it, on whichever side that strikes.
+fn run_despite_pocl(servers: &[Server], client: impl Fn() -> Client) -> Finished {
+    let strikes = |finished: &Finished| {
+        let sides = servers
+            .iter()
+            .map(|server| server.log().matches(POCL_ASSERTION).count());
+        sides.sum::<usize>() + finished.errors.matches(POCL_ASSERTION).count()
+    };
+    let mut struck = 0;
+    let mut finished = client().run();
+    for _ in 1..TRIES {
+        let now = strikes(&finished);
+        if finished.status.success() || now == struck {
+            break;
+        }
+        struck = now;
+        eprintln!("again: assertion in PoCL: {POCL_ASSERTION}");
+        finished = client().run();
+    }
+    finished
+}
+
+#[test]
+fn buffer_goes_around_the_32_devices_of_16_servers_and_two_local_ones_in_one_context() {
+    let servers = Server::start_several(16, &TWO_DEVICES);
+    let addresses: Vec<&str> = servers.iter().map(Server::address).collect();
+    let client = || {
+        let client = Client::with_options(
+            &["--with-local", "--server", &addresses.join(",")],
+            workload("span"),
+        );
+        let arguments = [
+            "--platform",
+            "Towline",
+            "--devices",
+            "all",
+            "--size",
+            "64K",
+            "--iterations",
+            "1",
+            "--json",
+        ];
+        TWO_DEVICES
+            .iter()
+            .fold(client.args(&arguments), |client, (name, value)| {
+                client.env(name, value)
+            })
+    };
+    let lines = run_despite_pocl(&servers, client).lines_of_success();
+    assert!(
+        lines[0].contains(r#""devices":34"#) && lines[0].contains(r#""check":"pass""#),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn devices_of_unlike_vendors_share_a_context() {
+    let pocl = Server::start();
+    let oclgrind = Server::start_with(&["--icd", "/usr/lib/oclgrind/liboclgrind-rt-icd.so"], &[]);
+    let client = Client::new(&[&pocl, &oclgrind], workload("span"));
+    // Oclgrind's clFlush waits until the queue is empty: the program's user event would never be set.
+    let arguments = [
+        "--platform",
+        "Towline",
+        "--devices",
+        "all",
+        "--size",
+        "1000",
+        "--no-user-event",
+        "--json",
+    ];
+    let lines = client.args(&arguments).run().lines_of_success();
+    assert!(
+        lines[0].contains(r#""devices":2"#) && lines[0].contains(r#""check":"pass""#),
+        "{lines:?}"
+    );
+
+    let listed = Client::new(&[&pocl, &oclgrind], "clinfo")
+        .args(&["--raw"])
+        .run()
+        .lines_of_success();
+    let vendor = |device: &str| {
+        let line = listed
+            .iter()
+            .find(|line| line.starts_with(device) && line.contains("CL_DRIVER_VERSION"));
+        line.and_then(|line| line.split_whitespace().last())
+            .map(str::to_owned)
+    };
+    assert_ne!(
+        vendor("[towline/0]").expect("PoCL"),
+        vendor("[towline/1]").expect("Oclgrind")
+    );
+}
+
+#[test]
+fn eight_clients_of_one_server_compute_at_the_same_time() {
+    let server = Server::start();
+    let mut clients: Vec<_> = (0..8)
+        .map(|_| Client::new(&[&server], opencl_program("steady")).start())
+        .collect();
+    clients
+        .iter_mut()
+        .for_each(|client| client.wait_for("computing"));
+    assert_eq!(
+        server.log().matches(" steady (pid ").count(),
+        8,
+        "{}",
+        server.log()
+    );
+    clients.iter_mut().for_each(|client| client.go_on());
+    for client in clients {
+        client.finish().lines_of_success();
+    }
+}

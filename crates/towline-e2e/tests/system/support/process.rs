@@ -1,0 +1,67 @@
+//! What the system says about processes.
+
+use std::time::Duration;
+
+use rustix::process::Pid;
+
+/// Whether a process has ended. One that nobody has reaped yet has.
+pub(crate) fn is_gone(pid: Pid) -> bool {
+    stat(pid).is_none_or(|fields| fields.first().is_some_and(|state| state == "Z"))
+}
+
+/// The fields of `/proc/PID/stat` behind the name: state, parent, ...
+fn stat(pid: Pid) -> Option<Vec<String>> {
+    let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    let (_, fields) = text.rsplit_once(')')?;
+    Some(fields.split_whitespace().map(str::to_owned).collect())
+}
+
+/// The parent of a process.
+pub(crate) fn parent(pid: Pid) -> Option<u32> {
+    stat(pid)?.get(1)?.parse().ok()
+}
+
+/// All processes.
+pub(crate) fn all() -> Vec<Pid> {
+    let entries = std::fs::read_dir("/proc")
+        .expect("/proc is mounted")
+        .flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter_map(Pid::from_raw).collect()
+}
+
+/// What a process has used so far, and holds now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    /// Processor time.
+    pub(crate) time: Duration,
+    /// Resident memory in bytes.
+    pub(crate) resident: u64,
+}
+
+impl Usage {
+    /// Of a process that is alive.
+    pub(crate) fn of(pid: Pid) -> Self {
+        let fields = stat(pid).expect("the process is alive");
+        // utime and stime: fields 14 and 15, counted from the pid.
+        let ticks: u64 = [11, 12]
+            .map(|index| fields[index].parse::<u64>().expect("a number"))
+            .iter()
+            .sum();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
+        let status = status.expect("the process is alive");
+        let resident = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .expect("processes have memory");
+        let kibibytes: u64 = resident
+            .trim()
+            .trim_end_matches(" kB")
+            .parse()
+            .expect("a number");
+        Self {
+            time: Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()),
+            resident: kibibytes * 1024,
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! A `towline serve` process.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal};
+use tempfile::TempDir;
+
+use super::{PATIENCE, client, holds_within, process, towline};
+
+/// A server on a free port of this machine, and everything it writes.
+pub(crate) struct Server {
+    child: Child,
+    folder: TempDir,
+    address: String,
+}
+
+impl Server {
+    /// A server with this machine's vendors: PoCL.
+    pub(crate) fn start() -> Self {
+        Self::start_with(&[], &[])
+    }
+
+    /// A server whose device is host memory.
+    pub(crate) fn start_null() -> Self {
+        Self::start_with(&["--backend", "null"], &[])
+    }
+
+    /// A server with these arguments and variables.
+    pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut server = Self::spawn(arguments, variables);
+        server.wait_until_ready();
+        server
+    }
+
+    /// Several equal servers, which start at the same time.
+    pub(crate) fn start_several(count: usize, variables: &[(&str, &str)]) -> Vec<Self> {
+        let mut servers: Vec<Self> = (0..count).map(|_| Self::spawn(&[], variables)).collect();
+        servers.iter_mut().for_each(Self::wait_until_ready);
+        servers
+    }
+
+    fn spawn(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().expect("room for temporary files");
+        let temporary = folder.path().join("tmp");
+        std::fs::create_dir(&temporary).expect("room for a folder");
+        // As /tmp is: workers of users of their own pass through.
+        for path in [folder.path(), &temporary] {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
+                .expect("the folder is ours");
+        }
+        let log = std::fs::File::create(folder.path().join("log")).expect("room for a file");
+        let mut command = Command::new(towline());
+        client::forget_surroundings(&mut command);
+        command
+            .args(["serve", "--listen", "127.0.0.1:0", "--ready-file"])
+            .arg(folder.path().join("ready"));
+        command.args(arguments).envs(variables.iter().copied());
+        command
+            .env("TMPDIR", &temporary)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        let child = command.spawn().expect("towline is a program");
+        Self {
+            child,
+            folder,
+            address: String::new(),
+        }
+    }
+
+    fn wait_until_ready(&mut self) {
+        let ready = self.folder.path().join("ready");
+        let child = &mut self.child;
+        let came = holds_within(PATIENCE, || {
+            ready.exists() || !matches!(child.try_wait(), Ok(None))
+        });
+        assert!(
+            came && ready.exists(),
+            "the server does not start; it says:\n{}",
+            self.log()
+        );
+        let address = std::fs::read_to_string(&ready).expect("the file is there");
+        self.address = address.trim().to_owned();
+    }
+
+    /// Where clients find it.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// What it has said so far, its workers included.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// The worker process of a client, by what the log says of its session.
+    pub(crate) fn worker_of(&self, client: Pid) -> Pid {
+        let client = format!("(pid {} on ", client.as_raw_nonzero());
+        let mut found = None;
+        let came = holds_within(PATIENCE, || {
+            let log = self.log();
+            let line = log.lines().find(|line| line.contains(&client));
+            let number = line.and_then(|line| line.rsplit_once("worker ")?.1.parse().ok());
+            found = number.and_then(Pid::from_raw);
+            found.is_some()
+        });
+        assert!(came, "no session of {client} in the log:\n{}", self.log());
+        found.expect("just found")
+    }
+
+    /// Its children: workers with a session, and one that waits for the next.
+    pub(crate) fn workers(&self) -> Vec<Pid> {
+        let ours = |pid: &Pid| process::parent(*pid) == Some(self.child.id());
+        process::all().into_iter().filter(ours).collect()
+    }
+
+    /// What lies in its temporary folder.
+    pub(crate) fn temporary_files(&self) -> Vec<PathBuf> {
+        let entries =
+            std::fs::read_dir(self.folder.path().join("tmp")).expect("the folder is ours");
+        entries.flatten().map(|entry| entry.path()).collect()
+    }
+
+    /// The workers' folders.
+    pub(crate) fn worker_folders(&self) -> Vec<PathBuf> {
+        let entries = self
+            .temporary_files()
+            .into_iter()
+            .filter_map(|folder| std::fs::read_dir(folder).ok());
+        let entries = entries.flatten().flatten().map(|entry| entry.path());
+        entries.filter(|path| path.is_dir()).collect()
+    }
+
+    /// Kills it outright.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it was our child");
+    }
+
+    /// Ends it as an administrator does; whether it ended well.
+    pub(crate) fn terminate(&mut self) -> bool {
+        rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM)
+            .expect("it can be told");
+        let mut status = None;
+        let child = &mut self.child;
+        let ended = holds_within(PATIENCE, || {
+            status = child.try_wait().expect("it was our child");
+            status.is_some()
+        });
+        ended && status.is_some_and(|status| status.success())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only where it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("log of {}:\n{}", self.address, self.log());
+        }
+    }
+}
