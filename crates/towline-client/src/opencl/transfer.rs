@@ -96,25 +96,30 @@ impl Place {
         )
     }
 
-    /// Cuts a box into slabs of whole rows that the worker can stage, with the host's part of each.
+    /// Cuts a transfer that the worker stages into slabs that it can: of whole rows where a row fits. Gives the host's part of each.
     fn slabs(self, host: Host) -> Vec<(Self, Host)> {
-        if matches!(self.shape, shape::LINEAR | shape::SVM) || self.size() <= SLAB_BYTES {
+        if self.shape == shape::LINEAR || self.size() <= SLAB_BYTES {
             return vec![(self, host)];
         }
-        let row = (self.region[0] * self.element).max(1);
-        let rows = (SLAB_BYTES / row).clamp(1, self.region[1].max(1));
+        let columns = (SLAB_BYTES / self.element.max(1)).clamp(1, self.region[0].max(1));
+        let rows = (SLAB_BYTES / (columns * self.element).max(1)).clamp(1, self.region[1].max(1));
+        let rows = if columns < self.region[0] { 1 } else { rows };
         let mut slabs = Vec::new();
         for z in 0..self.region[2] {
             for y in (0..self.region[1]).step_by(rows) {
-                let mut place = self;
-                place.origin[1] += y;
-                place.origin[2] += z;
-                place.region[1] = rows.min(self.region[1] - y);
-                place.region[2] = 1;
-                let start = host
-                    .start
-                    .wrapping_add(z * host.slice_pitch + y * host.row_pitch);
-                slabs.push((place, Host { start, ..host }));
+                for x in (0..self.region[0]).step_by(columns) {
+                    let mut place = self;
+                    place.origin[0] += x;
+                    place.origin[1] += y;
+                    place.origin[2] += z;
+                    place.region[0] = columns.min(self.region[0] - x);
+                    place.region[1] = rows.min(self.region[1] - y);
+                    place.region[2] = 1;
+                    let start = host
+                        .start
+                        .wrapping_add(z * host.slice_pitch + y * host.row_pitch + x * self.element);
+                    slabs.push((place, Host { start, ..host }));
+                }
             }
         }
         slabs
@@ -330,6 +335,47 @@ fn handles(events: &[cl_event]) -> SmallVec<[wire::EventHandle; 8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_range_or_a_row_larger_than_a_slab_is_cut_too() {
+        let start = std::ptr::null_mut();
+        let size = 2 * SLAB_BYTES + 5;
+        let range = Place {
+            shape: shape::SVM,
+            ..Place::linear(4096, size)
+        };
+        let host = Host {
+            start,
+            row_pitch: size,
+            slice_pitch: size,
+        };
+        let cut = |slabs: Vec<(Place, Host)>| -> Vec<(usize, usize, usize)> {
+            let part =
+                |(place, host): (Place, Host)| (place.origin[0], place.size(), host.start.addr());
+            slabs.into_iter().map(part).collect()
+        };
+        assert_eq!(
+            cut(range.slabs(host)),
+            [
+                (4096, SLAB_BYTES, 0),
+                (4096 + SLAB_BYTES, SLAB_BYTES, SLAB_BYTES),
+                (4096 + 2 * SLAB_BYTES, 5, 2 * SLAB_BYTES)
+            ]
+        );
+        let texels = SLAB_BYTES / 16 + 1;
+        let row = Place {
+            shape: shape::IMAGE,
+            origin: [2, 0, 0],
+            region: [texels, 1, 1],
+            row_pitch: 0,
+            slice_pitch: 0,
+            element: 16,
+        };
+        assert_eq!(
+            cut(row.slabs(host)),
+            [(2, SLAB_BYTES, 0), (2 + texels - 1, 16, SLAB_BYTES)]
+        );
+    }
 
     #[test]
     fn a_large_box_is_cut_into_slabs_of_whole_rows() {
