@@ -32,21 +32,25 @@ fn refuse(call: &Call, indent: &str) -> String {
     out
 }
 
+/// The contract's method for the call: what implements it not, refuses it.
+pub(super) fn trait_method(call: &Call) -> String {
+    format!(
+        "{}    ///\n    /// # Safety\n    /// The contract of the C function: pointers are valid for what the call does with them, handles are live.\n    unsafe fn {}(&self, {}){} {{\n{}    }}\n",
+        doc(call, "    "),
+        call.name,
+        signature(call),
+        returns(call),
+        refuse(call, "        ")
+    )
+}
+
 /// Emits the trait.
 pub fn emit_trait(api: &Api, name: &str) -> String {
     let mut out = format!(
         "/// Every call of the API, by its C name and signature.\n#[allow(non_snake_case, clippy::too_many_arguments)]\npub trait {name}: Send + Sync {{\n"
     );
     for call in api.calls.iter().filter(|call| call.exported()) {
-        let _ = write!(
-            out,
-            "{}    ///\n    /// # Safety\n    /// The contract of the C function: pointers are valid for what the call does with them, handles are live.\n    unsafe fn {}(&self, {}){} {{\n{}    }}\n",
-            doc(call, "    "),
-            call.name,
-            signature(call),
-            returns(call),
-            refuse(call, "        ")
-        );
+        out.push_str(&trait_method(call));
     }
     out.push_str("}\n");
     out
@@ -82,6 +86,47 @@ fn owner(call: &Call) -> Option<String> {
         .iter()
         .find(list)
         .map(|param| format!("first({})", param.name))
+}
+
+/// The hand-written method as `ManualNative` declares it, for a call that names no object, and the method of the contract.
+pub(super) fn native_method(call: &Call) -> (String, String) {
+    let (mut manual, mut out) = (String::new(), String::new());
+    let _ = writeln!(
+        out,
+        "    unsafe fn {}(&self, {}){} {{",
+        call.name,
+        signature(call),
+        returns(call)
+    );
+    if let Some(owner) = owner(call) {
+        let _ = write!(
+            out,
+            "        if let Some(function) = self.vendor({owner}).functions.{} {{\n            // SAFETY: the caller's contract is the contract of the vendor's function.\n            return unsafe {{ function({}) }};\n        }}\n{}",
+            call.name,
+            arguments(call),
+            refuse(call, "        ")
+        );
+    } else {
+        let _ = write!(
+            out,
+            "        // SAFETY: the caller's contract, passed on.\n        unsafe {{ ManualNative::{}(self{}) }}\n",
+            call.name,
+            if call.params.is_empty() {
+                String::new()
+            } else {
+                format!(", {}", arguments(call))
+            }
+        );
+        let _ = write!(
+            manual,
+            "    /// # Safety\n    /// The contract of the C function.\n    unsafe fn {}(&self, {}){};\n",
+            call.name,
+            signature(call),
+            returns(call)
+        );
+    }
+    out.push_str("    }\n");
+    (manual, out)
 }
 
 /// Emits the table of one vendor's functions and the `impl` that picks the vendor by the call's first object. Calls that name no
@@ -144,41 +189,9 @@ pub fn emit_native(api: &Api, name: &str) -> String {
         .iter()
         .filter(|call| call.exported() && !call.unsupported)
     {
-        let _ = writeln!(
-            out,
-            "    unsafe fn {}(&self, {}){} {{",
-            call.name,
-            signature(call),
-            returns(call)
-        );
-        if let Some(owner) = owner(call) {
-            let _ = write!(
-                out,
-                "        if let Some(function) = self.vendor({owner}).functions.{} {{\n            // SAFETY: the caller's contract is the contract of the vendor's function.\n            return unsafe {{ function({}) }};\n        }}\n{}",
-                call.name,
-                arguments(call),
-                refuse(call, "        ")
-            );
-        } else {
-            let _ = write!(
-                out,
-                "        // SAFETY: the caller's contract, passed on.\n        unsafe {{ ManualNative::{}(self{}) }}\n",
-                call.name,
-                if call.params.is_empty() {
-                    String::new()
-                } else {
-                    format!(", {}", arguments(call))
-                }
-            );
-            let _ = write!(
-                manual,
-                "    /// # Safety\n    /// The contract of the C function.\n    unsafe fn {}(&self, {}){};\n",
-                call.name,
-                signature(call),
-                returns(call)
-            );
-        }
-        out.push_str("    }\n");
+        let (declared, implemented) = native_method(call);
+        manual.push_str(&declared);
+        out.push_str(&implemented);
     }
     let _ = write!(
         out,

@@ -237,6 +237,76 @@ fn length_check(call: &Call) -> String {
     out
 }
 
+fn request_fields(api: &Api, call: &Call) -> Vec<Field> {
+    let mut fields: Vec<Field> = call
+        .params
+        .iter()
+        .filter_map(|param| request_field(api, param))
+        .collect();
+    if let Type::Handle(_) = &call.ret {
+        fields.push(Field {
+            name: "created".into(),
+            ty: wire_element(api, &call.ret),
+            form: Form::Scalar,
+            optional: false,
+            doc: "The number that the client gave the new handle.".into(),
+        });
+    }
+    fields
+}
+
+fn reply_fields(api: &Api, call: &Call) -> Vec<Field> {
+    call.params
+        .iter()
+        .filter_map(|param| reply_field(api, param))
+        .collect()
+}
+
+/// The request, and the reply where one is waited for, with their codec.
+pub(super) fn messages(api: &Api, call: &Call) -> String {
+    let mut out = String::new();
+    let (name, fields) = (call.message(), request_fields(api, call));
+    message(
+        &mut out,
+        &name,
+        &format!("Request `{}`: {}", call.name, call.doc),
+        &fields,
+        &length_check(call),
+    );
+    let lifetime = if fields.iter().any(Field::borrows) {
+        "<'a>"
+    } else {
+        ""
+    };
+    let _ = writeln!(
+        out,
+        "impl<'a> Request<'a> for {name}{lifetime} {{\n    const ID: u16 = {:#06x};\n    const NAME: &'static str = \"{}\";\n}}",
+        call.id, call.name
+    );
+    if call.mode == Mode::Sync {
+        message(
+            &mut out,
+            &format!("{name}Reply"),
+            &format!("Reply to `{}`, behind the status.", call.name),
+            &reply_fields(api, call),
+            "",
+        );
+    }
+    out
+}
+
+/// A statement that sends a sample of the message through the codec and back.
+fn check(name: &str, what: &str, counted: bool, fields: &[Field]) -> String {
+    let values = fields
+        .iter()
+        .map(|field| format!("{}: {}", field.name, field.sample()))
+        .collect::<Vec<_>>()
+        .join(", ");
+    format!(
+        "    check::<{name}>(\"{what}\", {counted}, {name} {{ {values} }}, |out, message| message.encode(out), |body| {name}::decode(body).map(|message| {{ let mut again = Vec::new(); message.encode(&mut again); again }}));\n"
+    )
+}
+
 /// Emits every message of the API.
 pub fn emit(api: &Api) -> String {
     let mut out = String::new();
@@ -245,38 +315,8 @@ pub fn emit(api: &Api) -> String {
     let (mut requests, mut replies) = (String::new(), String::new());
     let mut names = String::new();
     for call in api.calls.iter().filter(|call| call.travels()) {
+        out.push_str(&messages(api, call));
         let name = call.message();
-        let mut fields: Vec<Field> = call
-            .params
-            .iter()
-            .filter_map(|param| request_field(api, param))
-            .collect();
-        if let Type::Handle(_) = &call.ret {
-            fields.push(Field {
-                name: "created".into(),
-                ty: wire_element(api, &call.ret),
-                form: Form::Scalar,
-                optional: false,
-                doc: "The number that the client gave the new handle.".into(),
-            });
-        }
-        message(
-            &mut out,
-            &name,
-            &format!("Request `{}`: {}", call.name, call.doc),
-            &fields,
-            &length_check(call),
-        );
-        let lifetime = if fields.iter().any(Field::borrows) {
-            "<'a>"
-        } else {
-            ""
-        };
-        let _ = writeln!(
-            out,
-            "impl<'a> Request<'a> for {name}{lifetime} {{\n    const ID: u16 = {:#06x};\n    const NAME: &'static str = \"{}\";\n}}",
-            call.id, call.name
-        );
         let counted = call.params.iter().any(|param| {
             matches!(
                 &param.shape,
@@ -286,16 +326,12 @@ pub fn emit(api: &Api) -> String {
                 }
             )
         });
-        let values = fields
-            .iter()
-            .map(|field| format!("{}: {}", field.name, field.sample()))
-            .collect::<Vec<_>>()
-            .join(", ");
-        let _ = writeln!(
-            samples,
-            "    check::<{name}>(\"{}\", {counted}, {name} {{ {values} }}, |out, message| message.encode(out), |body| {name}::decode(body).map(|message| {{ let mut again = Vec::new(); message.encode(&mut again); again }}));",
-            call.name
-        );
+        samples.push_str(&check(
+            &name,
+            &call.name,
+            counted,
+            &request_fields(api, call),
+        ));
         let _ = writeln!(
             describe,
             "        {:#06x} => format!(\"{} {{:?}}\", {name}::decode(body)?),",
@@ -308,33 +344,14 @@ pub fn emit(api: &Api) -> String {
             call.id
         );
         if call.mode == Mode::Sync {
-            let fields: Vec<Field> = call
-                .params
-                .iter()
-                .filter_map(|param| reply_field(api, param))
-                .collect();
-            message(
-                &mut out,
-                &format!("{name}Reply"),
-                &format!("Reply to `{}`, behind the status.", call.name),
-                &fields,
-                "",
-            );
             let _ = writeln!(
                 replies,
                 "        {:#06x} => again({name}Reply::decode(body)),",
                 call.id
             );
-            let values = fields
-                .iter()
-                .map(|field| format!("{}: {}", field.name, field.sample()))
-                .collect::<Vec<_>>()
-                .join(", ");
-            let _ = writeln!(
-                samples,
-                "    check::<{name}Reply>(\"{} reply\", false, {name}Reply {{ {values} }}, |out, message| message.encode(out), |body| {name}Reply::decode(body).map(|message| {{ let mut again = Vec::new(); message.encode(&mut again); again }}));",
-                call.name
-            );
+            let what = format!("{} reply", call.name);
+            let fields = reply_fields(api, call);
+            samples.push_str(&check(&format!("{name}Reply"), &what, false, &fields));
         }
     }
     let _ = write!(

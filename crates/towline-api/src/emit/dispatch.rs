@@ -382,34 +382,43 @@ fn body(out: &mut String, api: &Api, call: &Call) {
     out.push_str("        Ok(())\n");
 }
 
+/// The dispatcher's arm for the call, and the method that it leads to unless that is written by hand.
+pub(super) fn method(api: &Api, call: &Call) -> (String, String) {
+    let (mut arms, mut methods) = (String::new(), String::new());
+    let (name, id) = (call.message(), call.id);
+    if call.manual_server {
+        // A method of this name in the worker's `manual` modules: forgetting it does not compile.
+        let _ = writeln!(
+            arms,
+            "            {id:#06x} => self.{}(number, wire::{name}::decode(body)?),",
+            call.name
+        );
+    } else {
+        let _ = writeln!(
+            arms,
+            "            {id:#06x} => self.on_{}(number, wire::{name}::decode(body)?),",
+            call.name
+        );
+        let _ = writeln!(
+            methods,
+            "    fn on_{}(&mut self, number: u64, request: wire::{name}{}) -> Result<(), ProtocolError> {{",
+            call.name,
+            if lends(call) { "<'_>" } else { "" }
+        );
+        body(&mut methods, api, call);
+        methods.push_str("    }\n");
+    }
+    (arms, methods)
+}
+
 /// Emits the dispatcher; requests with a hand-written half go to the method of the call's name.
 pub fn emit(api: &Api) -> String {
     let mut arms = String::new();
     let mut methods = String::new();
     for call in api.calls.iter().filter(|call| call.travels()) {
-        let (name, id) = (call.message(), call.id);
-        if call.manual_server {
-            // A method of this name in the worker's `manual` modules: forgetting it does not compile.
-            let _ = writeln!(
-                arms,
-                "            {id:#06x} => self.{}(number, wire::{name}::decode(body)?),",
-                call.name
-            );
-        } else {
-            let _ = writeln!(
-                arms,
-                "            {id:#06x} => self.on_{}(number, wire::{name}::decode(body)?),",
-                call.name
-            );
-            let _ = writeln!(
-                methods,
-                "    fn on_{}(&mut self, number: u64, request: wire::{name}{}) -> Result<(), ProtocolError> {{",
-                call.name,
-                if lends(call) { "<'_>" } else { "" }
-            );
-            body(&mut methods, api, call);
-            methods.push_str("    }\n");
-        }
+        let (arm, method) = method(api, call);
+        arms.push_str(&arm);
+        methods.push_str(&method);
     }
     format!(
         "#[allow(non_snake_case, unused_assignments, unused_braces, unused_parens, unused_mut, unused_variables, clippy::unnecessary_cast, clippy::double_parens, clippy::nonminimal_bool)]\n\

@@ -11,6 +11,39 @@ pub mod types;
 
 use crate::model::{Api, Call, Expr, Param, Shape, Type};
 
+/// Everything that is generated for one call, for people to read: `cargo xtask api show` and the golden files.
+pub fn show(api: &Api, call: &Call) -> String {
+    let mut out = String::new();
+    let mut section = |title: &str, code: String| {
+        if !code.is_empty() {
+            out.push_str(&format!("// ---- {title}\n\n{}\n\n", code.trim_end()));
+        }
+    };
+    if call.exported() {
+        section("the C ABI (stub)", stub::function(call));
+        section("the contract (backend)", backend::trait_method(call));
+    }
+    if call.exported() && !call.unsupported {
+        let (declared, implemented) = stub::platform_method(call);
+        section("the platform's method to write (stub)", declared);
+        section("the platform's glue (stub)", implemented);
+        let (declared, implemented) = remote::method(api, call);
+        section("the session's method to write (remote)", declared);
+        section("the session's half (remote)", implemented);
+        let (declared, implemented) = backend::native_method(call);
+        section("the vendors' method to write (backend)", declared);
+        section("the vendors' half (backend)", implemented);
+    }
+    if call.travels() {
+        section("the messages (codec)", codec::messages(api, call));
+        let (arm, method) = dispatch::method(api, call);
+        section("the worker's half (dispatch)", arm + &method);
+    }
+    out.truncate(out.trim_end().len());
+    out.push('\n');
+    out
+}
+
 /// Documentation in front of a generated method: the call's own line.
 fn doc(call: &Call, indent: &str) -> String {
     format!("{indent}/// {}\n", call.doc)

@@ -289,6 +289,39 @@ fn body(out: &mut String, api: &Api, call: &Call) {
     }
 }
 
+/// The hand-written method as its trait declares it, if there is one, and the method of the contract.
+pub(super) fn method(api: &Api, call: &Call) -> (String, String) {
+    let (mut manual, mut out) = (String::new(), String::new());
+    if call.manual_client {
+        let _ = write!(
+            out,
+            "    unsafe fn {0}(&self, {1}){2} {{\n        // SAFETY: the caller's contract, passed on.\n        unsafe {{ ManualCalls::{0}(self, {3}) }}\n    }}\n",
+            call.name,
+            signature(call),
+            returns(call),
+            arguments(call)
+        );
+        let _ = write!(
+            manual,
+            "    /// # Safety\n    /// The contract of the C function.\n    unsafe fn {}(&self, {}){};\n",
+            call.name,
+            signature(call),
+            returns(call)
+        );
+    } else if call.travels() {
+        let _ = writeln!(
+            out,
+            "    unsafe fn {}(&self, {}){} {{",
+            call.name,
+            signature(call),
+            returns(call)
+        );
+        body(&mut out, api, call);
+        out.push_str("    }\n");
+    }
+    (manual, out)
+}
+
 /// Emits the implementation and the trait of its hand-written methods.
 pub fn emit(api: &Api, name: &str) -> String {
     let mut out = format!(
@@ -300,33 +333,9 @@ pub fn emit(api: &Api, name: &str) -> String {
         .iter()
         .filter(|call| call.exported() && !call.unsupported)
     {
-        if call.manual_client {
-            let _ = write!(
-                out,
-                "    unsafe fn {0}(&self, {1}){2} {{\n        // SAFETY: the caller's contract, passed on.\n        unsafe {{ ManualCalls::{0}(self, {3}) }}\n    }}\n",
-                call.name,
-                signature(call),
-                returns(call),
-                arguments(call)
-            );
-            let _ = write!(
-                manual,
-                "    /// # Safety\n    /// The contract of the C function.\n    unsafe fn {}(&self, {}){};\n",
-                call.name,
-                signature(call),
-                returns(call)
-            );
-        } else if call.travels() {
-            let _ = writeln!(
-                out,
-                "    unsafe fn {}(&self, {}){} {{",
-                call.name,
-                signature(call),
-                returns(call)
-            );
-            body(&mut out, api, call);
-            out.push_str("    }\n");
-        }
+        let (declared, implemented) = method(api, call);
+        manual.push_str(&declared);
+        out.push_str(&implemented);
     }
     let _ = write!(
         out,

@@ -17,25 +17,29 @@ fn failure(call: &Call) -> &'static str {
     }
 }
 
+/// The function of the C ABI.
+pub(super) fn function(call: &Call) -> String {
+    let status = match errcode(call) {
+        Some(param) => param.name.clone(),
+        None => "std::ptr::null_mut()".into(),
+    };
+    format!(
+        "{doc}///\n/// # Safety\n/// The contract of the C function.\n#[allow(non_snake_case, clippy::too_many_arguments)]\npub(crate) unsafe extern \"C\" fn {name}({signature}){returns} {{\n    guard(\"{name}\", {failure}, {status}, |library| {{\n        // SAFETY: the application's contract, passed on.\n        unsafe {{ OpenClApi::{name}(library, {arguments}) }}\n    }})\n}}\n",
+        doc = doc(call, ""),
+        name = call.name,
+        signature = signature(call),
+        returns = returns(call),
+        failure = failure(call),
+        arguments = arguments(call),
+    )
+}
+
 /// Emits stubs, dispatch table and address lookup.
 pub fn emit(api: &Api) -> String {
     let mut out = String::new();
     let mut addresses = String::new();
     for call in api.calls.iter().filter(|call| call.exported()) {
-        let status = match errcode(call) {
-            Some(param) => param.name.clone(),
-            None => "std::ptr::null_mut()".into(),
-        };
-        let _ = write!(
-            out,
-            "{doc}///\n/// # Safety\n/// The contract of the C function.\n#[allow(non_snake_case, clippy::too_many_arguments)]\npub(crate) unsafe extern \"C\" fn {name}({signature}){returns} {{\n    guard(\"{name}\", {failure}, {status}, |library| {{\n        // SAFETY: the application's contract, passed on.\n        unsafe {{ OpenClApi::{name}(library, {arguments}) }}\n    }})\n}}\n",
-            doc = doc(call, ""),
-            name = call.name,
-            signature = signature(call),
-            returns = returns(call),
-            failure = failure(call),
-            arguments = arguments(call),
-        );
+        out.push_str(&function(call));
         for name in call.aliases.iter().chain([&call.name]) {
             let _ = writeln!(
                 addresses,
@@ -179,6 +183,100 @@ fn forwarded(call: &Call) -> String {
     )
 }
 
+/// The trait that the platform's method for the call belongs to.
+fn group(call: &Call) -> String {
+    format!("{}Calls", camel(&call.group))
+}
+
+/// The platform's method as its trait declares it (nothing where the call is passed on as it is), and the method of the contract that
+/// calls it.
+pub(super) fn platform_method(call: &Call) -> (String, String) {
+    if call.forward {
+        return (String::new(), forwarded(call));
+    }
+    let (group, mut out) = (group(call), String::new());
+    let passed: Vec<(&Param, (String, String))> = call
+        .params
+        .iter()
+        .filter_map(|param| passed(call, param).map(|passed| (param, passed)))
+        .collect();
+    let method_params: String = passed
+        .iter()
+        .map(|(param, (ty, _))| {
+            let name = if ty == "Answer" {
+                "answer"
+            } else {
+                &param.name
+            };
+            format!(", {name}: {ty}")
+        })
+        .collect();
+    let (method_returns, convert) = method_result(call);
+    let declared = format!(
+        "{}    ///\n    /// # Safety\n    /// The contract of the C function, for what is still a pointer here.\n    unsafe fn {}(&self{method_params}){method_returns};\n",
+        doc(call, "    "),
+        call.name
+    );
+    let _ = writeln!(
+        out,
+        "    unsafe fn {}(&self, {}){} {{",
+        call.name,
+        signature(call),
+        returns(call)
+    );
+    for (param, (ty, expression)) in &passed {
+        let callback = matches!(param.shape, Shape::Callback);
+        let borrowed = ["Out", "Option<", "Answer"]
+            .iter()
+            .any(|start| ty.starts_with(start));
+        if borrowed && !callback {
+            let name = if ty == "Answer" {
+                "answer"
+            } else {
+                &param.name
+            };
+            let _ = write!(
+                out,
+                "        // SAFETY: the caller's contract: `{}` is NULL or points as far as the declaration says.\n        let {name} = unsafe {{ {expression} }};\n",
+                param.name
+            );
+        }
+    }
+    let names: String = passed
+        .iter()
+        .map(|(param, (ty, _))| {
+            let name = if ty == "Answer" {
+                "answer"
+            } else {
+                &param.name
+            };
+            format!(", {name}")
+        })
+        .collect();
+    let invoke = format!("unsafe {{ {group}::{}(self{names}) }}", call.name);
+    let invoke = match convert {
+        "" => invoke,
+        _ => format!("let result = {invoke};"),
+    };
+    let _ = writeln!(
+        out,
+        "        // SAFETY: the caller's contract, passed on.\n        {invoke}"
+    );
+    match (convert, errcode(call)) {
+        ("status", _) => out.push_str("        raw::status(result)\n"),
+        ("created", Some(param)) => {
+            let _ = write!(
+                out,
+                "        // SAFETY: the caller's contract: `{0}` is NULL or writable.\n        unsafe {{ raw::created(result, {0}) }}\n",
+                param.name
+            );
+        }
+        _ => {}
+    }
+    out.push_str("    }\n");
+    (declared, out)
+}
+
 /// Emits one trait per group of calls, without defaults, and the implementation of the contract that delegates to them. Calls that
 /// are declared `unsupported` keep the contract's own refusal; those declared `forward` need no method.
 pub fn emit_platform(api: &Api, contract: &str, target: &str) -> String {
@@ -191,91 +289,11 @@ pub fn emit_platform(api: &Api, contract: &str, target: &str) -> String {
         .iter()
         .filter(|call| call.exported() && !call.unsupported)
     {
-        if call.forward {
-            out.push_str(&forwarded(call));
-            continue;
+        let (declared, implemented) = platform_method(call);
+        out.push_str(&implemented);
+        if !call.forward {
+            traits.entry(group(call)).or_default().push_str(&declared);
         }
-        let group = format!("{}Calls", camel(&call.group));
-        let passed: Vec<(&Param, (String, String))> = call
-            .params
-            .iter()
-            .filter_map(|param| passed(call, param).map(|passed| (param, passed)))
-            .collect();
-        let method_params: String = passed
-            .iter()
-            .map(|(param, (ty, _))| {
-                let name = if ty == "Answer" {
-                    "answer"
-                } else {
-                    &param.name
-                };
-                format!(", {name}: {ty}")
-            })
-            .collect();
-        let (method_returns, convert) = method_result(call);
-        let _ = write!(
-            traits.entry(group.clone()).or_default(),
-            "{}    ///\n    /// # Safety\n    /// The contract of the C function, for what is still a pointer here.\n    unsafe fn {}(&self{method_params}){method_returns};\n",
-            doc(call, "    "),
-            call.name
-        );
-        let _ = writeln!(
-            out,
-            "    unsafe fn {}(&self, {}){} {{",
-            call.name,
-            signature(call),
-            returns(call)
-        );
-        for (param, (ty, expression)) in &passed {
-            let callback = matches!(param.shape, Shape::Callback);
-            let borrowed = ["Out", "Option<", "Answer"]
-                .iter()
-                .any(|start| ty.starts_with(start));
-            if borrowed && !callback {
-                let name = if ty == "Answer" {
-                    "answer"
-                } else {
-                    &param.name
-                };
-                let _ = write!(
-                    out,
-                    "        // SAFETY: the caller's contract: `{}` is NULL or points as far as the declaration says.\n        let {name} = unsafe {{ {expression} }};\n",
-                    param.name
-                );
-            }
-        }
-        let names: String = passed
-            .iter()
-            .map(|(param, (ty, _))| {
-                let name = if ty == "Answer" {
-                    "answer"
-                } else {
-                    &param.name
-                };
-                format!(", {name}")
-            })
-            .collect();
-        let invoke = format!("unsafe {{ {group}::{}(self{names}) }}", call.name);
-        let invoke = match convert {
-            "" => invoke,
-            _ => format!("let result = {invoke};"),
-        };
-        let _ = writeln!(
-            out,
-            "        // SAFETY: the caller's contract, passed on.\n        {invoke}"
-        );
-        match (convert, errcode(call)) {
-            ("status", _) => out.push_str("        raw::status(result)\n"),
-            ("created", Some(param)) => {
-                let _ = write!(
-                    out,
-                    "        // SAFETY: the caller's contract: `{0}` is NULL or writable.\n        unsafe {{ raw::created(result, {0}) }}\n",
-                    param.name
-                );
-            }
-            _ => {}
-        }
-        out.push_str("    }\n");
     }
     out.push_str("}\n");
     for (name, methods) in traits {
