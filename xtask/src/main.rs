@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod api;
 mod ci;
 mod dist;
 mod licences;
@@ -28,6 +29,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
+    /// Check or read what follows from the declarations in api/
+    Api {
+        #[command(subcommand)]
+        chore: api::ApiChore,
+    },
     /// Run what must pass, stage by stage, and count what passed
     Ci {
         /// How much to run
@@ -56,6 +62,7 @@ fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     let workspace = Workspace::locate()?;
     match arguments.chore {
+        Chore::Api { chore } => api::run(&workspace, &chore),
         Chore::Ci { tier, only } => ci::run(&workspace, tier, &only),
         Chore::Licences => licences::check(&workspace),
         Chore::Dist => dist::pack(&workspace),
