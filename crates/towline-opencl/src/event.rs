@@ -5,7 +5,7 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 use towline_backend::opencl::*;
@@ -93,20 +93,7 @@ impl Event {
         if known <= CL_COMPLETE {
             return known;
         }
-        let mut now = known;
-        let failed = provider!(
-            self.context.parts[part].provider.api,
-            clGetEventInfo(
-                raw.0,
-                CL_EVENT_COMMAND_EXECUTION_STATUS,
-                size_of::<cl_int>(),
-                (&raw mut now).cast(),
-                std::ptr::null_mut()
-            )
-        );
-        if failed != CL_SUCCESS {
-            now = failed;
-        }
+        let now = status_of(self.context.parts[part].api(), raw);
         // A final status stays; another thread may have seen it first.
         self.status.fetch_min(now, Ordering::AcqRel);
         now
@@ -208,12 +195,72 @@ pub(crate) fn on(
         .map(|proxy| proxy.raw))
 }
 
-type WhenOver = Box<dyn FnOnce(cl_int) + Send>;
+/// What a report of a provider leads to, once, whoever notices first: some providers forget to report what has happened before
+/// they are asked to (Oclgrind 21.10), or what failed (PoCL 3.1).
+struct Report {
+    then: Mutex<Option<Box<dyn FnOnce(cl_int) + Send>>>,
+}
 
-unsafe extern "C" fn over(_event: cl_event, status: cl_int, user_data: *mut c_void) {
-    // SAFETY: `watch` leaked this box for exactly this call.
-    let then = unsafe { Box::from_raw(user_data.cast::<WhenOver>()) };
-    MOVES.run(move || then(status));
+impl Report {
+    fn make(&self, status: cl_int) {
+        let then = self
+            .then
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(then) = then {
+            then(status);
+        }
+    }
+}
+
+unsafe extern "C" fn reported(_event: cl_event, status: cl_int, user_data: *mut c_void) {
+    // SAFETY: `report` gave this reference for exactly this call.
+    let report = unsafe { Arc::from_raw(user_data.cast_const().cast::<Report>()) };
+    report.make(status);
+}
+
+/// The status of a provider's event; an error counts as the event's own.
+fn status_of(api: &dyn OpenClApi, raw: RawEvent) -> cl_int {
+    let mut status = CL_QUEUED;
+    let failed = provider!(
+        api,
+        clGetEventInfo(
+            raw.0,
+            CL_EVENT_COMMAND_EXECUTION_STATUS,
+            size_of::<cl_int>(),
+            (&raw mut status).cast(),
+            std::ptr::null_mut()
+        )
+    );
+    if failed == CL_SUCCESS { status } else { failed }
+}
+
+/// Has `then` run, on whichever thread notices, once the provider's event has reached a status.
+fn report(
+    api: &dyn OpenClApi,
+    raw: RawEvent,
+    at: cl_int,
+    then: impl FnOnce(cl_int) + Send + 'static,
+) -> Result<(), cl_int> {
+    let report = Arc::new(Report {
+        then: Mutex::new(Some(Box::new(then))),
+    });
+    let user_data = Arc::into_raw(Arc::clone(&report));
+    let status = provider!(
+        api,
+        clSetEventCallback(raw.0, at, Some(reported), user_data.cast_mut().cast())
+    );
+    if status != CL_SUCCESS {
+        // SAFETY: the provider refused, so it never calls back.
+        drop(unsafe { Arc::from_raw(user_data) });
+        return Err(status);
+    }
+    let now = status_of(api, raw);
+    if now <= at {
+        report.make(now);
+    }
+    Ok(())
 }
 
 /// Has `then` run on the library's own thread once the provider's event is complete or failed.
@@ -222,17 +269,9 @@ pub(crate) fn watch(
     raw: RawEvent,
     then: impl FnOnce(cl_int) + Send + 'static,
 ) -> Result<(), cl_int> {
-    let then: WhenOver = Box::new(then);
-    let user_data = Box::into_raw(Box::new(then));
-    let status = provider!(
-        api,
-        clSetEventCallback(raw.0, CL_COMPLETE, Some(over), user_data.cast())
-    );
-    if status != CL_SUCCESS {
-        // SAFETY: the provider refused, so it never calls back.
-        drop(unsafe { Box::from_raw(user_data) });
-    }
-    check(status)
+    report(api, raw, CL_COMPLETE, |status| {
+        MOVES.run(move || then(status));
+    })
 }
 
 /// Has `then` run on the library's own thread once the command's event is complete or failed.
@@ -244,19 +283,11 @@ pub(crate) fn when_over(
     watch(event.context.parts[part].api(), raw, then)
 }
 
-/// What a provider's callback leads to.
+/// A function that the application registered for an event.
 struct Registered {
     event: Ref<Event>,
-    at: cl_int,
     function: EventFn,
     user_data: Shared<c_void>,
-}
-
-unsafe extern "C" fn reached(_event: cl_event, status: cl_int, user_data: *mut c_void) {
-    // SAFETY: `clSetEventCallback` leaked this box for exactly this call.
-    let registered = unsafe { Box::from_raw(user_data.cast::<Registered>()) };
-    let status = if status < 0 { status } else { registered.at };
-    call_later(registered, status);
 }
 
 /// Calls the application's function on the callback thread; the event stays valid until then.
@@ -266,7 +297,6 @@ fn call_later(registered: Box<Registered>, status: cl_int) {
             event,
             function,
             user_data,
-            ..
         } = *registered;
         // SAFETY: the application registered the function with this data for this event.
         unsafe { function(event.handle(), status, user_data.0) };
@@ -328,7 +358,6 @@ impl EventCalls for Platform {
         for waiting in waiting {
             let registered = Box::new(Registered {
                 event: event.clone(),
-                at: waiting.at,
                 function: waiting.function,
                 user_data: waiting.user_data,
             });
@@ -427,7 +456,6 @@ impl EventCalls for Platform {
         }
         let registered = Box::new(Registered {
             event: event.clone(),
-            at,
             function,
             user_data: Shared(user_data),
         });
@@ -453,17 +481,10 @@ impl EventCalls for Platform {
         }
         let owner = &event.context.parts[part].provider;
         // Sessions report completion only; what has been reached by then is called then.
-        let report = if owner.local { at } else { CL_COMPLETE };
-        let user_data = Box::into_raw(registered);
-        let status = provider!(
-            owner.api,
-            clSetEventCallback(raw.0, report, Some(reached), user_data.cast())
-        );
-        if status != CL_SUCCESS {
-            // SAFETY: the provider refused, so it never calls back.
-            drop(unsafe { Box::from_raw(user_data) });
-        }
-        check(status)
+        let level = if owner.local { at } else { CL_COMPLETE };
+        report(&*owner.api, raw, level, move |status| {
+            call_later(registered, if status < 0 { status } else { at });
+        })
     }
 
     unsafe fn clGetEventProfilingInfo(

@@ -1,14 +1,51 @@
-//! One provider: PoCL as it is, and PoCL treated like a session, where maps are emulated and nothing of the host is shared.
+//! One provider: what the platform answers by itself, and what a session is asked for.
 
 mod support;
 
+use std::ffi::c_void;
 use std::ptr::{null, null_mut};
+use std::sync::Arc;
 
 use support::{ADD, Cl, POCL, providers};
 use towline_backend::opencl::*;
+use towline_client::opencl::Remote;
+use towline_opencl::Provider;
 
-fn session_like() -> Cl {
-    Cl::over(providers(&[POCL], false))
+/// A context on a session, and the session.
+fn on_session() -> (Cl, Arc<Remote>) {
+    let session = support::session();
+    (Cl::over(Provider::of_session(&session)), session)
+}
+
+fn device_value<T: Copy + Default>(cl: &Cl, name: cl_device_info) -> T {
+    let mut value = T::default();
+    ok!(
+        cl,
+        clGetDeviceInfo(
+            cl.devices[0],
+            name,
+            size_of::<T>(),
+            (&raw mut value).cast(),
+            null_mut()
+        )
+    );
+    value
+}
+
+fn device_text(cl: &Cl, name: cl_device_info) -> String {
+    let mut text = vec![0_u8; 8192];
+    let mut size = 0;
+    ok!(
+        cl,
+        clGetDeviceInfo(
+            cl.devices[0],
+            name,
+            text.len(),
+            text.as_mut_ptr().cast(),
+            &raw mut size
+        )
+    );
+    String::from_utf8_lossy(&text[..size - 1]).into_owned()
 }
 
 #[test]
@@ -22,4 +59,259 @@ fn a_kernel_adds_to_what_was_written() {
     cl.arg(kernel, 1, 10_u32);
     cl.launch(queue, kernel, 4);
     assert_eq!(cl.read(queue, buffer, 4), [11, 12, 13, 14]);
+}
+
+#[test]
+fn what_cannot_work_from_here_is_masked() {
+    let cl = Cl::new(&[POCL]);
+    let capabilities: cl_ulong = device_value(&cl, CL_DEVICE_EXECUTION_CAPABILITIES);
+    let svm: cl_ulong = device_value(&cl, CL_DEVICE_SVM_CAPABILITIES);
+    let extensions = device_text(&cl, CL_DEVICE_EXTENSIONS);
+    assert_eq!(capabilities, CL_EXEC_KERNEL);
+    assert_eq!(svm & !CL_DEVICE_SVM_COARSE_GRAIN_BUFFER, 0);
+    assert!(extensions.contains("cl_khr_fp64"), "{extensions}");
+    assert!(!extensions.contains("cl_pocl_"), "{extensions}");
+}
+
+#[test]
+fn handles_in_answers_are_the_platforms_own() {
+    let cl = Cl::new(&[POCL]);
+    let mut platform = null_mut();
+    ok!(cl, clGetPlatformIDs(1, &raw mut platform, null_mut()));
+    let queue = cl.queue(0);
+    let mut context: cl_context = null_mut();
+    ok!(
+        cl,
+        clGetCommandQueueInfo(
+            queue,
+            CL_QUEUE_CONTEXT,
+            size_of::<cl_context>(),
+            (&raw mut context).cast(),
+            null_mut()
+        )
+    );
+    assert_eq!(
+        device_value::<usize>(&cl, CL_DEVICE_PLATFORM),
+        platform.addr()
+    );
+    assert_eq!(context, cl.context);
+}
+
+#[test]
+fn a_context_repeats_its_properties_and_refuses_unknown_ones() {
+    let cl = Cl::new(&[POCL]);
+    let mut platform = null_mut();
+    ok!(cl, clGetPlatformIDs(1, &raw mut platform, null_mut()));
+    let named = platform.expose_provenance() as cl_context_properties;
+    let create = |properties: &[cl_context_properties]| {
+        make!(
+            cl,
+            clCreateContext(
+                properties.as_ptr(),
+                1,
+                cl.devices.as_ptr(),
+                None,
+                null_mut()
+            )
+        )
+    };
+    let given = [CL_CONTEXT_PLATFORM, named, 0];
+    let context = create(&given).expect("a context");
+    let mut echoed = [1; 3];
+    let mut size = 0;
+    ok!(
+        cl,
+        clGetContextInfo(
+            context,
+            CL_CONTEXT_PROPERTIES,
+            size_of_val(&echoed),
+            echoed.as_mut_ptr().cast(),
+            &raw mut size
+        )
+    );
+    assert_eq!((echoed, size), (given, 24));
+    assert_eq!(create(&[0x7777, 1, 0]), Err(CL_INVALID_PROPERTY));
+    assert_eq!(
+        create(&[CL_CONTEXT_PLATFORM, named + 8, 0]),
+        Err(CL_INVALID_PLATFORM)
+    );
+}
+
+#[test]
+fn stale_and_foreign_handles_are_refused_by_kind() {
+    let cl = Cl::new(&[POCL]);
+    let queue = cl.queue(0);
+    let buffer = cl.buffer(16);
+    ok!(cl, clReleaseMemObject(buffer));
+    let mut elsewhere = [0_u64; 16];
+    let foreign: *mut u64 = elsewhere.as_mut_ptr();
+    assert_eq!(
+        status!(cl, clRetainMemObject(buffer)),
+        CL_INVALID_MEM_OBJECT
+    );
+    assert_eq!(
+        status!(cl, clReleaseMemObject(queue.cast())),
+        CL_INVALID_MEM_OBJECT
+    );
+    assert_eq!(
+        status!(cl, clFinish(foreign.cast())),
+        CL_INVALID_COMMAND_QUEUE
+    );
+    assert_eq!(status!(cl, clRetainKernel(null_mut())), CL_INVALID_KERNEL);
+    assert_eq!(
+        status!(cl, clRetainEvent(cl.context.cast())),
+        CL_INVALID_EVENT
+    );
+}
+
+#[test]
+fn a_buffer_released_before_the_launch_is_refused_there() {
+    let cl = Cl::new(&[POCL]);
+    let queue = cl.queue(0);
+    let buffer = cl.buffer(16);
+    let kernel = cl.kernel(cl.program(ADD), "add");
+    cl.arg(kernel, 0, buffer);
+    cl.arg(kernel, 1, 1_u32);
+    ok!(cl, clReleaseMemObject(buffer));
+    let count = 4_usize;
+    assert_eq!(
+        status!(
+            cl,
+            clEnqueueNDRangeKernel(
+                queue,
+                kernel,
+                1,
+                null(),
+                &raw const count,
+                null(),
+                0,
+                null(),
+                null_mut()
+            )
+        ),
+        CL_INVALID_KERNEL_ARGS
+    );
+}
+
+#[test]
+fn maps_of_a_session_nest_and_send_back_what_was_mapped_for_writing() {
+    let (cl, _) = on_session();
+    let queue = cl.queue(0);
+    let buffer = cl.buffer_of(CL_MEM_COPY_HOST_PTR, &mut [1, 2, 3, 4]);
+    let map = |flags, offset, size| {
+        make!(
+            cl,
+            clEnqueueMapBuffer(
+                queue,
+                buffer,
+                CL_TRUE,
+                flags,
+                offset,
+                size,
+                0,
+                null(),
+                null_mut()
+            )
+        )
+    };
+    let whole: *mut c_void = map(CL_MAP_READ, 0, 16).expect("a map");
+    let part = map(CL_MAP_WRITE, 8, 8).expect("a map inside the other");
+    assert_eq!(part.addr(), whole.addr() + 8);
+    assert_eq!(map(CL_MAP_WRITE, 12, 4), Err(CL_INVALID_OPERATION));
+    // SAFETY: a mapped region of two values.
+    unsafe { part.cast::<[u32; 2]>().write([30, 40]) };
+    for pointer in [part, whole] {
+        ok!(
+            cl,
+            clEnqueueUnmapMemObject(queue, buffer, pointer, 0, null(), null_mut())
+        );
+    }
+    assert_eq!(cl.read(queue, buffer, 4), [1, 2, 30, 40]);
+    assert_eq!(
+        status!(
+            cl,
+            clEnqueueUnmapMemObject(queue, buffer, whole, 0, null(), null_mut())
+        ),
+        CL_INVALID_VALUE
+    );
+}
+
+#[test]
+fn only_what_needs_data_back_waits_for_a_session() {
+    let (cl, session) = on_session();
+    let program = cl.program(ADD);
+    let before = session.meter().round_trips();
+    let queue = cl.queue(0);
+    let buffer = cl.buffer_of(CL_MEM_COPY_HOST_PTR, &mut [1, 2, 3, 4]);
+    let kernel = cl.kernel(program, "add");
+    let created = session.meter().round_trips();
+    cl.arg(kernel, 0, buffer);
+    for turn in 0..100_u32 {
+        cl.arg(kernel, 1, turn % 2);
+        cl.launch(queue, kernel, 4);
+    }
+    ok!(cl, clFlush(queue));
+    let launched = session.meter().round_trips();
+    let values = cl.read(queue, buffer, 4);
+    let read = session.meter().round_trips();
+    assert_eq!(values, [51, 52, 53, 54]);
+    assert_eq!(created - before, 0, "creating objects of a built program");
+    assert!(
+        launched - created <= 2,
+        "the verdict on each argument once, then nothing: {:?}",
+        session.meter().waits()
+    );
+    assert_eq!(read - launched, 1, "reading");
+}
+
+#[test]
+fn an_event_of_a_session_is_asked_without_waiting() {
+    let (cl, session) = on_session();
+    let queue = cl.queue(0);
+    let buffer = cl.buffer(16);
+    let mut event = null_mut();
+    ok!(
+        cl,
+        clEnqueueFillBuffer(
+            queue,
+            buffer,
+            [7_u32].as_ptr().cast(),
+            4,
+            0,
+            16,
+            0,
+            null(),
+            &raw mut event
+        )
+    );
+    ok!(cl, clWaitForEvents(1, &raw const event));
+    let before = session.meter().round_trips();
+    let status: cl_int = cl.event_info(event, CL_EVENT_COMMAND_EXECUTION_STATUS);
+    let command: cl_command_type = cl.event_info(event, CL_EVENT_COMMAND_TYPE);
+    assert_eq!((status, command), (CL_COMPLETE, CL_COMMAND_FILL_BUFFER));
+    assert_eq!(session.meter().round_trips() - before, 0);
+    assert_eq!(cl.read(queue, buffer, 4), [7; 4]);
+}
+
+unsafe extern "C" fn note(_mem: cl_mem, user_data: *mut c_void) {
+    // SAFETY: the test gives a box for exactly this call.
+    let note = unsafe { Box::from_raw(user_data.cast::<(u32, std::sync::mpsc::Sender<u32>)>()) };
+    note.1.send(note.0).expect("the test listens");
+}
+
+#[test]
+fn destructors_run_in_reverse_order_once_nothing_uses_the_object() {
+    let cl = Cl::over(providers(&[POCL], false));
+    let buffer = cl.buffer(16);
+    let (sender, receiver) = std::sync::mpsc::channel::<u32>();
+    for number in 1..=3_u32 {
+        let user_data = Box::into_raw(Box::new((number, sender.clone())));
+        ok!(
+            cl,
+            clSetMemObjectDestructorCallback(buffer, Some(note), user_data.cast())
+        );
+    }
+    drop(sender);
+    ok!(cl, clReleaseMemObject(buffer));
+    assert_eq!(receiver.iter().collect::<Vec<_>>(), [3, 2, 1]);
 }

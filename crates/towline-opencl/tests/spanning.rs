@@ -5,37 +5,15 @@ mod support;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use support::{ADD, Cl, OCLGRIND, POCL, providers};
 use towline_backend::opencl::*;
 use towline_opencl::Provider;
-use towline_test::pair::Pair;
-
-/// Vendor libraries enumerate once, on one thread: their first calls are not safe from several.
-fn library(name: &'static str) -> Arc<dyn OpenClApi> {
-    static LOADED: Mutex<Vec<(&str, Arc<NativeOpenCl>)>> = Mutex::new(Vec::new());
-    let mut loaded = LOADED.lock().expect("no test panics here");
-    if let Some((_, native)) = loaded.iter().find(|(known, _)| *known == name) {
-        return Arc::clone(native) as Arc<dyn OpenClApi>;
-    }
-    let native = Arc::new(
-        NativeOpenCl::from_libraries(&[name.into()]).expect("the tests need this library"),
-    );
-    loaded.push((name, Arc::clone(&native)));
-    native
-}
 
 /// A provider over a session with a worker of its own.
 fn session() -> Provider {
-    static PAIRS: OnceLock<Mutex<Vec<Pair>>> = OnceLock::new();
-    let pair = Pair::new(library(POCL));
-    let provider = Provider::of_session(&pair.remote).remove(0);
-    let pairs = PAIRS.get_or_init(Mutex::default);
-    // Workers live as long as the process: tests end while callbacks may still be on their way.
-    pairs.lock().expect("no test panics here").push(pair);
-    provider
+    Provider::of_session(&support::session()).remove(0)
 }
 
 fn two_of_one_kind() -> Cl {

@@ -4,10 +4,12 @@
 
 use std::ffi::{CString, c_void};
 use std::ptr::{null, null_mut};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use towline_backend::opencl::*;
+use towline_client::opencl::Remote;
 use towline_opencl::{Platform, Provider};
+use towline_test::pair::Pair;
 
 /// The CPU device that tests run on.
 pub(crate) const POCL: &str = "libpocl.so.2";
@@ -51,22 +53,50 @@ pub(crate) struct Cl {
     pub(crate) context: cl_context,
 }
 
+/// A vendor library, loaded and enumerated once: the first calls of some are not safe from several threads.
+pub(crate) fn library(name: &str) -> (Arc<NativeOpenCl>, cl_platform_id) {
+    static LOADED: Mutex<Vec<(String, Arc<NativeOpenCl>)>> = Mutex::new(Vec::new());
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = loaded.iter().find(|(known, _)| known == name);
+    let native = known
+        .map(|(_, native)| Arc::clone(native))
+        .unwrap_or_else(|| {
+            let native = NativeOpenCl::from_libraries(&[name.into()])
+                .unwrap_or_else(|error| panic!("{error}: the tests need this library"));
+            let native = Arc::new(native);
+            loaded.push((name.into(), Arc::clone(&native)));
+            native
+        });
+    let platform = native.platforms().next();
+    let platform = platform.unwrap_or_else(|| panic!("{name} has no platform"));
+    let mut count = 0;
+    // SAFETY: only the count is written.
+    unsafe { native.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, null_mut(), &raw mut count) };
+    (native, platform)
+}
+
 /// Providers of these vendor libraries, each a provider of its own.
 pub(crate) fn providers(libraries: &[&str], local: bool) -> Vec<Provider> {
     libraries
         .iter()
-        .map(|library| {
-            let native = NativeOpenCl::from_libraries(&[(*library).to_string()])
-                .unwrap_or_else(|error| panic!("{error}: the tests need this library"));
-            let platform = native
-                .platforms()
-                .next()
-                .unwrap_or_else(|| panic!("{library} has no platform"));
+        .map(|name| {
+            let (native, platform) = library(name);
             // SAFETY: the platform was just named by its library.
-            unsafe { Provider::of_platform(library, Arc::new(native), platform, local) }
-                .unwrap_or_else(|status| panic!("{library} has no devices: {status}"))
+            unsafe { Provider::of_platform(name, native, platform, local) }
+                .unwrap_or_else(|status| panic!("{name} has no devices: {status}"))
         })
         .collect()
+}
+
+/// A session with a worker of its own on PoCL.
+pub(crate) fn session() -> Arc<Remote> {
+    static PAIRS: Mutex<Vec<Pair>> = Mutex::new(Vec::new());
+    let pair = Pair::new(library(POCL).0);
+    let remote = Arc::clone(&pair.remote);
+    // Workers live as long as the process: tests end while callbacks may still be on their way.
+    let mut pairs = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
+    pairs.push(pair);
+    remote
 }
 
 impl Cl {
