@@ -250,6 +250,20 @@ impl Link {
         }
     }
 
+    /// Waits until the last byte of a write has left, or no lane can read from its source any more.
+    pub(crate) fn wait_write(&self, payload: u64) {
+        let _interest = self.interest();
+        let mut state = self.state();
+        while state.writes.contains_key(&payload) {
+            state.followers += 1;
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+            state.followers -= 1;
+        }
+    }
+
     /// Waits for small data, which comes on the command lane: this thread reads for itself.
     pub(crate) fn wait_data(&self, payload: u64) {
         loop {
@@ -596,6 +610,7 @@ impl Link {
         log::error!("lost the session with {}: {reason}", self.name);
         self.lane.shutdown();
         self.payload.shutdown();
+        self.payload.quiesce();
         self.sender.get().inspect(|sender| sender.unpark());
         let due: Vec<(Callback, i32)> = {
             let mut state = self.state();

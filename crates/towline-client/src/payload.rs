@@ -31,6 +31,8 @@ pub(crate) struct Payload {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Outgoing>,
+    /// Lanes that are reading from a source right now.
+    active: usize,
     stopped: bool,
 }
 
@@ -97,6 +99,29 @@ impl Payload {
         self.lanes.iter().for_each(|lane| lane.shutdown());
     }
 
+    /// After [`Self::shutdown`]: waits until no lane reads from the application's memory any more. The connections are shut down, so
+    /// that takes no time worth naming.
+    pub(crate) fn quiesce(&self) {
+        let mut queue = self.queue();
+        while queue.active > 0 {
+            queue = self
+                .work
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A lane is through with a source.
+    fn through(&self) {
+        let mut queue = self.queue();
+        queue.active -= 1;
+        let over = queue.stopped && queue.active == 0;
+        drop(queue);
+        if over {
+            self.work.notify_all();
+        }
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -119,6 +144,7 @@ impl Payload {
                 if job.next == job.end {
                     queue.jobs.pop_front();
                 }
+                queue.active += 1;
                 return Some((header, source));
             }
             queue = self
@@ -147,8 +173,10 @@ fn transmit(link: &Link, lane: &dyn Connection) -> Result<(), TransportError> {
             unsafe { source.gather(offset, length, &mut packed) };
             &packed
         };
-        lane.send(&[IoSlice::new(&header.to_bytes()), IoSlice::new(bytes)])?;
-        link.meter.sent(bytes.len() + CHUNK_HEADER);
+        let sent = lane.send(&[IoSlice::new(&header.to_bytes()), IoSlice::new(bytes)]);
+        link.payload.through();
+        sent?;
+        link.meter.sent(header.length as usize + CHUNK_HEADER);
         link.sent(header.payload, header.length.into());
     }
     Ok(())

@@ -21,6 +21,8 @@ pub(crate) struct Event {
     pub(crate) callbacks: Vec<Callback>,
     /// Read whose data must have landed before the event counts as complete.
     pub(crate) read: Option<u64>,
+    /// Its end has come and waits for data that must be in place before.
+    pub(crate) held: bool,
     /// Nobody will ask any more: forget it when it has ended.
     pub(crate) released: bool,
 }
@@ -117,10 +119,16 @@ impl State {
         if after.is_empty() {
             return self.conclude(what, due);
         }
-        if let HeldWhat::Reply(number, _) = &what
-            && let Some(slot) = self.replies.get_mut(number)
-        {
-            *slot = Slot::Held;
+        match &what {
+            // What nobody asked for, or what has come before, is dropped: the server cannot make the list grow.
+            HeldWhat::Reply(number, _) => match self.replies.get_mut(number) {
+                Some(slot @ Slot::Asked) => *slot = Slot::Held,
+                _ => return,
+            },
+            HeldWhat::Event(number, _) => match self.events.get_mut(number) {
+                Some(event) if event.status.is_none() && !event.held => event.held = true,
+                _ => return,
+            },
         }
         self.held.push(Held { after, what });
     }

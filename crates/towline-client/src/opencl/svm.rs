@@ -27,10 +27,15 @@ impl Regions {
     }
 }
 
-fn pages(address: usize, size: usize) -> (usize, usize) {
+/// Nothing is mapped below, whatever a server says: a NULL pointer with an offset must fault.
+const LOWEST_ADDRESS: usize = 64 << 10;
+
+/// The pages that hold a range: start and length. `None` where no memory of a program can be.
+fn pages(address: usize, size: usize) -> Option<(usize, usize)> {
     let page = rustix::param::page_size();
     let start = address / page * page;
-    (start, (address + size).div_ceil(page) * page - start)
+    let end = address.checked_add(size)?.checked_next_multiple_of(page)?;
+    (start >= LOWEST_ADDRESS).then_some((start, end - start))
 }
 
 impl Remote {
@@ -59,7 +64,10 @@ impl Remote {
                 break;
             };
             let address = reply.address.unwrap_or_default();
-            let (start, length) = pages(address as usize, size);
+            let Some((start, length)) = pages(address as usize, size) else {
+                self.malformed();
+                break;
+            };
             // SAFETY: NOREPLACE maps only what nothing else uses.
             let mapped = unsafe {
                 mmap_anonymous(
@@ -97,9 +105,10 @@ impl Remote {
         let Some(size) = lock(&self.svm).allocations.remove(&start) else {
             return;
         };
-        let (page, length) = pages(start, size);
-        // SAFETY: the pages were mapped for this allocation; the application gives it up.
-        let _ = unsafe { munmap(std::ptr::with_exposed_provenance_mut(page), length) };
+        if let Some((page, length)) = pages(start, size) {
+            // SAFETY: the pages were mapped for this allocation; the application gives it up.
+            let _ = unsafe { munmap(std::ptr::with_exposed_provenance_mut(page), length) };
+        }
         let context = wire::ContextHandle::from_raw(context);
         let _ = self.post(&wire::SvmFree {
             context,

@@ -247,11 +247,12 @@ impl Remote {
         // The caller may change its memory when this returns: wait until the last byte has left.
         let started = std::time::Instant::now();
         self.link.flush();
-        let left = self
-            .link
-            .wait_for(|state| (!state.writes.contains_key(&payload)).then_some(()));
+        self.link.wait_write(payload);
         self.link.meter.waited(command.call, started.elapsed());
-        status_of(left)
+        match self.link.lost() {
+            Some(_) => crate::link::LOST,
+            None => CL_SUCCESS,
+        }
     }
 
     fn read_one(&self, command: &Command<'_>, place: Place, host: Host) -> cl_int {
