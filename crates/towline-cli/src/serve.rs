@@ -15,7 +15,7 @@ use towline_sys::cpus;
 use towline_sys::jail::UnprivilegedUser;
 use towline_sys::process::{WorkerProgram, exit_now, forbid_inspection, raise_descriptor_limit};
 use towline_sys::signals::{BlockedSignals, signal_name};
-use towline_transport::Address;
+use towline_transport::{Address, PLUGINS_VARIABLE};
 use towline_wire::control::{ServerIdentity, SessionLimits};
 
 use crate::FAILURE;
@@ -223,6 +223,15 @@ fn worker_environment(options: &ServeOptions) -> Vec<(OsString, OsString)> {
         // Kernel caches belong into the worker's own home.
         .filter(|(name, _)| name != "POCL_CACHE_DIR" && name != "CUDA_CACHE_PATH")
         .collect();
+    // Lanes arrive over every transport that we listen with; workers run in /.
+    let plugins = std::env::var_os(PLUGINS_VARIABLE).unwrap_or_default();
+    let absolute =
+        std::env::split_paths(&plugins).filter_map(|path| std::path::absolute(path).ok());
+    if let Ok(plugins) = std::env::join_paths(absolute)
+        && !plugins.is_empty()
+    {
+        environment.push((PLUGINS_VARIABLE.into(), plugins));
+    }
     // PoCL counts the CPUs of the machine, not those it may run on.
     let bound = options.cpus.is_some() || options.numa.is_some();
     if bound

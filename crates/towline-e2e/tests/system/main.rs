@@ -14,3 +14,4 @@ mod footprint;
 mod many;
 mod processes;
 mod programs;
+mod transports;

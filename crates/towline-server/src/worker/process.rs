@@ -167,6 +167,8 @@ fn start(
         _ => return Err("the supervisor must say how to start first".into()),
     };
     prepare();
+    // The jail may hide the shared objects that hold further transports.
+    Registry::global();
     let jail_missing = enter_jail(jail.as_ref(), &home)?;
     let engine = open()?;
     if jail.is_some() {
