@@ -1,8 +1,9 @@
-//! Child processes: this program again, in an environment of its own, asked line by line.
+//! Child processes: this program again, in an environment of its own, asked line by line; and programs with a time limit.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -20,6 +21,14 @@ pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
     pub(crate) fn spawn(command: &mut Command) -> anyhow::Result<Self> {
+        // SAFETY: between fork and exec only one system call is made, which is safe there.
+        unsafe {
+            command.pre_exec(|| {
+                // Should this program be killed outright, what it started ends with it.
+                let signal = Some(rustix::process::Signal::TERM);
+                Ok(rustix::process::set_parent_process_death_signal(signal)?)
+            });
+        }
         let child = command.spawn().with_context(|| {
             format!(
                 "could not start {}",
@@ -39,6 +48,43 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Runs a program to its end, which it must reach within `limit`.
+pub(crate) fn output(command: &mut Command, limit: Duration) -> anyhow::Result<Output> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = Process::spawn(command)?;
+    let mut stdout = process
+        .0
+        .stdout
+        .take()
+        .context("standard output is piped")?;
+    let mut stderr = process.0.stderr.take().context("standard error is piped")?;
+    let errors = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        stderr.read_to_end(&mut text).map(|_| text)
+    });
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let result = stdout.read_to_end(&mut text).map(|_| text);
+        // Nobody waits any more when it took too long.
+        let _ = sender.send(result);
+    });
+    let stdout = match receiver.recv_timeout(limit) {
+        Ok(result) => result?,
+        // Dropping the process kills it.
+        Err(_) => bail!("it did not end within {} s", limit.as_secs()),
+    };
+    let status = process.0.wait()?;
+    let stderr = errors
+        .join()
+        .map_err(|_| anyhow::anyhow!("its standard error was lost"))??;
+    Ok(Output {
+        status,
+        stdout,
+        stderr,
+    })
 }
 
 /// A child that answers each line of JSON with one.
@@ -119,5 +165,37 @@ impl Asked {
             Ok(status) => anyhow::anyhow!("the process ended ({status})"),
             Err(error) => anyhow::anyhow!("the process ended: {error}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_and_status_of_a_program_arrive() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo out; echo err >&2; exit 3"]);
+        let output = output(&mut command, Duration::from_secs(10)).unwrap();
+        assert_eq!(output.status.code(), Some(3));
+        assert_eq!(
+            (&output.stdout[..], &output.stderr[..]),
+            (&b"out\n"[..], &b"err\n"[..])
+        );
+    }
+
+    #[test]
+    fn program_that_hangs_is_ended() {
+        let mut command = Command::new("sleep");
+        command.arg("60");
+        let error = output(&mut command, Duration::from_millis(50)).unwrap_err();
+        assert!(error.to_string().contains("did not end"), "{error}");
+    }
+
+    #[test]
+    fn child_that_ends_is_no_endless_wait() {
+        let mut asked = Asked::spawn(&mut Command::new("true")).unwrap();
+        let answer: anyhow::Result<u32> = asked.ask(&1, Duration::from_secs(10));
+        assert!(answer.unwrap_err().to_string().contains("ended"));
     }
 }

@@ -54,3 +54,42 @@ pub fn run(options: Options) -> anyhow::Result<ExitCode> {
         What::Leg(options) => opencl::run_leg(&options),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn declaration_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sections_and_legs_are_lists() {
+        let line = [
+            "bench",
+            "opencl",
+            "--only",
+            "launch,small",
+            "--legs",
+            "native,remote",
+        ];
+        assert!(Cli::try_parse_from(line).is_ok());
+        let error = Cli::try_parse_from(["bench", "opencl", "--only", "lunch"]).unwrap_err();
+        assert!(error.to_string().contains("launch"), "{error}");
+    }
+
+    #[test]
+    fn wrong_link_says_what_to_write() {
+        let error = Cli::try_parse_from(["bench", "opencl", "--link", "1G"]).unwrap_err();
+        assert!(error.to_string().contains("RATE,DELAY"), "{error}");
+    }
+}

@@ -20,7 +20,7 @@ use towline_wire::control::{
 
 use crate::cpu::{self, CpuSeconds};
 use crate::machine::{self, Machine};
-use crate::peer::{Direction, Peer, Streams};
+use crate::peer::{Direction, Memory, Peer, Streams};
 use crate::report::{Figure, Leg, Report, SCHEMA};
 use crate::stats::Summary;
 
@@ -225,7 +225,7 @@ impl Pair<'_> {
                     format!("{}, {count} plain TCP streams", direction.name()),
                 );
                 self.figure(&id, &title, "GB/s", || {
-                    let seconds = streams.transfer_s(direction, bytes)?;
+                    let seconds = streams.transfer_s(direction, Memory::Cached, bytes)?;
                     Ok(bytes as f64 / seconds * 1e-9)
                 })?;
             }

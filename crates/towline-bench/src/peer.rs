@@ -18,8 +18,10 @@ use crate::child::{Process, this_program};
 const MAX_BYTES: u64 = 64 << 30;
 /// Most bytes that one echo carries.
 const MAX_ECHO_BYTES: usize = 64 << 10;
-/// Memory that one stream lands in or comes from: beyond every cache, as payload is.
-const MAX_BUFFER_BYTES: u64 = 64 << 20;
+/// Memory that one stream of payload lands in or comes from: beyond every cache, as a program's data is.
+const PAYLOAD_BYTES: u64 = 64 << 20;
+/// Memory of a stream that moves the same bytes over and over, as iperf does: it stays in the cache.
+const CACHED_BYTES: u64 = 128 << 10;
 /// Below this many bytes for each, one stream is faster than several.
 const MIN_STREAM_BYTES: u64 = 64 << 10;
 /// Most connections at once.
@@ -59,9 +61,38 @@ impl Direction {
     }
 }
 
+/// What the bytes of a plain stream come from and land in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Memory {
+    /// Data of its own, as payload has: reading and writing it is part of the work.
+    Payload,
+    /// The same small buffer all the time: what the network code alone moves.
+    Cached,
+}
+
+impl Memory {
+    fn bytes(self) -> u64 {
+        match self {
+            Self::Payload => PAYLOAD_BYTES,
+            Self::Cached => CACHED_BYTES,
+        }
+    }
+
+    fn command(self, direction: Direction) -> u8 {
+        match (direction, self) {
+            (Direction::Write, Self::Payload) => RECEIVE,
+            (Direction::Write, Self::Cached) => RECEIVE_CACHED,
+            (Direction::Read, Self::Payload) => SEND,
+            (Direction::Read, Self::Cached) => SEND_CACHED,
+        }
+    }
+}
+
 const ECHO: u8 = b'E';
 const RECEIVE: u8 = b'W';
+const RECEIVE_CACHED: u8 = b'w';
 const SEND: u8 = b'R';
+const SEND_CACHED: u8 = b'r';
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let listener = TcpListener::bind(options.listen)
@@ -104,6 +135,7 @@ fn serve(listener: &TcpListener) {
 fn answer(mut connection: TcpStream) -> std::io::Result<()> {
     connection.set_nodelay(true)?;
     let mut buffer = Vec::new();
+    let (payload, cached) = (Memory::Payload, Memory::Cached);
     loop {
         let mut command = [0; 9];
         connection.read_exact(&mut command)?;
@@ -124,24 +156,46 @@ fn answer(mut connection: TcpStream) -> std::io::Result<()> {
                 connection.write_all(&data)?;
             }
             RECEIVE => {
-                receive(&mut connection, bytes, &mut buffer)?;
+                receive(
+                    &mut connection,
+                    bytes,
+                    buffer_for(&mut buffer, bytes, payload),
+                )?;
                 connection.write_all(&[1])?;
             }
-            SEND => send(&mut connection, bytes, &mut buffer)?,
+            RECEIVE_CACHED => {
+                receive(
+                    &mut connection,
+                    bytes,
+                    buffer_for(&mut buffer, bytes, cached),
+                )?;
+                connection.write_all(&[1])?;
+            }
+            SEND => send(
+                &mut connection,
+                bytes,
+                buffer_for(&mut buffer, bytes, payload),
+            )?,
+            SEND_CACHED => send(
+                &mut connection,
+                bytes,
+                buffer_for(&mut buffer, bytes, cached),
+            )?,
             _ => return Err(std::io::Error::other("unknown command")),
         }
     }
 }
 
-fn grow(buffer: &mut Vec<u8>, bytes: u64) {
-    let wanted = bytes.min(MAX_BUFFER_BYTES) as usize;
+/// As much memory as moving so many bytes takes.
+fn buffer_for(buffer: &mut Vec<u8>, bytes: u64, memory: Memory) -> &mut [u8] {
+    let wanted = bytes.min(memory.bytes()) as usize;
     if buffer.len() < wanted {
         buffer.resize(wanted, 0x5a);
     }
+    &mut buffer[..wanted]
 }
 
-fn receive(connection: &mut TcpStream, bytes: u64, buffer: &mut Vec<u8>) -> std::io::Result<()> {
-    grow(buffer, bytes);
+fn receive(connection: &mut TcpStream, bytes: u64, buffer: &mut [u8]) -> std::io::Result<()> {
     let mut left = bytes;
     while left > 0 {
         let piece = left.min(buffer.len() as u64) as usize;
@@ -151,8 +205,7 @@ fn receive(connection: &mut TcpStream, bytes: u64, buffer: &mut Vec<u8>) -> std:
     Ok(())
 }
 
-fn send(connection: &mut TcpStream, bytes: u64, buffer: &mut Vec<u8>) -> std::io::Result<()> {
-    grow(buffer, bytes);
+fn send(connection: &mut TcpStream, bytes: u64, buffer: &mut [u8]) -> std::io::Result<()> {
     let mut left = bytes;
     while left > 0 {
         let piece = left.min(buffer.len() as u64) as usize;
@@ -229,16 +282,21 @@ impl Streams {
     }
 
     /// Seconds that the streams together take for so many bytes.
-    pub(crate) fn transfer_s(&mut self, direction: Direction, bytes: u64) -> anyhow::Result<f64> {
+    pub(crate) fn transfer_s(
+        &mut self,
+        direction: Direction,
+        memory: Memory,
+        bytes: u64,
+    ) -> anyhow::Result<f64> {
         let useful = (bytes / MIN_STREAM_BYTES).clamp(1, self.streams.len() as u64);
         let share = bytes / useful;
         for (_, buffer) in &mut self.streams[..useful as usize] {
-            grow(buffer, share);
+            buffer_for(buffer, share, memory);
         }
         let start = Instant::now();
         if useful == 1 {
             let (stream, buffer) = &mut self.streams[0];
-            one_way(stream, buffer, direction, bytes)?;
+            one_way(stream, buffer, (direction, memory), bytes)?;
             return Ok(start.elapsed().as_secs_f64());
         }
         std::thread::scope(|scope| {
@@ -251,7 +309,7 @@ impl Streams {
                     } else {
                         share
                     };
-                    scope.spawn(move || one_way(stream, buffer, direction, bytes))
+                    scope.spawn(move || one_way(stream, buffer, (direction, memory), bytes))
                 })
                 .collect();
             threads
@@ -268,10 +326,11 @@ impl Streams {
 fn one_way(
     stream: &mut TcpStream,
     buffer: &mut Vec<u8>,
-    direction: Direction,
+    (direction, memory): (Direction, Memory),
     bytes: u64,
 ) -> std::io::Result<()> {
-    let mut command = [RECEIVE; 9];
+    let buffer = buffer_for(buffer, bytes, memory);
+    let mut command = [memory.command(direction); 9];
     command[1..].copy_from_slice(&bytes.to_le_bytes());
     match direction {
         Direction::Write => {
@@ -280,7 +339,6 @@ fn one_way(
             stream.read_exact(&mut [0])
         }
         Direction::Read => {
-            command[0] = SEND;
             stream.write_all(&command)?;
             receive(stream, bytes, buffer)
         }
@@ -303,7 +361,9 @@ mod tests {
         let mut streams = Streams::connect(peer(), 3).unwrap();
         for bytes in [1, 100_000, 1_000_001] {
             for direction in Direction::ALL {
-                assert!(streams.transfer_s(direction, bytes).unwrap() > 0.0);
+                for memory in [Memory::Payload, Memory::Cached] {
+                    assert!(streams.transfer_s(direction, memory, bytes).unwrap() > 0.0);
+                }
                 assert!(streams.round_trip_us(64).unwrap() > 0.0);
             }
         }

@@ -31,6 +31,7 @@ pub(crate) struct ServerSpec {
 /// `towline serve` on a free loopback port.
 pub(crate) struct Server {
     process: Process,
+    log: PathBuf,
     /// Where it listens.
     pub(crate) address: String,
 }
@@ -40,9 +41,10 @@ impl Server {
         let folder = tempfile::Builder::new()
             .prefix("server-")
             .tempdir_in(scratch)
-            .context("no place for temporary files")?;
-        let ready = folder.path().join("address");
-        let log = folder.path().join("log");
+            .context("no place for temporary files")?
+            .keep();
+        let ready = folder.join("address");
+        let log = folder.join("log");
         let mut command = Command::new(&spec.program);
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--ready-file"])
@@ -67,16 +69,28 @@ impl Server {
             }
             let ended = process.0.try_wait()?.is_some();
             if ended || start.elapsed() > START_LIMIT {
-                let said = std::fs::read_to_string(&log).unwrap_or_default();
                 bail!(
                     "the server {}; it said:\n{}",
                     if ended { "ended" } else { "does not listen" },
-                    said.trim_end()
+                    last_lines(&log)
                 );
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        Ok(Self { process, address })
+        Ok(Self {
+            process,
+            log,
+            address,
+        })
+    }
+
+    /// What a server said last that ended by itself.
+    pub(crate) fn last_words(&mut self) -> Option<String> {
+        let status = self.process.0.try_wait().ok()??;
+        let said = last_lines(&self.log);
+        Some(format!(
+            "the server ended ({status}); it said last:\n{said}"
+        ))
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -84,8 +98,18 @@ impl Server {
     }
 }
 
+/// The end of a log.
+fn last_lines(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(10)..].join("\n")
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
+        if matches!(self.process.0.try_wait(), Ok(Some(_))) {
+            return;
+        }
         let Some(pid) = rustix::process::Pid::from_raw(self.process.0.id() as i32) else {
             return;
         };

@@ -54,6 +54,8 @@ pub(super) enum Task {
         direction: Direction,
         blocking: bool,
     },
+    /// Plain TCP only: bytes that never leave the cache.
+    Cached { bytes: usize, direction: Direction },
     /// What the device computes inside one launch.
     Compute {
         what: Compute,
@@ -139,6 +141,7 @@ fn perform(
     match *task {
         Task::Describe => reading.device = Some(bench.describe()),
         Task::Lifecycle { .. } => {}
+        Task::Cached { .. } => bail!("only plain TCP has such a task"),
         Task::Objects { rounds } => reading.values = bench.objects(rounds)?,
         Task::Burst {
             launches,

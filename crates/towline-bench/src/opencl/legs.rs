@@ -12,7 +12,7 @@ use super::leg::{Reading, Task};
 use crate::child::{Asked, this_program};
 use crate::cpu::{self, CpuSeconds};
 use crate::library::Folders;
-use crate::peer::{Peer, Streams};
+use crate::peer::{Memory, Peer, Streams};
 
 /// How long one repetition may take.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -325,10 +325,18 @@ impl<'a> Legs<'a> {
                 ..
             } => {
                 let total = (bytes * window) as u64;
-                let seconds = tcp.streams.transfer_s(direction, total)?;
+                let seconds = tcp.streams.transfer_s(direction, Memory::Payload, total)?;
                 reading
                     .values
                     .insert("gbytes_per_s".into(), total as f64 / seconds * 1e-9);
+            }
+            Task::Cached { bytes, direction } => {
+                let seconds = tcp
+                    .streams
+                    .transfer_s(direction, Memory::Cached, bytes as u64)?;
+                reading
+                    .values
+                    .insert("gbytes_per_s".into(), bytes as f64 / seconds * 1e-9);
             }
             _ => bail!("plain TCP has no such task"),
         }

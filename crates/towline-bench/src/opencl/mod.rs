@@ -108,7 +108,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let start = Instant::now();
     let started = machine::now_utc();
     let folders = Folders::prepare(&options.icd)?;
-    let surroundings = Surroundings::prepare(options, &folders)?;
+    let mut surroundings = Surroundings::prepare(options, &folders)?;
     let mut legs = Legs::new(
         &folders,
         &options.legs,
@@ -120,18 +120,23 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         match surroundings.peer_address {
             Some(address) => {
                 // The peer moves into the leg, so it ends with it.
-                let peer = surroundings.peer;
+                let peer = surroundings.peer.take();
                 legs.connect_tcp(peer, address, usize::from(options.streams))?;
             }
             None => legs.note("no plain TCP: give --peer to measure it beside --server".into()),
         }
     }
-    let (devices, sizing) = describe(&mut legs)?;
+    let mut own_servers: Vec<Server> = surroundings.server.take().into_iter().collect();
+    let (devices, sizing) = describe(&mut legs).inspect_err(|_| {
+        for words in own_servers.iter_mut().filter_map(Server::last_words) {
+            eprintln!("towline bench: {words}");
+        }
+    })?;
     let mut run = Run {
         effort: Effort {
             quick: options.quick,
             repetitions: if options.quick { 7 } else { 9 },
-            window_bytes: 256 << 20,
+            window_bytes: window_bytes(options.link),
         },
         basis: bars::Basis {
             gpu: sizing.facts.gpu,
@@ -145,6 +150,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     };
     measure(&mut run, options, &folders)?;
     run.legs.rest();
+    for words in own_servers.iter_mut().filter_map(Server::last_words) {
+        run.legs.note(words);
+    }
     let report = Report {
         schema: SCHEMA,
         kind: "opencl".into(),
@@ -170,6 +178,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(options.check && kept < made)))
 }
 
+/// Most bytes of a window: beyond all caches, but no more than a link moves in a quarter of a second.
+fn window_bytes(link: Option<Link>) -> usize {
+    const UNSHAPED: usize = 256 << 20;
+    let moved = link.map_or(UNSHAPED, |link| (link.bits_per_s / 8.0 / 4.0) as usize);
+    // The largest power of two within.
+    1 << moved.clamp(1 << 20, UNSHAPED).ilog2()
+}
+
 fn measure(run: &mut Run<'_>, options: &Options, folders: &Folders) -> anyhow::Result<()> {
     run.network();
     let workloads = workloads::find(options.workloads.as_deref());
@@ -192,7 +208,11 @@ fn measure(run: &mut Run<'_>, options: &Options, folders: &Folders) -> anyhow::R
             // Through a shaped link or with servers elsewhere, this machine's devices say nothing.
             (Section::Scaling, Some(_)) if !options.servers.is_empty() || options.link.is_some() => {}
             (Section::Scaling, Some(_)) if options.quick => {}
-            (Section::Scaling, Some(folder)) => scale(run, options, folders, folder)?,
+            (Section::Scaling, Some(workloads)) => {
+                if let Err(error) = scale(run, options, folders, workloads) {
+                    run.legs.note(format!("speed-up over devices: {error:#}"));
+                }
+            }
         }
     }
     Ok(())
@@ -220,8 +240,11 @@ fn scale(
         return Ok(());
     }
     let spec = server_spec(options, folders)?;
-    let servers = scaling::start_servers(&spec, run.basis.gpu, most, folders.scratch())?;
+    let mut servers = scaling::start_servers(&spec, run.basis.gpu, most, folders.scratch())?;
     run.scaling(workloads, &servers);
+    for words in servers.iter_mut().filter_map(Server::last_words) {
+        run.legs.note(words);
+    }
     Ok(())
 }
 
@@ -329,4 +352,26 @@ fn resolve(address: &str) -> anyhow::Result<SocketAddr> {
     found
         .next()
         .with_context(|| format!("{address} has no address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_fit_the_link() {
+        let window = |link: &str| window_bytes(Some(link.parse().unwrap()));
+        assert_eq!(window_bytes(None), 256 << 20);
+        assert_eq!(window("400M,200us"), 8 << 20);
+        assert_eq!(window("10G,50us"), 256 << 20);
+        assert_eq!(window("1M,50us"), 1 << 20);
+    }
+
+    #[test]
+    fn addresses_may_name_their_scheme() {
+        let expected: SocketAddr = "127.0.0.1:7140".parse().unwrap();
+        assert_eq!(resolve("tcp://127.0.0.1:7140").unwrap(), expected);
+        assert_eq!(resolve("127.0.0.1:7140").unwrap(), expected);
+        assert!(resolve("nowhere").is_err());
+    }
 }

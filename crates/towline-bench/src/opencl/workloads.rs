@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
@@ -27,6 +27,8 @@ struct Time {
     median: f64,
 }
 
+/// How long one run of a workload may take.
+const LIMIT: Duration = Duration::from_secs(60);
 /// Exit status of a workload that the device cannot run.
 const SKIPPED: i32 = 77;
 
@@ -103,9 +105,7 @@ pub(super) fn run_once(
     let children = cpu::of_ended_children();
     let (server_before, machine_before) = (server(), cpu::of_machine());
     let start = Instant::now();
-    let output = command
-        .output()
-        .with_context(|| format!("could not run {}", folder.join(job.name).display()))?;
+    let output = crate::child::output(&mut command, LIMIT)?;
     let wall_s = start.elapsed().as_secs_f64();
     let cpu = CpuSeconds {
         wall_s,
