@@ -206,6 +206,7 @@ fn watch(
     control: Arc<dyn Connection>,
     mut buffer: MessageBuffer,
 ) -> std::io::Result<()> {
+    let listened = Arc::clone(&link);
     std::thread::Builder::new()
         .name("towline-control".into())
         .spawn(move || {
@@ -221,5 +222,6 @@ fn watch(
             };
             link.fail(reason);
         })?;
+    listened.expect_explanation();
     Ok(())
 }

@@ -10,7 +10,7 @@
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use towline_backend::opencl::{CL_DEVICE_NOT_AVAILABLE, CL_OUT_OF_RESOURCES, Request};
@@ -28,6 +28,9 @@ use crate::tuning::{OUTBOX_LIMIT, tuning};
 /// What every call on a lost session answers: the device is not available any more.
 pub(crate) const LOST: i32 = CL_DEVICE_NOT_AVAILABLE;
 
+/// How long a broken lane leaves the server to say why the session ends.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// See the module's text.
 pub(crate) struct Link {
     name: String,
@@ -44,6 +47,9 @@ pub(crate) struct Link {
     sender_parked: AtomicBool,
     next_handle: AtomicU64,
     lost: OnceLock<String>,
+    /// Somebody listens on the control connection, and will say why the session ends.
+    explained: AtomicBool,
+    ending: (Mutex<()>, Condvar),
     pub(crate) payload: Payload,
     pub(crate) meter: Meter,
 }
@@ -71,6 +77,8 @@ impl Link {
             sender_parked: AtomicBool::new(false),
             next_handle: AtomicU64::new(1),
             lost: OnceLock::new(),
+            explained: AtomicBool::new(false),
+            ending: (Mutex::new(()), Condvar::new()),
             payload: Payload::new(payload, chunk_bytes),
             meter: Meter::default(),
         });
@@ -356,7 +364,7 @@ impl Link {
             },
         );
         if let Err(error) = sent {
-            self.fail(error.to_string());
+            self.lane_failed(error.to_string());
         }
     }
 
@@ -410,7 +418,7 @@ impl Link {
             match self.lane.wait_readable(None) {
                 Ok(true) => {}
                 Ok(false) => continue,
-                Err(error) => return self.fail(error.to_string()),
+                Err(error) => return self.lane_failed(error.to_string()),
             }
             if self.interest.load(Ordering::SeqCst) == 0 {
                 continue;
@@ -430,9 +438,9 @@ impl Link {
         };
         let count = match got {
             Ok(None) => return,
-            Ok(Some(0)) => return self.fail("the server closed the connection".into()),
+            Ok(Some(0)) => return self.lane_failed("the server closed the connection".into()),
             Ok(Some(count)) => count,
-            Err(error) => return self.fail(error.to_string()),
+            Err(error) => return self.lane_failed(error.to_string()),
         };
         reader.filled(count);
         self.meter.received(count);
@@ -602,11 +610,30 @@ impl Link {
         }
     }
 
+    /// The control connection is listened to from now on.
+    pub(crate) fn expect_explanation(&self) {
+        self.explained.store(true, Ordering::Release);
+    }
+
+    /// Ends the session because a lane broke. The server knows why (its worker crashed, it shuts down) and says so on the control
+    /// connection, which may come a moment later: its word goes before what the lane saw.
+    pub(crate) fn lane_failed(&self, seen: String) {
+        if self.explained.load(Ordering::Acquire) {
+            let (lock, ended) = &self.ending;
+            let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+            // Whether it came in time shows in `fail`, which takes only the first reason.
+            drop(ended.wait_timeout_while(guard, LAST_WORDS, |()| self.lost.get().is_none()));
+        }
+        self.fail(seen);
+    }
+
     /// Ends the session for good: every wait returns, every event fails.
     pub(crate) fn fail(&self, reason: String) {
         if self.lost.set(reason.clone()).is_err() {
             return;
         }
+        drop(self.ending.0.lock().unwrap_or_else(PoisonError::into_inner));
+        self.ending.1.notify_all();
         log::error!("lost the session with {}: {reason}", self.name);
         self.lane.shutdown();
         self.payload.shutdown();

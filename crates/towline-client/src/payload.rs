@@ -18,7 +18,11 @@ struct Outgoing {
     source: HostBox,
     next: u64,
     end: u64,
+    step: u64,
 }
+
+/// Smallest share of a payload that is worth a lane of its own.
+const SHARE: u64 = 128 << 10;
 
 /// See the module's text.
 pub(crate) struct Payload {
@@ -58,15 +62,15 @@ impl Payload {
             std::thread::Builder::new()
                 .name("towline-payload-in".into())
                 .spawn(move || match receive(&link_in, &*lane_in) {
-                    Ok(()) => link_in.fail("the server closed a payload connection".into()),
-                    Err(error) => link_in.fail(error),
+                    Ok(()) => link_in.lane_failed("the server closed a payload connection".into()),
+                    Err(error) => link_in.lane_failed(error),
                 })?;
             let (link_out, lane_out) = (Arc::clone(link), Arc::clone(lane));
             std::thread::Builder::new()
                 .name("towline-payload-out".into())
                 .spawn(move || {
                     if let Err(error) = transmit(&link_out, &*lane_out) {
-                        link_out.fail(error.to_string());
+                        link_out.lane_failed(error.to_string());
                     }
                 })?;
         }
@@ -75,19 +79,29 @@ impl Payload {
 
     /// Queues a granted window.
     pub(crate) fn send(&self, payload: u64, source: HostBox, offset: u64, length: u64) {
+        let step = self.step(length);
         let mut queue = self.queue();
         queue.jobs.push_back(Outgoing {
             payload,
             source,
             next: offset,
             end: offset + length,
+            step,
         });
         drop(queue);
-        if length > self.chunk_bytes {
+        if length > step {
             self.work.notify_all();
         } else {
             self.work.notify_one();
         }
+    }
+
+    /// Bytes of a chunk: small payload is spread over the lanes, so that their copies run side by side.
+    fn step(&self, length: u64) -> u64 {
+        let share = length.div_ceil(self.lanes.len().max(1) as u64);
+        share
+            .next_multiple_of(4096)
+            .clamp(SHARE, self.chunk_bytes.max(SHARE))
     }
 
     pub(crate) fn shutdown(&self) {
@@ -133,7 +147,7 @@ impl Payload {
                 return None;
             }
             if let Some(job) = queue.jobs.front_mut() {
-                let length = (job.end - job.next).min(self.chunk_bytes);
+                let length = (job.end - job.next).min(job.step);
                 let header = ChunkHeader {
                     payload: job.payload,
                     offset: job.next,

@@ -16,7 +16,7 @@ struct Session {
 
 /// A session on the host-memory device, which says that its memory is its own.
 fn session(properties: cl_command_queue_properties, size: usize) -> Session {
-    let pair = Pair::new(Arc::new(NullOpenCl::new(1)));
+    let pair = Pair::new(Arc::new(NullOpenCl::discrete(1)));
     let cl = &*pair.remote;
     let device = cl.platforms()[0].1[0];
     let mut status = CL_SUCCESS;
@@ -154,7 +154,7 @@ fn parts_of_a_buffer_go_where_they_belong() {
 
 #[test]
 fn a_session_that_ends_in_the_middle_of_a_transfer_leaves_nothing() {
-    let null = Arc::new(NullOpenCl::new(1));
+    let null = Arc::new(NullOpenCl::discrete(1));
     let pair = Pair::new(Arc::clone(&null) as Arc<dyn OpenClApi>);
     let cl = &*pair.remote;
     let device = cl.platforms()[0].1[0];

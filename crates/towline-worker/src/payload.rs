@@ -32,6 +32,7 @@ struct Outgoing {
     offset: u64,
     length: u64,
     next: u64,
+    step: u64,
     memory: Raw,
     flight: Arc<Flight>,
 }
@@ -62,6 +63,10 @@ struct Lanes {
 const LANE_LIMIT: usize = towline_wire::control::limits::LANES as usize;
 /// Most payloads with open windows at once: bounds what grants a session can pile up.
 const WINDOW_LIMIT: usize = 1 << 16;
+
+/// Smallest share of a payload that is worth a lane of its own: small payload is spread over the lanes, so that their copies run
+/// side by side.
+const SHARE: u64 = 128 << 10;
 
 impl Payloads {
     pub(crate) fn new(chunk_bytes: u64) -> Self {
@@ -125,11 +130,16 @@ impl Payloads {
             left: Mutex::new(length),
             done: Mutex::new(Some(done)),
         });
+        let share = length.div_ceil(lock(&self.lanes).connections.len().max(1) as u64);
+        let step = share
+            .next_multiple_of(4096)
+            .clamp(SHARE, self.chunk_bytes.max(SHARE));
         outgoing.push_back(Outgoing {
             payload,
             offset,
             length,
             next: 0,
+            step,
             memory,
             flight,
         });
@@ -276,7 +286,7 @@ impl Payloads {
                 return None;
             }
             if let Some(job) = outgoing.front_mut() {
-                let length = (job.length - job.next).min(self.chunk_bytes);
+                let length = (job.length - job.next).min(job.step);
                 let chunk = Chunk {
                     header: ChunkHeader {
                         payload: job.payload,

@@ -24,6 +24,7 @@ pub struct NullOpenCl {
     platform: usize,
     devices: Vec<usize>,
     calls: Mutex<HashMap<&'static str, u64>>,
+    unified: bool,
 }
 
 impl NullOpenCl {
@@ -35,7 +36,15 @@ impl NullOpenCl {
             devices: (0..devices).map(|_| shared.registry.mint()).collect(),
             shared,
             calls: Mutex::default(),
+            unified: true,
         }
+    }
+
+    /// Devices that say their memory is not the host's, so that transfers take the way of discrete GPUs.
+    pub fn discrete(devices: usize) -> Self {
+        let mut null = Self::new(devices);
+        null.unified = false;
+        null
     }
 
     /// How often the call of this name came.

@@ -226,7 +226,9 @@ impl Session {
             });
             return Ok(());
         };
-        if request.size <= INLINE_READ {
+        if request.size <= INLINE_READ && request.urgent != 0 && transfer.event.is_none() {
+            self.read_waiting(transfer, request.payload)
+        } else if request.size <= INLINE_READ {
             self.read_inline(&transfer, request.payload, request.urgent != 0)
         } else if place.staged() {
             self.read_staged(&transfer, request.payload)
@@ -331,6 +333,59 @@ impl Session {
         }
     }
 
+    /// A small read that its caller waits for, and that nothing else can name: the vendor's own blocking read on a thread that waits.
+    /// No other command can be ordered behind it before it is over, except from threads of the client that have no order with it.
+    fn read_waiting(&mut self, transfer: Transfer, payload: u64) -> Result<(), ProtocolError> {
+        let Some(mut data) = self.shared.stage(transfer.place.size) else {
+            return self.unreadable(&transfer, payload, CL_OUT_OF_HOST_MEMORY);
+        };
+        for event in &transfer.waits {
+            // SAFETY: the event is live; the reference lasts until the read is over.
+            unsafe { self.api.clRetainEvent(*event) };
+        }
+        // SAFETY: the queue is live; the reference lasts until the read is over. So does the next.
+        unsafe { self.api.clRetainCommandQueue(transfer.queue) };
+        if !transfer.mem.is_null() {
+            // SAFETY: as above.
+            unsafe { self.api.clRetainMemObject(transfer.mem) };
+        }
+        let (shared, transfer) = (Arc::clone(&self.shared), Movable(transfer));
+        self.shared.waiters.run(move || {
+            let Movable(transfer) = { transfer };
+            let (waits, list) = wait_list(&transfer.waits);
+            // SAFETY: the data outlives the call, which returns when it is in place.
+            let status = unsafe {
+                read(
+                    &*shared.api,
+                    &transfer,
+                    true,
+                    data.as_mut_ptr(),
+                    waits,
+                    list,
+                    std::ptr::null_mut(),
+                )
+            };
+            for event in &transfer.waits {
+                shared.release_event(Raw(event.cast()));
+            }
+            // SAFETY: the references above end here.
+            unsafe { shared.api.clReleaseCommandQueue(transfer.queue) };
+            if !transfer.mem.is_null() {
+                // SAFETY: as above.
+                unsafe { shared.api.clReleaseMemObject(transfer.mem) };
+            }
+            shared.settle_before_answer();
+            match status {
+                CL_SUCCESS => shared.push(&Push::Data {
+                    payload,
+                    bytes: data.bytes(),
+                }),
+                status => shared.push(&Push::NoData { payload, status }),
+            }
+        });
+        Ok(())
+    }
+
     /// Reads into memory that travels on the command lane.
     fn read_inline(
         &mut self,
@@ -348,6 +403,7 @@ impl Session {
             read(
                 &*self.api,
                 transfer,
+                false,
                 data.as_mut_ptr(),
                 waits,
                 list,
@@ -544,6 +600,7 @@ impl Session {
             read(
                 &*self.api,
                 transfer,
+                false,
                 data.as_mut_ptr(),
                 waits,
                 list,
@@ -712,6 +769,12 @@ impl Session {
     }
 }
 
+/// A transfer on its way to another thread.
+struct Movable(Transfer);
+
+// SAFETY: OpenCL objects may be used from any thread; the transfer holds references to those that it names.
+unsafe impl Send for Movable {}
+
 /// A user event that one transfer waits for.
 pub(super) struct Gate {
     shared: Arc<Shared>,
@@ -866,6 +929,7 @@ unsafe fn write(
 unsafe fn read(
     api: &dyn OpenClApi,
     transfer: &Transfer,
+    blocking: bool,
     data: *mut u8,
     waits: cl_uint,
     list: *const cl_event,
@@ -876,7 +940,7 @@ unsafe fn read(
     } = transfer;
     let (queue, mem) = (*queue, *mem);
     let data = data.cast();
-    let blocking = CL_FALSE as cl_bool;
+    let blocking = cl_bool::from(blocking);
     match place.shape {
         // SAFETY: the caller's contract; the vendor checks the device's side.
         shape::LINEAR => unsafe {

@@ -446,7 +446,7 @@ impl OpenClApi for NullOpenCl {
         let asked = Asked::new(param_value_size, param_value, param_value_size_ret);
         let answer = self
             .device(device)
-            .and_then(|index| info::device(param_name, index, self.platform));
+            .and_then(|index| info::device(param_name, index, self.platform, self.unified));
         // SAFETY: the caller's contract.
         status(answer.and_then(|answer| unsafe { asked.answer(&answer) }))
     }

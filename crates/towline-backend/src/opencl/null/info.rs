@@ -108,6 +108,7 @@ pub(super) fn device(
     query: cl_device_info,
     index: usize,
     platform: usize,
+    unified: bool,
 ) -> Result<Vec<u8>, cl_int> {
     Ok(match query {
         CL_DEVICE_TYPE => CL_DEVICE_TYPE_ACCELERATOR.bytes(),
@@ -220,8 +221,8 @@ pub(super) fn device(
         | CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT
         | CL_DEVICE_AVAILABLE
         | CL_DEVICE_PREFERRED_INTEROP_USER_SYNC
-        | CL_DEVICE_REFERENCE_COUNT
-        | CL_DEVICE_HOST_UNIFIED_MEMORY => 1_u32.bytes(),
+        | CL_DEVICE_REFERENCE_COUNT => 1_u32.bytes(),
+        CL_DEVICE_HOST_UNIFIED_MEMORY => u32::from(unified).bytes(),
         CL_DEVICE_ENDIAN_LITTLE => u32::from(cfg!(target_endian = "little")).bytes(),
         CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS => 3_u32.bytes(),
         CL_DEVICE_MAX_CONSTANT_ARGS => 4_u32.bytes(),
