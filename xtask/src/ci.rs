@@ -45,6 +45,8 @@ pub(crate) fn run(workspace: &Workspace, tier: Tier, only: &[String]) -> Result<
     let logs = workspace.build_dir().join("ci");
     fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
 
+    let binaries = workspace.metadata()?.target_directory.join("release");
+
     let start = Instant::now();
     let mut total = Tally::default();
     let (mut failed, mut skipped) = (Vec::new(), Vec::new());
@@ -63,7 +65,7 @@ pub(crate) fn run(workspace: &Workspace, tier: Tier, only: &[String]) -> Result<
             Some(need) => Outcome::Skipped {
                 reason: format!("it needs {need}, which did not pass"),
             },
-            None => run_stage(workspace, stage, &log)?,
+            None => run_stage(workspace, stage, &binaries, &log)?,
         };
         let tally = report(workspace, &outcome, &log, stage_start.elapsed());
         total.add(tally);
@@ -108,7 +110,7 @@ fn select(tier: Tier, only: &[String]) -> Result<Vec<&'static Stage>> {
         .collect())
 }
 
-fn run_stage(workspace: &Workspace, stage: &Stage, log: &Path) -> Result<Outcome> {
+fn run_stage(workspace: &Workspace, stage: &Stage, binaries: &Path, log: &Path) -> Result<Outcome> {
     if let Some(tool) = &stage.tool
         && !tool.is_there(workspace)
     {
@@ -128,6 +130,8 @@ fn run_stage(workspace: &Workspace, stage: &Stage, log: &Path) -> Result<Outcome
         .args(["sh", "-c", stage.command])
         .env("CARGO_TERM_COLOR", "never")
         .env("TERM", "dumb")
+        // Where the whole-system tests find what the stage `build` built.
+        .env("TOWLINE_BIN_DIR", binaries)
         // What the `make` that started us was told is not for the one that a stage runs.
         .env_remove("MAKEFLAGS")
         .current_dir(workspace.root())
@@ -233,7 +237,7 @@ mod tests {
         let workspace = Workspace::locate().unwrap();
         let directory = tempfile::tempdir().unwrap();
         let log = directory.path().join("stage.log");
-        let outcome = run_stage(&workspace, stage, &log).unwrap();
+        let outcome = run_stage(&workspace, stage, directory.path(), &log).unwrap();
         (outcome, fs::read_to_string(log).unwrap_or_default())
     }
 
@@ -245,6 +249,15 @@ mod tests {
         });
         assert_eq!(outcome, Outcome::Passed);
         assert_eq!(log, "out\nerror\n");
+    }
+
+    #[test]
+    fn a_stage_is_told_where_the_binaries_are() {
+        let (outcome, log) = outcome_of(&Stage {
+            command: "test -d \"$TOWLINE_BIN_DIR\" && echo there",
+            ..STAGE
+        });
+        assert_eq!((outcome, log.as_str()), (Outcome::Passed, "there\n"));
     }
 
     #[test]
