@@ -198,8 +198,10 @@ pub(crate) fn on(
 /// What a report of a provider leads to, once, whoever notices first: some providers forget to report what has happened before
 /// they are asked to (Oclgrind 21.10), or what failed (PoCL 3.1).
 struct Report {
-    then: Mutex<Option<Box<dyn FnOnce(cl_int) + Send>>>,
+    then: Mutex<Option<Then>>,
 }
+
+type Then = Box<dyn FnOnce(cl_int) + Send>;
 
 impl Report {
     fn make(&self, status: cl_int) {

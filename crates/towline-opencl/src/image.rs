@@ -251,9 +251,8 @@ fn pitches(desc: &Desc, element: usize, host: bool) -> Result<(usize, usize), cl
         .image_width
         .checked_mul(element)
         .ok_or(CL_INVALID_IMAGE_SIZE)?;
-    if (desc.image_row_pitch != 0 && !host)
-        || (desc.image_row_pitch != 0
-            && (desc.image_row_pitch < row || !desc.image_row_pitch.is_multiple_of(element)))
+    if (desc.image_row_pitch != 0
+        && (!host || desc.image_row_pitch < row || !desc.image_row_pitch.is_multiple_of(element)))
         || (desc.image_slice_pitch != 0 && !host)
     {
         return Err(CL_INVALID_IMAGE_DESCRIPTOR);
@@ -478,8 +477,8 @@ fn from_memory(
                 && pitch.is_multiple_of(images.pitch_alignment as usize * element)
                 && (parent.offset / element).is_multiple_of(images.base_alignment.max(1) as usize)
         });
-        pitched && device.limits.has("cl_khr_image2d_from_buffer")
-            || (pitched && device.limits.version >= (2, 0))
+        pitched
+            && (device.limits.has("cl_khr_image2d_from_buffer") || device.limits.version >= (2, 0))
     });
     if !able || desc.image_row_pitch != 0 && desc.image_row_pitch < row {
         return Err(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR);

@@ -514,8 +514,11 @@ pub(crate) fn launch(
     )
 }
 
+/// Memory objects and what a launch does with them.
+type UsedMems = SmallVec<[(Ref<Mem>, Access); 8]>;
+
 /// The memory objects among a kernel's arguments.
-fn used(kernel: &Kernel, args: &Args) -> Result<SmallVec<[(Ref<Mem>, Access); 8]>, cl_int> {
+fn used(kernel: &Kernel, args: &Args) -> Result<UsedMems, cl_int> {
     let mut mems = SmallVec::new();
     for (index, arg) in args.list.iter().enumerate() {
         let Some(Arg {
@@ -569,15 +572,6 @@ fn open(program: &Ref<Program>, name: &CStr) -> Result<Ref<Kernel>, cl_int> {
     let parts = program.executable_parts();
     let first = *parts.first().ok_or(CL_INVALID_PROGRAM_EXECUTABLE)?;
     let context = &program.context;
-    if !context.parts[first].provider.local
-        && let Ok(names) = program.kernel_names()
-        && !names
-            .iter()
-            .any(|known| known.as_bytes() == name.to_bytes())
-    {
-        // A session creates without an answer: what the device would refuse is refused here.
-        return Err(CL_INVALID_KERNEL_NAME);
-    }
     program.adopt_kernel();
     let count = context.parts.len();
     let kernel = Ref::new(Kernel {

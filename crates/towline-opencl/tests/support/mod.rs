@@ -1,6 +1,10 @@
 //! OpenCL in few words, over a platform made of native providers.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(
+    clippy::macro_metavars_in_unsafe,
+    reason = "the macros are this module's way to write a call of the C API"
+)]
 
 use std::ffi::{CString, c_void};
 use std::ptr::{null, null_mut};
