@@ -156,3 +156,71 @@ pub fn check_ids(api: &Api, lock: &str) -> Result<(), ApiError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opencl() -> Api {
+        load(&root(), "opencl").unwrap()
+    }
+
+    fn lock(api: &Api) -> String {
+        let lines = api.calls.iter();
+        lines
+            .map(|call| format!("{:#06x} {}\n", call.id, call.name))
+            .collect()
+    }
+
+    #[test]
+    fn ids_of_calls_that_are_gone_stay_given() {
+        let api = opencl();
+        assert!(
+            check_ids(
+                &api,
+                &(lock(&api) + "# a comment\n\n0xff01 clGoneLongAgo\n")
+            )
+            .is_ok()
+        );
+    }
+
+    #[test]
+    fn an_id_that_was_never_given_is_to_be_written_down() {
+        let api = opencl();
+        let error = check_ids(&api, "").unwrap_err().to_string();
+        assert!(
+            error.contains("add the line `0x0101 clGetPlatformIDs`"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn an_id_stays_with_its_call() {
+        let api = opencl();
+        let lock = lock(&api).replace("clGetPlatformIDs", "clSomethingElse");
+        let error = check_ids(&api, &lock).unwrap_err().to_string();
+        assert!(
+            error.contains("id 0x0101 belongs to clSomethingElse; give clGetPlatformIDs a new one"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_lock_that_gives_an_id_twice_or_says_nothing_is_refused() {
+        let api = opencl();
+        let twice = check_ids(&api, "0x0101 clOne\n0x0101 clTwo\n")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            twice.contains("stands there twice, for clOne and clTwo"),
+            "{twice}"
+        );
+        let garbled = check_ids(&api, "# first\nclOne 0x0101\n")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            garbled.contains("line 2: expected `0x0501 clName`"),
+            "{garbled}"
+        );
+    }
+}

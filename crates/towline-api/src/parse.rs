@@ -701,3 +701,6 @@ fn forwardable(call: &Call) -> std::result::Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
