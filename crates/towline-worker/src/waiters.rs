@@ -114,7 +114,12 @@ mod tests {
             let sender = sender.clone();
             waiters.run(move || sender.send(round).expect("the test still listens"));
             assert_eq!(receiver.recv(), Ok(round));
+            // The thread tells before it is idle.
+            let state = || waiters.0.state.lock().expect("no job panicked");
+            while state().idle == 0 {
+                std::thread::yield_now();
+            }
         }
-        assert!(waiters.0.state.lock().expect("no job panicked").threads <= 2);
+        assert_eq!(waiters.0.state.lock().expect("no job panicked").threads, 1);
     }
 }
