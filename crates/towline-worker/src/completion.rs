@@ -17,7 +17,7 @@ pub(crate) fn when_complete(
     event: cl_event,
     then: impl FnOnce(i32) + Send + 'static,
 ) -> Result<(), cl_int> {
-    let boxed: Box<Box<dyn FnOnce(i32) + Send>> = Box::new(Box::new(then));
+    let boxed: Box<Then> = Box::new(Box::new(then));
     let data = Box::into_raw(boxed);
     // SAFETY: the event is live; the callback takes `data` exactly once, when the event is complete.
     let status =
@@ -32,17 +32,20 @@ pub(crate) fn when_complete(
 
 unsafe extern "C" fn completed(_event: cl_event, status: cl_int, data: *mut c_void) {
     // SAFETY: `data` is the box that `when_complete` registered, and the vendor calls back once.
-    let then = unsafe { Box::from_raw(data.cast::<Box<dyn FnOnce(i32) + Send>>()) };
+    let then = unsafe { Box::from_raw(data.cast::<Then>()) };
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| then(status))).is_err() {
         log::error!("a completion panicked");
         std::process::abort();
     }
 }
 
+/// What is to be done with an event's final status.
+type Then = Box<dyn FnOnce(i32) + Send>;
+
 /// Completions of one queue, in its order.
 #[derive(Default)]
 pub(crate) struct Watch {
-    jobs: VecDeque<(Raw, Box<dyn FnOnce(i32) + Send>)>,
+    jobs: VecDeque<(Raw, Then)>,
     running: bool,
 }
 
@@ -90,7 +93,7 @@ impl Shared {
     }
 
     /// The next event of a queue to wait for; with none left the queue's thread is through.
-    fn next_watched(&self, queue: usize) -> Option<(Raw, Box<dyn FnOnce(i32) + Send>)> {
+    fn next_watched(&self, queue: usize) -> Option<(Raw, Then)> {
         let mut watches = self.watches();
         let watch = watches.get_mut(&queue)?;
         let next = watch.jobs.pop_front();
