@@ -629,12 +629,15 @@ impl Link {
 
     /// Ends the session for good: every wait returns, every event fails.
     pub(crate) fn fail(&self, reason: String) {
-        if self.lost.set(reason.clone()).is_err() {
+        let guard = self.ending.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.lost.get().is_some() {
             return;
         }
-        drop(self.ending.0.lock().unwrap_or_else(PoisonError::into_inner));
-        self.ending.1.notify_all();
+        // Said before anyone can see it: a program may end itself at the first error.
         log::error!("lost the session with {}: {reason}", self.name);
+        let _ = self.lost.set(reason);
+        drop(guard);
+        self.ending.1.notify_all();
         self.lane.shutdown();
         self.payload.shutdown();
         self.payload.quiesce();
