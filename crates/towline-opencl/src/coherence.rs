@@ -183,6 +183,10 @@ pub(crate) fn prepare(
         return mem.raw_on(part).map(|_| ());
     }
     let mut state = state(root);
+    if state.copies.is_empty() {
+        // The only provider of its context has had the contents from the beginning.
+        return mem.raw_on(part).map(|_| ());
+    }
     if !state.copies[part].current && !replaces_root {
         bring(root, &mut state, part)?;
     }
@@ -233,17 +237,38 @@ pub(crate) fn record(mem: &Ref<Mem>, part: usize, access: Access, event: &Ref<Ev
     }
 }
 
+/// Gives a new object of a single-provider context its contents by a command, where creation cannot take them along. Commands wait
+/// for it, the application does not.
+pub(crate) fn fill(mem: &Ref<Mem>, contents: Arc<Shadow>) -> Result<(), cl_int> {
+    let own = write(mem, 0, &contents, &[])?;
+    state(mem).copies.push(Copy {
+        current: true,
+        arriving: Some(Arc::clone(&own)),
+        ..Copy::default()
+    });
+    let context = mem.context.clone();
+    context.filling.fetch_add(1, Ordering::AcqRel);
+    let raw = own.raw;
+    watch(mem.context.parts[0].api(), raw, move |status| {
+        if status >= CL_COMPLETE {
+            own.done.store(true, Ordering::Release);
+            context.filling.fetch_sub(1, Ordering::AcqRel);
+        }
+        drop(contents);
+    })
+}
+
 /// Moves the current contents to `part`.
 fn bring(root: &Ref<Mem>, state: &mut Coherence, part: usize) -> Result<(), cl_int> {
     if let Some(host) = state.host.clone() {
-        if !root.exists_on(part) {
+        if !root.exists_on(part) && root.takes_contents_on(part) {
             root.create_on(part, host.at(0))?;
         } else {
             let waits: SmallVec<[Use; 8]> = state.copies[part].users.iter().cloned().collect();
             let own = write(root, part, &host, &waits)?;
             let done = Arc::clone(&own);
-            watch(root.context.parts[part].api(), own.raw, move |_| {
-                done.done.store(true, Ordering::Release);
+            watch(root.context.parts[part].api(), own.raw, move |status| {
+                done.done.store(status >= CL_COMPLETE, Ordering::Release);
                 drop(host);
             })?;
             state.copies[part].arriving = Some(own);

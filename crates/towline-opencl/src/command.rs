@@ -105,7 +105,7 @@ pub(crate) fn submit(
     run: impl FnOnce(cl_uint, *const cl_event, *mut cl_event) -> cl_int,
 ) -> Result<Option<Ref<Event>>, cl_int> {
     let spans = !queue.context.single();
-    if spans {
+    if queue.context.tends_contents() {
         for (mem, access) in uses {
             coherence::prepare(mem, queue.part, *access, &mut waits)?;
         }

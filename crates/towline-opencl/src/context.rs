@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use towline_backend::opencl::*;
@@ -91,6 +92,8 @@ pub(crate) struct Context {
     pub(crate) formats: Mutex<HashMap<(cl_mem_flags, cl_mem_object_type), Vec<cl_image_format>>>,
     /// Default device-side queues, by device.
     pub(crate) default_queues: Mutex<Vec<(Shared<_cl_device_id>, Shared<_cl_command_queue>)>>,
+    /// Images whose first contents are still on their way to a provider.
+    pub(crate) filling: AtomicUsize,
     /// Shared virtual memory: sizes by address.
     pub(crate) svm: Mutex<BTreeMap<usize, usize>>,
 }
@@ -106,6 +109,12 @@ impl Context {
     #[inline]
     pub(crate) fn single(&self) -> bool {
         self.parts.len() == 1
+    }
+
+    /// Whether commands have to look after the contents of memory objects.
+    #[inline]
+    pub(crate) fn tends_contents(&self) -> bool {
+        self.parts.len() > 1 || self.filling.load(Ordering::Acquire) > 0
     }
 
     /// Whether memory can be mapped where it lies.
@@ -257,6 +266,7 @@ fn open(
         handle: OnceLock::new(),
         formats: Mutex::new(HashMap::new()),
         default_queues: Mutex::new(Vec::new()),
+        filling: AtomicUsize::new(0),
         svm: Mutex::new(BTreeMap::new()),
     })?;
     // The handle is new: it was not set before.

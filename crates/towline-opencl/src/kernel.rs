@@ -495,7 +495,7 @@ pub(crate) fn launch(
             )
         )
     };
-    if queue.context.single() {
+    if !queue.context.tends_contents() {
         return enqueue(queue, waits, event, command, &[], start);
     }
     let mems = used(kernel, &args)?;

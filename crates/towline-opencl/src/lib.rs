@@ -14,6 +14,7 @@
 //! | `forward` | calls that are passed on as they are |
 //! | `callback` | threads for callbacks and transfers |
 //! | `providers` | where devices come from |
+//! | `report` | where the time went |
 //!
 //! Lock order: a kernel's arguments, then a memory object's coherence, then its creation; an event's links; everything else is held
 //! alone.
@@ -43,6 +44,7 @@ mod program;
 mod providers;
 mod queue;
 mod raw;
+mod report;
 mod sampler;
 mod signature;
 mod stub;

@@ -11,7 +11,7 @@ use towline_backend::opencl::*;
 
 use crate::arena::{Kind, Object, Ref, get};
 use crate::callback::CALLBACKS;
-use crate::coherence::Coherence;
+use crate::coherence::{self, Coherence};
 use crate::context::Context;
 use crate::image::Shape;
 use crate::map::{Mapping, Shadow};
@@ -107,12 +107,16 @@ impl Beginning {
         // The handle is new: it was not set before.
         let _ = mem.handle.set(Shared(mem.handle()));
         if single {
-            let data = if given {
+            let along = given && mem.takes_contents_on(0);
+            let data = if along {
                 self.host_ptr
             } else {
                 std::ptr::null_mut()
             };
             mem.create_on(0, data)?;
+            if given && !along {
+                coherence::fill(&mem, initial_copy(self.host_ptr, &mem.form, mem.size)?)?;
+            }
         }
         Ok(mem.publish())
     }
@@ -163,6 +167,11 @@ impl Mem {
             Form::Image(shape) => shape.desc.image_type,
             Form::Pipe { .. } => CL_MEM_OBJECT_PIPE,
         }
+    }
+
+    /// Whether creation on the part takes contents along; sessions create images without.
+    pub(crate) fn takes_contents_on(&self, part: usize) -> bool {
+        self.is_buffer() || self.context.parts[part].provider.local
     }
 
     /// Whether the provider's object exists.

@@ -1,11 +1,13 @@
 //! Where devices come from: sessions on servers, and with `--with-local` the vendor libraries of this host.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use towline_backend::opencl::*;
 use towline_client::opencl::Remote;
 
 use crate::raw::Shared;
+use crate::report;
 
 /// One source of devices.
 pub struct Provider {
@@ -127,12 +129,18 @@ pub(crate) fn load() -> Vec<Provider> {
     if std::env::var(WITH_LOCAL).is_ok_and(|value| value == "1") {
         providers.extend(local());
     }
+    let mut sessions = Vec::new();
+    let reporting = report_at_exit();
     for session in towline_client::environment::sessions() {
         match session {
-            Ok(remote) => providers.extend(Provider::of_session(&remote)),
+            Ok(remote) => {
+                providers.extend(Provider::of_session(&remote));
+                sessions.push(remote);
+            }
             Err(error) => eprintln!("towline: {error}"),
         }
     }
+    report::watch(&sessions);
     providers
 }
 

@@ -1,5 +1,6 @@
 //! Providers that count: what reaches them, what is left behind, and what the platform costs.
 
+#[macro_use]
 mod support;
 
 use std::ptr::{null, null_mut};

@@ -1,5 +1,6 @@
 //! One provider: what the platform answers by itself, and what a session is asked for.
 
+#[macro_use]
 mod support;
 
 use std::ffi::c_void;

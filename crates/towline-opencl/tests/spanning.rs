@@ -1,5 +1,6 @@
 //! One context over two providers: two of one kind in this process, two unlike ones, two sessions, and one of each.
 
+#[macro_use]
 mod support;
 
 use std::ffi::c_void;

@@ -1,9 +1,9 @@
 //! OpenCL in few words, over a platform made of native providers.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(
-    clippy::macro_metavars_in_unsafe,
-    reason = "the macros are this module's way to write a call of the C API"
+    dead_code,
+    unused_macros,
+    reason = "each test file uses its own part"
 )]
 
 use std::ffi::{CString, c_void};
@@ -21,7 +21,6 @@ pub(crate) const POCL: &str = "libpocl.so.2";
 pub(crate) const OCLGRIND: &str = "/usr/lib/oclgrind/liboclgrind-rt-icd.so";
 
 /// Calls the platform and expects success.
-#[macro_export]
 macro_rules! ok {
     ($cl:expr, $call:ident ( $($argument:expr),* $(,)? )) => {{
         // SAFETY: tests pass live handles and pointers to their own data.
@@ -31,7 +30,6 @@ macro_rules! ok {
 }
 
 /// Calls the platform and answers its status.
-#[macro_export]
 macro_rules! status {
     ($cl:expr, $call:ident ( $($argument:expr),* $(,)? )) => {{
         // SAFETY: tests pass live handles, or pointers that are none, and pointers to their own data.
@@ -40,7 +38,6 @@ macro_rules! status {
 }
 
 /// Calls a function of the platform that creates an object: the object or the status.
-#[macro_export]
 macro_rules! make {
     ($cl:expr, $call:ident ( $($argument:expr),* $(,)? )) => {{
         let mut status = 1;
