@@ -1,10 +1,6 @@
 //! OpenCL in few words, over a platform made of native providers.
 
-#![allow(
-    dead_code,
-    unused_macros,
-    reason = "each test file uses its own part"
-)]
+#![allow(dead_code, unused_macros, reason = "each test file uses its own part")]
 
 use std::ffi::{CString, c_void};
 use std::ptr::{null, null_mut};
