@@ -150,10 +150,19 @@ impl Link {
         call: &'static str,
         request: &R,
     ) -> Result<Reply, i32> {
+        let started = Instant::now();
+        let number = self.ask_only(request)?;
+        self.meter.requested();
+        let reply = self.wait_reply(number);
+        self.meter.waited(call, started.elapsed());
+        reply
+    }
+
+    /// Sends a request whose answer somebody will wait for; gives its number.
+    fn ask_only<'a, R: Request<'a>>(&self, request: &R) -> Result<u64, i32> {
         if self.lost.get().is_some() {
             return Err(LOST);
         }
-        let started = Instant::now();
         // The slot exists before the answer can come: the number is known under the state's lock.
         let number = {
             let mut state = self.state();
@@ -161,11 +170,14 @@ impl Link {
             state.replies.insert(number, Slot::Asked);
             number
         };
-        self.meter.requested();
         self.flush();
-        let reply = self.wait_reply(number);
-        self.meter.waited(call, started.elapsed());
-        reply
+        Ok(number)
+    }
+
+    /// As [`Self::ask`], but no wait of the application's: it does not count.
+    pub(crate) fn measure<'a, R: Request<'a>>(&self, request: &R) -> Result<Reply, i32> {
+        let number = self.ask_only(request)?;
+        self.wait_reply(number)
     }
 
     fn wait_reply(&self, number: u64) -> Result<Reply, i32> {

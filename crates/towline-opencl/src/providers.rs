@@ -1,7 +1,6 @@
 //! Where devices come from: sessions on servers, and with `--with-local` the vendor libraries of this host.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use towline_backend::opencl::*;
 use towline_client::opencl::Remote;
@@ -130,7 +129,6 @@ pub(crate) fn load() -> Vec<Provider> {
         providers.extend(local());
     }
     let mut sessions = Vec::new();
-    let reporting = report_at_exit();
     for session in towline_client::environment::sessions() {
         match session {
             Ok(remote) => {

@@ -48,7 +48,7 @@ extern "C" fn print() {
     let Some(watched) = WATCHED.get().filter(|_| !callback::forked()) else {
         return;
     };
-    let text = std::panic::catch_unwind(|| {
+    let text = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let total = watched.since.elapsed();
         let sessions = watched.sessions.iter();
         sessions
@@ -65,7 +65,7 @@ extern "C" fn print() {
                 figures.render(total)
             })
             .collect::<String>()
-    });
+    }));
     // Whoever closed standard error wants no report.
     let _ = std::io::stderr().write_all(text.unwrap_or_default().as_bytes());
 }

@@ -121,6 +121,18 @@ impl Remote {
         self.link.name()
     }
 
+    /// How long a message takes to the server and back now; `None` when the session is over.
+    pub fn round_trip(&self) -> Option<std::time::Duration> {
+        // The first warms both sides up.
+        let ping = || {
+            let started = std::time::Instant::now();
+            let answered = self.link.measure(&wire::Ping { token: 0 });
+            answered.ok().map(|_| started.elapsed())
+        };
+        let (first, second) = (ping()?, ping()?);
+        Some(first.min(second))
+    }
+
     /// Why the session is over, when it is.
     pub fn lost(&self) -> Option<&str> {
         self.link.lost()
