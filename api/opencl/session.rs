@@ -226,4 +226,8 @@ extern "C" {
     /// Answers at once; measures the round trip.
     #[call(id = 0x0f41, internal, sync, manual(server))]
     fn Ping(token: u64) -> cl_int;
+
+    /// Says where the worker's time went: on the lane, and waiting for the device on behalf of this client, in nanoseconds.
+    #[call(id = 0x0f42, internal, sync, manual(server))]
+    fn Usage(token: u64, #[out] lane_ns: *mut u64, #[out] device_ns: *mut u64) -> cl_int;
 }

@@ -29,6 +29,17 @@ pub(crate) fn forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
 
+/// Says once why calls fail in a child after fork; locks of the logger may have been held by threads that are gone.
+pub(crate) fn tell_forked() {
+    const TEXT: &str = "towline: OpenCL was used before fork, and its sessions stayed with the parent: calls in this child fail; \
+         start the child with exec, or use OpenCL only after fork\n";
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if !TOLD.swap(true, Ordering::Relaxed) {
+        // SAFETY: the text is readable for its length. Whether it arrives does not matter.
+        unsafe { libc::write(libc::STDERR_FILENO, TEXT.as_ptr().cast(), TEXT.len()) };
+    }
+}
+
 /// Arranges that a child after fork knows that it is one; once per process.
 pub(crate) fn watch_fork() {
     extern "C" fn child() {

@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -60,6 +61,7 @@ extern "C" fn print() {
                     bytes: meter.bytes(),
                     waits: meter.waits().into_iter().collect(),
                     round_trip: *round_trip,
+                    device: device_time(remote),
                     lost: remote.lost(),
                 };
                 figures.render(total)
@@ -70,6 +72,21 @@ extern "C" fn print() {
     let _ = std::io::stderr().write_all(text.unwrap_or_default().as_bytes());
 }
 
+/// How long the end of a program may take for a server's answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Asks the server for its device's share; `None` when it does not answer soon, since no program may hang on its way out.
+fn device_time(remote: &Arc<Remote>) -> Option<Duration> {
+    let (sender, answer) = channel();
+    let asked = Arc::clone(remote);
+    let asking = std::thread::Builder::new().spawn(move || {
+        // Whoever gave up waiting has dropped the other end.
+        let _ = sender.send(asked.usage().ok());
+    });
+    let (_lane, device) = asking.ok().and(answer.recv_timeout(PATIENCE).ok()?)?;
+    Some(device)
+}
+
 /// One session's figures.
 struct Figures<'a> {
     server: &'a str,
@@ -78,6 +95,8 @@ struct Figures<'a> {
     bytes: (u64, u64),
     waits: Vec<(&'static str, Waits)>,
     round_trip: Option<Duration>,
+    /// How long the server waited for its device because this client waited.
+    device: Option<Duration>,
     lost: Option<&'a str>,
 }
 
@@ -103,13 +122,22 @@ impl Figures<'_> {
             let network = each
                 .saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
                 .min(time);
+            let rest = time - network;
             let _ = write!(
                 text,
-                ": network {} ({} each), server and device {}",
+                ": network {} ({} each), ",
                 duration(network),
-                duration(each),
-                duration(time - network)
+                duration(each)
             );
+            let _ = match self.device.map(|device| device.min(rest)) {
+                Some(device) => write!(
+                    text,
+                    "device {}, server and transfers {}",
+                    duration(device),
+                    duration(rest - device)
+                ),
+                None => write!(text, "server and device {}", duration(rest)),
+            };
         }
         text.push('\n');
         for (name, waits) in &self.waits {
@@ -166,12 +194,13 @@ mod tests {
             bytes: (3 << 20, 512),
             waits: vec![("clBuildProgram", waits(1, 30)), ("clFinish", waits(9, 60))],
             round_trip: Some(Duration::from_millis(1)),
+            device: Some(Duration::from_millis(65)),
             lost: None,
         };
         assert_eq!(
             figures.render(Duration::from_millis(1500)),
             "towline: tcp://gpu1:7140: 117 requests, 3.0 MiB sent, 512 B received in 1.50 s\n\
-             towline:   waited 10 times, 90.00 ms: network 10.00 ms (1.00 ms each), server and device 80.00 ms\n\
+             towline:   waited 10 times, 90.00 ms: network 10.00 ms (1.00 ms each), device 65.00 ms, server and transfers 15.00 ms\n\
              towline:   clFinish                                9 x    6.67 ms    60.00 ms\n\
              towline:   clBuildProgram                          1 x   30.00 ms    30.00 ms\n"
         );
@@ -185,6 +214,7 @@ mod tests {
             bytes: (0, 0),
             waits: vec![("clFinish", waits(100, 5))],
             round_trip: Some(Duration::from_millis(1)),
+            device: None,
             lost: Some("the worker died"),
         };
         let text = figures.render(Duration::from_secs(1));

@@ -39,9 +39,7 @@ fn guard<R>(
             Err(_) => log::error!("{name} failed inside Towline; please report it"),
         }
     } else {
-        log::error!(
-            "{name} in a child process: OpenCL was used before fork; call it in the parent only, or start the child with exec"
-        );
+        callback::tell_forked();
     }
     if !errcode.is_null() {
         // SAFETY: the caller's contract: the status is writable when it is not NULL.
@@ -137,6 +135,26 @@ mod tests {
         assert!(!lookup(Some(c"clCreateProgramWithILKHR")).is_null());
         assert!(lookup(Some(c"clNoSuchFunction")).is_null());
         assert!(lookup(None).is_null());
+    }
+
+    #[test]
+    fn a_child_after_fork_gets_an_error_at_once() {
+        let mut count = 0;
+        // SAFETY: only the count is written.
+        let before = unsafe { clGetPlatformIDs(0, std::ptr::null_mut(), &raw mut count) };
+        // SAFETY: the child makes one call that takes no lock, and leaves without running anything else.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: only the count is written.
+            let status = unsafe { clGetPlatformIDs(0, std::ptr::null_mut(), &raw mut count) };
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(status != CL_OUT_OF_HOST_MEMORY)) };
+        }
+        let mut ended = 0;
+        // SAFETY: the child is ours, and the status a local.
+        let waited = unsafe { libc::waitpid(child, &raw mut ended, 0) };
+        assert_eq!((before, count), (CL_SUCCESS, 1));
+        assert_eq!((waited, ended), (child, 0));
     }
 
     #[test]

@@ -2,14 +2,19 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use towline_backend::opencl::*;
 use towline_wire::push::Push;
 
 use crate::shared::{Raw, Shared, event_status};
 
-/// Calls `then` with the event's final status, on whatever thread the vendor calls back. `then` must not wait.
+/// What is to be done with an event's final status.
+type Then = Box<dyn FnOnce(i32) + Send>;
+/// The same, until somebody does it.
+type Due = Mutex<Option<Then>>;
+
+/// Calls `then` with the event's final status, on whatever thread the vendor calls back, or on this one. `then` must not wait.
 ///
 /// Gives the status back when the vendor refuses the callback; `then` has not run then.
 pub(crate) fn when_complete(
@@ -17,30 +22,42 @@ pub(crate) fn when_complete(
     event: cl_event,
     then: impl FnOnce(i32) + Send + 'static,
 ) -> Result<(), cl_int> {
-    let boxed: Box<Then> = Box::new(Box::new(then));
-    let data = Box::into_raw(boxed);
-    // SAFETY: the event is live; the callback takes `data` exactly once, when the event is complete.
-    let status =
-        unsafe { api.clSetEventCallback(event, CL_COMPLETE, Some(completed), data.cast()) };
+    let due: Arc<Due> = Arc::new(Mutex::new(Some(Box::new(then))));
+    let data = Arc::into_raw(Arc::clone(&due));
+    // SAFETY: the event is live; the callback takes `data` at most once, when the event is complete.
+    let status = unsafe {
+        api.clSetEventCallback(event, CL_COMPLETE, Some(completed), data.cast_mut().cast())
+    };
     if status != CL_SUCCESS {
-        // SAFETY: a refused registration never calls back, so the box is still ours.
-        drop(unsafe { Box::from_raw(data) });
+        // SAFETY: a refused registration never calls back, so the reference is still ours.
+        drop(unsafe { Arc::from_raw(data) });
         return Err(status);
+    }
+    // Oclgrind (21.10) forgets a callback that comes after the event's end. The reference it holds is lost with it.
+    let status = event_status(api, event);
+    if status <= CL_COMPLETE {
+        carry_out(&due, status);
     }
     Ok(())
 }
 
 unsafe extern "C" fn completed(_event: cl_event, status: cl_int, data: *mut c_void) {
-    // SAFETY: `data` is the box that `when_complete` registered, and the vendor calls back once.
-    let then = unsafe { Box::from_raw(data.cast::<Then>()) };
+    // SAFETY: `data` is the reference that `when_complete` registered, and the vendor calls back at most once.
+    let due = unsafe { Arc::from_raw(data.cast::<Due>()) };
+    carry_out(&due, status);
+}
+
+/// Does what is due, unless that has happened.
+fn carry_out(due: &Due, status: i32) {
+    let then = due.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(then) = then else {
+        return;
+    };
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| then(status))).is_err() {
         log::error!("a completion panicked");
         std::process::abort();
     }
 }
-
-/// What is to be done with an event's final status.
-type Then = Box<dyn FnOnce(i32) + Send>;
 
 /// Completions of one queue, in its order.
 #[derive(Default)]

@@ -129,6 +129,7 @@ fn serve(
             .counters
             .received_bytes
             .fetch_add(count as u64, Ordering::Relaxed);
+        let started = std::time::Instant::now();
         while let Some(message) = reader.next()? {
             if log::log_enabled!(log::Level::Trace) {
                 let what = towline_wire::opencl::describe(message.id, message.body);
@@ -144,6 +145,8 @@ fn serve(
             let detail = format!("more than {BACKLOG_LIMIT} waits are queued");
             return Err(ProtocolError::new(CloseCode::LimitExceeded, detail).into());
         }
+        let lane_ns = started.elapsed().as_nanos() as u64;
+        shared.usage.lane_ns.fetch_add(lane_ns, Ordering::Relaxed);
         let received = reader.received();
         shared.received.store(received, Ordering::Release);
         shared.counters.calls.store(received, Ordering::Relaxed);

@@ -30,6 +30,26 @@ pub struct Counters {
     pub calls: AtomicU64,
 }
 
+/// Where a worker's time goes, in nanoseconds.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    /// The lane thread at work.
+    pub(crate) lane_ns: AtomicU64,
+    /// Threads that wait for the device because the client waits.
+    pub(crate) device_ns: AtomicU64,
+}
+
+impl Usage {
+    /// Runs `wait` and counts its time as the device's.
+    pub(crate) fn waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let started = std::time::Instant::now();
+        let result = wait();
+        self.device_ns
+            .fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        result
+    }
+}
+
 /// A native object as threads pass it around. OpenCL objects may be used from any thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
@@ -84,6 +104,7 @@ pub(crate) struct Shared {
     pub(crate) waiters: Waiters,
     pub(crate) payloads: Payloads,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) usage: Usage,
     pub(crate) printing: Printing,
     staged: Arc<AtomicU64>,
     reads: Mutex<Vec<OutstandingRead>>,
@@ -109,6 +130,7 @@ impl Shared {
             waiters: Waiters::default(),
             payloads,
             counters,
+            usage: Usage::default(),
             printing: Printing::global(),
             staged: Arc::default(),
             reads: Mutex::new(Vec::new()),

@@ -116,6 +116,14 @@ impl Remote {
         &self.link.meter
     }
 
+    /// How long the server's lane has worked, and how long its device was waited for, in this session.
+    pub fn usage(&self) -> Result<(std::time::Duration, std::time::Duration), cl_int> {
+        let reply = self.link.measure(&wire::Usage { token: 0 })?;
+        let reply = wire::UsageReply::decode(&reply.body).map_err(|_| self.malformed())?;
+        let time = |ns: Option<u64>| std::time::Duration::from_nanos(ns.unwrap_or_default());
+        Ok((time(reply.lane_ns), time(reply.device_ns)))
+    }
+
     /// The server.
     pub fn server(&self) -> &str {
         self.link.name()

@@ -1,6 +1,7 @@
 //! Waiting for queues and events, and the end of a session.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
@@ -28,7 +29,9 @@ impl Session {
         self.shared.waiters.run(move || {
             let queue = queue;
             // SAFETY: the reference above is ours.
-            let status = unsafe { shared.api.clFinish(queue.0.cast()) };
+            let status = shared
+                .usage
+                .waiting(|| unsafe { shared.api.clFinish(queue.0.cast()) });
             // SAFETY: as above; it ends here.
             unsafe { shared.api.clReleaseCommandQueue(queue.0.cast()) };
             waited(&shared, number, status);
@@ -62,11 +65,11 @@ impl Session {
         let shared = Arc::clone(&self.shared);
         self.shared.waiters.run(move || {
             // SAFETY: the references above are ours; `Raw` is a transparent view of the pointers' bits.
-            let status = unsafe {
+            let status = shared.usage.waiting(|| unsafe {
                 shared
                     .api
                     .clWaitForEvents(events.len() as cl_uint, events.as_ptr().cast())
-            };
+            });
             for event in events {
                 shared.release_event(event);
             }
@@ -81,6 +84,20 @@ impl Session {
         _request: wire::Goodbye,
     ) -> Result<(), ProtocolError> {
         self.goodbye = true;
+        Ok(())
+    }
+
+    pub(crate) fn Usage(
+        &mut self,
+        number: u64,
+        _request: wire::Usage,
+    ) -> Result<(), ProtocolError> {
+        let usage = &self.shared.usage;
+        let reply = wire::UsageReply {
+            lane_ns: Some(usage.lane_ns.load(Ordering::Relaxed)),
+            device_ns: Some(usage.device_ns.load(Ordering::Relaxed)),
+        };
+        self.reply(number, CL_SUCCESS, &reply);
         Ok(())
     }
 

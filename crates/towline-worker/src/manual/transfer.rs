@@ -354,7 +354,7 @@ impl Session {
             let Movable(transfer) = { transfer };
             let (waits, list) = wait_list(&transfer.waits);
             // SAFETY: the data outlives the call, which returns when it is in place.
-            let status = unsafe {
+            let status = shared.usage.waiting(|| unsafe {
                 read(
                     &*shared.api,
                     &transfer,
@@ -364,7 +364,7 @@ impl Session {
                     list,
                     std::ptr::null_mut(),
                 )
-            };
+            });
             for event in &transfer.waits {
                 shared.release_event(Raw(event.cast()));
             }
