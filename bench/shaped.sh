@@ -24,7 +24,7 @@ while (($#)); do
     *) echo "shaped.sh: unknown option $1" >&2; usage 2 >&2 ;;
   esac
 done
-((${#links[@]})) || links=(400M,200us 1G,100us 10G,50us 100G,20us)
+((${#links[@]})) || links=("400M,200us" "1G,100us" "10G,50us" "100G,20us")
 [[ -x $towline ]] || { echo "shaped.sh: $towline is not built: cargo build --release -p towline-cli -p towline-opencl" >&2; exit 1; }
 mkdir -p "$out"
 
