@@ -26,8 +26,8 @@ check: ## Format, lints and unit tests, for while you work
 	@scripts/setup test
 	@$(XTASK) ci --tier check
 
-test-long: ## make test, and minutes of fuzzing, Miri, exhaustive kill tests
-	@scripts/setup test
+test-long: ## make test, and minutes of fuzzing, Miri, 64-bit Arm, tests that take minutes
+	@scripts/setup long
 	@$(XTASK) ci --tier long
 
 bench: ## Measure OpenCL calls and workloads, native against Towline

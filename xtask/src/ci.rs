@@ -111,11 +111,9 @@ fn select(tier: Tier, only: &[String]) -> Result<Vec<&'static Stage>> {
 }
 
 fn run_stage(workspace: &Workspace, stage: &Stage, binaries: &Path, log: &Path) -> Result<Outcome> {
-    if let Some(tool) = &stage.tool
-        && !tool.is_there(workspace)
-    {
+    if let Some(tool) = stage.tools.iter().find(|tool| !tool.is_there(workspace)) {
         return Ok(Outcome::Skipped {
-            reason: format!("this toolchain has no `{}`", tool.0),
+            reason: format!("this machine has {tool}"),
         });
     }
     let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
@@ -297,13 +295,12 @@ mod tests {
 
     #[test]
     fn a_stage_is_skipped_for_want_of_its_tool() {
-        let tool = Some(Tool("no-such-program-at-all"));
         let (outcome, _) = outcome_of(&Stage {
             command: "exit 3",
-            tool,
+            tools: &[Tool::Command("no-such-program-at-all")],
             ..STAGE
         });
-        let reason = "this toolchain has no `no-such-program-at-all`".to_owned();
+        let reason = "this machine has no `no-such-program-at-all`".to_owned();
         assert_eq!(outcome, Outcome::Skipped { reason });
     }
 

@@ -1,5 +1,6 @@
 //! The stages, in the order in which they run: cheap and telling ones first.
 
+use std::fmt;
 use std::process::{Command, Stdio};
 
 use super::Tier;
@@ -12,16 +13,24 @@ pub(super) struct Stage {
     pub(super) tiers: &'static [Tier],
     /// Stages without whose results this one means nothing.
     pub(super) needs: &'static [&'static str],
-    /// What not every toolchain has: without it the stage is skipped.
-    pub(super) tool: Option<Tool>,
+    /// What not every machine has: without one of them the stage is skipped.
+    pub(super) tools: &'static [Tool],
     /// For the shell, in the workspace's root: what one types to run the stage by hand.
     pub(super) command: &'static str,
     /// A stage that takes longer hangs.
     pub(super) limit_s: u32,
 }
 
-/// A command that answers when asked for its `--version`.
-pub(super) struct Tool(pub(super) &'static str);
+/// What a stage needs beside the toolchain that built this program.
+#[derive(Clone, Copy)]
+pub(super) enum Tool {
+    /// A command that answers when asked for its `--version`.
+    Command(&'static str),
+    /// A platform that the toolchain has a standard library for.
+    Target(&'static str),
+}
+
+const AARCH64: &str = "aarch64-unknown-linux-gnu";
 
 const CHECK: &[Tier] = &[Tier::Check];
 const TEST: &[Tier] = &[Tier::Test, Tier::Long];
@@ -33,7 +42,7 @@ pub(super) const STAGE: Stage = Stage {
     name: "",
     tiers: EVERY,
     needs: &[],
-    tool: None,
+    tools: &[],
     command: "",
     limit_s: 1800,
 };
@@ -41,20 +50,20 @@ pub(super) const STAGE: Stage = Stage {
 pub(super) const STAGES: &[Stage] = &[
     Stage {
         name: "fmt",
-        tool: Some(Tool("cargo fmt")),
+        tools: &[Tool::Command("cargo fmt")],
         command: "cargo fmt --all --check",
         ..STAGE
     },
     Stage {
         // No package owns these files, so that `cargo fmt` does not see them.
         name: "fmt-api",
-        tool: Some(Tool("rustfmt")),
+        tools: &[Tool::Command("rustfmt")],
         command: "find api crates/towline-api/tests/declarations -name '*.rs' -exec rustfmt --check {} +",
         ..STAGE
     },
     Stage {
         name: "clippy",
-        tool: Some(Tool("cargo clippy")),
+        tools: &[Tool::Command("cargo clippy")],
         command: "cargo clippy --workspace --all-targets --locked -- -D warnings",
         ..STAGE
     },
@@ -134,24 +143,60 @@ pub(super) const STAGES: &[Stage] = &[
     Stage {
         name: "miri",
         tiers: LONG,
-        tool: Some(Tool("rustup run nightly cargo miri")),
+        tools: &[Tool::Command("rustup run nightly cargo miri")],
         command: "rustup run nightly cargo miri test --locked -p towline-wire -p towline-session",
         limit_s: 7200,
+        ..STAGE
+    },
+    Stage {
+        // Clients on Arm use servers of any kind: what they run has to build there.
+        name: "aarch64-check",
+        tiers: LONG,
+        tools: &[Tool::Target(AARCH64)],
+        command: "cargo check --target aarch64-unknown-linux-gnu --locked -p towline-cli -p towline-opencl",
+        ..STAGE
+    },
+    Stage {
+        name: "aarch64-tests",
+        tiers: LONG,
+        tools: &[
+            Tool::Target(AARCH64),
+            Tool::Command("aarch64-linux-gnu-gcc"),
+            Tool::Command("qemu-aarch64"),
+        ],
+        command: "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+            CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER='qemu-aarch64 -L /usr/aarch64-linux-gnu' \
+            cargo test --target aarch64-unknown-linux-gnu --lib --locked -p towline-wire -p towline-session",
         ..STAGE
     },
 ];
 
 impl Tool {
     pub(super) fn is_there(&self, workspace: &Workspace) -> bool {
+        let probe = match self {
+            Self::Command(command) => format!("{command} --version"),
+            Self::Target(target) => {
+                format!("test -d \"$(rustc --print target-libdir --target {target})\"")
+            }
+        };
         Command::new("sh")
             .arg("-c")
-            .arg(format!("{} --version", self.0))
+            .arg(probe)
             .current_dir(workspace.root())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status()
             .is_ok_and(|status| status.success())
+    }
+}
+
+impl fmt::Display for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Command(command) => write!(f, "no `{command}`"),
+            Self::Target(target) => write!(f, "no standard library for {target}"),
+        }
     }
 }
 
@@ -162,9 +207,15 @@ mod tests {
     #[test]
     fn a_tool_that_is_missing_is_noticed() {
         let workspace = Workspace::locate().unwrap();
-        assert!(Tool("cargo").is_there(&workspace));
-        assert!(!Tool("cargo no-such-command-of-cargo").is_there(&workspace));
-        assert!(!Tool("no-such-program-at-all").is_there(&workspace));
+        assert!(Tool::Command("cargo").is_there(&workspace));
+        assert!(!Tool::Command("cargo no-such-command-of-cargo").is_there(&workspace));
+        assert!(!Tool::Command("no-such-program-at-all").is_there(&workspace));
+    }
+
+    #[test]
+    fn a_target_that_is_missing_is_noticed() {
+        let workspace = Workspace::locate().unwrap();
+        assert!(!Tool::Target("no-such-target").is_there(&workspace));
     }
 
     #[test]
