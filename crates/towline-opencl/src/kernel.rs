@@ -531,7 +531,9 @@ fn used(kernel: &Kernel, args: &Args) -> Result<UsedMems, cl_int> {
         };
         let mem = get::<Mem>(std::ptr::with_exposed_provenance_mut(address(bytes)))
             .map_err(|_| CL_INVALID_KERNEL_ARGS)?;
-        let read_only = mem.flags & CL_MEM_READ_ONLY != 0
+        // With one provider nothing moves, so nobody has to know who writes.
+        let read_only = kernel.context.single()
+            || mem.flags & CL_MEM_READ_ONLY != 0
             || kernel.read_only().get(index).copied().unwrap_or(false);
         let access = if read_only {
             Access::Read

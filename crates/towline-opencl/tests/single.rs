@@ -316,3 +316,65 @@ fn destructors_run_in_reverse_order_once_nothing_uses_the_object() {
     ok!(cl, clReleaseMemObject(buffer));
     assert_eq!(receiver.iter().collect::<Vec<_>>(), [3, 2, 1]);
 }
+
+#[test]
+fn contents_of_a_new_image_reach_a_session_without_waiting() {
+    let (cl, session) = on_session();
+    let queue = cl.queue(0);
+    let format = cl_image_format {
+        image_channel_order: CL_RGBA,
+        image_channel_data_type: CL_UNSIGNED_INT8,
+    };
+    let desc = cl_image_desc {
+        image_type: CL_MEM_OBJECT_IMAGE2D,
+        image_width: 2,
+        image_height: 2,
+        image_depth: 0,
+        image_array_size: 0,
+        image_row_pitch: 12,
+        image_slice_pitch: 0,
+        num_mip_levels: 0,
+        num_samples: 0,
+        mem_object: null_mut(),
+    };
+    // Rows have a gap of one texel.
+    let mut texels = [1_u32, 2, 99, 3, 4, 99];
+    let create = |texels: &mut [u32; 6]| {
+        make!(
+            cl,
+            clCreateImage(
+                cl.context,
+                CL_MEM_COPY_HOST_PTR,
+                &raw const format,
+                &raw const desc,
+                texels.as_mut_ptr().cast()
+            )
+        )
+        .expect("an image")
+    };
+    // The formats are asked for once per context.
+    create(&mut texels);
+    let before = session.meter().round_trips();
+    let image = create(&mut texels);
+    texels = [0; 6];
+    assert_eq!(session.meter().round_trips() - before, 0);
+    let (origin, region) = ([0_usize; 3], [2_usize, 2, 1]);
+    let mut seen = [0_u32; 4];
+    ok!(
+        cl,
+        clEnqueueReadImage(
+            queue,
+            image,
+            CL_TRUE,
+            origin.as_ptr(),
+            region.as_ptr(),
+            0,
+            0,
+            seen.as_mut_ptr().cast(),
+            0,
+            null(),
+            null_mut()
+        )
+    );
+    assert_eq!((seen, texels), ([1, 2, 3, 4], [0; 6]));
+}
