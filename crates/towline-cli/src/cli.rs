@@ -28,6 +28,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Measure networks, and OpenCL native against Towline
+    Bench(towline_bench::Options),
     /// Print a completion script for a shell
     Completions(CompletionsOptions),
     /// List the devices of servers

@@ -37,6 +37,11 @@ mod tests {
             .collect();
         pages.sort();
         let expected = [
+            "-bench-net",
+            "-bench-opencl",
+            "-bench-peer",
+            "-bench-proxy",
+            "-bench",
             "-completions",
             "-devices",
             "-man",

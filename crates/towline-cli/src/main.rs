@@ -34,6 +34,7 @@ fn main() -> ExitCode {
     .format_target(false)
     .init();
     let result = match cli.command {
+        Command::Bench(options) => towline_bench::run(options),
         Command::Completions(options) => documents::completions(options.shell),
         Command::Devices(options) => devices::run(&options),
         Command::Man(options) => documents::manual(&options.folder),
