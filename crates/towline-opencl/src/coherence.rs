@@ -304,8 +304,9 @@ fn relay(root: &Ref<Mem>, state: &mut Coherence, from: usize, to: usize) -> Resu
         }
         let written = write(&mem, to, &shadow, &users).and_then(|own| {
             let then = Arc::clone(&opening);
-            let (raw, context) = (own.raw, own.context.clone());
-            watch(context.parts[to].api(), raw, move |status| {
+            // The event outlives the call that watches it, whatever the watcher drops.
+            let held = Arc::clone(&own);
+            watch(held.context.parts[to].api(), held.raw, move |status| {
                 then.finish(status);
                 drop((shadow, own));
             })

@@ -238,7 +238,8 @@ fn status_of(api: &dyn OpenClApi, raw: RawEvent) -> cl_int {
     if failed == CL_SUCCESS { status } else { failed }
 }
 
-/// Has `then` run, on whichever thread notices, once the provider's event has reached a status.
+/// Has `then` run, on whichever thread notices, once the provider's event has reached a status. The caller holds the event until this
+/// returns: `then` may already have dropped everything else that did.
 fn report(
     api: &dyn OpenClApi,
     raw: RawEvent,
