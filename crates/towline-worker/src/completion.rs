@@ -24,6 +24,9 @@ pub(crate) fn when_complete(
 ) -> Result<(), cl_int> {
     let due: Arc<Due> = Arc::new(Mutex::new(Some(Box::new(then))));
     let data = Arc::into_raw(Arc::clone(&due));
+    // What is due may release the event, on another thread, before its status is asked for below.
+    // SAFETY: the event is live.
+    unsafe { api.clRetainEvent(event) };
     // SAFETY: the event is live; the callback takes `data` at most once, when the event is complete.
     let status = unsafe {
         api.clSetEventCallback(event, CL_COMPLETE, Some(completed), data.cast_mut().cast())
@@ -31,10 +34,14 @@ pub(crate) fn when_complete(
     if status != CL_SUCCESS {
         // SAFETY: a refused registration never calls back, so the reference is still ours.
         drop(unsafe { Arc::from_raw(data) });
+        // SAFETY: the reference is the one taken above.
+        unsafe { api.clReleaseEvent(event) };
         return Err(status);
     }
     // Oclgrind (21.10) forgets a callback that comes after the event's end. The reference it holds is lost with it.
     let status = event_status(api, event);
+    // SAFETY: the reference is the one taken above.
+    unsafe { api.clReleaseEvent(event) };
     if status <= CL_COMPLETE {
         carry_out(&due, status);
     }
