@@ -49,7 +49,7 @@ serve() {
   local name=$1 ready tenths pid
   shift
   ready=$scratch/$name
-  "$towline" serve --listen 127.0.0.1:0 --ready-file "$ready" --icd "$icd" "$@" 2>"$out/$name.log" &
+  "$towline" serve --listen 127.0.0.1:0 --ready-file "$ready" --icd "$scratch/vendors" "$@" 2>"$out/$name.log" &
   pid=$!
   pids+=("$pid")
   for ((tenths = 0; tenths < 300; tenths++)); do
@@ -61,6 +61,7 @@ serve() {
   address=$(<"$ready")
 }
 
+both=
 failed=0
 # check COMMAND...: runs it with a time limit and says how it went.
 check() {
@@ -92,7 +93,7 @@ choose_workloads() {
 }
 
 checks() {
-  local both remote program
+  local remote program
   title "devices"
   serve a
   both=$address
@@ -118,14 +119,20 @@ checks() {
   "${remote[@]}" "$programs/nbody" --platform Towline --iterations 100000 --no-check >/dev/null 2>&1 &
   local client=$!
   sleep 3
+  sessions_are 1 || { echo "FAILED   no session while a client runs"; failed=1; }
   kill -KILL "$client" 2>/dev/null || true
   wait "$client" 2>/dev/null || true
   sleep 1
-  if timeout 20 "$towline" status --server "$both" --json >"$out/status.json"; then
-    check "${remote[@]}" "$programs/vector_add" --platform Towline
-  else
-    failed=1
-  fi
+  if sessions_are 0; then echo "ok       no session is left after a second"; else echo "FAILED   a session is left"; failed=1; fi
+  check "${remote[@]}" "$programs/vector_add" --platform Towline
+}
+
+# sessions_are 0|1: whether each server has none, or some.
+sessions_are() {
+  local none
+  timeout 20 "$towline" status --server "$both" --json >"$out/status.json" || return 1
+  none=$(grep -c '"sessions": \[\]' "$out/status.json" || true)
+  if (($1 == 0)); then ((none == 2)); else ((none == 0)); fi
 }
 
 run() {

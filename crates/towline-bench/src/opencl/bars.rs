@@ -7,6 +7,8 @@ use crate::report::{BarResult, Figure};
 pub(super) struct Basis {
     /// The device is a GPU: other promises hold than for a CPU device.
     pub(super) gpu: bool,
+    /// Client and server talk over loopback, which the promises about servers are for.
+    pub(super) loopback: bool,
     /// Median of a 64-byte round trip over plain TCP.
     pub(super) round_trip_us: Option<f64>,
     /// Bytes per second of plain TCP, the worse direction.
@@ -39,6 +41,7 @@ type Bar = (&'static str, Rule, String);
 pub(super) fn judge(figure: &mut Figure, basis: &Basis) {
     figure.bars = bars(&figure.id, basis.gpu)
         .into_iter()
+        .filter(|(leg, ..)| basis.loopback || *leg == "local")
         .filter_map(|(leg, rule, promise)| hold(figure, leg, rule, promise, basis))
         .collect();
 }
@@ -207,6 +210,7 @@ mod tests {
     fn judged(id: &str, gpu: bool, medians: &[(&str, f64)]) -> Vec<(f64, bool)> {
         let basis = Basis {
             gpu,
+            loopback: true,
             round_trip_us: Some(14.0),
             tcp_bytes_per_s: Some(10e9),
         };
@@ -255,6 +259,15 @@ mod tests {
     fn missing_leg_is_no_verdict() {
         assert_eq!(judged("launch.finish", true, &[("native", 9.0)]), []);
         assert_eq!(judged("launch.finish", true, &[("remote", 9.0)]), []);
+    }
+
+    #[test]
+    fn other_links_have_no_promises_about_servers() {
+        let medians = [("native", 100.0), ("local", 100.5), ("remote", 190.0)];
+        let mut figure = figure("workload.sgemm.single.1024", &medians);
+        judge(&mut figure, &Basis::default());
+        let legs: Vec<&str> = figure.bars.iter().map(|bar| bar.leg.as_str()).collect();
+        assert_eq!(legs, ["local"]);
     }
 
     #[test]

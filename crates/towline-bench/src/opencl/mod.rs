@@ -140,6 +140,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         },
         basis: bars::Basis {
             gpu: sizing.facts.gpu,
+            loopback: options.servers.is_empty() && options.link.is_none(),
             ..bars::Basis::default()
         },
         max_allocation: sizing.max_allocation,
