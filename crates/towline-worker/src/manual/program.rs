@@ -176,7 +176,9 @@ impl Session {
             };
             let recorded = format!("{options} {ARGUMENT_RECORDS}");
             let mut status = build(recorded.trim_start());
-            if status == CL_INVALID_BUILD_OPTIONS {
+            if status != CL_SUCCESS {
+                // Not every compiler takes the option everywhere (NVIDIA's, driver 580.159, then writes PTX that it cannot read);
+                // and the log of a program that is wrong must be that of the build as it was asked for.
                 status = build(&options);
             }
             let facts = if status == CL_SUCCESS {
