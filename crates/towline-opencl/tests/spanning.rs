@@ -4,8 +4,10 @@
 mod support;
 
 use std::ffi::c_void;
+use std::ops::Deref;
 use std::ptr::{null, null_mut};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use support::{ADD, Cl, OCLGRIND, POCL, providers};
@@ -21,8 +23,28 @@ fn two_of_one_kind() -> Cl {
     Cl::new(&[POCL, POCL])
 }
 
-fn two_unlike() -> Cl {
-    Cl::new(&[POCL, OCLGRIND])
+/// A context that has its vendor's library for itself while a test lasts.
+struct Alone {
+    cl: Cl,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Deref for Alone {
+    type Target = Cl;
+
+    fn deref(&self) -> &Cl {
+        &self.cl
+    }
+}
+
+/// Oclgrind (21.10) loses work-items of kernels that run at the same time in one process, whatever their contexts.
+fn two_unlike() -> Alone {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    Alone {
+        cl: Cl::new(&[POCL, OCLGRIND]),
+        _turn: turn,
+    }
 }
 
 fn two_sessions() -> Cl {
