@@ -2,21 +2,23 @@
 //!
 //! Each root object knows which providers hold its current contents. A command on a provider without them first has them moved:
 //! read from one that has them into memory of this process, then written to the other. The command is enqueued at once and waits
-//! for a gate, a user event of its provider that opens when the contents have arrived; no thread of the application waits. The
-//! write is issued when the bytes are here: a provider may take the bytes of a write at the call.
+//! for a gate, a user event of its provider that opens when the contents have arrived; no thread of the application waits.
+//!
+//! The library's own reads and writes are enqueued when everything that they wait for is over, and never before: a command that
+//! waits at the head of a queue may hold up the next one even in a queue without order (NVIDIA's driver 580.159), and that next
+//! one may be what the first waits for, around a few corners.
 //!
 //! Single-provider contexts never come here.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use smallvec::SmallVec;
 use towline_backend::opencl::*;
 
 use crate::arena::Ref;
 use crate::command::Waits;
-use crate::context::Context;
-use crate::event::{Event, RawEvent, watch};
+use crate::context::{Context, Direction};
+use crate::event::{Event, RawEvent, watch, when_over};
 use crate::map::Shadow;
 use crate::memory::{Form, Mem};
 use crate::raw::{Shared, check, create, provider};
@@ -41,46 +43,72 @@ impl Access {
 /// After so many recorded uses of a copy, those that are over are forgotten.
 const PRUNE_AT: usize = 16;
 
-/// An event of a provider that the library itself made.
-struct Own {
+type Then = Box<dyn FnOnce(cl_int) + Send>;
+
+/// A user event of a provider that stands for a move of the library's own.
+struct Gate {
+    made: Made,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    /// How it ended.
+    status: Option<cl_int>,
+    waiting: Vec<Then>,
+}
+
+impl Gate {
+    fn new(context: &Ref<Context>, part: usize) -> Result<Arc<Self>, cl_int> {
+        let owner = &context.parts[part];
+        let raw = Shared(create!(owner.provider.api, clCreateUserEvent(owner.raw.0))?);
+        let made = Made {
+            context: context.clone(),
+            part,
+            raw,
+        };
+        Ok(Arc::new(Self {
+            made,
+            progress: Mutex::default(),
+        }))
+    }
+
+    /// Ends what the gate stands for.
+    fn finish(&self, status: cl_int) {
+        let status = status.min(CL_COMPLETE);
+        let owner = &self.made.context.parts[self.made.part];
+        provider!(owner.api(), clSetUserEventStatus(self.made.raw.0, status));
+        let waiting = {
+            let mut progress = self.progress();
+            progress.status = Some(status);
+            std::mem::take(&mut progress.waiting)
+        };
+        for then in waiting {
+            then(status);
+        }
+    }
+
+    /// Whether nothing has to wait for it any more. A failed gate stays in wait lists: what needs the contents must fail.
+    fn open(&self) -> bool {
+        self.progress().status == Some(CL_COMPLETE)
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A provider's event that the library made.
+struct Made {
     context: Ref<Context>,
     part: usize,
     raw: RawEvent,
-    /// Set once it is complete.
-    done: AtomicBool,
 }
 
-impl Own {
-    fn new(context: &Ref<Context>, part: usize, raw: cl_event) -> Arc<Self> {
-        Arc::new(Self {
-            context: context.clone(),
-            part,
-            raw: Shared(raw),
-            done: AtomicBool::new(false),
-        })
-    }
-
-    /// A user event, to be opened by [`finish`](Self::finish).
-    fn gate(context: &Ref<Context>, part: usize) -> Result<Arc<Self>, cl_int> {
-        let owner = &context.parts[part];
-        let raw = create!(owner.provider.api, clCreateUserEvent(owner.raw.0))?;
-        Ok(Self::new(context, part, raw))
-    }
-
-    fn finish(&self, status: cl_int) {
-        provider!(
-            self.context.parts[self.part].provider.api,
-            clSetUserEventStatus(self.raw.0, status.min(CL_COMPLETE))
-        );
-        // A failed gate stays in wait lists: what needs the contents must fail.
-        self.done.store(status >= CL_COMPLETE, Ordering::Release);
-    }
-}
-
-impl Drop for Own {
+impl Drop for Made {
     fn drop(&mut self) {
         provider!(
-            self.context.parts[self.part].provider.api,
+            self.context.parts[self.part].api(),
             clReleaseEvent(self.raw.0)
         );
     }
@@ -90,23 +118,86 @@ impl Drop for Own {
 #[derive(Clone)]
 enum Use {
     Command(Ref<Event>),
-    Transfer(Arc<Own>),
+    Move(Arc<Gate>),
 }
 
 impl Use {
-    fn raw(&self, part: usize) -> Option<RawEvent> {
-        match self {
-            Self::Command(event) => event.at_home(part),
-            Self::Transfer(own) => Some(own.raw),
-        }
-    }
-
+    /// Whether it has ended, well or not.
     fn over(&self) -> bool {
         match self {
             Self::Command(event) => event.over(),
-            Self::Transfer(own) => own.done.load(Ordering::Acquire),
+            Self::Move(gate) => gate.progress().status.is_some(),
         }
     }
+
+    /// Has `then` run with its final status, here and now if it has one.
+    fn when_over(&self, then: Then) {
+        match self {
+            Self::Command(event) if event.over() => then(event.status()),
+            Self::Command(event) => {
+                // Kept by both sides, so that a refusal still leaves something to run.
+                let then = Arc::new(Mutex::new(Some(then)));
+                let run = move |then: &Mutex<Option<Then>>, status| {
+                    let then = then.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    if let Some(then) = then {
+                        then(status);
+                    }
+                };
+                let told = Arc::clone(&then);
+                if let Err(status) = when_over(event, move |status| run(&told, status)) {
+                    run(&then, status);
+                }
+            }
+            Self::Move(gate) => {
+                let mut progress = gate.progress();
+                match progress.status {
+                    Some(status) => {
+                        drop(progress);
+                        then(status);
+                    }
+                    None => progress.waiting.push(then),
+                }
+            }
+        }
+    }
+}
+
+/// Has `then` run when all uses are over, with the first failure among them or `CL_COMPLETE`; here and now if they are over.
+fn when_all_over(uses: Vec<Use>, then: impl FnOnce(cl_int) + Send + 'static) {
+    struct Pending {
+        left: AtomicUsize,
+        status: AtomicI32,
+        then: Mutex<Option<Then>>,
+    }
+    impl Pending {
+        fn one_less(&self, status: cl_int) {
+            if status < CL_COMPLETE {
+                self.status.store(status, Ordering::Release);
+            }
+            if self.left.fetch_sub(1, Ordering::AcqRel) != 1 {
+                return;
+            }
+            let then = self
+                .then
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            if let Some(then) = then {
+                then(self.status.load(Ordering::Acquire));
+            }
+        }
+    }
+    let pending = Arc::new(Pending {
+        // One more than there are uses, so that it does not end while they are gone through.
+        left: AtomicUsize::new(uses.len() + 1),
+        status: AtomicI32::new(CL_COMPLETE),
+        then: Mutex::new(Some(Box::new(then))),
+    });
+    for used in uses {
+        let pending = Arc::clone(&pending);
+        used.when_over(Box::new(move |status| pending.one_less(status)));
+    }
+    pending.one_less(CL_COMPLETE);
 }
 
 /// One provider's copy.
@@ -118,7 +209,7 @@ struct Copy {
     /// Commands that made it what it is.
     writers: Vec<Use>,
     /// Opens when contents on their way have arrived.
-    arriving: Option<Arc<Own>>,
+    arriving: Option<Arc<Gate>>,
 }
 
 /// The state of a root object.
@@ -136,7 +227,7 @@ fn remember(list: &mut Vec<Use>, event: &Ref<Event>) {
                 .queue
                 .as_ref()
                 .is_some_and(|earlier| earlier.is(queue)),
-            Use::Transfer(_) => true,
+            Use::Move(_) => true,
         });
     }
     if list.len() >= PRUNE_AT {
@@ -192,22 +283,18 @@ pub(crate) fn prepare(
     }
     mem.raw_on(part)?;
     let copy = &mut state.copies[part];
-    if copy
-        .arriving
-        .as_ref()
-        .is_some_and(|gate| gate.done.load(Ordering::Acquire))
-    {
+    if copy.arriving.as_ref().is_some_and(|gate| gate.open()) {
         copy.arriving = None;
     }
     if let Some(gate) = &copy.arriving {
-        waits.add_own(gate.raw, Arc::clone(gate) as Arc<dyn Send + Sync>);
+        waits.add_own(gate.made.raw, Arc::clone(gate) as Arc<dyn Send + Sync>);
     }
     if access.writes() {
         for used in &copy.users {
-            if let Use::Transfer(own) = used
+            if let Use::Move(gate) = used
                 && !used.over()
             {
-                waits.add_own(own.raw, Arc::clone(own) as Arc<dyn Send + Sync>);
+                waits.add_own(gate.made.raw, Arc::clone(gate) as Arc<dyn Send + Sync>);
             }
         }
     }
@@ -240,46 +327,51 @@ pub(crate) fn record(mem: &Ref<Mem>, part: usize, access: Access, event: &Ref<Ev
 /// Gives a new object of a single-provider context its contents by a command, where creation cannot take them along. Commands wait
 /// for it, the application does not.
 pub(crate) fn fill(mem: &Ref<Mem>, contents: Arc<Shadow>) -> Result<(), cl_int> {
-    let own = write(mem, 0, &contents, &[])?;
-    state(mem).copies.push(Copy {
-        current: true,
-        arriving: Some(Arc::clone(&own)),
-        ..Copy::default()
-    });
+    let gate = Gate::new(&mem.context, 0)?;
+    let filled = Arc::clone(&gate);
     let context = mem.context.clone();
     context.filling.fetch_add(1, Ordering::AcqRel);
-    let raw = own.raw;
-    watch(mem.context.parts[0].api(), raw, move |status| {
+    let held = Arc::clone(&contents);
+    let writing = transfer(mem, 0, Direction::Write, &contents, move |status| {
+        filled.finish(status);
         if status >= CL_COMPLETE {
-            own.done.store(true, Ordering::Release);
             context.filling.fetch_sub(1, Ordering::AcqRel);
         }
-        drop(contents);
-    })
+        drop(held);
+    });
+    if let Err(status) = writing {
+        mem.context.filling.fetch_sub(1, Ordering::AcqRel);
+        gate.finish(status);
+        return Err(status);
+    }
+    state(mem).copies.push(Copy {
+        current: true,
+        arriving: Some(gate),
+        ..Copy::default()
+    });
+    Ok(())
 }
 
 /// Moves the current contents to `part`.
 fn bring(root: &Ref<Mem>, state: &mut Coherence, part: usize) -> Result<(), cl_int> {
-    if let Some(host) = state.host.clone() {
-        if !root.exists_on(part) && root.takes_contents_on(part) {
+    match state.host.clone() {
+        Some(host) if !root.exists_on(part) && root.takes_contents_on(part) => {
             root.create_on(part, host.at(0))?;
-        } else {
-            let waits: SmallVec<[Use; 8]> = state.copies[part].users.iter().cloned().collect();
-            let own = write(root, part, &host, &waits)?;
-            let done = Arc::clone(&own);
-            watch(root.context.parts[part].api(), own.raw, move |status| {
-                done.done.store(status >= CL_COMPLETE, Ordering::Release);
-                drop(host);
-            })?;
-            state.copies[part].arriving = Some(own);
         }
-    } else {
-        let source = state
-            .copies
-            .iter()
-            .position(|copy| copy.current)
-            .ok_or(CL_OUT_OF_RESOURCES)?;
-        relay(root, state, source, part)?;
+        Some(host) => {
+            root.raw_on(part)?;
+            let gate = Gate::new(&root.context, part)?;
+            deliver(root, part, host, state.copies[part].users.clone(), &gate);
+            state.copies[part].arriving = Some(gate);
+        }
+        None => {
+            let source = state
+                .copies
+                .iter()
+                .position(|copy| copy.current)
+                .ok_or(CL_OUT_OF_RESOURCES)?;
+            relay(root, state, source, part)?;
+        }
     }
     state.copies[part].current = true;
     state.copies[part].writers.clear();
@@ -289,72 +381,84 @@ fn bring(root: &Ref<Mem>, state: &mut Coherence, part: usize) -> Result<(), cl_i
     Ok(())
 }
 
-/// Reads from one provider and, once the bytes are here, writes to another; a gate holds back what needs them there.
+/// Reads from one provider, behind what makes its copy, and writes to another; a gate holds back what needs the contents there, and
+/// another what would change them here.
 fn relay(root: &Ref<Mem>, state: &mut Coherence, from: usize, to: usize) -> Result<(), cl_int> {
     let shadow = Shadow::new(root.size)?;
+    root.raw_on(from)?;
     root.raw_on(to)?;
-    let gate = Own::gate(&root.context, to)?;
-    let reading = read(root, state, from, &shadow)?;
-    let users: SmallVec<[Use; 8]> = state.copies[to].users.iter().cloned().collect();
-    let (mem, opening, own) = (root.clone(), Arc::clone(&gate), Arc::clone(&reading));
-    let watching = watch(root.context.parts[from].api(), reading.raw, move |status| {
-        own.done.store(true, Ordering::Release);
-        if status < CL_COMPLETE {
-            return opening.finish(status);
-        }
-        let written = write(&mem, to, &shadow, &users).and_then(|own| {
-            let then = Arc::clone(&opening);
-            // The event outlives the call that watches it, whatever the watcher drops.
-            let held = Arc::clone(&own);
-            watch(held.context.parts[to].api(), held.raw, move |status| {
-                then.finish(status);
-                drop((shadow, own));
-            })
-        });
-        if let Err(status) = written {
-            opening.finish(status);
-        }
-    });
-    if let Err(status) = watching {
-        gate.finish(status);
-        return Err(status);
-    }
-    state.copies[from].users.push(Use::Transfer(reading));
-    state.copies[to].arriving = Some(gate);
-    Ok(())
-}
-
-/// Starts reading everything from a provider's copy, behind what makes it.
-fn read(
-    root: &Ref<Mem>,
-    state: &Coherence,
-    part: usize,
-    shadow: &Shadow,
-) -> Result<Arc<Own>, cl_int> {
-    let owner = &root.context.parts[part];
-    let copy = &state.copies[part];
-    let mut waits: SmallVec<[cl_event; 8]> = SmallVec::new();
-    for writer in &copy.writers {
-        if let Some(raw) = writer.raw(part) {
-            waits.push(raw.0);
-        }
+    let arriving = Gate::new(&root.context, to)?;
+    let reading = Gate::new(&root.context, from)?;
+    let copy = &state.copies[from];
+    let mut before = copy.writers.clone();
+    before.extend(copy.arriving.iter().cloned().map(Use::Move));
+    let users = state.copies[to].users.clone();
+    for writer in &before {
         if let Use::Command(event) = writer
             && let Some(queue) = &event.queue
         {
             // A command that nobody flushed might never start.
-            provider!(owner.provider.api, clFlush(queue.raw.0));
+            provider!(root.context.parts[from].api(), clFlush(queue.raw.0));
         }
     }
-    if let Some(gate) = &copy.arriving {
-        waits.push(gate.raw.0);
-    }
-    let (count, list) = parts_of(&waits);
+    let (mem, leaving, there) = (root.clone(), Arc::clone(&reading), Arc::clone(&arriving));
+    when_all_over(before, move |status| {
+        if status < CL_COMPLETE {
+            leaving.finish(status);
+            return there.finish(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+        }
+        let (source, read) = (mem.clone(), Arc::clone(&shadow));
+        let (left, failed) = (Arc::clone(&leaving), Arc::clone(&there));
+        let reading = transfer(&source, from, Direction::Read, &shadow, move |status| {
+            left.finish(status);
+            if status < CL_COMPLETE {
+                there.finish(status);
+            } else {
+                deliver(&mem, to, read, users, &there);
+            }
+        });
+        if let Err(status) = reading {
+            leaving.finish(status);
+            failed.finish(status);
+        }
+    });
+    state.copies[from].users.push(Use::Move(reading));
+    state.copies[to].arriving = Some(arriving);
+    Ok(())
+}
+
+/// Writes contents of this process to a provider's copy once nothing uses what is there, and opens the gate then.
+fn deliver(root: &Ref<Mem>, to: usize, contents: Arc<Shadow>, users: Vec<Use>, gate: &Arc<Gate>) {
+    let (mem, gate) = (root.clone(), Arc::clone(gate));
+    // A command that failed has stopped using the copy like any other.
+    when_all_over(users, move |_| {
+        let (held, there) = (Arc::clone(&contents), Arc::clone(&gate));
+        let writing = transfer(&mem, to, Direction::Write, &contents, move |status| {
+            there.finish(status);
+            drop(held);
+        });
+        if let Err(status) = writing {
+            gate.finish(status);
+        }
+    });
+}
+
+/// Moves all of a provider's copy between the provider and `host`, at once. `then` runs with the final status; it keeps `host`.
+fn transfer(
+    root: &Mem,
+    part: usize,
+    direction: Direction,
+    host: &Shadow,
+    then: impl FnOnce(cl_int) + Send + 'static,
+) -> Result<(), cl_int> {
+    let owner = &root.context.parts[part];
     let raw = root.raw_on(part)?;
     let api = &owner.provider.api;
+    let (none, memory) = (std::ptr::null(), host.at(0));
     let mut event = std::ptr::null_mut();
-    owner.transfer(|queue| {
-        check(match &root.form {
-            Form::Image(shape) => {
+    owner.transfer(direction, |queue| {
+        check(match (&root.form, direction) {
+            (Form::Image(shape), Direction::Read) => {
                 let (origin, region) = ([0; 3], shape.region());
                 provider!(
                     api,
@@ -366,48 +470,14 @@ fn read(
                         region.as_ptr(),
                         0,
                         0,
-                        shadow.at(0),
-                        count,
-                        list,
+                        memory,
+                        0,
+                        none,
                         &raw mut event
                     )
                 )
             }
-            _ => provider!(
-                api,
-                clEnqueueReadBuffer(
-                    queue,
-                    raw,
-                    CL_FALSE,
-                    0,
-                    root.size,
-                    shadow.at(0),
-                    count,
-                    list,
-                    &raw mut event
-                )
-            ),
-        })
-    })?;
-    Ok(Own::new(&root.context, part, event))
-}
-
-/// Starts writing everything to a provider's copy, behind what still uses it.
-fn write(root: &Mem, part: usize, shadow: &Shadow, users: &[Use]) -> Result<Arc<Own>, cl_int> {
-    let owner = &root.context.parts[part];
-    let waits: SmallVec<[cl_event; 8]> = users
-        .iter()
-        .filter(|used| !used.over())
-        .filter_map(|used| used.raw(part))
-        .map(|raw| raw.0)
-        .collect();
-    let (count, list) = parts_of(&waits);
-    let raw = root.raw_on(part)?;
-    let api = &owner.provider.api;
-    let mut event = std::ptr::null_mut();
-    owner.transfer(|queue| {
-        check(match &root.form {
-            Form::Image(shape) => {
+            (Form::Image(shape), Direction::Write) => {
                 let (origin, region) = ([0; 3], shape.region());
                 provider!(
                     api,
@@ -419,14 +489,28 @@ fn write(root: &Mem, part: usize, shadow: &Shadow, users: &[Use]) -> Result<Arc<
                         region.as_ptr(),
                         0,
                         0,
-                        shadow.at(0),
-                        count,
-                        list,
+                        memory,
+                        0,
+                        none,
                         &raw mut event
                     )
                 )
             }
-            _ => provider!(
+            (_, Direction::Read) => provider!(
+                api,
+                clEnqueueReadBuffer(
+                    queue,
+                    raw,
+                    CL_FALSE,
+                    0,
+                    root.size,
+                    memory,
+                    0,
+                    none,
+                    &raw mut event
+                )
+            ),
+            (_, Direction::Write) => provider!(
                 api,
                 clEnqueueWriteBuffer(
                     queue,
@@ -434,21 +518,28 @@ fn write(root: &Mem, part: usize, shadow: &Shadow, users: &[Use]) -> Result<Arc<
                     CL_FALSE,
                     0,
                     root.size,
-                    shadow.at(0),
-                    count,
-                    list,
+                    memory,
+                    0,
+                    none,
                     &raw mut event
                 )
             ),
         })
     })?;
-    Ok(Own::new(&root.context, part, event))
-}
-
-fn parts_of(waits: &[cl_event]) -> (cl_uint, *const cl_event) {
-    if waits.is_empty() {
-        (0, std::ptr::null())
-    } else {
-        (waits.len() as cl_uint, waits.as_ptr())
+    let made = Arc::new(Made {
+        context: root.context.clone(),
+        part,
+        raw: Shared(event),
+    });
+    // `then` may run, and let go of everything, before this returns.
+    let held = Arc::clone(&made);
+    let watching = watch(&**api, made.raw, move |status| {
+        drop(held);
+        then(status);
+    });
+    if watching.is_err() {
+        // Nobody will hear of its end, so it is waited for: the memory is the command's until then.
+        provider!(api, clWaitForEvents(1, &raw const event));
     }
+    watching
 }

@@ -23,8 +23,17 @@ pub(crate) struct Part {
     pub(crate) provider: Arc<Provider>,
     pub(crate) raw: Shared<_cl_context>,
     pub(crate) devices: Vec<Ref<Device>>,
-    /// A queue of the library's own, for moving data between providers.
-    transfers: OnceLock<Result<Shared<_cl_command_queue>, cl_int>>,
+    /// Queues of the library's own, for moving data between providers: by [`Direction`].
+    transfers: [OnceLock<Result<Shared<_cl_command_queue>, cl_int>>; 2],
+}
+
+/// Which way the library moves data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// From the provider into this process.
+    Read,
+    /// From this process to the provider.
+    Write,
 }
 
 impl Part {
@@ -33,41 +42,34 @@ impl Part {
         &*self.provider.api
     }
 
-    /// Has `enqueue` use a queue for the library's own transfers. These have no order among each other: one out may wait for a
-    /// kernel that waits for one in, and each says by events what it waits for. Where the device has no queues without order, each
-    /// transfer has a queue of its own.
+    /// Has `enqueue` use a queue for the library's own transfers. They keep their order, so none may wait for anything: what a
+    /// transfer depends on is over when it is enqueued.
     pub(crate) fn transfer<T>(
         &self,
+        direction: Direction,
         enqueue: impl FnOnce(cl_command_queue) -> Result<T, cl_int>,
     ) -> Result<T, cl_int> {
         let device = self.devices.first().ok_or(CL_INVALID_DEVICE)?;
-        let properties = device.limits.queue_properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
-        let create = || {
+        let queue = self.transfers[direction as usize].get_or_init(|| {
             create!(
                 self.provider.api,
-                clCreateCommandQueue(self.raw.0, device.raw.0, properties)
+                clCreateCommandQueue(self.raw.0, device.raw.0, 0)
             )
             .map(Shared)
-        };
-        if properties != 0 {
-            let queue = (*self.transfers.get_or_init(create))?;
-            let done = enqueue(queue.0);
-            provider!(self.provider.api, clFlush(queue.0));
-            return done;
-        }
-        let queue = create()?;
+        });
+        let queue = (*queue)?;
         let done = enqueue(queue.0);
         provider!(self.provider.api, clFlush(queue.0));
-        // The provider keeps it until its commands are complete.
-        provider!(self.provider.api, clReleaseCommandQueue(queue.0));
         done
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
-        if let Some(Ok(queue)) = self.transfers.get() {
-            provider!(self.provider.api, clReleaseCommandQueue(queue.0));
+        for queue in &self.transfers {
+            if let Some(Ok(queue)) = queue.get() {
+                provider!(self.provider.api, clReleaseCommandQueue(queue.0));
+            }
         }
         provider!(self.provider.api, clReleaseContext(self.raw.0));
     }
@@ -254,7 +256,7 @@ fn open(
             provider: api,
             raw: Shared(raw),
             devices: group,
-            transfers: OnceLock::new(),
+            transfers: Default::default(),
         });
     }
     let context = Ref::new(Context {

@@ -13,7 +13,11 @@ use towline_opencl::Provider;
 
 /// A context over one device of each of so many null providers, and the providers.
 fn over_null(count: usize, local: bool) -> (Cl, Vec<Arc<NullOpenCl>>) {
-    let nulls: Vec<Arc<NullOpenCl>> = (0..count).map(|_| Arc::new(NullOpenCl::new(1))).collect();
+    over((0..count).map(|_| NullOpenCl::new(1)).collect(), local)
+}
+
+fn over(nulls: Vec<NullOpenCl>, local: bool) -> (Cl, Vec<Arc<NullOpenCl>>) {
+    let nulls: Vec<Arc<NullOpenCl>> = nulls.into_iter().map(Arc::new).collect();
     let providers = nulls.iter().map(|null_device| {
         let mut platform = null_mut();
         // SAFETY: room for one platform.
@@ -64,6 +68,47 @@ fn an_argument_set_to_the_same_value_does_not_reach_the_provider() {
     assert_eq!(nulls[0].calls("clSetKernelArg"), before);
     cl.arg(kernel, 1, 4_u32);
     assert_eq!(nulls[0].calls("clSetKernelArg"), before + 1);
+}
+
+#[test]
+fn a_held_back_buffer_goes_around_devices_whose_queues_all_keep_order() {
+    let (cl, _) = over(
+        vec![NullOpenCl::discrete(1), NullOpenCl::discrete(1)],
+        false,
+    );
+    let (_, kernel) = built_in(&cl, "add_one");
+    let queues = [cl.queue(0), cl.queue(1)];
+    let buffer = cl.buffer(16);
+    cl.write(queues[0], buffer, &[0; 4]);
+    cl.arg(kernel, 0, buffer);
+    let held = make!(cl, clCreateUserEvent(cl.context)).expect("a user event");
+    let (count, wait) = (4_usize, &raw const held);
+    let mut last = null_mut();
+    for round in 0..4 {
+        for queue in queues {
+            let first = round == 0 && queue == queues[0];
+            let (waits, list) = if first { (1, wait) } else { (0, null()) };
+            let (none, size) = (null(), &raw const count);
+            let (dimensions, made) = (1, &raw mut last);
+            ok!(
+                cl,
+                clEnqueueNDRangeKernel(
+                    queue, kernel, dimensions, none, size, none, waits, list, made
+                )
+            );
+            ok!(cl, clFlush(queue));
+        }
+    }
+    ok!(cl, clSetUserEventStatus(held, CL_COMPLETE));
+    let start = Instant::now();
+    while cl.event_info::<cl_int>(last, CL_EVENT_COMMAND_EXECUTION_STATUS) > CL_COMPLETE {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "a transfer waits for what comes after it"
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(cl.read(queues[1], buffer, 4), [8; 4]);
 }
 
 #[test]

@@ -40,7 +40,8 @@ impl NullOpenCl {
         }
     }
 
-    /// Devices that say their memory is not the host's, so that transfers take the way of discrete GPUs.
+    /// Devices that say their memory is not the host's, so that transfers take the way of discrete GPUs. As with NVIDIA's driver
+    /// (580.159), a command that waits holds up what comes after it even in a queue without order.
     pub fn discrete(devices: usize) -> Self {
         let mut null = Self::new(devices);
         null.unified = false;

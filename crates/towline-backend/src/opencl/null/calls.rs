@@ -213,6 +213,7 @@ impl NullOpenCl {
                 device.addr(),
                 properties,
                 property_list,
+                !self.unified,
                 alive,
             )
         });

@@ -299,6 +299,8 @@ pub(super) struct Queue {
     pub(super) device: usize,
     pub(super) properties: cl_command_queue_properties,
     pub(super) property_list: Vec<cl_queue_properties>,
+    /// Commands run in the order they came in, whatever the application asked for.
+    keeps_order: bool,
     _alive: Alive,
     state: Mutex<QueueState>,
 }
@@ -310,6 +312,7 @@ impl Queue {
         device: usize,
         properties: cl_command_queue_properties,
         property_list: Vec<cl_queue_properties>,
+        keeps_order: bool,
         alive: Alive,
     ) -> Self {
         Self {
@@ -318,6 +321,7 @@ impl Queue {
             device,
             properties,
             property_list,
+            keeps_order,
             _alive: alive,
             state: Mutex::default(),
         }
@@ -383,7 +387,7 @@ impl Queue {
     }
 
     fn is_in_order(&self) -> bool {
-        self.properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0
+        self.keeps_order || self.properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0
     }
 
     fn serve(&self, shared: &Shared) {
