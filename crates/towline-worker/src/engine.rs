@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Sender, channel};
 
 use towline_backend::opencl::OpenClApi;
 use towline_transport::{Connection, TransportError};
@@ -99,8 +100,20 @@ impl Engine {
         if let Err(error) = acceptor {
             log::error!("cannot start the thread that takes payload lanes: {error}");
         }
-        let mut session = Session::new(Arc::clone(&shared), &self.devices);
-        let result = serve(&mut session, &shared, &*command);
+        let (done, ended) = channel();
+        let lane = Lane {
+            session: Session::new(Arc::clone(&shared), &self.devices),
+            shared: Arc::clone(&shared),
+            command,
+            reader: FrameReader::new(),
+            told: 0,
+            done,
+        };
+        // Not on this thread: a wait that it took up might end only with the session.
+        shared.waiters.run(move || lane.lead());
+        let (mut session, result) = ended
+            .recv()
+            .expect("the lane's thread tells how the session ended");
         if let Err(RunError::Protocol(error)) = &result {
             shared.close(error);
         }
@@ -111,18 +124,57 @@ impl Engine {
     }
 }
 
-/// Takes requests off the command lane until the client leaves.
-fn serve(
-    session: &mut Session,
-    shared: &Arc<Shared>,
-    command: &dyn Connection,
-) -> Result<(), RunError> {
-    let mut reader = FrameReader::new();
-    let mut told = 0;
-    loop {
-        let count = command.recv(reader.space())?;
+/// The command lane with all that its thread needs. The thread changes: one that has to wait for the device hands the lane to
+/// another first, which wakes up while this one waits already, and so nobody waits for a thread to wake.
+struct Lane {
+    session: Session,
+    shared: Arc<Shared>,
+    command: Arc<dyn Connection>,
+    reader: FrameReader,
+    /// Requests of which the client knows that they arrived.
+    told: u64,
+    done: Sender<(Session, Result<(), RunError>)>,
+}
+
+impl Lane {
+    /// Takes requests off the lane until the client leaves, or until this thread waits for the device.
+    fn lead(mut self) {
+        let result = loop {
+            match self.serve_frame() {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+            let Some(wait) = self.session.waiting.take() else {
+                continue;
+            };
+            match self.shared.waiters.seat() {
+                Some(seat) => {
+                    seat.run(move || self.lead());
+                    return wait();
+                }
+                None => self.shared.waiters.run(wait),
+            }
+        };
+        // What it holds is given back when the wait is over.
+        if let Some(wait) = self.session.waiting.take() {
+            self.shared.waiters.run(wait);
+        }
+        // The receiver is there until it has been told.
+        let _ = self.done.send((self.session, result));
+    }
+
+    /// Carries out what has come; `false` when the client has left.
+    fn serve_frame(&mut self) -> Result<bool, RunError> {
+        let Self {
+            session,
+            shared,
+            reader,
+            ..
+        } = self;
+        let count = self.command.recv(reader.space())?;
         if count == 0 {
-            return Ok(());
+            return Ok(false);
         }
         reader.filled(count);
         shared
@@ -153,14 +205,15 @@ fn serve(
         session.retire();
         if session.goodbye {
             shared.flush();
-            return Ok(());
+            return Ok(false);
         }
-        if shared.outbox.is_empty() && received - told >= ACKNOWLEDGE_EVERY {
+        if shared.outbox.is_empty() && received - self.told >= ACKNOWLEDGE_EVERY {
             shared.post(&Push::Ack);
         }
         if !shared.outbox.is_empty() {
-            told = received;
+            self.told = received;
             shared.flush();
         }
+        Ok(true)
     }
 }

@@ -14,6 +14,7 @@ use crate::completion::when_complete;
 use crate::manual::Expected;
 use crate::manual::ring::Ring;
 use crate::shared::{Raw, Shared};
+use crate::waiters::Job;
 
 /// One client's session, driven by the lane thread.
 pub(crate) struct Session {
@@ -35,6 +36,8 @@ pub(crate) struct Session {
     pub(crate) open_events: HashMap<u64, Raw>,
     /// What kernels expect of their arguments, by native kernel.
     pub(crate) arguments: HashMap<usize, Vec<Expected>>,
+    /// What the client's latest request waits for, until the lane's thread or another takes it up.
+    pub(crate) waiting: Option<Job>,
     pub(crate) goodbye: bool,
 }
 
@@ -91,6 +94,7 @@ impl Session {
             svm: BTreeMap::new(),
             open_events: HashMap::new(),
             arguments: HashMap::new(),
+            waiting: None,
             goodbye: false,
         }
     }
@@ -238,6 +242,14 @@ impl Session {
                 queue,
                 status,
             });
+        }
+    }
+
+    /// Waits for the device for the client's sake, not on the lane.
+    pub(crate) fn wait(&mut self, wait: impl FnOnce() + Send + 'static) {
+        // Whatever comes last in a frame is most likely what a blocked client waits for: it gets the thread that is awake.
+        if let Some(earlier) = self.waiting.replace(Box::new(wait)) {
+            self.shared.waiters.run(earlier);
         }
     }
 

@@ -1,10 +1,11 @@
-//! Threads that wait so that the lane need not: one per wait that is under way, kept for the next.
+//! Threads that wait so that the lane need not: one per wait that is under way, kept for the next. The lane itself is one of their
+//! jobs when its thread has something to wait for.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-type Job = Box<dyn FnOnce() + Send>;
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// Most threads. Each waiting client thread occupies one; jobs beyond that queue.
 const LIMIT: usize = 256;
@@ -24,62 +25,110 @@ struct Inner {
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
-    idle: usize,
     threads: usize,
+    /// Threads without a job, those included that have not come to look for one yet.
+    free: usize,
+    /// Free threads that are promised to seats.
+    promised: usize,
+}
+
+/// A thread that is ready for a job.
+pub(crate) struct Seat(Arc<Inner>);
+
+impl Seat {
+    /// Runs `job` before any other.
+    pub(crate) fn run(self, job: impl FnOnce() + Send + 'static) {
+        self.0.lock().jobs.push_front(Box::new(job));
+        // The promise ends here, with a job in its place.
+        drop(self);
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.lock().promised -= 1;
+        self.0.work.notify_one();
+    }
 }
 
 impl Waiters {
     /// Jobs that no thread has taken up yet.
     pub(crate) fn backlog(&self) -> usize {
-        let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.jobs.len()
+        self.0.lock().jobs.len()
     }
 
-    /// Runs `job` on a thread that does nothing else meanwhile.
+    /// Runs `job` on a thread that does nothing else meanwhile, as soon as there is one.
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
-        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         state.jobs.push_back(Box::new(job));
-        if state.idle >= state.jobs.len() {
-            self.0.work.notify_one();
-        } else if state.threads < LIMIT {
-            state.threads += 1;
-            drop(state);
-            let inner = Arc::clone(&self.0);
-            let started = std::thread::Builder::new()
-                .name("towline-wait".into())
-                .spawn(move || inner.serve());
-            if let Err(error) = started {
-                // The job stays queued for a thread that becomes idle.
-                log::error!("cannot start a thread to wait on: {error}");
-                self.0
-                    .state
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .threads -= 1;
-            }
+        // Without a new thread the job stays queued for one that becomes free.
+        let state = self.grow(state);
+        drop(state);
+        self.0.work.notify_one();
+    }
+
+    /// A thread for a job to come; `None` when every thread is taken.
+    pub(crate) fn seat(&self) -> Option<Seat> {
+        let mut state = self.0.lock();
+        state.promised += 1;
+        let mut state = self.grow(state);
+        if state.enough() {
+            return Some(Seat(Arc::clone(&self.0)));
         }
+        state.promised -= 1;
+        None
+    }
+
+    /// Starts a thread if more are wanted than are free, and may be.
+    fn grow<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        if state.enough() || state.threads >= LIMIT {
+            return state;
+        }
+        let inner = Arc::clone(&self.0);
+        let started = std::thread::Builder::new()
+            .name("towline-wait".into())
+            .spawn(move || inner.serve());
+        match started {
+            Ok(_) => {
+                state.threads += 1;
+                state.free += 1;
+            }
+            Err(error) => log::error!("cannot start a thread to wait on: {error}"),
+        }
+        state
+    }
+}
+
+impl State {
+    fn enough(&self) -> bool {
+        self.free >= self.jobs.len() + self.promised
     }
 }
 
 impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn serve(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         loop {
             if let Some(job) = state.jobs.pop_front() {
+                state.free -= 1;
                 drop(state);
                 job();
-                state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                state = self.lock();
+                state.free += 1;
                 continue;
             }
-            state.idle += 1;
             let (next, timeout) = self
                 .work
                 .wait_timeout(state, IDLE)
                 .unwrap_or_else(PoisonError::into_inner);
             state = next;
-            state.idle -= 1;
-            if timeout.timed_out() && state.jobs.is_empty() {
+            if timeout.timed_out() && state.free > state.jobs.len() + state.promised {
                 state.threads -= 1;
+                state.free -= 1;
                 return;
             }
         }
@@ -107,6 +156,26 @@ mod tests {
     }
 
     #[test]
+    fn a_seat_is_had_until_every_thread_is_taken() {
+        let waiters = Waiters::default();
+        let (sender, receiver) = channel::<()>();
+        let receiver = Arc::new(Mutex::new(receiver));
+        for _ in 1..LIMIT {
+            let receiver = Arc::clone(&receiver);
+            // Ends when the sender is gone.
+            waiters.run(move || {
+                let _ = receiver.lock().expect("no job panicked").recv();
+            });
+        }
+        let seat = waiters.seat().expect("one thread is left");
+        assert!(waiters.seat().is_none());
+        let (told, heard) = channel();
+        seat.run(move || told.send(()).expect("the test listens"));
+        assert_eq!(heard.recv(), Ok(()));
+        drop(sender);
+    }
+
+    #[test]
     fn an_idle_thread_takes_the_next_job() {
         let waiters = Waiters::default();
         let (sender, receiver) = channel();
@@ -115,11 +184,10 @@ mod tests {
             waiters.run(move || sender.send(round).expect("the test still listens"));
             assert_eq!(receiver.recv(), Ok(round));
             // The thread tells before it is idle.
-            let state = || waiters.0.state.lock().expect("no job panicked");
-            while state().idle == 0 {
+            while waiters.0.lock().free == 0 {
                 std::thread::yield_now();
             }
         }
-        assert_eq!(waiters.0.state.lock().expect("no job panicked").threads, 1);
+        assert_eq!(waiters.0.lock().threads, 1);
     }
 }

@@ -26,7 +26,7 @@ impl Session {
         // SAFETY: the queue is live; the reference keeps it so until the wait is over.
         unsafe { self.api.clRetainCommandQueue(queue.0.cast()) };
         let shared = Arc::clone(&self.shared);
-        self.shared.waiters.run(move || {
+        self.wait(move || {
             let queue = queue;
             // SAFETY: the reference above is ours.
             let status = shared
@@ -63,7 +63,7 @@ impl Session {
             unsafe { self.api.clRetainEvent(event.0.cast()) };
         }
         let shared = Arc::clone(&self.shared);
-        self.shared.waiters.run(move || {
+        self.wait(move || {
             // SAFETY: the references above are ours; `Raw` is a transparent view of the pointers' bits.
             let status = shared.usage.waiting(|| unsafe {
                 shared

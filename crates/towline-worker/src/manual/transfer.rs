@@ -350,7 +350,7 @@ impl Session {
             unsafe { self.api.clRetainMemObject(transfer.mem) };
         }
         let (shared, transfer) = (Arc::clone(&self.shared), Movable(transfer));
-        self.shared.waiters.run(move || {
+        self.wait(move || {
             let Movable(transfer) = { transfer };
             let (waits, list) = wait_list(&transfer.waits);
             // SAFETY: the data outlives the call, which returns when it is in place.
@@ -436,7 +436,7 @@ impl Session {
         };
         if urgent {
             let shared = Arc::clone(&self.shared);
-            self.shared.waiters.run(move || {
+            self.wait(move || {
                 let event = event;
                 // SAFETY: the reference is this job's.
                 unsafe { shared.api.clWaitForEvents(1, (&raw const event.0).cast()) };
