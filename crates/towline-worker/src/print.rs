@@ -3,6 +3,7 @@
 //! that covers it returns.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -13,8 +14,20 @@ use rustix::pipe::{PipeFlags, pipe_with};
 const LIMIT: usize = 16 << 20;
 
 /// The reading end of standard output, once a worker process has taken it over.
-#[derive(Clone, Default)]
-pub(crate) struct Printing(Option<Arc<Capture>>);
+#[derive(Default)]
+pub(crate) struct Printing {
+    capture: Option<Arc<Capture>>,
+    /// Some program of the session may print. Looking costs several system calls at each completion.
+    expected: AtomicBool,
+}
+
+/// Whether kernels of this source, or of these build options, may print.
+pub(crate) fn may_print(text: &[u8]) -> bool {
+    // Joined names, and text from files of the server, may hide the name.
+    ["printf", "##", "include", "-I"]
+        .iter()
+        .any(|sign| text.windows(sign.len()).any(|part| part == sign.as_bytes()))
+}
 
 struct Capture {
     reader: OwnedFd,
@@ -62,14 +75,25 @@ impl Capture {
 impl Printing {
     /// This process's capture; none outside a worker process.
     pub(crate) fn global() -> Self {
-        Self(CAPTURED.get().cloned())
+        Self {
+            capture: CAPTURED.get().cloned(),
+            expected: AtomicBool::new(false),
+        }
+    }
+
+    /// From now on kernels may print.
+    pub(crate) fn expect(&self) {
+        self.expected.store(true, Ordering::Release);
     }
 
     /// What was printed since the last call.
     pub(crate) fn take(&self) -> Vec<u8> {
-        let Some(capture) = &self.0 else {
+        let Some(capture) = &self.capture else {
             return Vec::new();
         };
+        if !self.expected.load(Ordering::Acquire) {
+            return Vec::new();
+        }
         flush_stdio();
         let mut text = capture.text.lock().unwrap_or_else(PoisonError::into_inner);
         capture.drain(&mut text);
@@ -84,4 +108,24 @@ fn flush_stdio() {
     }
     // SAFETY: NULL flushes every open stream, which is allowed from any thread.
     unsafe { fflush(std::ptr::null_mut()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_and_options_that_may_print_are_told_from_those_that_cannot() {
+        let printing: [&[u8]; 4] = [
+            b"kernel void k() { printf(\"%d\", 1); }",
+            b"#define SAY pri ## ntf",
+            b"#include <say.h>",
+            b"-I/usr/share/kernels",
+        ];
+        for text in printing {
+            assert!(may_print(text), "{}", String::from_utf8_lossy(text));
+        }
+        assert!(!may_print(b"kernel void k(global int *a) { a[0] = 1; }"));
+        assert!(!may_print(b"-DN=4 -cl-fast-relaxed-math"));
+    }
 }

@@ -137,6 +137,34 @@ impl Session {
         native: *mut c_void,
         status: i32,
     ) -> Result<(), ProtocolError> {
+        if tag == wire::ProgramHandle::TAG {
+            // Not from source: nobody knows what it does.
+            self.shared.printing.expect();
+        }
+        self.enter(id, tag, native, status)
+    }
+
+    /// As [`Self::born`], for a program of which is known whether it may print.
+    pub(crate) fn born_program(
+        &mut self,
+        id: u64,
+        native: cl_program,
+        status: i32,
+        prints: bool,
+    ) -> Result<(), ProtocolError> {
+        if prints {
+            self.shared.printing.expect();
+        }
+        self.enter(id, wire::ProgramHandle::TAG, native.cast(), status)
+    }
+
+    fn enter(
+        &mut self,
+        id: u64,
+        tag: u8,
+        native: *mut c_void,
+        status: i32,
+    ) -> Result<(), ProtocolError> {
         let entry = if native.is_null() {
             Entry::Failed(failure(status))
         } else {

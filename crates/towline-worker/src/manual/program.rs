@@ -8,6 +8,7 @@ use towline_backend::opencl::*;
 use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::facts::{Argument, Facts, Kernel};
 
+use crate::print::may_print;
 use crate::session::Session;
 use crate::shared::{Raw, Shared};
 
@@ -40,12 +41,8 @@ impl Session {
                 };
             }
         }
-        self.born(
-            request.created.0,
-            wire::ProgramHandle::TAG,
-            native.cast(),
-            status,
-        )?;
+        let prints = may_print(request.source);
+        self.born_program(request.created.0, native, status, prints)?;
         self.settle(
             number,
             <wire::CreateProgramSource<'_> as Request<'_>>::ID,
@@ -145,6 +142,9 @@ impl Session {
             .into_iter()
             .map(|device: cl_device_id| Raw(device.cast()))
             .collect();
+        if request.options.is_some_and(may_print) {
+            self.shared.printing.expect();
+        }
         let options = request
             .options
             .map(|text| String::from_utf8_lossy(text).into_owned())
@@ -245,6 +245,9 @@ impl Session {
             .into_iter()
             .map(|header: cl_program| Raw(header.cast()))
             .collect();
+        if request.options.is_some_and(may_print) {
+            self.shared.printing.expect();
+        }
         let options = request.options.map(<[u8]>::to_vec).unwrap_or_default();
         retain_devices(&*self.api, &devices);
         for raw in headers.iter().chain([&program]) {
@@ -355,12 +358,8 @@ impl Session {
                 }
             }
         }
-        self.born(
-            request.created.0,
-            wire::ProgramHandle::TAG,
-            native.cast(),
-            status,
-        )?;
+        // What it is linked from has been looked at.
+        self.born_program(request.created.0, native, status, false)?;
         // A failed link may leave a program behind, whose log tells why: the client keeps it then.
         let mut body = Vec::new();
         wire::LinkReply {
