@@ -66,6 +66,9 @@ fn carry_out(due: &Due, status: i32) {
     }
 }
 
+/// Most completions of a watched queue that wait for each other to be sent.
+const TOLD_AT_ONCE: usize = 64;
+
 /// Completions of one queue, in its order.
 #[derive(Default)]
 pub(crate) struct Watch {
@@ -74,7 +77,8 @@ pub(crate) struct Watch {
 }
 
 impl Shared {
-    /// Calls `then` with the final status of `event` (0, or negative), then gives the reference to the event back.
+    /// Calls `then` with the final status of `event` (0, or negative), then gives the reference to the event back. What `then` posts
+    /// is sent after it.
     ///
     /// `watch` names an in-order queue whose events are waited for on a thread, in the queue's order, instead of by the vendor's
     /// callbacks: NVIDIA's come up to 20 ms late (driver 580.159).
@@ -90,6 +94,7 @@ impl Shared {
                 let event = event;
                 // Nothing of this status is in the future any more.
                 then(status.min(CL_COMPLETE));
+                shared.flush();
                 shared.release_event(event);
             });
             if let Err(status) = told {
@@ -106,25 +111,45 @@ impl Shared {
             return;
         }
         drop(watches);
-        self.waiters.run(move || {
-            while let Some((event, then)) = shared.next_watched(queue) {
-                // SAFETY: the reference is this job's.
-                unsafe { shared.api.clWaitForEvents(1, (&raw const event.0).cast()) };
-                then(event_status(&*shared.api, event.0.cast()).min(CL_COMPLETE));
-                shared.release_event(event);
-            }
-        });
+        self.waiters.run(move || shared.watch(queue));
     }
 
-    /// The next event of a queue to wait for; with none left the queue's thread is through.
-    fn next_watched(&self, queue: usize) -> Option<(Raw, Then)> {
-        let mut watches = self.watches();
-        let watch = watches.get_mut(&queue)?;
-        let next = watch.jobs.pop_front();
-        if next.is_none() {
-            watches.remove(&queue);
+    /// Waits for the events of a queue until none is left.
+    fn watch(&self, queue: usize) {
+        // Thousands of short kernels may end before their events are gone through: those are told in few segments.
+        let mut untold = 0;
+        while let Some((event, then)) = self.next_watched(queue, &mut untold) {
+            let mut status = event_status(&*self.api, event.0.cast());
+            if status > CL_COMPLETE || untold >= TOLD_AT_ONCE {
+                self.flush();
+                untold = 0;
+            }
+            if status > CL_COMPLETE {
+                // SAFETY: the reference is this job's.
+                unsafe { self.api.clWaitForEvents(1, (&raw const event.0).cast()) };
+                status = event_status(&*self.api, event.0.cast());
+            }
+            then(status.min(CL_COMPLETE));
+            untold += 1;
+            self.release_event(event);
         }
-        next
+    }
+
+    /// The next event of a queue to wait for; with none left what is untold is sent, and the queue's thread is through.
+    fn next_watched(&self, queue: usize, untold: &mut usize) -> Option<(Raw, Then)> {
+        let mut watches = self.watches();
+        let next = watches.get_mut(&queue)?.jobs.pop_front();
+        if next.is_some() {
+            return next;
+        }
+        if std::mem::take(untold) > 0 {
+            drop(watches);
+            self.flush();
+            // More may have come meanwhile.
+            return self.next_watched(queue, untold);
+        }
+        watches.remove(&queue);
+        None
     }
 
     fn watches(&self) -> MutexGuard<'_, HashMap<usize, Watch>> {
@@ -141,7 +166,6 @@ impl Shared {
         let shared = Arc::clone(self);
         self.when_done(watch, Raw(native.cast()), move |status| {
             shared.event_done(id, status);
-            shared.flush();
         });
     }
 
