@@ -1,5 +1,6 @@
 //! The lane thread's own state: the table of handles, and the helpers that the generated dispatcher stands on.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub(crate) struct Session {
     pub(crate) api: Arc<dyn OpenClApi>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) table: Table<Raw>,
+    /// The queue that the present request names.
+    named_queue: Cell<Raw>,
     /// What transfers need to know of a queue, by native queue.
     pub(crate) queues: HashMap<usize, Queue>,
     /// Pinned memory for transfers, by native queue; `None` where the vendor gives none.
@@ -86,6 +89,7 @@ impl Session {
             api: Arc::clone(&shared.api),
             shared,
             table,
+            named_queue: Cell::new(Raw(std::ptr::null_mut())),
             queues: HashMap::new(),
             rings: HashMap::new(),
             kept: std::collections::VecDeque::new(),
@@ -120,7 +124,12 @@ impl Session {
             });
         }
         match self.table.entry(id, tag) {
-            Ok(Entry::Live(raw)) => Ok(Ok(raw.0)),
+            Ok(Entry::Live(raw)) => {
+                if tag == wire::CommandQueueHandle::TAG {
+                    self.named_queue.set(raw);
+                }
+                Ok(Ok(raw.0))
+            }
             Ok(Entry::Failed(_)) if tag == wire::EventHandle::TAG => {
                 Ok(Err(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST))
             }
@@ -183,7 +192,7 @@ impl Session {
         Ok(())
     }
 
-    /// Enters the event of a command and arranges that the client hears of its end.
+    /// Enters the event of a command, on the queue that the request names, and arranges that the client hears of its end.
     pub(crate) fn born_event(
         &mut self,
         handle: Option<wire::EventHandle>,
@@ -195,32 +204,13 @@ impl Session {
         if native.is_null() {
             self.shared.event_failed(handle.0, failure(status));
         } else {
-            let watch = self.watch_of(native);
+            let watch = self.watched(self.named_queue.get().0.cast());
             self.shared.report_event(handle.0, native, watch);
         }
         Ok(())
     }
 
-    /// The queue whose thread waits for `event`; `None` where the vendor's callback tells.
-    fn watch_of(&self, event: cl_event) -> Option<usize> {
-        if !self.queues.values().any(Queue::watched) {
-            return None;
-        }
-        let mut queue: cl_command_queue = std::ptr::null_mut();
-        // SAFETY: the event is live; the answer is one pointer.
-        unsafe {
-            self.api.clGetEventInfo(
-                event,
-                CL_EVENT_COMMAND_QUEUE,
-                size_of::<cl_command_queue>(),
-                (&raw mut queue).cast(),
-                std::ptr::null_mut(),
-            )
-        };
-        self.watched(queue)
-    }
-
-    /// As [`Self::watch_of`], for events of a known queue.
+    /// The queue, if a thread waits for its events; `None` where the vendor's callbacks tell.
     pub(crate) fn watched(&self, queue: cl_command_queue) -> Option<usize> {
         self.queues
             .get(&queue.addr())
