@@ -1,9 +1,13 @@
-//! Transfers of devices with memory of their own: through a ring of pinned slots per queue.
+//! Transfers of devices with memory of their own: through pinned slots of their queue.
 //!
-//! Mapping a large buffer costs such a device an allocation of pinned memory each time; a ring pays once. A transfer is cut into
-//! windows, each is enqueued at once behind a user event and uses the next slot, so the device copies one window while the network
-//! moves others. A slot's memory is granted to a write, or overwritten by a read, only when every earlier use of it is over. Queues
-//! that keep no order do without: their transfers map.
+//! Mapping a large buffer costs such a device an allocation of pinned memory each time; slots pay once. A transfer is cut into
+//! windows, each is enqueued at once and uses a slot, so the device copies one window while the network moves others. Queues that
+//! keep no order do without: their transfers map.
+//!
+//! Windows of a read take **spare** slots while there are any. The others, and those of writes, go around a **ring**: each is enqueued
+//! behind a user event, and a slot's memory is granted to a write, or overwritten by a read, only when every earlier use of it is
+//! over. Spare slots are there because user events are dear: once a queue of NVIDIA's (driver 580.159, H200) has waited for one, each
+//! launch costs 40 % more for a second or so.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,10 +26,36 @@ const SLOTS: usize = 8;
 /// Bytes of a slot. Measured on an H200 over loopback: smaller slots cost more commands, larger ones start the device later.
 const SLOT_BYTES: usize = 2 << 20;
 
+/// Allocations, of a ring's size each, that spare slots may take.
+const SPARE_RINGS: usize = 4;
+
 /// The slots of one queue.
 pub(crate) struct Ring {
     slots: Vec<Arc<Slot>>,
     next: usize,
+    spare: Arc<Mutex<Vec<Spare>>>,
+    /// Allocations that spare slots have taken.
+    spare_rings: usize,
+}
+
+/// A slot that is used by one window at a time, and not queued for.
+#[derive(Clone)]
+struct Spare {
+    _pinned: Arc<Pinned>,
+    memory: Raw,
+}
+
+/// A spare slot in use; given back when it is dropped.
+struct Lent {
+    slot: Spare,
+    to: Arc<Mutex<Vec<Spare>>>,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let mut spare = self.to.lock().unwrap_or_else(PoisonError::into_inner);
+        spare.push(self.slot.clone());
+    }
 }
 
 /// Pinned memory, given back when the last transfer through it is over.
@@ -116,6 +146,29 @@ impl Ring {
         Some(Self {
             slots: (0..SLOTS).map(slot).collect(),
             next: 0,
+            spare: Arc::default(),
+            spare_rings: 0,
+        })
+    }
+
+    /// A spare slot, if there is one or may be made.
+    fn borrow(&mut self, shared: &Arc<Shared>, queue: &Queue) -> Option<Lent> {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.is_empty() && self.spare_rings < SPARE_RINGS {
+            // Without memory the ring has to do, now and later.
+            self.spare_rings += 1;
+            if let Some(pinned) = Pinned::new(shared, queue) {
+                let pinned = Arc::new(pinned);
+                spare.extend((0..SLOTS).map(|index| Spare {
+                    memory: Raw(pinned.memory.0.wrapping_byte_add(index * SLOT_BYTES)),
+                    _pinned: Arc::clone(&pinned),
+                }));
+            }
+        }
+        let slot = spare.pop()?;
+        Some(Lent {
+            slot,
+            to: Arc::clone(&self.spare),
         })
     }
 
@@ -192,9 +245,16 @@ impl Drop for Pinned {
 struct Window {
     offset: usize,
     length: usize,
-    slot: Arc<Slot>,
-    gate: Arc<Gate>,
+    memory: Raw,
+    slot: Through,
     done: Raw,
+}
+
+/// How a window has its slot.
+enum Through {
+    Spare(Lent),
+    /// Behind earlier uses of it, with what the window, or the next use, waits for.
+    Ring(Arc<Slot>, Arc<Gate>),
 }
 
 impl Session {
@@ -232,11 +292,14 @@ impl Session {
             let Window {
                 offset,
                 length,
+                memory,
                 slot,
-                gate,
                 done,
             } = window;
-            let (shared, memory) = (Arc::clone(&self.shared), slot.memory);
+            let Through::Ring(slot, gate) = slot else {
+                unreachable!("writes go around the ring");
+            };
+            let shared = Arc::clone(&self.shared);
             let grant = move || {
                 let (offset, length) = (offset as u64, length as u64);
                 let opened = shared.payloads.open(
@@ -287,15 +350,23 @@ impl Session {
             let Window {
                 offset,
                 length,
+                memory,
                 slot,
-                gate,
                 done,
             } = window;
-            let id = slot.enter(None);
-            let (shared, left, memory) = (Arc::clone(&self.shared), Arc::clone(&left), slot.memory);
+            let id = match &slot {
+                Through::Ring(slot, _) => slot.enter(None),
+                Through::Spare(_) => 0,
+            };
+            let (shared, left) = (Arc::clone(&self.shared), Arc::clone(&left));
             let sent = move |status: i32| {
-                gate.finish(true);
-                slot.leave(id);
+                match slot {
+                    Through::Ring(slot, gate) => {
+                        gate.finish(true);
+                        slot.leave(id);
+                    }
+                    Through::Spare(lent) => drop(lent),
+                }
                 if left.fetch_sub(1, Ordering::AcqRel) == 1 {
                     shared.settle_before_answer();
                     match status {
@@ -334,38 +405,43 @@ impl Session {
         writing: bool,
     ) -> Result<Option<Vec<Window>>, ProtocolError> {
         let context = self.context(transfer.queue);
-        let Some(Some(ring)) = self.rings.get_mut(&transfer.queue.addr()) else {
+        let known = self.queues.get(&transfer.queue.addr()).copied();
+        let (Some(known), Some(Some(ring))) = (known, self.rings.get_mut(&transfer.queue.addr()))
+        else {
             return Ok(None);
         };
         let size = transfer.place.size;
         let mut windows: Vec<Window> = Vec::new();
         for offset in (0..size).step_by(SLOT_BYTES) {
             let length = SLOT_BYTES.min(size - offset);
-            let slot = ring.take();
-            let gate = Arc::new(Gate::new(&self.shared, context));
             let mut waits = if offset == 0 {
                 transfer.waits.clone()
             } else {
                 Default::default()
             };
-            let before = match writing {
+            let lent = match writing {
                 true => None,
-                false => slot.uses().sent.replace(Arc::clone(&gate)),
+                false => ring.borrow(&self.shared, &known),
             };
-            waits.extend(before.iter().map(|gate| gate.event()));
-            if writing {
-                waits.push(gate.event());
-            }
+            let (memory, slot) = match lent {
+                Some(lent) => (lent.slot.memory, Through::Spare(lent)),
+                None => {
+                    let slot = ring.take();
+                    let gate = Arc::new(Gate::new(&self.shared, context));
+                    let before = match writing {
+                        true => Some(Arc::clone(&gate)),
+                        false => slot.uses().sent.replace(Arc::clone(&gate)),
+                    };
+                    waits.extend(before.iter().map(|gate| gate.event()));
+                    (slot.memory, Through::Ring(slot, gate))
+                }
+            };
             let list = if waits.is_empty() {
                 std::ptr::null()
             } else {
                 waits.as_ptr()
             };
-            let (at, memory, blocking) = (
-                transfer.place.origin[0] + offset,
-                slot.memory.0,
-                CL_FALSE as cl_bool,
-            );
+            let (at, blocking) = (transfer.place.origin[0] + offset, CL_FALSE as cl_bool);
             let (queue, mem, count) = (transfer.queue, transfer.mem, waits.len() as cl_uint);
             let mut done: cl_event = std::ptr::null_mut();
             let status = match writing {
@@ -377,7 +453,7 @@ impl Session {
                         blocking,
                         at,
                         length,
-                        memory.cast_const(),
+                        memory.0.cast_const(),
                         count,
                         list,
                         &raw mut done,
@@ -391,7 +467,7 @@ impl Session {
                         blocking,
                         at,
                         length,
-                        memory,
+                        memory.0,
                         count,
                         list,
                         &raw mut done,
@@ -399,10 +475,18 @@ impl Session {
                 },
             };
             if done.is_null() {
-                gate.finish(false);
+                if let Through::Ring(_, gate) = &slot {
+                    gate.finish(false);
+                }
                 for window in windows {
-                    window.gate.finish(false);
-                    self.shared.release_event(window.done);
+                    if let Through::Ring(_, gate) = &window.slot {
+                        gate.finish(false);
+                    }
+                    // The slot is the command's until that has ended.
+                    self.shared
+                        .when_done(self.watched(transfer.queue), window.done, move |_| {
+                            drop(window.slot);
+                        });
                 }
                 self.born_event(transfer.event, std::ptr::null_mut(), status)?;
                 self.settle_on(transfer.number, transfer.call, transfer.queue_id, status);
@@ -411,8 +495,8 @@ impl Session {
             windows.push(Window {
                 offset,
                 length,
+                memory,
                 slot,
-                gate,
                 done: Raw(done.cast()),
             });
         }
