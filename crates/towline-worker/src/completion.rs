@@ -3,7 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use towline_backend::opencl::*;
 use towline_wire::push::Push;
@@ -70,13 +69,6 @@ fn carry_out(due: &Due, status: i32) {
 /// Most completions of a watched queue that wait for each other to be sent.
 const TOLD_AT_ONCE: usize = 64;
 
-/// With more events than these behind the one that is waited for, nobody is in a hurry to hear of it.
-const CROWD: usize = 32;
-/// How often the first event of a crowd is looked at.
-const GLANCE: Duration = Duration::from_micros(50);
-/// How often in a row at most: commands behind user events only get on while somebody waits for them (NVIDIA 580.159).
-const GLANCES: u32 = 4;
-
 /// Completions of one queue, in its order.
 #[derive(Default)]
 pub(crate) struct Watch {
@@ -132,16 +124,9 @@ impl Shared {
                 self.flush();
                 untold = 0;
             }
-            let mut glances = 0;
-            while status > CL_COMPLETE {
-                if glances < GLANCES && self.backlog_of(queue) > CROWD {
-                    // The vendor's wait spins, in the way of the thread that enqueues.
-                    std::thread::sleep(GLANCE);
-                    glances += 1;
-                } else {
-                    // SAFETY: the reference is this job's.
-                    unsafe { self.api.clWaitForEvents(1, (&raw const event.0).cast()) };
-                }
+            if status > CL_COMPLETE {
+                // SAFETY: the reference is this job's.
+                unsafe { self.api.clWaitForEvents(1, (&raw const event.0).cast()) };
                 status = event_status(&*self.api, event.0.cast());
             }
             then(status.min(CL_COMPLETE));
@@ -165,12 +150,6 @@ impl Shared {
         }
         watches.remove(&queue);
         None
-    }
-
-    fn backlog_of(&self, queue: usize) -> usize {
-        self.watches()
-            .get(&queue)
-            .map_or(0, |watch| watch.jobs.len())
     }
 
     fn watches(&self) -> MutexGuard<'_, HashMap<usize, Watch>> {
