@@ -4,7 +4,7 @@
 //! windows, each is enqueued at once and uses a slot, so the device copies one window while the network moves others. Queues that
 //! keep no order do without: their transfers map.
 //!
-//! Windows of a read take **spare** slots while there are any. The others, and those of writes, go around a **ring**: each is enqueued
+//! A read takes **spare** slots if there are enough of them. Other reads, and writes, go around a **ring**: each window is enqueued
 //! behind a user event, and a slot's memory is granted to a write, or overwritten by a read, only when every earlier use of it is
 //! over. Spare slots are there because user events are dear: once a queue of NVIDIA's (driver 580.159, H200) has waited for one, each
 //! launch costs 40 % more for a second or so.
@@ -151,10 +151,13 @@ impl Ring {
         })
     }
 
-    /// A spare slot, if there is one or may be made.
-    fn borrow(&mut self, shared: &Arc<Shared>, queue: &Queue) -> Option<Lent> {
+    /// So many spare slots, if there are or may be made as many.
+    fn borrow(&mut self, count: usize, shared: &Arc<Shared>, queue: &Queue) -> Vec<Lent> {
+        if count > SPARE_RINGS * SLOTS {
+            return Vec::new();
+        }
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.is_empty() && self.spare_rings < SPARE_RINGS {
+        while spare.len() < count && self.spare_rings < SPARE_RINGS {
             // Without memory the ring has to do, now and later.
             self.spare_rings += 1;
             if let Some(pinned) = Pinned::new(shared, queue) {
@@ -165,11 +168,14 @@ impl Ring {
                 }));
             }
         }
-        let slot = spare.pop()?;
-        Some(Lent {
+        let Some(left) = spare.len().checked_sub(count) else {
+            return Vec::new();
+        };
+        let lend = |slot| Lent {
             slot,
             to: Arc::clone(&self.spare),
-        })
+        };
+        spare.drain(left..).map(lend).collect()
     }
 
     fn take(&mut self) -> Arc<Slot> {
@@ -412,6 +418,10 @@ impl Session {
         };
         let size = transfer.place.size;
         let mut windows: Vec<Window> = Vec::new();
+        let mut spare = match writing {
+            true => Vec::new(),
+            false => ring.borrow(size.div_ceil(SLOT_BYTES), &self.shared, &known),
+        };
         for offset in (0..size).step_by(SLOT_BYTES) {
             let length = SLOT_BYTES.min(size - offset);
             let mut waits = if offset == 0 {
@@ -419,11 +429,7 @@ impl Session {
             } else {
                 Default::default()
             };
-            let lent = match writing {
-                true => None,
-                false => ring.borrow(&self.shared, &known),
-            };
-            let (memory, slot) = match lent {
+            let (memory, slot) = match spare.pop() {
                 Some(lent) => (lent.slot.memory, Through::Spare(lent)),
                 None => {
                     let slot = ring.take();
@@ -432,6 +438,8 @@ impl Session {
                         true => Some(Arc::clone(&gate)),
                         false => slot.uses().sent.replace(Arc::clone(&gate)),
                     };
+                    // Behind commands that are under way, NVIDIA's driver (580.159) may wait for ever for an event that is complete.
+                    let before = before.filter(|gate| !gate.is_open());
                     waits.extend(before.iter().map(|gate| gate.event()));
                     (slot.memory, Through::Ring(slot, gate))
                 }

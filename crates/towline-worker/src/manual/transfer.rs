@@ -5,6 +5,7 @@
 //! for a user event that the last byte sets.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use smallvec::SmallVec;
 use towline_backend::opencl as wire;
@@ -779,6 +780,7 @@ unsafe impl Send for Movable {}
 pub(super) struct Gate {
     shared: Arc<Shared>,
     event: Raw,
+    open: AtomicBool,
 }
 
 impl Gate {
@@ -800,7 +802,13 @@ impl Gate {
         Self {
             shared: Arc::clone(shared),
             event: Raw(event.cast()),
+            open: AtomicBool::new(false),
         }
+    }
+
+    /// Whether nothing has to wait for it any more.
+    pub(super) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
     }
 
     /// What the transfer waits for.
@@ -821,6 +829,7 @@ impl Gate {
                 .api
                 .clSetUserEventStatus(self.event.0.cast(), status)
         };
+        self.open.store(whole, Ordering::Release);
     }
 }
 
