@@ -171,6 +171,14 @@ extern "C" {
         #[out] host_timestamp: *mut cl_ulong,
     ) -> cl_int;
 
+    /// Gives devices other numbers, before anything was made: a session that comes from another server keeps its own.
+    #[call(id = 0x0f22, internal, async, manual(server))]
+    fn NameDevices(
+        num_devices: cl_uint,
+        #[input(len = num_devices)] devices: *const cl_device_id,
+        #[input(len = num_devices)] names: *const u64,
+    ) -> cl_int;
+
     /// Allocates shared virtual memory; the client maps the same addresses.
     #[call(id = 0x0f30, internal, sync, manual(server))]
     fn SvmAlloc(

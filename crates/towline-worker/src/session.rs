@@ -69,7 +69,7 @@ pub(crate) struct Kept {
 }
 
 /// A use of the table that no honest client makes ends the session.
-fn broken(error: TableError) -> ProtocolError {
+pub(crate) fn broken(error: TableError) -> ProtocolError {
     let code = match error {
         TableError::Full => CloseCode::LimitExceeded,
         TableError::Taken(_) => CloseCode::DuplicateHandle,

@@ -153,6 +153,31 @@ fn a_handle_created_twice_closes_the_session() {
 }
 
 #[test]
+fn devices_take_names_that_are_free_and_lose_their_old_ones() {
+    let name = |device: wire::DeviceHandle, name: u64| {
+        let client = settled();
+        client.post(&wire::NameDevices {
+            num_devices: 1,
+            devices: List::Values(&[device]),
+            names: List::Values(&[name]),
+        });
+        let reached = client.ping();
+        (client, reached)
+    };
+    let (client, reached) = name(DEVICE, BUFFER.0);
+    assert_eq!(reached, Reached::Closed(CloseCode::DuplicateHandle));
+    client.leave();
+    let (client, reached) = name(wire::DeviceHandle(BUFFER.0), DEVICE.0 + 1);
+    assert_eq!(reached, Reached::Closed(CloseCode::UnknownHandle));
+    client.leave();
+    let (client, reached) = name(DEVICE, DEVICE.0 + 1);
+    assert_eq!(reached, Reached::Answer);
+    client.post(&wire::ReleaseDevice { device: DEVICE });
+    assert_eq!(client.ping(), Reached::Closed(CloseCode::UnknownHandle));
+    client.leave();
+}
+
+#[test]
 fn a_count_that_differs_from_its_list_is_malformed() {
     let client = settled();
     client.post(&wire::Wait {

@@ -9,7 +9,7 @@ use towline_backend::opencl::*;
 use towline_wire::error::ProtocolError;
 use towline_wire::push::Push;
 
-use crate::session::Session;
+use crate::session::{Session, broken};
 use crate::shared::{Raw, Shared};
 
 /// What a vendor's message needs to find its way. Vendors may call back as long as the context lives, so it is never freed.
@@ -120,6 +120,23 @@ impl Session {
                 count: count.into(),
             },
         );
+        Ok(())
+    }
+
+    pub(crate) fn NameDevices(
+        &mut self,
+        _number: u64,
+        request: wire::NameDevices<'_>,
+    ) -> Result<(), ProtocolError> {
+        let tag = wire::DeviceHandle::TAG;
+        let taken: Result<Vec<_>, _> = request
+            .devices
+            .iter()
+            .map(|device| self.table.remove(device.0, tag))
+            .collect();
+        for (entry, name) in taken.map_err(broken)?.into_iter().zip(request.names.iter()) {
+            self.table.insert(name, tag, entry).map_err(broken)?;
+        }
         Ok(())
     }
 
