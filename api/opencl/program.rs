@@ -105,7 +105,7 @@ extern "C" {
     fn clUnloadPlatformCompiler(platform: cl_platform_id) -> cl_int;
 
     /// Sets a specialization constant of an intermediate-language program for its next build.
-    #[call(id = 0x080C, async, since = "2.2")]
+    #[call(id = 0x080C, async, since = "2.2", manual(client))]
     fn clSetProgramSpecializationConstant(
         program: cl_program,
         spec_id: cl_uint,

@@ -26,7 +26,7 @@ extern "C" {
     ) -> cl_command_queue;
 
     /// Replaces the default queue to which kernels of a device enqueue.
-    #[call(id = 0x0403, async, since = "2.1")]
+    #[call(id = 0x0403, async, since = "2.1", manual(client))]
     fn clSetDefaultDeviceCommandQueue(
         context: cl_context,
         device: cl_device_id,

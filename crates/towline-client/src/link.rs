@@ -9,7 +9,7 @@
 
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
@@ -34,7 +34,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// See the module's text.
 pub(crate) struct Link {
     name: String,
-    lane: Arc<dyn Connection>,
+    /// `None` once a session that moved has left it.
+    lane: RwLock<Option<Arc<dyn Connection>>>,
     outbox: Outbox,
     pending: AtomicBool,
     inbound: Mutex<FrameReader>,
@@ -64,7 +65,7 @@ impl Link {
     ) -> std::io::Result<Arc<Self>> {
         let link = Arc::new(Self {
             name: name.into(),
-            lane,
+            lane: RwLock::new(Some(lane)),
             outbox: Outbox::new(),
             pending: AtomicBool::new(false),
             inbound: Mutex::new(FrameReader::new()),
@@ -75,7 +76,7 @@ impl Link {
             interested: (Mutex::new(()), Condvar::new()),
             sender: OnceLock::new(),
             sender_parked: AtomicBool::new(false),
-            next_handle: AtomicU64::new(1),
+            next_handle: AtomicU64::new(Self::FIRST_NUMBER),
             lost: OnceLock::new(),
             explained: AtomicBool::new(false),
             ending: (Mutex::new(()), Condvar::new()),
@@ -103,6 +104,35 @@ impl Link {
     /// A new handle of a kind. Its bits tell the kind, so an argument's value can be told from plain data.
     pub(crate) fn mint(&self, tag: u8) -> u64 {
         HANDLE_BASE | (u64::from(tag) << 40) | self.next_handle.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The first number that [`Self::mint`] takes.
+    pub(crate) const FIRST_NUMBER: u64 = 1;
+
+    /// The number that [`Self::mint`] takes next.
+    pub(crate) fn minted(&self) -> u64 {
+        self.next_handle.load(Ordering::Relaxed)
+    }
+
+    /// Has [`Self::mint`] take `number` next: handles of another session live on in this one.
+    pub(crate) fn count_from(&self, number: u64) {
+        self.next_handle.store(number, Ordering::Relaxed);
+    }
+
+    /// The command lane.
+    fn lane(&self) -> Result<Arc<dyn Connection>, TransportError> {
+        let lane = self.lane.read().unwrap_or_else(PoisonError::into_inner);
+        lane.clone().ok_or_else(|| TransportError::Closed {
+            peer: self.name.clone(),
+        })
+    }
+
+    /// After the end: gives connections and buffers back, although the link may be held for long.
+    pub(crate) fn clear(&self) {
+        *self.lane.write().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.inbound.lock().unwrap_or_else(PoisonError::into_inner) = FrameReader::new();
+        self.payload.clear();
+        self.outbox.clear();
     }
 
     /// Why the session is over, when it is.
@@ -158,8 +188,8 @@ impl Link {
         reply
     }
 
-    /// Sends a request whose answer somebody will wait for; gives its number.
-    fn ask_only<'a, R: Request<'a>>(&self, request: &R) -> Result<u64, i32> {
+    /// Sends a request whose answer somebody will wait for with [`Self::wait_reply`]; gives its number.
+    pub(crate) fn ask_only<'a, R: Request<'a>>(&self, request: &R) -> Result<u64, i32> {
         if self.lost.get().is_some() {
             return Err(LOST);
         }
@@ -180,7 +210,8 @@ impl Link {
         self.wait_reply(number)
     }
 
-    fn wait_reply(&self, number: u64) -> Result<Reply, i32> {
+    /// Waits for the answer to the request of this number.
+    pub(crate) fn wait_reply(&self, number: u64) -> Result<Reply, i32> {
         loop {
             let mut state = self.state();
             match state.replies.get(&number) {
@@ -252,6 +283,36 @@ impl Link {
                 .changed
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
+            state.followers -= 1;
+        }
+    }
+
+    /// As [`Self::wait_for`], for no longer than `patience`; `None` when that is over.
+    pub(crate) fn wait_at_most<T>(
+        &self,
+        patience: Duration,
+        mut ready: impl FnMut(&mut State) -> Option<T>,
+    ) -> Result<Option<T>, i32> {
+        let _interest = self.interest();
+        let deadline = Instant::now() + patience;
+        let mut state = self.state();
+        loop {
+            if let Some(value) = ready(&mut state) {
+                return Ok(Some(value));
+            }
+            if self.lost.get().is_some() {
+                return Err(LOST);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            state.followers += 1;
+            state = self
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
             state.followers -= 1;
         }
     }
@@ -366,11 +427,12 @@ impl Link {
             || self.received.load(Ordering::Acquire),
             |bytes| {
                 self.meter.sent(bytes.len());
-                let done = self.lane.try_send(bytes)?;
+                let lane = self.lane()?;
+                let done = lane.try_send(bytes)?;
                 if let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
                     // The server may be unable to read because nobody here does: somebody must while this thread is stuck.
                     let _interest = self.interest();
-                    self.lane.send(&[IoSlice::new(rest)])?;
+                    lane.send(&[IoSlice::new(rest)])?;
                 }
                 Ok::<(), TransportError>(())
             },
@@ -427,7 +489,7 @@ impl Link {
             if self.lost.get().is_some() {
                 return;
             }
-            match self.lane.wait_readable(None) {
+            match self.lane().and_then(|lane| lane.wait_readable(None)) {
                 Ok(true) => {}
                 Ok(false) => continue,
                 Err(error) => return self.lane_failed(error.to_string()),
@@ -445,8 +507,10 @@ impl Link {
     /// Takes bytes off the lane and acts on every whole message.
     fn pump(&self, reader: &mut FrameReader, block: bool) {
         let got = match block {
-            true => self.lane.recv(reader.space()).map(Some),
-            false => self.lane.try_recv(reader.space()),
+            true => self
+                .lane()
+                .and_then(|lane| lane.recv(reader.space()).map(Some)),
+            false => self.lane().and_then(|lane| lane.try_recv(reader.space())),
         };
         let count = match got {
             Ok(None) => return,
@@ -641,16 +705,25 @@ impl Link {
 
     /// Ends the session for good: every wait returns, every event fails.
     pub(crate) fn fail(&self, reason: String) {
+        self.end_with(reason, log::Level::Error);
+    }
+
+    /// As [`Self::fail`], where nothing has gone wrong.
+    pub(crate) fn end(&self, reason: String) {
+        self.end_with(reason, log::Level::Debug);
+    }
+
+    fn end_with(&self, reason: String, level: log::Level) {
         let guard = self.ending.0.lock().unwrap_or_else(PoisonError::into_inner);
         if self.lost.get().is_some() {
             return;
         }
         // Said before anyone can see it: a program may end itself at the first error.
-        log::error!("lost the session with {}: {reason}", self.name);
+        log::log!(level, "lost the session with {}: {reason}", self.name);
         let _ = self.lost.set(reason);
         drop(guard);
         self.ending.1.notify_all();
-        self.lane.shutdown();
+        drop(self.lane().map(|lane| lane.shutdown()));
         self.payload.shutdown();
         self.payload.quiesce();
         self.sender.get().inspect(|sender| sender.unpark());

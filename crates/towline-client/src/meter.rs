@@ -45,6 +45,21 @@ impl Meter {
             .fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
+    /// Adds what another session's meter has counted, for a session that goes on in this one.
+    pub(crate) fn add(&self, other: &Self) {
+        let theirs = other.waits();
+        let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        for (call, more) in theirs {
+            let entry = waits.entry(call).or_default();
+            entry.count += more.count;
+            entry.time += more.time;
+        }
+        self.requests.fetch_add(other.requests(), Ordering::Relaxed);
+        let (sent, received) = other.bytes();
+        self.sent_bytes.fetch_add(sent, Ordering::Relaxed);
+        self.received_bytes.fetch_add(received, Ordering::Relaxed);
+    }
+
     /// Waits by API call.
     pub fn waits(&self) -> BTreeMap<&'static str, Waits> {
         self.waits

@@ -26,7 +26,8 @@ const SHARE: u64 = 128 << 10;
 
 /// See the module's text.
 pub(crate) struct Payload {
-    lanes: Vec<Arc<dyn Connection>>,
+    lanes: Mutex<Vec<Arc<dyn Connection>>>,
+    count: usize,
     chunk_bytes: u64,
     queue: Mutex<Queue>,
     work: Condvar,
@@ -43,7 +44,8 @@ struct Queue {
 impl Payload {
     pub(crate) fn new(lanes: Vec<Arc<dyn Connection>>, chunk_bytes: u64) -> Self {
         Self {
-            lanes,
+            count: lanes.len(),
+            lanes: Mutex::new(lanes),
             chunk_bytes: chunk_bytes.max(4096),
             queue: Mutex::default(),
             work: Condvar::new(),
@@ -52,20 +54,31 @@ impl Payload {
 
     /// Whether there are payload lanes at all.
     pub(crate) fn exists(&self) -> bool {
-        !self.lanes.is_empty()
+        self.count > 0
+    }
+
+    fn lanes(&self) -> Vec<Arc<dyn Connection>> {
+        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.clone()
+    }
+
+    /// After [`Self::shutdown`]: gives the connections back.
+    pub(crate) fn clear(&self) {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.clear();
     }
 
     /// Starts two threads per lane.
     pub(crate) fn start(link: &Arc<Link>) -> std::io::Result<()> {
-        for lane in &link.payload.lanes {
-            let (link_in, lane_in) = (Arc::clone(link), Arc::clone(lane));
+        for lane in link.payload.lanes() {
+            let (link_in, lane_in) = (Arc::clone(link), Arc::clone(&lane));
             std::thread::Builder::new()
                 .name("towline-payload-in".into())
                 .spawn(move || match receive(&link_in, &*lane_in) {
                     Ok(()) => link_in.lane_failed("the server closed a payload connection".into()),
                     Err(error) => link_in.lane_failed(error),
                 })?;
-            let (link_out, lane_out) = (Arc::clone(link), Arc::clone(lane));
+            let (link_out, lane_out) = (Arc::clone(link), lane);
             std::thread::Builder::new()
                 .name("towline-payload-out".into())
                 .spawn(move || {
@@ -98,7 +111,7 @@ impl Payload {
 
     /// Bytes of a chunk: small payload is spread over the lanes, so that their copies run side by side.
     fn step(&self, length: u64) -> u64 {
-        let share = length.div_ceil(self.lanes.len().max(1) as u64);
+        let share = length.div_ceil(self.count.max(1) as u64);
         share
             .next_multiple_of(4096)
             .clamp(SHARE, self.chunk_bytes.max(SHARE))
@@ -110,7 +123,7 @@ impl Payload {
         queue.jobs.clear();
         drop(queue);
         self.work.notify_all();
-        self.lanes.iter().for_each(|lane| lane.shutdown());
+        self.lanes().iter().for_each(|lane| lane.shutdown());
     }
 
     /// After [`Self::shutdown`]: waits until no lane reads from the application's memory any more. The connections are shut down, so

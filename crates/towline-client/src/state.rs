@@ -25,6 +25,10 @@ pub(crate) struct Event {
     pub(crate) held: bool,
     /// Nobody will ask any more: forget it when it has ended.
     pub(crate) released: bool,
+    /// The queue of its command; of a user event the context.
+    pub(crate) origin: u64,
+    /// The application sets its status.
+    pub(crate) user: bool,
 }
 
 /// A read whose data is to come.
@@ -155,6 +159,14 @@ impl State {
                 }
             }
         }
+    }
+
+    /// Whether no data is on its way and no answer is awaited.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.replies.is_empty()
+            && self.reads.is_empty()
+            && self.writes.is_empty()
+            && self.held.is_empty()
     }
 
     /// A read is over: its data is in place, or will never come.

@@ -74,6 +74,15 @@ impl Outbox {
         lock(&self.queued).buffer.len() == FRAME_HEADER
     }
 
+    /// Forgets what waits, and gives its memory back.
+    pub fn clear(&self) {
+        let mut spare = lock(&self.sending);
+        let mut queued = lock(&self.queued);
+        *spare = Vec::new();
+        queued.buffer = vec![0; FRAME_HEADER];
+        queued.first = queued.next;
+    }
+
     /// The number that the next message will get.
     pub fn next_number(&self) -> u64 {
         lock(&self.queued).next

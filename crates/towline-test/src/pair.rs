@@ -71,10 +71,21 @@ impl Pair {
         self.transport.monitors()
     }
 
-    /// Ends the session and gives how the worker saw it end.
-    pub fn finish(mut self) -> Result<(), RunError> {
-        self.remote.close();
+    /// Waits for the end of the worker and gives how it saw the session end; for a session that was ended, or that moved.
+    pub fn join(mut self) -> Result<(), RunError> {
         let worker = self.worker.take().expect("a pair finishes once");
         worker.join().expect("the worker does not panic")
+    }
+
+    /// Ends the session and gives how the worker saw it end.
+    pub fn finish(self) -> Result<(), RunError> {
+        self.remote.close();
+        self.join()
+    }
+
+    /// The session alone, for one that takes it over; the worker is left to end with it.
+    pub fn into_session(self) -> Remote {
+        let session = Arc::try_unwrap(self.remote);
+        session.unwrap_or_else(|_| panic!("nobody else uses the session of a new pair"))
     }
 }

@@ -95,7 +95,7 @@ fn required(out: &mut String, call: &Call, name: &str, nullable: bool) {
 }
 
 /// The request's field for a parameter.
-fn field(api: &Api, param: &Param) -> Option<String> {
+fn field(api: &Api, call: &Call, param: &Param) -> Option<String> {
     let name = &param.name;
     Some(match &param.shape {
         Shape::Value { .. } => match &param.ty {
@@ -123,7 +123,7 @@ fn field(api: &Api, param: &Param) -> Option<String> {
         } => {
             let handle = wire_element(api, pointee(param));
             let mint = if handle == "EventHandle" {
-                "self.mint_event()".into()
+                format!("self.mint_event({})", queue(call))
             } else {
                 format!("wire::{handle}(self.mint(wire::{handle}::TAG))")
             };
@@ -136,6 +136,32 @@ fn field(api: &Api, param: &Param) -> Option<String> {
         Shape::Output { nullable: true, .. } => format!("want_{name}: !{name}.is_null()"),
         _ => return None,
     })
+}
+
+/// The number of the queue that the call enqueues to: what the session keeps of its event.
+fn queue(call: &Call) -> String {
+    let by_value = |param: &&Param| {
+        matches!(param.shape, Shape::Value { .. })
+            && matches!(&param.ty, Type::Handle(name) if name == "cl_command_queue")
+    };
+    match call.params.iter().find(by_value) {
+        Some(param) => format!("{}.addr() as u64", param.name),
+        None => "0".into(),
+    }
+}
+
+/// What the session keeps of the objects that live: how each was made, until it ends.
+fn remember(call: &Call) -> String {
+    let mut out = String::new();
+    if call.creates() {
+        out.push_str("                self.made(request.created.0, &request);\n");
+    }
+    for param in &call.params {
+        if matches!(param.shape, Shape::Value { destroys: true }) {
+            let _ = writeln!(out, "                self.ended(request.{}.0);", param.name);
+        }
+    }
+    out
 }
 
 /// Writes what the request minted into the caller's out parameters.
@@ -231,7 +257,7 @@ fn body(out: &mut String, api: &Api, call: &Call) {
     let mut fields: Vec<String> = call
         .params
         .iter()
-        .filter_map(|param| field(api, param))
+        .filter_map(|param| field(api, call, param))
         .collect();
     if call.creates() {
         fields.push(format!(
@@ -262,8 +288,9 @@ fn body(out: &mut String, api: &Api, call: &Call) {
     if call.mode == Mode::Async {
         let _ = write!(
             out,
-            "        match self.post(&request) {{\n            Ok(()) => {{\n{}",
-            minted(call)
+            "        match self.post(&request) {{\n            Ok(()) => {{\n{}{}",
+            minted(call),
+            remember(call)
         );
         success(out);
         let _ = write!(
@@ -295,7 +322,7 @@ pub(super) fn method(api: &Api, call: &Call) -> (String, String) {
     if call.manual_client {
         let _ = write!(
             out,
-            "    unsafe fn {0}(&self, {1}){2} {{\n        // SAFETY: the caller's contract, passed on.\n        unsafe {{ ManualCalls::{0}(self, {3}) }}\n    }}\n",
+            "    unsafe fn {0}(&self, {1}){2} {{\n        let _call = self.enter();\n        // SAFETY: the caller's contract, passed on.\n        unsafe {{ ManualCalls::{0}(self, {3}) }}\n    }}\n",
             call.name,
             signature(call),
             returns(call),
@@ -316,6 +343,7 @@ pub(super) fn method(api: &Api, call: &Call) -> (String, String) {
             signature(call),
             returns(call)
         );
+        out.push_str("        let _call = self.enter();\n");
         body(&mut out, api, call);
         out.push_str("    }\n");
     }

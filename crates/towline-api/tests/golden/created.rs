@@ -47,9 +47,11 @@ pub(crate) unsafe extern "C" fn clCreated(context: cl_context, errcode_ret: *mut
 // ---- the session's half (remote)
 
     unsafe fn clCreated(&self, context: cl_context, errcode_ret: *mut cl_int) -> cl_mem {
+        let _call = self.enter();
         let request = wire::Created { context: wire::ContextHandle::from_raw(context), created: wire::MemHandle(self.mint(wire::MemHandle::TAG)) };
         match self.post(&request) {
             Ok(()) => {
+                self.made(request.created.0, &request);
                 // SAFETY: the caller's contract: `errcode_ret` is NULL or writable.
                 unsafe { crate::raw::fill(errcode_ret, 1, [wire::CL_SUCCESS].into_iter()) };
                 request.created.to_raw()

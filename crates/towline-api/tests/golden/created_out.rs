@@ -44,7 +44,8 @@ pub(crate) unsafe extern "C" fn clCreatedOut(buffer: cl_mem, event: *mut cl_even
 // ---- the session's half (remote)
 
     unsafe fn clCreatedOut(&self, buffer: cl_mem, event: *mut cl_event) -> cl_int {
-        let request = wire::CreatedOut { buffer: wire::MemHandle::from_raw(buffer), event: (!event.is_null()).then(|| self.mint_event()) };
+        let _call = self.enter();
+        let request = wire::CreatedOut { buffer: wire::MemHandle::from_raw(buffer), event: (!event.is_null()).then(|| self.mint_event(0)) };
         match self.post(&request) {
             Ok(()) => {
                 if let Some(handle) = request.event {

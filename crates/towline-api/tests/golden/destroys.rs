@@ -42,9 +42,11 @@ pub(crate) unsafe extern "C" fn clDestroys(buffer: cl_mem) -> cl_int {
 // ---- the session's half (remote)
 
     unsafe fn clDestroys(&self, buffer: cl_mem) -> cl_int {
+        let _call = self.enter();
         let request = wire::Destroys { buffer: wire::MemHandle::from_raw(buffer) };
         match self.post(&request) {
             Ok(()) => {
+                self.ended(request.buffer.0);
                 wire::CL_SUCCESS
             }
             Err(status) => {

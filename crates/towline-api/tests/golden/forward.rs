@@ -41,6 +41,7 @@ pub(crate) unsafe extern "C" fn clForward(context: cl_context, value: *mut cl_ui
 // ---- the session's half (remote)
 
     unsafe fn clForward(&self, context: cl_context, value: *mut cl_uint) -> cl_int {
+        let _call = self.enter();
         let request = wire::Forward { context: wire::ContextHandle::from_raw(context) };
         match self.call(&request) {
             Ok(body) => {

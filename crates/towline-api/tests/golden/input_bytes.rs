@@ -42,6 +42,7 @@ pub(crate) unsafe extern "C" fn clInputBytes(buffer: cl_mem, size: usize, value:
 // ---- the session's half (remote)
 
     unsafe fn clInputBytes(&self, buffer: cl_mem, size: usize, value: *const c_void) -> cl_int {
+        let _call = self.enter();
         // SAFETY: the caller's contract: `value` is NULL or readable for its count.
         let value = unsafe { crate::raw::slice(value.cast::<u8>(), (size as usize)) };
         let Some(value) = value else {

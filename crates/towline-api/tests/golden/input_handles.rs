@@ -44,6 +44,7 @@ pub(crate) unsafe extern "C" fn clInputHandles(context: cl_context, count: cl_ui
 // ---- the session's half (remote)
 
     unsafe fn clInputHandles(&self, context: cl_context, count: cl_uint, events: *const cl_event) -> cl_int {
+        let _call = self.enter();
         // SAFETY: the caller's contract: `events` is NULL or readable for its count.
         let events = unsafe { crate::raw::slice(events, (count as usize)) };
         let events = events.map(|list| list.iter().map(|&value| wire::EventHandle::from_raw(value)).collect::<smallvec::SmallVec<[_; 8]>>());

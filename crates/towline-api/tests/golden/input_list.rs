@@ -44,6 +44,7 @@ pub(crate) unsafe extern "C" fn clInputList(context: cl_context, properties: *co
 // ---- the session's half (remote)
 
     unsafe fn clInputList(&self, context: cl_context, properties: *const u64) -> cl_int {
+        let _call = self.enter();
         // SAFETY: the caller's contract: `properties` is NULL or a list of pairs that ends with a zero name.
         let properties = unsafe { crate::raw::pairs(properties.cast()) };
         let request = wire::InputList { context: wire::ContextHandle::from_raw(context), properties: properties.as_deref().map(wire::List::Values) };

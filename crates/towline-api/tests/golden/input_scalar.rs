@@ -44,6 +44,7 @@ pub(crate) unsafe extern "C" fn clInputScalar(context: cl_context, value: *const
 // ---- the session's half (remote)
 
     unsafe fn clInputScalar(&self, context: cl_context, value: *const cl_uint) -> cl_int {
+        let _call = self.enter();
         // SAFETY: the caller's contract: `value` is NULL or readable for its count.
         let value = unsafe { crate::raw::slice(value, 1) };
         let value = value.and_then(|list| list.first().copied()).map(|value| value as u32);

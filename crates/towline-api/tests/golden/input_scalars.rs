@@ -44,6 +44,7 @@ pub(crate) unsafe extern "C" fn clInputScalars(context: cl_context, count: cl_ui
 // ---- the session's half (remote)
 
     unsafe fn clInputScalars(&self, context: cl_context, count: cl_uint, values: *const usize) -> cl_int {
+        let _call = self.enter();
         // SAFETY: the caller's contract: `values` is NULL or readable for its count.
         let values = unsafe { crate::raw::slice(values, (count as usize)) };
         let values = values.map(|list| list.iter().map(|&value| value as u64).collect::<smallvec::SmallVec<[_; 8]>>());

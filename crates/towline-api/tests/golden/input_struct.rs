@@ -44,6 +44,7 @@ pub(crate) unsafe extern "C" fn clInputStruct(context: cl_context, region: *cons
 // ---- the session's half (remote)
 
     unsafe fn clInputStruct(&self, context: cl_context, region: *const cl_region) -> cl_int {
+        let _call = self.enter();
         // SAFETY: the caller's contract: `region` is NULL or readable for its count.
         let region = unsafe { crate::raw::slice(region, 1) };
         let region = region.and_then(|list| list.first().copied()).map(|value| wire::Region::from(value));

@@ -44,6 +44,7 @@ pub(crate) unsafe extern "C" fn clInputText(context: cl_context, name: *const c_
 // ---- the session's half (remote)
 
     unsafe fn clInputText(&self, context: cl_context, name: *const c_char) -> cl_int {
+        let _call = self.enter();
         // SAFETY: the caller's contract: `name` is NULL or a NUL-terminated string.
         let name = unsafe { crate::raw::text(name) };
         let Some(name) = name else {

@@ -40,6 +40,7 @@ pub(crate) unsafe extern "C" fn clNothing(context: cl_context) {
 // ---- the session's half (remote)
 
     unsafe fn clNothing(&self, context: cl_context) {
+        let _call = self.enter();
         let request = wire::Nothing { context: wire::ContextHandle::from_raw(context) };
         match self.call(&request) {
             Ok(body) => {

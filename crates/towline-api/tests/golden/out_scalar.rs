@@ -44,6 +44,7 @@ pub(crate) unsafe extern "C" fn clOutScalar(context: cl_context, value: *mut cl_
 // ---- the session's half (remote)
 
     unsafe fn clOutScalar(&self, context: cl_context, value: *mut cl_uint) -> cl_int {
+        let _call = self.enter();
         let request = wire::OutScalar { context: wire::ContextHandle::from_raw(context) };
         match self.call(&request) {
             Ok(body) => {

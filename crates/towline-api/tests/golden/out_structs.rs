@@ -46,6 +46,7 @@ pub(crate) unsafe extern "C" fn clOutStructs(context: cl_context, count: cl_uint
 // ---- the session's half (remote)
 
     unsafe fn clOutStructs(&self, context: cl_context, count: cl_uint, regions: *mut cl_region, count_ret: *mut cl_uint) -> cl_int {
+        let _call = self.enter();
         let request = wire::OutStructs { context: wire::ContextHandle::from_raw(context), count: count as u32, want_regions: !regions.is_null() };
         match self.call(&request) {
             Ok(body) => {

@@ -42,6 +42,7 @@ pub(crate) unsafe extern "C" fn clPosted(context: cl_context, count: cl_uint) ->
 // ---- the session's half (remote)
 
     unsafe fn clPosted(&self, context: cl_context, count: cl_uint) -> cl_int {
+        let _call = self.enter();
         let request = wire::Posted { context: wire::ContextHandle::from_raw(context), count: count as u32 };
         match self.post(&request) {
             Ok(()) => {

@@ -42,6 +42,7 @@ pub(crate) unsafe extern "C" fn clValue(context: cl_context, count: cl_uint, siz
 // ---- the session's half (remote)
 
     unsafe fn clValue(&self, context: cl_context, count: cl_uint, size: usize) -> cl_int {
+        let _call = self.enter();
         let request = wire::Value { context: wire::ContextHandle::from_raw(context), count: count as u32, size: size as u64 };
         match self.call(&request) {
             Ok(body) => {

@@ -182,6 +182,9 @@ impl Remote {
             return self.malformed();
         };
         let made = reply.count.min(u64::from(PARTITION_ROOM));
+        if wanted > 0 {
+            self.recipes.partitioned(first, made, &request);
+        }
         let list = (0..made).map(|index| wire::DeviceHandle(first + index).to_raw());
         // SAFETY: the caller's contract of clCreateSubDevices.
         unsafe { crate::raw::fill(devices, wanted as usize, list) };

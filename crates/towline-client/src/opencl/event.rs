@@ -16,7 +16,7 @@ impl Remote {
 
     /// The failure of a posted command on this queue that no wait has reported.
     pub(super) fn failure(&self, queue: cl_command_queue) -> cl_int {
-        let mut state = self.link.state();
+        let mut state = self.link().state();
         if state.failures.is_empty() {
             return CL_SUCCESS;
         }
@@ -29,9 +29,9 @@ impl Remote {
     pub(super) fn wait_for_events(&self, events: &[cl_event]) -> cl_int {
         let mut failed = false;
         let mut open: smallvec::SmallVec<[wire::EventHandle; 8]> = smallvec::SmallVec::new();
-        self.link.poll();
+        self.link().poll();
         {
-            let state = self.link.state();
+            let state = self.link().state();
             for event in events {
                 let handle = wire::EventHandle::from_raw(*event);
                 match state.events.get(&handle.0).map(|known| known.status) {
@@ -62,19 +62,41 @@ impl Remote {
     pub(super) fn event_status(&self, event: cl_event) -> Option<cl_int> {
         let id = event.addr() as u64;
         let known = |link: &Link| link.state().events.get(&id).map(|event| event.status);
-        match known(&self.link)? {
+        match known(self.link())? {
             Some(status) => Some(status),
             None => {
                 // Whoever polls reads the lane: completions are pushed, but somebody must take them in.
-                self.link.poll();
-                Some(known(&self.link)?.unwrap_or(crate::state::SUBMITTED))
+                self.link().poll();
+                Some(known(self.link())?.unwrap_or(crate::state::SUBMITTED))
             }
         }
     }
 
+    /// One of an event's times, asked of the server unless the session has moved since.
+    pub(super) fn profiled(&self, event: cl_event, name: cl_profiling_info) -> Result<u64, cl_int> {
+        let id = event.addr() as u64;
+        if let Some(known) = lock(&self.times).get(&id) {
+            let found = known.iter().find(|(known, _)| *known == name);
+            return found
+                .map(|(_, time)| *time)
+                .ok_or(CL_PROFILING_INFO_NOT_AVAILABLE);
+        }
+        let body = self.call_for("clGetEventProfilingInfo", &times_request(id, name))?;
+        self.time_in(&body)
+    }
+
+    /// The time in an answer to [`times_request`].
+    pub(super) fn time_in(&self, body: &[u8]) -> Result<u64, cl_int> {
+        let reply = wire::GetEventProfilingInfoReply::decode(body).map_err(|_| self.malformed())?;
+        let bytes = reply.param_value.and_then(|bytes| bytes.try_into().ok());
+        bytes
+            .map(u64::from_le_bytes)
+            .ok_or_else(|| self.malformed())
+    }
+
     /// Has `callback` run when the event has ended. It must not wait for this session.
     pub(super) fn on_complete(&self, event: cl_event, callback: Callback) -> cl_int {
-        let mut state = self.link.state();
+        let mut state = self.link().state();
         let Some(known) = state.events.get_mut(&(event.addr() as u64)) else {
             return CL_INVALID_EVENT;
         };
@@ -86,7 +108,7 @@ impl Remote {
             None => {
                 known.callbacks.push(callback);
                 drop(state);
-                self.link.raise_interest();
+                self.link().raise_interest();
             }
         }
         CL_SUCCESS
@@ -94,8 +116,9 @@ impl Remote {
 
     pub(super) fn release_event(&self, event: cl_event) -> cl_int {
         let id = event.addr() as u64;
+        lock(&self.times).remove(&id);
         {
-            let mut state = self.link.state();
+            let mut state = self.link().state();
             let Some(known) = state.events.get_mut(&id) else {
                 return CL_INVALID_EVENT;
             };
@@ -113,7 +136,7 @@ impl Remote {
     pub(super) fn set_user_event(&self, event: cl_event, status: cl_int) -> cl_int {
         let id = event.addr() as u64;
         let callbacks: Vec<Callback> = {
-            let mut state = self.link.state();
+            let mut state = self.link().state();
             let Some(known) = state.events.get_mut(&id) else {
                 return CL_INVALID_EVENT;
             };
@@ -130,11 +153,21 @@ impl Remote {
             execution_status: status,
         };
         let posted = status_of(self.post(&request));
-        self.link.notify();
+        self.link().notify();
         for callback in callbacks {
             callback(status);
         }
         posted
+    }
+}
+
+/// Asks for one of an event's times.
+pub(super) fn times_request(event: u64, name: cl_profiling_info) -> wire::GetEventProfilingInfo {
+    wire::GetEventProfilingInfo {
+        event: wire::EventHandle(event),
+        param_name: name,
+        param_value_size: size_of::<u64>() as u64,
+        want_param_value: true,
     }
 }
 

@@ -20,7 +20,12 @@ mod kind {
 /// A kernel and its arguments.
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
-    facts: Option<facts::Kernel>,
+    /// The program that it comes from.
+    program: u64,
+    /// What is known of the program's kernels, and which of them this is.
+    facts: Option<(Arc<Facts>, usize)>,
+    /// Execution hints, as they were last given.
+    hints: Vec<(u32, Box<[u8]>)>,
     arguments: Vec<Argument>,
     /// Some argument is not at the server yet.
     dirty: bool,
@@ -38,21 +43,103 @@ struct Argument {
     accepted: SmallVec<[(u32, u64); 2]>,
 }
 
+impl Argument {
+    fn request(&self, kernel: u64, index: usize) -> wire::SetArg<'_> {
+        wire::SetArg {
+            kernel: wire::KernelHandle(kernel),
+            index: index as u32,
+            kind: self.kind,
+            size: self.size,
+            value_size: self.value.len() as u64,
+            value: &self.value,
+        }
+    }
+}
+
 /// Highest argument index that is believed before the device has judged it.
 const INDEX_LIMIT: u32 = 4096;
 
 impl Kernel {
-    pub(super) fn new(facts: Option<facts::Kernel>) -> Self {
-        let count = facts.as_ref().map_or(0, |facts| facts.num_args as usize);
-        Self {
+    fn new(program: u64, facts: Option<(Arc<Facts>, usize)>) -> Self {
+        let mut kernel = Self {
+            program,
             facts,
-            arguments: vec![Argument::default(); count],
-            dirty: false,
-        }
+            ..Self::default()
+        };
+        let count = kernel.facts().map_or(0, |facts| facts.num_args as usize);
+        kernel.arguments.resize(count, Argument::default());
+        kernel
+    }
+
+    fn facts(&self) -> Option<&facts::Kernel> {
+        let (facts, index) = self.facts.as_ref()?;
+        facts.kernels.get(*index)
     }
 
     fn known(&self, index: u32) -> Option<&facts::Argument> {
-        self.facts.as_ref()?.arguments.as_ref()?.get(index as usize)
+        self.facts()?.arguments.as_ref()?.get(index as usize)
+    }
+
+    /// The request that makes it.
+    pub(super) fn creation(&self, created: u64) -> Option<wire::CreateKernel<'_>> {
+        Some(wire::CreateKernel {
+            program: wire::ProgramHandle(self.program),
+            kernel_name: &self.facts()?.name,
+            created: wire::KernelHandle(created),
+        })
+    }
+
+    /// The requests that set its present arguments, except those that name an object which `lives` denies.
+    pub(super) fn settings(
+        &self,
+        id: u64,
+        lives: impl Fn(u64) -> bool,
+    ) -> impl Iterator<Item = wire::SetArg<'_>> {
+        let usable = move |slot: &Argument| match slot.kind {
+            kind::MEM | kind::SAMPLER | kind::QUEUE => slot
+                .value
+                .as_slice()
+                .try_into()
+                .is_ok_and(|bytes| lives(u64::from_ne_bytes(bytes))),
+            kind::SVM => false,
+            _ => true,
+        };
+        let slots = self.arguments.iter().enumerate();
+        slots
+            .filter(move |(_, slot)| slot.set && usable(slot))
+            .map(move |(index, slot)| slot.request(id, index))
+    }
+
+    /// The requests that give its execution hints again.
+    pub(super) fn hints(&self, id: u64) -> impl Iterator<Item = wire::KernelExecInfo<'_>> {
+        let kernel = wire::KernelHandle(id);
+        self.hints
+            .iter()
+            .map(move |(param_name, value)| wire::KernelExecInfo {
+                kernel,
+                param_name: *param_name,
+                size: value.len() as u64,
+                value,
+            })
+    }
+
+    /// Its arguments are all at the server.
+    pub(super) fn settled(&mut self) {
+        self.dirty = false;
+        self.arguments
+            .iter_mut()
+            .for_each(|slot| slot.dirty = false);
+    }
+
+    /// Bytes kept for making it again.
+    pub(super) fn kept_bytes(&self) -> usize {
+        let hints = self.hints.iter().map(|(_, value)| value.len());
+        let spilled = self.arguments.iter().filter(|slot| slot.value.spilled());
+        size_of::<Self>()
+            + self.arguments.capacity() * size_of::<Argument>()
+            + spilled.map(|slot| slot.value.capacity()).sum::<usize>()
+            + self.hints.capacity() * size_of::<(u32, Box<[u8]>)>()
+            + hints.sum::<usize>()
     }
 
     /// Kind of a value, and whether the records leave no doubt that the device takes it. `Err` where they say that it does not.
@@ -135,9 +222,13 @@ impl Remote {
         name: &[u8],
     ) -> Result<cl_kernel, cl_int> {
         let facts = self.facts_of(program)?;
-        let known = facts.kernel(name).ok_or(CL_INVALID_KERNEL_NAME)?.clone();
+        let mut names = facts.kernels.iter().map(|kernel| &kernel.name);
+        let index = names
+            .position(|known| known == name)
+            .ok_or(CL_INVALID_KERNEL_NAME)?;
         let created = wire::KernelHandle(self.mint(wire::KernelHandle::TAG));
-        self.enter_kernel(created, Kernel::new(Some(known)));
+        let kernel = Kernel::new(program.addr() as u64, Some((facts, index)));
+        self.enter_kernel(created, kernel);
         self.post(&wire::CreateKernel {
             program: wire::ProgramHandle::from_raw(program),
             kernel_name: name,
@@ -151,7 +242,7 @@ impl Remote {
         let mut kernel = lock(&kernel);
         let created = wire::KernelHandle(self.mint(wire::KernelHandle::TAG));
         // The server's clone has the arguments that the server knows: bring it up to date first.
-        self.link.post_batch(|batch| {
+        self.link().post_batch(|batch| {
             send_arguments(wire::KernelHandle::from_raw(source), &mut kernel, batch);
             let request = wire::CloneKernel {
                 source_kernel: wire::KernelHandle::from_raw(source),
@@ -160,7 +251,9 @@ impl Remote {
             batch.post(wire::CloneKernel::ID, |out| request.encode(out));
         })?;
         let copy = Kernel {
+            program: kernel.program,
             facts: kernel.facts.clone(),
+            hints: kernel.hints.clone(),
             arguments: kernel.arguments.clone(),
             dirty: kernel.dirty,
         };
@@ -242,10 +335,7 @@ impl Remote {
         value: &[u8],
         certain: bool,
     ) -> cl_int {
-        let count = kernel
-            .facts
-            .as_ref()
-            .map_or(INDEX_LIMIT, |facts| facts.num_args);
+        let count = kernel.facts().map_or(INDEX_LIMIT, |facts| facts.num_args);
         if index >= count {
             return CL_INVALID_ARG_INDEX;
         }
@@ -277,6 +367,9 @@ impl Remote {
                 return status;
             }
             slot.accepted.push((kind, size));
+        }
+        if kind == kind::MEM {
+            self.recipes.used(value);
         }
         slot.kind = kind;
         slot.size = size;
@@ -317,7 +410,7 @@ impl Remote {
             .iter()
             .map(|event| wire::EventHandle::from_raw(*event))
             .collect();
-        let handle = (!event.is_null()).then(|| self.mint_event());
+        let handle = (!event.is_null()).then(|| self.mint_event(queue.addr() as u64));
         let id = wire::KernelHandle::from_raw(kernel);
         let request = wire::EnqueueNDRangeKernel {
             command_queue: wire::CommandQueueHandle::from_raw(queue),
@@ -330,7 +423,7 @@ impl Remote {
             event_wait_list: (!waits.is_empty()).then_some(wire::List::Values(&waits)),
             event: handle,
         };
-        let posted = self.link.post_batch(|batch| {
+        let posted = self.link().post_batch(|batch| {
             send_arguments(id, &mut found, batch);
             batch.post(wire::EnqueueNDRangeKernel::ID, |out| request.encode(out));
         });
@@ -339,6 +432,28 @@ impl Remote {
             unsafe { event.write(handle.to_raw()) };
         }
         status_of(posted)
+    }
+
+    pub(super) fn set_hint(&self, kernel: cl_kernel, name: cl_uint, value: &[u8]) -> cl_int {
+        let Some(found) = self.kernel(kernel) else {
+            return CL_INVALID_KERNEL;
+        };
+        let request = wire::KernelExecInfo {
+            kernel: wire::KernelHandle::from_raw(kernel),
+            param_name: name,
+            size: value.len() as u64,
+            value,
+        };
+        if let Err(status) = self.call_for("clSetKernelExecInfo", &request) {
+            return status;
+        }
+        // Addresses mean nothing on another server, and a session that has any stays where it is.
+        if name != CL_KERNEL_EXEC_INFO_SVM_PTRS {
+            let mut found = lock(&found);
+            found.hints.retain(|(known, _)| *known != name);
+            found.hints.push((name, value.into()));
+        }
+        CL_SUCCESS
     }
 
     pub(super) fn kernel(&self, kernel: cl_kernel) -> Option<Arc<Mutex<Kernel>>> {
@@ -374,14 +489,7 @@ fn send_arguments(
         .filter(|(_, slot)| slot.dirty)
     {
         slot.dirty = false;
-        let request = wire::SetArg {
-            kernel: id,
-            index: index as u32,
-            kind: slot.kind,
-            size: slot.size,
-            value_size: slot.value.len() as u64,
-            value: &slot.value,
-        };
+        let request = slot.request(id.0, index);
         batch.post(<wire::SetArg<'_> as Request<'_>>::ID, |out| {
             request.encode(out)
         });
@@ -400,11 +508,15 @@ mod tests {
             type_name: type_name.into(),
             ..facts::Argument::default()
         };
-        Kernel::new(Some(facts::Kernel {
+        let kernel = facts::Kernel {
             name: b"k".into(),
             num_args: 1,
             arguments: Some(vec![argument]),
-        }))
+        };
+        let facts = Facts {
+            kernels: vec![kernel],
+        };
+        Kernel::new(1, Some((Arc::new(facts), 0)))
     }
 
     #[test]
@@ -433,11 +545,11 @@ mod tests {
             Ok((kind::BYTES, true))
         );
         assert_eq!(
-            Kernel::new(None).judge(0, 8, Some(&mem)),
+            Kernel::new(1, None).judge(0, 8, Some(&mem)),
             Ok((kind::MEM, false))
         );
         assert_eq!(
-            Kernel::new(None).judge(0, 8, Some(&7_u64.to_ne_bytes())),
+            Kernel::new(1, None).judge(0, 8, Some(&7_u64.to_ne_bytes())),
             Ok((kind::BYTES, false))
         );
     }

@@ -2,6 +2,7 @@
 
 use super::event::status_of;
 use super::image::Image;
+use super::recipe::Origin;
 use super::transfer::{Command, Host, Place, shape};
 use super::*;
 use crate::raw;
@@ -65,22 +66,32 @@ impl Remote {
             ((flags & !HOST_FLAGS) | copy) as u64,
         );
         let size = size as u64;
+        // Contents are not kept: the server has them.
+        let bare = flags & !(CL_MEM_COPY_HOST_PTR as u64);
         match properties {
-            None => self.post(&wire::CreateBuffer {
-                context,
-                flags,
-                size,
-                host_ptr: contents,
-                created,
-            })?,
-            Some(list) => self.post(&wire::CreateBufferWithProperties {
-                context,
-                properties: Some(wire::List::Values(list)),
-                flags,
-                size,
-                host_ptr: contents,
-                created,
-            })?,
+            None => {
+                let request = |flags, host_ptr| wire::CreateBuffer {
+                    context,
+                    flags,
+                    size,
+                    host_ptr,
+                    created,
+                };
+                self.post(&request(flags, contents))?;
+                self.made(created.0, &request(bare, None));
+            }
+            Some(list) => {
+                let request = |flags, host_ptr| wire::CreateBufferWithProperties {
+                    context,
+                    properties: Some(wire::List::Values(list)),
+                    flags,
+                    size,
+                    host_ptr,
+                    created,
+                };
+                self.post(&request(flags, contents))?;
+                self.made(created.0, &request(bare, None));
+            }
         }
         Ok(created.to_raw())
     }
@@ -114,21 +125,29 @@ impl Remote {
         );
         let image_format = wire::ImageFormat::from(format);
         match properties {
-            None => self.post(&wire::CreateImage {
-                context,
-                flags,
-                image_format,
-                image_desc: wire_desc,
-                created,
-            })?,
-            Some(list) => self.post(&wire::CreateImageWithProperties {
-                context,
-                properties: Some(wire::List::Values(list)),
-                flags,
-                image_format,
-                image_desc: wire_desc,
-                created,
-            })?,
+            None => {
+                let request = wire::CreateImage {
+                    context,
+                    flags,
+                    image_format,
+                    image_desc: wire_desc,
+                    created,
+                };
+                self.post(&request)?;
+                self.made(created.0, &request);
+            }
+            Some(list) => {
+                let request = wire::CreateImageWithProperties {
+                    context,
+                    properties: Some(wire::List::Values(list)),
+                    flags,
+                    image_format,
+                    image_desc: wire_desc,
+                    created,
+                };
+                self.post(&request)?;
+                self.made(created.0, &request);
+            }
         }
         Ok(created.to_raw())
     }
@@ -344,15 +363,38 @@ impl ManualCalls for Remote {
             .collect();
         let created = wire::ContextHandle(self.mint(wire::ContextHandle::TAG));
         // Platform properties name objects of this process; the worker's platform follows from the devices.
-        let posted = self.post(&wire::CreateContext {
+        let request = wire::CreateContext {
             properties: None,
             num_devices: devices.len() as u32,
             devices: wire::List::Values(&devices),
             notify: pfn_notify.is_some(),
             created,
-        });
+        };
+        let posted = self.post(&request);
+        if posted.is_ok() {
+            self.made(created.0, &request);
+        }
         // SAFETY: the caller's contract of the C function.
         unsafe { self::created(posted.map(|()| created.to_raw()), errcode_ret) }
+    }
+
+    unsafe fn clSetDefaultDeviceCommandQueue(
+        &self,
+        context: cl_context,
+        device: cl_device_id,
+        command_queue: cl_command_queue,
+    ) -> cl_int {
+        let request = wire::SetDefaultDeviceCommandQueue {
+            context: wire::ContextHandle::from_raw(context),
+            device: wire::DeviceHandle::from_raw(device),
+            command_queue: wire::CommandQueueHandle::from_raw(command_queue),
+        };
+        let posted = self.post(&request);
+        if posted.is_ok() {
+            let key = (request.context.0, request.device.0);
+            self.recipes.set_default(key, request.command_queue.0);
+        }
+        status_of(posted)
     }
 
     unsafe fn clFinish(&self, command_queue: cl_command_queue) -> cl_int {
@@ -392,6 +434,7 @@ impl ManualCalls for Remote {
 
     unsafe fn clReleaseMemObject(&self, memobj: cl_mem) -> cl_int {
         lock(&self.images).remove(&(memobj.addr() as u64));
+        self.ended(memobj.addr() as u64);
         status_of(self.post(&wire::ReleaseMemObject {
             memobj: wire::MemHandle::from_raw(memobj),
         }))
@@ -510,14 +553,15 @@ impl ManualCalls for Remote {
         // SAFETY: the caller's contract of the C function.
         let kernel_names = unsafe { raw::text(kernel_names) }.unwrap_or_default();
         let id = wire::ProgramHandle(self.mint(wire::ProgramHandle::TAG));
-        let posted = self.post(&wire::CreateProgramWithBuiltInKernels {
+        let request = wire::CreateProgramWithBuiltInKernels {
             context: wire::ContextHandle::from_raw(context),
             num_devices: devices.len() as u32,
             device_list: wire::List::Values(&devices),
             kernel_names,
             created: id,
-        });
-        self.new_program(id.0, None);
+        };
+        let posted = self.post(&request);
+        self.new_program(id.0, None, Origin::given(&request));
         // SAFETY: the caller's contract of the C function.
         unsafe { created(posted.map(|()| id.to_raw()), errcode_ret) }
     }
@@ -532,13 +576,14 @@ impl ManualCalls for Remote {
         // SAFETY: the caller's contract of the C function.
         let il = unsafe { raw::slice(il.cast::<u8>(), length) }.unwrap_or_default();
         let id = wire::ProgramHandle(self.mint(wire::ProgramHandle::TAG));
-        let posted = self.post(&wire::CreateProgramWithIL {
+        let request = wire::CreateProgramWithIL {
             context: wire::ContextHandle::from_raw(context),
             il,
             length: il.len() as u64,
             created: id,
-        });
-        self.new_program(id.0, None);
+        };
+        let posted = self.post(&request);
+        self.new_program(id.0, None, Origin::given(&request));
         // SAFETY: the caller's contract of the C function.
         unsafe { created(posted.map(|()| id.to_raw()), errcode_ret) }
     }
@@ -636,6 +681,20 @@ impl ManualCalls for Remote {
             unsafe { notify(program, user_data) };
         }
         program
+    }
+
+    unsafe fn clSetProgramSpecializationConstant(
+        &self,
+        program: cl_program,
+        spec_id: cl_uint,
+        spec_size: usize,
+        spec_value: *const c_void,
+    ) -> cl_int {
+        // SAFETY: the caller's contract of the C function.
+        match unsafe { raw::slice(spec_value.cast::<u8>(), spec_size) } {
+            Some(value) => self.set_constant(program, spec_id, value),
+            None => CL_INVALID_VALUE,
+        }
     }
 
     unsafe fn clGetProgramInfo(
@@ -811,17 +870,14 @@ impl ManualCalls for Remote {
         // SAFETY: the caller's contract of the C function.
         let value =
             unsafe { raw::slice(param_value.cast::<u8>(), param_value_size) }.unwrap_or_default();
-        let request = wire::KernelExecInfo {
-            kernel: wire::KernelHandle::from_raw(kernel),
-            param_name,
-            size: value.len() as u64,
-            value,
-        };
-        status_of(self.call_for("clSetKernelExecInfo", &request).map(drop))
+        self.set_hint(kernel, param_name, value)
     }
 
     unsafe fn clCreateUserEvent(&self, context: cl_context, errcode_ret: *mut cl_int) -> cl_event {
-        let event = self.mint_event();
+        let event = self.mint_event(context.addr() as u64);
+        if let Some(known) = self.link().state().events.get_mut(&event.0) {
+            known.user = true;
+        }
         let posted = self.post(&wire::CreateUserEvent {
             context: wire::ContextHandle::from_raw(context),
             created: event,
@@ -861,6 +917,28 @@ impl ManualCalls for Remote {
                 )
             },
             None => CL_INVALID_EVENT,
+        }
+    }
+
+    unsafe fn clGetEventProfilingInfo(
+        &self,
+        event: cl_event,
+        param_name: cl_profiling_info,
+        param_value_size: usize,
+        param_value: *mut c_void,
+        param_value_size_ret: *mut usize,
+    ) -> cl_int {
+        match self.profiled(event, param_name) {
+            // SAFETY: the caller's contract of the C function.
+            Ok(time) => unsafe {
+                answer(
+                    &time.to_ne_bytes(),
+                    param_value_size,
+                    param_value,
+                    param_value_size_ret,
+                )
+            },
+            Err(status) => status,
         }
     }
 

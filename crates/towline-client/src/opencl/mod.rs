@@ -11,12 +11,15 @@ mod image;
 mod kernel;
 mod manual;
 mod program;
+mod rebuild;
+mod recipe;
 mod svm;
 mod transfer;
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
@@ -30,6 +33,8 @@ use crate::link::Link;
 use crate::meter::Meter;
 use crate::state::Event;
 
+pub use rebuild::RebuildError;
+
 include!(concat!(env!("OUT_DIR"), "/opencl_remote.rs"));
 
 /// High bits of the platforms of a session.
@@ -40,9 +45,18 @@ const PLATFORM_BASE: u64 = 0x7c4e << 48;
 /// Handles are numbers dressed as pointers. Creation, release and enqueueing go one way; what they answer is what can be known here,
 /// and a failure that only the server sees comes with the event or the next wait. Each object is released exactly once: reference
 /// counts, validation and cached answers are the platform layer's.
+///
+/// The session may move to another server ([`Remote::rebuild`]); what it is made of keeps its numbers.
 pub struct Remote {
-    link: Arc<Link>,
+    links: Links,
+    /// Held for reading by every call, for writing while the session moves.
+    calls: RwLock<()>,
+    /// The link was taken over by another session: ending it is not this one's business any more.
+    given_up: AtomicBool,
     snapshot: Snapshot,
+    recipes: recipe::Recipes,
+    /// Times of events that ended on a server which the session has left.
+    times: Mutex<HashMap<u64, Vec<(cl_profiling_info, u64)>>>,
     programs: RwLock<HashMap<u64, Arc<Program>>>,
     kernels: RwLock<HashMap<u64, Arc<Mutex<kernel::Kernel>>>>,
     images: Mutex<HashMap<u64, image::Image>>,
@@ -50,10 +64,35 @@ pub struct Remote {
     answers: Mutex<HashMap<(u64, u32), Vec<u8>>>,
 }
 
+/// The link of a session, and behind it one for each time that the session moved. Only the last is alive.
+struct Links {
+    link: Arc<Link>,
+    next: OnceLock<Box<Links>>,
+}
+
+impl Links {
+    fn new(link: Arc<Link>) -> Self {
+        Self {
+            link,
+            next: OnceLock::new(),
+        }
+    }
+
+    #[inline]
+    fn last(&self) -> &Self {
+        let mut at = self;
+        while let Some(next) = at.next.get() {
+            at = next;
+        }
+        at
+    }
+}
+
 /// What is known of a program.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Program {
     facts: Mutex<Option<Arc<Facts>>>,
+    making: Mutex<recipe::Making>,
 }
 
 impl Remote {
@@ -65,8 +104,12 @@ impl Remote {
 
     fn over(link: Arc<Link>, snapshot: Snapshot) -> Self {
         Self {
-            link,
+            links: Links::new(link),
+            calls: RwLock::default(),
+            given_up: AtomicBool::new(false),
             snapshot,
+            recipes: recipe::Recipes::default(),
+            times: Mutex::default(),
             programs: RwLock::default(),
             kernels: RwLock::default(),
             images: Mutex::default(),
@@ -113,12 +156,13 @@ impl Remote {
 
     /// What the session has done so far.
     pub fn meter(&self) -> &Meter {
-        &self.link.meter
+        &self.link().meter
     }
 
     /// How long the server's lane has worked, and how long its device was waited for, in this session.
     pub fn usage(&self) -> Result<(std::time::Duration, std::time::Duration), cl_int> {
-        let reply = self.link.measure(&wire::Usage { token: 0 })?;
+        let _call = self.enter();
+        let reply = self.link().measure(&wire::Usage { token: 0 })?;
         let reply = wire::UsageReply::decode(&reply.body).map_err(|_| self.malformed())?;
         let time = |ns: Option<u64>| std::time::Duration::from_nanos(ns.unwrap_or_default());
         Ok((time(reply.lane_ns), time(reply.device_ns)))
@@ -126,15 +170,16 @@ impl Remote {
 
     /// The server.
     pub fn server(&self) -> &str {
-        self.link.name()
+        self.link().name()
     }
 
     /// How long a message takes to the server and back now; `None` when the session is over.
     pub fn round_trip(&self) -> Option<std::time::Duration> {
+        let _call = self.enter();
         // The first warms both sides up.
         let ping = || {
             let started = std::time::Instant::now();
-            let answered = self.link.measure(&wire::Ping { token: 0 });
+            let answered = self.link().measure(&wire::Ping { token: 0 });
             answered.ok().map(|_| started.elapsed())
         };
         let (first, second) = (ping()?, ping()?);
@@ -143,31 +188,60 @@ impl Remote {
 
     /// Why the session is over, when it is.
     pub fn lost(&self) -> Option<&str> {
-        self.link.lost()
+        self.link().lost()
     }
 
     /// Ends the session in good order; later calls find it lost.
     pub fn close(&self) {
-        if self.link.lost().is_none() {
-            let _ = self.link.post(&wire::Goodbye { reason: 0 });
-            self.link.flush();
+        if self.link().lost().is_none() {
+            let _ = self.link().post(&wire::Goodbye { reason: 0 });
+            self.link().flush();
         }
-        self.link.fail("the client closed the session".into());
+        self.link().fail("the client closed the session".into());
+    }
+
+    /// The lanes that the session has now.
+    #[inline]
+    fn link(&self) -> &Arc<Link> {
+        &self.links.last().link
+    }
+
+    /// Held by a call from its first line to its last, so that the session does not move meanwhile. Only ever tried for writing, so a
+    /// call inside a call does not block.
+    #[inline]
+    fn enter(&self) -> RwLockReadGuard<'_, ()> {
+        self.calls.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn mint(&self, tag: u8) -> u64 {
-        self.link.mint(tag)
+        self.link().mint(tag)
     }
 
-    fn mint_event(&self) -> wire::EventHandle {
-        let event = self.link.mint(wire::EventHandle::TAG);
-        self.link.state().events.insert(event, Event::default());
+    /// A new event of a command on the queue `origin`, or of the application in the context `origin`.
+    fn mint_event(&self, origin: u64) -> wire::EventHandle {
+        let link = self.link();
+        let event = link.mint(wire::EventHandle::TAG);
+        let known = Event {
+            origin,
+            ..Event::default()
+        };
+        link.state().events.insert(event, known);
         wire::EventHandle(event)
+    }
+
+    /// Notes how an object was made.
+    fn made<'a, R: Request<'a>>(&self, id: u64, request: &R) {
+        self.recipes.made(id, recipe::Recipe::new(request));
+    }
+
+    /// An object has ended: what it takes to make it is forgotten.
+    fn ended(&self, id: u64) {
+        self.recipes.ended(id);
     }
 
     #[inline]
     fn post<'a, R: Request<'a>>(&self, request: &R) -> Result<(), cl_int> {
-        self.link.post(request).map(|_| ())
+        self.link().post(request).map(|_| ())
     }
 
     /// Waits for an answer; `Err` is the API's status.
@@ -180,7 +254,7 @@ impl Remote {
         call: &'static str,
         request: &R,
     ) -> Result<Vec<u8>, cl_int> {
-        let reply = self.link.ask(call, request)?;
+        let reply = self.link().ask(call, request)?;
         if reply.status < 0 {
             Err(reply.status)
         } else {
@@ -190,7 +264,7 @@ impl Remote {
 
     /// A reply that does not decode ends the session.
     fn malformed(&self) -> cl_int {
-        self.link
+        self.link()
             .fail("the server sent a reply that does not decode".into());
         crate::link::LOST
     }
@@ -203,9 +277,10 @@ impl Remote {
             .cloned()
     }
 
-    fn new_program(&self, id: u64, facts: Option<Arc<Facts>>) {
+    fn new_program(&self, id: u64, facts: Option<Arc<Facts>>, origin: recipe::Origin) {
         let program = Arc::new(Program {
             facts: Mutex::new(facts),
+            making: Mutex::new(recipe::Making::new(origin)),
         });
         self.programs
             .write()
@@ -216,7 +291,9 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        self.close();
+        if !self.given_up.load(Ordering::Relaxed) {
+            self.close();
+        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! Programs: sources and binaries travel as they are, a build answers with what is known of the kernels.
 
 use super::event::status_of;
+use super::recipe::{Devices, Origin, Step};
 use super::*;
 
 /// Room for what is known of a program's kernels, and for its binaries.
-const ROOM: u64 = 32 << 20;
+pub(super) const ROOM: u64 = 32 << 20;
 
 impl Remote {
     pub(super) fn create_program_source(
@@ -14,13 +15,14 @@ impl Remote {
     ) -> Result<cl_program, cl_int> {
         let created = wire::ProgramHandle(self.mint(wire::ProgramHandle::TAG));
         let context = wire::ContextHandle::from_raw(context);
-        self.post(&wire::CreateProgramSource {
+        let request = wire::CreateProgramSource {
             context,
             size: source.len() as u64,
             source,
             created,
-        })?;
-        self.new_program(created.0, None);
+        };
+        self.post(&request)?;
+        self.new_program(created.0, None, Origin::given(&request));
         Ok(created.to_raw())
     }
 
@@ -47,7 +49,7 @@ impl Remote {
             binaries: &joined,
             created,
         };
-        let reply = match self.link.ask("clCreateProgramWithBinary", &request) {
+        let reply = match self.link().ask("clCreateProgramWithBinary", &request) {
             Ok(reply) => reply,
             Err(status) => return (Vec::new(), Err(status)),
         };
@@ -61,7 +63,7 @@ impl Remote {
         if reply.status < 0 {
             return (verdicts, Err(reply.status));
         }
-        self.new_program(created.0, None);
+        self.new_program(created.0, None, Origin::given(&request));
         (verdicts, Ok(created.to_raw()))
     }
 
@@ -85,9 +87,20 @@ impl Remote {
             options,
             room: ROOM,
         };
-        let body = match self.call_for("clBuildProgram", &request) {
-            Ok(body) => body,
-            Err(status) => return status,
+        let (answer, status) = match self.call_for("clBuildProgram", &request) {
+            Ok(body) => (Some(body), CL_SUCCESS),
+            Err(status) => (None, status),
+        };
+        // A build that fails leaves its log behind, so it is made again too. What is refused leaves nothing.
+        if matches!(status, CL_SUCCESS | CL_BUILD_PROGRAM_FAILURE) {
+            lock(&known.making).step(Step::Build {
+                devices: Devices::new(&devices),
+                options: options.map(Box::from),
+                status,
+            });
+        }
+        let Some(body) = answer else {
+            return status;
         };
         let facts = wire::BuildReply::decode(&body)
             .ok()
@@ -99,6 +112,26 @@ impl Remote {
         CL_SUCCESS
     }
 
+    pub(super) fn set_constant(&self, program: cl_program, id: cl_uint, value: &[u8]) -> cl_int {
+        let Some(known) = self.program(program) else {
+            return CL_INVALID_PROGRAM;
+        };
+        let request = wire::SetProgramSpecializationConstant {
+            program: wire::ProgramHandle::from_raw(program),
+            spec_id: id,
+            spec_size: value.len() as u64,
+            spec_value: value,
+        };
+        let posted = self.post(&request);
+        if posted.is_ok() {
+            lock(&known.making).step(Step::Constant {
+                id,
+                value: value.into(),
+            });
+        }
+        status_of(posted)
+    }
+
     pub(super) fn compile(
         &self,
         program: cl_program,
@@ -106,6 +139,9 @@ impl Remote {
         options: Option<&[u8]>,
         headers: &[(cl_program, &[u8])],
     ) -> cl_int {
+        let Some(known) = self.program(program) else {
+            return CL_INVALID_PROGRAM;
+        };
         let devices: Vec<wire::DeviceHandle> = devices
             .iter()
             .map(|device| wire::DeviceHandle::from_raw(*device))
@@ -128,7 +164,24 @@ impl Remote {
             names_size: names.len() as u64,
             names: &names,
         };
-        status_of(self.call_for("clCompileProgram", &request).map(drop))
+        let status = status_of(self.call_for("clCompileProgram", &request).map(drop));
+        if matches!(status, CL_SUCCESS | CL_COMPILE_PROGRAM_FAILURE) {
+            let headers = programs
+                .iter()
+                .zip(headers)
+                .filter_map(|(id, (header, name))| {
+                    let making = lock(&self.program(*header)?.making).text();
+                    Some((id.0, making, Box::from(*name)))
+                });
+            let step = Step::Compile {
+                devices: Devices::new(&devices),
+                options: options.map(Box::from),
+                headers: headers.collect(),
+                status,
+            };
+            lock(&known.making).step(step);
+        }
+        status
     }
 
     pub(super) fn link_programs(
@@ -157,7 +210,7 @@ impl Remote {
             room: ROOM,
             created,
         };
-        let reply = match self.link.ask("clLinkProgram", &request) {
+        let reply = match self.link().ask("clLinkProgram", &request) {
             Ok(reply) => reply,
             Err(status) => return (std::ptr::null_mut(), status),
         };
@@ -173,7 +226,19 @@ impl Remote {
             let _ = self.post(&wire::ReleaseProgram { program: created });
             return (std::ptr::null_mut(), reply.status);
         }
-        self.new_program(created.0, facts);
+        let inputs = programs.iter().filter_map(|id| {
+            let known = self.program(id.to_raw())?;
+            let making = lock(&known.making).clone();
+            Some((id.0, making))
+        });
+        let origin = Origin::linked(
+            request.context.0,
+            Devices::new(&devices),
+            options.map(Box::from),
+            inputs.collect(),
+            reply.status,
+        );
+        self.new_program(created.0, facts, origin);
         (created.to_raw(), reply.status)
     }
 

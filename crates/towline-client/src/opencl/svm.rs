@@ -21,6 +21,10 @@ pub(super) struct Regions {
 const TRIES: usize = 16;
 
 impl Regions {
+    pub(super) fn is_empty(&self) -> bool {
+        self.allocations.is_empty()
+    }
+
     fn holds(&self, address: usize, size: usize) -> bool {
         let below = self.allocations.range(..=address).next_back();
         below.is_some_and(|(start, length)| address - start + size <= *length)
@@ -176,7 +180,8 @@ impl Remote {
                     .iter()
                     .map(|event| wire::EventHandle::from_raw(*event))
                     .collect();
-                let event = (!command.event.is_null()).then(|| self.mint_event());
+                let event = (!command.event.is_null())
+                    .then(|| self.mint_event(command.queue.addr() as u64));
                 let posted = self.post(&wire::SvmCopy {
                     command_queue: wire::CommandQueueHandle::from_raw(command.queue),
                     destination: to.addr() as u64,
@@ -214,7 +219,8 @@ impl Remote {
             .iter()
             .map(|event| wire::EventHandle::from_raw(*event))
             .collect();
-        let event = (!command.event.is_null()).then(|| self.mint_event());
+        let event =
+            (!command.event.is_null()).then(|| self.mint_event(command.queue.addr() as u64));
         let posted = self.post(&wire::SvmFill {
             command_queue: wire::CommandQueueHandle::from_raw(command.queue),
             destination: to.addr() as u64,

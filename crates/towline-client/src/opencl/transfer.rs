@@ -64,7 +64,7 @@ impl Place {
         }
     }
 
-    fn size(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         self.region.iter().product::<usize>() * self.element
     }
 
@@ -193,8 +193,8 @@ impl Remote {
         let words = place.words();
         let queue = wire::CommandQueueHandle::from_raw(command.queue);
         let mem = wire::MemHandle::from_raw(command.mem);
-        let small = size <= tuning().inline_bytes || !self.link.payload.exists();
-        if small && self.link.state().take_inline(size as u64, INLINE_CREDIT) {
+        let small = size <= tuning().inline_bytes || !self.link().payload.exists();
+        if small && self.link().state().take_inline(size as u64, INLINE_CREDIT) {
             let mut packed = Vec::new();
             let data: &[u8] = if source.is_linear() {
                 // SAFETY: the caller's contract of the write: the source is readable.
@@ -218,7 +218,7 @@ impl Remote {
             return status_of(posted);
         }
         let payload = self.mint(PAYLOAD_TAG);
-        self.link.state().writes.insert(
+        self.link().state().writes.insert(
             payload,
             Write {
                 source,
@@ -226,7 +226,7 @@ impl Remote {
                 left: size as u64,
             },
         );
-        self.link.raise_interest();
+        self.link().raise_interest();
         let posted = self.post(&wire::WriteBulk {
             command_queue: queue,
             mem,
@@ -246,10 +246,10 @@ impl Remote {
         }
         // The caller may change its memory when this returns: wait until the last byte has left.
         let started = std::time::Instant::now();
-        self.link.flush();
-        self.link.wait_write(payload);
-        self.link.meter.waited(command.call, started.elapsed());
-        match self.link.lost() {
+        self.link().flush();
+        self.link().wait_write(payload);
+        self.link().meter.waited(command.call, started.elapsed());
+        match self.link().lost() {
             Some(_) => crate::link::LOST,
             None => CL_SUCCESS,
         }
@@ -268,13 +268,13 @@ impl Remote {
             failed: None,
             background,
         };
-        self.link.state().reads.insert(payload, read);
+        self.link().state().reads.insert(payload, read);
         if background {
-            self.link.raise_interest();
+            self.link().raise_interest();
         }
         let event = self.event_for(command);
         if let Some(event) = event
-            && let Some(known) = self.link.state().events.get_mut(&event.0)
+            && let Some(known) = self.link().state().events.get_mut(&event.0)
         {
             known.read = Some(payload);
         }
@@ -298,17 +298,17 @@ impl Remote {
             return CL_SUCCESS;
         }
         let started = std::time::Instant::now();
-        self.link.flush();
+        self.link().flush();
         if size <= INLINE_READ && !background {
-            self.link.wait_data(payload);
+            self.link().wait_data(payload);
         } else {
-            self.link.wait_read(payload);
+            self.link().wait_read(payload);
         }
-        self.link.meter.waited(command.call, started.elapsed());
-        if self.link.lost().is_some() {
+        self.link().meter.waited(command.call, started.elapsed());
+        if self.link().lost().is_some() {
             return crate::link::LOST;
         }
-        let failed = self.link.state().failures.remove(&payload);
+        let failed = self.link().state().failures.remove(&payload);
         failed.unwrap_or_else(|| self.failure(command.queue))
     }
 
@@ -316,7 +316,7 @@ impl Remote {
         if command.event.is_null() {
             return None;
         }
-        let handle = self.mint_event();
+        let handle = self.mint_event(command.queue.addr() as u64);
         // SAFETY: the caller's contract: an event pointer that is not NULL is writable.
         unsafe { command.event.write(handle.to_raw()) };
         Some(handle)
