@@ -605,6 +605,7 @@ impl Link {
             Push::NoData { payload, status } => {
                 let mut state = self.state();
                 let Some(read) = state.reads.get_mut(&payload) else {
+                    state.ungranted(payload);
                     return Ok(());
                 };
                 read.failed = Some(status);

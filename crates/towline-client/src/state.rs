@@ -161,6 +161,19 @@ impl State {
         }
     }
 
+    /// The server will grant no more of a write: it is over with the last byte that was granted.
+    pub(crate) fn ungranted(&mut self, payload: u64) {
+        let Some(write) = self.writes.get_mut(&payload) else {
+            return;
+        };
+        write.left -= write.ungranted;
+        write.ungranted = 0;
+        if write.left == 0 {
+            self.writes.remove(&payload);
+            self.settled += 1;
+        }
+    }
+
     /// Whether no data is on its way and no answer is awaited.
     pub(crate) fn is_quiet(&self) -> bool {
         self.replies.is_empty()
@@ -274,6 +287,23 @@ mod tests {
         );
         state.complete([].into_iter(), HeldWhat::Event(4, 0), &mut due);
         assert!(state.replies.is_empty() && state.events.is_empty() && state.held.is_empty());
+    }
+
+    #[test]
+    fn a_write_that_is_granted_no_further_ends_with_what_was_granted() {
+        let mut state = State::default();
+        let write = |ungranted, left| Write {
+            source: HostBox::linear(std::ptr::null(), 8),
+            ungranted,
+            left,
+        };
+        state.writes.insert(1, write(8, 8));
+        state.writes.insert(2, write(3, 5));
+        state.ungranted(1);
+        state.ungranted(2);
+        assert!(!state.writes.contains_key(&1));
+        assert_eq!(state.writes[&2].left, 2);
+        assert_eq!(state.settled, 1);
     }
 
     #[test]

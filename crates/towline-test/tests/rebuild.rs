@@ -334,7 +334,7 @@ fn megabytes_move_in_pieces() {
     let objects = program(&remote, 0);
     // More than two of the pieces that the client holds at once, and not a whole number of them.
     let data: Vec<u8> = (0..(36 << 20) + 7)
-        .map(|at: u32| (at * 31 >> 3) as u8)
+        .map(|at: u32| ((at * 31) >> 3) as u8)
         .collect();
     let mut back = vec![0_u8; data.len()];
     let big = make!(

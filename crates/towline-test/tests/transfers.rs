@@ -211,3 +211,26 @@ fn a_session_that_ends_in_the_middle_of_a_transfer_leaves_nothing() {
     }
     assert_eq!(null.live_objects(), 0);
 }
+
+#[test]
+fn a_blocking_write_that_cannot_be_returns_with_an_error() {
+    // More than the device allocates: the buffer is none, and only the server knows.
+    let session = session(0, 65 << 20);
+    let data = vec![1_u8; 1 << 20];
+    let (queue, buffer, none) = (session.queue, session.buffer, std::ptr::null());
+    // SAFETY: the data outlives the call, which blocks.
+    let status = unsafe {
+        session.pair.remote.clEnqueueWriteBuffer(
+            queue,
+            buffer,
+            CL_TRUE,
+            0,
+            data.len(),
+            data.as_ptr().cast(),
+            0,
+            none,
+            std::ptr::null_mut(),
+        )
+    };
+    assert_eq!(status, CL_INVALID_BUFFER_SIZE);
+}

@@ -251,6 +251,7 @@ impl Remote {
         self.link().meter.waited(command.call, started.elapsed());
         match self.link().lost() {
             Some(_) => crate::link::LOST,
+            None if command.blocking => self.failure(command.queue),
             None => CL_SUCCESS,
         }
     }

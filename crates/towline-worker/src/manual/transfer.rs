@@ -192,6 +192,7 @@ impl Session {
             request.event,
         )?;
         let Some(transfer) = transfer else {
+            self.ungranted(request.payload, CL_OUT_OF_RESOURCES);
             return Ok(());
         };
         if place.staged() {
@@ -464,6 +465,11 @@ impl Session {
     }
 
     /// Tells that a transfer was not enqueued.
+    /// Tells the client that nothing of a write will be granted: a call that blocks has its bytes back.
+    fn ungranted(&self, payload: u64, status: cl_int) {
+        self.shared.post(&Push::NoData { payload, status });
+    }
+
     fn unwritable(&mut self, transfer: &Transfer, status: cl_int) -> Result<(), ProtocolError> {
         self.born_event(transfer.event, std::ptr::null_mut(), status)?;
         self.settle_on(transfer.number, transfer.call, transfer.queue_id, status);
@@ -473,6 +479,7 @@ impl Session {
     fn write_mapped(&mut self, transfer: &Transfer, payload: u64) -> Result<(), ProtocolError> {
         let flags = CL_MAP_WRITE_INVALIDATE_REGION as cl_map_flags;
         let Some((memory, mapped)) = self.map(transfer, flags)? else {
+            self.ungranted(payload, CL_MAP_FAILURE);
             return Ok(());
         };
         let gate = Gate::new(&self.shared, self.context(transfer.queue));
@@ -480,6 +487,7 @@ impl Session {
         let (shared, length) = (Arc::clone(&self.shared), transfer.place.size as u64);
         let open = move |status: i32| {
             if status < 0 {
+                shared.push(&Push::NoData { payload, status });
                 return gate.finish(false);
             }
             let done = Box::new(move |whole| gate.finish(whole));
@@ -535,7 +543,9 @@ impl Session {
 
     fn write_staged(&mut self, transfer: &Transfer, payload: u64) -> Result<(), ProtocolError> {
         let Some(mut data) = self.stage(transfer)? else {
-            return self.unwritable(transfer, CL_OUT_OF_HOST_MEMORY);
+            self.unwritable(transfer, CL_OUT_OF_HOST_MEMORY)?;
+            self.ungranted(payload, CL_OUT_OF_HOST_MEMORY);
+            return Ok(());
         };
         let context = self.context(transfer.queue);
         let gate = Gate::new(&self.shared, context);
@@ -556,7 +566,9 @@ impl Session {
         };
         if done.is_null() {
             gate.finish(false);
-            return self.unwritable(transfer, status);
+            self.unwritable(transfer, status)?;
+            self.ungranted(payload, status);
+            return Ok(());
         }
         // The command may fail while the window is open, and end while others still wait: the last of both lets the data go.
         let data = Arc::new(data);
