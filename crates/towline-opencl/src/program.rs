@@ -441,6 +441,27 @@ fn link(program: &Ref<Program>, inputs: &[Ref<Program>], options: &CStr) -> Resu
 }
 
 /// Devices given for a new program: checked against the context.
+/// Whether each of the names, separated by semicolons, is a kernel that some of the devices has built in. A session would tell only
+/// later.
+fn built_in(devices: &[Ref<Device>], names: &CStr) -> bool {
+    let lists: Vec<Vec<u8>> = devices
+        .iter()
+        .map(|device| {
+            let list = device
+                .provider
+                .device_bytes(device.raw, CL_DEVICE_BUILT_IN_KERNELS);
+            let end = list.iter().position(|byte| *byte == 0);
+            list[..end.unwrap_or(list.len())].to_vec()
+        })
+        .collect();
+    let separator = |byte: &u8| *byte == b';';
+    let known = |name: &[u8]| {
+        let mut lists = lists.iter();
+        !name.is_empty() && lists.any(|list| list.split(separator).any(|other| other == name))
+    };
+    names.to_bytes().split(separator).all(known)
+}
+
 fn devices_of(
     context: &Context,
     count: cl_uint,
@@ -585,6 +606,9 @@ impl ProgramCalls for Platform {
         let context = get::<Context>(context)?;
         let names = kernel_names.ok_or(CL_INVALID_VALUE)?;
         let devices = devices_of(&context, num_devices, device_list)?;
+        if !built_in(&devices, names) {
+            return Err(CL_INVALID_VALUE);
+        }
         open(context.clone(), devices, Origin::BuiltIn, |part, own| {
             let owner = &context.parts[part];
             let raws = raw_devices(own);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use support::Cl;
 use towline_backend::opencl::*;
 use towline_opencl::Provider;
+use towline_test::pair::Pair;
 
 /// A context over one device of each of so many null providers, and the providers.
 fn over_null(count: usize, local: bool) -> (Cl, Vec<Arc<NullOpenCl>>) {
@@ -364,4 +365,20 @@ impl<'a> Bare<'a> {
         let status = unsafe { self.device.clFinish(self.queue) };
         assert_eq!(status, CL_SUCCESS);
     }
+}
+
+#[test]
+fn an_unknown_built_in_kernel_is_refused_at_once_by_a_session_too() {
+    let pair = Pair::new(Arc::new(NullOpenCl::new(1)));
+    let cl = Cl::over(Provider::of_session(&pair.remote));
+    let create = |names: &std::ffi::CStr| {
+        make!(
+            cl,
+            clCreateProgramWithBuiltInKernels(cl.context, 1, cl.devices.as_ptr(), names.as_ptr())
+        )
+    };
+    assert_eq!(create(c"add_one;no_such_kernel"), Err(CL_INVALID_VALUE));
+    assert_eq!(create(c""), Err(CL_INVALID_VALUE));
+    assert_eq!(create(c"scale;add"), Err(CL_INVALID_VALUE));
+    assert!(create(c"scale;add_one").is_ok());
 }
