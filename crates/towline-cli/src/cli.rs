@@ -185,7 +185,7 @@ pub(crate) struct BackendOptions {
     /// What to run calls on
     #[arg(long, value_enum, default_value_t = BackendKind::Opencl)]
     pub(crate) backend: BackendKind,
-    /// Vendor to load: a .icd file, a library, or a folder of .icd files [default: /etc/OpenCL/vendors]
+    /// Vendor to load: a .icd file, a library by path or name, or a folder of .icd files [default: /etc/OpenCL/vendors]
     #[arg(long, value_name = "PATH")]
     pub(crate) icd: Vec<PathBuf>,
     /// Device to offer: its number in the list, or a part of its name [default: all]

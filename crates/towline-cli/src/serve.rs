@@ -199,16 +199,25 @@ fn worker_arguments(backend: &BackendOptions) -> anyhow::Result<Vec<OsString>> {
     let mut arguments: Vec<OsString> =
         vec!["worker".into(), "--backend".into(), kind.get_name().into()];
     for icd in &backend.icd {
-        // Workers run in /.
-        let icd = icd
-            .canonicalize()
-            .with_context(|| format!("could not find {} (--icd)", icd.display()))?;
-        arguments.extend(["--icd".into(), icd.into()]);
+        arguments.extend(["--icd".into(), found(icd)?.into()]);
     }
     for device in &backend.devices {
         arguments.extend(["--device".into(), device.into()]);
     }
     Ok(arguments)
+}
+
+/// A vendor as workers, which run in /, find it: by absolute path, or a library's bare name for the system's loader to look up.
+fn found(icd: &Path) -> anyhow::Result<PathBuf> {
+    let bare = icd.components().count() == 1
+        && icd.to_str().is_some_and(|name| {
+            name.ends_with(".so") || (name.contains(".so.") && !name.starts_with('.'))
+        });
+    if bare && !icd.exists() {
+        return Ok(icd.to_owned());
+    }
+    icd.canonicalize()
+        .with_context(|| format!("could not find {} (--icd)", icd.display()))
 }
 
 fn worker_environment(options: &ServeOptions) -> Vec<(OsString, OsString)> {
@@ -248,10 +257,8 @@ fn keep_readable(options: &ServeOptions) -> anyhow::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     if options.backend.backend == BackendKind::Opencl {
         for icd in &options.backend.icd {
-            paths.push(
-                icd.canonicalize()
-                    .with_context(|| format!("could not find {} (--icd)", icd.display()))?,
-            );
+            // The loader knows where the others lie, and they are for everybody to read there.
+            paths.extend(Some(found(icd)?).filter(|path| path.is_absolute()));
         }
         if options.backend.icd.is_empty() {
             let named = ["OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH"]
@@ -388,5 +395,17 @@ mod tests {
             libraries_of(Path::new("/opt/libc.so")),
             [PathBuf::from("/opt/libc.so")]
         );
+    }
+
+    #[test]
+    fn a_bare_library_name_is_left_to_the_loader_and_a_path_must_exist() {
+        let name = Path::new("libsome_vendor.so.2");
+        assert_eq!(found(name).unwrap(), name);
+        assert!(found(Path::new("./libsome_vendor.so.2")).is_err());
+        assert!(found(Path::new("some_vendor.icd")).is_err());
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("libvendor.so");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(found(&file).unwrap(), file.canonicalize().unwrap());
     }
 }
