@@ -37,8 +37,11 @@ pub(crate) fn process() -> &'static Platform {
     static PREPARED: Once = Once::new();
     PREPARED.call_once(|| {
         let filter = env_logger::Env::new().filter_or("TOWLINE_LOG", "warn");
-        // This library has a logger of its own: the application's is out of reach, and ours out of its way.
-        let _ = env_logger::Builder::from_env(filter).try_init();
+        // Lost sessions and the like must reach a person. This library has a logger of its own: the application's is another copy
+        // of `log`, and ours is out of its way.
+        let _ = env_logger::Builder::from_env(filter)
+            .format_target(false)
+            .try_init();
         crate::callback::watch_fork();
     });
     &PROCESS

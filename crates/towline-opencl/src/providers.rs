@@ -119,11 +119,6 @@ const USUAL_VENDORS: &str = "/etc/OpenCL/vendors";
 /// The providers that the environment names: this host's vendors where wanted, then every server that answers. A server that does not
 /// is reported once and left out: the others serve.
 pub(crate) fn load() -> Vec<Provider> {
-    // Lost sessions and the like must reach a person; an application's own logger is another copy of `log`.
-    let filter = env_logger::Env::new().filter_or("TOWLINE_LOG", "warn");
-    let _ = env_logger::Builder::from_env(filter)
-        .format_target(false)
-        .try_init();
     let mut providers = Vec::new();
     if std::env::var(WITH_LOCAL).is_ok_and(|value| value == "1") {
         providers.extend(local());
