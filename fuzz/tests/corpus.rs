@@ -33,7 +33,7 @@ macro_rules! targets {
 }
 
 targets! {
-    address, chunk, control, facts, frame, handles, handshake, landing, push, reply, request, snapshot,
+    address, chunk, control, facts, frame, handles, handshake, landing, peer, push, reply, request, snapshot,
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //! meaning). A control connection starts with a handshake ([`ClientHandshake`], [`ServerHandshake`]) that takes one round
 //! trip without a token and two with one; afterwards the client may ask for [`Status`] and [`Devices`], and the server
 //! may report [`SessionEnded`]. A data lane starts with a fixed-size [`AttachPreamble`] instead and never carries a
-//! control message; the first four bytes of a connection tell the two apart ([`ConnectionKind`]).
+//! control message; the first four bytes of a connection tell the two apart ([`ConnectionKind`]). So do they for a third
+//! kind: another server, that connects its worker to one here ([`PeerConnector`], [`PeerAcceptor`]).
 //!
 //! Nothing here does I/O or reads a clock: bytes in, bytes out. Every decoder is total: it checks each length against
 //! the named limits in [`limits`] before it allocates, and answers garbage with a [`ControlError`].
@@ -14,6 +15,7 @@ mod codec;
 mod frame;
 mod handshake;
 mod message;
+mod peer;
 mod reject;
 mod token;
 
@@ -28,8 +30,13 @@ pub use handshake::{
     ServerProgress,
 };
 pub use message::{
-    Challenge, Devices, Hello, Message, NONCE_BYTES, Nonce, PROOF_BYTES, Proof, Purpose,
-    SessionEnded, SessionGrant, SessionLimits, SessionStatus, Status, VersionRange, Welcome,
+    Challenge, Devices, Hello, Message, NONCE_BYTES, Nonce, PROOF_BYTES, PeerConnect,
+    PeerConnected, PeerOffer, PeerTicket, Proof, Purpose, SessionEnded, SessionGrant,
+    SessionLimits, SessionStatus, Status, VersionRange, Welcome,
+};
+pub use peer::{
+    PEER_ACCEPTED, PEER_CHALLENGE_BYTES, PEER_HELLO_BYTES, PeerAcceptor, PeerConnector, PeerError,
+    TicketName,
 };
 pub use reject::{Reject, RejectCode};
 pub use token::{Token, TokenError};
@@ -55,6 +62,8 @@ pub mod limits {
     pub const FINGERPRINT_BYTES: usize = 64;
     /// Most lanes of one session, the command lane included.
     pub const LANES: u16 = 64;
+    /// Most servers that one server lists as its peers.
+    pub const PEERS: usize = 64;
 }
 
 /// Feeds arbitrary bytes to every decoder of this module. For the fuzz target: it must return, whatever it is given.
@@ -71,6 +80,14 @@ pub fn fuzz(bytes: &[u8]) {
         && let Ok(decoded) = AttachPreamble::decode(preamble)
     {
         assert_eq!(&decoded.encode(), preamble, "a preamble has one encoding");
+    }
+    let ticket = Ticket::from_random([3; TICKET_BYTES]);
+    if let Some(hello) = bytes.first_chunk::<PEER_HELLO_BYTES>() {
+        let _ = TicketName::in_hello(hello);
+    }
+    if let Some(challenge) = bytes.first_chunk::<PEER_CHALLENGE_BYTES>() {
+        let (connector, _) = PeerConnector::start(&ticket, None, [1; NONCE_BYTES]);
+        let _ = connector.answer(challenge);
     }
     let mut buffer = MessageBuffer::new(limits::CLIENT_MESSAGE_BYTES);
     for piece in bytes.chunks(7) {

@@ -8,5 +8,6 @@ pub mod error;
 pub mod facts;
 pub mod frame;
 pub mod opencl;
+pub mod peer;
 pub mod push;
 pub mod snapshot;

@@ -1,8 +1,8 @@
 //! Control messages, cut anywhere.
 
 use towline_wire::control::{
-    self, AttachPreamble, ControlError, Hello, Message, MessageBuffer, NONCE_BYTES, Purpose,
-    Reject, RejectCode, SUPPORTED_VERSIONS, SessionEnded, SessionStatus, Status, Ticket, limits,
+    self, AttachPreamble, ControlError, Hello, Message, MessageBuffer, NONCE_BYTES, PeerConnect,
+    PeerConnected, PeerOffer, PeerTicket, Purpose, Reject, RejectCode, SUPPORTED_VERSIONS, SessionEnded, SessionStatus, Status, Ticket, limits,
 };
 
 use crate::Seed;
@@ -65,12 +65,21 @@ pub fn seeds() -> Vec<Seed> {
         lane_index: 1,
         lane_count: 4,
     };
+    let (lane, address, ticket) = (7, String::from("tcp://gpu2:7140"), Ticket::from_random([3; 32]));
+    let offer = PeerOffer { lane, address: address.clone() };
+    let given = PeerTicket { lane, ticket: Ok(ticket.clone()) };
+    let connect = PeerConnect { lane, address, ticket };
+    let connected = PeerConnected { lane, outcome: Err("it is not listed".into()) };
     let two = [Message::StatusRequest.encode(), Message::DevicesRequest.encode()].concat();
     vec![
         Seed::new("hello", Message::Hello(hello).encode()),
         Seed::new("reject", Message::Reject(reject).encode()),
         Seed::new("status", Message::Status(status).encode()),
         Seed::new("ended", Message::SessionEnded(ended).encode()),
+        Seed::new("peer-offer", Message::PeerOffer(offer).encode()),
+        Seed::new("peer-ticket", Message::PeerTicket(given).encode()),
+        Seed::new("peer-connect", Message::PeerConnect(connect).encode()),
+        Seed::new("peer-connected", Message::PeerConnected(connected).encode()),
         Seed::new("requests", two),
         Seed::new("preamble", preamble.encode()),
     ]

@@ -151,6 +151,7 @@ fn grant() -> SessionGrant {
             chunk_count: 16,
         },
         fingerprint: Vec::new(),
+        peers: vec!["tcp://gpu2:7140".into()],
     }
 }
 

@@ -14,5 +14,5 @@ macro_rules! targets {
 }
 
 targets! {
-    address, chunk, control, facts, frame, handles, handshake, landing, push, reply, request, snapshot,
+    address, chunk, control, facts, frame, handles, handshake, landing, peer, push, reply, request, snapshot,
 }

@@ -277,6 +277,7 @@ fn serve_session(
         ticket: session.ticket.clone(),
         limits,
         fingerprint: Vec::new(),
+        peers: Vec::new(),
     };
     control.welcome(&handshake.welcome(Some(grant), session.worker.snapshot().to_vec()))?;
     while let Some(frame) = inbox.next_frame(control)? {

@@ -13,11 +13,14 @@ use super::{frame, limits};
 /// First bytes of a lane: "TWLA".
 const ATTACH_MAGIC: [u8; 4] = *b"TWLA";
 const ATTACH_VERSION: u16 = 1;
+/// First bytes of another server's connection: "TWLP".
+pub(super) const PEER_MAGIC: [u8; 4] = *b"TWLP";
 
 /// Length of a [`Ticket`].
 pub const TICKET_BYTES: usize = 32;
 
-/// The secret that lets a connection join a session. Random, given out once in a `Welcome`, good for one use per lane.
+/// The secret that lets a connection join a session. Random, given out once: in a `Welcome`, then good for one use per lane, or for
+/// one peer lane, then good for that alone.
 #[derive(Clone, Eq)]
 pub struct Ticket([u8; TICKET_BYTES]);
 
@@ -52,6 +55,8 @@ pub enum ConnectionKind {
     Control,
     /// It starts with an [`AttachPreamble`].
     Lane,
+    /// Another server, which begins the handshake of a peer lane.
+    Peer,
 }
 
 impl ConnectionKind {
@@ -63,6 +68,7 @@ impl ConnectionKind {
         match *bytes {
             frame::CONTROL_MAGIC => Ok(Self::Control),
             ATTACH_MAGIC => Ok(Self::Lane),
+            PEER_MAGIC => Ok(Self::Peer),
             _ => Err(ControlError::BadMagic),
         }
     }

@@ -166,6 +166,8 @@ pub struct SessionGrant {
     pub limits: SessionLimits,
     /// Fingerprint of the worker's ephemeral TLS certificate; empty when lanes are not encrypted.
     pub fingerprint: Vec<u8>,
+    /// Addresses of the servers that this one lists as its peers.
+    pub peers: Vec<String>,
 }
 
 /// Server to client: the handshake is done.
@@ -197,6 +199,11 @@ impl Welcome {
             writer.u64(session.limits.chunk_bytes);
             writer.u32(session.limits.chunk_count);
             writer.blob(&session.fingerprint, limits::FINGERPRINT_BYTES);
+            let peers = &session.peers[..session.peers.len().min(limits::PEERS)];
+            writer.u32(u32::try_from(peers.len()).expect("the limit fits 32 bits"));
+            for peer in peers {
+                writer.text(peer, limits::NAME_BYTES);
+            }
         }
         writer.blob(&self.snapshot, limits::SNAPSHOT_BYTES);
     }
@@ -216,6 +223,9 @@ impl Welcome {
                     chunk_count: reader.u32("chunk count")?,
                 },
                 fingerprint: reader.blob("certificate fingerprint", limits::FINGERPRINT_BYTES)?,
+                peers: (0..reader.len("peer count", limits::PEERS)?)
+                    .map(|_| reader.text("peer's address", limits::NAME_BYTES))
+                    .collect::<Result<_, _>>()?,
             })
         } else {
             None
@@ -360,6 +370,44 @@ pub struct SessionEnded {
     pub reason: String,
 }
 
+/// Client to server: another server is going to connect to this session's worker; give a ticket for it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PeerOffer {
+    /// What the client calls the lane. Comes back in the answer.
+    pub lane: u64,
+    /// The other server, as this one lists it.
+    pub address: String,
+}
+
+/// Server to client: the answer to a [`PeerOffer`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PeerTicket {
+    /// Of the offer.
+    pub lane: u64,
+    /// The ticket, good once and for seconds; or why there is none.
+    pub ticket: Result<Ticket, String>,
+}
+
+/// Client to server: connect this session's worker to that of another server.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PeerConnect {
+    /// What the client calls the lane. Comes back in the answer.
+    pub lane: u64,
+    /// The other server, as this one lists it.
+    pub address: String,
+    /// What the other server gave.
+    pub ticket: Ticket,
+}
+
+/// Server to client: the answer to a [`PeerConnect`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PeerConnected {
+    /// Of the request.
+    pub lane: u64,
+    /// Whether the workers are connected; or why not.
+    pub outcome: Result<(), String>,
+}
+
 /// Every message of the control protocol.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Message {
@@ -383,6 +431,14 @@ pub enum Message {
     Devices(Devices),
     /// Server to client, unasked: the last message of a session that failed.
     SessionEnded(SessionEnded),
+    /// Client to server, in a session.
+    PeerOffer(PeerOffer),
+    /// Server to client.
+    PeerTicket(PeerTicket),
+    /// Client to server, in a session.
+    PeerConnect(PeerConnect),
+    /// Server to client.
+    PeerConnected(PeerConnected),
 }
 
 impl Message {
@@ -402,6 +458,30 @@ impl Message {
             Self::Status(status) => status.write(&mut body),
             Self::Devices(devices) => body.blob(&devices.snapshot, limits::SNAPSHOT_BYTES),
             Self::SessionEnded(ended) => body.text(&ended.reason, limits::TEXT_BYTES),
+            Self::PeerOffer(offer) => {
+                body.u64(offer.lane);
+                body.text(&offer.address, limits::NAME_BYTES);
+            }
+            Self::PeerTicket(answer) => {
+                body.u64(answer.lane);
+                body.bool(answer.ticket.is_ok());
+                match &answer.ticket {
+                    Ok(ticket) => body.raw(ticket.bytes()),
+                    Err(reason) => body.text(reason, limits::TEXT_BYTES),
+                }
+            }
+            Self::PeerConnect(connect) => {
+                body.u64(connect.lane);
+                body.text(&connect.address, limits::NAME_BYTES);
+                body.raw(connect.ticket.bytes());
+            }
+            Self::PeerConnected(answer) => {
+                body.u64(answer.lane);
+                body.bool(answer.outcome.is_ok());
+                if let Err(reason) = &answer.outcome {
+                    body.text(reason, limits::TEXT_BYTES);
+                }
+            }
         }
         frame::join(self.kind(), &body.into_bytes())
     }
@@ -430,6 +510,29 @@ impl Message {
             10 => Self::SessionEnded(SessionEnded {
                 reason: reader.text("reason", limits::TEXT_BYTES)?,
             }),
+            11 => Self::PeerOffer(PeerOffer {
+                lane: reader.u64("peer lane")?,
+                address: reader.text("peer's address", limits::NAME_BYTES)?,
+            }),
+            12 => Self::PeerTicket(PeerTicket {
+                lane: reader.u64("peer lane")?,
+                ticket: match reader.bool("whether there is a ticket")? {
+                    true => Ok(Ticket::from_random(reader.array::<TICKET_BYTES>("ticket")?)),
+                    false => Err(reader.text("reason", limits::TEXT_BYTES)?),
+                },
+            }),
+            13 => Self::PeerConnect(PeerConnect {
+                lane: reader.u64("peer lane")?,
+                address: reader.text("peer's address", limits::NAME_BYTES)?,
+                ticket: Ticket::from_random(reader.array::<TICKET_BYTES>("ticket")?),
+            }),
+            14 => Self::PeerConnected(PeerConnected {
+                lane: reader.u64("peer lane")?,
+                outcome: match reader.bool("whether it is connected")? {
+                    true => Ok(()),
+                    false => Err(reader.text("reason", limits::TEXT_BYTES)?),
+                },
+            }),
             value => {
                 return Err(ControlError::InvalidValue {
                     field: "message kind",
@@ -454,6 +557,10 @@ impl Message {
             Self::DevicesRequest => "DevicesRequest",
             Self::Devices(_) => "Devices",
             Self::SessionEnded(_) => "SessionEnded",
+            Self::PeerOffer(_) => "PeerOffer",
+            Self::PeerTicket(_) => "PeerTicket",
+            Self::PeerConnect(_) => "PeerConnect",
+            Self::PeerConnected(_) => "PeerConnected",
         }
     }
 
@@ -469,6 +576,10 @@ impl Message {
             Self::DevicesRequest => 8,
             Self::Devices(_) => 9,
             Self::SessionEnded(_) => 10,
+            Self::PeerOffer(_) => 11,
+            Self::PeerTicket(_) => 12,
+            Self::PeerConnect(_) => 13,
+            Self::PeerConnected(_) => 14,
         }
     }
 }

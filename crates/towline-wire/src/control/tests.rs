@@ -31,6 +31,7 @@ fn grant() -> SessionGrant {
             chunk_count: 16,
         },
         fingerprint: Vec::new(),
+        peers: vec!["tcp://gpu2:7140".into()],
     }
 }
 
@@ -415,12 +416,14 @@ fn session_grant() -> impl Strategy<Value = SessionGrant> {
         numbers,
         nonce(),
         prop::collection::vec(any::<u8>(), 0..=limits::FINGERPRINT_BYTES),
+        prop::collection::vec(name(), 0..3),
     )
         .prop_map(
             |(
                 (session_id, max_lanes, payload_lanes, chunk_bytes, chunk_count),
                 ticket,
                 fingerprint,
+                peers,
             )| SessionGrant {
                 session_id,
                 ticket: Ticket::from_random(ticket),
@@ -431,8 +434,34 @@ fn session_grant() -> impl Strategy<Value = SessionGrant> {
                     chunk_count,
                 },
                 fingerprint,
+                peers,
             },
         )
+}
+
+fn peer_message() -> impl Strategy<Value = Message> {
+    let ticket = || nonce().prop_map(Ticket::from_random);
+    prop_oneof![
+        (any::<u64>(), name())
+            .prop_map(|(lane, address)| Message::PeerOffer(PeerOffer { lane, address })),
+        (
+            any::<u64>(),
+            prop_oneof![ticket().prop_map(Ok), name().prop_map(Err)]
+        )
+            .prop_map(|(lane, ticket)| Message::PeerTicket(PeerTicket { lane, ticket })),
+        (any::<u64>(), name(), ticket()).prop_map(|(lane, address, ticket)| {
+            Message::PeerConnect(PeerConnect {
+                lane,
+                address,
+                ticket,
+            })
+        }),
+        (
+            any::<u64>(),
+            prop_oneof![Just(Ok(())), name().prop_map(Err)]
+        )
+            .prop_map(|(lane, outcome)| Message::PeerConnected(PeerConnected { lane, outcome })),
+    ]
 }
 
 fn message() -> impl Strategy<Value = Message> {
@@ -506,6 +535,7 @@ fn message() -> impl Strategy<Value = Message> {
         Just(Message::DevicesRequest),
         snapshot().prop_map(|snapshot| Message::Devices(Devices { snapshot })),
         name().prop_map(|reason| Message::SessionEnded(SessionEnded { reason })),
+        peer_message(),
     ]
 }
 

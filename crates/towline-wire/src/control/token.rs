@@ -57,6 +57,11 @@ impl Token {
         }
     }
 
+    /// What servers without a token use in its place: both know the ticket.
+    pub(super) fn of_ticket(ticket: &[u8]) -> Self {
+        Self(ticket.to_vec())
+    }
+
     pub(super) fn prove(&self, role: Role, transcript: &[&[u8; 32]]) -> [u8; PROOF_BYTES] {
         self.mac(role, transcript).finalize().into_bytes().into()
     }
@@ -92,6 +97,8 @@ impl fmt::Debug for Token {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Role {
     Client,
+    PeerAccepts,
+    PeerConnects,
     Server,
 }
 
@@ -99,6 +106,8 @@ impl Role {
     fn label(self) -> &'static [u8] {
         match self {
             Self::Client => b"towline control 1 client proof",
+            Self::PeerAccepts => b"towline peer 1 accept proof",
+            Self::PeerConnects => b"towline peer 1 connect proof",
             Self::Server => b"towline control 1 server proof",
         }
     }
