@@ -152,6 +152,38 @@ extern "C" {
         #[out(creates, nullable)] event: *mut cl_event,
     ) -> cl_int;
 
+    /// Waits until the worker has a peer lane of this number.
+    #[call(id = 0x0f15, internal, sync, waits, manual(server))]
+    fn PeerOpen(lane: u64) -> cl_int;
+
+    /// Sends part of a buffer to the worker at the other end of a peer lane, which takes it with PeerReceive.
+    #[call(id = 0x0f16, internal, async, manual(server))]
+    fn PeerSend(
+        command_queue: cl_command_queue,
+        mem: cl_mem,
+        offset: u64,
+        size: u64,
+        lane: u64,
+        payload: u64,
+        num_events_in_wait_list: cl_uint,
+        #[input(len = num_events_in_wait_list, nullable)] event_wait_list: *const cl_event,
+        #[out(creates, nullable)] event: *mut cl_event,
+    ) -> cl_int;
+
+    /// Takes part of a buffer from the worker at the other end of a peer lane, which sends it with PeerSend.
+    #[call(id = 0x0f17, internal, async, manual(server))]
+    fn PeerReceive(
+        command_queue: cl_command_queue,
+        mem: cl_mem,
+        offset: u64,
+        size: u64,
+        lane: u64,
+        payload: u64,
+        num_events_in_wait_list: cl_uint,
+        #[input(len = num_events_in_wait_list, nullable)] event_wait_list: *const cl_event,
+        #[out(creates, nullable)] event: *mut cl_event,
+    ) -> cl_int;
+
     /// Partitions a device; the new devices get the numbers from `first` on.
     #[call(id = 0x0f20, internal, sync, manual(server))]
     fn PartitionDevice(

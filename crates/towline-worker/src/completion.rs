@@ -170,7 +170,7 @@ impl Shared {
     }
 
     /// Tells the client that an event reached its last state, unless it knows.
-    fn event_done(&self, id: u64, status: i32) {
+    pub(crate) fn event_done(&self, id: u64, status: i32) {
         let Some(native) = self.outstanding().remove(&id) else {
             return;
         };

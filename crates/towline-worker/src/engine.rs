@@ -22,6 +22,20 @@ pub struct Limits {
     pub chunk_bytes: u64,
 }
 
+/// A connection of a session besides its command lane.
+pub enum SideLane {
+    /// A payload lane of the client.
+    Payload(Arc<dyn Connection>),
+    /// One to the worker of another server, with the number that the client gave it.
+    Peer(u64, Arc<dyn Connection>),
+}
+
+impl From<Arc<dyn Connection>> for SideLane {
+    fn from(connection: Arc<dyn Connection>) -> Self {
+        Self::Payload(connection)
+    }
+}
+
 /// Why a session ended early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -70,12 +84,12 @@ impl Engine {
         crate::print::capture()
     }
 
-    /// Serves a session: `command` is its command lane; `lanes` is called on a thread of its own and gives each payload lane as it is
-    /// opened, then `None`.
-    pub fn run(
+    /// Serves a session: `command` is its command lane; `lanes` is called on a thread of its own and gives each payload lane and
+    /// peer lane as it is opened, then `None`.
+    pub fn run<L: Into<SideLane>>(
         self,
         command: Arc<dyn Connection>,
-        mut lanes: impl FnMut() -> Option<Arc<dyn Connection>> + Send + 'static,
+        mut lanes: impl FnMut() -> Option<L> + Send + 'static,
         limits: Limits,
         counters: Arc<Counters>,
     ) -> Result<(), RunError> {
@@ -91,9 +105,20 @@ impl Engine {
             .name("towline-lanes".into())
             .spawn(move || {
                 while let Some(lane) = lanes() {
-                    if let Err(error) = Payloads::attach(&attaching, lane) {
-                        log::error!("cannot start the threads of a payload lane: {error}");
-                        attaching.end();
+                    match lane.into() {
+                        SideLane::Payload(lane) => {
+                            if let Err(error) = Payloads::attach(&attaching, lane) {
+                                log::error!("cannot start the threads of a payload lane: {error}");
+                                attaching.end();
+                            }
+                        }
+                        SideLane::Peer(number, lane) => {
+                            let peers = &attaching.peers;
+                            if let Err(error) = peers.attach(number, lane, limits.chunk_bytes) {
+                                // The client hears of it when it asks for the lane.
+                                log::error!("cannot start the threads of a peer lane: {error}");
+                            }
+                        }
                     }
                 }
             });
@@ -119,6 +144,7 @@ impl Engine {
         }
         shared.end();
         shared.payloads.join();
+        shared.peers.join();
         session.release_all();
         result
     }

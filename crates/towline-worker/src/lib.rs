@@ -10,12 +10,13 @@ mod dispatch;
 mod engine;
 mod manual;
 mod payload;
+mod peer;
 mod print;
 mod session;
 mod shared;
 mod snapshot;
 mod waiters;
 
-pub use engine::{Engine, Limits, RunError};
+pub use engine::{Engine, Limits, RunError, SideLane};
 pub use shared::Counters;
 pub use snapshot::SnapshotError;

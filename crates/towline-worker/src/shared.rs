@@ -14,6 +14,7 @@ use towline_wire::push::Push;
 
 use crate::completion::Watch;
 use crate::payload::Payloads;
+use crate::peer::Peers;
 use crate::print::Printing;
 use crate::waiters::Waiters;
 
@@ -103,6 +104,7 @@ pub(crate) struct Shared {
     pub(crate) received: AtomicU64,
     pub(crate) waiters: Waiters,
     pub(crate) payloads: Payloads,
+    pub(crate) peers: Peers,
     pub(crate) counters: Arc<Counters>,
     pub(crate) usage: Usage,
     pub(crate) printing: Printing,
@@ -129,6 +131,7 @@ impl Shared {
             received: AtomicU64::new(0),
             waiters: Waiters::default(),
             payloads,
+            peers: Peers::default(),
             counters,
             usage: Usage::default(),
             printing: Printing::global(),
@@ -208,6 +211,7 @@ impl Shared {
         self.ended.store(true, Ordering::Release);
         self.lane.shutdown();
         self.payloads.shutdown();
+        self.peers.shutdown();
     }
 
     /// Whether the session is over.

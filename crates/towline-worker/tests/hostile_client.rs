@@ -5,14 +5,18 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use support::{Client, Random, Reached};
 use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
 use towline_session::{DEVICE_BASE, HANDLE_BASE};
+use towline_transport::memory::MemoryTransport;
+use towline_transport::{ConnectOptions, Connection, Transport};
 use towline_wire::error::CloseCode;
 use towline_wire::frame::{CHUNK_LIMIT, ChunkHeader, FrameHeader};
+use towline_wire::peer::PeerFrame;
 
 /// The one device of the snapshot.
 const DEVICE: wire::DeviceHandle = wire::DeviceHandle(DEVICE_BASE | 1);
@@ -28,7 +32,10 @@ const BUFFER_BYTES: u64 = 1 << 20;
 
 /// A session with a context, a queue, a buffer, a user event, and a kernel.
 fn settled() -> Client {
-    let client = Client::new();
+    settle(Client::new())
+}
+
+fn settle(client: Client) -> Client {
     client.post(&wire::CreateContext {
         properties: None,
         num_devices: 1,
@@ -535,6 +542,221 @@ fn lanes_beyond_the_limit_are_turned_away() {
     client.leave();
 }
 
+/// Two sessions with a peer lane between them, number 1 at both; the lane's ends too.
+fn peers() -> ([Client; 2], [Arc<dyn Connection>; 2]) {
+    peers_on(NullOpenCl::new)
+}
+
+/// As [`peers`], on other devices.
+fn peers_on(null: fn(usize) -> NullOpenCl) -> ([Client; 2], [Arc<dyn Connection>; 2]) {
+    let ends = connections();
+    let sessions = ends.clone().map(|end| {
+        let client = settle(Client::with_peer(null(1), end));
+        let open = client.post(&wire::PeerOpen { lane: 1 });
+        assert_eq!(client.status_of(open), CL_SUCCESS);
+        client
+    });
+    (sessions, ends)
+}
+
+/// Two ends of a connection.
+fn connections() -> [Arc<dyn Connection>; 2] {
+    let transport = MemoryTransport::new();
+    let address = "memory://peers".parse().expect("it is well formed");
+    let listener = transport.listen(&address).expect("the name is free");
+    let one = transport
+        .connect(&address, &ConnectOptions::default())
+        .expect("the listener is there");
+    [one, listener.accept().expect("somebody has connected")]
+}
+
+/// The event of a peer transfer.
+const PASSED: wire::EventHandle = wire::EventHandle(HANDLE_BASE | 20);
+
+fn peer_send(size: u64, lane: u64) -> wire::PeerSend<'static> {
+    wire::PeerSend {
+        command_queue: QUEUE,
+        mem: BUFFER,
+        offset: 0,
+        size,
+        lane,
+        payload: 7,
+        num_events_in_wait_list: 0,
+        event_wait_list: None,
+        event: Some(PASSED),
+    }
+}
+
+fn peer_receive(size: u64, lane: u64) -> wire::PeerReceive<'static> {
+    wire::PeerReceive {
+        command_queue: QUEUE,
+        mem: BUFFER,
+        offset: 0,
+        size,
+        lane,
+        payload: 7,
+        num_events_in_wait_list: 0,
+        event_wait_list: None,
+        event: Some(PASSED),
+    }
+}
+
+/// How a wait for the peer transfer ends.
+fn passed(client: &Client) -> i32 {
+    let wait = client.post(&wire::Wait {
+        num_events: 1,
+        events: List::Values(&[PASSED]),
+    });
+    client.status_of(wait)
+}
+
+/// Passes the buffer twice from one session to the other.
+fn pass_twice(from: &Client, to: &Client) -> Vec<i32> {
+    let mut statuses = Vec::new();
+    for _ in 0..2 {
+        to.post(&peer_receive(BUFFER_BYTES, 1));
+        from.post(&peer_send(BUFFER_BYTES, 1));
+        to.flush();
+        statuses.extend([passed(from), passed(to)]);
+        for client in [from, to] {
+            client.post(&wire::ReleaseEvent { event: PASSED });
+        }
+    }
+    statuses
+}
+
+#[test]
+fn a_buffer_passes_between_two_sessions_and_the_lane_is_free_again() {
+    let ([from, to], _ends) = peers();
+    assert_eq!(pass_twice(&from, &to), [CL_SUCCESS; 4]);
+    from.leave();
+    to.leave();
+}
+
+#[test]
+fn a_buffer_passes_between_devices_whose_events_are_waited_for() {
+    let ([from, to], _ends) = peers_on(NullOpenCl::discrete);
+    assert_eq!(pass_twice(&from, &to), [CL_SUCCESS; 4]);
+    from.leave();
+    to.leave();
+}
+
+#[test]
+fn a_side_that_cannot_fails_the_other_and_both_sessions_go_on() {
+    let ([from, to], _ends) = peers();
+    // Larger than the buffer: the device refuses to map it.
+    to.post(&peer_receive(BUFFER_BYTES, 1));
+    to.flush();
+    from.post(&peer_send(BUFFER_BYTES + 1, 1));
+    assert!(passed(&from) < 0);
+    assert!(passed(&to) < 0);
+    for client in [&from, &to] {
+        client.post(&wire::ReleaseEvent { event: PASSED });
+    }
+    to.post(&peer_receive(BUFFER_BYTES + 1, 1));
+    to.flush();
+    from.post(&peer_send(BUFFER_BYTES, 1));
+    assert!(passed(&from) < 0);
+    assert!(passed(&to) < 0);
+    assert_eq!(from.ping(), Reached::Answer);
+    assert_eq!(to.ping(), Reached::Answer);
+    from.leave();
+    to.leave();
+}
+
+#[test]
+fn what_a_failed_event_holds_back_fails_on_both_sides() {
+    let ([from, to], _ends) = peers();
+    to.post(&peer_receive(BUFFER_BYTES, 1));
+    to.flush();
+    from.post(&wire::PeerSend {
+        num_events_in_wait_list: 1,
+        event_wait_list: Some(List::Values(&[GATE])),
+        ..peer_send(BUFFER_BYTES, 1)
+    });
+    from.post(&wire::SetUserEventStatus {
+        event: GATE,
+        execution_status: -7,
+    });
+    assert!(passed(&from) < 0);
+    assert!(passed(&to) < 0);
+    assert_eq!(to.ping(), Reached::Answer);
+    from.leave();
+    to.leave();
+}
+
+#[test]
+fn a_lane_cut_under_a_transfer_fails_it_and_leaves_the_session() {
+    let ([from, to], ends) = peers();
+    to.post(&peer_receive(BUFFER_BYTES, 1));
+    assert_eq!(to.ping(), Reached::Answer);
+    ends[0].shutdown();
+    assert!(passed(&to) < 0);
+    from.post(&peer_send(BUFFER_BYTES, 1));
+    assert!(passed(&from) < 0);
+    // The mapping is over: the queue goes on.
+    let finish = to.post(&wire::Finish {
+        command_queue: QUEUE,
+    });
+    assert_eq!(to.status_of(finish), CL_SUCCESS);
+    from.leave();
+    to.leave();
+}
+
+#[test]
+fn a_session_that_ends_under_a_transfer_fails_it_on_the_other_side() {
+    let ([from, to], _ends) = peers();
+    to.post(&peer_receive(BUFFER_BYTES, 1));
+    from.post(&peer_send(BUFFER_BYTES, 1));
+    assert_eq!(to.ping(), Reached::Answer);
+    to.leave();
+    // Whether the last byte had gone is chance; that it ends is not.
+    passed(&from);
+    assert_eq!(from.ping(), Reached::Answer);
+    from.leave();
+}
+
+#[test]
+fn a_peer_lane_that_is_not_there_fails_what_names_it() {
+    let client = settled();
+    client.post(&peer_send(8, 1));
+    assert!(passed(&client) < 0);
+    client.post(&wire::PeerReceive {
+        event: None,
+        ..peer_receive(8, u64::MAX)
+    });
+    assert_eq!(client.ping(), Reached::Answer);
+    assert_eq!(client.failures(), [CL_DEVICE_NOT_AVAILABLE; 2]);
+    client.leave();
+}
+
+#[test]
+fn a_peer_transfer_of_nothing_or_beyond_all_memory_is_malformed() {
+    for (offset, size) in [(0, 0), (u64::MAX, 2), (2, u64::MAX)] {
+        let client = settled();
+        client.post(&wire::PeerReceive {
+            offset,
+            ..peer_receive(size, 1)
+        });
+        assert_eq!(client.ping(), Reached::Closed(CloseCode::Malformed));
+        client.leave();
+    }
+}
+
+#[test]
+fn a_peer_payload_in_use_closes_the_session() {
+    let ([from, to], _ends) = peers();
+    for _ in 0..2 {
+        to.post(&wire::PeerReceive {
+            event: None,
+            ..peer_receive(8, 1)
+        });
+    }
+    assert_eq!(to.ping(), Reached::Closed(CloseCode::DuplicateHandle));
+    to.leave();
+    from.leave();
+}
+
 #[test]
 fn random_sessions_end_in_order_and_leave_nothing() {
     let number = |variable: &str| -> Option<u64> {
@@ -572,13 +794,15 @@ fn random_sessions_end_in_order_and_leave_nothing() {
 /// A session of random requests, most of them well formed and about objects that exist.
 fn random_session(seed: u64) -> Option<CloseCode> {
     let mut random = Random::new(seed);
-    let client = settled();
+    let [lane, peer] = connections();
+    let client = settle(Client::with_peer(NullOpenCl::new(1), lane));
     let steps = random.below(150);
     for step in 0..steps {
         random_request(&client, &mut random, step);
         if random.below(10) == 0 {
             client.flush();
             random_chunk(&client, &mut random);
+            random_peer(&*peer, &mut random);
         }
     }
     client.flush();
@@ -613,6 +837,40 @@ fn random_chunk(client: &Client, random: &mut Random) {
         }
         (None, _) => {}
     }
+}
+
+/// What another worker says, that is none.
+fn random_peer(peer: &dyn Connection, random: &mut Random) {
+    let (payload, offset) = (
+        1 + random.below(4),
+        random.below(3).saturating_mul(random.edge()),
+    );
+    let length = 1 + random.below(1000);
+    let frame = match random.below(10) {
+        0 => PeerFrame::Chunk {
+            payload,
+            offset,
+            length: length as u32,
+        },
+        1..=5 => PeerFrame::Grant {
+            payload,
+            offset,
+            length,
+            size: offset.saturating_add(length),
+        },
+        6 => PeerFrame::NoData {
+            payload,
+            status: -5,
+        },
+        7 => PeerFrame::Refuse {
+            payload,
+            status: -6,
+        },
+        _ => PeerFrame::Over { payload },
+    };
+    // The lane may be over, and nobody reads what comes back.
+    let _ = peer.try_send(&frame.to_bytes());
+    let _ = peer.try_recv(&mut vec![0; 64 << 10]);
 }
 
 fn random_request(client: &Client, random: &mut Random, step: u64) {
@@ -652,7 +910,7 @@ fn random_request(client: &Client, random: &mut Random, step: u64) {
     };
     let data = vec![step as u8; size.min(100 << 10) as usize];
     let payload = 1 + random.below(20);
-    match random.below(24) {
+    match random.below(26) {
         0 => client.post(&buffer(wire::MemHandle(fresh), size)),
         1 => client.post(&wire::CreateBuffer {
             flags: random.next(),
@@ -762,6 +1020,26 @@ fn random_request(client: &Client, random: &mut Random, step: u64) {
         }),
         22 => client.post(&wire::ReleaseMemObject {
             memobj: wire::MemHandle(HANDLE_BASE | (1000 + random.below(step + 1))),
+        }),
+        23 => client.post(&wire::PeerSend {
+            command_queue: queue,
+            mem,
+            offset: offset % 100,
+            payload: 1 + random.below(4),
+            num_events_in_wait_list,
+            event_wait_list,
+            event,
+            ..peer_send(size, 1 + random.below(20) / 19)
+        }),
+        24 => client.post(&wire::PeerReceive {
+            command_queue: queue,
+            mem,
+            offset: offset % 100,
+            payload: 1 + random.below(4),
+            num_events_in_wait_list,
+            event_wait_list,
+            event,
+            ..peer_receive(size, 1 + random.below(20) / 19)
         }),
         _ if random.below(20) == 0 => {
             let call = wire::CALL_IDS[random.below(wire::CALL_IDS.len() as u64) as usize];

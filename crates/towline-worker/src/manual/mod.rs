@@ -10,6 +10,7 @@ mod event;
 mod image;
 mod kernel;
 mod memory;
+mod peer;
 mod program;
 mod queue;
 pub(crate) mod ring;

@@ -109,6 +109,12 @@ impl Place {
         }
     }
 
+    /// Bytes of a buffer.
+    pub(super) fn linear(offset: u64, size: u64) -> Result<Self, ProtocolError> {
+        let words = [offset, 0, 0, size, 1, 1, 0, 0];
+        Self::new(shape::LINEAR, List::Values(&words), size)
+    }
+
     fn staged(&self) -> bool {
         self.shape != shape::LINEAR
     }
@@ -246,7 +252,7 @@ impl Session {
         clippy::too_many_arguments,
         reason = "the fields that three requests share"
     )]
-    fn transfer(
+    pub(super) fn transfer(
         &mut self,
         number: u64,
         call: u16,
@@ -464,13 +470,17 @@ impl Session {
         self.unwritable(transfer, status)
     }
 
-    /// Tells that a transfer was not enqueued.
     /// Tells the client that nothing of a write will be granted: a call that blocks has its bytes back.
     fn ungranted(&self, payload: u64, status: cl_int) {
         self.shared.post(&Push::NoData { payload, status });
     }
 
-    fn unwritable(&mut self, transfer: &Transfer, status: cl_int) -> Result<(), ProtocolError> {
+    /// Tells that a transfer was not enqueued.
+    pub(super) fn unwritable(
+        &mut self,
+        transfer: &Transfer,
+        status: cl_int,
+    ) -> Result<(), ProtocolError> {
         self.born_event(transfer.event, std::ptr::null_mut(), status)?;
         self.settle_on(transfer.number, transfer.call, transfer.queue_id, status);
         Ok(())
@@ -663,7 +673,7 @@ impl Session {
     }
 
     /// Maps the place; `None` when that failed, which has been told.
-    fn map(
+    pub(super) fn map(
         &mut self,
         transfer: &Transfer,
         flags: cl_map_flags,
@@ -715,7 +725,7 @@ impl Session {
     }
 
     /// Unmaps behind the gate and gives the event of the unmap.
-    fn unmap(&self, transfer: &Transfer, memory: Raw, gate: &Gate) -> Raw {
+    pub(super) fn unmap(&self, transfer: &Transfer, memory: Raw, gate: &Gate) -> Raw {
         let mut end: cl_event = std::ptr::null_mut();
         // SAFETY: the mapping was made by this transfer, the gate's event is live.
         let status = unsafe {
@@ -740,7 +750,7 @@ impl Session {
     }
 
     /// Runs `then` when `event` of the transfer's queue is complete, and gives the reference to the event back.
-    fn on_complete(
+    pub(super) fn on_complete(
         &self,
         transfer: &Transfer,
         event: Raw,
@@ -830,11 +840,15 @@ impl Gate {
 
     /// Lets the transfer go on, or fail.
     pub(super) fn finish(&self, whole: bool) {
-        let status = if whole {
+        self.set(if whole {
             CL_COMPLETE
         } else {
             CL_OUT_OF_RESOURCES
-        };
+        });
+    }
+
+    /// Lets the transfer go on, or fail with a status of its own.
+    pub(super) fn set(&self, status: i32) {
         // SAFETY: the event is live until this gate is dropped; only this call sets its status.
         unsafe {
             self.shared

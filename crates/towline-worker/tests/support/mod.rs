@@ -14,7 +14,7 @@ use towline_transport::{Address, ConnectOptions, Connection, Transport};
 use towline_wire::error::CloseCode;
 use towline_wire::frame::{ChunkHeader, FrameReader};
 use towline_wire::push::Push;
-use towline_worker::{Counters, Engine, Limits, RunError};
+use towline_worker::{Counters, Engine, Limits, RunError, SideLane};
 
 /// Nothing here takes longer, on a busy machine either.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -59,7 +59,16 @@ impl Client {
 
     /// A session with so many payload lanes.
     pub(crate) fn with_lanes(count: usize) -> Self {
-        let null = Arc::new(NullOpenCl::new(1));
+        Self::with(NullOpenCl::new(1), count, None)
+    }
+
+    /// A session with a peer lane, number 1.
+    pub(crate) fn with_peer(null: NullOpenCl, peer: Arc<dyn Connection>) -> Self {
+        Self::with(null, 2, Some(peer))
+    }
+
+    fn with(null: NullOpenCl, count: usize, peer: Option<Arc<dyn Connection>>) -> Self {
+        let null = Arc::new(null);
         let engine = Engine::open(Arc::clone(&null) as _, &|_, _| true)
             .expect("the host-memory device is always there");
         let transport = MemoryTransport::new();
@@ -77,7 +86,10 @@ impl Client {
             .collect();
         let (command, lane) = pairs.remove(0);
         let (lanes, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-        let mut theirs = theirs.into_iter();
+        let mut theirs = theirs
+            .into_iter()
+            .map(SideLane::Payload)
+            .chain(peer.map(|peer| SideLane::Peer(1, peer)));
         let (sender, ended) = channel();
         let limits = Limits {
             chunk_bytes: 64 << 10,
