@@ -144,6 +144,12 @@ pub(crate) struct ServeOptions {
     /// Listen beyond this machine although there is no token
     #[arg(long)]
     pub(crate) insecure: bool,
+    /// Another server, to pass buffers to and from without the client; may be given several times
+    ///
+    /// Its address as this machine reaches it. Both servers must list each other, and share the token if they have one.
+    /// Programs that use both then have them pass buffers directly, over one connection that either may open.
+    #[arg(long = "peer", value_name = "ADDR", value_delimiter = ',')]
+    pub(crate) peers: Vec<Address>,
     /// Most sessions at once
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) max_sessions: u32,

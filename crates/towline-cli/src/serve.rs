@@ -16,7 +16,7 @@ use towline_sys::jail::UnprivilegedUser;
 use towline_sys::process::{WorkerProgram, exit_now, forbid_inspection, raise_descriptor_limit};
 use towline_sys::signals::{BlockedSignals, signal_name};
 use towline_transport::{Address, PLUGINS_VARIABLE};
-use towline_wire::control::{ServerIdentity, SessionLimits};
+use towline_wire::control::{ServerIdentity, SessionLimits, limits};
 
 use crate::FAILURE;
 use crate::cli::{BackendKind, BackendOptions, ServeOptions};
@@ -156,6 +156,9 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
         .as_deref()
         .map(UnprivilegedUser::named)
         .transpose()?;
+    if options.peers.len() > limits::PEERS {
+        bail!("--peer: a server has at most {} peers", limits::PEERS);
+    }
     if user.as_ref().is_some_and(|user| user.uid == 0) {
         bail!("--user: workers must not run as root");
     }
@@ -163,6 +166,7 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
         listen: options.listen.clone(),
         token,
         insecure: options.insecure,
+        peers: options.peers.clone(),
         max_sessions: options.max_sessions,
         limits: SessionLimits {
             max_lanes: 1 + options.payload_lanes.max(MIN_MAX_PAYLOAD_LANES),

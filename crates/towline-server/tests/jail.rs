@@ -219,6 +219,7 @@ fn supervise() {
         listen: vec!["tcp://127.0.0.1:0".parse().expect("an address")],
         token: None,
         insecure: false,
+        peers: Vec::new(),
         max_sessions: 1,
         limits: SessionLimits {
             max_lanes: 1,

@@ -6,21 +6,22 @@
 use std::io::IoSlice;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use towline_server::supervisor::{JailConfig, Supervisor, SupervisorConfig, SupervisorError};
-use towline_server::worker::process::{self, Engine, EngineError, Session};
+use towline_server::worker::process::{self, Engine, EngineError, LaneKind, Session};
 use towline_sys::process::WorkerProgram;
 use towline_transport::{
     Address, ConnectOptions, Connection, Registry, TransportError, recv_exact,
 };
 use towline_wire::control::{
     AttachPreamble, ClientHandshake, ClientProgress, HandshakeError, Hello, Message, MessageBuffer,
-    Purpose, Reject, RejectCode, ServerIdentity, SessionLimits, Status, TICKET_BYTES, Ticket,
-    Token, VersionRange, Welcome, limits,
+    PEER_CHALLENGE_BYTES, PEER_HELLO_BYTES, PeerConnect, PeerConnector, PeerOffer, Purpose, Reject,
+    RejectCode, ServerIdentity, SessionLimits, Status, TICKET_BYTES, Ticket, Token, VersionRange,
+    Welcome, limits,
 };
 
 fn main() {
@@ -108,6 +109,38 @@ fn main() {
             "lanes_and_bytes_sent_early_arrive",
             lanes_and_bytes_sent_early_arrive,
         ),
+        (
+            "servers_that_list_each_other_connect_their_workers",
+            servers_that_list_each_other_connect_their_workers,
+        ),
+        (
+            "server_that_is_not_listed_is_refused_by_both_sides",
+            server_that_is_not_listed_is_refused_by_both_sides,
+        ),
+        (
+            "peer_ticket_is_good_once_and_for_nothing_else",
+            peer_ticket_is_good_once_and_for_nothing_else,
+        ),
+        (
+            "peer_ticket_dies_with_its_session",
+            peer_ticket_dies_with_its_session,
+        ),
+        (
+            "peer_that_does_not_know_the_token_is_refused",
+            peer_that_does_not_know_the_token_is_refused,
+        ),
+        (
+            "peer_from_another_address_is_refused_without_a_token",
+            peer_from_another_address_is_refused_without_a_token,
+        ),
+        (
+            "peer_beyond_this_machine_needs_a_token",
+            peer_beyond_this_machine_needs_a_token,
+        ),
+        (
+            "garbage_of_peers_is_refused_and_serves_on",
+            garbage_of_peers_is_refused_and_serves_on,
+        ),
     ];
     let trials = tests
         .into_iter()
@@ -163,8 +196,15 @@ impl Engine for EchoEngine {
     fn run(self: Box<Self>, session: Session) -> Result<(), EngineError> {
         use std::sync::atomic::Ordering::Relaxed;
         let (failed, failure) = std::sync::mpsc::channel();
+        let peers: Arc<Mutex<Vec<Arc<dyn Connection>>>> = Arc::default();
+        let pongs = Arc::new(AtomicU64::new(0));
         while let Some(lane) = session.lanes.next() {
             let (counters, failed) = (Arc::clone(&session.counters), failed.clone());
+            if let LaneKind::Peer { .. } = lane.kind {
+                let mut peers = peers.lock().expect("no thread panics");
+                peers.push(Arc::clone(&lane.connection));
+            }
+            let (peers, pongs) = (Arc::clone(&peers), Arc::clone(&pongs));
             std::thread::spawn(move || {
                 let mut order = [0; 8];
                 while recv_exact(&*lane.connection, &mut order).is_ok() {
@@ -177,6 +217,22 @@ impl Engine for EchoEngine {
                         },
                         b"fail----" => {
                             let _ = failed.send(());
+                        }
+                        // Over the peer lane, and back.
+                        b"peer----" => {
+                            for peer in peers.lock().expect("no thread panics").iter() {
+                                let _ = peer.send(&[IoSlice::new(b"ping----")]);
+                            }
+                        }
+                        b"ping----" => {
+                            let _ = lane.connection.send(&[IoSlice::new(b"pong----")]);
+                        }
+                        b"pong----" => {
+                            pongs.fetch_add(1, Relaxed);
+                        }
+                        b"pongs---" => {
+                            let count = pongs.load(Relaxed).to_le_bytes();
+                            let _ = lane.connection.send(&[IoSlice::new(&count)]);
                         }
                         b"jail----" => {
                             let report = jail_report();
@@ -342,6 +398,33 @@ impl Client {
         }
     }
 
+    /// Asks for a peer lane from the server of this address.
+    fn offer(&mut self, address: &str) -> Result<Ticket, String> {
+        let offer = PeerOffer {
+            lane: 5,
+            address: address.into(),
+        };
+        self.send(&Message::PeerOffer(offer).encode());
+        match self.message() {
+            Some(Message::PeerTicket(answer)) if answer.lane == 5 => answer.ticket,
+            other => panic!("not a ticket: {other:?}"),
+        }
+    }
+
+    /// Asks for a peer lane to the server of this address.
+    fn connect(&mut self, address: &str, ticket: &Ticket) -> Result<(), String> {
+        let connect = PeerConnect {
+            lane: 5,
+            address: address.into(),
+            ticket: ticket.clone(),
+        };
+        self.send(&Message::PeerConnect(connect).encode());
+        match self.message() {
+            Some(Message::PeerConnected(answer)) if answer.lane == 5 => answer.outcome,
+            other => panic!("not an outcome: {other:?}"),
+        }
+    }
+
     fn ticket(&self) -> Ticket {
         self.welcome
             .as_ref()
@@ -406,6 +489,7 @@ fn config(kind: &str) -> SupervisorConfig {
         listen: vec!["tcp://127.0.0.1:0".parse().unwrap()],
         token: None,
         insecure: false,
+        peers: Vec::new(),
         max_sessions: 8,
         limits: SessionLimits {
             max_lanes: 4,
@@ -470,6 +554,29 @@ fn only_worker(address: &Address) -> u32 {
     sessions[0].worker_pid
 }
 
+/// Two free ports of this machine, as the addresses of two servers.
+fn two_addresses() -> [Address; 2] {
+    let listeners = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().to_string().parse().unwrap())
+}
+
+/// Two servers that list each other, as the lists say.
+fn serve_peers(
+    tokens: [Option<Token>; 2],
+    lists: [&[Address]; 2],
+    at: &[Address; 2],
+) -> [Server; 2] {
+    let server = |index: usize| {
+        serve(SupervisorConfig {
+            listen: vec![at[index].clone()],
+            token: tokens[index].clone(),
+            peers: lists[index].to_vec(),
+            ..config("echo")
+        })
+    };
+    [server(0), server(1)]
+}
+
 // --- The tests --------------------------------------------------------------------------------------------------
 
 fn session_echoes_through_its_worker() -> Result<(), Failed> {
@@ -496,6 +603,198 @@ fn lanes_and_bytes_sent_early_arrive() -> Result<(), Failed> {
     let mut back = vec![0; 80_000];
     recv_exact(&*connection, &mut back)?;
     assert!(back.iter().all(|byte| *byte == b'e'));
+    Ok(())
+}
+
+fn servers_that_list_each_other_connect_their_workers() -> Result<(), Failed> {
+    for secret in [None, token("sixteen bytes or more")] {
+        let at = two_addresses();
+        let [first, second] = at.clone();
+        let tokens = [secret.clone(), secret.clone()];
+        let servers = serve_peers(tokens, [&at[1..], &at[..1]], &at);
+        let mut from = Client::join(&first, Purpose::Session, secret.clone())?;
+        let mut to = Client::join(&second, Purpose::Session, secret)?;
+        let peers = |client: &Client| {
+            let session = client.welcome.clone().and_then(|welcome| welcome.session);
+            session.expect("a session").peers
+        };
+        assert_eq!(peers(&from), [second.to_string()]);
+        assert_eq!(peers(&to), [first.to_string()]);
+        let (source, target) = (from.lane(0, 1), to.lane(0, 1));
+        assert!(source.echoes() && target.echoes());
+        let ticket = to.offer(&first.to_string())?;
+        from.connect(&second.to_string(), &ticket)?;
+        wait_until(
+            "the answer over the peer lane",
+            Duration::from_secs(20),
+            || {
+                source.order(b"peer----");
+                source.order(b"pongs---");
+                let mut pongs = [0; 8];
+                recv_exact(&*source.0, &mut pongs).is_ok() && pongs != [0; 8]
+            },
+        );
+        drop(servers);
+    }
+    Ok(())
+}
+
+fn server_that_is_not_listed_is_refused_by_both_sides() -> Result<(), Failed> {
+    let at = two_addresses();
+    let [first, second] = at.clone();
+    // The second lists nobody; the first lists the second.
+    let _servers = serve_peers([None, None], [&at[1..], &[]], &at);
+    let (mut from, mut to) = (Client::session(&first), Client::session(&second));
+    assert!(to.offer(&first.to_string()).is_err());
+    let ticket = Ticket::from_random([3; TICKET_BYTES]);
+    assert!(from.connect(&second.to_string(), &ticket).is_err());
+    // A client cannot have a server connect to a place of its own choice.
+    let elsewhere = std::net::TcpListener::bind("127.0.0.1:0")?;
+    elsewhere.set_nonblocking(true)?;
+    let address = elsewhere.local_addr()?.to_string();
+    for text in [
+        address.clone(),
+        format!("tcp://{address}"),
+        format!("{second}\0"),
+        String::new(),
+    ] {
+        assert!(from.connect(&text, &ticket).is_err(), "{text}");
+        assert!(from.offer(&text).is_err(), "{text}");
+    }
+    assert!(elsewhere.accept().is_err(), "the server has connected");
+    assert!(from.lane(0, 1).echoes() && to.lane(0, 1).echoes());
+    Ok(())
+}
+
+fn peer_ticket_is_good_once_and_for_nothing_else() -> Result<(), Failed> {
+    let at = two_addresses();
+    let [first, second] = at.clone();
+    let _servers = serve_peers([None, None], [&at[1..], &at[..1]], &at);
+    let (mut from, mut to) = (Client::session(&first), Client::session(&second));
+    let ticket = to.offer(&first.to_string())?;
+    let preamble = AttachPreamble {
+        ticket: ticket.clone(),
+        lane_index: 0,
+        lane_count: 1,
+    };
+    assert!(Lane::open(&second, preamble).is_refused());
+    assert_eq!(from.connect(&second.to_string(), &ticket), Ok(()));
+    assert!(from.connect(&second.to_string(), &ticket).is_err());
+    // Nor does a session's own ticket make a peer.
+    let own = to.ticket();
+    assert!(from.connect(&second.to_string(), &own).is_err());
+    // What waits to be used is limited, and what is used makes place.
+    let tickets: Vec<_> = std::iter::from_fn(|| to.offer(&first.to_string()).ok())
+        .take(100)
+        .collect();
+    assert!(tickets.len() < 100, "{}", tickets.len());
+    assert_eq!(from.connect(&second.to_string(), &tickets[0]), Ok(()));
+    assert!(to.offer(&first.to_string()).is_ok());
+    Ok(())
+}
+
+fn peer_ticket_dies_with_its_session() -> Result<(), Failed> {
+    let at = two_addresses();
+    let [first, second] = at.clone();
+    let _servers = serve_peers([None, None], [&at[1..], &at[..1]], &at);
+    let (mut from, mut to) = (Client::session(&first), Client::session(&second));
+    let ticket = to.offer(&first.to_string())?;
+    drop(to);
+    wait_until("the session's end", Duration::from_secs(2), || {
+        Client::query(&second).status().sessions.is_empty()
+    });
+    assert!(from.connect(&second.to_string(), &ticket).is_err());
+    Ok(())
+}
+
+fn peer_that_does_not_know_the_token_is_refused() -> Result<(), Failed> {
+    let at = two_addresses();
+    let [first, second] = at.clone();
+    let (ours, theirs) = (
+        token("sixteen bytes or more"),
+        token("sixteen bytes, other"),
+    );
+    let _servers = serve_peers([ours.clone(), theirs.clone()], [&at[1..], &at[..1]], &at);
+    let mut from = Client::join(&first, Purpose::Session, ours)?;
+    let mut to = Client::join(&second, Purpose::Session, theirs)?;
+    let ticket = to.offer(&first.to_string())?;
+    let refused = from.connect(&second.to_string(), &ticket);
+    assert!(
+        refused
+            .as_ref()
+            .is_err_and(|reason| reason.contains("token")),
+        "{refused:?}"
+    );
+    // Whoever has the ticket but not the token does not get in either.
+    let ticket = to.offer(&first.to_string())?;
+    let (connector, hello) = PeerConnector::start(&ticket, None, [7; 32]);
+    let connection = Registry::global().connect(&second, &ConnectOptions::default())?;
+    connection.send(&[IoSlice::new(&hello)])?;
+    let mut challenge = [0; PEER_CHALLENGE_BYTES];
+    recv_exact(&*connection, &mut challenge)?;
+    assert!(connector.answer(&challenge).is_err());
+    connection.send(&[IoSlice::new(&[0; 32])])?;
+    assert!(Lane(connection).is_refused());
+    Ok(())
+}
+
+fn peer_from_another_address_is_refused_without_a_token() -> Result<(), Failed> {
+    let at = two_addresses();
+    let [first, second] = at.clone();
+    // Our connections come from 127.0.0.1.
+    let other: Address = first
+        .to_string()
+        .replace("127.0.0.1", "127.0.0.9")
+        .parse()?;
+    let _servers = serve_peers([None, None], [&at[1..], std::slice::from_ref(&other)], &at);
+    let (mut from, mut to) = (Client::session(&first), Client::session(&second));
+    let ticket = to.offer(&other.to_string())?;
+    assert!(from.connect(&second.to_string(), &ticket).is_err());
+    Ok(())
+}
+
+fn peer_beyond_this_machine_needs_a_token() -> Result<(), Failed> {
+    let far = SupervisorConfig {
+        peers: vec!["192.0.2.1:7140".parse()?],
+        ..config("echo")
+    };
+    assert!(matches!(
+        Supervisor::start(far.clone()),
+        Err(SupervisorError::PeerWithoutToken { .. })
+    ));
+    drop(serve(SupervisorConfig {
+        insecure: true,
+        ..far.clone()
+    }));
+    drop(serve(SupervisorConfig {
+        token: token("sixteen bytes or more"),
+        ..far
+    }));
+    Ok(())
+}
+
+fn garbage_of_peers_is_refused_and_serves_on() -> Result<(), Failed> {
+    let at = two_addresses();
+    let [first, second] = at.clone();
+    let _servers = serve_peers([None, None], [&at[1..], &at[..1]], &at);
+    for filler in [0, 1, b'T', 255] {
+        let mut hello = [filler; PEER_HELLO_BYTES];
+        hello[..4].copy_from_slice(b"TWLP");
+        let connection = Registry::global().connect(&second, &ConnectOptions::default())?;
+        connection.send(&[IoSlice::new(&hello)])?;
+        assert!(Lane(connection).is_refused());
+    }
+    let mut query = Client::query(&first);
+    query.send(
+        &Message::PeerOffer(PeerOffer {
+            lane: 1,
+            address: second.to_string(),
+        })
+        .encode(),
+    );
+    // A connection that only asks has no worker to connect.
+    assert!(matches!(query.message(), Some(Message::Reject(_))));
+    assert!(Client::session(&second).lane(0, 1).echoes());
     Ok(())
 }
 

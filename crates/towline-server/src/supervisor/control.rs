@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use towline_transport::{Connection, TransportError, recv_exact};
+use towline_transport::{Address, Connection, TransportError, recv_exact};
 use towline_wire::control::{
     AttachPreamble, ConnectionKind, ControlError, Devices, HandshakeError, Hello, Message,
     MessageBuffer, NONCE_BYTES, Purpose, Reject, RejectCode, ServerHandshake, ServerProgress,
@@ -14,6 +14,7 @@ use towline_wire::control::{
 
 use super::accept::UnprovenGuard;
 use super::deadline::Deadlines;
+use super::peer::{self, Peering};
 use super::session::{Lanes, Session};
 use super::worker::Ending;
 use super::{ANSWER_LIMIT, HANDSHAKE_LIMIT, MAX_QUERIES, Shared, WORKER_END_LIMIT, lock, random};
@@ -44,7 +45,7 @@ pub(super) fn serve(
     connection: Arc<dyn Connection>,
     unproven: UnprovenGuard,
     scheme: &str,
-    shared: &Shared,
+    shared: &Arc<Shared>,
 ) {
     let peer = connection.peer();
     match serve_connection(connection, unproven, scheme, shared) {
@@ -62,13 +63,20 @@ fn serve_connection(
     connection: Arc<dyn Connection>,
     unproven: UnprovenGuard,
     scheme: &str,
-    shared: &Shared,
+    shared: &Arc<Shared>,
 ) -> Result<(), Fault> {
     let late = Message::Reject(RejectCode::HandshakeTimeout.plain()).encode();
     let deadline = shared.deadlines.set(&connection, HANDSHAKE_LIMIT, late);
     let mut first = [0; ConnectionKind::BYTES];
     recv_exact(&*connection, &mut first)?;
-    if ConnectionKind::of(&first)? == ConnectionKind::Lane {
+    let kind = ConnectionKind::of(&first)?;
+    if kind == ConnectionKind::Peer {
+        let accepted = peer::accept(&*connection, &first, scheme, shared);
+        drop((deadline, unproven));
+        peer::hand_over(&*connection, accepted, scheme, shared);
+        return Ok(());
+    }
+    if kind == ConnectionKind::Lane {
         let mut preamble = [0; AttachPreamble::BYTES];
         let (head, rest) = preamble.split_at_mut(first.len());
         head.copy_from_slice(&first);
@@ -162,7 +170,7 @@ fn answer_queries(
         let frame = inbox.next_frame(control)?;
         drop(idle);
         match frame {
-            Some(frame) => answer(control, &frame, shared)?,
+            Some(frame) => answer(control, Message::decode(&frame)?, shared)?,
             None => return Ok(()),
         }
     }
@@ -174,7 +182,7 @@ fn run_session(
     handshake: &ServerHandshake,
     hello: Hello,
     inbox: &mut Inbox,
-    shared: &Shared,
+    shared: &Arc<Shared>,
 ) -> Result<(), Fault> {
     let place = shared.sessions.admit().map_err(Fault::Rejected)?;
     let id = place.id;
@@ -212,6 +220,7 @@ fn run_session(
             max_lanes: session_limits.max_lanes,
             since: Instant::now(),
             lanes: Mutex::new(Lanes::default()),
+            peering: Peering::default(),
             hello,
         }),
         Err(error) => {
@@ -255,7 +264,7 @@ fn serve_session(
     handshake: &ServerHandshake,
     limits: towline_wire::control::SessionLimits,
     inbox: &mut Inbox,
-    shared: &Shared,
+    shared: &Arc<Shared>,
 ) -> Result<(), Fault> {
     let control = &session.control;
     let parameters = SessionParameters {
@@ -277,17 +286,24 @@ fn serve_session(
         ticket: session.ticket.clone(),
         limits,
         fingerprint: Vec::new(),
-        peers: Vec::new(),
+        peers: shared.config.peers.iter().map(Address::to_string).collect(),
     };
     control.welcome(&handshake.welcome(Some(grant), session.worker.snapshot().to_vec()))?;
     while let Some(frame) = inbox.next_frame(control)? {
-        answer(control, &frame, shared)?;
+        match Message::decode(&frame)? {
+            Message::PeerOffer(offer) => {
+                let answer = Message::PeerTicket(peer::offer(session, &offer, shared));
+                control.send(&answer.encode())?;
+            }
+            Message::PeerConnect(request) => peer::connect(session, request, shared)?,
+            other => answer(control, other, shared)?,
+        }
     }
     Ok(())
 }
 
-fn answer(control: &ControlConnection, frame: &[u8], shared: &Shared) -> Result<(), Fault> {
-    let reply = match Message::decode(frame)? {
+fn answer(control: &ControlConnection, request: Message, shared: &Shared) -> Result<(), Fault> {
+    let reply = match request {
         Message::StatusRequest => Message::Status(status(shared)),
         Message::DevicesRequest => Message::Devices(Devices {
             snapshot: shared.pool.snapshot(),
@@ -343,7 +359,7 @@ impl ControlConnection {
     }
 
     /// Sends a frame; a client that does not read it in time loses its connection.
-    fn send(&self, frame: &[u8]) -> Result<(), TransportError> {
+    pub(super) fn send(&self, frame: &[u8]) -> Result<(), TransportError> {
         let _sending = lock(&self.welcomed);
         let _deadline = self
             .deadlines

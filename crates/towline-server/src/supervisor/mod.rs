@@ -5,19 +5,21 @@
 //!
 //! - `accept`: listeners, and the bounded set of connections that have not proven themselves yet.
 //! - `control`: a control connection from its first byte to its last.
+//! - `peer`: connections between workers here and workers of the servers that this one lists.
 //! - `session`: the table of sessions, and what joins a lane to one.
 //! - `pool`: worker processes; one is always started ahead, so that a client does not wait for a driver to load.
 //! - `worker`: one worker process, from start to reaping.
 //! - `deadline`: closes connections whose peers are too slow.
 //! - `folder`: the workers' folders on disk.
 //!
-//! Lock order: a session's lanes, then the table of sessions, then the pool, then a worker's state. No lock is held while
+//! Lock order: tickets of peer lanes, a session's lanes, then the table of sessions, then the pool, then a worker's state. No lock is held while
 //! sending to a client.
 
 mod accept;
 mod control;
 mod deadline;
 mod folder;
+mod peer;
 mod pool;
 mod session;
 mod worker;
@@ -37,6 +39,7 @@ use towline_wire::control::{ServerIdentity, SessionLimits, Token};
 use self::accept::Unproven;
 use self::deadline::Deadlines;
 use self::folder::RuntimeFolder;
+use self::peer::PeerTickets;
 use self::pool::WorkerPool;
 use self::session::SessionTable;
 
@@ -63,8 +66,10 @@ pub struct SupervisorConfig {
     pub listen: Vec<Address>,
     /// What clients must know. Without it everyone who can connect is let in.
     pub token: Option<Token>,
-    /// Listen beyond this host although there is no token.
+    /// Listen and connect beyond this host although there is no token.
     pub insecure: bool,
+    /// Servers whose workers may be connected to ours, if they list this one too.
+    pub peers: Vec<Address>,
     /// Most sessions at once.
     pub max_sessions: u32,
     /// What sessions are told they may use.
@@ -114,6 +119,15 @@ pub enum SupervisorError {
         /// The address.
         address: Address,
     },
+    /// Anyone could pass for a peer.
+    #[error(
+        "the peer {address} is beyond this host, and without a token neither server could tell the other from a stranger; \
+         give --token-file, or say --insecure if the network is trusted"
+    )]
+    PeerWithoutToken {
+        /// The address.
+        address: Address,
+    },
     /// No random numbers.
     #[error("the system gives no random numbers: {0}")]
     Random(getrandom::Error),
@@ -144,6 +158,7 @@ struct Shared {
     started: Instant,
     draining: AtomicBool,
     sessions: SessionTable,
+    peer_tickets: PeerTickets,
     pool: Arc<WorkerPool>,
     unproven: Unproven,
     deadlines: Arc<Deadlines>,
@@ -168,6 +183,9 @@ impl Supervisor {
         for address in &config.listen {
             check_reach(address, &config)?;
         }
+        for address in &config.peers {
+            check_peer(address, &config)?;
+        }
         towline_sys::process::become_subreaper()?;
         let listeners = config
             .listen
@@ -184,6 +202,7 @@ impl Supervisor {
             started: Instant::now(),
             draining: AtomicBool::new(false),
             sessions: SessionTable::new(config.max_sessions),
+            peer_tickets: PeerTickets::default(),
             pool,
             unproven: Unproven::default(),
             deadlines: Deadlines::start()?,
@@ -260,6 +279,19 @@ fn check_reach(address: &Address, config: &SupervisorConfig) -> Result<(), Super
             );
             Ok(())
         }
+    }
+}
+
+fn check_peer(address: &Address, config: &SupervisorConfig) -> Result<(), SupervisorError> {
+    let crosses_hosts = Registry::global()
+        .get(address.scheme())?
+        .capabilities()
+        .crosses_hosts;
+    match crosses_hosts && !address.is_loopback() && config.token.is_none() && !config.insecure {
+        true => Err(SupervisorError::PeerWithoutToken {
+            address: address.clone(),
+        }),
+        false => Ok(()),
     }
 }
 

@@ -9,6 +9,7 @@ use towline_wire::control::{AttachPreamble, Hello, Reject, RejectCode, SessionSt
 
 use super::control::ControlConnection;
 use super::lock;
+use super::peer::Peering;
 use super::worker::Worker;
 
 /// How long `towline status` waits for workers to report.
@@ -24,6 +25,7 @@ pub(super) struct Session {
     pub(super) max_lanes: u16,
     pub(super) since: Instant,
     pub(super) lanes: Mutex<Lanes>,
+    pub(super) peering: Peering,
 }
 
 /// Which lanes of a session have been opened. Each can be opened once, so a ticket that someone saw is worth nothing
@@ -142,6 +144,11 @@ impl SessionTable {
             .pass_lane(preamble.lane_index, preamble.lane_count, scheme, descriptor)
             .map_err(|error| format!("{error}: {}", error.source))?;
         Ok(session.id)
+    }
+
+    /// The session of this number.
+    pub(super) fn get(&self, id: u64) -> Option<Arc<Session>> {
+        lock(&self.state).sessions.get(&id).cloned()
     }
 
     /// What `towline status` shows of each session.

@@ -121,6 +121,20 @@ impl Worker {
             .send_now(&protocol::encode(&message), Some(descriptor))
     }
 
+    pub(super) fn pass_peer(
+        &self,
+        lane: u64,
+        scheme: &str,
+        descriptor: BorrowedFd<'_>,
+    ) -> Result<(), SysError> {
+        let message = ToWorker::Peer {
+            lane,
+            scheme: scheme.to_owned(),
+        };
+        self.channel
+            .send_now(&protocol::encode(&message), Some(descriptor))
+    }
+
     /// Asks for figures; [`statistics`](Self::statistics) waits for them.
     pub(super) fn ask_statistics(&self) {
         let mut state = lock(&self.state);

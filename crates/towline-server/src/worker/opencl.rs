@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use towline_backend::opencl::{NativeOpenCl, NullOpenCl, OpenClApi};
 
-use super::process::{Engine, EngineError, Lane, Session};
+use super::process::{Engine, EngineError, Lane, LaneKind, Session};
 
 /// Where vendors are registered when nothing else is said.
 const USUAL_VENDORS: &str = "/etc/OpenCL/vendors";
@@ -140,22 +140,23 @@ impl Engine for OpenClEngine {
             match lanes.next() {
                 None => return Ok(()),
                 Some(Lane {
-                    index: 0,
+                    kind: LaneKind::Client { index: 0, .. },
                     connection,
-                    ..
                 }) => break connection,
-                Some(Lane { connection, .. }) => early.push_back(connection),
+                Some(lane) => early.push_back(lane),
             }
         };
-        let payload = move || {
-            early
-                .pop_front()
-                .or_else(|| lanes.next().map(|lane| lane.connection))
+        let further = move || {
+            let Lane { kind, connection } = early.pop_front().or_else(|| lanes.next())?;
+            Some(match kind {
+                LaneKind::Client { .. } => towline_worker::SideLane::Payload(connection),
+                LaneKind::Peer { number } => towline_worker::SideLane::Peer(number, connection),
+            })
         };
         let limits = towline_worker::Limits {
             chunk_bytes: parameters.chunk_bytes,
         };
-        Ok(self.0.run(command, payload, limits, counters)?)
+        Ok(self.0.run(command, further, limits, counters)?)
     }
 }
 

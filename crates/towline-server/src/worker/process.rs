@@ -29,6 +29,7 @@
 //! ```
 
 use std::error::Error;
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -64,23 +65,38 @@ pub trait Engine: Send {
 pub struct Session {
     /// Whose session it is and what it may use.
     pub parameters: SessionParameters,
-    /// The client's connections.
+    /// The client's connections, and those to other servers' workers.
     pub lanes: LaneSource,
     /// Where the engine counts what `towline status` shows.
     pub counters: Arc<Counters>,
 }
 
-/// One connection of the session's client.
+/// One connection of the session.
 pub struct Lane {
-    /// 0 is the command lane.
-    pub index: u16,
-    /// How many lanes the client will open. The same on all lanes of a session.
-    pub count: u16,
-    /// The connection, with everything behind the preamble unread.
+    /// What it is for.
+    pub kind: LaneKind,
+    /// The connection, with everything behind the preamble or handshake unread.
     pub connection: Arc<dyn Connection>,
 }
 
-/// Gives out the lanes as the client opens them.
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LaneKind {
+    /// One of the client's.
+    Client {
+        /// 0 is the command lane.
+        index: u16,
+        /// How many lanes the client will open. The same on all lanes of a session.
+        count: u16,
+    },
+    /// It leads to the worker of another server.
+    Peer {
+        /// The client's number for it.
+        number: u64,
+    },
+}
+
+/// Gives out the lanes as they are opened.
 pub struct LaneSource {
     arriving: Receiver<Lane>,
     ended: Arc<AtomicBool>,
@@ -255,22 +271,12 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>) -> i32 {
                 },
                 Some(descriptor),
             ) => {
-                let adopted = Registry::global()
-                    .get(&scheme)
-                    .and_then(|transport| transport.adopt(descriptor));
-                match (adopted, &lanes) {
-                    (Ok(connection), Some(sender)) => {
-                        open_lanes.push(Arc::clone(&connection));
-                        // The engine may have returned already; then the process is about to end.
-                        let _ = sender.send(Lane {
-                            index,
-                            count,
-                            connection,
-                        });
-                    }
-                    (Err(error), _) => log::warn!("lane {index}: {error}"),
-                    (Ok(_), None) => log::warn!("lane {index} came without a session"),
-                }
+                let kind = LaneKind::Client { index, count };
+                open_lanes.extend(take_lane(kind, &scheme, descriptor, lanes.as_ref()));
+            }
+            (ToWorker::Peer { lane, scheme }, Some(descriptor)) => {
+                let kind = LaneKind::Peer { number: lane };
+                open_lanes.extend(take_lane(kind, &scheme, descriptor, lanes.as_ref()));
             }
             (ToWorker::ReportStatistics { request }, _) => {
                 tell(
@@ -292,7 +298,40 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>) -> i32 {
             (ToWorker::Lane { index, .. }, None) => {
                 log::warn!("lane {index} came without its descriptor")
             }
+            (ToWorker::Peer { lane, .. }, None) => {
+                log::warn!("peer lane {lane} came without its descriptor")
+            }
             (ToWorker::Start { .. }, _) => log::warn!("the worker was told twice to start"),
+        }
+    }
+}
+
+/// Gives a connection that the supervisor passed to the engine.
+fn take_lane(
+    kind: LaneKind,
+    scheme: &str,
+    descriptor: OwnedFd,
+    lanes: Option<&Sender<Lane>>,
+) -> Option<Arc<dyn Connection>> {
+    let adopted = Registry::global()
+        .get(scheme)
+        .and_then(|transport| transport.adopt(descriptor));
+    match (adopted, lanes) {
+        (Ok(connection), Some(sender)) => {
+            // The engine may have returned already; then the process is about to end.
+            let _ = sender.send(Lane {
+                kind,
+                connection: Arc::clone(&connection),
+            });
+            Some(connection)
+        }
+        (Err(error), _) => {
+            log::warn!("{kind:?}: {error}");
+            None
+        }
+        (Ok(_), None) => {
+            log::warn!("{kind:?} came without a session");
+            None
         }
     }
 }

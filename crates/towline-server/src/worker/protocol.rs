@@ -32,6 +32,13 @@ pub(crate) enum ToWorker {
         /// Which transport the descriptor belongs to.
         scheme: String,
     },
+    /// A connection to the worker of another server; its descriptor comes with the message.
+    Peer {
+        /// The client's number for it.
+        lane: u64,
+        /// Which transport the descriptor belongs to.
+        scheme: String,
+    },
     /// Answer with [`FromWorker::Statistics`].
     ReportStatistics {
         /// Comes back in the answer.
