@@ -12,6 +12,7 @@ use towline_wire::error::DecodeError;
 use towline_wire::snapshot::Snapshot;
 
 use crate::link::Link;
+use crate::peer::Control;
 use crate::tuning::tuning;
 
 /// Why there is no session with a server.
@@ -84,6 +85,7 @@ impl From<(String, TokenError)> for DialError {
 /// A session that has begun.
 pub(crate) struct Dialled {
     pub(crate) link: Arc<Link>,
+    pub(crate) control: Arc<Control>,
     pub(crate) snapshot: Snapshot,
 }
 
@@ -100,9 +102,9 @@ pub fn read_token(path: &str) -> Result<Token, DialError> {
 pub(crate) fn dial(address: &Address, token: Option<Token>) -> Result<Dialled, DialError> {
     let server = address.to_string();
     let transport = Registry::global().get(address.scheme())?;
-    let control = transport.connect(address, &ConnectOptions::control())?;
+    let connection = transport.connect(address, &ConnectOptions::control())?;
     let mut buffer = MessageBuffer::new(limits::SERVER_MESSAGE_BYTES);
-    let welcome = shake_hands(&*control, &mut buffer, &server, token)?;
+    let welcome = shake_hands(&*connection, &mut buffer, &server, token)?;
     let snapshot = Snapshot::decode(&welcome.snapshot).map_err(|source| DialError::Snapshot {
         server: server.clone(),
         source,
@@ -129,8 +131,14 @@ pub(crate) fn dial(address: &Address, token: Option<Token>) -> Result<Dialled, D
     let payload = (1..=lanes).map(attach).collect::<Result<Vec<_>, _>>()?;
     let link = Link::start(&server, command, payload, grant.limits.chunk_bytes)
         .map_err(DialError::Threads)?;
-    watch(Arc::clone(&link), control, buffer).map_err(DialError::Threads)?;
-    Ok(Dialled { link, snapshot })
+    let control = Control::new(Arc::clone(&connection), address, &grant.peers);
+    watch(Arc::clone(&link), connection, buffer, Arc::clone(&control))
+        .map_err(DialError::Threads)?;
+    Ok(Dialled {
+        link,
+        control,
+        snapshot,
+    })
 }
 
 fn shake_hands(
@@ -203,23 +211,26 @@ fn next_frame(
 /// Keeps an eye on the control connection: when it ends, so does the session, and its last words say why.
 fn watch(
     link: Arc<Link>,
-    control: Arc<dyn Connection>,
+    connection: Arc<dyn Connection>,
     mut buffer: MessageBuffer,
+    control: Arc<Control>,
 ) -> std::io::Result<()> {
     let listened = Arc::clone(&link);
     std::thread::Builder::new()
         .name("towline-control".into())
         .spawn(move || {
             let reason = loop {
-                match next_frame(&*control, &mut buffer, link.name()) {
-                    Ok(frame) => {
-                        if let Ok(Message::SessionEnded(ended)) = Message::decode(&frame) {
-                            break ended.reason;
-                        }
-                    }
+                match next_frame(&*connection, &mut buffer, link.name()) {
+                    Ok(frame) => match Message::decode(&frame) {
+                        Ok(Message::SessionEnded(ended)) => break ended.reason,
+                        Ok(message) => control.heard(message),
+                        // What this side does not know says nothing about the session's end.
+                        Err(_) => {}
+                    },
                     Err(error) => break error.to_string(),
                 }
             };
+            control.ended();
             link.fail(reason);
         })?;
     listened.expect_explanation();

@@ -11,6 +11,7 @@ mod memory;
 pub mod meter;
 pub mod opencl;
 mod payload;
+pub mod peer;
 mod raw;
 mod state;
 pub mod tuning;

@@ -21,6 +21,7 @@ pub struct Meter {
     requests: AtomicU64,
     sent_bytes: AtomicU64,
     received_bytes: AtomicU64,
+    peer_bytes: AtomicU64,
 }
 
 impl Meter {
@@ -58,6 +59,17 @@ impl Meter {
         let (sent, received) = other.bytes();
         self.sent_bytes.fetch_add(sent, Ordering::Relaxed);
         self.received_bytes.fetch_add(received, Ordering::Relaxed);
+        self.peer_bytes
+            .fetch_add(other.peer_bytes(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn sent_to_peer(&self, bytes: usize) {
+        self.peer_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes that the server has sent to other servers directly.
+    pub fn peer_bytes(&self) -> u64 {
+        self.peer_bytes.load(Ordering::Relaxed)
     }
 
     /// Waits by API call.

@@ -2,7 +2,8 @@
 //!
 //! Each root object knows which providers hold its current contents. A command on a provider without them first has them moved:
 //! read from one that has them into memory of this process, then written to the other. The command is enqueued at once and waits
-//! for a gate, a user event of its provider that opens when the contents have arrived; no thread of the application waits.
+//! for a gate, a user event of its provider that opens when the contents have arrived; no thread of the application waits. Buffers
+//! go from server to server without this process where the servers are peers.
 //!
 //! The library's own reads and writes are enqueued when everything that they wait for is over, and never before: a command that
 //! waits at the head of a queue may hold up the next one even in a queue without order (NVIDIA's driver 580.159), and that next
@@ -14,6 +15,8 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use towline_backend::opencl::*;
+use towline_client::opencl::Remote;
+use towline_client::peer::{self, PeerLane};
 
 use crate::arena::Ref;
 use crate::command::Waits;
@@ -137,12 +140,6 @@ impl Use {
             Self::Command(event) => {
                 // Kept by both sides, so that a refusal still leaves something to run.
                 let then = Arc::new(Mutex::new(Some(then)));
-                let run = move |then: &Mutex<Option<Then>>, status| {
-                    let then = then.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    if let Some(then) = then {
-                        then(status);
-                    }
-                };
                 let told = Arc::clone(&then);
                 if let Err(status) = when_over(event, move |status| run(&told, status)) {
                     run(&then, status);
@@ -162,6 +159,14 @@ impl Use {
     }
 }
 
+/// Runs what has not run.
+fn run(then: &Mutex<Option<Then>>, status: cl_int) {
+    let then = then.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(then) = then {
+        then(status);
+    }
+}
+
 /// Has `then` run when all uses are over, with the first failure among them or `CL_COMPLETE`; here and now if they are over.
 fn when_all_over(uses: Vec<Use>, then: impl FnOnce(cl_int) + Send + 'static) {
     struct Pending {
@@ -177,14 +182,7 @@ fn when_all_over(uses: Vec<Use>, then: impl FnOnce(cl_int) + Send + 'static) {
             if self.left.fetch_sub(1, Ordering::AcqRel) != 1 {
                 return;
             }
-            let then = self
-                .then
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
-            if let Some(then) = then {
-                then(self.status.load(Ordering::Acquire));
-            }
+            run(&self.then, self.status.load(Ordering::Acquire));
         }
     }
     let pending = Arc::new(Pending {
@@ -381,10 +379,174 @@ fn bring(root: &Ref<Mem>, state: &mut Coherence, part: usize) -> Result<(), cl_i
     Ok(())
 }
 
-/// Reads from one provider, behind what makes its copy, and writes to another; a gate holds back what needs the contents there, and
+/// Contents on their way from one provider to another.
+struct Move {
+    mem: Ref<Mem>,
+    from: usize,
+    to: usize,
+    /// What uses the copy that is to be replaced.
+    users: Vec<Use>,
+    /// Holds back what would change the contents where they are.
+    leaving: Arc<Gate>,
+    /// Holds back what needs them where they go.
+    there: Arc<Gate>,
+}
+
+impl Move {
+    /// The sessions of both sides, where a buffer might go without this process.
+    fn peers(&self) -> Option<(Arc<Remote>, Arc<Remote>)> {
+        let session = |part: usize| self.mem.context.parts[part].provider.session.clone();
+        let (source, target) = (session(self.from)?, session(self.to)?);
+        let buffer = !matches!(self.mem.form, Form::Image(_));
+        (buffer && peer::may_connect(&source, &target)).then_some((source, target))
+    }
+
+    /// Fails: there is nothing to move, or no way to.
+    fn fail(&self, status: cl_int) {
+        self.leaving.finish(status);
+        self.there.finish(status);
+    }
+
+    /// Reads into memory of this process and writes from there.
+    fn through_here(self, shadow: Result<Arc<Shadow>, cl_int>) {
+        let shadow = match shadow {
+            Ok(shadow) => shadow,
+            Err(status) => return self.fail(status),
+        };
+        let (source, from, read) = (self.mem.clone(), self.from, Arc::clone(&shadow));
+        let (leaving, failed) = (Arc::clone(&self.leaving), Arc::clone(&self.there));
+        let reading = transfer(&source, from, Direction::Read, &shadow, move |status| {
+            self.leaving.finish(status);
+            if status < CL_COMPLETE {
+                self.there.finish(status);
+            } else {
+                deliver(&self.mem, self.to, read, self.users, &self.there);
+            }
+        });
+        if let Err(status) = reading {
+            leaving.finish(status);
+            failed.finish(status);
+        }
+    }
+
+    /// Has the servers pass the contents on, once nothing uses what is there.
+    fn directly(mut self, source: Arc<Remote>, target: Arc<Remote>, lane: Arc<PeerLane>) {
+        let users = std::mem::take(&mut self.users);
+        when_all_over(users, move |_| {
+            let (size, payload) = (self.mem.size, lane.payload());
+            let receiving = self.command(self.to, |queue, mem| {
+                target.receive_from_peer(&lane, payload, queue, mem, size)
+            });
+            let sending = self.command(self.from, |queue, mem| {
+                source.send_to_peer(&lane, payload, queue, mem, size)
+            });
+            let passing = Arc::new(Passing {
+                there: Arc::clone(&self.there),
+                moved: Mutex::new(Some(self)),
+                source,
+                lane,
+                ends: Mutex::default(),
+            });
+            let received = Arc::clone(&passing);
+            follow(receiving, move |status| received.ended(None, Some(status)));
+            follow(sending, move |status| passing.ended(Some(status), None));
+        });
+    }
+
+    /// Enqueues a command of one side on a queue of its own: the two wait for each other, and must hold up nothing else.
+    fn command(
+        &self,
+        part: usize,
+        enqueue: impl FnOnce(cl_command_queue, cl_mem) -> Result<cl_event, cl_int>,
+    ) -> Result<Arc<Made>, cl_int> {
+        let owner = &self.mem.context.parts[part];
+        let device = owner.devices.first().ok_or(CL_INVALID_DEVICE)?;
+        let mem = self.mem.raw_on(part)?;
+        let api = owner.api();
+        let queue = create!(api, clCreateCommandQueue(owner.raw.0, device.raw.0, 0))?;
+        let event = enqueue(queue, mem);
+        provider!(api, clFlush(queue));
+        // The provider keeps it until its command is complete.
+        provider!(api, clReleaseCommandQueue(queue));
+        Ok(Arc::new(Made {
+            context: self.mem.context.clone(),
+            part,
+            raw: Shared(event?),
+        }))
+    }
+}
+
+/// Has `then` run with the final status of a command, or why it was not enqueued.
+fn follow(command: Result<Arc<Made>, cl_int>, then: impl FnOnce(cl_int) + Send + 'static) {
+    let made = match command {
+        Ok(made) => made,
+        Err(status) => return then(status),
+    };
+    // Kept by both sides, so that a refusal still leaves something to run.
+    let then: Arc<Mutex<Option<Then>>> = Arc::new(Mutex::new(Some(Box::new(then))));
+    let (told, held) = (Arc::clone(&then), Arc::clone(&made));
+    let watching = watch(
+        held.context.parts[held.part].api(),
+        held.raw,
+        move |status| {
+            drop(made);
+            run(&told, status);
+        },
+    );
+    if let Err(status) = watching {
+        run(&then, status);
+    }
+}
+
+/// A move between two servers, until both have ended their part.
+struct Passing {
+    there: Arc<Gate>,
+    moved: Mutex<Option<Move>>,
+    source: Arc<Remote>,
+    lane: Arc<PeerLane>,
+    /// How the sending and the receiving side ended.
+    ends: Mutex<(Option<cl_int>, Option<cl_int>)>,
+}
+
+impl Passing {
+    /// One side has ended; the second to do so ends the move.
+    fn ended(&self, sent: Option<cl_int>, received: Option<cl_int>) {
+        if received == Some(CL_COMPLETE) {
+            // Whatever becomes of the other side: the contents have arrived.
+            self.there.finish(CL_COMPLETE);
+        }
+        let (sent, received) = {
+            let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+            *ends = (ends.0.or(sent), ends.1.or(received));
+            match *ends {
+                (Some(sent), Some(received)) => (sent, received),
+                _ => return,
+            }
+        };
+        let moved = self
+            .moved
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(moved) = moved else {
+            return;
+        };
+        if received == CL_COMPLETE {
+            self.source.sent_to_peer(moved.mem.size);
+            return moved.leaving.finish(CL_COMPLETE);
+        }
+        if [sent, received].contains(&CL_DEVICE_NOT_AVAILABLE) {
+            self.lane.give_up();
+        }
+        // The contents are still where they were. If they cannot be read there, or written here, that tells.
+        let shadow = Shadow::new(moved.mem.size);
+        moved.through_here(shadow);
+    }
+}
+
+/// Has contents moved from one provider, behind what makes its copy, to another; a gate holds back what needs the contents there, and
 /// another what would change them here.
 fn relay(root: &Ref<Mem>, state: &mut Coherence, from: usize, to: usize) -> Result<(), cl_int> {
-    let shadow = Shadow::new(root.size)?;
     root.raw_on(from)?;
     root.raw_on(to)?;
     let arriving = Gate::new(&root.context, to)?;
@@ -401,25 +563,40 @@ fn relay(root: &Ref<Mem>, state: &mut Coherence, from: usize, to: usize) -> Resu
             provider!(root.context.parts[from].api(), clFlush(queue.raw.0));
         }
     }
-    let (mem, leaving, there) = (root.clone(), Arc::clone(&reading), Arc::clone(&arriving));
+    let moved = Move {
+        mem: root.clone(),
+        from,
+        to,
+        users,
+        leaving: Arc::clone(&reading),
+        there: Arc::clone(&arriving),
+    };
+    let peers = moved.peers();
+    // Memory that this process lacks is told at the call, where it is known to be needed.
+    let shadow = match &peers {
+        None => Some(Shadow::new(root.size)?),
+        Some(_) => None,
+    };
     when_all_over(before, move |status| {
         if status < CL_COMPLETE {
-            leaving.finish(status);
-            return there.finish(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+            moved.leaving.finish(status);
+            return moved
+                .there
+                .finish(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
         }
-        let (source, read) = (mem.clone(), Arc::clone(&shadow));
-        let (left, failed) = (Arc::clone(&leaving), Arc::clone(&there));
-        let reading = transfer(&source, from, Direction::Read, &shadow, move |status| {
-            left.finish(status);
-            if status < CL_COMPLETE {
-                there.finish(status);
-            } else {
-                deliver(&mem, to, read, users, &there);
+        let here = move |moved: Move| {
+            let size = moved.mem.size;
+            moved.through_here(shadow.map_or_else(|| Shadow::new(size), Ok));
+        };
+        match peers {
+            None => here(moved),
+            Some((source, target)) => {
+                let (one, other) = (Arc::clone(&source), Arc::clone(&target));
+                peer::with_lane(&one, &other, move |lane| match lane {
+                    Some(lane) => moved.directly(source, target, lane),
+                    None => here(moved),
+                });
             }
-        });
-        if let Err(status) = reading {
-            leaving.finish(status);
-            failed.finish(status);
         }
     });
     state.copies[from].users.push(Use::Move(reading));

@@ -18,6 +18,8 @@ pub struct Provider {
     pub devices: Vec<cl_device_id>,
     /// It runs in this process: host pointers and callbacks mean there what they mean here.
     pub local: bool,
+    /// The session behind it, if it is one.
+    pub(crate) session: Option<Arc<Remote>>,
 }
 
 // SAFETY: device handles may be used from any thread.
@@ -63,6 +65,7 @@ impl Provider {
             api,
             devices,
             local,
+            session: None,
         })
     }
 
@@ -73,6 +76,7 @@ impl Provider {
             api: Arc::clone(session) as Arc<dyn OpenClApi>,
             devices,
             local: false,
+            session: Some(Arc::clone(session)),
         };
         session.platforms().into_iter().map(provider).collect()
     }

@@ -59,6 +59,7 @@ extern "C" fn print() {
                     server: remote.server(),
                     requests: meter.requests(),
                     bytes: meter.bytes(),
+                    peer_bytes: meter.peer_bytes(),
                     waits: meter.waits().into_iter().collect(),
                     round_trip: *round_trip,
                     device: device_time(remote),
@@ -93,6 +94,8 @@ struct Figures<'a> {
     requests: u64,
     /// Sent and received.
     bytes: (u64, u64),
+    /// Sent to other servers directly.
+    peer_bytes: u64,
     waits: Vec<(&'static str, Waits)>,
     round_trip: Option<Duration>,
     /// How long the server waited for its device because this client waited.
@@ -114,6 +117,13 @@ impl Figures<'_> {
             bytes(self.bytes.1),
             duration(total)
         );
+        if self.peer_bytes > 0 {
+            let _ = writeln!(
+                text,
+                "towline:   sent to other servers directly: {}",
+                bytes(self.peer_bytes)
+            );
+        }
         if let Some(why) = self.lost {
             let _ = writeln!(text, "towline:   the session was lost: {why}");
         }
@@ -192,6 +202,7 @@ mod tests {
             server: "tcp://gpu1:7140",
             requests: 117,
             bytes: (3 << 20, 512),
+            peer_bytes: 0,
             waits: vec![("clBuildProgram", waits(1, 30)), ("clFinish", waits(9, 60))],
             round_trip: Some(Duration::from_millis(1)),
             device: Some(Duration::from_millis(65)),
@@ -212,6 +223,7 @@ mod tests {
             server: "a",
             requests: 0,
             bytes: (0, 0),
+            peer_bytes: 0,
             waits: vec![("clFinish", waits(100, 5))],
             round_trip: Some(Duration::from_millis(1)),
             device: None,

@@ -10,6 +10,7 @@ mod event;
 mod image;
 mod kernel;
 mod manual;
+mod peer;
 mod program;
 mod rebuild;
 mod recipe;
@@ -31,6 +32,7 @@ use towline_wire::snapshot::Snapshot;
 use crate::dial::{DialError, dial};
 use crate::link::Link;
 use crate::meter::Meter;
+use crate::peer::Control;
 use crate::state::Event;
 
 pub use rebuild::RebuildError;
@@ -67,13 +69,16 @@ pub struct Remote {
 /// The link of a session, and behind it one for each time that the session moved. Only the last is alive.
 struct Links {
     link: Arc<Link>,
+    /// What is asked of its supervisor; `None` for a session without one.
+    control: Option<Arc<Control>>,
     next: OnceLock<Box<Links>>,
 }
 
 impl Links {
-    fn new(link: Arc<Link>) -> Self {
+    fn new(link: Arc<Link>, control: Option<Arc<Control>>) -> Self {
         Self {
             link,
+            control,
             next: OnceLock::new(),
         }
     }
@@ -99,12 +104,13 @@ impl Remote {
     /// Begins a session with the server at `address`.
     pub fn connect(address: &Address, token: Option<Token>) -> Result<Self, DialError> {
         let dialled = dial(address, token)?;
-        Ok(Self::over(dialled.link, dialled.snapshot))
+        let links = Links::new(dialled.link, Some(dialled.control));
+        Ok(Self::over(links, dialled.snapshot))
     }
 
-    fn over(link: Arc<Link>, snapshot: Snapshot) -> Self {
+    fn over(links: Links, snapshot: Snapshot) -> Self {
         Self {
-            links: Links::new(link),
+            links,
             calls: RwLock::default(),
             given_up: AtomicBool::new(false),
             snapshot,
@@ -131,7 +137,7 @@ impl Remote {
             source,
         })?;
         let link = Link::start(name, command, payload, chunk_bytes).map_err(DialError::Threads)?;
-        Ok(Self::over(link, snapshot))
+        Ok(Self::over(Links::new(link, None), snapshot))
     }
 
     /// The platforms of the server's vendors, with the devices of each.

@@ -620,7 +620,12 @@ impl Remote {
         // The other session's numbers are above ours already: both count on from one place.
         fresh.given_up.store(true, Ordering::Relaxed);
         log::info!("the session with {} moved to {}", link.name(), new.name());
-        let _ = self.links.last().next.set(Box::new(Links::new(new)));
+        let control = fresh.control().cloned();
+        let _ = self
+            .links
+            .last()
+            .next
+            .set(Box::new(Links::new(new, control)));
         let _ = link.post(&wire::Goodbye { reason: 0 });
         link.flush();
         link.end("the session moved to another server".into());

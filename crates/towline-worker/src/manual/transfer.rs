@@ -855,7 +855,7 @@ impl Gate {
                 .api
                 .clSetUserEventStatus(self.event.0.cast(), status)
         };
-        self.open.store(whole, Ordering::Release);
+        self.open.store(status == CL_COMPLETE, Ordering::Release);
     }
 }
 

@@ -1,0 +1,350 @@
+//! Peer lanes: connections between two servers of this process, over which their workers pass data without it.
+//!
+//! Both servers must list each other. The client brokers: a ticket from the one, for the other to connect with. It only names
+//! entries of the servers' own lists, so a wrong guess here costs a refusal and no more. One lane serves both directions; it is made
+//! at the first move, on a thread of its own, and when it breaks it is not made again: data then goes through this process.
+
+use std::collections::HashMap;
+use std::io::IoSlice;
+use std::net::ToSocketAddrs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use towline_transport::{Address, Connection};
+use towline_wire::control::{Message, PeerConnect, PeerOffer};
+
+use crate::opencl::Remote;
+
+/// How long a supervisor may take to answer: it connects to another server meanwhile.
+const ANSWER_LIMIT: Duration = Duration::from_secs(15);
+
+/// Told the lane between two servers, or that there is none.
+type Then = Box<dyn FnOnce(Option<Arc<PeerLane>>) + Send>;
+
+/// The control connection of a session, for what is asked on it.
+pub(crate) struct Control {
+    /// Told apart from every other session of this process.
+    id: u64,
+    connection: Arc<dyn Connection>,
+    /// The server, as this process calls it.
+    server: Address,
+    /// The servers that it lists, as it calls them.
+    peers: Vec<Address>,
+    answers: Mutex<Answers>,
+}
+
+#[derive(Default)]
+struct Answers {
+    /// By lane; sending happens under the same lock.
+    waiting: HashMap<u64, Sender<Message>>,
+    ended: bool,
+}
+
+/// A connection between the workers of two sessions.
+#[derive(Debug)]
+pub struct PeerLane {
+    pub(crate) number: u64,
+    next: AtomicU64,
+    broken: AtomicBool,
+}
+
+impl PeerLane {
+    /// A number for a payload, unlike every other on this lane.
+    pub fn payload(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The lane does not carry data any more: there is none between these servers from now on.
+    pub fn give_up(&self) {
+        if !self.broken.swap(true, Ordering::AcqRel) {
+            log::warn!(
+                "a connection between servers broke: their data goes through the client now"
+            );
+        }
+    }
+}
+
+impl Control {
+    pub(crate) fn new(
+        connection: Arc<dyn Connection>,
+        server: &Address,
+        peers: &[String],
+    ) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Arc::new(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            connection,
+            server: server.clone(),
+            // What does not parse can be the address of no server of ours.
+            peers: peers.iter().filter_map(|peer| peer.parse().ok()).collect(),
+            answers: Mutex::default(),
+        })
+    }
+
+    /// A message that is no end of the session: the answer to a question, or nothing.
+    pub(crate) fn heard(&self, message: Message) {
+        let lane = match &message {
+            Message::PeerTicket(answer) => answer.lane,
+            Message::PeerConnected(answer) => answer.lane,
+            _ => return,
+        };
+        if let Some(waiting) = lock(&self.answers).waiting.remove(&lane) {
+            // Whoever asked may have given up.
+            let _ = waiting.send(message);
+        }
+    }
+
+    /// Nothing more will be heard.
+    pub(crate) fn ended(&self) {
+        let mut answers = lock(&self.answers);
+        answers.ended = true;
+        answers.waiting.clear();
+        drop(answers);
+        self.connection.shutdown();
+    }
+
+    fn ask(&self, lane: u64, question: &Message) -> Result<Message, String> {
+        let (sender, answer) = channel();
+        {
+            let mut answers = lock(&self.answers);
+            if answers.ended {
+                return Err("the session is over".into());
+            }
+            answers.waiting.insert(lane, sender);
+            self.connection
+                .send(&[IoSlice::new(&question.encode())])
+                .map_err(|error| error.to_string())?;
+        }
+        let answer = answer.recv_timeout(ANSWER_LIMIT);
+        lock(&self.answers).waiting.remove(&lane);
+        answer.map_err(|error| match error {
+            RecvTimeoutError::Timeout => format!("{} does not answer", self.server),
+            RecvTimeoutError::Disconnected => "the session is over".into(),
+        })
+    }
+
+    /// What this session's server calls the other one, if it lists it.
+    fn name_of(&self, other: &Self) -> Option<&Address> {
+        let same = self.peers.iter().find(|peer| **peer == other.server);
+        same.or_else(|| self.peers.iter().find(|peer| are_one(peer, &other.server)))
+    }
+}
+
+/// Whether two addresses lead to one place, seen from here.
+fn are_one(first: &Address, second: &Address) -> bool {
+    let places = |address: &Address| -> Vec<std::net::SocketAddr> {
+        let found = address
+            .host_port()
+            .and_then(|place| place.to_socket_addrs().ok());
+        found.into_iter().flatten().collect()
+    };
+    let second = places(second);
+    places(first).iter().any(|place| second.contains(place))
+}
+
+/// What is known of the lane between two sessions.
+enum Pair {
+    Connecting(Vec<Then>),
+    There(Arc<PeerLane>),
+    Never,
+}
+
+static PAIRS: Mutex<Option<HashMap<(u64, u64), Pair>>> = Mutex::new(None);
+
+/// Whether two sessions might have a lane between them; asks nobody.
+pub fn may_connect(first: &Remote, second: &Remote) -> bool {
+    match (first.control(), second.control()) {
+        (Some(one), Some(other)) => {
+            one.id != other.id && !one.peers.is_empty() && !other.peers.is_empty()
+        }
+        _ => false,
+    }
+}
+
+/// Gives `then` the lane between two sessions: at once where that is known, else from a thread that makes it.
+pub fn with_lane(
+    first: &Arc<Remote>,
+    second: &Arc<Remote>,
+    then: impl FnOnce(Option<Arc<PeerLane>>) + Send + 'static,
+) {
+    let (Some(one), Some(other)) = (first.control(), second.control()) else {
+        return then(None);
+    };
+    let key = (one.id.min(other.id), one.id.max(other.id));
+    let known = {
+        let mut pairs = lock(&PAIRS);
+        let pairs = pairs.get_or_insert_default();
+        match pairs.get_mut(&key) {
+            Some(Pair::There(lane)) => {
+                Some(Some(Arc::clone(lane)).filter(|lane| !lane.broken.load(Ordering::Acquire)))
+            }
+            Some(Pair::Never) => Some(None),
+            Some(Pair::Connecting(waiting)) => return waiting.push(Box::new(then)),
+            None => {
+                pairs.insert(key, Pair::Connecting(vec![Box::new(then)]));
+                return start(key, first, second);
+            }
+        }
+    };
+    if let Some(lane) = known {
+        then(lane);
+    }
+}
+
+/// Makes a lane on a thread of its own.
+fn start(key: (u64, u64), first: &Arc<Remote>, second: &Arc<Remote>) {
+    let (one, other) = (Arc::clone(first), Arc::clone(second));
+    let started = std::thread::Builder::new()
+        .name("towline-peer".into())
+        .spawn(move || {
+            let lane = connect(&one, &other).or_else(|reason| {
+                log::debug!("{} to {}: {reason}", one.server(), other.server());
+                // Perhaps only one side can reach the other.
+                connect(&other, &one)
+            });
+            settle(key, &one, &other, lane);
+        });
+    if let Err(error) = started {
+        settle(key, first, second, Err(error.to_string()));
+    }
+}
+
+fn settle(key: (u64, u64), one: &Remote, other: &Remote, lane: Result<Arc<PeerLane>, String>) {
+    let (one, other) = (one.server(), other.server());
+    match &lane {
+        Ok(_) => log::info!("{one} and {other} pass data directly"),
+        Err(reason) => {
+            log::info!("data between {one} and {other} goes through this process: {reason}");
+        }
+    }
+    let lane = lane.ok();
+    let now = lane.clone().map_or(Pair::Never, Pair::There);
+    let before = lock(&PAIRS).get_or_insert_default().insert(key, now);
+    if let Some(Pair::Connecting(waiting)) = before {
+        for then in waiting {
+            then(lane.clone());
+        }
+    }
+}
+
+/// Has the server of `from` connect to that of `to`.
+fn connect(from: &Remote, to: &Remote) -> Result<Arc<PeerLane>, String> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let (Some(source), Some(target)) = (from.control(), to.control()) else {
+        return Err("a session has no control connection".into());
+    };
+    let unlisted = |by: &Control, other: &Control| {
+        format!("{} does not list {} as its peer", by.server, other.server)
+    };
+    let source_there = target
+        .name_of(source)
+        .ok_or_else(|| unlisted(target, source))?;
+    let target_there = source
+        .name_of(target)
+        .ok_or_else(|| unlisted(source, target))?;
+    let lane = NEXT.fetch_add(1, Ordering::Relaxed);
+    let offer = Message::PeerOffer(PeerOffer {
+        lane,
+        address: source_there.to_string(),
+    });
+    let ticket = match target.ask(lane, &offer)? {
+        Message::PeerTicket(answer) => answer.ticket?,
+        other => return Err(format!("the server answers with {}", other.name())),
+    };
+    let request = Message::PeerConnect(PeerConnect {
+        lane,
+        address: target_there.to_string(),
+        ticket,
+    });
+    match source.ask(lane, &request)? {
+        Message::PeerConnected(answer) => answer.outcome?,
+        other => return Err(format!("the server answers with {}", other.name())),
+    }
+    // The supervisors have passed it on; the workers may not have taken it up.
+    for end in [from, to] {
+        end.open_peer(lane)
+            .map_err(|status| format!("{} has no use of it ({status})", end.server()))?;
+    }
+    Ok(Arc::new(PeerLane {
+        number: lane,
+        next: AtomicU64::new(1),
+        broken: AtomicBool::new(false),
+    }))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_transport::memory::MemoryTransport;
+    use towline_transport::{ConnectOptions, Transport};
+    use towline_wire::control::PeerTicket;
+
+    use super::*;
+
+    fn control(server: &str, peers: &[&str]) -> (Arc<Control>, Arc<dyn Connection>) {
+        let transport = MemoryTransport::new();
+        let address: Address = "memory://control".parse().unwrap();
+        let listener = transport.listen(&address).unwrap();
+        let connection = transport
+            .connect(&address, &ConnectOptions::default())
+            .unwrap();
+        let peers: Vec<String> = peers.iter().map(|peer| (*peer).to_owned()).collect();
+        let control = Control::new(connection, &server.parse().unwrap(), &peers);
+        (control, listener.accept().unwrap())
+    }
+
+    #[test]
+    fn a_server_is_found_in_a_list_under_its_name_or_its_address() {
+        let (other, _end) = control("127.0.0.1:7140", &[]);
+        let named = |peers: &[&str]| {
+            let (control, _end) = control("127.0.0.1:7141", peers);
+            control.name_of(&other).map(Address::to_string)
+        };
+        assert_eq!(
+            named(&["gpu9.invalid:7140", "tcp://127.0.0.1:7140"]),
+            Some("tcp://127.0.0.1:7140".into())
+        );
+        assert_eq!(
+            named(&["[::ffff:127.0.0.1]:1", "127.0.0.1:7141"]),
+            None::<String>
+        );
+        assert_eq!(named(&["not an address"]), None);
+    }
+
+    #[test]
+    fn an_answer_reaches_who_asked_and_the_end_reaches_all() {
+        let (control, _end) = control("gpu1:7140", &[]);
+        let heard = Arc::clone(&control);
+        let offer = |lane| {
+            Message::PeerOffer(PeerOffer {
+                lane,
+                address: "gpu2:7140".into(),
+            })
+        };
+        let refused = Message::PeerTicket(PeerTicket {
+            lane: 7,
+            ticket: Err("no".into()),
+        });
+        let answer = refused.clone();
+        let asking = std::thread::spawn(move || control.ask(7, &offer(7)));
+        while lock(&heard.answers).waiting.is_empty() {
+            std::thread::yield_now();
+        }
+        heard.heard(Message::StatusRequest);
+        heard.heard(answer);
+        assert_eq!(asking.join().unwrap(), Ok(refused));
+        let waiting = Arc::clone(&heard);
+        let asking = std::thread::spawn(move || waiting.ask(8, &offer(8)));
+        while lock(&heard.answers).waiting.is_empty() {
+            std::thread::yield_now();
+        }
+        heard.ended();
+        assert!(asking.join().unwrap().is_err());
+        assert!(heard.ask(9, &offer(9)).is_err());
+    }
+}
