@@ -12,6 +12,7 @@ mod devices;
 mod faults;
 mod footprint;
 mod many;
+mod peers;
 mod processes;
 mod programs;
 mod transports;

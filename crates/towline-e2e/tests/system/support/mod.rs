@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub(crate) use build::{opencl_program, towline, workload};
 pub(crate) use client::{Client, Finished};
 pub(crate) use process::{Usage, is_gone};
-pub(crate) use server::Server;
+pub(crate) use server::{Server, free_addresses};
 
 /// How long anything may take that does take its time on a busy machine: loading a driver, building kernels.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);

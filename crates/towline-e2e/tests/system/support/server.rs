@@ -1,5 +1,6 @@
 //! A `towline serve` process.
 
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -34,6 +35,13 @@ impl Server {
         server
     }
 
+    /// A server at an address that is known before it starts.
+    pub(crate) fn start_at(address: &str, arguments: &[&str]) -> Self {
+        let mut server = Self::spawn_at(address, arguments, &[]);
+        server.wait_until_ready();
+        server
+    }
+
     /// Several equal servers, which start at the same time.
     pub(crate) fn start_several(count: usize, variables: &[(&str, &str)]) -> Vec<Self> {
         let mut servers: Vec<Self> = (0..count).map(|_| Self::spawn(&[], variables)).collect();
@@ -42,6 +50,10 @@ impl Server {
     }
 
     fn spawn(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::spawn_at("127.0.0.1:0", arguments, variables)
+    }
+
+    fn spawn_at(listen: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("room for temporary files");
         let temporary = folder.path().join("tmp");
         std::fs::create_dir(&temporary).expect("room for a folder");
@@ -54,7 +66,7 @@ impl Server {
         let mut command = Command::new(towline());
         client::forget_surroundings(&mut command);
         command
-            .args(["serve", "--listen", "127.0.0.1:0", "--ready-file"])
+            .args(["serve", "--listen", listen, "--ready-file"])
             .arg(folder.path().join("ready"));
         command.args(arguments).envs(variables.iter().copied());
         command
@@ -151,6 +163,12 @@ impl Server {
         });
         ended && status.is_some_and(|status| status.success())
     }
+}
+
+/// Two addresses of this machine that nobody listens at.
+pub(crate) fn free_addresses() -> [String; 2] {
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    listeners.map(|listener| listener.local_addr().expect("it is bound").to_string())
 }
 
 impl Drop for Server {
