@@ -634,6 +634,9 @@ fn servers_that_list_each_other_connect_their_workers() -> Result<(), Failed> {
                 recv_exact(&*source.0, &mut pongs).is_ok() && pongs != [0; 8]
             },
         );
+        for client in [&mut from, &mut to] {
+            assert_eq!(client.status().sessions[0].peer_lanes, 1);
+        }
         drop(servers);
     }
     Ok(())

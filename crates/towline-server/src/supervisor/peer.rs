@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::{IpAddr, ToSocketAddrs};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -38,10 +38,18 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub(super) struct Peering {
     connecting: AtomicU32,
+    /// Begun, whatever became of them.
     lanes: AtomicU32,
+    /// Passed to the worker.
+    passed: AtomicU16,
 }
 
 impl Peering {
+    /// How many lanes there have been.
+    pub(super) fn passed(&self) -> u16 {
+        self.passed.load(Ordering::Relaxed)
+    }
+
     /// Counts a lane; in the error, why there is no place for it.
     fn add_lane(&self) -> Result<(), String> {
         let counted = self
@@ -313,7 +321,9 @@ fn pass(
     session
         .worker
         .pass_peer(lane, scheme, descriptor)
-        .map_err(|error| format!("{error}: {}", error.source))
+        .map_err(|error| format!("{error}: {}", error.source))?;
+    session.peering.passed.fetch_add(1, Ordering::Relaxed);
+    Ok(())
 }
 
 /// Without a token, a server is known by where it connects from.

@@ -207,6 +207,7 @@ impl Session {
             worker_pid: self.worker.pid(),
             age_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
             lanes: u16::try_from(lock(&self.lanes).opened.count_ones()).expect("64 bits at most"),
+            peer_lanes: self.peering.passed(),
             device_memory_bytes: statistics.device_memory_bytes,
             received_bytes: statistics.received_bytes,
             sent_bytes: statistics.sent_bytes,

@@ -260,6 +260,8 @@ pub struct SessionStatus {
     pub age_ms: u64,
     /// Lanes attached so far.
     pub lanes: u16,
+    /// Peer lanes made so far.
+    pub peer_lanes: u16,
     /// Device memory that the session holds.
     pub device_memory_bytes: u64,
     /// Bytes from the client.
@@ -280,6 +282,7 @@ impl SessionStatus {
         writer.u32(self.worker_pid);
         writer.u64(self.age_ms);
         writer.u16(self.lanes);
+        writer.u16(self.peer_lanes);
         writer.u64(self.device_memory_bytes);
         writer.u64(self.received_bytes);
         writer.u64(self.sent_bytes);
@@ -296,6 +299,7 @@ impl SessionStatus {
             worker_pid: reader.u32("worker process id")?,
             age_ms: reader.u64("session age")?,
             lanes: reader.u16("lanes")?,
+            peer_lanes: reader.u16("peer lanes")?,
             device_memory_bytes: reader.u64("device memory")?,
             received_bytes: reader.u64("received bytes")?,
             sent_bytes: reader.u64("sent bytes")?,

@@ -375,7 +375,7 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
             any::<u32>(),
         ),
         any::<[u64; 5]>(),
-        any::<u16>(),
+        any::<[u16; 2]>(),
     )
         .prop_map(
             |((session_id, program, hostname, client_pid, peer, worker_pid), numbers, lanes)| {
@@ -386,6 +386,7 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
                     sent_bytes,
                     calls,
                 ] = numbers;
+                let [lanes, peer_lanes] = lanes;
                 SessionStatus {
                     session_id,
                     program,
@@ -395,6 +396,7 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
                     worker_pid,
                     age_ms,
                     lanes,
+                    peer_lanes,
                     device_memory_bytes,
                     received_bytes,
                     sent_bytes,
