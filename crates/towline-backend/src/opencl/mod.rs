@@ -7,8 +7,11 @@
     reason = "generated code is the same for every width of scalar"
 )]
 
+mod contract;
+mod handles;
 mod native;
 mod null;
+mod scheduler;
 
 pub use native::{NativeError, NativeOpenCl};
 pub use null::NullOpenCl;

@@ -9,14 +9,13 @@ mod calls;
 mod info;
 mod kernels;
 mod memory;
-mod queue;
 mod registry;
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use queue::Shared;
+use registry::Shared;
 
 /// The host-memory device; see the module.
 pub struct NullOpenCl {
@@ -56,7 +55,7 @@ impl NullOpenCl {
 
     /// Objects that live: named by the application, or kept by another one or by a command that has not ended.
     pub fn live_objects(&self) -> u64 {
-        self.shared.live.load(Ordering::Relaxed)
+        self.shared.scheduler.live.load(Ordering::Relaxed)
     }
 
     /// Handles that the application has not released.
@@ -77,7 +76,7 @@ impl NullOpenCl {
 
 impl Drop for NullOpenCl {
     fn drop(&mut self) {
-        self.shared.close();
+        self.shared.scheduler.close();
     }
 }
 

@@ -3,104 +3,22 @@
 use std::ffi::CStr;
 use std::ptr;
 
+use super::super::contract::*;
+use super::super::handles::{Alive, Destructor, Destructors, Kind};
+use super::super::scheduler::{Order, Work};
 use super::super::*;
 use super::NullOpenCl;
-use super::info::{self, Asked, Bytes, text};
+use super::info;
 use super::kernels::{Argument, BuiltIn, Kernel, Parameter, Program};
 use super::memory::{self, Memory, Place, Rect, copy_rect};
-use super::queue::{Event, Order, Outcome, Queue};
-use super::registry::{Alive, Context, Destructor, Destructors, Kind};
+use super::registry::{Context, Event, Object, Queue};
 use std::sync::Arc;
-
-type Work = Box<dyn FnOnce() -> Outcome + Send>;
 
 /// A queue and the wait list of a command for it.
 type Target = (Arc<Queue>, Vec<Arc<Event>>);
 
 const COPY_HOST: (bool, bool) = (true, false);
 const WRITE_HOST: (bool, bool) = (false, true);
-
-/// Longest list that is read from a caller: ends a list without end before memory does.
-const LIST_LIMIT: usize = 1 << 16;
-
-fn status(result: Result<(), cl_int>) -> cl_int {
-    result.err().unwrap_or(CL_SUCCESS)
-}
-
-fn handle<H>(number: usize) -> *mut H {
-    ptr::without_provenance_mut(number)
-}
-
-fn require(condition: bool, error: cl_int) -> Result<(), cl_int> {
-    if condition { Ok(()) } else { Err(error) }
-}
-
-/// Writes where the caller asked for it.
-///
-/// # Safety
-/// `at` is NULL or writable.
-unsafe fn put<T>(at: *mut T, value: T) {
-    if !at.is_null() {
-        // SAFETY: the caller's contract.
-        unsafe { at.write(value) };
-    }
-}
-
-/// Answers a creating call.
-///
-/// # Safety
-/// `errcode_ret` is NULL or writable.
-unsafe fn created<H>(result: Result<usize, cl_int>, errcode_ret: *mut cl_int) -> *mut H {
-    // SAFETY: the caller's contract.
-    unsafe { put(errcode_ret, result.err().unwrap_or(CL_SUCCESS)) };
-    result.map_or(ptr::null_mut(), handle)
-}
-
-/// The elements of a list; none and NULL go together, else `error`.
-///
-/// # Safety
-/// `first` is NULL or readable for `count` elements.
-unsafe fn list<T: Copy>(first: *const T, count: usize, error: cl_int) -> Result<Vec<T>, cl_int> {
-    require(
-        first.is_null() == (count == 0) && count <= LIST_LIMIT,
-        error,
-    )?;
-    if count == 0 {
-        return Ok(Vec::new());
-    }
-    // SAFETY: the caller's contract; an API list may be unaligned only where the C program already broke the rules.
-    Ok(unsafe { std::slice::from_raw_parts(first, count) }.to_vec())
-}
-
-/// A list of name and value pairs with the zero that ends it; empty for NULL.
-///
-/// # Safety
-/// `first` is NULL or a list that ends with a zero name.
-unsafe fn pairs<T: Copy + Default + PartialEq>(first: *const T) -> Result<Vec<T>, cl_int> {
-    let mut all = Vec::new();
-    while !first.is_null() {
-        // SAFETY: the caller's contract: the list has not ended yet.
-        let name = unsafe { first.wrapping_add(all.len()).read() };
-        all.push(name);
-        if name == T::default() {
-            break;
-        }
-        // SAFETY: as above: every name has a value.
-        all.push(unsafe { first.wrapping_add(all.len()).read() });
-        require(all.len() < LIST_LIMIT, CL_INVALID_VALUE)?;
-    }
-    Ok(all)
-}
-
-/// Three sizes.
-///
-/// # Safety
-/// `at` is NULL or readable for three elements.
-unsafe fn triple(at: *const usize) -> Result<[usize; 3], cl_int> {
-    require(!at.is_null(), CL_INVALID_VALUE)?;
-    // SAFETY: the caller's contract.
-    Ok(unsafe { at.cast::<[usize; 3]>().read() })
-}
 
 /// Gives a list of handles where a call asks for a count, a list, or both.
 ///
@@ -121,10 +39,10 @@ unsafe fn give_list<H>(all: &[usize], room: usize, out: *mut *mut H, count: *mut
 
 impl NullOpenCl {
     fn alive(&self) -> Alive {
-        Alive::new(&self.shared.live)
+        Alive::new(&self.shared.scheduler.live)
     }
 
-    fn get<T: Kind, H>(&self, handle: *mut H) -> Result<Arc<T>, cl_int> {
+    fn get<T: Kind<Object>, H>(&self, handle: *mut H) -> Result<Arc<T>, cl_int> {
         self.shared.registry.get(handle)
     }
 
@@ -217,7 +135,7 @@ impl NullOpenCl {
                 alive,
             )
         });
-        if let Err(error) = queue.start(&self.shared) {
+        if let Err(error) = queue.start(&self.shared.scheduler, "null-queue") {
             log::warn!("no thread for a queue of the host-memory device: {error}");
             let _ = self
                 .shared
@@ -279,13 +197,13 @@ impl NullOpenCl {
         event: *mut cl_event,
         work: Work,
     ) -> Result<(), cl_int> {
-        let made = queue.enqueue(&self.shared, command, waits, order, work);
+        let made = queue.enqueue(&self.shared.scheduler, command, waits, order, work);
         if !event.is_null() {
-            let published = handle(made.publish(&self.shared.registry));
+            let published = handle(self.shared.registry.publish(made.clone()));
             // SAFETY: the caller's contract.
             unsafe { event.write(published) };
         }
-        if blocking != CL_FALSE && self.shared.wait_for(&made) < 0 {
+        if blocking != CL_FALSE && self.shared.scheduler.wait_for(&made) < 0 {
             return Err(made.status());
         }
         Ok(())
@@ -366,7 +284,7 @@ impl OpenClApi for NullOpenCl {
         let last = self.shared.registry.release::<Queue, _>(command_queue);
         status(last.map(|queue| {
             if let Some(queue) = queue {
-                queue.released(&self.shared);
+                queue.released(&self.shared.scheduler);
             }
         }))
     }
@@ -473,7 +391,7 @@ impl OpenClApi for NullOpenCl {
             self.device(device)?;
             let both = !device_timestamp.is_null() && !host_timestamp.is_null();
             require(both, CL_INVALID_VALUE)?;
-            let now = self.shared.now();
+            let now = self.shared.scheduler.now();
             // SAFETY: the caller's contract.
             unsafe { put(device_timestamp, now) };
             // SAFETY: as above.
@@ -488,7 +406,7 @@ impl OpenClApi for NullOpenCl {
             self.device(device)?;
             require(!host_timestamp.is_null(), CL_INVALID_VALUE)?;
             // SAFETY: the caller's contract.
-            unsafe { put(host_timestamp, self.shared.now()) };
+            unsafe { put(host_timestamp, self.shared.scheduler.now()) };
             Ok(())
         })())
     }
@@ -660,7 +578,7 @@ impl OpenClApi for NullOpenCl {
     unsafe fn clFinish(&self, command_queue: cl_command_queue) -> cl_int {
         self.count("clFinish");
         let queue = self.get::<Queue, _>(command_queue);
-        status(queue.map(|queue| queue.finish(&self.shared)))
+        status(queue.map(|queue| queue.finish(&self.shared.scheduler)))
     }
 
     unsafe fn clCreateBuffer(
@@ -1228,7 +1146,7 @@ impl OpenClApi for NullOpenCl {
                 .iter()
                 .try_fold(1_usize, |count, size| count.checked_mul(*size));
             let count = count.ok_or(CL_INVALID_GLOBAL_WORK_SIZE)?;
-            let work = kernel.launch(self.shared.clone(), offset[0], count)?;
+            let work = kernel.launch(self.shared.scheduler.clone(), offset[0], count)?;
             let how = (CL_COMMAND_NDRANGE_KERNEL, Order::Free, CL_FALSE);
             // SAFETY: the caller's contract.
             unsafe { self.submit(target, how, event, work) }
@@ -1253,7 +1171,7 @@ impl OpenClApi for NullOpenCl {
                 Arc::ptr_eq(&kernel.program.context, &target.0.context),
                 CL_INVALID_CONTEXT,
             )?;
-            let work = kernel.launch(self.shared.clone(), 0, 1)?;
+            let work = kernel.launch(self.shared.scheduler.clone(), 0, 1)?;
             let how = (CL_COMMAND_TASK, Order::Free, CL_FALSE);
             // SAFETY: the caller's contract.
             unsafe { self.submit(target, how, event, work) }
@@ -1714,8 +1632,8 @@ impl OpenClApi for NullOpenCl {
     unsafe fn clCreateUserEvent(&self, context: cl_context, errcode_ret: *mut cl_int) -> cl_event {
         self.count("clCreateUserEvent");
         let made = self.get::<Context, _>(context).map(|context| {
-            let event = Event::new(&self.shared, context, None, CL_COMMAND_USER);
-            Arc::new(event).publish(&self.shared.registry)
+            let event = Event::new(&self.shared.scheduler, context, None, CL_COMMAND_USER);
+            self.shared.registry.publish(Arc::new(event))
         });
         // SAFETY: the caller's contract.
         unsafe { created(made, errcode_ret) }
@@ -1726,7 +1644,7 @@ impl OpenClApi for NullOpenCl {
         status(self.get::<Event, _>(event).and_then(|event| {
             require(event.queue.is_none(), CL_INVALID_EVENT)?;
             require(execution_status <= CL_COMPLETE, CL_INVALID_VALUE)?;
-            event.end(&self.shared, execution_status)
+            event.end(&self.shared.scheduler, execution_status)
         }))
     }
 
@@ -1746,7 +1664,7 @@ impl OpenClApi for NullOpenCl {
             require(is_one, CL_INVALID_CONTEXT)?;
             let failed = events
                 .iter()
-                .filter(|event| self.shared.wait_for(event) < 0)
+                .filter(|event| self.shared.scheduler.wait_for(event) < 0)
                 .count();
             require(failed == 0, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
         })())
@@ -1793,13 +1711,19 @@ impl OpenClApi for NullOpenCl {
             let is_type = (CL_COMPLETE..=CL_SUBMITTED).contains(&command_exec_callback_type);
             require(is_type, CL_INVALID_VALUE)?;
             let (number, data) = (event.addr(), user_data.expose_provenance());
+            self.shared.registry.hold::<Event>(number)?;
+            let shared = Arc::downgrade(&self.shared);
             let call = Box::new(move |status| {
                 let data = ptr::with_exposed_provenance_mut(data);
                 // SAFETY: the application gave this function to be called with its pointer at this status; the handle is held.
-                unsafe { function(handle(number), status, data) }
+                unsafe { function(handle(number), status, data) };
+                if let Some(shared) = shared.upgrade() {
+                    shared.registry.let_go::<Event>(number);
+                }
             });
-            self.shared
-                .on_status(&object, command_exec_callback_type, call)
+            let at = command_exec_callback_type;
+            self.shared.scheduler.on_status(&object, at, call);
+            Ok(())
         }))
     }
 

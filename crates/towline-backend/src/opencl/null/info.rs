@@ -1,74 +1,8 @@
-//! Answers to info queries: the size rules that all of them share, and what the platform and its devices say of themselves.
+//! What the platform and its devices say of themselves.
 
+use super::super::contract::{Bytes, text};
 use super::super::*;
 use super::{kernels, memory};
-
-/// Where an answer goes.
-pub(super) struct Asked {
-    size: usize,
-    value: *mut c_void,
-    size_ret: *mut usize,
-}
-
-impl Asked {
-    /// The last three parameters of every info query.
-    pub(super) fn new(size: usize, value: *mut c_void, size_ret: *mut usize) -> Self {
-        Self {
-            size,
-            value,
-            size_ret,
-        }
-    }
-
-    /// Gives the answer.
-    ///
-    /// # Safety
-    /// The contract of the query: `value` is NULL or writable for `size` bytes, `size_ret` NULL or writable.
-    pub(super) unsafe fn answer(self, bytes: &[u8]) -> Result<(), cl_int> {
-        if !self.value.is_null() {
-            if self.size < bytes.len() {
-                return Err(CL_INVALID_VALUE);
-            }
-            // SAFETY: the caller's contract; the room was just checked.
-            unsafe {
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.value.cast(), bytes.len())
-            };
-        }
-        if !self.size_ret.is_null() {
-            // SAFETY: the caller's contract.
-            unsafe { self.size_ret.write(bytes.len()) };
-        }
-        Ok(())
-    }
-}
-
-/// The bytes of a scalar or of a list of them.
-pub(super) trait Bytes {
-    fn bytes(&self) -> Vec<u8>;
-}
-
-macro_rules! scalars {
-    ($($scalar:ty)*) => {$(
-        impl Bytes for $scalar {
-            fn bytes(&self) -> Vec<u8> {
-                self.to_ne_bytes().to_vec()
-            }
-        }
-    )*};
-}
-
-scalars!(u32 i32 u64 i64 usize);
-
-impl<T: Bytes> Bytes for [T] {
-    fn bytes(&self) -> Vec<u8> {
-        self.iter().flat_map(Bytes::bytes).collect()
-    }
-}
-
-/// A text with its NUL.
-pub(super) fn text(text: &str) -> Vec<u8> {
-    [text.as_bytes(), &[0]].concat()
-}
 
 const VERSION: cl_version = 3 << 22;
 const FULL_NAME: &str = "OpenCL 3.0 Towline null";

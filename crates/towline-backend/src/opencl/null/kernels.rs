@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::super::handles::Alive;
+use super::super::scheduler::{Outcome, Scheduler};
 use super::super::*;
 use super::memory::Memory;
-use super::queue::{Outcome, Shared};
-use super::registry::{Alive, Context};
+use super::registry::Context;
 
 /// How long `spin_until` spins before it gives up with `CL_OUT_OF_RESOURCES`.
 const SPIN_LIMIT: Duration = Duration::from_secs(20);
@@ -125,7 +126,7 @@ impl Kernel {
     /// The launch of the kernel with its arguments of now, over work-items `first..first + count`.
     pub(super) fn launch(
         &self,
-        shared: Arc<Shared>,
+        scheduler: Arc<Scheduler>,
         first: usize,
         count: usize,
     ) -> Result<Box<dyn FnOnce() -> Outcome + Send>, cl_int> {
@@ -143,7 +144,7 @@ impl Kernel {
                     value.wrapping_mul(*factor)
                 })
             }
-            (BuiltIn::SpinUntil, [Argument::Buffer(flag)]) => spin(flag.as_deref(), &shared),
+            (BuiltIn::SpinUntil, [Argument::Buffer(flag)]) => spin(flag.as_deref(), &scheduler),
             (BuiltIn::Abort, _) => std::process::abort(),
             (BuiltIn::Print, [Argument::Number(lines)]) => print(*lines),
             _ => Err(CL_INVALID_KERNEL_ARGS),
@@ -186,13 +187,13 @@ fn each(
     Ok(())
 }
 
-fn spin(flag: Option<&Memory>, shared: &Shared) -> Outcome {
+fn spin(flag: Option<&Memory>, scheduler: &Scheduler) -> Outcome {
     let word = flag
         .and_then(|flag| word(flag, 0))
         .ok_or(CL_INVALID_KERNEL_ARGS)?;
     let start = Instant::now();
     while word.load(Ordering::Acquire) == 0 {
-        if start.elapsed() > SPIN_LIMIT || shared.is_closed() {
+        if start.elapsed() > SPIN_LIMIT || scheduler.is_closed() {
             return Err(CL_OUT_OF_RESOURCES);
         }
         std::thread::sleep(Duration::from_micros(50));

@@ -4,8 +4,9 @@ use std::alloc::Layout;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::super::handles::{Alive, Destructors};
 use super::super::*;
-use super::registry::{Alive, Context, Destructors};
+use super::registry::Context;
 
 /// Largest single buffer.
 pub(super) const ALLOC_LIMIT: usize = 64 << 20;

@@ -1,81 +1,17 @@
-//! Handles of the host-memory device: numbers that are never given twice, so that a stale or foreign one is an error, not a crash.
-//!
-//! A handle is no address: nothing is ever read through it. Objects keep each other alive by `Arc`, as the specification's implicit
-//! references do; the registry only knows what the application may still name.
+//! What the handles of the host-memory device name.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
-use super::super::*;
+use super::super::handles::{Alive, Destructors, objects};
+use super::super::scheduler::{self, Scheduler};
+use super::super::{handles, *};
 use super::kernels::{Kernel, Program};
 use super::memory::Memory;
-use super::queue::{Event, Queue};
 
-/// Where handles start: no address of any supported machine, so whoever reads through one faults at once.
-const FIRST_HANDLE: usize = 0x7a00_0000_0000_0010;
-const HANDLE_STEP: usize = 0x10;
-
-/// Counts an object for as long as it lives, named or not.
-pub(super) struct Alive(Arc<AtomicU64>);
-
-impl Alive {
-    pub(super) fn new(count: &Arc<AtomicU64>) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count.clone())
-    }
-}
-
-impl Drop for Alive {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A function of the application, to be called once with an object's handle.
-pub(super) struct Destructor(Box<dyn FnOnce() + Send>);
-
-impl Destructor {
-    /// A call of `function` with `handle` and `user_data`.
-    pub(super) fn new<H: 'static>(
-        function: unsafe extern "C" fn(*mut H, *mut c_void),
-        handle: *mut H,
-        user_data: *mut c_void,
-    ) -> Self {
-        let (handle, user_data) = (handle.expose_provenance(), user_data.expose_provenance());
-        Self(Box::new(move || {
-            // SAFETY: the application gave this function to be called with its pointer when the object ends.
-            unsafe {
-                function(
-                    std::ptr::with_exposed_provenance_mut(handle),
-                    std::ptr::with_exposed_provenance_mut(user_data),
-                )
-            }
-        }))
-    }
-}
-
-/// Destructor callbacks of one object, called in reverse order when it ends.
-#[derive(Default)]
-pub(super) struct Destructors(Mutex<Vec<Destructor>>);
-
-impl Destructors {
-    pub(super) fn add(&self, destructor: Destructor) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(destructor);
-    }
-}
-
-impl Drop for Destructors {
-    fn drop(&mut self) {
-        let all = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for destructor in all.drain(..).rev() {
-            (destructor.0)();
-        }
-    }
-}
+pub(super) type Event = scheduler::Event<Arc<Context>>;
+pub(super) type Queue = scheduler::Queue<Arc<Context>>;
+pub(super) type Registry = handles::Registry<Object>;
 
 /// A context: which devices its objects are for.
 pub(super) struct Context {
@@ -87,166 +23,30 @@ pub(super) struct Context {
     pub(super) _alive: Alive,
 }
 
-/// What a handle names.
-pub(super) enum Object {
-    Context(Arc<Context>),
-    Event(Arc<Event>),
-    Kernel(Arc<Kernel>),
-    Memory(Arc<Memory>),
-    Program(Arc<Program>),
-    Queue(Arc<Queue>),
+objects! {
+    Object {
+        Context: CL_INVALID_CONTEXT,
+        Event: CL_INVALID_EVENT,
+        Kernel: CL_INVALID_KERNEL,
+        Memory: CL_INVALID_MEM_OBJECT,
+        Program: CL_INVALID_PROGRAM,
+        Queue: CL_INVALID_COMMAND_QUEUE,
+    }
 }
 
-/// One kind of object, and the error of a handle that names none of it.
-pub(super) trait Kind: Sized {
-    const INVALID: cl_int;
-    fn wrap(object: Arc<Self>) -> Object;
-    fn of(object: &Object) -> Option<&Arc<Self>>;
+/// What all objects of one platform share.
+pub(super) struct Shared {
+    pub(super) registry: Registry,
+    pub(super) scheduler: Arc<Scheduler>,
+    pub(super) allocated: Arc<AtomicUsize>,
 }
 
-macro_rules! kinds {
-    ($($kind:ident: $invalid:ident;)*) => {$(
-        impl Kind for $kind {
-            const INVALID: cl_int = $invalid;
-            fn wrap(object: Arc<Self>) -> Object {
-                Object::$kind(object)
-            }
-            fn of(object: &Object) -> Option<&Arc<Self>> {
-                match object {
-                    Object::$kind(object) => Some(object),
-                    _ => None,
-                }
-            }
+impl Shared {
+    pub(super) fn new() -> Self {
+        Self {
+            registry: Registry::default(),
+            scheduler: Arc::new(Scheduler::new()),
+            allocated: Arc::default(),
         }
-    )*};
-}
-
-kinds! {
-    Context: CL_INVALID_CONTEXT;
-    Event: CL_INVALID_EVENT;
-    Kernel: CL_INVALID_KERNEL;
-    Memory: CL_INVALID_MEM_OBJECT;
-    Program: CL_INVALID_PROGRAM;
-    Queue: CL_INVALID_COMMAND_QUEUE;
-}
-
-struct Slot {
-    object: Object,
-    /// References of the application.
-    references: u32,
-    /// Callbacks still to come, for which the handle must stay good.
-    holds: u32,
-}
-
-/// All live handles.
-#[derive(Default)]
-pub(super) struct Registry {
-    slots: RwLock<HashMap<usize, Slot>>,
-    given: AtomicUsize,
-}
-
-impl Registry {
-    /// A fresh handle and the object made for it.
-    pub(super) fn add<T: Kind>(&self, make: impl FnOnce(usize) -> T) -> (usize, Arc<T>) {
-        let handle = self.mint();
-        let object = Arc::new(make(handle));
-        self.name(handle, object.clone());
-        (handle, object)
-    }
-
-    /// A handle that names nothing yet.
-    pub(super) fn mint(&self) -> usize {
-        FIRST_HANDLE + HANDLE_STEP * self.given.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Makes `handle` name `object`, with one reference.
-    pub(super) fn name<T: Kind>(&self, handle: usize, object: Arc<T>) {
-        let slot = Slot {
-            object: T::wrap(object),
-            references: 1,
-            holds: 0,
-        };
-        self.slots
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(handle, slot);
-    }
-
-    /// The object that `handle` names, or its kind's error.
-    pub(super) fn get<T: Kind, H>(&self, handle: *mut H) -> Result<Arc<T>, cl_int> {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
-        slots
-            .get(&handle.addr())
-            .and_then(|slot| T::of(&slot.object).cloned())
-            .ok_or(T::INVALID)
-    }
-
-    /// The application's references to `handle`.
-    pub(super) fn references<H>(&self, handle: *mut H) -> u32 {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
-        slots.get(&handle.addr()).map_or(0, |slot| slot.references)
-    }
-
-    /// One reference more.
-    pub(super) fn retain<T: Kind, H>(&self, handle: *mut H) -> Result<(), cl_int> {
-        self.with::<T, _>(handle.addr(), |slot| {
-            slot.references = slot.references.saturating_add(1);
-        })
-    }
-
-    /// One reference less; gives the object back when that was the last.
-    pub(super) fn release<T: Kind, H>(&self, handle: *mut H) -> Result<Option<Arc<T>>, cl_int> {
-        self.drop_one::<T>(handle.addr(), |slot| {
-            slot.references = slot.references.saturating_sub(1);
-        })
-    }
-
-    /// Keeps the handle good for a callback to come.
-    pub(super) fn hold<T: Kind>(&self, handle: usize) -> Result<(), cl_int> {
-        self.with::<T, _>(handle, |slot| slot.holds += 1)
-    }
-
-    /// The callback was called.
-    pub(super) fn let_go<T: Kind>(&self, handle: usize) {
-        let last = self.drop_one::<T>(handle, |slot| slot.holds = slot.holds.saturating_sub(1));
-        drop(last);
-    }
-
-    /// How many handles are live.
-    pub(super) fn len(&self) -> usize {
-        self.slots
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len()
-    }
-
-    fn with<T: Kind, R>(
-        &self,
-        handle: usize,
-        act: impl FnOnce(&mut Slot) -> R,
-    ) -> Result<R, cl_int> {
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-        let slot = slots.get_mut(&handle).ok_or(T::INVALID)?;
-        T::of(&slot.object).ok_or(T::INVALID)?;
-        Ok(act(slot))
-    }
-
-    /// The object leaves through the caller: its end may call the application, which must find no lock held.
-    fn drop_one<T: Kind>(
-        &self,
-        handle: usize,
-        act: impl FnOnce(&mut Slot),
-    ) -> Result<Option<Arc<T>>, cl_int> {
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-        let slot = slots.get_mut(&handle).ok_or(T::INVALID)?;
-        let object = T::of(&slot.object).ok_or(T::INVALID)?.clone();
-        act(slot);
-        if slot.references > 0 || slot.holds > 0 {
-            return Ok(None);
-        }
-        let slot = slots.remove(&handle);
-        drop(slots);
-        drop(slot);
-        Ok(Some(object))
     }
 }

@@ -1,18 +1,22 @@
-//! Queues and events: one worker thread per queue, so that commands really run beside the application.
+//! Queues and events for devices that bring none: one thread per queue, so that commands really run beside the application.
 //!
-//! Everything that waits (a host thread, a queue's thread) waits for [`Progress`] and looks again; no lock is held while a command
-//! or a callback of the application runs.
+//! [`super::null`] and [`super::serial`] schedule with it. A command is a closure; it runs on its queue's thread once all that it
+//! waits for has ended. Everything that waits (a host thread, a queue's thread) waits for [`Progress`] and looks again; no lock is
+//! held while a command or a callback of the application runs. `C` is what an implementation knows a context by.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::super::*;
-use super::registry::{Alive, Context, Registry};
+use super::handles::Alive;
+use super::*;
 
 /// What ends a command: nothing, or the negative status that its event takes.
 pub(super) type Outcome = Result<(), cl_int>;
+
+/// What a command does, on its queue's thread.
+pub(super) type Work = Box<dyn FnOnce() -> Outcome + Send>;
 
 /// A callback for an event: the status that calls it, and the call.
 type StatusCallback = (cl_int, Box<dyn FnOnce(cl_int) + Send>);
@@ -45,22 +49,19 @@ impl Progress {
     }
 }
 
-/// What all objects of one platform share.
-pub(super) struct Shared {
-    pub(super) registry: Registry,
+/// What all queues and events of one platform share.
+pub(super) struct Scheduler {
+    /// How many objects live.
     pub(super) live: Arc<AtomicU64>,
-    pub(super) allocated: Arc<AtomicUsize>,
     progress: Progress,
     closed: AtomicBool,
     start: Instant,
 }
 
-impl Shared {
+impl Scheduler {
     pub(super) fn new() -> Self {
         Self {
-            registry: Registry::default(),
             live: Arc::default(),
-            allocated: Arc::default(),
             progress: Progress::default(),
             closed: AtomicBool::new(false),
             start: Instant::now(),
@@ -83,7 +84,7 @@ impl Shared {
     }
 
     /// Waits until the event has ended; its status, zero or negative.
-    pub(super) fn wait_for(&self, event: &Event) -> cl_int {
+    pub(super) fn wait_for<C>(&self, event: &Event<C>) -> cl_int {
         loop {
             let seen = self.progress.seen();
             let status = event.status();
@@ -95,7 +96,7 @@ impl Shared {
     }
 
     /// Moves an event on and calls what was to be called at that status.
-    pub(super) fn advance(&self, event: &Event, status: cl_int) {
+    pub(super) fn advance<C>(&self, event: &Event<C>, status: cl_int) {
         let due = {
             let mut state = locked(&event.state);
             match status {
@@ -111,35 +112,32 @@ impl Shared {
             due
         };
         self.progress.bump();
-        self.call(event, due);
+        Self::call(event, due);
     }
 
-    fn call(&self, event: &Event, mut due: Vec<StatusCallback>) {
+    fn call<C>(event: &Event<C>, mut due: Vec<StatusCallback>) {
         // A command passes SUBMITTED and RUNNING on its way to COMPLETE, whatever order the callbacks were set in.
         due.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         for (at, callback) in due {
             let status = event.status();
             callback(if status < 0 { status } else { at });
-            self.registry.let_go::<Event>(event.handle());
         }
     }
 
     /// Has `callback` called once the event's status is `at` or an error.
-    pub(super) fn on_status(
+    pub(super) fn on_status<C>(
         &self,
-        event: &Event,
+        event: &Event<C>,
         at: cl_int,
         callback: Box<dyn FnOnce(cl_int) + Send>,
-    ) -> Outcome {
-        self.registry.hold::<Event>(event.handle())?;
+    ) {
         let mut state = locked(&event.state);
         if event.status() > at {
             state.callbacks.push((at, callback));
-            return Ok(());
+            return;
         }
         drop(state);
-        self.call(event, vec![(at, callback)]);
-        Ok(())
+        Self::call(event, vec![(at, callback)]);
     }
 }
 
@@ -150,21 +148,20 @@ struct EventState {
 }
 
 /// The completion of one command, or a user event.
-pub(super) struct Event {
-    handle: AtomicUsize,
-    pub(super) context: Arc<Context>,
-    pub(super) queue: Option<Arc<Queue>>,
+pub(super) struct Event<C> {
+    pub(super) context: C,
+    pub(super) queue: Option<Arc<Queue<C>>>,
     pub(super) command: cl_command_type,
     status: AtomicI32,
     state: Mutex<EventState>,
     _alive: Alive,
 }
 
-impl Event {
+impl<C> Event<C> {
     pub(super) fn new(
-        shared: &Shared,
-        context: Arc<Context>,
-        queue: Option<Arc<Queue>>,
+        scheduler: &Scheduler,
+        context: C,
+        queue: Option<Arc<Queue<C>>>,
         command: cl_command_type,
     ) -> Self {
         let status = if queue.is_some() {
@@ -173,29 +170,16 @@ impl Event {
             CL_SUBMITTED
         };
         Self {
-            handle: AtomicUsize::new(0),
             context,
             queue,
             command,
             status: AtomicI32::new(status),
             state: Mutex::new(EventState {
-                times: [shared.now(), 0, 0, 0],
+                times: [scheduler.now(), 0, 0, 0],
                 callbacks: Vec::new(),
             }),
-            _alive: Alive::new(&shared.live),
+            _alive: Alive::new(&scheduler.live),
         }
-    }
-
-    /// Gives the event a handle that the application may use.
-    pub(super) fn publish(self: &Arc<Self>, registry: &Registry) -> usize {
-        let handle = registry.mint();
-        self.handle.store(handle, Ordering::Release);
-        registry.name(handle, self.clone());
-        handle
-    }
-
-    pub(super) fn handle(&self) -> usize {
-        self.handle.load(Ordering::Acquire)
     }
 
     pub(super) fn status(&self) -> cl_int {
@@ -213,7 +197,7 @@ impl Event {
     }
 
     /// Ends a user event; only the first time counts.
-    pub(super) fn end(&self, shared: &Shared, status: cl_int) -> Outcome {
+    pub(super) fn end(&self, scheduler: &Scheduler, status: cl_int) -> Outcome {
         {
             let _state = locked(&self.state);
             if self.has_ended() {
@@ -221,21 +205,21 @@ impl Event {
             }
             self.status.store(status, Ordering::Release);
         }
-        shared.advance(self, status);
+        scheduler.advance(self, status);
         Ok(())
     }
 }
 
-struct Command {
-    event: Arc<Event>,
+struct Command<C> {
+    event: Arc<Event<C>>,
     /// The wait list: a failure there is a failure of the command.
-    waits: Vec<Arc<Event>>,
+    waits: Vec<Arc<Event<C>>>,
     /// Commands that must have ended, well or not.
-    after: Vec<Arc<Event>>,
-    work: Box<dyn FnOnce() -> Outcome + Send>,
+    after: Vec<Arc<Event<C>>>,
+    work: Work,
 }
 
-impl Command {
+impl<C> Command<C> {
     fn is_ready(&self) -> bool {
         self.waits
             .iter()
@@ -243,36 +227,47 @@ impl Command {
             .all(|event| event.has_ended())
     }
 
-    fn run(self, shared: &Shared) {
-        shared.advance(&self.event, CL_SUBMITTED);
+    fn run(self, scheduler: &Scheduler) {
+        scheduler.advance(&self.event, CL_SUBMITTED);
         let outcome = if self.waits.iter().any(|event| event.status() < 0) {
             Err(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
         } else {
-            shared.advance(&self.event, CL_RUNNING);
+            scheduler.advance(&self.event, CL_RUNNING);
             (self.work)()
         };
-        shared.advance(&self.event, outcome.err().unwrap_or(CL_COMPLETE));
+        scheduler.advance(&self.event, outcome.err().unwrap_or(CL_COMPLETE));
     }
 }
 
-#[derive(Default)]
-struct QueueState {
-    pending: VecDeque<Command>,
+struct QueueState<C> {
+    pending: VecDeque<Command<C>>,
     /// Events of commands that had not ended when last looked.
-    unfinished: Vec<Arc<Event>>,
+    unfinished: Vec<Arc<Event<C>>>,
     /// Length of `unfinished` at which it is worth looking again.
     look_at: usize,
-    barrier: Option<Arc<Event>>,
+    barrier: Option<Arc<Event<C>>>,
     is_released: bool,
 }
 
-impl QueueState {
-    fn unfinished(&mut self) -> Vec<Arc<Event>> {
+impl<C> Default for QueueState<C> {
+    fn default() -> Self {
+        Self {
+            pending: VecDeque::new(),
+            unfinished: Vec::new(),
+            look_at: 0,
+            barrier: None,
+            is_released: false,
+        }
+    }
+}
+
+impl<C> QueueState<C> {
+    fn unfinished(&mut self) -> Vec<Arc<Event<C>>> {
         self.unfinished.retain(|event| !event.has_ended());
         self.unfinished.clone()
     }
 
-    fn note(&mut self, event: &Arc<Event>) {
+    fn note(&mut self, event: &Arc<Event<C>>) {
         if self.unfinished.len() >= self.look_at {
             self.unfinished.retain(|event| !event.has_ended());
             self.look_at = 64.max(2 * self.unfinished.len());
@@ -293,22 +288,22 @@ pub(super) enum Order {
 }
 
 /// A command queue.
-pub(super) struct Queue {
+pub(super) struct Queue<C> {
     pub(super) handle: usize,
-    pub(super) context: Arc<Context>,
+    pub(super) context: C,
     pub(super) device: usize,
     pub(super) properties: cl_command_queue_properties,
     pub(super) property_list: Vec<cl_queue_properties>,
     /// Commands run in the order they came in, whatever the application asked for.
     keeps_order: bool,
     _alive: Alive,
-    state: Mutex<QueueState>,
+    state: Mutex<QueueState<C>>,
 }
 
-impl Queue {
+impl<C: Clone + Send + Sync + 'static> Queue<C> {
     pub(super) fn new(
         handle: usize,
-        context: Arc<Context>,
+        context: C,
         device: usize,
         properties: cl_command_queue_properties,
         property_list: Vec<cl_queue_properties>,
@@ -327,32 +322,36 @@ impl Queue {
         }
     }
 
-    /// Starts the queue's thread.
-    pub(super) fn start(self: &Arc<Self>, shared: &Arc<Shared>) -> std::io::Result<()> {
-        let (queue, shared) = (self.clone(), shared.clone());
+    /// Starts the queue's thread, under this name.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        scheduler: &Arc<Scheduler>,
+        name: &str,
+    ) -> std::io::Result<()> {
+        let (queue, scheduler) = (self.clone(), scheduler.clone());
         std::thread::Builder::new()
-            .name("null-queue".into())
-            .spawn(move || queue.serve(&shared))
+            .name(name.into())
+            .spawn(move || queue.serve(&scheduler))
             .map(drop)
     }
 
     /// The last reference is gone: the thread ends when it has nothing left to do.
-    pub(super) fn released(&self, shared: &Shared) {
+    pub(super) fn released(&self, scheduler: &Scheduler) {
         locked(&self.state).is_released = true;
-        shared.progress.bump();
+        scheduler.progress.bump();
     }
 
     /// Adds a command and gives its event.
     pub(super) fn enqueue(
         self: &Arc<Self>,
-        shared: &Shared,
+        scheduler: &Scheduler,
         command: cl_command_type,
-        waits: Vec<Arc<Event>>,
+        waits: Vec<Arc<Event<C>>>,
         order: Order,
-        work: Box<dyn FnOnce() -> Outcome + Send>,
-    ) -> Arc<Event> {
+        work: Work,
+    ) -> Arc<Event<C>> {
         let event = Arc::new(Event::new(
-            shared,
+            scheduler,
             self.context.clone(),
             Some(self.clone()),
             command,
@@ -374,15 +373,15 @@ impl Queue {
                 work,
             });
         }
-        shared.progress.bump();
+        scheduler.progress.bump();
         event
     }
 
     /// Waits for every command so far.
-    pub(super) fn finish(&self, shared: &Shared) {
+    pub(super) fn finish(&self, scheduler: &Scheduler) {
         let unfinished = locked(&self.state).unfinished();
         for event in unfinished {
-            shared.wait_for(&event);
+            scheduler.wait_for(&event);
         }
     }
 
@@ -390,10 +389,10 @@ impl Queue {
         self.keeps_order || self.properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0
     }
 
-    fn serve(&self, shared: &Shared) {
+    fn serve(&self, scheduler: &Scheduler) {
         loop {
-            let seen = shared.progress.seen();
-            if shared.is_closed() {
+            let seen = scheduler.progress.seen();
+            if scheduler.is_closed() {
                 // Pending commands and what they hold end with the state, outside the lock.
                 let state = std::mem::take(&mut *locked(&self.state));
                 return drop(state);
@@ -417,8 +416,8 @@ impl Queue {
                 ready.and_then(|at| state.pending.remove(at))
             };
             match next {
-                Some(command) => command.run(shared),
-                None => shared.progress.wait_past(seen),
+                Some(command) => command.run(scheduler),
+                None => scheduler.progress.wait_past(seen),
             }
         }
     }
