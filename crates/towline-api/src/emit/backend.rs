@@ -199,3 +199,70 @@ pub fn emit_native(api: &Api, name: &str) -> String {
     );
     out
 }
+
+/// Whether the call orders its command by events.
+fn waits_for_events(call: &Call) -> bool {
+    call.params.iter().any(|param| {
+        matches!(&param.ty, Type::Pointer { to, .. } if matches!(&**to, Type::Handle(name) if name == "cl_event"))
+    })
+}
+
+/// Emits the `impl` of the adapter for vendors that compute inside the call. Calls of `scheduled` go to its hand-written methods,
+/// other commands are refused, and what is left takes its turn at the vendor. Objects of other vendors pass by.
+pub fn emit_serial(api: &Api, name: &str, scheduled: &[&str]) -> String {
+    let mut out = format!(
+        "#[allow(non_snake_case, clippy::too_many_arguments)]\nimpl super::{name} for SerialOpenCl {{\n"
+    );
+    for call in api
+        .calls
+        .iter()
+        .filter(|call| call.exported() && !call.unsupported)
+    {
+        let (function, given) = (&call.name, arguments(call));
+        let owner = owner(call);
+        let is_scheduled = scheduled.contains(&function.as_str());
+        let _ = writeln!(
+            out,
+            "    unsafe fn {function}(&self, {}){} {{",
+            signature(call),
+            returns(call)
+        );
+        let pass_on = format!(
+            "        // SAFETY: the caller's contract, passed on.\n        unsafe {{ self.serial.native.{function}({given}) }}\n"
+        );
+        match owner {
+            Some(owner) if is_scheduled => {
+                let _ = write!(
+                    out,
+                    "        if self.is_serial({owner}) {{\n            // SAFETY: the caller's contract, passed on.\n            return unsafe {{ self.serial.{function}({given}) }};\n        }}\n{pass_on}"
+                );
+            }
+            Some(owner) if waits_for_events(call) => {
+                let _ = write!(
+                    out,
+                    "        if self.is_serial({owner}) {{\n{}        }}\n{pass_on}",
+                    refuse(call, "            ").replacen(
+                        "NOT_SUPPORTED as",
+                        "return NOT_SUPPORTED as",
+                        1
+                    )
+                );
+            }
+            Some(owner) if call.creates() => {
+                let _ = write!(
+                    out,
+                    "        let turn = self.turn({owner});\n        // SAFETY: the caller's contract, passed on.\n        let made = unsafe {{ self.serial.native.{function}({given}) }};\n        if turn.is_some() {{\n            self.serial.adopt(made);\n        }}\n        made\n"
+                );
+            }
+            Some(owner) => {
+                let _ = write!(out, "        let _turn = self.turn({owner});\n{pass_on}");
+            }
+            None => {
+                let _ = write!(out, "        let _turn = turn::take();\n{pass_on}");
+            }
+        }
+        out.push_str("    }\n");
+    }
+    out.push_str("}\n");
+    out
+}
