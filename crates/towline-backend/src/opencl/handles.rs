@@ -1,4 +1,5 @@
-//! Handles of objects that no vendor made: numbers that are never given twice, so that a stale or foreign one is an error, not a crash.
+//! Handles of objects that no vendor made: numbers that are never given twice, so that a stale or foreign one is an error, and no
+//! crash. (The adapter for serial vendors also books the vendor's objects here, by the vendor's handles.)
 //!
 //! A handle is no address: nothing is ever read through it. Objects keep each other alive by `Arc`, as the specification's implicit
 //! references do; the registry only knows what the application may still name.
@@ -12,6 +13,11 @@ use super::*;
 /// Where handles start: no address of any supported machine, so whoever reads through one faults at once.
 const FIRST_HANDLE: usize = 0x7a00_0000_0000_0010;
 const HANDLE_STEP: usize = 0x10;
+
+/// Whether the number is a handle that [`Registry::mint`] gave.
+pub(super) fn is_minted(handle: usize) -> bool {
+    handle >= FIRST_HANDLE
+}
 
 /// Counts an object for as long as it lives, named or not.
 pub(super) struct Alive(Arc<AtomicU64>);

@@ -12,9 +12,11 @@ mod handles;
 mod native;
 mod null;
 mod scheduler;
+mod serial;
 
 pub use native::{NativeError, NativeOpenCl};
 pub use null::NullOpenCl;
+pub use serial::SerialOpenCl;
 pub use towline_wire::opencl::*;
 
 /// What a call answers that nobody implements: `CL_INVALID_OPERATION`.

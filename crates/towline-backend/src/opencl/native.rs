@@ -59,7 +59,12 @@ struct Vendor {
     platform: cl_platform_id,
     dispatch: *const c_void,
     functions: Functions,
+    /// It carries out commands inside the calls that wait for them, and bears one thread at a time.
+    is_serial: bool,
 }
+
+/// Names of platforms that are serial; see [`super::SerialOpenCl`].
+const SERIAL: &[&str] = &["Oclgrind"];
 
 /// The devices of this host's vendor libraries.
 pub struct NativeOpenCl {
@@ -142,6 +147,16 @@ impl NativeOpenCl {
         self.vendors.iter().map(|vendor| vendor.platform)
     }
 
+    /// Whether the adapter for serial vendors is needed.
+    pub(super) fn has_serial(&self) -> bool {
+        self.vendors.iter().any(|vendor| vendor.is_serial)
+    }
+
+    /// Whether the object's vendor is serial.
+    pub(super) fn is_serial(&self, object: *mut c_void) -> bool {
+        self.vendor(object).is_serial
+    }
+
     fn add(&mut self, name: &str) -> Result<(), NativeError> {
         let fail = |source| NativeError::Load {
             library: name.into(),
@@ -184,10 +199,17 @@ impl NativeOpenCl {
             // SAFETY: every ICD object begins with the address of the vendor's dispatch table.
             let dispatch = unsafe { platform.cast::<*const c_void>().read() };
             let functions = functions(platform, dispatch, *address);
+            let name = functions.clGetPlatformInfo.and_then(|info| {
+                // SAFETY: the vendor's function for its own platform.
+                platform_text(|room, text| unsafe {
+                    info(platform, CL_PLATFORM_NAME, room, text, ptr::null_mut())
+                })
+            });
             self.vendors.push(Vendor {
                 platform,
                 dispatch,
                 functions,
+                is_serial: name.is_some_and(|name| SERIAL.contains(&name.as_str())),
             });
         }
         Ok(())
@@ -228,20 +250,13 @@ fn functions(platform: cl_platform_id, dispatch: *const c_void, address: GetAddr
         std::mem::transmute::<*const c_void, Option<GetPlatformText>>(entry("clGetPlatformInfo"))
     };
     if let Some(info) = info {
-        let mut text = [0_u8; 256];
         // SAFETY: the room given is the buffer's.
-        let status = unsafe {
-            info(
-                platform,
-                CL_PLATFORM_VERSION,
-                text.len() - 1,
-                text.as_mut_ptr().cast(),
-                ptr::null_mut(),
-            )
-        };
-        if status == CL_SUCCESS {
-            version = parse_version(&text).unwrap_or(version);
-        }
+        let text = platform_text(|room, text| unsafe {
+            info(platform, CL_PLATFORM_VERSION, room, text, ptr::null_mut())
+        });
+        version = text
+            .and_then(|text| parse_version(&text))
+            .unwrap_or(version);
     }
     if version >= (1, 2) {
         // SAFETY: the function has been in the table since 1.2 and has this type; NULL is `None`.
@@ -274,16 +289,23 @@ fn functions(platform: cl_platform_id, dispatch: *const c_void, address: GetAddr
     })
 }
 
+/// What a platform says of itself, by a query that takes the room and where to put it.
+fn platform_text(query: impl FnOnce(usize, *mut c_void) -> cl_int) -> Option<String> {
+    let mut text = [0_u8; 256];
+    let status = query(text.len() - 1, text.as_mut_ptr().cast());
+    let text = CStr::from_bytes_until_nul(&text).ok()?.to_str().ok()?;
+    (status == CL_SUCCESS).then(|| text.to_owned())
+}
+
 /// The numbers in `OpenCL 3.0 PoCL ...`.
-fn parse_version(text: &[u8]) -> Option<(u32, u32)> {
-    let text = CStr::from_bytes_until_nul(text).ok()?.to_str().ok()?;
+fn parse_version(text: &str) -> Option<(u32, u32)> {
     let numbers = text.strip_prefix("OpenCL ")?.split_whitespace().next()?;
     let (major, minor) = numbers.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// The first object of a list, or NULL.
-fn first<T>(list: *const *mut T) -> *mut c_void {
+pub(super) fn first<T>(list: *const *mut T) -> *mut c_void {
     if list.is_null() {
         return ptr::null_mut();
     }
@@ -383,9 +405,9 @@ mod tests {
 
     #[test]
     fn versions_are_read_from_the_platforms_text() {
-        assert_eq!(parse_version(b"OpenCL 3.0 PoCL 3.1\0\0"), Some((3, 0)));
-        assert_eq!(parse_version(b"OpenCL 1.2 \0"), Some((1, 2)));
-        assert_eq!(parse_version(b"CUDA 12\0"), None);
+        assert_eq!(parse_version("OpenCL 3.0 PoCL 3.1"), Some((3, 0)));
+        assert_eq!(parse_version("OpenCL 1.2 "), Some((1, 2)));
+        assert_eq!(parse_version("CUDA 12"), None);
     }
 
     #[test]

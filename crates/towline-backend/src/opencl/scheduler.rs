@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::contract::Bytes;
 use super::handles::Alive;
 use super::*;
 
@@ -93,6 +94,15 @@ impl Scheduler {
             }
             self.progress.wait_past(seen);
         }
+    }
+
+    /// Waits until all of the events have ended.
+    pub(super) fn wait_for_all<C>(&self, events: &[Arc<Event<C>>]) -> Outcome {
+        let ended: Vec<cl_int> = events.iter().map(|event| self.wait_for(event)).collect();
+        if ended.iter().any(|status| *status < 0) {
+            return Err(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+        }
+        Ok(())
     }
 
     /// Moves an event on and calls what was to be called at that status.
@@ -190,10 +200,44 @@ impl<C> Event<C> {
         self.status() <= CL_COMPLETE
     }
 
-    /// When the command was queued, submitted, started and ended, once it has.
-    pub(super) fn times(&self) -> Option<[u64; 4]> {
-        let state = locked(&self.state);
-        (self.status() == CL_COMPLETE).then_some(state.times)
+    /// What `clGetEventInfo` says, of an event of this context with so many references.
+    pub(super) fn describe(
+        &self,
+        name: cl_event_info,
+        context: usize,
+        references: u32,
+    ) -> Result<Vec<u8>, cl_int> {
+        Ok(match name {
+            CL_EVENT_COMMAND_QUEUE => {
+                let queue = self.queue.as_ref();
+                queue.map_or(0, |queue| queue.handle).bytes()
+            }
+            CL_EVENT_CONTEXT => context.bytes(),
+            CL_EVENT_COMMAND_TYPE => self.command.bytes(),
+            CL_EVENT_COMMAND_EXECUTION_STATUS => self.status().bytes(),
+            CL_EVENT_REFERENCE_COUNT => references.bytes(),
+            _ => return Err(CL_INVALID_VALUE),
+        })
+    }
+
+    /// What `clGetEventProfilingInfo` says.
+    pub(super) fn time(&self, name: cl_profiling_info) -> Result<u64, cl_int> {
+        let profiles = self
+            .queue
+            .as_ref()
+            .is_some_and(|queue| queue.properties & CL_QUEUE_PROFILING_ENABLE != 0);
+        let is_complete = self.status() == CL_COMPLETE;
+        if !profiles || !is_complete {
+            return Err(CL_PROFILING_INFO_NOT_AVAILABLE);
+        }
+        let [queued, submitted, started, ended] = locked(&self.state).times;
+        match name {
+            CL_PROFILING_COMMAND_QUEUED => Ok(queued),
+            CL_PROFILING_COMMAND_SUBMIT => Ok(submitted),
+            CL_PROFILING_COMMAND_START => Ok(started),
+            CL_PROFILING_COMMAND_END | CL_PROFILING_COMMAND_COMPLETE => Ok(ended),
+            _ => Err(CL_INVALID_VALUE),
+        }
     }
 
     /// Ends a user event; only the first time counts.

@@ -1662,11 +1662,7 @@ impl OpenClApi for NullOpenCl {
                 .iter()
                 .all(|event| Some(event.context.handle) == context);
             require(is_one, CL_INVALID_CONTEXT)?;
-            let failed = events
-                .iter()
-                .filter(|event| self.shared.scheduler.wait_for(event) < 0)
-                .count();
-            require(failed == 0, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
+            self.shared.scheduler.wait_for_all(&events)
         })())
     }
 
@@ -1681,18 +1677,8 @@ impl OpenClApi for NullOpenCl {
         self.count("clGetEventInfo");
         let asked = Asked::new(param_value_size, param_value, param_value_size_ret);
         status(self.get::<Event, _>(event).and_then(|object| {
-            let answer = match param_name {
-                CL_EVENT_COMMAND_QUEUE => object
-                    .queue
-                    .as_ref()
-                    .map_or(0, |queue| queue.handle)
-                    .bytes(),
-                CL_EVENT_CONTEXT => object.context.handle.bytes(),
-                CL_EVENT_COMMAND_TYPE => object.command.bytes(),
-                CL_EVENT_COMMAND_EXECUTION_STATUS => object.status().bytes(),
-                CL_EVENT_REFERENCE_COUNT => self.references(event),
-                _ => return Err(CL_INVALID_VALUE),
-            };
+            let references = self.shared.registry.references(event);
+            let answer = object.describe(param_name, object.context.handle, references)?;
             // SAFETY: the caller's contract.
             unsafe { asked.answer(&answer) }
         }))
@@ -1738,21 +1724,7 @@ impl OpenClApi for NullOpenCl {
         self.count("clGetEventProfilingInfo");
         let asked = Asked::new(param_value_size, param_value, param_value_size_ret);
         status(self.get::<Event, _>(event).and_then(|object| {
-            let profiles = object
-                .queue
-                .as_ref()
-                .is_some_and(|queue| queue.properties & CL_QUEUE_PROFILING_ENABLE != 0);
-            let [queued, submitted, started, ended] = object
-                .times()
-                .filter(|_| profiles)
-                .ok_or(CL_PROFILING_INFO_NOT_AVAILABLE)?;
-            let time = match param_name {
-                CL_PROFILING_COMMAND_QUEUED => queued,
-                CL_PROFILING_COMMAND_SUBMIT => submitted,
-                CL_PROFILING_COMMAND_START => started,
-                CL_PROFILING_COMMAND_END | CL_PROFILING_COMMAND_COMPLETE => ended,
-                _ => return Err(CL_INVALID_VALUE),
-            };
+            let time = object.time(param_name)?;
             // SAFETY: the caller's contract.
             unsafe { asked.answer(&time.bytes()) }
         }))
