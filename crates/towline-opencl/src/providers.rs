@@ -145,15 +145,16 @@ fn local() -> Vec<Provider> {
     let folder = std::env::var(LOCAL_VENDORS).unwrap_or_else(|_| USUAL_VENDORS.into());
     let ours = |library: &str| library.contains("libtowline_opencl");
     let native = match NativeOpenCl::from_vendors(std::path::Path::new(&folder), &ours) {
-        Ok(native) => Arc::new(native),
+        Ok(native) => native,
         Err(error) => {
             eprintln!("towline: this host's own devices are left out: {error}");
             return Vec::new();
         }
     };
     let platforms: Vec<cl_platform_id> = native.platforms().collect();
+    let api = SerialOpenCl::where_needed(native);
     let providers = platforms.into_iter().filter_map(|platform| {
-        let api = Arc::clone(&native) as Arc<dyn OpenClApi>;
+        let api = Arc::clone(&api);
         // SAFETY: the platform is the native library's own.
         unsafe { Provider::of_platform("local", api, platform, true) }.ok()
     });

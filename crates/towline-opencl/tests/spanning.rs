@@ -4,10 +4,8 @@
 mod support;
 
 use std::ffi::c_void;
-use std::ops::Deref;
 use std::ptr::{null, null_mut};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use support::{ADD, Cl, OCLGRIND, POCL, providers};
@@ -23,32 +21,20 @@ fn two_of_one_kind() -> Cl {
     Cl::new(&[POCL, POCL])
 }
 
-/// A context that has its vendor's library for itself while a test lasts.
-struct Alone {
-    cl: Cl,
-    _turn: MutexGuard<'static, ()>,
-}
-
-impl Deref for Alone {
-    type Target = Cl;
-
-    fn deref(&self) -> &Cl {
-        &self.cl
-    }
-}
-
-/// Oclgrind (21.10) loses work-items of kernels that run at the same time in one process, whatever their contexts.
-fn two_unlike() -> Alone {
-    static TURN: Mutex<()> = Mutex::new(());
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    Alone {
-        cl: Cl::new(&[POCL, OCLGRIND]),
-        _turn: turn,
-    }
+fn two_unlike() -> Cl {
+    Cl::new(&[POCL, OCLGRIND])
 }
 
 fn two_sessions() -> Cl {
     Cl::over(vec![session(), session()])
+}
+
+fn two_unlike_sessions() -> Cl {
+    let sessions = [POCL, OCLGRIND].map(|name| {
+        let mut providers = Provider::of_session(&support::session_on(name));
+        providers.remove(0)
+    });
+    Cl::over(sessions.into())
 }
 
 fn session_and_local() -> Cl {
@@ -80,7 +66,21 @@ over! {
         what_is_only_read_stays_where_it_is, many_threads_share_one_context, a_copied_kernel_has_its_arguments_on_both_sides,
         out_of_order_queues_cross_too;
     two_unlike: written_here_and_added_to_there, contents_of_creation_are_everywhere, contents_go_to_and_fro,
-        an_event_crosses, a_map_shows_what_the_other_side_wrote, a_part_written_there_keeps_the_rest;
+        parts_of_a_buffer_are_written_side_by_side, an_event_crosses, a_user_event_releases_both_sides,
+        a_failed_user_event_fails_the_other_side, a_held_back_writer_is_waited_for_without_blocking,
+        a_map_shows_what_the_other_side_wrote, an_unmap_is_seen_by_the_other_side,
+        a_host_pointer_is_where_maps_lead, a_part_written_there_keeps_the_rest,
+        a_copy_reads_what_the_other_side_wrote, callbacks_come_for_events_of_both_sides, an_image_crosses,
+        what_is_only_read_stays_where_it_is, many_threads_share_one_context, a_copied_kernel_has_its_arguments_on_both_sides,
+        out_of_order_queues_cross_too;
+    two_unlike_sessions: written_here_and_added_to_there, contents_of_creation_are_everywhere, contents_go_to_and_fro,
+        parts_of_a_buffer_are_written_side_by_side, an_event_crosses, a_user_event_releases_both_sides,
+        a_failed_user_event_fails_the_other_side, a_held_back_writer_is_waited_for_without_blocking,
+        a_map_shows_what_the_other_side_wrote, an_unmap_is_seen_by_the_other_side,
+        a_host_pointer_is_where_maps_lead, a_part_written_there_keeps_the_rest,
+        a_copy_reads_what_the_other_side_wrote, callbacks_come_for_events_of_both_sides, an_image_crosses,
+        what_is_only_read_stays_where_it_is, many_threads_share_one_context, a_copied_kernel_has_its_arguments_on_both_sides,
+        out_of_order_queues_cross_too;
     two_sessions: written_here_and_added_to_there, contents_of_creation_are_everywhere, contents_go_to_and_fro,
         parts_of_a_buffer_are_written_side_by_side, an_event_crosses, a_user_event_releases_both_sides,
         a_failed_user_event_fails_the_other_side, a_held_back_writer_is_waited_for_without_blocking,

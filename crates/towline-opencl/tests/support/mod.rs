@@ -50,26 +50,37 @@ pub(crate) struct Cl {
     pub(crate) context: cl_context,
 }
 
+/// A loaded vendor library.
+struct Library {
+    name: String,
+    api: Arc<dyn OpenClApi>,
+    platform: cl_platform_id,
+}
+
+// SAFETY: a platform's handle may be used from any thread.
+unsafe impl Send for Library {}
+
 /// A vendor library, loaded and enumerated once: the first calls of some are not safe from several threads.
-pub(crate) fn library(name: &str) -> (Arc<NativeOpenCl>, cl_platform_id) {
-    static LOADED: Mutex<Vec<(String, Arc<NativeOpenCl>)>> = Mutex::new(Vec::new());
+pub(crate) fn library(name: &str) -> (Arc<dyn OpenClApi>, cl_platform_id) {
+    static LOADED: Mutex<Vec<Library>> = Mutex::new(Vec::new());
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = loaded.iter().find(|(known, _)| known == name);
-    let native = known
-        .map(|(_, native)| Arc::clone(native))
-        .unwrap_or_else(|| {
-            let native = NativeOpenCl::from_libraries(&[name.into()])
-                .unwrap_or_else(|error| panic!("{error}: the tests need this library"));
-            let native = Arc::new(native);
-            loaded.push((name.into(), Arc::clone(&native)));
-            native
-        });
+    if let Some(known) = loaded.iter().find(|known| known.name == name) {
+        return (Arc::clone(&known.api), known.platform);
+    }
+    let native = NativeOpenCl::from_libraries(&[name.into()])
+        .unwrap_or_else(|error| panic!("{error}: the tests need this library"));
     let platform = native.platforms().next();
     let platform = platform.unwrap_or_else(|| panic!("{name} has no platform"));
+    let api = SerialOpenCl::where_needed(native);
     let mut count = 0;
     // SAFETY: only the count is written.
-    unsafe { native.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, null_mut(), &raw mut count) };
-    (native, platform)
+    unsafe { api.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, null_mut(), &raw mut count) };
+    loaded.push(Library {
+        name: name.into(),
+        api: Arc::clone(&api),
+        platform,
+    });
+    (api, platform)
 }
 
 /// Providers of these vendor libraries, each a provider of its own.
@@ -87,8 +98,13 @@ pub(crate) fn providers(libraries: &[&str], local: bool) -> Vec<Provider> {
 
 /// A session with a worker of its own on PoCL.
 pub(crate) fn session() -> Arc<Remote> {
+    session_on(POCL)
+}
+
+/// A session with a worker of its own on this vendor's library.
+pub(crate) fn session_on(name: &str) -> Arc<Remote> {
     static PAIRS: Mutex<Vec<Pair>> = Mutex::new(Vec::new());
-    let pair = Pair::new(library(POCL).0);
+    let pair = Pair::new(library(name).0);
     let remote = Arc::clone(&pair.remote);
     // Workers live as long as the process: tests end while callbacks may still be on their way.
     let mut pairs = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use towline_backend::opencl::{NativeOpenCl, NullOpenCl, OpenClApi};
+use towline_backend::opencl::{NativeOpenCl, NullOpenCl, OpenClApi, SerialOpenCl};
 
 use super::process::{Engine, EngineError, Lane, LaneKind, Session};
 
@@ -50,7 +50,7 @@ pub fn prepare() {
 pub fn open(options: &OpenClOptions) -> Result<Box<dyn Engine>, EngineError> {
     let api: Arc<dyn OpenClApi> = match options.null {
         true => Arc::new(NullOpenCl::new(1)),
-        false => Arc::new(open_native(&options.vendors)?),
+        false => SerialOpenCl::where_needed(open_native(&options.vendors)?),
     };
     let selected = |number: usize, name: &str| is_selected(&options.devices, number, name);
     let engine = towline_worker::Engine::open(api, &selected)?;
