@@ -66,6 +66,7 @@ fn generated_code_is_rust() {
         towline_api::emit::codec::emit(&api),
         towline_api::emit::backend::emit_trait(&api, "Contract"),
         towline_api::emit::backend::emit_native(&api, "Contract"),
+        towline_api::emit::backend::emit_methods(&api, "Contract", "Backend", &["clForward"]),
         towline_api::emit::backend::emit_serial(&api, "Contract", &["clForward"]),
         towline_api::emit::remote::emit(&api, "Contract"),
         towline_api::emit::dispatch::emit(&api),

@@ -266,3 +266,23 @@ pub fn emit_serial(api: &Api, name: &str, scheduled: &[&str]) -> String {
     out.push_str("}\n");
     out
 }
+
+/// Emits the `impl` of a backend whose methods lie where they belong, in several files: each call of `implemented` goes to the
+/// method of its name. The contract's defaults answer the others.
+pub fn emit_methods(api: &Api, name: &str, backend: &str, implemented: &[&str]) -> String {
+    let mut out = format!(
+        "#[allow(non_snake_case, clippy::too_many_arguments)]\nimpl {name} for {backend} {{\n"
+    );
+    let is_implemented = |call: &&Call| implemented.contains(&call.name.as_str());
+    for call in api.calls.iter().filter(is_implemented) {
+        let (function, given) = (&call.name, arguments(call));
+        let _ = write!(
+            out,
+            "    unsafe fn {function}(&self, {}){} {{\n        // SAFETY: the caller's contract, passed on.\n        unsafe {{ self.{function}({given}) }}\n    }}\n",
+            signature(call),
+            returns(call)
+        );
+    }
+    out.push_str("}\n");
+    out
+}
