@@ -1,0 +1,15 @@
+//! What CUDA modules are made of, read without a driver.
+//!
+//! - [`fatbin`]: the container that holds a program for several devices; which entry of it a device uses.
+//!
+//! Everything here takes bytes that somebody else made. Every decoder is total: it answers or says what is wrong and where, it
+//! never panics, and what it allocates is in proportion to what it was given, up to a named limit. No I/O, no `unsafe`.
+#![forbid(unsafe_code)]
+
+pub mod arch;
+mod bytes;
+mod error;
+pub mod fatbin;
+
+pub use arch::{Arch, ComputeCapability, Variant};
+pub use error::Error;
