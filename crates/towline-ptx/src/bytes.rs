@@ -25,6 +25,10 @@ fn array<const N: usize>(bytes: &[u8], at: usize, what: &'static str) -> Result<
     Ok(field.try_into().expect("the slice has that length"))
 }
 
+pub(crate) fn u8_at(bytes: &[u8], at: usize, what: &'static str) -> Result<u8, Error> {
+    Ok(u8::from_le_bytes(array(bytes, at, what)?))
+}
+
 pub(crate) fn u16_at(bytes: &[u8], at: usize, what: &'static str) -> Result<u16, Error> {
     Ok(u16::from_le_bytes(array(bytes, at, what)?))
 }

@@ -1,6 +1,8 @@
 //! What CUDA modules are made of, read without a driver.
 //!
+//! - [`image`]: what `cuModuleLoadData` was given, and how long it is.
 //! - [`fatbin`]: the container that holds a program for several devices; which entry of it a device uses.
+//! - [`cubin`]: the kernels, parameters and variables of machine code.
 //!
 //! Everything here takes bytes that somebody else made. Every decoder is total: it answers or says what is wrong and where, it
 //! never panics, and what it allocates is in proportion to what it was given, up to a named limit. No I/O, no `unsafe`.
@@ -8,8 +10,11 @@
 
 pub mod arch;
 mod bytes;
+pub mod cubin;
+mod elf;
 mod error;
 pub mod fatbin;
+pub mod image;
 
 pub use arch::{Arch, ComputeCapability, Variant};
 pub use error::Error;

@@ -2,7 +2,7 @@
 //!
 //! What a program hands to the driver is a **wrapper**, 24 bytes with a pointer to a **container**; the container is a header and a
 //! run of **entries**, each machine code (a cubin) or PTX for one architecture, often compressed. Following the pointer is for the
-//! caller, who may touch that memory.
+//! caller, who may touch that memory; see [`crate::image`] for how much of it to take.
 //!
 //! An entry holds one **program**, or, since CUDA 13, several that are compressed as one. [`choose`] says which program a device
 //! uses, [`Entry::alone`] makes a container of just its entry, compressed as it was, for a driver that shall see nothing else.
