@@ -1,5 +1,7 @@
 //! What can be wrong with an image.
 
+use crate::ptx::SyntaxError;
+
 /// Why bytes are no image, or not one that can be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -36,6 +38,9 @@ pub enum Error {
         /// How long it is, or how long it is at least.
         found: u64,
     },
+    /// PTX that breaks the grammar.
+    #[error(transparent)]
+    Syntax(#[from] SyntaxError),
     /// Longer than anything that makes sense.
     #[error("{what} of {len} is over the limit of {limit}")]
     TooLong {

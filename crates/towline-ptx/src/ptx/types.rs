@@ -1,0 +1,75 @@
+//! Types of PTX.
+
+use std::fmt;
+
+macro_rules! types {
+    ($($variant:ident $name:literal $bytes:literal,)*) => {
+        /// A fundamental or opaque type.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Type {
+            $(#[doc = concat!("`.", $name, "`.")] $variant,)*
+        }
+
+        impl Type {
+            /// The type of this name, written without its dot.
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Type::$variant),)*
+                    _ => None,
+                }
+            }
+
+            /// Its name, without a dot.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Type::$variant => $name,)*
+                }
+            }
+
+            /// Bytes of a value in memory. A predicate has no place there, and counts as none.
+            pub fn bytes(self) -> u64 {
+                match self {
+                    $(Type::$variant => $bytes,)*
+                }
+            }
+        }
+    };
+}
+
+types! {
+    Pred "pred" 0,
+    B8 "b8" 1,
+    B16 "b16" 2,
+    B32 "b32" 4,
+    B64 "b64" 8,
+    B128 "b128" 16,
+    U8 "u8" 1,
+    U16 "u16" 2,
+    U32 "u32" 4,
+    U64 "u64" 8,
+    S8 "s8" 1,
+    S16 "s16" 2,
+    S32 "s32" 4,
+    S64 "s64" 8,
+    F16 "f16" 2,
+    F16x2 "f16x2" 4,
+    Bf16 "bf16" 2,
+    Bf16x2 "bf16x2" 4,
+    Tf32 "tf32" 4,
+    F32 "f32" 4,
+    F32x2 "f32x2" 8,
+    F64 "f64" 8,
+    U16x2 "u16x2" 4,
+    S16x2 "s16x2" 4,
+    // Handles: the driver fills in 64 bits.
+    TexRef "texref" 8,
+    SamplerRef "samplerref" 8,
+    SurfRef "surfref" 8,
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, ".{}", self.name())
+    }
+}
