@@ -33,7 +33,8 @@ macro_rules! targets {
 }
 
 targets! {
-    address, chunk, control, facts, frame, handles, handshake, landing, peer, push, reply, request, snapshot,
+    address, chunk, control, cubin, facts, fatbin, frame, handles, handshake, landing, peer, ptx, push, reply, request,
+    snapshot,
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The targets, one module each.
 
+use towline_ptx::fatbin::{Container, EntryKind};
+
 use crate::Target;
 
 macro_rules! targets {
@@ -14,5 +16,34 @@ macro_rules! targets {
 }
 
 targets! {
-    address, chunk, control, facts, frame, handles, handshake, landing, peer, push, reply, request, snapshot,
+    address, chunk, control, cubin, facts, fatbin, frame, handles, handshake, landing, peer, ptx, push, reply, request,
+    snapshot,
+}
+
+/// Containers as nvcc writes them: what the tests of `towline-ptx` use.
+macro_rules! compiled {
+    ($name:literal) => {
+        include_bytes!(concat!(
+            "../../../crates/towline-ptx/tests/data/",
+            $name,
+            ".fatbin"
+        ))
+    };
+}
+
+const CONCATENATED: &[u8] = compiled!("concatenated");
+const DEFAULT: &[u8] = compiled!("tiny-default");
+const LARGE: &[u8] = compiled!("large");
+const SIZE: &[u8] = compiled!("tiny-size");
+const SPEED: &[u8] = compiled!("tiny-speed");
+
+/// The decompressed programs of one kind.
+fn programs(container: &[u8], kind: EntryKind) -> Vec<Vec<u8>> {
+    Container::parse(container)
+        .and_then(|container| container.programs())
+        .expect("committed containers are whole")
+        .iter()
+        .filter(|program| program.kind == kind)
+        .map(|program| program.image().expect("committed programs are whole"))
+        .collect()
 }
