@@ -110,12 +110,26 @@ pub fn write_for_build(file: &str, code: &str) {
     }
 }
 
-/// Compares the ids of `api` with `ids.lock`: every id ever given stays with its call.
+/// Compares the ids of `api` with its part of `ids.lock`: every id ever given stays with its call.
 pub fn check_ids(api: &Api, lock: &str) -> Result<(), ApiError> {
     let mut locked = std::collections::BTreeMap::new();
+    let mut part = None;
     for (index, line) in lock.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let Some(name) = line.strip_prefix('[') {
+            part = Some(name.trim_end_matches(']'));
+            continue;
+        }
+        let Some(part) = part else {
+            return Err(ApiError::IdsLock(format!(
+                "line {}: an id stands before the first `[opencl]`",
+                index + 1
+            )));
+        };
+        if part != api.name {
             continue;
         }
         let mut words = line.split_whitespace();
@@ -148,8 +162,8 @@ pub fn check_ids(api: &Api, lock: &str) -> Result<(), ApiError> {
             }
             None => {
                 return Err(ApiError::IdsLock(format!(
-                    "add the line `{:#06x} {}`",
-                    call.id, call.name
+                    "add the line `{:#06x} {}` below [{}]",
+                    call.id, call.name, api.name
                 )));
             }
         }
@@ -167,9 +181,8 @@ mod tests {
 
     fn lock(api: &Api) -> String {
         let lines = api.calls.iter();
-        lines
-            .map(|call| format!("{:#06x} {}\n", call.id, call.name))
-            .collect()
+        let lines = lines.map(|call| format!("{:#06x} {}\n", call.id, call.name));
+        format!("[{}]\n{}", api.name, lines.collect::<String>())
     }
 
     #[test]
@@ -195,6 +208,16 @@ mod tests {
     }
 
     #[test]
+    fn each_api_counts_for_itself() {
+        let api = opencl();
+        let others = "[cuda]\n0x0101 cuInit\nno id at all\n";
+        assert!(check_ids(&api, &(others.to_owned() + &lock(&api))).is_ok());
+        let error = check_ids(&api, "0x0101 clGetPlatformIDs\n").unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("before the first `[opencl]`"), "{error}");
+    }
+
+    #[test]
     fn an_id_stays_with_its_call() {
         let api = opencl();
         let lock = lock(&api).replace("clGetPlatformIDs", "clSomethingElse");
@@ -208,14 +231,14 @@ mod tests {
     #[test]
     fn a_lock_that_gives_an_id_twice_or_says_nothing_is_refused() {
         let api = opencl();
-        let twice = check_ids(&api, "0x0101 clOne\n0x0101 clTwo\n")
+        let twice = check_ids(&api, "[opencl]\n0x0101 clOne\n0x0101 clTwo\n")
             .unwrap_err()
             .to_string();
         assert!(
             twice.contains("stands there twice, for clOne and clTwo"),
             "{twice}"
         );
-        let garbled = check_ids(&api, "# first\nclOne 0x0101\n")
+        let garbled = check_ids(&api, "[opencl]\nclOne 0x0101\n")
             .unwrap_err()
             .to_string();
         assert!(

@@ -11,6 +11,8 @@ pub struct Api {
     pub aliases: BTreeMap<String, Prim>,
     /// Aliases as declared, in order: name, target as written.
     pub alias_items: Vec<(String, String)>,
+    /// Types of the application's functions: name, target as written.
+    pub functions: Vec<(String, String)>,
     /// Handle types, by tag.
     pub handles: Vec<Handle>,
     /// Structures.
@@ -103,16 +105,24 @@ impl Handle {
 
     /// The kind in lower case: `cl_command_queue` gives `command_queue`.
     pub fn short(&self) -> &str {
-        let name = self.name.strip_prefix("cl_").unwrap_or(&self.name);
+        let name = self.name.strip_prefix("cl_");
+        let name = name.or_else(|| self.name.strip_prefix("CU"));
+        let name = name.unwrap_or(&self.name);
         name.strip_suffix("_id").unwrap_or(name)
     }
 }
 
-/// A structure that crosses the API by pointer.
-#[derive(Debug, Clone)]
+/// A structure that crosses the API, most often by pointer.
+#[derive(Debug, Clone, Default)]
 pub struct Struct {
     /// The API's name.
     pub name: String,
+    /// A union: its fields share their place.
+    pub union: bool,
+    /// Alignment beyond that of its fields.
+    pub align: Option<usize>,
+    /// Fields that have no name in C, where their own fields stand in for them.
+    pub unnamed: Vec<String>,
     /// Fields in order.
     pub fields: Vec<(String, Type)>,
 }
@@ -194,10 +204,16 @@ pub struct Call {
     pub forward: bool,
     /// Declared, answered "not supported".
     pub unsupported: bool,
+    /// Declared for later: has its message, and is answered "not supported" until both halves are there.
+    pub planned: bool,
     /// A message of the session itself: not exported.
     pub internal: bool,
     /// Other exported names.
     pub aliases: Vec<String>,
+    /// Versions that introduced those of the other names that say so.
+    pub alias_since: BTreeMap<String, String>,
+    /// Names under which the default stream is the calling thread's own, with the version that introduced each.
+    pub per_thread: Vec<(String, String)>,
     /// Version that introduced it.
     pub since: Option<String>,
     /// Version that deprecated it.
@@ -213,7 +229,9 @@ pub struct Call {
 impl Call {
     /// The message's name: `clCreateBuffer` gives `CreateBuffer`.
     pub fn message(&self) -> String {
-        camel(self.name.strip_prefix("cl").unwrap_or(&self.name))
+        let name = self.name.strip_prefix("cl");
+        let name = name.or_else(|| self.name.strip_prefix("cu"));
+        camel(name.unwrap_or(&self.name))
     }
 
     /// Whether it has a message on the wire.
@@ -224,6 +242,11 @@ impl Call {
     /// Whether it is a function of the C API.
     pub fn exported(&self) -> bool {
         !self.internal
+    }
+
+    /// Whether a client and a worker have a half of it by now.
+    pub fn served(&self) -> bool {
+        !self.unsupported && !self.planned
     }
 
     /// Whether it returns a new handle.
@@ -268,6 +291,15 @@ pub enum Shape {
         creates: bool,
         /// The parameter that receives the true size or count.
         actual: Option<String>,
+        /// The driver picks it and the device interprets it.
+        device_value: bool,
+    },
+    /// Data into the call and out of it again, which no message carries.
+    InOut {
+        /// How far it points.
+        extent: Extent,
+        /// NULL is legal.
+        nullable: bool,
     },
     /// Receives the true size or count of another output.
     SizeOf,
@@ -318,7 +350,82 @@ pub fn camel(name: &str) -> String {
         .collect()
 }
 
+/// What the APIs do not have in common, as the emitters need it.
+#[derive(Debug)]
+pub struct Dialect {
+    /// The contract: the trait of all calls.
+    pub contract: &'static str,
+    /// Its implementation over the vendor's library.
+    pub native: &'static str,
+    /// The type of a status.
+    pub status: &'static str,
+    /// The status of what went well.
+    pub success: &'static str,
+    /// The status of a pointer that must not be NULL.
+    pub invalid_value: &'static str,
+    /// Every handle that a call gives out is made by it; in OpenCL only events are.
+    pub creates_by_out: bool,
+    /// The library's functions are exported by name and found by version; OpenCL's are found through a dispatch table.
+    pub by_symbol: bool,
+    /// The version that a call without one is from.
+    pub first_version: &'static str,
+}
+
+const OPENCL: Dialect = Dialect {
+    contract: "OpenClApi",
+    native: "NativeOpenCl",
+    status: "cl_int",
+    success: "CL_SUCCESS",
+    invalid_value: "CL_INVALID_VALUE",
+    creates_by_out: false,
+    by_symbol: false,
+    first_version: "1.0",
+};
+
+const CUDA: Dialect = Dialect {
+    contract: "CudaApi",
+    native: "NativeCuda",
+    status: "CUresult",
+    success: "CUDA_SUCCESS",
+    invalid_value: "CUDA_ERROR_INVALID_VALUE",
+    creates_by_out: true,
+    by_symbol: true,
+    first_version: "2.0",
+};
+
 impl Api {
+    /// How this API differs from the others.
+    pub fn dialect(&self) -> &'static Dialect {
+        if self.name == "cuda" { &CUDA } else { &OPENCL }
+    }
+
+    /// Whether a structure travels field by field: scalars, handles, arrays of scalars, and structures of nothing but those.
+    pub fn travels(&self, name: &str) -> bool {
+        self.structure(name).is_some_and(|structure| {
+            !structure.union
+                && structure.align.is_none()
+                && structure.fields.iter().all(|(_, ty)| match ty {
+                    Type::Scalar(..) | Type::Handle(_) => true,
+                    other => self.is_data(other),
+                })
+        })
+    }
+
+    /// Whether a value is scalars all through.
+    fn is_data(&self, ty: &Type) -> bool {
+        match ty {
+            Type::Scalar(..) => true,
+            Type::Array(of, _) => matches!(**of, Type::Scalar(..) | Type::Char),
+            Type::Struct(name) => {
+                self.travels(name)
+                    && self.structure(name).is_some_and(|structure| {
+                        structure.fields.iter().all(|(_, ty)| self.is_data(ty))
+                    })
+            }
+            _ => false,
+        }
+    }
+
     /// The handle type of this name.
     pub fn handle(&self, name: &str) -> Option<&Handle> {
         self.handles.iter().find(|handle| handle.name == name)

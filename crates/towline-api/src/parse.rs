@@ -1,6 +1,6 @@
 //! From declarations in Rust syntax to the [`model`](crate::model), with every rule of the language checked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::Span;
 use quote::ToTokens;
@@ -27,6 +27,9 @@ pub(crate) fn parse(name: &str, sources: &[(String, String)]) -> Result<Api> {
     }
     for (file, parsed) in &files {
         types(&mut api, file, parsed)?;
+    }
+    for (_, parsed) in &files {
+        structure_names(&mut api, parsed);
     }
     for (file, parsed) in &files {
         structures(&mut api, file, parsed)?;
@@ -72,7 +75,8 @@ fn unique(api: &Api) -> Result<()> {
                 ),
             ));
         }
-        for name in call.aliases.iter().chain([&call.name]) {
+        let per_thread = call.per_thread.iter().map(|(name, _)| name);
+        for name in call.aliases.iter().chain(per_thread).chain([&call.name]) {
             if !names.insert(name.clone()) {
                 return Err(fault(
                     &file,
@@ -91,6 +95,10 @@ fn types(api: &mut Api, file: &str, parsed: &syn::File) -> Result<()> {
         match item {
             Item::Type(alias) => {
                 let target = alias.ty.to_token_stream().to_string();
+                if target.starts_with("Option ") {
+                    api.functions.push((alias.ident.to_string(), target));
+                    continue;
+                }
                 let prim = Prim::from_name(&target).or_else(|| api.aliases.get(&target).copied());
                 let prim = prim.ok_or_else(|| {
                     fault(
@@ -180,23 +188,68 @@ fn types(api: &mut Api, file: &str, parsed: &syn::File) -> Result<()> {
     Ok(())
 }
 
+/// Structures may point to each other, so their names come first.
+fn structure_names(api: &mut Api, parsed: &syn::File) {
+    for item in &parsed.items {
+        let (name, union) = match item {
+            Item::Struct(structure) => (&structure.ident, false),
+            Item::Union(union) => (&union.ident, true),
+            _ => continue,
+        };
+        api.structs.push(Struct {
+            name: name.to_string(),
+            union,
+            ..Struct::default()
+        });
+    }
+}
+
 fn structures(api: &mut Api, file: &str, parsed: &syn::File) -> Result<()> {
     for item in &parsed.items {
-        let Item::Struct(structure) = item else {
-            continue;
+        let (name, attrs, list): (_, _, Vec<&syn::Field>) = match item {
+            Item::Struct(structure) => (
+                structure.ident.to_string(),
+                &structure.attrs,
+                structure.fields.iter().collect(),
+            ),
+            Item::Union(union) => (
+                union.ident.to_string(),
+                &union.attrs,
+                union.fields.named.iter().collect(),
+            ),
+            _ => continue,
         };
-        let mut fields = Vec::new();
-        for field in &structure.fields {
-            let name = field
+        let (mut fields, mut unnamed, mut align) = (Vec::new(), Vec::new(), None);
+        for field in list {
+            let ident = field
                 .ident
                 .as_ref()
                 .ok_or_else(|| fault(file, field.span(), "fields need names"))?;
-            fields.push((name.to_string(), ty(api, file, &field.ty)?));
+            for attribute in &field.attrs {
+                if !attribute.path().is_ident("unnamed") {
+                    return Err(fault(
+                        file,
+                        attribute.span(),
+                        "only #[unnamed] can stand on a field",
+                    ));
+                }
+                unnamed.push(ident.to_string());
+            }
+            fields.push((ident.to_string(), ty(api, file, &field.ty)?));
         }
-        api.structs.push(Struct {
-            name: structure.ident.to_string(),
-            fields,
-        });
+        for attribute in attrs {
+            if attribute.path().is_ident("align") {
+                let number: LitInt = attribute
+                    .parse_args()
+                    .map_err(|error| fault(file, error.span(), error.to_string()))?;
+                align = number.base10_parse().ok();
+            }
+        }
+        if let Some(structure) = api.structs.iter_mut().find(|other| other.name == name) {
+            structure.fields = fields;
+            structure.unnamed = unnamed;
+            structure.align = align;
+        }
     }
     Ok(())
 }
@@ -249,6 +302,9 @@ fn ty(api: &Api, file: &str, written: &syn::Type) -> Result<Type> {
             }
             if api.structure(&name).is_some() {
                 return Ok(Type::Struct(name));
+            }
+            if api.functions.iter().any(|(known, _)| *known == name) {
+                return Ok(Type::Function(name));
             }
             Err(fault(
                 file,
@@ -337,8 +393,11 @@ fn call(api: &Api, file: &str, function: &syn::ForeignItemFn) -> Result<Call> {
         manual_server: false,
         forward: false,
         unsupported: false,
+        planned: false,
         internal: false,
         aliases: Vec::new(),
+        alias_since: BTreeMap::new(),
+        per_thread: Vec::new(),
         since: None,
         deprecated: None,
         extension: None,
@@ -400,8 +459,23 @@ fn call(api: &Api, file: &str, function: &syn::ForeignItemFn) -> Result<Call> {
                 },
                 "forward" => call.forward = true,
                 "unsupported" => call.unsupported = true,
+                "planned" => call.planned = true,
                 "internal" => call.internal = true,
-                "alias" => call.aliases.push(string(file, &word)?),
+                "alias" => {
+                    let (name, since) = versioned(string(file, &word)?);
+                    if let Some(since) = since {
+                        call.alias_since.insert(name.clone(), since);
+                    }
+                    call.aliases.push(name);
+                }
+                "per_thread" => {
+                    let (name, since) = versioned(string(file, &word)?);
+                    let since = since.ok_or_else(|| {
+                        let what = "`per_thread` needs a name and its version: \"cuFoo_ptsz@7.0\"";
+                        fault(file, word.name.span(), what)
+                    })?;
+                    call.per_thread.push((name, since));
+                }
                 "since" => call.since = Some(string(file, &word)?),
                 "deprecated" => call.deprecated = Some(string(file, &word)?),
                 "extension" => call.extension = Some(string(file, &word)?),
@@ -438,7 +512,7 @@ fn call(api: &Api, file: &str, function: &syn::ForeignItemFn) -> Result<Call> {
         };
         call.params.push(param(api, file, typed)?);
     }
-    check(file, signature.span(), &call)?;
+    check(api, file, signature.span(), &call)?;
     Ok(call)
 }
 
@@ -460,7 +534,7 @@ fn param(api: &Api, file: &str, typed: &syn::PatType) -> Result<Param> {
             "callback" => Shape::Callback,
             "user_data" => Shape::UserData,
             "local" => Shape::Local,
-            "input" | "out" | "inout" => direction(file, &kind, &list, attribute.span())?,
+            "input" | "out" | "inout" => direction(file, &kind, &list)?,
             other => {
                 return Err(fault(
                     file,
@@ -504,9 +578,10 @@ fn param(api: &Api, file: &str, typed: &syn::PatType) -> Result<Param> {
     })
 }
 
-fn direction(file: &str, kind: &str, list: &[Word], span: Span) -> Result<Shape> {
+fn direction(file: &str, kind: &str, list: &[Word]) -> Result<Shape> {
     let (mut extent, mut nullable, mut creates, mut actual, mut size_of) =
         (Extent::One, false, false, None, false);
+    let mut device_value = false;
     for word in list {
         match word.name.to_string().as_str() {
             "len" => extent = Extent::Len(expr(file, word)?),
@@ -516,6 +591,7 @@ fn direction(file: &str, kind: &str, list: &[Word], span: Span) -> Result<Shape>
             "nullable" => nullable = true,
             "creates" => creates = true,
             "size_of" => size_of = true,
+            "device_value" => device_value = true,
             // A hint to the transport; the generated code never copies payload more than once anyway.
             "bulk" => {}
             "actual" => {
@@ -541,12 +617,9 @@ fn direction(file: &str, kind: &str, list: &[Word], span: Span) -> Result<Shape>
             nullable,
             creates,
             actual,
+            device_value,
         }),
-        _ => Err(fault(
-            file,
-            span,
-            "no emitter has a use for #[inout] yet: write the call by hand",
-        )),
+        _ => Ok(Shape::InOut { extent, nullable }),
     }
 }
 
@@ -595,13 +668,21 @@ fn expr(file: &str, word: &Word) -> Result<Expr> {
     Err(fail())
 }
 
+/// `cuFoo@2.0`: a name and the version that introduced it.
+fn versioned(text: String) -> (String, Option<String>) {
+    match text.split_once('@') {
+        Some((name, since)) => (name.into(), Some(since.into())),
+        None => (text, None),
+    }
+}
+
 /// Rules that need the whole call.
-fn check(file: &str, span: Span, call: &Call) -> Result<()> {
+fn check(api: &Api, file: &str, span: Span, call: &Call) -> Result<()> {
     let find = |name: &str| call.params.iter().find(|param| param.name == name);
     for param in &call.params {
         let extent = match &param.shape {
             Shape::Input { extent, .. } | Shape::Output { extent, .. } => extent,
-            Shape::Callback | Shape::UserData | Shape::Local
+            Shape::Callback | Shape::UserData | Shape::Local | Shape::InOut { .. }
                 if call.travels() && !(call.manual_client && call.manual_server) =>
             {
                 return Err(fault(
@@ -650,6 +731,14 @@ fn check(file: &str, span: Span, call: &Call) -> Result<()> {
             ));
         }
     }
+    if call.travels() && api.dialect().creates_by_out {
+        for param in &call.params {
+            travelling(api, call, param).map_err(|why| {
+                let name = &call.name;
+                fault(file, span, format!("{name}: `{}` {why}", param.name))
+            })?;
+        }
+    }
     if call.forward {
         forwardable(call).map_err(|why| {
             let name = &call.name;
@@ -675,6 +764,28 @@ fn check(file: &str, span: Span, call: &Call) -> Result<()> {
     Ok(())
 }
 
+/// What a message carries is data and numbers of objects: addresses of the application's or the vendor's process have no place there.
+fn travelling(api: &Api, call: &Call, param: &Param) -> std::result::Result<(), String> {
+    if call.manual_client && call.manual_server {
+        return Ok(());
+    }
+    let pointee = match &param.ty {
+        Type::Pointer { to, .. } => to,
+        other => other,
+    };
+    let made = matches!(param.shape, Shape::Output { creates: true, .. });
+    match (pointee, &param.shape) {
+        (Type::Handle(_), Shape::Output { .. }) if !made => {
+            Err("gives out a handle that nobody on the client knows: add `creates`".into())
+        }
+        (Type::Struct(name), _) if !api.travels(name) => Err(format!(
+            "holds a `{name}`, which does not travel field by field: declare the call `local, manual(client)` over a message of the session"
+        )),
+        (Type::Pointer { .. }, _) => Err("points to a pointer, which cannot travel".into()),
+        _ => Ok(()),
+    }
+}
+
 /// What is passed on as it is must be no more than a question about objects: the platform answers for everything that lives on.
 fn forwardable(call: &Call) -> std::result::Result<(), String> {
     let handle = |ty: &Type| matches!(ty, Type::Handle(_));
@@ -692,7 +803,11 @@ fn forwardable(call: &Call) -> std::result::Result<(), String> {
         let lives_on = match &param.shape {
             Shape::Value { destroys } => *destroys,
             Shape::Output { creates, .. } => *creates,
-            Shape::Callback | Shape::UserData | Shape::ErrCode | Shape::Local => true,
+            Shape::Callback
+            | Shape::UserData
+            | Shape::ErrCode
+            | Shape::Local
+            | Shape::InOut { .. } => true,
             Shape::Input { .. } | Shape::SizeOf => false,
         };
         if lives_on || pointed(param) {

@@ -89,7 +89,7 @@ fn owner(call: &Call) -> Option<String> {
 }
 
 /// The hand-written method as `ManualNative` declares it, for a call that names no object, and the method of the contract.
-pub(super) fn native_method(call: &Call) -> (String, String) {
+pub(super) fn native_method(api: &Api, call: &Call) -> (String, String) {
     let (mut manual, mut out) = (String::new(), String::new());
     let _ = writeln!(
         out,
@@ -98,7 +98,15 @@ pub(super) fn native_method(call: &Call) -> (String, String) {
         signature(call),
         returns(call)
     );
-    if let Some(owner) = owner(call) {
+    if api.dialect().by_symbol {
+        let _ = write!(
+            out,
+            "        if let Some(vendor) = self.functions.{} {{\n            // SAFETY: the caller's contract is the contract of the vendor's function.\n            return unsafe {{ vendor({}) }};\n        }}\n{}",
+            call.name,
+            arguments(call),
+            refuse(call, "        ")
+        );
+    } else if let Some(owner) = owner(call) {
         let _ = write!(
             out,
             "        if let Some(function) = self.vendor({owner}).functions.{} {{\n            // SAFETY: the caller's contract is the contract of the vendor's function.\n            return unsafe {{ function({}) }};\n        }}\n{}",
@@ -169,7 +177,7 @@ pub fn emit_native(api: &Api, name: &str) -> String {
         let since = match (&call.since, &call.extension) {
             (Some(version), _) => version.as_str(),
             (None, Some(_)) => "extension",
-            (None, None) => "1.0",
+            (None, None) => api.dialect().first_version,
         };
         let _ = write!(
             out,
@@ -182,16 +190,20 @@ pub fn emit_native(api: &Api, name: &str) -> String {
     let mut manual = String::new();
     let _ = write!(
         out,
-        "#[allow(non_snake_case, clippy::too_many_arguments)]\nimpl super::{name} for NativeOpenCl {{\n"
+        "#[allow(non_snake_case, clippy::too_many_arguments)]\nimpl super::{name} for {} {{\n",
+        api.dialect().native
     );
     for call in api
         .calls
         .iter()
         .filter(|call| call.exported() && !call.unsupported)
     {
-        let (declared, implemented) = native_method(call);
+        let (declared, implemented) = native_method(api, call);
         manual.push_str(&declared);
         out.push_str(&implemented);
+    }
+    if manual.is_empty() {
+        return out + "}\n";
     }
     let _ = write!(
         out,

@@ -112,9 +112,12 @@ fn request_field(api: &Api, param: &Param) -> Option<Field> {
             optional: false,
             doc: "Whether the application gave a callback.".into(),
         }),
-        Shape::Output { .. } | Shape::SizeOf | Shape::ErrCode | Shape::UserData | Shape::Local => {
-            None
-        }
+        Shape::Output { .. }
+        | Shape::InOut { .. }
+        | Shape::SizeOf
+        | Shape::ErrCode
+        | Shape::UserData
+        | Shape::Local => None,
     }
 }
 
@@ -369,9 +372,35 @@ pub fn emit(api: &Api) -> String {
             .collect::<Vec<_>>()
             .join(", ")
     );
+    let device_values: Vec<String> = api
+        .calls
+        .iter()
+        .filter(|call| call.travels() && gives_device_value(call))
+        .map(|call| format!("{:#06x}", call.id))
+        .collect();
+    if !device_values.is_empty() {
+        let _ = writeln!(
+            out,
+            "/// Requests whose answers the driver picks and the device interprets: what a migration must rewrite.\npub const DEVICE_VALUES: &[u16] = &[{}];",
+            device_values.join(", ")
+        );
+    }
     let _ = write!(
         out,
         "#[cfg(test)]\nfn round_trips(source: &mut sample::Source) {{\n    use sample::check;\n{samples}}}\n"
     );
     out
+}
+
+fn gives_device_value(call: &Call) -> bool {
+    let gives = |param: &Param| {
+        matches!(
+            param.shape,
+            Shape::Output {
+                device_value: true,
+                ..
+            }
+        )
+    };
+    call.params.iter().any(gives)
 }

@@ -155,6 +155,7 @@ fn argument(param: &Param) -> String {
     match &param.shape {
         Shape::Value { .. } => match &param.ty {
             Type::Handle(_) => name.clone(),
+            Type::Struct(_) => format!("request.{name}.to_raw()"),
             other => format!("request.{name} as {}", other.rust()),
         },
         Shape::Input { extent, nullable } => {
@@ -174,6 +175,9 @@ fn argument(param: &Param) -> String {
                     "{name}.as_ref().map_or(std::ptr::null::<{}>(), |words| words.as_ptr().cast())",
                     pointee(param).rust()
                 ),
+                Extent::Bytes(_) if !cast.is_empty() => {
+                    format!("{name}.as_ptr().cast::<{}>()", pointee(param).rust())
+                }
                 Extent::Bytes(_) => format!("{name}.as_ptr().cast()"),
                 Extent::Len(_) | Extent::List if *nullable => {
                     // An empty list is NULL to the native call too: several vendors refuse a pointer beside a zero count.
@@ -218,7 +222,7 @@ fn argument(param: &Param) -> String {
         Shape::SizeOf => format!("&raw mut {name}"),
         Shape::ErrCode => format!("&raw mut {name}"),
         Shape::Callback => "None".into(),
-        Shape::UserData | Shape::Local => "std::ptr::null_mut()".into(),
+        Shape::UserData | Shape::Local | Shape::InOut { .. } => "std::ptr::null_mut()".into(),
     }
 }
 
@@ -265,6 +269,7 @@ fn reply(api: &Api, call: &Call) -> String {
                 extent,
                 nullable,
                 actual,
+                ..
             } => {
                 let want = if *nullable {
                     format!("request.want_{name}")
@@ -285,6 +290,7 @@ fn reply(api: &Api, call: &Call) -> String {
                         };
                         format!("{name}: {want}.then_some(wire::List::Values(&{name}.iter().take({count}).map(|&value| {convert}).collect::<Vec<_>>()))")
                     }
+                    _ if matches!(pointee(param), Type::Struct(_)) => format!("{name}: {want}.then(|| wire::{}::from({name}))", wire_element(api, pointee(param))),
                     _ => format!("{name}: {want}.then_some({name} as {})", wire_element(api, pointee(param))),
                 });
             }
@@ -302,8 +308,10 @@ fn body(out: &mut String, api: &Api, call: &Call) {
         prepare(out, api, param);
     }
     if call.params.iter().any(|param| param.name == "param_name") {
-        out.push_str(
-            "            if withheld(request.param_name) { break 'call wire::CL_INVALID_VALUE }\n",
+        let _ = writeln!(
+            out,
+            "            if withheld(request.param_name) {{ break 'call wire::{} }}",
+            api.dialect().invalid_value
         );
     }
     let arguments = call
@@ -325,7 +333,8 @@ fn body(out: &mut String, api: &Api, call: &Call) {
     } else if call.ret == Type::Void {
         let _ = write!(
             out,
-            "            {safety}\n            {invoke};\n            wire::CL_SUCCESS\n"
+            "            {safety}\n            {invoke};\n            wire::{}\n",
+            api.dialect().success
         );
     } else {
         let _ = write!(out, "            {safety}\n            {invoke}\n");
@@ -344,10 +353,18 @@ fn body(out: &mut String, api: &Api, call: &Call) {
                 } else {
                     format!("Some(request.{name})")
                 };
-                let _ = writeln!(
-                    out,
-                    "        self.born_event({handle}, {name}_native, status)?;"
-                );
+                let _ = if api.dialect().creates_by_out {
+                    let kind = wire_element(api, pointee(param));
+                    writeln!(
+                        out,
+                        "        if let Some(handle) = {handle} {{ self.born(handle.0, wire::{kind}::TAG, {name}_native.cast(), status)?; }}"
+                    )
+                } else {
+                    writeln!(
+                        out,
+                        "        self.born_event({handle}, {name}_native, status)?;"
+                    )
+                };
             }
             Shape::Value { destroys: true } => {
                 let _ = writeln!(
@@ -415,7 +432,8 @@ pub(super) fn method(api: &Api, call: &Call) -> (String, String) {
 pub fn emit(api: &Api) -> String {
     let mut arms = String::new();
     let mut methods = String::new();
-    for call in api.calls.iter().filter(|call| call.travels()) {
+    let served = |call: &&Call| call.travels() && call.served();
+    for call in api.calls.iter().filter(served) {
         let (arm, method) = method(api, call);
         arms.push_str(&arm);
         methods.push_str(&method);

@@ -5,8 +5,10 @@ pub mod backend;
 pub mod codec;
 pub mod coverage;
 pub mod dispatch;
+pub mod export;
 pub mod remote;
 pub mod stub;
+pub mod symbols;
 pub mod types;
 
 use crate::model::{Api, Call, Expr, Param, Shape, Type};
@@ -20,17 +22,24 @@ pub fn show(api: &Api, call: &Call) -> String {
         }
     };
     if call.exported() {
-        section("the C ABI (stub)", stub::function(call));
+        if api.dialect().by_symbol {
+            section("the C ABI (export)", export::functions(api, call));
+            section("its symbols (symbols)", symbols::entries(api, call));
+        } else {
+            section("the C ABI (stub)", stub::function(call));
+        }
         section("the contract (backend)", backend::trait_method(call));
     }
     if call.exported() && !call.unsupported {
-        let (declared, implemented) = stub::platform_method(call);
-        section("the platform's method to write (stub)", declared);
-        section("the platform's glue (stub)", implemented);
+        if !api.dialect().by_symbol {
+            let (declared, implemented) = stub::platform_method(call);
+            section("the platform's method to write (stub)", declared);
+            section("the platform's glue (stub)", implemented);
+        }
         let (declared, implemented) = remote::method(api, call);
         section("the session's method to write (remote)", declared);
         section("the session's half (remote)", implemented);
-        let (declared, implemented) = backend::native_method(call);
+        let (declared, implemented) = backend::native_method(api, call);
         section("the vendors' method to write (backend)", declared);
         section("the vendors' half (backend)", implemented);
     }
@@ -103,13 +112,19 @@ fn wire_element(api: &Api, ty: &Type) -> String {
             .unwrap_or_default(),
         Type::Struct(name) => wire_struct(name),
         Type::Char | Type::Void => "u8".into(),
+        Type::Array(of, len) => format!("[{}; {len}]", wire_element(api, of)),
         other => other.rust(),
     }
 }
 
-/// `cl_image_desc` travels as `ImageDesc`.
+/// `cl_image_desc` travels as `ImageDesc`, `CUDA_ARRAY3D_DESCRIPTOR` as `Array3dDescriptor`.
 fn wire_struct(name: &str) -> String {
-    crate::model::camel(name.strip_prefix("cl_").unwrap_or(name))
+    if let Some(shouted) = name.strip_prefix("CUDA_") {
+        return crate::model::camel(&shouted.to_lowercase());
+    }
+    let short = name.strip_prefix("cl_");
+    let short = short.or_else(|| name.strip_prefix("CU"));
+    crate::model::camel(short.unwrap_or(name))
 }
 
 /// The parameter that receives the status of a creating call.

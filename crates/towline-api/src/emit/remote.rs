@@ -1,4 +1,4 @@
-//! The client's half: `impl OpenClApi for Remote`, which turns a call into a request and a reply into results.
+//! The client's half: the contract's `impl` for `Remote`, which turns a call into a request and a reply into results.
 
 use std::fmt::Write;
 
@@ -41,14 +41,14 @@ fn prepare(out: &mut String, api: &Api, call: &Call, param: &Param) {
                 out,
                 "        // SAFETY: the caller's contract: `{name}` is NULL or a NUL-terminated string.\n        let {name} = unsafe {{ crate::raw::text({name}) }};\n"
             );
-            return required(out, call, name, *nullable);
+            return required(out, api, call, name, *nullable);
         }
         Extent::List => {
             let _ = write!(
                 out,
                 "        // SAFETY: the caller's contract: `{name}` is NULL or a list of pairs that ends with a zero name.\n        let {name} = unsafe {{ crate::raw::pairs({name}.cast()) }};\n"
             );
-            return required(out, call, name, *nullable);
+            return required(out, api, call, name, *nullable);
         }
     };
     let _ = write!(
@@ -81,15 +81,16 @@ fn prepare(out: &mut String, api: &Api, call: &Call, param: &Param) {
         }
         _ => {}
     }
-    required(out, call, name, *nullable);
+    required(out, api, call, name, *nullable);
 }
 
-fn required(out: &mut String, call: &Call, name: &str, nullable: bool) {
+fn required(out: &mut String, api: &Api, call: &Call, name: &str, nullable: bool) {
     if !nullable {
+        let status = format!("wire::{}", api.dialect().invalid_value);
         let _ = write!(
             out,
             "        let Some({name}) = {name} else {{\n            {}\n        }};\n",
-            leave(call, "wire::CL_INVALID_VALUE")
+            leave(call, &status)
         );
     }
 }
@@ -101,6 +102,10 @@ fn field(api: &Api, call: &Call, param: &Param) -> Option<String> {
         Shape::Value { .. } => match &param.ty {
             Type::Handle(_) => format!(
                 "{name}: wire::{}::from_raw({name})",
+                wire_element(api, &param.ty)
+            ),
+            Type::Struct(_) => format!(
+                "{name}: wire::{}::from({name})",
                 wire_element(api, &param.ty)
             ),
             _ => format!("{name}: {name} as {}", wire_element(api, &param.ty)),
@@ -122,7 +127,7 @@ fn field(api: &Api, call: &Call, param: &Param) -> Option<String> {
             ..
         } => {
             let handle = wire_element(api, pointee(param));
-            let mint = if handle == "EventHandle" {
+            let mint = if handle == "EventHandle" && !api.dialect().creates_by_out {
                 format!("self.mint_event({})", queue(call))
             } else {
                 format!("wire::{handle}(self.mint(wire::{handle}::TAG))")
@@ -213,6 +218,11 @@ fn results(call: &Call) -> String {
                     _ => ("1".to_string(), extent),
                 };
                 let target = pointee(param).rust();
+                // What the reply holds is called `value` below; a parameter of that name steps aside.
+                let (name, aside) = match name.as_str() {
+                    "value" => ("place", "                let place = value;\n"),
+                    other => (other, ""),
+                };
                 let copy = match unit {
                     Extent::Bytes(_) => format!(
                         "unsafe {{ crate::raw::fill({name}.cast::<u8>(), {room}, value.iter().copied()) }}"
@@ -228,13 +238,17 @@ fn results(call: &Call) -> String {
                             "unsafe {{ crate::raw::fill({name}, {room}, value.iter().map(|value| value as {target})) }}"
                         ),
                     },
+                    _ if matches!(pointee(param), Type::Struct(_)) => format!(
+                        "unsafe {{ crate::raw::fill({name}, 1, [value.to_raw()].into_iter()) }}"
+                    ),
                     _ => format!(
                         "unsafe {{ crate::raw::fill({name}, 1, [value as {target}].into_iter()) }}"
                     ),
                 };
                 let _ = write!(
                     out,
-                    "                if let Some(value) = reply.{name} {{\n                    // SAFETY: the caller's contract: `{name}` is NULL or writable for its count, which `fill` does not exceed.\n                    {copy};\n                }}\n"
+                    "{aside}                if let Some(value) = reply.{} {{\n                    // SAFETY: the caller's contract: `{name}` is NULL or writable for its count, which `fill` does not exceed.\n                    {copy};\n                }}\n",
+                    param.name
                 );
             }
             Shape::SizeOf => {
@@ -275,13 +289,16 @@ fn body(out: &mut String, api: &Api, call: &Call) {
         if let Some(param) = errcode(call) {
             let _ = write!(
                 out,
-                "                // SAFETY: the caller's contract: `{0}` is NULL or writable.\n                unsafe {{ crate::raw::fill({0}, 1, [wire::CL_SUCCESS].into_iter()) }};\n",
-                param.name
+                "                // SAFETY: the caller's contract: `{0}` is NULL or writable.\n                unsafe {{ crate::raw::fill({0}, 1, [wire::{1}].into_iter()) }};\n",
+                param.name,
+                api.dialect().success
             );
         }
         match &call.ret {
             Type::Void => {}
-            Type::Scalar(..) => out.push_str("                wire::CL_SUCCESS\n"),
+            Type::Scalar(..) => {
+                let _ = writeln!(out, "                wire::{}", api.dialect().success);
+            }
             _ => out.push_str("                request.created.to_raw()\n"),
         }
     };
@@ -359,7 +376,7 @@ pub fn emit(api: &Api, name: &str) -> String {
     for call in api
         .calls
         .iter()
-        .filter(|call| call.exported() && !call.unsupported)
+        .filter(|call| call.exported() && call.served())
     {
         let (declared, implemented) = method(api, call);
         manual.push_str(&declared);

@@ -287,7 +287,7 @@ pub fn emit_platform(api: &Api, contract: &str, target: &str) -> String {
     for call in api
         .calls
         .iter()
-        .filter(|call| call.exported() && !call.unsupported)
+        .filter(|call| call.exported() && call.served())
     {
         let (declared, implemented) = platform_method(call);
         out.push_str(&implemented);

@@ -49,9 +49,10 @@ pub(crate) unsafe extern "C" fn clForward(context: cl_context, value: *mut cl_ui
             return self.malformed();
                 };
                 let _ = &reply;
+                let place = value;
                 if let Some(value) = reply.value {
-                    // SAFETY: the caller's contract: `value` is NULL or writable for its count, which `fill` does not exceed.
-                    unsafe { crate::raw::fill(value, 1, [value as cl_uint].into_iter()) };
+                    // SAFETY: the caller's contract: `place` is NULL or writable for its count, which `fill` does not exceed.
+                    unsafe { crate::raw::fill(place, 1, [value as cl_uint].into_iter()) };
                 }
                 wire::CL_SUCCESS
             }

@@ -1,0 +1,70 @@
+//! The exported functions of a library that is found by its symbols, and their addresses by name.
+//!
+//! A call has one function per symbol. Those of the per-thread default stream hand the thread's stream on where a stream is a parameter
+//! and NULL, and say so to the guard where none is.
+
+use std::fmt::Write;
+
+use super::{arguments, doc, returns, signature, symbols};
+use crate::model::{Api, Call, Shape, Type};
+
+/// Whether the call takes a stream by value.
+fn takes_stream(call: &Call) -> bool {
+    call.params
+        .iter()
+        .any(|param| is_stream(&param.ty) && matches!(param.shape, Shape::Value { .. }))
+}
+
+fn is_stream(ty: &Type) -> bool {
+    matches!(ty, Type::Handle(name) if name == "CUstream")
+}
+
+/// The functions of one call.
+pub(super) fn functions(api: &Api, call: &Call) -> String {
+    let contract = api.dialect().contract;
+    let mut out = String::new();
+    for symbol in symbols::of(api, call) {
+        let (guard, passed) = match (symbol.per_thread, takes_stream(call)) {
+            (false, _) => ("guard", arguments(call)),
+            (true, false) => ("guard_per_thread", arguments(call)),
+            (true, true) => {
+                let passed = call.params.iter().map(|param| match &param.ty {
+                    ty if is_stream(ty) => format!("per_thread({})", param.name),
+                    _ => param.name.clone(),
+                });
+                ("guard", passed.collect::<Vec<_>>().join(", "))
+            }
+        };
+        let comma = if passed.is_empty() { "" } else { ", " };
+        let _ = write!(
+            out,
+            "{doc}///\n/// # Safety\n/// The contract of the C function.\n#[allow(non_snake_case, clippy::too_many_arguments)]\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {symbol}({signature}){returns} {{\n    {guard}(\"{symbol}\", |driver| {{\n        // SAFETY: the application's contract, passed on.\n        unsafe {{ {contract}::{name}(driver{comma}{passed}) }}\n    }})\n}}\n",
+            doc = doc(call, ""),
+            symbol = symbol.name,
+            name = call.name,
+            signature = signature(call),
+            returns = returns(call),
+        );
+    }
+    out
+}
+
+/// Emits every exported function, and the lookup of an address by symbol.
+pub fn emit(api: &Api) -> String {
+    let (mut out, mut addresses) = (String::new(), String::new());
+    for call in api.calls.iter().filter(|call| call.exported()) {
+        out.push_str(&functions(api, call));
+        for symbol in symbols::of(api, call) {
+            let _ = writeln!(
+                addresses,
+                "        \"{0}\" => {0} as *const c_void,",
+                symbol.name
+            );
+        }
+    }
+    let _ = write!(
+        out,
+        "\n/// The address of an exported function by its symbol.\npub(crate) fn address(symbol: &str) -> Option<*const c_void> {{\n    Some(match symbol {{\n{addresses}        _ => return None,\n    }})\n}}\n"
+    );
+    out
+}
