@@ -1,4 +1,4 @@
-//! Generates the OpenCL contract and the native function table from `api/opencl/`.
+//! Generates the contract of each API and the native function table from `api/`.
 
 /// What the adapter for serial vendors answers itself: queues, events, commands, and references to what commands use.
 const SCHEDULED: &[&str] = &[
@@ -131,15 +131,10 @@ const IMPLEMENTED: &[&str] = &[
 ];
 
 fn main() {
+    let cuda = towline_api::load_for_build("cuda");
+    write(&cuda);
     let api = towline_api::load_for_build("opencl");
-    towline_api::write_for_build(
-        "opencl_api.rs",
-        &towline_api::emit::backend::emit_trait(&api, "OpenClApi"),
-    );
-    towline_api::write_for_build(
-        "opencl_native.rs",
-        &towline_api::emit::backend::emit_native(&api, "OpenClApi"),
-    );
+    write(&api);
     towline_api::write_for_build(
         "opencl_serial.rs",
         &towline_api::emit::backend::emit_serial(&api, "OpenClApi", SCHEDULED),
@@ -153,4 +148,13 @@ fn main() {
         api.dispatch_order
     );
     towline_api::write_for_build("opencl_order.rs", &order);
+}
+
+/// The contract and the vendor's table of one API.
+fn write(api: &towline_api::Api) {
+    let contract = api.dialect().contract;
+    let code = towline_api::emit::backend::emit_trait(api, contract);
+    towline_api::write_for_build(&format!("{}_api.rs", api.name), &code);
+    let code = towline_api::emit::backend::emit_native(api, contract);
+    towline_api::write_for_build(&format!("{}_native.rs", api.name), &code);
 }

@@ -1,7 +1,15 @@
-//! Generates the OpenCL messages from `api/opencl/`.
+//! Generates the messages of each API from `api/`.
 
 fn main() {
-    let api = towline_api::load_for_build("opencl");
-    towline_api::write_for_build("opencl_types.rs", &towline_api::emit::types::emit(&api));
-    towline_api::write_for_build("opencl_messages.rs", &towline_api::emit::codec::emit(&api));
+    for name in ["opencl", "cuda"] {
+        let api = towline_api::load_for_build(name);
+        let types = towline_api::emit::types::emit(&api);
+        towline_api::write_for_build(&format!("{name}_types.rs"), &types);
+        let messages = towline_api::emit::codec::emit(&api);
+        towline_api::write_for_build(&format!("{name}_messages.rs"), &messages);
+        if name == "cuda" {
+            let symbols = towline_api::emit::symbols::emit(&api);
+            towline_api::write_for_build("cuda_symbols.rs", &symbols);
+        }
+    }
 }

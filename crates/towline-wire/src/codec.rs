@@ -35,6 +35,19 @@ macro_rules! scalar {
 }
 scalar!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
+/// An array inside a structure: its elements end to end.
+impl<T: Scalar, const N: usize> Scalar for [T; N] {
+    const WIDTH: usize = N * T::WIDTH;
+    #[inline]
+    fn put(self, out: &mut Vec<u8>) {
+        self.into_iter().for_each(|item| item.put(out));
+    }
+    #[inline]
+    fn take(bytes: &[u8]) -> Self {
+        std::array::from_fn(|at| T::take(&bytes[at * T::WIDTH..(at + 1) * T::WIDTH]))
+    }
+}
+
 /// Reads fields from the front of a message body.
 #[derive(Debug, Clone)]
 pub struct Decoder<'a> {

@@ -4,10 +4,13 @@
 
 pub mod codec;
 pub mod control;
+pub mod cuda;
 pub mod error;
 pub mod facts;
 pub mod frame;
 pub mod opencl;
 pub mod peer;
 pub mod push;
+#[cfg(test)]
+mod sample;
 pub mod snapshot;

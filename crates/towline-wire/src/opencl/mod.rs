@@ -15,4 +15,6 @@ include!(concat!(env!("OUT_DIR"), "/opencl_types.rs"));
 include!(concat!(env!("OUT_DIR"), "/opencl_messages.rs"));
 
 #[cfg(test)]
-mod sample;
+use crate::sample;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,587 @@
+//! Messages of the session itself: what the client composes CUDA calls from. They are numbered like calls, and not exported.
+//!
+//! Whatever needs a context runs in the one that the last `Act` named. A stream of 0 is the context's default stream.
+
+extern "C" {
+    /// Says for which client thread the messages that follow act, in which context, and how strictly a capture guards that thread.
+    #[call(id = 0x0f01, internal, planned, async, manual(server))]
+    fn Act(thread: u64, context: CUcontext, capture_mode: CUstreamCaptureMode) -> CUresult;
+
+    /// Makes a context; what the device says of it decides.
+    #[call(id = 0x0f02, internal, planned, sync, manual(server))]
+    fn ContextCreate(
+        device: CUdevice,
+        flags: u32,
+        #[out(creates)] context: *mut CUcontext,
+    ) -> CUresult;
+
+    /// Takes the session's reference to a device's primary context.
+    #[call(id = 0x0f03, internal, planned, sync, manual(server))]
+    fn PrimaryRetain(
+        device: CUdevice,
+        flags: u32,
+        #[out(creates)] context: *mut CUcontext,
+    ) -> CUresult;
+
+    /// Gives that reference back.
+    #[call(id = 0x0f04, internal, planned, async, manual(server))]
+    fn PrimaryRelease(device: CUdevice, #[destroys] context: CUcontext) -> CUresult;
+
+    /// Ends everything in a device's primary context.
+    #[call(id = 0x0f05, internal, planned, sync, waits, manual(server))]
+    fn PrimaryReset(device: CUdevice) -> CUresult;
+
+    /// Ends a context and everything in it.
+    #[call(id = 0x0f06, internal, planned, async, manual(server))]
+    fn ContextDestroy(#[destroys] context: CUcontext) -> CUresult;
+
+    /// Launches a function with the parameters in `params`, laid out as its facts say. A kernel's number may stand for the function's.
+    /// `attributes` are nine words each: the attribute's number and its 64 bytes, handles as their numbers.
+    #[call(id = 0x0f10, internal, planned, async, manual(server))]
+    fn Launch(
+        function: CUfunction,
+        stream: CUstream,
+        grid_x: u32,
+        grid_y: u32,
+        grid_z: u32,
+        block_x: u32,
+        block_y: u32,
+        block_z: u32,
+        shared_bytes: u32,
+        attribute_words: u32,
+        #[input(len = attribute_words)] attributes: *const u64,
+        size: u64,
+        #[input(bytes = size)] params: *const c_void,
+    ) -> CUresult;
+
+    /// As `Launch`, and waits for the driver's verdict: the first launch of a function with this configuration.
+    #[call(id = 0x0f11, internal, planned, sync, manual(server))]
+    fn LaunchFirst(
+        function: CUfunction,
+        stream: CUstream,
+        grid_x: u32,
+        grid_y: u32,
+        grid_z: u32,
+        block_x: u32,
+        block_y: u32,
+        block_z: u32,
+        shared_bytes: u32,
+        attribute_words: u32,
+        #[input(len = attribute_words)] attributes: *const u64,
+        size: u64,
+        #[input(bytes = size)] params: *const c_void,
+    ) -> CUresult;
+
+    /// Stops a stream until the client has called the application's function of this number, and says so with `HostDone`.
+    #[call(id = 0x0f12, internal, planned, async, manual(server))]
+    fn HostFunction(stream: CUstream, function: u64, sync_mode: u32) -> CUresult;
+
+    /// The application's function has returned: the stream goes on.
+    #[call(id = 0x0f13, internal, planned, async, manual(server))]
+    fn HostDone(function: u64) -> CUresult;
+
+    /// What would fit: `kind` names the question as the API's functions do, `words` are its arguments, attributes nine words each.
+    #[call(id = 0x0f14, internal, planned, sync, manual(server))]
+    fn Occupancy(
+        kind: u32,
+        function: CUfunction,
+        count: u32,
+        #[input(len = count)] words: *const u64,
+        #[out] answer: *mut i64,
+    ) -> CUresult;
+
+    /// Writes data that travels with the request to device memory.
+    #[call(id = 0x0f20, internal, planned, async, manual(server))]
+    fn WriteInline(
+        stream: CUstream,
+        address: CUdeviceptr,
+        size: u64,
+        #[input(bytes = size)] data: *const c_void,
+    ) -> CUresult;
+
+    /// Writes payload that travels on the payload lanes once the server grants it.
+    #[call(id = 0x0f21, internal, planned, async, manual(server))]
+    fn WriteBulk(stream: CUstream, address: CUdeviceptr, size: u64, payload: u64) -> CUresult;
+
+    /// Reads device memory; the data comes back under the payload's number: small data on the command lane, the rest on the payload lanes.
+    #[call(id = 0x0f22, internal, planned, async, manual(server))]
+    fn Read(
+        stream: CUstream,
+        address: CUdeviceptr,
+        size: u64,
+        payload: u64,
+        urgent: u32,
+    ) -> CUresult;
+
+    /// Writes a box. `place`: x in bytes, y, z, width in bytes, height, depth, pitch, height of a slice; in an array, or from an address
+    /// on. The rows lie end to end: in `data`, or in the payload of this number.
+    #[call(id = 0x0f23, internal, planned, async, manual(server))]
+    fn WriteBox(
+        stream: CUstream,
+        array: CUarray,
+        address: CUdeviceptr,
+        #[input(len = 8)] place: *const u64,
+        payload: u64,
+        size: u64,
+        #[input(bytes = size, nullable)] data: *const c_void,
+    ) -> CUresult;
+
+    /// Reads a box, as `WriteBox` writes one.
+    #[call(id = 0x0f24, internal, planned, async, manual(server))]
+    fn ReadBox(
+        stream: CUstream,
+        array: CUarray,
+        address: CUdeviceptr,
+        #[input(len = 8)] place: *const u64,
+        size: u64,
+        payload: u64,
+        urgent: u32,
+    ) -> CUresult;
+
+    /// Copies between two addresses; a context of 0 is the one acted in.
+    #[call(id = 0x0f25, internal, planned, async, manual(server))]
+    fn Copy(
+        stream: CUstream,
+        destination: CUdeviceptr,
+        destination_context: CUcontext,
+        source: CUdeviceptr,
+        source_context: CUcontext,
+        size: u64,
+    ) -> CUresult;
+
+    /// Copies a box between arrays and addresses. `place`: source x in bytes, y, z, level, pitch, height of a slice; the same of the
+    /// destination; width in bytes, height, depth.
+    #[call(id = 0x0f26, internal, planned, async, manual(server))]
+    fn CopyBox(
+        stream: CUstream,
+        destination_array: CUarray,
+        destination: CUdeviceptr,
+        destination_context: CUcontext,
+        source_array: CUarray,
+        source: CUdeviceptr,
+        source_context: CUcontext,
+        #[input(len = 15)] place: *const u64,
+    ) -> CUresult;
+
+    /// Fills a rectangle with elements of 1, 2 or 4 bytes; a height of 1 has no pitch.
+    #[call(id = 0x0f27, internal, planned, async, manual(server))]
+    fn Memset(
+        stream: CUstream,
+        address: CUdeviceptr,
+        pitch: u64,
+        value: u32,
+        element_size: u32,
+        width: u64,
+        height: u64,
+    ) -> CUresult;
+
+    /// Waits until a stream is idle.
+    #[call(id = 0x0f30, internal, planned, sync, waits, manual(server))]
+    fn SynchronizeStream(stream: CUstream) -> CUresult;
+
+    /// Waits until a context is idle.
+    #[call(id = 0x0f31, internal, planned, sync, waits, manual(server))]
+    fn SynchronizeContext(context: CUcontext) -> CUresult;
+
+    /// Waits until an event has passed.
+    #[call(id = 0x0f32, internal, planned, sync, waits, manual(server))]
+    fn SynchronizeEvent(event: CUevent) -> CUresult;
+
+    /// Records an event; that it has passed is pushed under `record`, the number of this recording.
+    #[call(id = 0x0f33, internal, planned, async, manual(server))]
+    fn EventRecord(event: CUevent, stream: CUstream, flags: u32, record: u64) -> CUresult;
+
+    /// Sets an attribute of a stream; `value` is the API's union, handles in it as their numbers.
+    #[call(id = 0x0f34, internal, planned, async, manual(server))]
+    fn StreamAttribute(
+        stream: CUstream,
+        attribute: CUstreamAttrID,
+        #[input(bytes = 64)] value: *const c_void,
+    ) -> CUresult;
+
+    /// Waits for and writes values, in stream order. Each operation is six words, as the API's union has them.
+    #[call(id = 0x0f35, internal, planned, async, manual(server))]
+    fn StreamOperations(
+        stream: CUstream,
+        flags: u32,
+        words: u32,
+        #[input(len = words)] operations: *const u64,
+    ) -> CUresult;
+
+    /// The state of a capture. Nodes and graph that the client does not know yet get the numbers from `first` on.
+    #[call(id = 0x0f36, internal, planned, sync, manual(server))]
+    fn CaptureState(
+        stream: CUstream,
+        first: u64,
+        room: u32,
+        #[out] status: *mut CUstreamCaptureStatus,
+        #[out] id: *mut u64,
+        #[out] graph: *mut u64,
+        #[out(len = room, actual = count)] dependencies: *mut u64,
+        #[out(len = room, actual = count)] edges: *mut CUgraphEdgeData,
+        #[out(size_of)] count: *mut usize,
+    ) -> CUresult;
+
+    /// Ends the session in good order.
+    #[call(id = 0x0f40, internal, planned, async, manual(server))]
+    fn Goodbye(reason: u32) -> CUresult;
+
+    /// Answers at once; measures the round trip.
+    #[call(id = 0x0f41, internal, planned, sync, manual(server))]
+    fn Ping(token: u64) -> CUresult;
+
+    /// Says where the worker's time went: on the lane, and waiting for the device on behalf of this client, in nanoseconds.
+    #[call(id = 0x0f42, internal, planned, sync, manual(server))]
+    fn Usage(token: u64, #[out] lane_ns: *mut u64, #[out] device_ns: *mut u64) -> CUresult;
+
+    /// Loads an image as a module and answers with the facts of its kernels, which get the numbers from `first` on. Without `image` and
+    /// payload the server takes it from its cache, by the digest, or answers that it is `missing`.
+    #[call(id = 0x0f50, internal, planned, sync, waits, manual(server))]
+    fn ModuleLoad(
+        #[input(bytes = 32)] digest: *const c_void,
+        size: u64,
+        payload: u64,
+        image_size: u64,
+        #[input(bytes = image_size, nullable)] image: *const c_void,
+        num_options: u32,
+        #[input(len = num_options)] options: *const CUjit_option,
+        #[input(len = num_options)] values: *const u64,
+        first: u64,
+        room: u64,
+        #[out(bytes = room)] facts: *mut c_void,
+        log_room: u64,
+        #[out(bytes = log_room)] log: *mut c_void,
+        #[out] missing: *mut u32,
+        #[out(creates)] module: *mut CUmodule,
+    ) -> CUresult;
+
+    /// As `ModuleLoad`, for a library.
+    #[call(id = 0x0f51, internal, planned, sync, waits, manual(server))]
+    fn LibraryLoad(
+        #[input(bytes = 32)] digest: *const c_void,
+        size: u64,
+        payload: u64,
+        image_size: u64,
+        #[input(bytes = image_size, nullable)] image: *const c_void,
+        num_options: u32,
+        #[input(len = num_options)] options: *const CUjit_option,
+        #[input(len = num_options)] values: *const u64,
+        num_library_options: u32,
+        #[input(len = num_library_options)] library_options: *const CUlibraryOption,
+        #[input(len = num_library_options)] library_values: *const u64,
+        first: u64,
+        room: u64,
+        #[out(bytes = room)] facts: *mut c_void,
+        log_room: u64,
+        #[out(bytes = log_room)] log: *mut c_void,
+        #[out] missing: *mut u32,
+        #[out(creates)] library: *mut CUlibrary,
+    ) -> CUresult;
+
+    /// Names the module that a library is in the current context; its functions get the numbers from `first` on, in the kernels' order.
+    #[call(id = 0x0f52, internal, planned, async, manual(server))]
+    fn LibraryModule(
+        library: CUlibrary,
+        first: u64,
+        #[out(creates)] module: *mut CUmodule,
+    ) -> CUresult;
+
+    /// Names the function that a kernel is in the current context.
+    #[call(id = 0x0f53, internal, planned, async, manual(server))]
+    fn KernelFunction(kernel: CUkernel, #[out(creates)] function: *mut CUfunction) -> CUresult;
+
+    /// Links device code. `inputs` lie end to end, `names` are each ended by a NUL.
+    #[call(id = 0x0f54, internal, planned, sync, waits, manual(server))]
+    fn Link(
+        num_inputs: u32,
+        #[input(len = num_inputs)] kinds: *const CUjitInputType,
+        #[input(len = num_inputs)] sizes: *const u64,
+        size: u64,
+        #[input(bytes = size)] inputs: *const c_void,
+        names_size: u64,
+        #[input(bytes = names_size)] names: *const c_void,
+        num_options: u32,
+        #[input(len = num_options)] options: *const CUjit_option,
+        #[input(len = num_options)] values: *const u64,
+        room: u64,
+        #[out(bytes = room)] image: *mut c_void,
+        log_room: u64,
+        #[out(bytes = log_room)] log: *mut c_void,
+    ) -> CUresult;
+
+    /// Reserves a window of addresses in which the client places its allocations; 0 where the device cannot.
+    #[call(id = 0x0f60, internal, planned, sync, manual(server))]
+    fn WindowReserve(device: CUdevice, hint: u64, size: u64, #[out] address: *mut u64) -> CUresult;
+
+    /// Asks for memory credit: what the client may place without asking again, and what the device has free.
+    #[call(id = 0x0f61, internal, planned, sync, manual(server))]
+    fn Credit(
+        device: CUdevice,
+        size: u64,
+        #[out] granted: *mut u64,
+        #[out] free: *mut u64,
+        #[out] total: *mut u64,
+    ) -> CUresult;
+
+    /// Backs addresses of a window with memory of the device, within the credit.
+    #[call(id = 0x0f62, internal, planned, async, manual(server))]
+    fn WindowMap(device: CUdevice, address: CUdeviceptr, size: u64) -> CUresult;
+
+    /// Takes the memory off addresses of a window, once what uses it is done.
+    #[call(id = 0x0f63, internal, planned, async, manual(server))]
+    fn WindowUnmap(address: CUdeviceptr, size: u64) -> CUresult;
+
+    /// Allocates memory where the driver wants it; with attachment flags, managed memory.
+    #[call(id = 0x0f64, internal, planned, sync, manual(server))]
+    fn MemoryAlloc(
+        size: u64,
+        managed_flags: u32,
+        #[out(device_value)] address: *mut CUdeviceptr,
+    ) -> CUresult;
+
+    /// Frees such memory.
+    #[call(id = 0x0f65, internal, planned, sync, waits, manual(server))]
+    fn MemoryFree(address: CUdeviceptr) -> CUresult;
+
+    /// Allocates from a pool, in stream order; a pool of 0 is the device's current one.
+    #[call(id = 0x0f66, internal, planned, sync, manual(server))]
+    fn PoolAlloc(
+        stream: CUstream,
+        pool: CUmemoryPool,
+        size: u64,
+        #[out(device_value)] address: *mut CUdeviceptr,
+    ) -> CUresult;
+
+    /// Frees memory, in stream order.
+    #[call(id = 0x0f67, internal, planned, async, manual(server))]
+    fn PoolFree(stream: CUstream, address: CUdeviceptr) -> CUresult;
+
+    /// Creates a pool on a device.
+    #[call(id = 0x0f68, internal, planned, async, manual(server))]
+    fn PoolCreate(
+        device: CUdevice,
+        max_size: u64,
+        usage: u32,
+        #[out(creates)] pool: *mut CUmemoryPool,
+    ) -> CUresult;
+
+    /// Names a device's default or current pool.
+    #[call(id = 0x0f69, internal, planned, async, manual(server))]
+    fn PoolOf(device: CUdevice, current: u32, #[out(creates)] pool: *mut CUmemoryPool) -> CUresult;
+
+    /// Sets an attribute of a pool.
+    #[call(id = 0x0f6a, internal, planned, async, manual(server))]
+    fn PoolSet(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: u64) -> CUresult;
+
+    /// Tells an attribute of a pool.
+    #[call(id = 0x0f6b, internal, planned, sync, manual(server))]
+    fn PoolGet(
+        pool: CUmemoryPool,
+        attribute: CUmemPool_attribute,
+        #[out] value: *mut u64,
+    ) -> CUresult;
+
+    /// Says how locations may use addresses, or a pool where there is one. `access`: kind of location, its number, flags, of each.
+    #[call(id = 0x0f6c, internal, planned, sync, manual(server))]
+    fn SetAccess(
+        pool: CUmemoryPool,
+        address: CUdeviceptr,
+        size: u64,
+        words: u32,
+        #[input(len = words)] access: *const u64,
+    ) -> CUresult;
+
+    /// Tells how a location may use an address, or a pool where there is one.
+    #[call(id = 0x0f6d, internal, planned, sync, manual(server))]
+    fn GetAccess(
+        pool: CUmemoryPool,
+        address: CUdeviceptr,
+        location: CUmemLocationType,
+        number: i32,
+        #[out] flags: *mut u64,
+    ) -> CUresult;
+
+    /// Tells the driver how managed memory will be used.
+    #[call(id = 0x0f6e, internal, planned, async, manual(server))]
+    fn Advise(
+        address: CUdeviceptr,
+        size: u64,
+        advice: CUmem_advise,
+        location: CUmemLocationType,
+        number: i32,
+    ) -> CUresult;
+
+    /// Moves managed memory ahead of its use, in stream order.
+    #[call(id = 0x0f6f, internal, planned, async, manual(server))]
+    fn Prefetch(
+        stream: CUstream,
+        address: CUdeviceptr,
+        size: u64,
+        location: CUmemLocationType,
+        number: i32,
+        flags: u32,
+    ) -> CUresult;
+
+    /// Creates physical memory under the client's number.
+    #[call(id = 0x0f70, internal, planned, sync, manual(server))]
+    fn PhysicalCreate(device: CUdevice, size: u64, flags: u32, memory: u64) -> CUresult;
+
+    /// Drops the client's reference to physical memory.
+    #[call(id = 0x0f71, internal, planned, async, manual(server))]
+    fn PhysicalRelease(memory: u64) -> CUresult;
+
+    /// Reserves addresses for the application.
+    #[call(id = 0x0f72, internal, planned, sync, manual(server))]
+    fn AddressReserve(
+        size: u64,
+        alignment: u64,
+        hint: u64,
+        #[out(device_value)] address: *mut CUdeviceptr,
+    ) -> CUresult;
+
+    /// Gives them back.
+    #[call(id = 0x0f73, internal, planned, async, manual(server))]
+    fn AddressFree(address: CUdeviceptr, size: u64) -> CUresult;
+
+    /// Maps physical memory at reserved addresses.
+    #[call(id = 0x0f74, internal, planned, async, manual(server))]
+    fn PhysicalMap(address: CUdeviceptr, size: u64, offset: u64, memory: u64) -> CUresult;
+
+    /// Takes it off again.
+    #[call(id = 0x0f75, internal, planned, sync, waits, manual(server))]
+    fn PhysicalUnmap(address: CUdeviceptr, size: u64) -> CUresult;
+
+    /// Allocates pinned host memory in the worker; the client maps the same addresses.
+    #[call(id = 0x0f78, internal, planned, sync, manual(server))]
+    fn HostAlloc(size: u64, flags: u32, hint: u64, #[out] address: *mut u64) -> CUresult;
+
+    /// Frees it.
+    #[call(id = 0x0f79, internal, planned, async, manual(server))]
+    fn HostFree(address: u64) -> CUresult;
+
+    /// Creates a texture. `resource`: its kind, address, format, channels, width, height, pitch, bytes; `texture`: the API's structure as
+    /// words; `view`: the same, or empty.
+    #[call(id = 0x0f80, internal, planned, sync, manual(server))]
+    fn TextureCreate(
+        array: CUarray,
+        mipmap: CUmipmappedArray,
+        #[input(len = 8)] resource: *const u64,
+        texture_words: u32,
+        #[input(len = texture_words)] texture: *const u64,
+        view_words: u32,
+        #[input(len = view_words)] view: *const u64,
+        #[out(device_value)] object: *mut CUtexObject,
+    ) -> CUresult;
+
+    /// Creates a surface over an array.
+    #[call(id = 0x0f81, internal, planned, sync, manual(server))]
+    fn SurfaceCreate(array: CUarray, #[out(device_value)] object: *mut CUsurfObject) -> CUresult;
+
+    /// Describes a tensor; `words` are the API's arguments after the address, in order.
+    #[call(id = 0x0f82, internal, planned, sync, manual(server))]
+    fn TensorMap(
+        kind: u32,
+        address: CUdeviceptr,
+        count: u32,
+        #[input(len = count)] words: *const u64,
+        #[out(bytes = 128)] map: *mut c_void,
+    ) -> CUresult;
+
+    /// Adds a node; `params` are written as its kind has them.
+    #[call(id = 0x0f90, internal, planned, async, manual(server))]
+    fn GraphAddNode(
+        graph: CUgraph,
+        kind: CUgraphNodeType,
+        num_dependencies: u32,
+        #[input(len = num_dependencies)] dependencies: *const CUgraphNode,
+        num_edges: u32,
+        #[input(len = num_edges)] edges: *const CUgraphEdgeData,
+        size: u64,
+        #[input(bytes = size)] params: *const c_void,
+        #[out(creates)] node: *mut CUgraphNode,
+    ) -> CUresult;
+
+    /// Replaces a node's parameters: in an executable graph, or in the node's own where that is 0.
+    #[call(id = 0x0f91, internal, planned, sync, manual(server))]
+    fn GraphSetNode(
+        exec: CUgraphExec,
+        node: CUgraphNode,
+        kind: CUgraphNodeType,
+        size: u64,
+        #[input(bytes = size)] params: *const c_void,
+    ) -> CUresult;
+
+    /// Sets a launch attribute of a kernel node; `value` is the API's union, handles in it as their numbers.
+    #[call(id = 0x0f92, internal, planned, sync, manual(server))]
+    fn GraphNodeAttribute(
+        node: CUgraphNode,
+        attribute: CUkernelNodeAttrID,
+        #[input(bytes = 64)] value: *const c_void,
+    ) -> CUresult;
+
+    /// Lists nodes: of a graph, its roots, its edges, or around a node, as `which` says. Those that the client does not know yet get the
+    /// numbers from `first` on; `kinds` tells what each is.
+    #[call(id = 0x0f93, internal, planned, sync, manual(server))]
+    fn GraphNodes(
+        graph: CUgraph,
+        node: CUgraphNode,
+        which: u32,
+        first: u64,
+        room: u32,
+        #[out(len = room, actual = count)] nodes: *mut u64,
+        #[out(len = room, actual = count)] kinds: *mut CUgraphNodeType,
+        #[out(len = room, actual = count)] targets: *mut u64,
+        #[out(len = room, actual = count)] edges: *mut CUgraphEdgeData,
+        #[out(size_of)] count: *mut usize,
+    ) -> CUresult;
+
+    /// Makes a graph executable; a node that stands in the way is told by its number.
+    #[call(id = 0x0f94, internal, planned, sync, waits, manual(server))]
+    fn GraphInstantiate(
+        graph: CUgraph,
+        flags: u64,
+        upload_stream: CUstream,
+        #[out(creates)] exec: *mut CUgraphExec,
+        #[out] result: *mut CUgraphInstantiateResult,
+        #[out] error_node: *mut u64,
+    ) -> CUresult;
+
+    /// Changes an executable graph to be like another.
+    #[call(id = 0x0f95, internal, planned, sync, manual(server))]
+    fn GraphUpdate(
+        exec: CUgraphExec,
+        graph: CUgraph,
+        #[out] result: *mut CUgraphExecUpdateResult,
+        #[out] error_node: *mut u64,
+        #[out] error_from_node: *mut u64,
+    ) -> CUresult;
+
+    /// Launches an executable graph; `first` of its launches waits for nothing either, its failure comes with the stream.
+    #[call(id = 0x0f96, internal, planned, async, manual(server))]
+    fn GraphLaunch(exec: CUgraphExec, stream: CUstream) -> CUresult;
+
+    /// Draws a graph for people.
+    #[call(id = 0x0f97, internal, planned, sync, manual(server))]
+    fn GraphDraw(
+        graph: CUgraph,
+        flags: u32,
+        room: u64,
+        #[out(bytes = room)] text: *mut c_void,
+    ) -> CUresult;
+
+    /// Begins to capture a stream, into a new graph or one that is there.
+    #[call(id = 0x0f98, internal, planned, sync, manual(server))]
+    fn CaptureBegin(
+        stream: CUstream,
+        mode: CUstreamCaptureMode,
+        graph: CUgraph,
+        num_dependencies: u32,
+        #[input(len = num_dependencies)] dependencies: *const CUgraphNode,
+        num_edges: u32,
+        #[input(len = num_edges)] edges: *const CUgraphEdgeData,
+    ) -> CUresult;
+
+    /// Ends a capture and names its graph.
+    #[call(id = 0x0f99, internal, planned, sync, manual(server))]
+    fn CaptureEnd(stream: CUstream, #[out(creates)] graph: *mut CUgraph) -> CUresult;
+}
