@@ -1,10 +1,12 @@
 //! `cargo xtask api`: what holds the declarations in `api/` to everything that was said about them elsewhere.
 //!
-//! `check` compares them with the ids ever given (`api/ids.lock`), with the coverage page, with the loader's dispatch table, with the
+//! `check` compares them with the ids ever given (`api/ids.lock`), with the coverage pages, with the loader's dispatch table, with the
 //! symbols that the built library exports and, where one is named, with an installed C header.
 
+mod driver_header;
 mod header;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -15,8 +17,8 @@ use towline_api::{Api, emit};
 
 use crate::workspace::Workspace;
 
-/// The API's folder below `api/`, and its name in titles.
-const OPENCL: (&str, &str) = ("opencl", "OpenCL");
+/// The folders below `api/`, with the names that titles have.
+const APIS: [(&str, &str); 2] = [("opencl", "OpenCL"), ("cuda", "CUDA")];
 const LIBRARY: &str = "libtowline_opencl.so";
 
 /// What loaders look for by `dlsym`. They find everything else through these; one symbol more could take the place of a loader's or an
@@ -29,13 +31,13 @@ const EXPORTS: &[&str] = &[
 
 #[derive(Subcommand)]
 pub(crate) enum ApiChore {
-    /// Compare the declarations with ids, coverage page, dispatch table, exported symbols and C headers
+    /// Compare the declarations with ids, coverage pages, dispatch table, exported symbols and C headers
     Check {
         /// Compare signatures and constants with an installed header (may be repeated)
         #[arg(long = "header", value_name = "PATH")]
         headers: Vec<PathBuf>,
     },
-    /// Write the coverage page again
+    /// Write the coverage pages again
     Coverage,
     /// Print everything that is generated for one call
     Show {
@@ -45,27 +47,41 @@ pub(crate) enum ApiChore {
 }
 
 pub(crate) fn run(workspace: &Workspace, chore: &ApiChore) -> Result<ExitCode> {
-    let api = towline_api::load(&towline_api::root(), OPENCL.0)?;
+    let apis = load()?;
     match chore {
-        ApiChore::Check { headers } => return check(workspace, &api, headers),
+        ApiChore::Check { headers } => return check(workspace, &apis, headers),
         ApiChore::Coverage => {
-            let page = coverage_page(workspace);
-            fs::write(&page, emit::coverage::emit(&api, OPENCL.1))
-                .with_context(|| format!("cannot write {}", page.display()))?;
-            println!("wrote {}", page.display());
+            for (api, title) in &apis {
+                let page = coverage_page(workspace, api);
+                fs::write(&page, emit::coverage::emit(api, title))
+                    .with_context(|| format!("cannot write {}", page.display()))?;
+                println!("wrote {}", page.display());
+            }
         }
         ApiChore::Show { name } => {
-            let call = api
-                .call(name)
-                .with_context(|| format!("no call `{name}` is declared in api/{}/", OPENCL.0))?;
-            print!("{}", emit::show(&api, call));
+            let found = apis
+                .iter()
+                .find_map(|(api, _)| api.call(name).map(|call| (api, call)));
+            let (api, call) =
+                found.with_context(|| format!("no call `{name}` is declared in api/"))?;
+            print!("{}", emit::show(api, call));
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Every API with its title.
+fn load() -> Result<Vec<(Api, &'static str)>> {
+    let load = |(name, title)| Ok((towline_api::load(&towline_api::root(), name)?, title));
+    APIS.into_iter().map(load).collect()
+}
+
 /// Runs every comparison, so that one run tells everything that is wrong.
-fn check(workspace: &Workspace, api: &Api, headers: &[PathBuf]) -> Result<ExitCode> {
+fn check(
+    workspace: &Workspace,
+    apis: &[(Api, &'static str)],
+    headers: &[PathBuf],
+) -> Result<ExitCode> {
     let mut all_hold = true;
     let mut report = |what: &str, outcome: Result<String>| match outcome {
         Ok(said) => println!("ok      {what}: {said}"),
@@ -74,12 +90,21 @@ fn check(workspace: &Workspace, api: &Api, headers: &[PathBuf]) -> Result<ExitCo
             all_hold = false;
         }
     };
-    report("ids", ids(workspace, api));
-    report("coverage", coverage(workspace, api));
-    report("dispatch table", dispatch(api));
+    for (api, title) in apis {
+        report(&format!("{title} ids"), ids(workspace, api));
+        report(
+            &format!("{title} coverage"),
+            coverage(workspace, api, title),
+        );
+        if api.dialect().by_symbol {
+            report(&format!("{title} symbols"), symbols(api));
+        } else {
+            report("dispatch table", dispatch(api));
+        }
+    }
     report("exported symbols", exports(workspace));
     for path in headers {
-        report(&path.display().to_string(), header::compare(api, path));
+        report(&path.display().to_string(), compare(apis, path));
     }
     Ok(if all_hold {
         ExitCode::SUCCESS
@@ -96,23 +121,60 @@ fn ids(workspace: &Workspace, api: &Api) -> Result<String> {
     Ok(format!("{} calls keep theirs", api.calls.len()))
 }
 
-fn coverage_page(workspace: &Workspace) -> PathBuf {
-    workspace
-        .root()
-        .join(format!("docs/coverage/{}.md", OPENCL.0))
+/// Compares a header with the API that it is of.
+fn compare(apis: &[(Api, &'static str)], path: &Path) -> Result<String> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let driver = driver_header::is_driver(&text);
+    let (api, _) = apis
+        .iter()
+        .find(|(api, _)| api.dialect().by_symbol == driver)
+        .context("no API is declared that the header could be of")?;
+    if driver {
+        driver_header::compare(api, path)
+    } else {
+        header::compare(api, path)
+    }
 }
 
-fn coverage(workspace: &Workspace, api: &Api) -> Result<String> {
-    let page = coverage_page(workspace);
+/// A base name means one symbol in each version, and one kind of default stream.
+fn symbols(api: &Api) -> Result<String> {
+    let exported = api.calls.iter().filter(|call| call.exported());
+    let all: Vec<_> = exported
+        .flat_map(|call| emit::symbols::of(api, call))
+        .collect();
+    let mut known = BTreeMap::new();
+    for symbol in &all {
+        let key = (symbol.base.as_str(), symbol.since, symbol.per_thread);
+        if let Some(other) = known.insert(key, symbol.name.as_str()) {
+            bail!(
+                "{other} and {} are both {} of version {}",
+                symbol.name,
+                symbol.base,
+                symbol.since
+            );
+        }
+    }
+    Ok(format!("{} are found by name and version", all.len()))
+}
+
+fn coverage_page(workspace: &Workspace, api: &Api) -> PathBuf {
+    workspace
+        .root()
+        .join(format!("docs/coverage/{}.md", api.name))
+}
+
+fn coverage(workspace: &Workspace, api: &Api, title: &str) -> Result<String> {
+    let page = coverage_page(workspace, api);
     let written = fs::read_to_string(&page).unwrap_or_default();
     ensure!(
-        written == emit::coverage::emit(api, OPENCL.1),
+        written == emit::coverage::emit(api, title),
         "{} is not what the declarations say; run `cargo xtask api coverage` and commit it",
         page.display()
     );
     Ok(format!(
         "docs/coverage/{}.md is what the declarations say",
-        OPENCL.0
+        api.name
     ))
 }
 
@@ -183,7 +245,7 @@ mod tests {
     use super::*;
 
     fn opencl() -> Api {
-        towline_api::load(&towline_api::root(), OPENCL.0).unwrap()
+        towline_api::load(&towline_api::root(), "opencl").unwrap()
     }
 
     #[test]
@@ -193,6 +255,16 @@ mod tests {
         api.dispatch_order.push("clNobodyDeclaredThis".to_owned());
         let error = dispatch(&api).unwrap_err().to_string();
         assert!(error.contains("clNobodyDeclaredThis"), "{error}");
+    }
+
+    #[test]
+    fn two_symbols_for_one_name_and_version_are_named() {
+        let mut api = towline_api::load(&towline_api::root(), "cuda").unwrap();
+        assert!(symbols(&api).is_ok());
+        let twice = api.call("cuInit").unwrap().clone();
+        api.calls.push(twice);
+        let error = symbols(&api).unwrap_err().to_string();
+        assert!(error.contains("are both cuInit of version 2000"), "{error}");
     }
 
     #[test]
