@@ -5,21 +5,27 @@
 use std::path::{Path, PathBuf};
 
 use towline_api::Api;
-use towline_api::emit::show;
+use towline_api::emit::{backend, codec, dispatch, export, remote, show, stub, symbols, types};
 use towline_api::model::Call;
 
 fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
 }
 
-fn shapes() -> Api {
-    towline_api::load(&tests().join("declarations"), "shapes").unwrap()
+/// The shapes of each dialect, with the folder of their golden files.
+fn shapes() -> [(Api, PathBuf); 2] {
+    let load = |name| towline_api::load(&tests().join("declarations"), name).unwrap();
+    let golden = tests().join("golden");
+    [
+        (load("shapes"), golden.clone()),
+        (load("cuda"), golden.join("cuda")),
+    ]
 }
 
 /// `clInputBytes` has the file `input_bytes.rs`.
 fn file(call: &Call) -> String {
     let mut name = String::new();
-    for letter in call.name.trim_start_matches("cl").chars() {
+    for letter in call.message().trim_end_matches("V2").chars() {
         if letter.is_ascii_uppercase() && !name.is_empty() {
             name.push('_');
         }
@@ -30,51 +36,79 @@ fn file(call: &Call) -> String {
 
 #[test]
 fn generated_code_is_as_the_golden_files_have_it() {
-    let (api, folder) = (shapes(), tests().join("golden"));
     let bless = std::env::var_os("TOWLINE_BLESS").is_some();
     let mut changed = Vec::new();
-    for call in &api.calls {
-        let (path, generated) = (folder.join(file(call)), show(&api, call));
-        if bless {
-            std::fs::write(&path, &generated).unwrap();
-        }
-        if std::fs::read_to_string(&path).unwrap_or_default() != generated {
-            changed.push(file(call));
+    for (api, folder) in shapes() {
+        for call in &api.calls {
+            let (path, generated) = (folder.join(file(call)), show(&api, call));
+            if bless {
+                std::fs::write(&path, &generated).unwrap();
+            }
+            if std::fs::read_to_string(&path).unwrap_or_default() != generated {
+                changed.push(path);
+            }
         }
     }
     assert!(
         changed.is_empty(),
-        "not as in tests/golden/: {changed:?}; run with TOWLINE_BLESS=1 and read the difference"
+        "not as generated: {changed:?}; run with TOWLINE_BLESS=1 and read the difference"
     );
 }
 
 #[test]
 fn every_golden_file_belongs_to_a_shape() {
-    let api = shapes();
-    let known: Vec<_> = api.calls.iter().map(file).collect();
-    for entry in std::fs::read_dir(tests().join("golden")).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(known.contains(&name), "{name} belongs to no declared call");
+    for (api, folder) in shapes() {
+        let known: Vec<_> = api.calls.iter().map(file).collect();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let file = name.ends_with(".rs");
+            assert!(
+                !file || known.contains(&name),
+                "{name} belongs to no declared call"
+            );
+        }
+    }
+}
+
+fn assert_rust(parts: impl IntoIterator<Item = String>) {
+    for code in parts {
+        let parsed = syn::parse_file(&code);
+        assert!(parsed.is_ok(), "{:?} in\n{code}", parsed.err());
     }
 }
 
 #[test]
 fn generated_code_is_rust() {
-    let api = shapes();
-    let whole = [
-        towline_api::emit::types::emit(&api),
-        towline_api::emit::codec::emit(&api),
-        towline_api::emit::backend::emit_trait(&api, "Contract"),
-        towline_api::emit::backend::emit_native(&api, "Contract"),
-        towline_api::emit::backend::emit_methods(&api, "Contract", "Backend", &["clForward"]),
-        towline_api::emit::backend::emit_serial(&api, "Contract", &["clForward"]),
-        towline_api::emit::remote::emit(&api, "Contract"),
-        towline_api::emit::dispatch::emit(&api),
-        towline_api::emit::stub::emit(&api),
-        towline_api::emit::stub::emit_platform(&api, "Contract", "Platform"),
-    ];
-    for code in whole {
-        let parsed = syn::parse_file(&code);
-        assert!(parsed.is_ok(), "{:?} in\n{code}", parsed.err());
+    for (api, _) in shapes() {
+        assert_rust([
+            types::emit(&api),
+            codec::emit(&api),
+            backend::emit_trait(&api, "Contract"),
+            backend::emit_native(&api, "Contract"),
+            remote::emit(&api, "Contract"),
+            dispatch::emit(&api),
+        ]);
     }
+}
+
+#[test]
+fn what_only_one_dialect_has_is_rust() {
+    let [(opencl, _), (cuda, _)] = shapes();
+    assert_rust([
+        backend::emit_methods(&opencl, "Contract", "Backend", &["clForward"]),
+        backend::emit_serial(&opencl, "Contract", &["clForward"]),
+        stub::emit(&opencl),
+        stub::emit_platform(&opencl, "Contract", "Platform"),
+        export::emit(&cuda),
+        symbols::emit(&cuda),
+    ]);
+}
+
+#[test]
+fn what_is_planned_has_its_message_and_no_half() {
+    let [_, (cuda, _)] = shapes();
+    assert!(codec::emit(&cuda).contains("struct Planned"));
+    assert!(backend::emit_trait(&cuda, "Contract").contains("fn cuPlanned"));
+    assert!(!remote::emit(&cuda, "Contract").contains("cuPlanned"));
+    assert!(!dispatch::emit(&cuda).contains("cuPlanned"));
 }

@@ -226,7 +226,7 @@ fn argument(param: &Param) -> String {
     }
 }
 
-fn locals(out: &mut String, call: &Call) {
+fn locals(out: &mut String, api: &Api, call: &Call) {
     for param in &call.params {
         let name = &param.name;
         let target = pointee(param).rust();
@@ -243,6 +243,14 @@ fn locals(out: &mut String, call: &Call) {
                 extent: Extent::Len(_),
                 ..
             } => writeln!(out, "        let mut {name}: Vec<{target}> = Vec::new();"),
+            Shape::Output { .. } if matches!(pointee(param), Type::Struct(_)) => {
+                // Zeros, whatever the structure derives.
+                let wire = format!("wire::{}", wire_element(api, pointee(param)));
+                writeln!(
+                    out,
+                    "        let mut {name}: {target} = <{wire} as wire::Scalar>::take(&[0; <{wire} as wire::Scalar>::WIDTH]).to_raw();"
+                )
+            }
             Shape::Output { .. } | Shape::SizeOf | Shape::ErrCode => writeln!(
                 out,
                 "        let mut {name}: {target} = Default::default();"
@@ -302,7 +310,7 @@ fn reply(api: &Api, call: &Call) -> String {
 }
 
 fn body(out: &mut String, api: &Api, call: &Call) {
-    locals(out, call);
+    locals(out, api, call);
     let _ = writeln!(out, "        let status = 'call: {{");
     for param in &call.params {
         prepare(out, api, param);
@@ -439,7 +447,7 @@ pub fn emit(api: &Api) -> String {
         methods.push_str(&method);
     }
     format!(
-        "#[allow(non_snake_case, unused_assignments, unused_braces, unused_parens, unused_mut, unused_variables, clippy::unnecessary_cast, clippy::double_parens, clippy::nonminimal_bool)]\n\
+        "#[allow(non_snake_case, unused_assignments, unused_braces, unused_labels, unused_parens, unused_mut, unused_variables, clippy::unnecessary_cast, clippy::double_parens, clippy::nonminimal_bool)]\n\
          impl Session {{\n    /// Carries out one request.\n    pub(super) fn dispatch(&mut self, number: u64, id: u16, body: &[u8]) -> Result<(), ProtocolError> {{\n        match id {{\n{arms}            other => Err(ProtocolError::new(CloseCode::UnknownCall, format!(\"call {{other:#06x}}\"))),\n        }}\n    }}\n{methods}}}\n"
     )
 }

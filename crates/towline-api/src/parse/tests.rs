@@ -284,3 +284,122 @@ fn a_tag_of_handles_is_given_once() {
         .to_string();
     assert!(fault.contains("handle tag 1 is taken"), "{fault}");
 }
+
+/// Parses these calls as the CUDA driver API's.
+fn driver(calls: &str) -> Result<Api, ApiError> {
+    let types = r#"
+        type CUresult = i32;
+        type CUcallback = Option<unsafe extern "C" fn(data: *mut c_void)>;
+        extern "C" {
+            #[handle(tag = 1)]
+            type CUstream;
+        }
+        pub union CUvalue {
+            pub small: u32,
+            pub large: u64,
+        }
+        pub struct CUplace {
+            pub next: *mut CUplace,
+            #[unnamed]
+            pub either: CUvalue,
+        }
+        #[align(64)]
+        pub struct CUextent {
+            pub width: usize,
+        }
+        pub struct CUpair {
+            pub first: u32,
+            pub list: [u8; 3],
+        }
+    "#;
+    let calls = format!("extern \"C\" {{\n{calls}\n}}");
+    let sources = [("cuda/calls.rs", calls.as_str()), ("cuda/types.rs", types)];
+    parse(
+        "cuda",
+        &sources.map(|(file, text)| (file.into(), text.into())),
+    )
+}
+
+#[test]
+fn a_name_may_say_which_version_introduced_it() {
+    let api = driver(
+        "/// Frees.
+         #[call(id = 1, async, planned, since = \"3.2\", alias = \"cuFree@2.0\", per_thread = \"cuFree_v2_ptds@7.0\")]
+         fn cuFree_v2(address: u64) -> CUresult;",
+    )
+    .unwrap();
+    let call = api.call("cuFree").unwrap();
+    assert_eq!(
+        call.alias_since.get("cuFree").map(String::as_str),
+        Some("2.0")
+    );
+    assert_eq!(call.per_thread, [("cuFree_v2_ptds".into(), "7.0".into())]);
+    assert!(call.planned && call.travels() && !call.served());
+}
+
+#[test]
+fn a_name_for_the_threads_own_stream_needs_its_version() {
+    let fault = driver(
+        "/// Frees.\n#[call(id = 1, per_thread = \"cuFree_ptds\")]\nfn cuFree() -> CUresult;",
+    );
+    let fault = fault.unwrap_err().to_string();
+    assert!(fault.contains("needs a name and its version"), "{fault}");
+}
+
+#[test]
+fn structures_are_laid_out_as_they_say() {
+    let api = driver("").unwrap();
+    assert!(api.structure("CUvalue").is_some_and(|value| value.union));
+    assert_eq!(api.structure("CUplace").unwrap().unnamed, ["either"]);
+    assert_eq!(api.structure("CUextent").unwrap().align, Some(64));
+}
+
+#[test]
+fn only_plain_data_travels_field_by_field() {
+    let api = driver("").unwrap();
+    let travels: Vec<_> = ["CUvalue", "CUplace", "CUextent", "CUpair"]
+        .into_iter()
+        .filter(|name| api.travels(name))
+        .collect();
+    assert_eq!(travels, ["CUpair"]);
+}
+
+#[test]
+fn what_holds_a_pointer_is_composed_by_the_client() {
+    let fault =
+        driver("/// Sees.\n#[call(id = 1)]\nfn cuSee(#[input] place: *const CUplace) -> CUresult;");
+    let fault = fault.unwrap_err().to_string();
+    assert!(fault.contains("over a message of the session"), "{fault}");
+    let local = driver(
+        "/// Sees.\n#[call(id = 1, local)]\nfn cuSee(#[input] place: *const CUplace) -> CUresult;",
+    );
+    assert!(local.is_ok());
+}
+
+#[test]
+fn a_handle_that_comes_out_is_the_clients_own() {
+    let fault =
+        driver("/// Gives.\n#[call(id = 1)]\nfn cuGive(#[out] stream: *mut CUstream) -> CUresult;");
+    let fault = fault.unwrap_err().to_string();
+    assert!(fault.contains("add `creates`"), "{fault}");
+}
+
+#[test]
+fn a_pointer_to_a_pointer_does_not_travel() {
+    let fault = driver(
+        "/// Gives.\n#[call(id = 1)]\nfn cuGive(#[out] what: *mut *mut c_void) -> CUresult;",
+    );
+    let fault = fault.unwrap_err().to_string();
+    assert!(fault.contains("points to a pointer"), "{fault}");
+}
+
+#[test]
+fn a_named_function_type_needs_a_direction_too() {
+    let fault =
+        driver("/// Calls.\n#[call(id = 1, local)]\nfn cuCall(callback: CUcallback) -> CUresult;");
+    let fault = fault.unwrap_err().to_string();
+    assert!(
+        fault.contains("is a pointer without a direction"),
+        "{fault}"
+    );
+}
