@@ -63,3 +63,28 @@ fn every_status_has_its_name() {
     assert_eq!(status_name(801), Some("CUDA_ERROR_NOT_SUPPORTED"));
     assert_eq!(status_name(-1), None);
 }
+
+#[test]
+fn structures_have_the_sizes_of_c() {
+    assert_eq!(size_of::<super::CUlaunchConfig>(), 56);
+    assert_eq!(size_of::<super::CUlaunchAttributeValue>(), 64);
+    assert_eq!(size_of::<super::CUDA_MEMCPY3D>(), 200);
+    assert_eq!(size_of::<super::CUgraphNodeParams>(), 256);
+    assert_eq!(size_of::<super::CUmemPoolProps>(), 88);
+    assert_eq!(align_of::<super::CUtensorMap>(), 64);
+}
+
+#[test]
+fn a_structure_comes_back_as_it_went() {
+    let edge = super::CUgraphEdgeData {
+        from_port: 1,
+        to_port: 2,
+        r#type: 3,
+        reserved: [4, 5, 6, 7, 8],
+    };
+    let mut out = Vec::new();
+    super::Scalar::put(super::GraphEdgeData::from(edge), &mut out);
+    assert_eq!(out, [1, 2, 3, 4, 5, 6, 7, 8]);
+    let back: super::GraphEdgeData = super::Scalar::take(&out);
+    assert_eq!(back.to_raw(), edge);
+}
