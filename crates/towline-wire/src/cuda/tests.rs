@@ -14,6 +14,8 @@ proptest! {
     #[test]
     fn no_input_makes_a_decoder_panic(id in proptest::sample::select(super::CALL_IDS), body in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = super::describe(id, &body);
+        let _ = super::recode_request(id, &body);
+        let _ = super::recode_reply(id, &body);
     }
 }
 
