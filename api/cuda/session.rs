@@ -556,7 +556,7 @@ extern "C" {
         #[out] error_from_node: *mut u64,
     ) -> CUresult;
 
-    /// Launches an executable graph; `first` of its launches waits for nothing either, its failure comes with the stream.
+    /// Launches an executable graph; a failure comes with the stream.
     #[call(id = 0x0f96, internal, planned, async, manual(server))]
     fn GraphLaunch(exec: CUgraphExec, stream: CUstream) -> CUresult;
 
