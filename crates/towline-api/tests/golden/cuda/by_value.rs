@@ -31,6 +31,7 @@ pub unsafe extern "C" fn cuByValue(extent: CUextent) -> CUresult {
 // ---- the session's half (remote)
 
     unsafe fn cuByValue(&self, extent: CUextent) -> CUresult {
+        let _call = self.enter();
         let request = wire::ByValue { extent: wire::Extent::from(extent) };
         match self.call(&request) {
             Ok(body) => {

@@ -31,6 +31,7 @@ pub unsafe extern "C" fn cuCreated(phStream: *mut CUstream, Flags: u32) -> CUres
 // ---- the session's half (remote)
 
     unsafe fn cuCreated(&self, phStream: *mut CUstream, Flags: u32) -> CUresult {
+        let _call = self.enter();
         let request = wire::Created { phStream: wire::StreamHandle(self.mint(wire::StreamHandle::TAG)), Flags: Flags as u32 };
         match self.post(&request) {
             Ok(()) => {

@@ -31,6 +31,7 @@ pub unsafe extern "C" fn cuDeviceValue(value: *mut CUdeviceptr) -> CUresult {
 // ---- the session's half (remote)
 
     unsafe fn cuDeviceValue(&self, value: *mut CUdeviceptr) -> CUresult {
+        let _call = self.enter();
         let request = wire::DeviceValue {  };
         match self.call(&request) {
             Ok(body) => {

@@ -31,6 +31,7 @@ pub unsafe extern "C" fn cuOutStruct(room: *mut CUDA_ROOM_DESCRIPTOR, ctx: CUcon
 // ---- the session's half (remote)
 
     unsafe fn cuOutStruct(&self, room: *mut CUDA_ROOM_DESCRIPTOR, ctx: CUcontext) -> CUresult {
+        let _call = self.enter();
         let request = wire::OutStruct { ctx: wire::ContextHandle::from_raw(ctx) };
         match self.call(&request) {
             Ok(body) => {

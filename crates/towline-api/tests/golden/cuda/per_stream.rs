@@ -57,6 +57,7 @@ pub unsafe extern "C" fn cuPerStream_v2_ptsz(stream: CUstream, address: CUdevice
 // ---- the session's half (remote)
 
     unsafe fn cuPerStream_v2(&self, stream: CUstream, address: CUdeviceptr, value: u64) -> CUresult {
+        let _call = self.enter();
         let request = wire::PerStreamV2 { stream: wire::StreamHandle::from_raw(stream), address: address as u64, value: value as u64 };
         match self.post(&request) {
             Ok(()) => {

@@ -50,6 +50,7 @@ pub unsafe extern "C" fn cuPerThread_ptds(dst: CUdeviceptr, src: *const c_void, 
 // ---- the session's half (remote)
 
     unsafe fn cuPerThread(&self, dst: CUdeviceptr, src: *const c_void, ByteCount: usize) -> CUresult {
+        let _call = self.enter();
         // SAFETY: the caller's contract, passed on.
         unsafe { ManualCalls::cuPerThread(self, dst, src, ByteCount) }
     }

@@ -31,6 +31,7 @@ pub unsafe extern "C" fn cuWritableInput(value: *mut c_void) -> CUresult {
 // ---- the session's half (remote)
 
     unsafe fn cuWritableInput(&self, value: *mut c_void) -> CUresult {
+        let _call = self.enter();
         // SAFETY: the caller's contract: `value` is NULL or readable for its count.
         let value = unsafe { crate::raw::slice(value.cast::<u8>(), 8) };
         let Some(value) = value else {
