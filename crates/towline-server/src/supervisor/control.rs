@@ -96,6 +96,9 @@ fn serve_connection(
     let result = authenticated.and_then(|(handshake, hello)| match hello.purpose {
         Purpose::Query => answer_queries(&control, &handshake, &mut inbox, shared),
         Purpose::Session => run_session(&control, &handshake, hello, &mut inbox, shared),
+        Purpose::CudaSession => Err(Fault::Rejected(
+            RejectCode::NoDevice.because("this server gives no CUDA devices"),
+        )),
     });
     if let Err(fault) = &result {
         control.turn_away(fault);

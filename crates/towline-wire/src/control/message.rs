@@ -53,8 +53,10 @@ impl VersionRange {
 pub enum Purpose {
     /// Only to ask for status and devices. Takes no worker.
     Query,
-    /// A session: a worker of its own, and a ticket for lanes to it.
+    /// A session for OpenCL: a worker of its own, and a ticket for lanes to it.
     Session,
+    /// The same for CUDA.
+    CudaSession,
 }
 
 /// Client to server, first message.
@@ -98,6 +100,7 @@ impl Hello {
         writer.u8(match self.purpose {
             Purpose::Query => 0,
             Purpose::Session => 1,
+            Purpose::CudaSession => 2,
         });
         writer.u32(self.pid);
         writer.raw(&self.nonce);
@@ -111,6 +114,7 @@ impl Hello {
             purpose: match reader.u8("purpose")? {
                 0 => Purpose::Query,
                 1 => Purpose::Session,
+                2 => Purpose::CudaSession,
                 value => {
                     return Err(ControlError::InvalidValue {
                         field: "purpose",

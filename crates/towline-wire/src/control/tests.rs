@@ -468,7 +468,11 @@ fn peer_message() -> impl Strategy<Value = Message> {
 
 fn message() -> impl Strategy<Value = Message> {
     let versions = || (any::<u16>(), any::<u16>()).prop_map(|(min, max)| VersionRange { min, max });
-    let purpose = prop_oneof![Just(Purpose::Query), Just(Purpose::Session)];
+    let purpose = prop_oneof![
+        Just(Purpose::Query),
+        Just(Purpose::Session),
+        Just(Purpose::CudaSession)
+    ];
     let snapshot = || prop::collection::vec(any::<u8>(), 0..2000);
     let hello = (versions(), purpose, name(), any::<u32>(), name(), nonce()).prop_map(
         |(versions, purpose, program, pid, hostname, nonce)| {
