@@ -213,6 +213,29 @@ fn a_session_that_ends_in_the_middle_of_a_transfer_leaves_nothing() {
 }
 
 #[test]
+fn a_blocking_write_that_the_vendor_refuses_returns_with_an_error() {
+    let session = session(0, 1 << 20);
+    let data = vec![1_u8; 1 << 20];
+    let (queue, buffer, none) = (session.queue, session.buffer, std::ptr::null());
+    // SAFETY: the data outlives the call, which blocks.
+    let status = unsafe {
+        session.pair.remote.clEnqueueWriteBuffer(
+            queue,
+            buffer,
+            CL_TRUE,
+            // Half of it lies behind the buffer, which only the device judges here.
+            512 << 10,
+            data.len(),
+            data.as_ptr().cast(),
+            0,
+            none,
+            std::ptr::null_mut(),
+        )
+    };
+    assert!(status < 0);
+}
+
+#[test]
 fn a_blocking_write_that_cannot_be_returns_with_an_error() {
     // More than the device allocates: the buffer is none, and only the server knows.
     let session = session(0, 65 << 20);

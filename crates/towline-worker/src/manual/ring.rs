@@ -288,6 +288,7 @@ impl Session {
         payload: u64,
     ) -> Result<(), ProtocolError> {
         let Some(windows) = self.enqueue_windows(transfer, true)? else {
+            self.ungranted(payload, CL_OUT_OF_RESOURCES);
             return Ok(());
         };
         let ends = windows

@@ -471,7 +471,7 @@ impl Session {
     }
 
     /// Tells the client that nothing of a write will be granted: a call that blocks has its bytes back.
-    fn ungranted(&self, payload: u64, status: cl_int) {
+    pub(super) fn ungranted(&self, payload: u64, status: cl_int) {
         self.shared.post(&Push::NoData { payload, status });
     }
 
