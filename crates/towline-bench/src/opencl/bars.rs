@@ -120,6 +120,10 @@ fn bars(id: &str, gpu: bool) -> Vec<Bar> {
             Rule::AtMost(20.0),
             "client start to device list: at most 20 ms",
         ),
+        (["idle", "server"], _) => remote(
+            Rule::NativePlus(0.1),
+            "no CPU use when idle: at most what the vendor's library uses natively, and 0.1 ms/s",
+        ),
         (["idle", _], _) => remote(Rule::AtMost(0.1), "no CPU use when idle: at most 0.1 ms/s"),
         (["workload", name, precision, size], _) => workload_bars(name, precision, size, gpu),
         (["scaling", name, _, _], true) => match *name {

@@ -109,6 +109,8 @@ pub(super) struct Legs<'a> {
     wanted: Vec<LegKind>,
     running: BTreeMap<LegKind, Asked>,
     tcp: Option<Tcp>,
+    /// When measuring stops.
+    until: Option<Instant>,
     /// What went wrong.
     pub(super) notes: Vec<String>,
 }
@@ -156,6 +158,7 @@ impl<'a> Legs<'a> {
         servers: String,
         server_pids: Vec<u32>,
         devices: (usize, usize),
+        until: Option<Instant>,
     ) -> Self {
         Self {
             folders,
@@ -165,6 +168,7 @@ impl<'a> Legs<'a> {
             wanted: wanted.to_vec(),
             running: BTreeMap::new(),
             tcp: None,
+            until,
             notes: Vec::new(),
         }
     }
@@ -190,6 +194,15 @@ impl<'a> Legs<'a> {
                 leg => self.wanted.contains(leg),
             })
             .collect()
+    }
+
+    /// Whether the time that the run was given has passed.
+    pub(super) fn is_over(&mut self) -> bool {
+        let over = self.until.is_some_and(|until| Instant::now() >= until);
+        if over {
+            self.note("the time given by --seconds was over before everything was measured".into());
+        }
+        over
     }
 
     pub(super) fn note(&mut self, text: String) {
@@ -366,6 +379,9 @@ impl<'a> Legs<'a> {
         let mut legs = self.wanted(legs);
         let mut turns = Turns::default();
         for round in 0..=repetitions {
+            if self.is_over() {
+                break;
+            }
             let order: Vec<LegKind> = (0..legs.len())
                 .map(|index| legs[(index + round) % legs.len()])
                 .collect();
@@ -442,7 +458,7 @@ mod tests {
     fn legs_take_turns_and_a_failing_one_drops_out() {
         let folders = Folders::prepare(&["libnone.so".into()]).unwrap();
         let all = [LegKind::Native, LegKind::Local, LegKind::Remote];
-        let mut legs = Legs::new(&folders, &all, String::new(), Vec::new(), (0, 0));
+        let mut legs = Legs::new(&folders, &all, String::new(), Vec::new(), (0, 0), None);
         let mut order = String::new();
         let turns = legs.take_turns("test", &all, 2, |_, leg| {
             order.push_str(&leg.name()[..1]);

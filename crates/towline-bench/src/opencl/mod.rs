@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
@@ -66,6 +66,9 @@ pub struct Options {
     /// Fewer repetitions, sizes and sections
     #[arg(long)]
     quick: bool,
+    /// Stop measuring after so many seconds, and report what there is by then
+    #[arg(long, value_name = "N")]
+    seconds: Option<u64>,
     /// Folder of the workloads [default: build/workloads]
     #[arg(long, value_name = "DIR")]
     workloads: Option<PathBuf>,
@@ -115,6 +118,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         surroundings.servers.clone(),
         surroundings.server.iter().map(Server::pid).collect(),
         (options.device, surroundings.served_device),
+        options
+            .seconds
+            .map(|seconds| start + Duration::from_secs(seconds)),
     );
     if options.legs.contains(&LegKind::Tcp) {
         match surroundings.peer_address {

@@ -74,6 +74,7 @@ impl Run<'_> {
             }
             let size = if self.basis.gpu { gpu_size } else { cpu_size };
             let title = format!("{name} {precision} {size}").replace(" none", "");
+            eprintln!("towline bench:   {title} ...");
             let mut addresses = Vec::new();
             addresses.extend(servers.iter().map(|server| server.address.clone()));
             let turns =

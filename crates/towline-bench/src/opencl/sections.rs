@@ -593,14 +593,22 @@ impl Run<'_> {
                 reading
                     .values
                     .extend(used_ms(before.0, after.0).map(|ms| ("client".to_owned(), ms)));
+                // Natively the vendor's library idles in the program itself.
+                let (before, after) = match leg {
+                    LegKind::Native => (before.0, after.0),
+                    _ => (before.1, after.1),
+                };
                 reading
                     .values
-                    .extend(used_ms(before.1, after.1).map(|ms| ("server".to_owned(), ms)));
+                    .extend(used_ms(before, after).map(|ms| ("server".to_owned(), ms)));
                 Ok((reading, cpu))
             });
         for (value, title) in [
             ("client", "CPU time of an idle client"),
-            ("server", "CPU time of its idle server and worker"),
+            (
+                "server",
+                "CPU time of its idle server and worker, natively of the program",
+            ),
         ] {
             self.report(
                 &turns,
