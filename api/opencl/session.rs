@@ -45,6 +45,14 @@ extern "C" {
         #[errcode] errcode_ret: *mut cl_int,
     ) -> cl_program;
 
+    /// Gives a program files that its next builds and compilations include.
+    #[call(id = 0x0f0a, internal, async, manual(server))]
+    fn IncludeFiles(
+        program: cl_program,
+        size: u64,
+        #[input(bytes = size)] files: *const c_void,
+    ) -> cl_int;
+
     /// Builds a program and answers with what is known of its kernels.
     #[call(id = 0x0f05, internal, sync, waits, manual(server))]
     fn Build(

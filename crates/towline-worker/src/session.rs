@@ -13,6 +13,7 @@ use towline_wire::push::Push;
 
 use crate::completion::when_complete;
 use crate::manual::Expected;
+use crate::manual::include::IncludeTree;
 use crate::manual::ring::Ring;
 use crate::shared::{Raw, Shared};
 use crate::waiters::Job;
@@ -37,6 +38,8 @@ pub(crate) struct Session {
     pub(crate) svm: BTreeMap<u64, (usize, Raw)>,
     /// User events whose status has not been set, with a reference each.
     pub(crate) open_events: HashMap<u64, Raw>,
+    /// Files that programs include, by the client's numbers.
+    pub(crate) includes: HashMap<u64, Arc<IncludeTree>>,
     /// What kernels expect of their arguments, by native kernel.
     pub(crate) arguments: HashMap<usize, Vec<Expected>>,
     /// What the client's latest request waits for, until the lane's thread or another takes it up.
@@ -97,6 +100,7 @@ impl Session {
             retired: (0, 0),
             svm: BTreeMap::new(),
             open_events: HashMap::new(),
+            includes: HashMap::new(),
             arguments: HashMap::new(),
             waiting: None,
             goodbye: false,
@@ -222,6 +226,9 @@ impl Session {
     pub(crate) fn destroy(&mut self, id: u64, tag: u8) -> Result<(), ProtocolError> {
         if tag == wire::EventHandle::TAG {
             self.abandon_event(id);
+        }
+        if tag == wire::ProgramHandle::TAG {
+            self.includes.remove(&id);
         }
         match self.table.remove(id, tag) {
             Ok(Entry::Live(raw)) if tag == wire::CommandQueueHandle::TAG => {

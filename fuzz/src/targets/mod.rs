@@ -16,8 +16,8 @@ macro_rules! targets {
 }
 
 targets! {
-    address, chunk, control, cubin, cuda_reply, cuda_request, facts, fatbin, frame, handles, handshake, landing, peer,
-    ptx, push, reply, request, snapshot,
+    address, chunk, control, cubin, cuda_reply, cuda_request, facts, fatbin, files, frame, handles, handshake, landing,
+    peer, ptx, push, reply, request, snapshot,
 }
 
 /// Containers as nvcc writes them: what the tests of `towline-ptx` use.

@@ -8,6 +8,7 @@
 mod device;
 mod event;
 mod image;
+mod include;
 mod kernel;
 mod manual;
 mod peer;

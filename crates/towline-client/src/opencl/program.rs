@@ -1,11 +1,15 @@
 //! Programs: sources and binaries travel as they are, a build answers with what is known of the kernels.
 
 use super::event::status_of;
+use super::include::{self, Includes};
 use super::recipe::{Devices, Origin, Step};
 use super::*;
 
 /// Room for what is known of a program's kernels, and for its binaries.
 pub(super) const ROOM: u64 = 32 << 20;
+
+/// No folder and no file, encoded.
+const NO_FILES: [u8; 8] = [0; 8];
 
 impl Remote {
     pub(super) fn create_program_source(
@@ -80,6 +84,14 @@ impl Remote {
             .iter()
             .map(|device| wire::DeviceHandle::from_raw(*device))
             .collect();
+        let text = lock(&known.making).origin.source().map(<[u8]>::to_vec);
+        let includes = match self.send_includes(program, text.as_deref(), options) {
+            Ok(includes) => includes,
+            Err(status) => return status,
+        };
+        let options = includes
+            .as_ref()
+            .map_or(options, |found| Some(&found.options));
         let request = wire::Build {
             program: wire::ProgramHandle::from_raw(program),
             num_devices: devices.len() as u32,
@@ -96,6 +108,7 @@ impl Remote {
             lock(&known.making).step(Step::Build {
                 devices: Devices::new(&devices),
                 options: options.map(Box::from),
+                files: includes.as_ref().map(|found| found.files.as_slice().into()),
                 status,
             });
         }
@@ -110,6 +123,28 @@ impl Remote {
         };
         *lock(&known.facts) = Some(Arc::new(facts));
         CL_SUCCESS
+    }
+
+    /// Sends the files that a source includes; gives what went along.
+    fn send_includes(
+        &self,
+        program: cl_program,
+        source: Option<&[u8]>,
+        options: Option<&[u8]>,
+    ) -> Result<Option<Includes>, cl_int> {
+        let includes = source.and_then(|text| include::collect(text, options.unwrap_or_default()));
+        // What an earlier build took along counts no more.
+        let files = includes
+            .as_ref()
+            .map_or(&NO_FILES[..], |found| &found.files);
+        if includes.is_some() || source.is_some_and(include::mentioned) {
+            self.post(&wire::IncludeFiles {
+                program: wire::ProgramHandle::from_raw(program),
+                size: files.len() as u64,
+                files,
+            })?;
+        }
+        Ok(includes)
     }
 
     pub(super) fn set_constant(&self, program: cl_program, id: cl_uint, value: &[u8]) -> cl_int {
@@ -154,6 +189,27 @@ impl Remote {
             .iter()
             .flat_map(|(_, name)| name.iter().copied().chain([0]))
             .collect();
+        let mut text = Vec::new();
+        for with in headers.iter().map(|(header, _)| *header).chain([program]) {
+            let source = self.program(with);
+            let source = source
+                .as_ref()
+                .map(|known| lock(&known.making).origin.clone());
+            text.extend_from_slice(
+                source
+                    .as_ref()
+                    .and_then(|origin| origin.source())
+                    .unwrap_or_default(),
+            );
+            text.push(b'\n');
+        }
+        let includes = match self.send_includes(program, Some(&text), options) {
+            Ok(includes) => includes,
+            Err(status) => return status,
+        };
+        let options = includes
+            .as_ref()
+            .map_or(options, |found| Some(&found.options));
         let request = wire::Compile {
             program: wire::ProgramHandle::from_raw(program),
             num_devices: devices.len() as u32,
@@ -177,6 +233,7 @@ impl Remote {
                 devices: Devices::new(&devices),
                 options: options.map(Box::from),
                 headers: headers.collect(),
+                files: includes.as_ref().map(|found| found.files.as_slice().into()),
                 status,
             };
             lock(&known.making).step(step);

@@ -987,8 +987,10 @@ impl Workshop<'_> {
                 Step::Build {
                     devices,
                     options,
+                    files,
                     status,
                 } => {
+                    self.files(program, files.as_deref())?;
                     let request = wire::Build {
                         program,
                         num_devices: devices.count(),
@@ -1004,8 +1006,10 @@ impl Workshop<'_> {
                     devices,
                     options,
                     headers,
+                    files,
                     status,
                 } => {
+                    self.files(program, files.as_deref())?;
                     let (mut programs, mut names) = (Vec::new(), Vec::new());
                     for (number, header, name) in headers {
                         programs.push(wire::ProgramHandle(self.find_text(*number, header)?));
@@ -1026,6 +1030,21 @@ impl Workshop<'_> {
             }
         }
         Ok(facts)
+    }
+
+    /// Gives a program the files that a step took along.
+    fn files(
+        &self,
+        program: wire::ProgramHandle,
+        files: Option<&[u8]>,
+    ) -> Result<(), RebuildError> {
+        let Some(files) = files else { return Ok(()) };
+        let request = wire::IncludeFiles {
+            program,
+            size: files.len() as u64,
+            files,
+        };
+        self.fresh.send("files that a program includes", &request)
     }
 
     /// Asks for something whose outcome is known from the first time.

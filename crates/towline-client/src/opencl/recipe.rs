@@ -224,6 +224,16 @@ impl Origin {
         Self::Given { request, body }
     }
 
+    /// The text of a program made from source.
+    pub(super) fn source(&self) -> Option<&[u8]> {
+        match self {
+            Self::Given { request, body } if *request == wire::CreateProgramSource::ID => {
+                Some(wire::CreateProgramSource::decode(body).ok()?.source)
+            }
+            _ => None,
+        }
+    }
+
     pub(super) fn linked(
         context: u64,
         devices: Devices,
@@ -265,6 +275,8 @@ pub(super) enum Step {
     Build {
         devices: Devices,
         options: Option<Box<[u8]>>,
+        /// Files that went along.
+        files: Option<Box<[u8]>>,
         status: cl_int,
     },
     Compile {
@@ -272,6 +284,8 @@ pub(super) enum Step {
         options: Option<Box<[u8]>>,
         /// Number, text and include name of each header.
         headers: Vec<(u64, Making, Box<[u8]>)>,
+        /// Files that went along.
+        files: Option<Box<[u8]>>,
         status: cl_int,
     },
 }
@@ -382,12 +396,16 @@ impl Making {
             bytes += size_of::<Step>();
             bytes += match &**step {
                 Step::Constant { value, .. } => value.len(),
-                Step::Build { options, .. } => text(options),
+                Step::Build { options, files, .. } => text(options) + text(files),
                 Step::Compile {
-                    options, headers, ..
+                    options,
+                    headers,
+                    files,
+                    ..
                 } => {
                     let headers = headers.iter();
                     text(options)
+                        + text(files)
                         + headers
                             .map(|(_, making, name)| {
                                 size_of::<(u64, Self, Box<[u8]>)>()
@@ -416,6 +434,7 @@ mod tests {
         Step::Build {
             devices: Devices::new(&devices),
             options: None,
+            files: None,
             status: CL_SUCCESS,
         }
     }

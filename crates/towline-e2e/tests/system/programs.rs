@@ -85,6 +85,33 @@ fn what_a_kernel_prints_comes_between_the_programs_own_lines() {
 }
 
 #[test]
+fn kernel_includes_files_of_the_clients_machine() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let deeper = folder.path().join("deeper");
+    std::fs::create_dir(&deeper).expect("a folder in it");
+    for (file, text) in [
+        (
+            "value.h",
+            "#include \"deeper/base.h\"\n#define VALUE (BASE + 2)\n",
+        ),
+        ("deeper/base.h", "#define BASE 40\n"),
+        (
+            "deeper/other.h",
+            "#include \"../third.h\"\n#define OTHER THIRD\n",
+        ),
+        ("third.h", "#define THIRD 7\n"),
+    ] {
+        std::fs::write(folder.path().join(file), text).expect("a file in it");
+    }
+    let server = Server::start();
+    let lines = Client::new(&[&server], opencl_program("includes"))
+        .args(&[folder.path().to_str().expect("a name in UTF-8")])
+        .run()
+        .lines_of_success();
+    assert_eq!(lines, ["options are the program's own", "42 7"]);
+}
+
+#[test]
 fn queue_that_waits_for_a_user_event_holds_up_no_other_queue() {
     let server = Server::start();
     let lines = Client::new(&[&server], opencl_program("trap"))

@@ -7,6 +7,8 @@
     clippy::too_long_first_doc_paragraph
 )]
 
+pub mod files;
+
 pub use crate::codec::{Decoder, List, Message, Request, Scalar};
 use crate::codec::{put_blob, put_flag};
 pub use crate::error::DecodeError;

@@ -8,6 +8,7 @@
 mod context;
 mod event;
 mod image;
+pub(crate) mod include;
 mod kernel;
 mod memory;
 mod peer;

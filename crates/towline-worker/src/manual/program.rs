@@ -149,6 +149,12 @@ impl Session {
             .options
             .map(|text| String::from_utf8_lossy(text).into_owned())
             .unwrap_or_default();
+        // Kept until the build is over.
+        let includes = self.includes.get(&request.program.0).cloned();
+        let options = match &includes {
+            Some(tree) => tree.added_to(&options),
+            None => options,
+        };
         retain_devices(&*self.api, &devices);
         // SAFETY: the program is live; the reference keeps it so until the build is over.
         unsafe { self.api.clRetainProgram(program.0.cast()) };
@@ -189,6 +195,7 @@ impl Session {
             // SAFETY: the reference above is ours.
             unsafe { shared.api.clReleaseProgram(program.0.cast()) };
             release_devices(&*shared.api, &devices);
+            drop(includes);
             tell(
                 &shared,
                 number,
@@ -248,7 +255,15 @@ impl Session {
         if request.options.is_some_and(may_print) {
             self.shared.printing.expect();
         }
-        let options = request.options.map(<[u8]>::to_vec).unwrap_or_default();
+        let options = request
+            .options
+            .map(|text| String::from_utf8_lossy(text).into_owned())
+            .unwrap_or_default();
+        let includes = self.includes.get(&request.program.0).cloned();
+        let options = match &includes {
+            Some(tree) => tree.added_to(&options),
+            None => options,
+        };
         retain_devices(&*self.api, &devices);
         for raw in headers.iter().chain([&program]) {
             // SAFETY: the program is live; the reference keeps it so until the compilation is over.
@@ -294,6 +309,7 @@ impl Session {
                 unsafe { shared.api.clReleaseProgram(raw.0.cast()) };
             }
             release_devices(&*shared.api, &devices);
+            drop(includes);
             tell(&shared, number, status, &wire::CompileReply {});
         });
         Ok(())
