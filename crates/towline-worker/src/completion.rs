@@ -171,13 +171,12 @@ impl Shared {
 
     /// Tells the client that an event reached its last state, unless it knows.
     pub(crate) fn event_done(&self, id: u64, status: i32) {
-        let Some(native) = self.outstanding().remove(&id) else {
+        // Held until it is told: whoever finds the event gone may answer a wait that covers it.
+        let mut outstanding = self.outstanding();
+        let Some(native) = outstanding.remove(&id) else {
             return;
         };
-        let text = self.printing.take();
-        if !text.is_empty() {
-            self.post(&Push::Text { bytes: &text });
-        }
+        self.tell_printed();
         let after = self.completed_reads();
         self.post(&Push::Event {
             event: id,
@@ -185,7 +184,16 @@ impl Shared {
             after: List::Values(&after),
             times: None,
         });
+        drop(outstanding);
         self.release_event(native);
+    }
+
+    /// Tells what kernels have printed. With the outstanding events locked: text that another thread has taken is told by then.
+    fn tell_printed(&self) {
+        let text = self.printing.take();
+        if !text.is_empty() {
+            self.post(&Push::Text { bytes: &text });
+        }
     }
 
     /// Tells the client that the command of an event was never enqueued.
@@ -215,10 +223,9 @@ impl Shared {
 
     /// What the client must see before a wait of its own ends: what kernels printed, and events that ended with it.
     pub(crate) fn settle_before_answer(&self) {
-        let text = self.printing.take();
-        if !text.is_empty() {
-            self.post(&Push::Text { bytes: &text });
-        }
+        let outstanding = self.outstanding();
+        self.tell_printed();
+        drop(outstanding);
         self.tell_completed();
     }
 

@@ -277,3 +277,82 @@ pub(crate) fn event_status(api: &dyn OpenClApi, event: cl_event) -> i32 {
     };
     if asked == CL_SUCCESS { status } else { asked }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use towline_transport::memory::MemoryTransport;
+    use towline_transport::{Address, ConnectOptions, Transport};
+    use towline_wire::frame::FrameReader;
+
+    use super::*;
+
+    /// A session's shared state, and the client's end of its command lane.
+    fn shared(api: Arc<dyn OpenClApi>) -> (Arc<Shared>, Arc<dyn Connection>) {
+        let transport = MemoryTransport::new();
+        let address: Address = "memory://shared".parse().expect("it is well formed");
+        let listener = transport.listen(&address).expect("the name is free");
+        let client = transport
+            .connect(&address, &ConnectOptions::default())
+            .expect("the listener is there");
+        let lane = listener.accept().expect("somebody has connected");
+        let payloads = Payloads::new(1);
+        (
+            Arc::new(Shared::new(api, lane, Arc::default(), payloads)),
+            client,
+        )
+    }
+
+    #[test]
+    fn an_event_that_another_thread_tells_is_told_before_a_wait_that_covers_it_is_answered() {
+        let (shared, client) = shared(Arc::new(NullOpenCl::new(1)));
+        shared
+            .events
+            .lock()
+            .expect("nothing panicked")
+            .insert(7, Raw(std::ptr::null_mut()));
+        // Keeps the thread that tells of the event half-way.
+        let reads = shared.reads();
+        let telling = Arc::clone(&shared);
+        let telling = std::thread::spawn(move || telling.event_done(7, CL_COMPLETE));
+        let begun = || match shared.events.try_lock() {
+            Ok(events) => events.is_empty(),
+            Err(_) => true,
+        };
+        while !begun() {
+            std::thread::yield_now();
+        }
+        let answering = Arc::clone(&shared);
+        let answering = std::thread::spawn(move || {
+            answering.settle_before_answer();
+            answering.post(&Push::Sent { payload: 1 });
+        });
+        for _ in 0..100 {
+            if answering.is_finished() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(reads);
+        telling.join().expect("it does not panic");
+        answering.join().expect("it does not panic");
+        shared.flush();
+        let mut reader = FrameReader::new();
+        let mut told = Vec::new();
+        while told.len() < 2 {
+            let count = client.recv(reader.space()).expect("the lane is open");
+            reader.filled(count);
+            while let Some(message) = reader.next().expect("it is framed well") {
+                told.push(message.id);
+            }
+        }
+        let event = Push::Event {
+            event: 0,
+            status: 0,
+            after: List::Values(&[]),
+            times: None,
+        };
+        assert_eq!(told, [event.id(), Push::Sent { payload: 0 }.id()]);
+    }
+}
