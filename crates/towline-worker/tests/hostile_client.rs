@@ -487,6 +487,47 @@ fn the_data_of_a_write_whose_command_failed_stays_until_its_window_closes() {
 }
 
 #[test]
+fn a_read_that_the_device_refuses_does_not_fail_the_next_through_its_slot() {
+    /// As much as spare slots hold.
+    const LARGE: u64 = 64 << 20;
+    /// As much as a ring holds.
+    const ROUND: u64 = 16 << 20;
+    const LARGE_BUFFER: wire::MemHandle = wire::MemHandle(HANDLE_BASE | 20);
+    const DONE: wire::EventHandle = wire::EventHandle(HANDLE_BASE | 21);
+    let client = settle(Client::on(NullOpenCl::discrete(1)));
+    client.post(&buffer(LARGE_BUFFER, LARGE));
+    let read = |mem, size, payload, gate: &[_], event| {
+        client.post(&wire::Read {
+            command_queue: QUEUE,
+            mem,
+            shape: 0,
+            place: List::Values(&linear(0, size)),
+            size,
+            payload,
+            urgent: 0,
+            num_events_in_wait_list: gate.len() as u32,
+            event_wait_list: (!gate.is_empty()).then_some(List::Values(gate)),
+            event,
+        })
+    };
+    // Keeps all spare slots.
+    read(LARGE_BUFFER, LARGE, 1, &[GATE], None);
+    read(BUFFER, LARGE, 2, &[], None);
+    read(LARGE_BUFFER, ROUND, 3, &[], Some(DONE));
+    client.post(&wire::SetUserEventStatus {
+        event: GATE,
+        execution_status: CL_COMPLETE,
+    });
+    let wait = client.post(&wire::Wait {
+        num_events: 1,
+        events: List::Values(&[DONE]),
+    });
+    assert_eq!(client.status_of(wait), CL_SUCCESS);
+    assert_eq!(client.failures(), [CL_INVALID_VALUE]);
+    client.leave();
+}
+
+#[test]
 fn commands_that_wait_for_an_event_without_end_do_not_keep_a_session() {
     let client = settled();
     for _ in 0..10 {

@@ -484,18 +484,25 @@ impl Session {
                 },
             };
             if done.is_null() {
+                // A write's gate holds the write itself back, which must fail; a read's holds the slot's next use back, which must not.
                 if let Through::Ring(_, gate) = &slot {
-                    gate.finish(false);
+                    gate.finish(!writing);
                 }
-                for window in windows {
-                    if let Through::Ring(_, gate) = &window.slot {
-                        gate.finish(false);
-                    }
+                for Window { slot, done, .. } in windows {
                     // The slot is the command's until that has ended.
+                    let id = match &slot {
+                        Through::Ring(slot, gate) => {
+                            gate.finish(!writing);
+                            slot.enter(None)
+                        }
+                        Through::Spare(_) => 0,
+                    };
+                    let ended = move |_| match slot {
+                        Through::Ring(slot, _) => slot.leave(id),
+                        Through::Spare(lent) => drop(lent),
+                    };
                     self.shared
-                        .when_done(self.watched(transfer.queue), window.done, move |_| {
-                            drop(window.slot);
-                        });
+                        .when_done(self.watched(transfer.queue), done, ended);
                 }
                 self.born_event(transfer.event, std::ptr::null_mut(), status)?;
                 self.settle_on(transfer.number, transfer.call, transfer.queue_id, status);

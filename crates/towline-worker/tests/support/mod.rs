@@ -62,6 +62,11 @@ impl Client {
         Self::with(NullOpenCl::new(1), count, None)
     }
 
+    /// A session on a device of the test's choice.
+    pub(crate) fn on(null: NullOpenCl) -> Self {
+        Self::with(null, 2, None)
+    }
+
     /// A session with a peer lane, number 1.
     pub(crate) fn with_peer(null: NullOpenCl, peer: Arc<dyn Connection>) -> Self {
         Self::with(null, 2, Some(peer))
