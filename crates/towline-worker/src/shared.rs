@@ -109,6 +109,8 @@ pub(crate) struct Shared {
     pub(crate) usage: Usage,
     pub(crate) printing: Printing,
     staged: Arc<AtomicU64>,
+    /// Pinned memory that transfers hold.
+    pub(crate) pinned_bytes: AtomicU64,
     reads: Mutex<Vec<OutstandingRead>>,
     /// Events whose end the client has not been told, by its numbers.
     pub(crate) events: Mutex<HashMap<u64, Raw>>,
@@ -136,6 +138,7 @@ impl Shared {
             usage: Usage::default(),
             printing: Printing::global(),
             staged: Arc::default(),
+            pinned_bytes: AtomicU64::new(0),
             reads: Mutex::new(Vec::new()),
             events: Mutex::default(),
             watches: Mutex::default(),

@@ -29,6 +29,12 @@ const SLOT_BYTES: usize = 2 << 20;
 /// Allocations, of a ring's size each, that spare slots may take.
 const SPARE_RINGS: usize = 4;
 
+/// Bytes of a ring, and of an allocation for spare slots.
+const RING_BYTES: usize = SLOTS * SLOT_BYTES;
+/// Most pinned memory of a session: hosts run out of it before they run out of memory. Spare slots take half at the most, so that
+/// they leave rings to queues that come later. What goes beyond maps.
+const PINNED_LIMIT: u64 = 1 << 30;
+
 /// The slots of one queue.
 pub(crate) struct Ring {
     slots: Vec<Arc<Slot>>,
@@ -64,6 +70,28 @@ struct Pinned {
     queue: Raw,
     buffer: Raw,
     memory: Raw,
+    _counted: Counted,
+}
+
+/// A part of the session's pinned memory.
+struct Counted(Arc<Shared>);
+
+impl Counted {
+    /// Counts a ring's bytes, if no more than `limit` are pinned then.
+    fn take(shared: &Arc<Shared>, limit: u64) -> Option<Self> {
+        let bytes = RING_BYTES as u64;
+        let before = shared.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let counted = Self(Arc::clone(shared));
+        // Dropping it gives the bytes back.
+        (before.saturating_add(bytes) <= limit).then_some(counted)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let bytes = RING_BYTES as u64;
+        self.0.pinned_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
 }
 
 /// One slot and the uses that wait for it.
@@ -134,7 +162,7 @@ impl Slot {
 impl Ring {
     /// Pins memory for a queue's transfers; `None` where the vendor does not give it.
     fn new(shared: &Arc<Shared>, queue: &Queue) -> Option<Self> {
-        let pinned = Arc::new(Pinned::new(shared, queue)?);
+        let pinned = Arc::new(Pinned::new(shared, queue, PINNED_LIMIT)?);
         let slot = |index: usize| {
             let memory = Raw(pinned.memory.0.wrapping_byte_add(index * SLOT_BYTES));
             Arc::new(Slot {
@@ -160,7 +188,7 @@ impl Ring {
         while spare.len() < count && self.spare_rings < SPARE_RINGS {
             // Without memory the ring has to do, now and later.
             self.spare_rings += 1;
-            if let Some(pinned) = Pinned::new(shared, queue) {
+            if let Some(pinned) = Pinned::new(shared, queue, PINNED_LIMIT / 2) {
                 let pinned = Arc::new(pinned);
                 spare.extend((0..SLOTS).map(|index| Spare {
                     memory: Raw(pinned.memory.0.wrapping_byte_add(index * SLOT_BYTES)),
@@ -186,9 +214,10 @@ impl Ring {
 }
 
 impl Pinned {
-    fn new(shared: &Arc<Shared>, known: &Queue) -> Option<Self> {
+    fn new(shared: &Arc<Shared>, known: &Queue, limit: u64) -> Option<Self> {
+        let counted = Counted::take(shared, limit)?;
         let api = &shared.api;
-        let (context, bytes) = (known.context.0.cast(), SLOTS * SLOT_BYTES);
+        let (context, bytes) = (known.context.0.cast(), RING_BYTES);
         let (flags, mut status) = (CL_MEM_ALLOC_HOST_PTR as cl_mem_flags, CL_SUCCESS);
         // A queue of its own: mapping here must not wait for the application's commands.
         // SAFETY: context and device are live as long as the application's queue, which is.
@@ -206,6 +235,7 @@ impl Pinned {
             queue: Raw(queue.cast()),
             buffer: Raw(buffer.cast()),
             memory: Raw(std::ptr::null_mut()),
+            _counted: counted,
         };
         if buffer.is_null() {
             return None;
@@ -539,7 +569,7 @@ mod tests {
     use super::*;
     use crate::payload::Payloads;
 
-    fn slot() -> Slot {
+    fn shared() -> Arc<Shared> {
         let transport = MemoryTransport::new();
         let address: Address = "memory://ring".parse().expect("the address is well formed");
         let listener = transport.listen(&address).expect("the name is free");
@@ -548,9 +578,14 @@ mod tests {
             .expect("the listener is there");
         drop(listener);
         let api = Arc::new(NullOpenCl::new(1));
-        let shared = Arc::new(Shared::new(api, lane, Arc::default(), Payloads::new(1)));
+        Arc::new(Shared::new(api, lane, Arc::default(), Payloads::new(1)))
+    }
+
+    fn slot() -> Slot {
+        let shared = shared();
         let none = Raw(std::ptr::null_mut());
         let pinned = Arc::new(Pinned {
+            _counted: Counted::take(&shared, PINNED_LIMIT).expect("nothing is pinned"),
             shared,
             queue: none,
             buffer: none,
@@ -561,6 +596,18 @@ mod tests {
             memory: none,
             uses: Mutex::default(),
         }
+    }
+
+    #[test]
+    fn a_session_pins_memory_up_to_a_limit_and_gets_it_back() {
+        let shared = shared();
+        let pin = |limit| Counted::take(&shared, limit);
+        let spare = std::iter::from_fn(|| pin(PINNED_LIMIT / 2)).collect::<Vec<_>>();
+        assert_eq!((spare.len() * RING_BYTES) as u64, PINNED_LIMIT / 2);
+        let rings = std::iter::from_fn(|| pin(PINNED_LIMIT)).collect::<Vec<_>>();
+        assert_eq!((rings.len() * RING_BYTES) as u64, PINNED_LIMIT / 2);
+        drop((spare, rings));
+        assert_eq!(shared.pinned_bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]
