@@ -8,6 +8,8 @@
 mod completion;
 mod dispatch;
 mod engine;
+mod lane;
+mod link;
 mod manual;
 mod payload;
 mod peer;
@@ -17,6 +19,7 @@ mod shared;
 mod snapshot;
 mod waiters;
 
-pub use engine::{Engine, Limits, RunError, SideLane};
-pub use shared::Counters;
+pub use engine::Engine;
+pub use lane::{Limits, RunError, SideLane};
+pub use link::Counters;
 pub use snapshot::SnapshotError;

@@ -13,7 +13,7 @@ use towline_transport::{Connection, TransportError, recv_exact};
 use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::frame::{CHUNK_HEADER, ChunkHeader};
 
-use crate::shared::{Raw, Shared};
+use crate::link::{Link, Raw};
 
 type Done = Box<dyn FnOnce(bool) + Send>;
 
@@ -186,17 +186,14 @@ impl Payloads {
     }
 
     /// Starts the two threads of a payload lane.
-    pub(crate) fn attach(
-        shared: &Arc<Shared>,
-        connection: Arc<dyn Connection>,
-    ) -> std::io::Result<()> {
-        let mut lanes = lock(&shared.payloads.lanes);
+    pub(crate) fn attach(link: &Arc<Link>, connection: Arc<dyn Connection>) -> std::io::Result<()> {
+        let mut lanes = lock(&link.payloads.lanes);
         if lanes.stopped || lanes.connections.len() >= LANE_LIMIT {
             connection.shutdown();
             return Ok(());
         }
         lanes.connections.push(Arc::clone(&connection));
-        let (receiving, sending) = (Arc::clone(shared), Arc::clone(shared));
+        let (receiving, sending) = (Arc::clone(link), Arc::clone(link));
         let incoming = Arc::clone(&connection);
         let receiver = std::thread::Builder::new()
             .name("towline-payload-in".into())
@@ -218,7 +215,7 @@ impl Payloads {
         Ok(())
     }
 
-    fn receive(&self, shared: &Shared, connection: &dyn Connection) -> Result<(), LaneError> {
+    fn receive(&self, link: &Link, connection: &dyn Connection) -> Result<(), LaneError> {
         loop {
             let mut header = [0; CHUNK_HEADER];
             recv_exact(connection, &mut header)?;
@@ -230,8 +227,7 @@ impl Payloads {
                 std::slice::from_raw_parts_mut(memory.0.cast::<u8>(), chunk.length as usize)
             };
             recv_exact(connection, bytes)?;
-            shared
-                .counters
+            link.counters
                 .received_bytes
                 .fetch_add(u64::from(chunk.length), Ordering::Relaxed);
             if lock(&window.landing).arrived(chunk.offset - window.offset) {
@@ -309,14 +305,13 @@ impl Payloads {
         }
     }
 
-    fn send_chunk(&self, shared: &Shared, connection: &dyn Connection, chunk: Chunk) {
+    fn send_chunk(&self, link: &Link, connection: &dyn Connection, chunk: Chunk) {
         // SAFETY: the memory is valid until `done` has run, which waits for this chunk.
         let bytes = unsafe {
             std::slice::from_raw_parts(chunk.memory.0.cast::<u8>(), chunk.header.length as usize)
         };
         let sent = connection.send(&[IoSlice::new(&chunk.header.to_bytes()), IoSlice::new(bytes)]);
-        shared
-            .counters
+        link.counters
             .sent_bytes
             .fetch_add(u64::from(chunk.header.length), Ordering::Relaxed);
         let mut left = lock(&chunk.flight.left);
@@ -327,7 +322,7 @@ impl Payloads {
             done(sent.is_ok());
         }
         if sent.is_err() {
-            shared.end();
+            link.end();
         }
     }
 }

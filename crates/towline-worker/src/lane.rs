@@ -1,0 +1,219 @@
+//! The command lane: takes requests off it and hands them to the session, on a thread that changes whenever one has to wait.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Sender, channel};
+
+use towline_transport::{Connection, TransportError};
+use towline_wire::error::{CloseCode, DecodeError, ProtocolError};
+use towline_wire::frame::FrameReader;
+use towline_wire::push::Push;
+
+use crate::link::Link;
+use crate::payload::Payloads;
+use crate::waiters::Job;
+
+/// What a session may use.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Bytes of one chunk on a payload lane.
+    pub chunk_bytes: u64,
+}
+
+/// A connection of a session besides its command lane.
+pub enum SideLane {
+    /// A payload lane of the client.
+    Payload(Arc<dyn Connection>),
+    /// One to the worker of another server, with the number that the client gave it.
+    Peer(u64, Arc<dyn Connection>),
+}
+
+impl From<Arc<dyn Connection>> for SideLane {
+    fn from(connection: Arc<dyn Connection>) -> Self {
+        Self::Payload(connection)
+    }
+}
+
+/// Why a session ended early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The client broke the rules; it has been told.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    /// The link failed.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+}
+
+/// A request is acknowledged at the latest when so many have come since.
+const ACKNOWLEDGE_EVERY: u64 = 4096;
+/// Most waits without a thread: each stands for a thread of the client's that is blocked.
+const BACKLOG_LIMIT: usize = 4096;
+
+/// The session of one API, as the lane sees it.
+pub(crate) trait Serve: Send + 'static {
+    /// Carries out one request.
+    fn dispatch(&mut self, number: u64, id: u16, body: &[u8]) -> Result<(), ProtocolError>;
+
+    /// What a request says, for a trace.
+    fn describe(id: u16, body: &[u8]) -> Result<String, DecodeError>;
+
+    /// What the latest request waits for.
+    fn take_wait(&mut self) -> Option<Job>;
+
+    /// All requests of a frame have been carried out; `false` when the client said goodbye.
+    fn end_of_frame(&mut self) -> bool;
+
+    /// Gives all objects back: the session is over.
+    fn release_all(&mut self);
+}
+
+/// Serves a session; see `Engine::run`.
+pub(crate) fn run<S: Serve, L: Into<SideLane>>(
+    link: Arc<Link>,
+    session: S,
+    command: Arc<dyn Connection>,
+    mut lanes: impl FnMut() -> Option<L> + Send + 'static,
+    limits: Limits,
+) -> Result<(), RunError> {
+    let attaching = Arc::clone(&link);
+    let acceptor = std::thread::Builder::new()
+        .name("towline-lanes".into())
+        .spawn(move || {
+            while let Some(lane) = lanes() {
+                match lane.into() {
+                    SideLane::Payload(lane) => {
+                        if let Err(error) = Payloads::attach(&attaching, lane) {
+                            log::error!("cannot start the threads of a payload lane: {error}");
+                            attaching.end();
+                        }
+                    }
+                    SideLane::Peer(number, lane) => {
+                        let peers = &attaching.peers;
+                        if let Err(error) = peers.attach(number, lane, limits.chunk_bytes) {
+                            // The client hears of it when it asks for the lane.
+                            log::error!("cannot start the threads of a peer lane: {error}");
+                        }
+                    }
+                }
+            }
+        });
+    if let Err(error) = acceptor {
+        log::error!("cannot start the thread that takes payload lanes: {error}");
+    }
+    let (done, ended) = channel();
+    let lane = Lane {
+        session,
+        link: Arc::clone(&link),
+        command,
+        reader: FrameReader::new(),
+        told: 0,
+        done,
+    };
+    // Not on this thread: a wait that it took up might end only with the session.
+    link.waiters.run(move || lane.lead());
+    let (mut session, result) = ended
+        .recv()
+        .expect("the lane's thread tells how the session ended");
+    if let Err(RunError::Protocol(error)) = &result {
+        link.close(error);
+    }
+    link.end();
+    link.payloads.join();
+    link.peers.join();
+    session.release_all();
+    result
+}
+
+/// The command lane with all that its thread needs. The thread changes: one that has to wait for the device hands the lane to
+/// another first, which wakes up while this one waits already, and so nobody waits for a thread to wake.
+struct Lane<S> {
+    session: S,
+    link: Arc<Link>,
+    command: Arc<dyn Connection>,
+    reader: FrameReader,
+    /// Requests of which the client knows that they arrived.
+    told: u64,
+    done: Sender<(S, Result<(), RunError>)>,
+}
+
+impl<S: Serve> Lane<S> {
+    /// Takes requests off the lane until the client leaves, or until this thread waits for the device.
+    fn lead(mut self) {
+        let result = loop {
+            match self.serve_frame() {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+            let Some(wait) = self.session.take_wait() else {
+                continue;
+            };
+            match self.link.waiters.seat() {
+                Some(seat) => {
+                    seat.run(move || self.lead());
+                    return wait();
+                }
+                None => self.link.waiters.run(wait),
+            }
+        };
+        // What it holds is given back when the wait is over.
+        if let Some(wait) = self.session.take_wait() {
+            self.link.waiters.run(wait);
+        }
+        // The receiver is there until it has been told.
+        let _ = self.done.send((self.session, result));
+    }
+
+    /// Carries out what has come; `false` when the client has left.
+    fn serve_frame(&mut self) -> Result<bool, RunError> {
+        let Self {
+            session,
+            link,
+            reader,
+            ..
+        } = self;
+        let count = self.command.recv(reader.space())?;
+        if count == 0 {
+            return Ok(false);
+        }
+        reader.filled(count);
+        link.counters
+            .received_bytes
+            .fetch_add(count as u64, Ordering::Relaxed);
+        let started = std::time::Instant::now();
+        while let Some(message) = reader.next()? {
+            if log::log_enabled!(log::Level::Trace) {
+                let what = S::describe(message.id, message.body);
+                log::trace!(
+                    "request {}: {}",
+                    message.number,
+                    what.unwrap_or_else(|error| error.to_string())
+                );
+            }
+            session.dispatch(message.number, message.id, message.body)?;
+        }
+        if link.waiters.backlog() > BACKLOG_LIMIT {
+            let detail = format!("more than {BACKLOG_LIMIT} waits are queued");
+            return Err(ProtocolError::new(CloseCode::LimitExceeded, detail).into());
+        }
+        let lane_ns = started.elapsed().as_nanos() as u64;
+        link.usage.lane_ns.fetch_add(lane_ns, Ordering::Relaxed);
+        let received = reader.received();
+        link.received.store(received, Ordering::Release);
+        link.counters.calls.store(received, Ordering::Relaxed);
+        if !session.end_of_frame() {
+            link.flush();
+            return Ok(false);
+        }
+        if link.outbox.is_empty() && received - self.told >= ACKNOWLEDGE_EVERY {
+            link.post(&Push::Ack);
+        }
+        if !link.outbox.is_empty() {
+            self.told = received;
+            link.flush();
+        }
+        Ok(true)
+    }
+}
