@@ -152,11 +152,11 @@ extern "C" {
     fn cuCtxSynchronize_v2(ctx: CUcontext) -> CUresult;
 
     /// Sets a limit of the current context, such as its heap.
-    #[call(id = 0x0317, sync, manual(client), planned, since = "3.1")]
+    #[call(id = 0x0317, sync, manual(client), since = "3.1")]
     fn cuCtxSetLimit(limit: CUlimit, value: usize) -> CUresult;
 
     /// Tells a limit of the current context; asked once, then remembered.
-    #[call(id = 0x0318, sync, manual(client), planned, since = "3.1")]
+    #[call(id = 0x0318, sync, manual(client), since = "3.1")]
     fn cuCtxGetLimit(#[out] pvalue: *mut usize, limit: CUlimit) -> CUresult;
 
     /// Tells how the current context divides its first-level cache.
@@ -164,7 +164,7 @@ extern "C" {
     fn cuCtxGetCacheConfig(#[out] pconfig: *mut CUfunc_cache) -> CUresult;
 
     /// Sets how the current context divides its first-level cache.
-    #[call(id = 0x031a, async, planned, since = "3.2")]
+    #[call(id = 0x031a, async, since = "3.2")]
     fn cuCtxSetCacheConfig(config: CUfunc_cache) -> CUresult;
 
     /// Tells the width of the shared memory banks.

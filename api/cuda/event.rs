@@ -2,14 +2,14 @@
 
 extern "C" {
     /// Creates an event.
-    #[call(id = 0x0b01, async, planned, since = "2.0")]
+    #[call(id = 0x0b01, async, since = "2.0")]
     fn cuEventCreate(#[out(creates)] phEvent: *mut CUevent, Flags: u32) -> CUresult;
 
     /// Ends an event.
     #[call(
         id = 0x0b02,
         async,
-        planned,
+        manual(server),
         since = "4.0",
         alias = "cuEventDestroy@2.0"
     )]
@@ -46,13 +46,7 @@ extern "C" {
     fn cuEventSynchronize(hEvent: CUevent) -> CUresult;
 
     /// Tells the time between two events.
-    #[call(
-        id = 0x0b07,
-        sync,
-        planned,
-        since = "12.8",
-        alias = "cuEventElapsedTime@2.0"
-    )]
+    #[call(id = 0x0b07, sync, since = "12.8", alias = "cuEventElapsedTime@2.0")]
     fn cuEventElapsedTime_v2(
         #[out] pMilliseconds: *mut f32,
         hStart: CUevent,

@@ -27,7 +27,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Ends a module.
-    #[call(id = 0x0805, async, planned, since = "2.0")]
+    #[call(id = 0x0805, async, manual(server), since = "2.0")]
     fn cuModuleUnload(#[destroys] hmod: CUmodule) -> CUresult;
 
     /// Tells whether kernels are loaded when first used.
@@ -64,7 +64,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells where a variable of a module lies.
-    #[call(id = 0x080b, sync, manual(client), planned, since = "3.2")]
+    #[call(id = 0x080b, sync, manual(client), since = "3.2")]
     fn cuModuleGetGlobal_v2(
         #[out(nullable, device_value)] dptr: *mut CUdeviceptr,
         #[out(nullable)] bytes: *mut usize,
@@ -115,7 +115,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Ends a library.
-    #[call(id = 0x0810, async, planned, since = "12.0")]
+    #[call(id = 0x0810, async, manual(server), since = "12.0")]
     fn cuLibraryUnload(#[destroys] library: CUlibrary) -> CUresult;
 
     /// Finds a kernel of a library by name.
@@ -143,7 +143,7 @@ extern "C" {
     fn cuLibraryGetModule(#[out] pMod: *mut CUmodule, library: CUlibrary) -> CUresult;
 
     /// Tells where a variable of a library lies in the current context.
-    #[call(id = 0x0815, sync, manual(client), planned, since = "12.0")]
+    #[call(id = 0x0815, sync, manual(client), since = "12.0")]
     fn cuLibraryGetGlobal(
         #[out(nullable, device_value)] dptr: *mut CUdeviceptr,
         #[out(nullable)] bytes: *mut usize,
@@ -186,7 +186,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Sets an attribute of a kernel on a device; repeated settings are remembered.
-    #[call(id = 0x081b, sync, manual(client), planned, since = "12.0")]
+    #[call(id = 0x081b, sync, manual, since = "12.0")]
     fn cuKernelSetAttribute(
         attrib: CUfunction_attribute,
         val: i32,
@@ -195,7 +195,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Says how a kernel wants the first-level cache divided.
-    #[call(id = 0x081c, async, planned, since = "12.0")]
+    #[call(id = 0x081c, async, manual(server), since = "12.0")]
     fn cuKernelSetCacheConfig(kernel: CUkernel, config: CUfunc_cache, dev: CUdevice) -> CUresult;
 
     /// Names a kernel.
@@ -224,11 +224,11 @@ extern "C" {
     ) -> CUresult;
 
     /// Sets an attribute of a function; repeated settings are remembered.
-    #[call(id = 0x0821, sync, manual(client), planned, since = "9.0")]
+    #[call(id = 0x0821, sync, manual(client), since = "9.0")]
     fn cuFuncSetAttribute(hfunc: CUfunction, attrib: CUfunction_attribute, value: i32) -> CUresult;
 
     /// Says how a function wants the first-level cache divided.
-    #[call(id = 0x0822, async, planned, since = "3.0")]
+    #[call(id = 0x0822, async, since = "3.0")]
     fn cuFuncSetCacheConfig(hfunc: CUfunction, config: CUfunc_cache) -> CUresult;
 
     /// Says how wide a function wants the shared memory banks.
@@ -261,7 +261,7 @@ extern "C" {
     fn cuFuncIsLoaded(#[out] state: *mut CUfunctionLoadingState, function: CUfunction) -> CUresult;
 
     /// Brings a function to the device.
-    #[call(id = 0x0829, sync, planned, since = "12.4")]
+    #[call(id = 0x0829, sync, since = "12.4")]
     fn cuFuncLoad(function: CUfunction) -> CUresult;
 
     /// Begins to link device code.

@@ -4,11 +4,11 @@
 
 extern "C" {
     /// Says for which client thread the messages that follow act, in which context, and how strictly a capture guards that thread.
-    #[call(id = 0x0f01, internal, planned, async, manual(server))]
+    #[call(id = 0x0f01, internal, async, manual(server))]
     fn Act(thread: u64, context: CUcontext, capture_mode: CUstreamCaptureMode) -> CUresult;
 
     /// Makes a context; what the device says of it decides.
-    #[call(id = 0x0f02, internal, planned, sync, manual(server))]
+    #[call(id = 0x0f02, internal, sync, manual(server))]
     fn ContextCreate(
         device: CUdevice,
         flags: u32,
@@ -16,7 +16,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Takes the session's reference to a device's primary context.
-    #[call(id = 0x0f03, internal, planned, sync, manual(server))]
+    #[call(id = 0x0f03, internal, sync, manual(server))]
     fn PrimaryRetain(
         device: CUdevice,
         flags: u32,
@@ -24,20 +24,20 @@ extern "C" {
     ) -> CUresult;
 
     /// Gives that reference back.
-    #[call(id = 0x0f04, internal, planned, async, manual(server))]
+    #[call(id = 0x0f04, internal, async, manual(server))]
     fn PrimaryRelease(device: CUdevice, #[destroys] context: CUcontext) -> CUresult;
 
     /// Ends everything in a device's primary context.
-    #[call(id = 0x0f05, internal, planned, sync, waits, manual(server))]
+    #[call(id = 0x0f05, internal, sync, waits, manual(server))]
     fn PrimaryReset(device: CUdevice) -> CUresult;
 
     /// Ends a context and everything in it.
-    #[call(id = 0x0f06, internal, planned, async, manual(server))]
+    #[call(id = 0x0f06, internal, async, manual(server))]
     fn ContextDestroy(#[destroys] context: CUcontext) -> CUresult;
 
     /// Launches a function with the parameters in `params`, laid out as its facts say. A kernel's number may stand for the function's.
     /// `attributes` are nine words each: the attribute's number and its 64 bytes, handles as their numbers.
-    #[call(id = 0x0f10, internal, planned, async, manual(server))]
+    #[call(id = 0x0f10, internal, async, manual(server))]
     fn Launch(
         function: CUfunction,
         stream: CUstream,
@@ -55,7 +55,7 @@ extern "C" {
     ) -> CUresult;
 
     /// As `Launch`, and waits for the driver's verdict: the first launch of a function with this configuration.
-    #[call(id = 0x0f11, internal, planned, sync, manual(server))]
+    #[call(id = 0x0f11, internal, sync, manual(server))]
     fn LaunchFirst(
         function: CUfunction,
         stream: CUstream,
@@ -73,15 +73,15 @@ extern "C" {
     ) -> CUresult;
 
     /// Stops a stream until the client has called the application's function of this number, and says so with `HostDone`.
-    #[call(id = 0x0f12, internal, planned, async, manual(server))]
+    #[call(id = 0x0f12, internal, async, manual(server))]
     fn HostFunction(stream: CUstream, function: u64, sync_mode: u32) -> CUresult;
 
     /// The application's function has returned: the stream goes on.
-    #[call(id = 0x0f13, internal, planned, async, manual(server))]
+    #[call(id = 0x0f13, internal, async, manual(server))]
     fn HostDone(function: u64) -> CUresult;
 
     /// What would fit: `kind` names the question as the API's functions do, `words` are its arguments, attributes nine words each.
-    #[call(id = 0x0f14, internal, planned, sync, manual(server))]
+    #[call(id = 0x0f14, internal, sync, manual(server))]
     fn Occupancy(
         kind: u32,
         function: CUfunction,
@@ -91,7 +91,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Writes data that travels with the request to device memory.
-    #[call(id = 0x0f20, internal, planned, async, manual(server))]
+    #[call(id = 0x0f20, internal, async, manual(server))]
     fn WriteInline(
         stream: CUstream,
         address: CUdeviceptr,
@@ -100,11 +100,11 @@ extern "C" {
     ) -> CUresult;
 
     /// Writes payload that travels on the payload lanes once the server grants it.
-    #[call(id = 0x0f21, internal, planned, async, manual(server))]
+    #[call(id = 0x0f21, internal, async, manual(server))]
     fn WriteBulk(stream: CUstream, address: CUdeviceptr, size: u64, payload: u64) -> CUresult;
 
     /// Reads device memory; the data comes back under the payload's number: small data on the command lane, the rest on the payload lanes.
-    #[call(id = 0x0f22, internal, planned, async, manual(server))]
+    #[call(id = 0x0f22, internal, async, manual(server))]
     fn Read(
         stream: CUstream,
         address: CUdeviceptr,
@@ -139,7 +139,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Copies between two addresses; a context of 0 is the one acted in.
-    #[call(id = 0x0f25, internal, planned, async, manual(server))]
+    #[call(id = 0x0f25, internal, async, manual(server))]
     fn Copy(
         stream: CUstream,
         destination: CUdeviceptr,
@@ -164,7 +164,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Fills a rectangle with elements of 1, 2 or 4 bytes; a height of 1 has no pitch.
-    #[call(id = 0x0f27, internal, planned, async, manual(server))]
+    #[call(id = 0x0f27, internal, async, manual(server))]
     fn Memset(
         stream: CUstream,
         address: CUdeviceptr,
@@ -176,19 +176,19 @@ extern "C" {
     ) -> CUresult;
 
     /// Waits until a stream is idle.
-    #[call(id = 0x0f30, internal, planned, sync, waits, manual(server))]
+    #[call(id = 0x0f30, internal, sync, waits, manual(server))]
     fn SynchronizeStream(stream: CUstream) -> CUresult;
 
     /// Waits until a context is idle.
-    #[call(id = 0x0f31, internal, planned, sync, waits, manual(server))]
+    #[call(id = 0x0f31, internal, sync, waits, manual(server))]
     fn SynchronizeContext(context: CUcontext) -> CUresult;
 
     /// Waits until an event has passed.
-    #[call(id = 0x0f32, internal, planned, sync, waits, manual(server))]
+    #[call(id = 0x0f32, internal, sync, waits, manual(server))]
     fn SynchronizeEvent(event: CUevent) -> CUresult;
 
     /// Records an event; that it has passed is pushed under `record`, the number of this recording.
-    #[call(id = 0x0f33, internal, planned, async, manual(server))]
+    #[call(id = 0x0f33, internal, async, manual(server))]
     fn EventRecord(event: CUevent, stream: CUstream, flags: u32, record: u64) -> CUresult;
 
     /// Sets an attribute of a stream; `value` is the API's union, handles in it as their numbers.
@@ -223,20 +223,20 @@ extern "C" {
     ) -> CUresult;
 
     /// Ends the session in good order.
-    #[call(id = 0x0f40, internal, planned, async, manual(server))]
+    #[call(id = 0x0f40, internal, async, manual(server))]
     fn Goodbye(reason: u32) -> CUresult;
 
     /// Answers at once; measures the round trip.
-    #[call(id = 0x0f41, internal, planned, sync, manual(server))]
+    #[call(id = 0x0f41, internal, sync, manual(server))]
     fn Ping(token: u64) -> CUresult;
 
     /// Says where the worker's time went: on the lane, and waiting for the device on behalf of this client, in nanoseconds.
-    #[call(id = 0x0f42, internal, planned, sync, manual(server))]
+    #[call(id = 0x0f42, internal, sync, manual(server))]
     fn Usage(token: u64, #[out] lane_ns: *mut u64, #[out] device_ns: *mut u64) -> CUresult;
 
     /// Loads an image as a module and answers with the facts of its kernels, which get the numbers from `first` on. Without `image` and
     /// payload the server takes it from its cache, by the digest, or answers that it is `missing`.
-    #[call(id = 0x0f50, internal, planned, sync, waits, manual(server))]
+    #[call(id = 0x0f50, internal, sync, waits, manual(server))]
     fn ModuleLoad(
         #[input(bytes = 32)] digest: *const c_void,
         size: u64,
@@ -256,7 +256,7 @@ extern "C" {
     ) -> CUresult;
 
     /// As `ModuleLoad`, for a library.
-    #[call(id = 0x0f51, internal, planned, sync, waits, manual(server))]
+    #[call(id = 0x0f51, internal, sync, waits, manual(server))]
     fn LibraryLoad(
         #[input(bytes = 32)] digest: *const c_void,
         size: u64,
@@ -279,7 +279,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Names the module that a library is in the current context; its functions get the numbers from `first` on, in the kernels' order.
-    #[call(id = 0x0f52, internal, planned, async, manual(server))]
+    #[call(id = 0x0f52, internal, async, manual(server))]
     fn LibraryModule(
         library: CUlibrary,
         first: u64,
@@ -287,7 +287,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Names the function that a kernel is in the current context.
-    #[call(id = 0x0f53, internal, planned, async, manual(server))]
+    #[call(id = 0x0f53, internal, async, manual(server))]
     fn KernelFunction(kernel: CUkernel, #[out(creates)] function: *mut CUfunction) -> CUresult;
 
     /// Links device code. `inputs` lie end to end, `names` are each ended by a NUL.
@@ -332,7 +332,7 @@ extern "C" {
     fn WindowUnmap(address: CUdeviceptr, size: u64) -> CUresult;
 
     /// Allocates memory where the driver wants it; with attachment flags, managed memory.
-    #[call(id = 0x0f64, internal, planned, sync, manual(server))]
+    #[call(id = 0x0f64, internal, sync, manual(server))]
     fn MemoryAlloc(
         size: u64,
         managed_flags: u32,
@@ -340,11 +340,11 @@ extern "C" {
     ) -> CUresult;
 
     /// Frees such memory.
-    #[call(id = 0x0f65, internal, planned, sync, waits, manual(server))]
+    #[call(id = 0x0f65, internal, sync, waits, manual(server))]
     fn MemoryFree(address: CUdeviceptr) -> CUresult;
 
     /// Allocates from a pool, in stream order; a pool of 0 is the device's current one.
-    #[call(id = 0x0f66, internal, planned, sync, manual(server))]
+    #[call(id = 0x0f66, internal, sync, manual(server))]
     fn PoolAlloc(
         stream: CUstream,
         pool: CUmemoryPool,
@@ -353,7 +353,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Frees memory, in stream order.
-    #[call(id = 0x0f67, internal, planned, async, manual(server))]
+    #[call(id = 0x0f67, internal, async, manual(server))]
     fn PoolFree(stream: CUstream, address: CUdeviceptr) -> CUresult;
 
     /// Creates a pool on a device.

@@ -2,11 +2,11 @@
 
 extern "C" {
     /// Creates a stream.
-    #[call(id = 0x0a01, async, planned, since = "2.0")]
+    #[call(id = 0x0a01, async, since = "2.0")]
     fn cuStreamCreate(#[out(creates)] phStream: *mut CUstream, Flags: u32) -> CUresult;
 
     /// Creates a stream with a priority.
-    #[call(id = 0x0a02, async, planned, since = "5.5")]
+    #[call(id = 0x0a02, async, since = "5.5")]
     fn cuStreamCreateWithPriority(
         #[out(creates)] phStream: *mut CUstream,
         flags: u32,
@@ -17,7 +17,7 @@ extern "C" {
     #[call(
         id = 0x0a03,
         async,
-        planned,
+        manual(server),
         since = "4.0",
         alias = "cuStreamDestroy@2.0"
     )]
@@ -48,7 +48,7 @@ extern "C" {
     #[call(
         id = 0x0a06,
         async,
-        planned,
+        manual(server),
         since = "3.2",
         per_thread = "cuStreamWaitEvent_ptsz@7.0"
     )]

@@ -62,7 +62,7 @@ pub(crate) fn aligned(bytes: &[u8]) -> smallvec::SmallVec<[u128; 8]> {
 }
 
 /// A C string of the bytes up to the first NUL.
-fn c_string(bytes: &[u8]) -> std::ffi::CString {
+pub(crate) fn c_string(bytes: &[u8]) -> std::ffi::CString {
     let end = bytes
         .iter()
         .position(|byte| *byte == 0)

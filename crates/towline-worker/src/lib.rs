@@ -6,6 +6,7 @@
 //! process, tests run it in their own.
 
 mod completion;
+mod cuda;
 mod dispatch;
 mod engine;
 mod lane;
@@ -19,6 +20,7 @@ mod shared;
 mod snapshot;
 mod waiters;
 
+pub use cuda::{CudaEngine, CudaOpenError};
 pub use engine::Engine;
 pub use lane::{Limits, RunError, SideLane};
 pub use link::Counters;

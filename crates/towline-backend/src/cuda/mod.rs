@@ -9,8 +9,10 @@
 )]
 
 mod native;
+mod null;
 
 pub use native::{NativeCuda, NativeError};
+pub use null::NullCuda;
 pub use towline_wire::cuda::*;
 
 /// What a call answers that nobody implements.

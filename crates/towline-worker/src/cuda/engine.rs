@@ -1,0 +1,64 @@
+//! The engine for CUDA: opens a driver, describes its devices, then serves one session.
+
+use std::sync::Arc;
+
+use towline_backend::cuda::{CUdevice, CudaApi};
+use towline_transport::Connection;
+
+use super::session::Session;
+use super::shared::Shared;
+use super::snapshot;
+use crate::lane::{self, Limits, RunError, SideLane};
+use crate::link::{Counters, Link};
+use crate::payload::Payloads;
+
+pub use super::snapshot::CudaOpenError;
+
+/// A driver with its devices, ready for one session.
+pub struct CudaEngine {
+    api: Arc<dyn CudaApi>,
+    snapshot: Vec<u8>,
+    devices: Vec<CUdevice>,
+}
+
+impl CudaEngine {
+    /// Starts the driver and takes the devices for which `select` says yes; its arguments are the number among all devices and the
+    /// name. `genuine` says whether it is NVIDIA's own driver.
+    pub fn open(
+        api: Arc<dyn CudaApi>,
+        genuine: bool,
+        select: &dyn Fn(usize, &str) -> bool,
+    ) -> Result<Self, CudaOpenError> {
+        let (snapshot, devices) = snapshot::take(&*api, genuine, select)?;
+        Ok(Self {
+            api,
+            snapshot: snapshot.encode(),
+            devices,
+        })
+    }
+
+    /// The devices in their encoding.
+    pub fn snapshot(&self) -> &[u8] {
+        &self.snapshot
+    }
+
+    /// Takes over this process's standard output, so that what kernels print goes to the client. For worker processes only.
+    pub fn capture_output(&self) -> std::io::Result<()> {
+        crate::print::capture()
+    }
+
+    /// Serves a session; see [`crate::Engine::run`].
+    pub fn run<L: Into<SideLane>>(
+        self,
+        command: Arc<dyn Connection>,
+        lanes: impl FnMut() -> Option<L> + Send + 'static,
+        limits: Limits,
+        counters: Arc<Counters>,
+    ) -> Result<(), RunError> {
+        let payloads = Payloads::new(limits.chunk_bytes);
+        let link = Arc::new(Link::new(Arc::clone(&command), counters, payloads));
+        let shared = Arc::new(Shared::new(Arc::clone(&self.api), Arc::clone(&link)));
+        let session = Session::new(shared, self.devices);
+        lane::run(link, session, command, lanes, limits)
+    }
+}

@@ -1,0 +1,196 @@
+//! Contexts, and what the session itself asks.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+use towline_session::Entry;
+use towline_wire::error::ProtocolError;
+
+use crate::cuda::context::{Context, one_ended};
+use crate::cuda::session::{Session, unknown};
+use crate::link::Raw;
+use crate::session::broken;
+
+impl Session {
+    pub(crate) fn Act(&mut self, _number: u64, request: wire::Act) -> Result<(), ProtocolError> {
+        let id = request.context.0;
+        self.acting = match self.contexts.get(&id) {
+            Some(context) => Some(Arc::clone(context)),
+            None if id == 0 => None,
+            // Its creation failed: what acts in it fails for want of a context.
+            None => {
+                self.native(id, wire::ContextHandle::TAG)?.err();
+                None
+            }
+        };
+        Ok(())
+    }
+
+    fn enter_context(
+        &mut self,
+        id: u64,
+        native: CUcontext,
+        device: CUdevice,
+        primary: bool,
+    ) -> Result<(), ProtocolError> {
+        let entered = self.table.insert(
+            id,
+            wire::ContextHandle::TAG,
+            Entry::Live(Raw(native.cast())),
+        );
+        let context = Arc::new(Context::new(id, native, device, primary));
+        if let Err(error) = entered {
+            context.end(&*self.api);
+            return Err(broken(error));
+        }
+        // The default stream, which keeps order with all that do.
+        self.shared.streams.add(id, id, true);
+        self.contexts.insert(id, context);
+        Ok(())
+    }
+
+    pub(crate) fn ContextCreate(
+        &mut self,
+        number: u64,
+        request: wire::ContextCreate,
+    ) -> Result<(), ProtocolError> {
+        let mut native: CUcontext = std::ptr::null_mut();
+        let status = match self.device(request.device) {
+            Err(status) => status,
+            Ok(device) => {
+                // SAFETY: one place for the context.
+                let status = unsafe {
+                    self.api
+                        .cuCtxCreate_v2(&raw mut native, request.flags, device)
+                };
+                // It is current on this thread now, and we have not noted that.
+                one_ended();
+                if status == CUDA_SUCCESS {
+                    self.enter_context(request.context.0, native, device, false)?;
+                }
+                status
+            }
+        };
+        self.reply(number, status, &wire::ContextCreateReply {});
+        Ok(())
+    }
+
+    pub(crate) fn PrimaryRetain(
+        &mut self,
+        number: u64,
+        request: wire::PrimaryRetain,
+    ) -> Result<(), ProtocolError> {
+        let mut native: CUcontext = std::ptr::null_mut();
+        let status = match self.device(request.device) {
+            Err(status) => status,
+            Ok(device) => {
+                if request.flags != 0 {
+                    // Refused where the context lives already with others; that it has these is then the client's to know.
+                    // SAFETY: no pointers.
+                    unsafe {
+                        self.api
+                            .cuDevicePrimaryCtxSetFlags_v2(device, request.flags)
+                    };
+                }
+                // SAFETY: one place for the context.
+                let status = unsafe { self.api.cuDevicePrimaryCtxRetain(&raw mut native, device) };
+                if status == CUDA_SUCCESS {
+                    self.enter_context(request.context.0, native, device, true)?;
+                }
+                status
+            }
+        };
+        self.reply(number, status, &wire::PrimaryRetainReply {});
+        Ok(())
+    }
+
+    /// Takes a context out of the tables.
+    fn forget_context(
+        &mut self,
+        id: u64,
+        primary: bool,
+    ) -> Result<Option<Arc<Context>>, ProtocolError> {
+        let found = self.contexts.get(&id);
+        if found.is_some_and(|context| context.primary != primary) {
+            return Err(unknown("such context", id));
+        }
+        self.table
+            .remove(id, wire::ContextHandle::TAG)
+            .map_err(broken)?;
+        Ok(self.contexts.remove(&id))
+    }
+
+    pub(crate) fn PrimaryRelease(
+        &mut self,
+        number: u64,
+        request: wire::PrimaryRelease,
+    ) -> Result<(), ProtocolError> {
+        if let Some(context) = self.forget_context(request.context.0, true)? {
+            self.end_context(number, <wire::PrimaryRelease as Request<'_>>::ID, context);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn PrimaryReset(
+        &mut self,
+        number: u64,
+        request: wire::PrimaryReset,
+    ) -> Result<(), ProtocolError> {
+        let device = self.device(request.device);
+        let places = self.shared.streams.all(None);
+        self.wait(move |shared| {
+            shared.streams.wait(&places);
+            let status = match device {
+                Err(status) => status,
+                Ok(device) => {
+                    one_ended();
+                    // SAFETY: no pointers.
+                    unsafe { shared.api.cuDevicePrimaryCtxReset_v2(device) }
+                }
+            };
+            shared.reply(number, status, &wire::PrimaryResetReply {});
+        });
+        Ok(())
+    }
+
+    pub(crate) fn ContextDestroy(
+        &mut self,
+        number: u64,
+        request: wire::ContextDestroy,
+    ) -> Result<(), ProtocolError> {
+        if let Some(context) = self.forget_context(request.context.0, false)? {
+            self.end_context(number, <wire::ContextDestroy as Request<'_>>::ID, context);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn Goodbye(
+        &mut self,
+        _number: u64,
+        _request: wire::Goodbye,
+    ) -> Result<(), ProtocolError> {
+        self.goodbye = true;
+        Ok(())
+    }
+
+    pub(crate) fn Usage(
+        &mut self,
+        number: u64,
+        _request: wire::Usage,
+    ) -> Result<(), ProtocolError> {
+        let usage = &self.shared.usage;
+        let reply = wire::UsageReply {
+            lane_ns: Some(usage.lane_ns.load(Ordering::Relaxed)),
+            device_ns: Some(usage.device_ns.load(Ordering::Relaxed)),
+        };
+        self.reply(number, CUDA_SUCCESS, &reply);
+        Ok(())
+    }
+
+    pub(crate) fn Ping(&mut self, number: u64, _request: wire::Ping) -> Result<(), ProtocolError> {
+        self.reply(number, CUDA_SUCCESS, &wire::PingReply {});
+        Ok(())
+    }
+}

@@ -1,0 +1,362 @@
+//! Launches, and functions of the application in a stream's order.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+use towline_wire::error::ProtocolError;
+
+use crate::cuda::session::{Session, unknown};
+use crate::cuda::shared::{Shared, lock};
+use crate::cuda::streams::{Places, Target};
+use crate::dispatch::aligned;
+use crate::link::Raw;
+
+/// 64-bit words of a launch attribute: its number, and its 64 bytes.
+const ATTRIBUTE_WORDS: usize = size_of::<CUlaunchAttribute>() / size_of::<u64>();
+
+/// How a launch is laid out on the device.
+#[derive(Clone, Copy)]
+struct Shape {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+}
+
+/// Launches with packed parameters. The driver copies parameters and attributes before it returns.
+fn launch(
+    api: &dyn CudaApi,
+    function: Raw,
+    stream: CUstream,
+    shape: Shape,
+    attributes: &mut [u64],
+    params: &[u128],
+    size: usize,
+) -> CUresult {
+    let mut size = size;
+    let mut extra: [*mut c_void; 5] = [
+        std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_BUFFER_POINTER),
+        params.as_ptr().cast_mut().cast(),
+        std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_BUFFER_SIZE),
+        (&raw mut size).cast(),
+        std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_END),
+    ];
+    let extra = extra.as_mut_ptr();
+    let Shape {
+        grid,
+        block,
+        shared_bytes,
+    } = shape;
+    if attributes.is_empty() {
+        // SAFETY: the function is live, the parameters are `size` bytes, and `extra` ends as it must.
+        return unsafe {
+            api.cuLaunchKernel(
+                function.0.cast(),
+                grid[0],
+                grid[1],
+                grid[2],
+                block[0],
+                block[1],
+                block[2],
+                shared_bytes,
+                stream,
+                std::ptr::null_mut(),
+                extra,
+            )
+        };
+    }
+    let config = config(shape, stream, attributes);
+    // SAFETY: as above; the configuration's attributes are as many as it says.
+    unsafe {
+        api.cuLaunchKernelEx(
+            &raw const config,
+            function.0.cast(),
+            std::ptr::null_mut(),
+            extra,
+        )
+    }
+}
+
+fn config(shape: Shape, stream: CUstream, attributes: &mut [u64]) -> CUlaunchConfig {
+    CUlaunchConfig {
+        gridDimX: shape.grid[0],
+        gridDimY: shape.grid[1],
+        gridDimZ: shape.grid[2],
+        blockDimX: shape.block[0],
+        blockDimY: shape.block[1],
+        blockDimZ: shape.block[2],
+        sharedMemBytes: shape.shared_bytes,
+        hStream: stream,
+        attrs: attributes.as_mut_ptr().cast(),
+        numAttrs: (attributes.len() / ATTRIBUTE_WORDS) as u32,
+    }
+}
+
+impl Session {
+    /// A function by its number or its kernel's.
+    fn function(
+        &self,
+        function: wire::FunctionHandle,
+    ) -> Result<Result<Raw, CUresult>, ProtocolError> {
+        let id = function.0;
+        if id != 0 && self.table.entry(id, wire::KernelHandle::TAG).is_ok() {
+            let kernel = self.native(id, wire::KernelHandle::TAG)?;
+            return Ok(kernel.map(Raw));
+        }
+        Ok(self.native(id, wire::FunctionHandle::TAG)?.map(Raw))
+    }
+
+    /// Attributes as the driver takes them: handles among them become the driver's.
+    fn attributes(
+        &self,
+        words: &wire::List<'_, u64>,
+    ) -> Result<Result<Vec<u64>, CUresult>, ProtocolError> {
+        let mut words: Vec<u64> = words.iter().collect();
+        if words.len() % ATTRIBUTE_WORDS != 0 {
+            return Ok(Err(CUDA_ERROR_INVALID_VALUE));
+        }
+        for attribute in words.chunks_exact_mut(ATTRIBUTE_WORDS) {
+            let [id, event, ..] = attribute else {
+                continue;
+            };
+            match *id as u32 {
+                CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT
+                | CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT => {
+                    match self.native(*event, wire::EventHandle::TAG)? {
+                        Ok(native) => *event = native.addr() as u64,
+                        Err(status) => return Ok(Err(status)),
+                    }
+                }
+                // A node that the launch gives out, and that no message names.
+                CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE => {
+                    return Ok(Err(CUDA_ERROR_NOT_SUPPORTED));
+                }
+                _ => {}
+            }
+        }
+        Ok(Ok(words))
+    }
+
+    /// Launches, or parks the launch; with `verdict` the client waits for the status.
+    fn start_launch(
+        &mut self,
+        number: u64,
+        request: &wire::Launch<'_>,
+        verdict: bool,
+    ) -> Result<(), ProtocolError> {
+        let call = <wire::Launch<'_> as Request<'_>>::ID;
+        let target = self.target(request.stream)?;
+        let function = self.function(request.function)?;
+        let attributes = self.attributes(&request.attributes)?;
+        let ready = match (target, function, attributes) {
+            (Ok(target), Ok(function), Ok(attributes)) => Ok((target, function, attributes)),
+            (Err(status), ..) | (_, Err(status), _) | (_, _, Err(status)) => Err(status),
+        };
+        let (target, function, mut attributes) = match ready {
+            Ok(ready) => ready,
+            Err(status) if verdict => {
+                self.reply(number, status, &wire::LaunchFirstReply {});
+                return Ok(());
+            }
+            Err(status) => {
+                self.shared.settle(number, call, request.stream.0, status);
+                return Ok(());
+            }
+        };
+        let shape = Shape {
+            grid: [request.grid_x, request.grid_y, request.grid_z],
+            block: [request.block_x, request.block_y, request.block_z],
+            shared_bytes: request.shared_bytes,
+        };
+        let size = request.params.len();
+        let params = aligned(request.params);
+        let go = move |shared: &Arc<Shared>, target: &Target| {
+            let status = launch(
+                &*shared.api,
+                function,
+                target.stream(),
+                shape,
+                &mut attributes,
+                &params,
+                size,
+            );
+            shared.enqueued(target);
+            if !verdict {
+                return status;
+            }
+            shared.reply(number, status, &wire::LaunchFirstReply {});
+            CUDA_SUCCESS
+        };
+        self.issue(number, call, &target, Places::new(), go);
+        Ok(())
+    }
+
+    pub(crate) fn Launch(
+        &mut self,
+        number: u64,
+        request: wire::Launch<'_>,
+    ) -> Result<(), ProtocolError> {
+        self.start_launch(number, &request, false)
+    }
+
+    pub(crate) fn LaunchFirst(
+        &mut self,
+        number: u64,
+        request: wire::LaunchFirst<'_>,
+    ) -> Result<(), ProtocolError> {
+        let request = wire::Launch {
+            function: request.function,
+            stream: request.stream,
+            grid_x: request.grid_x,
+            grid_y: request.grid_y,
+            grid_z: request.grid_z,
+            block_x: request.block_x,
+            block_y: request.block_y,
+            block_z: request.block_z,
+            shared_bytes: request.shared_bytes,
+            attribute_words: request.attribute_words,
+            attributes: request.attributes,
+            size: request.size,
+            params: request.params,
+        };
+        self.start_launch(number, &request, true)
+    }
+
+    pub(crate) fn HostFunction(
+        &mut self,
+        number: u64,
+        request: wire::HostFunction,
+    ) -> Result<(), ProtocolError> {
+        let call = <wire::HostFunction as Request<'_>>::ID;
+        let target = match self.target(request.stream)? {
+            Ok(target) => target,
+            Err(status) => {
+                self.shared.settle(number, call, request.stream.0, status);
+                return Ok(());
+            }
+        };
+        let function = request.function;
+        lock(&self.shared.functions).insert(function, false);
+        let call_out = move |shared: &Arc<Shared>, target: &Target| {
+            let reached = match shared.mark(target) {
+                Err(status) => status,
+                Ok(mark) => {
+                    // SAFETY: the event is ours.
+                    let status = unsafe { shared.api.cuEventSynchronize(mark.0.cast()) };
+                    target.context.give_event(mark);
+                    status
+                }
+            };
+            shared.settle_before_answer();
+            shared.tell(function, reached);
+            shared.flush();
+            let functions = &shared.functions;
+            shared
+                .streams
+                .wait_until(|| lock(functions).get(&function).is_none_or(|done| *done));
+            lock(functions).remove(&function);
+            CUDA_SUCCESS
+        };
+        self.park(number, call, &target, Places::new(), call_out);
+        Ok(())
+    }
+
+    pub(crate) fn HostDone(
+        &mut self,
+        _number: u64,
+        request: wire::HostDone,
+    ) -> Result<(), ProtocolError> {
+        match lock(&self.shared.functions).get_mut(&request.function) {
+            Some(done) => *done = true,
+            None => return Err(unknown("pending function", request.function)),
+        }
+        self.shared.streams.wake();
+        Ok(())
+    }
+
+    /// `kind` 0 asks for the most active clusters, 1 for the largest cluster: `words` are grid, block and shared memory, then attributes.
+    /// 2 asks for active blocks: threads of a block, dynamic shared memory, flags. 3 asks for dynamic shared memory: blocks, threads.
+    pub(crate) fn Occupancy(
+        &mut self,
+        number: u64,
+        request: wire::Occupancy<'_>,
+    ) -> Result<(), ProtocolError> {
+        let mut answer = 0_i64;
+        let status = self.occupancy(&request, &mut answer)?;
+        let reply = wire::OccupancyReply {
+            answer: Some(answer),
+        };
+        self.reply(number, status, &reply);
+        Ok(())
+    }
+
+    fn occupancy(
+        &self,
+        request: &wire::Occupancy<'_>,
+        answer: &mut i64,
+    ) -> Result<CUresult, ProtocolError> {
+        let function: CUfunction = match self.function(request.function)? {
+            Ok(function) => function.0.cast(),
+            Err(status) => return Ok(status),
+        };
+        let words: Vec<u64> = request.words.iter().collect();
+        let mut count = 0_i32;
+        let status = match (request.kind, words.as_slice()) {
+            (kind @ (0 | 1), [gx, gy, gz, bx, by, bz, shared, attributes @ ..]) => {
+                let shape = Shape {
+                    grid: [*gx as u32, *gy as u32, *gz as u32],
+                    block: [*bx as u32, *by as u32, *bz as u32],
+                    shared_bytes: *shared as u32,
+                };
+                let mut attributes = match self.attributes(&wire::List::Values(attributes))? {
+                    Ok(attributes) => attributes,
+                    Err(status) => return Ok(status),
+                };
+                let config = config(shape, std::ptr::null_mut(), &mut attributes);
+                let (config, place) = (&raw const config, &raw mut count);
+                if kind == 0 {
+                    // SAFETY: the function is live, the configuration's attributes are as many as it says; one place for the count.
+                    unsafe {
+                        self.api
+                            .cuOccupancyMaxActiveClusters(place, function, config)
+                    }
+                } else {
+                    // SAFETY: as above.
+                    unsafe {
+                        self.api
+                            .cuOccupancyMaxPotentialClusterSize(place, function, config)
+                    }
+                }
+            }
+            // SAFETY: the function is live; one place for the count.
+            (2, [threads, dynamic, flags]) => unsafe {
+                self.api
+                    .cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+                        &raw mut count,
+                        function,
+                        *threads as i32,
+                        *dynamic as usize,
+                        *flags as u32,
+                    )
+            },
+            (3, [blocks, threads]) => {
+                let mut bytes = 0_usize;
+                // SAFETY: as above.
+                let status = unsafe {
+                    self.api.cuOccupancyAvailableDynamicSMemPerBlock(
+                        &raw mut bytes,
+                        function,
+                        *blocks as i32,
+                        *threads as i32,
+                    )
+                };
+                *answer = bytes as i64;
+                return Ok(status);
+            }
+            _ => CUDA_ERROR_INVALID_VALUE,
+        };
+        *answer = i64::from(count);
+        Ok(status)
+    }
+}

@@ -1,0 +1,13 @@
+//! The halves that are written by hand, by group: methods of [`Session`](super::session::Session) named like the calls that they carry
+//! out. The dispatcher names each of them, so a missing one does not compile.
+#![allow(
+    non_snake_case,
+    reason = "methods are named exactly like the calls, so that one search finds every half"
+)]
+
+mod context;
+mod launch;
+mod memory;
+mod module;
+mod sync;
+mod transfer;

@@ -1,0 +1,537 @@
+//! Modules and libraries: loaded off the lane, with the facts that let the client answer for their kernels.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::facts::{Function, ModuleFacts, Parameter};
+use towline_backend::cuda::*;
+use towline_session::Entry;
+use towline_wire::error::{CloseCode, ProtocolError};
+use towline_wire::push::Push;
+
+use crate::cuda::context::Context;
+use crate::cuda::session::{Session, failure};
+use crate::cuda::shared::Shared;
+use crate::link::Raw;
+use crate::session::broken;
+
+/// Largest image: what PyTorch's largest library holds for one architecture, several times over.
+const IMAGE_LIMIT: u64 = 1 << 30;
+/// Most kernels whose numbers a request can take.
+const KERNEL_LIMIT: usize = 262_144;
+/// Most text that the driver writes about an image.
+const LOG_LIMIT: u64 = 1 << 20;
+
+/// Options that are numbers; the others hold addresses of the client's.
+const NUMERIC: &[u32] = &[
+    CU_JIT_MAX_REGISTERS,
+    CU_JIT_THREADS_PER_BLOCK,
+    CU_JIT_OPTIMIZATION_LEVEL,
+    CU_JIT_TARGET_FROM_CUCONTEXT,
+    CU_JIT_TARGET,
+    CU_JIT_FALLBACK_STRATEGY,
+    CU_JIT_GENERATE_DEBUG_INFO,
+    CU_JIT_LOG_VERBOSE,
+    CU_JIT_GENERATE_LINE_INFO,
+    CU_JIT_CACHE_MODE,
+];
+
+/// What is to be loaded, and how.
+struct Load {
+    number: u64,
+    payload: u64,
+    size: u64,
+    image: Option<Vec<u8>>,
+    options: Vec<(u32, u64)>,
+    first: u64,
+    room: u64,
+    log_room: u64,
+    id: u64,
+    library: bool,
+}
+
+/// What the driver made of an image.
+struct Loaded {
+    object: Raw,
+    kernels: Vec<Raw>,
+    facts: ModuleFacts,
+}
+
+impl Load {
+    /// Takes the image off the payload lanes.
+    fn receive(&self, shared: &Shared) -> Option<Vec<u8>> {
+        let mut image = vec![0; self.size as usize];
+        let (sender, landed) = channel();
+        let done = Box::new(move |all| {
+            // The receiver is there until it has been told.
+            let _ = sender.send(all);
+        });
+        let memory = Raw(image.as_mut_ptr().cast());
+        let opened = shared
+            .payloads
+            .open(self.payload, 0, self.size, memory, done);
+        if let Err(error) = opened {
+            shared.close(&error);
+            return None;
+        }
+        shared.push(&Push::Grant {
+            payload: self.payload,
+            offset: 0,
+            length: self.size,
+        });
+        (landed.recv() == Ok(true)).then_some(image)
+    }
+
+    fn run(mut self, shared: &Arc<Shared>, context: Option<&Context>) {
+        let image = match self.image.take() {
+            None if self.payload != 0 => match self.receive(shared) {
+                Some(image) => Some(image),
+                // The session is over.
+                None => return,
+            },
+            image => image,
+        };
+        let Some(mut image) = image else {
+            return self.answer(shared, CUDA_SUCCESS, &[], &[], 1);
+        };
+        // Assembly ends with a NUL, which need not travel.
+        image.extend_from_slice(&[0; 8]);
+        let mut log = vec![0_u8; self.log_room.min(LOG_LIMIT) as usize];
+        let loaded = match context.map(|context| (context, context.enter(&*shared.api))) {
+            None => Err(CUDA_ERROR_INVALID_CONTEXT),
+            Some((context, CUDA_SUCCESS)) => {
+                self.load(&*shared.api, context.device, &image, &mut log)
+            }
+            Some((_, status)) => Err(status),
+        };
+        let text = log.split(|byte| *byte == 0).next().unwrap_or_default();
+        match loaded {
+            Err(status) => self.answer(shared, failure(status), &[], text, 0),
+            Ok(loaded) => {
+                let facts = loaded.facts.encode();
+                let (tag, member) = self.tags();
+                if facts.len() as u64 > self.room {
+                    release(&*shared.api, self.library, loaded.object);
+                    return self.answer(shared, CUDA_ERROR_OUT_OF_MEMORY, &[], text, 0);
+                }
+                // The text of PTX says nothing about what its kernels print.
+                shared.printing.expect();
+                shared.arrive(self.id, tag, Entry::Live(loaded.object));
+                for (kernel, id) in loaded.kernels.iter().zip(self.first..) {
+                    shared.arrive(id, member, Entry::Live(*kernel));
+                }
+                self.answer(shared, CUDA_SUCCESS, &facts, text, 0);
+            }
+        }
+    }
+
+    /// The kinds of the object and of its kernels.
+    fn tags(&self) -> (u8, u8) {
+        if self.library {
+            (wire::LibraryHandle::TAG, wire::KernelHandle::TAG)
+        } else {
+            (wire::ModuleHandle::TAG, wire::FunctionHandle::TAG)
+        }
+    }
+
+    fn answer(&self, shared: &Shared, status: CUresult, facts: &[u8], log: &[u8], missing: u32) {
+        let mut body = Vec::new();
+        if self.library {
+            let reply = wire::LibraryLoadReply {
+                facts: Some(facts),
+                log: Some(log),
+                missing: Some(missing),
+            };
+            reply.encode(&mut body);
+        } else {
+            let reply = wire::ModuleLoadReply {
+                facts: Some(facts),
+                log: Some(log),
+                missing: Some(missing),
+            };
+            reply.encode(&mut body);
+        }
+        shared.answer(self.number, status, &body);
+    }
+
+    fn load(
+        &self,
+        api: &dyn CudaApi,
+        device: CUdevice,
+        image: &[u8],
+        log: &mut [u8],
+    ) -> Result<Loaded, CUresult> {
+        let mut options: Vec<CUjit_option> = Vec::new();
+        let mut values: Vec<*mut c_void> = Vec::new();
+        for (option, value) in &self.options {
+            if NUMERIC.contains(option) {
+                options.push(*option);
+                values.push(std::ptr::without_provenance_mut(*value as usize));
+            }
+        }
+        if !log.is_empty() {
+            options.extend([CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]);
+            values.push(log.as_mut_ptr().cast());
+            values.push(std::ptr::without_provenance_mut(log.len()));
+        }
+        let count = options.len() as u32;
+        let (image, options, values) = (
+            image.as_ptr().cast::<c_void>(),
+            options.as_mut_ptr(),
+            values.as_mut_ptr(),
+        );
+        if self.library {
+            let mut library: CUlibrary = std::ptr::null_mut();
+            // SAFETY: the image is there while the driver reads it, and a library that is loaded without the option to keep it has a
+            // copy; the options are as many as said.
+            let status = unsafe {
+                api.cuLibraryLoadData(
+                    &raw mut library,
+                    image,
+                    options,
+                    values,
+                    count,
+                    std::ptr::null_mut(),
+                    std::ptr::null_mut(),
+                    0,
+                )
+            };
+            check(status)?;
+            let object = Raw(library.cast());
+            let kernels = kernels(api, library);
+            described(api, true, device, object, kernels)
+        } else {
+            let mut module: CUmodule = std::ptr::null_mut();
+            // SAFETY: as above.
+            let status =
+                unsafe { api.cuModuleLoadDataEx(&raw mut module, image, count, options, values) };
+            check(status)?;
+            let object = Raw(module.cast());
+            let functions = functions(api, module);
+            described(api, false, device, object, functions)
+        }
+    }
+}
+
+fn described(
+    api: &dyn CudaApi,
+    library: bool,
+    device: CUdevice,
+    object: Raw,
+    kernels: Result<Vec<Raw>, CUresult>,
+) -> Result<Loaded, CUresult> {
+    let facts = kernels.and_then(|kernels| {
+        let functions: Result<Vec<_>, _> = kernels
+            .iter()
+            .map(|kernel| describe(api, library, device, *kernel))
+            .collect();
+        Ok((kernels, functions?))
+    });
+    match facts {
+        Ok((kernels, functions)) => Ok(Loaded {
+            object,
+            kernels,
+            facts: ModuleFacts { functions },
+        }),
+        Err(status) => {
+            release(api, library, object);
+            Err(status)
+        }
+    }
+}
+
+fn release(api: &dyn CudaApi, library: bool, object: Raw) {
+    if library {
+        // SAFETY: it was loaded just now, and nobody knows it.
+        unsafe { api.cuLibraryUnload(object.0.cast()) };
+    } else {
+        // SAFETY: as above.
+        unsafe { api.cuModuleUnload(object.0.cast()) };
+    }
+}
+
+fn check(status: CUresult) -> Result<(), CUresult> {
+    if status == CUDA_SUCCESS {
+        Ok(())
+    } else {
+        Err(status)
+    }
+}
+
+/// The functions of a module, in the driver's order.
+fn functions(api: &dyn CudaApi, module: CUmodule) -> Result<Vec<Raw>, CUresult> {
+    let mut count = 0;
+    // SAFETY: the module is live; one place for the count.
+    check(unsafe { api.cuModuleGetFunctionCount(&raw mut count, module) })?;
+    let count = (count as usize).min(KERNEL_LIMIT);
+    let mut functions: Vec<CUfunction> = vec![std::ptr::null_mut(); count];
+    if count > 0 {
+        // SAFETY: as above; room for as many as said.
+        check(unsafe {
+            api.cuModuleEnumerateFunctions(functions.as_mut_ptr(), count as u32, module)
+        })?;
+    }
+    Ok(functions.into_iter().map(|one| Raw(one.cast())).collect())
+}
+
+/// The kernels of a library, in the driver's order.
+fn kernels(api: &dyn CudaApi, library: CUlibrary) -> Result<Vec<Raw>, CUresult> {
+    let mut count = 0;
+    // SAFETY: the library is live; one place for the count.
+    check(unsafe { api.cuLibraryGetKernelCount(&raw mut count, library) })?;
+    let count = (count as usize).min(KERNEL_LIMIT);
+    let mut kernels: Vec<CUkernel> = vec![std::ptr::null_mut(); count];
+    if count > 0 {
+        // SAFETY: as above; room for as many as said.
+        check(unsafe {
+            api.cuLibraryEnumerateKernels(kernels.as_mut_ptr(), count as u32, library)
+        })?;
+    }
+    Ok(kernels.into_iter().map(|one| Raw(one.cast())).collect())
+}
+
+/// What the client needs to know of a kernel.
+fn describe(
+    api: &dyn CudaApi,
+    library: bool,
+    device: CUdevice,
+    kernel: Raw,
+) -> Result<Function, CUresult> {
+    let mut name: *const c_char = std::ptr::null();
+    let (function, kernel): (CUfunction, CUkernel) = (kernel.0.cast(), kernel.0.cast());
+    // SAFETY: in this and the calls below the kernel is live, and there is one place for each answer.
+    let status = unsafe {
+        if library {
+            api.cuKernelGetName(&raw mut name, kernel)
+        } else {
+            api.cuFuncGetName(&raw mut name, function)
+        }
+    };
+    check(status)?;
+    let name = if name.is_null() {
+        Vec::new()
+    } else {
+        // SAFETY: the driver's names are NUL-terminated, and there as long as the kernel.
+        unsafe { CStr::from_ptr(name) }.to_bytes().to_vec()
+    };
+    let mut parameters = Vec::new();
+    // The driver says where the list ends; the limit is the facts' own.
+    for index in 0..4096 {
+        let (mut offset, mut size) = (0, 0);
+        // SAFETY: as above.
+        let status = unsafe {
+            if library {
+                api.cuKernelGetParamInfo(kernel, index, &raw mut offset, &raw mut size)
+            } else {
+                api.cuFuncGetParamInfo(function, index, &raw mut offset, &raw mut size)
+            }
+        };
+        match status {
+            CUDA_SUCCESS => parameters.push(Parameter {
+                offset: offset as u32,
+                size: size as u32,
+            }),
+            CUDA_ERROR_INVALID_VALUE => break,
+            status => return Err(status),
+        }
+    }
+    let mut attributes = Vec::new();
+    for attribute in 0..CU_FUNC_ATTRIBUTE_MAX {
+        let mut value = 0;
+        // SAFETY: as above.
+        let status = unsafe {
+            if library {
+                api.cuKernelGetAttribute(&raw mut value, attribute, kernel, device)
+            } else {
+                api.cuFuncGetAttribute(&raw mut value, attribute, function)
+            }
+        };
+        if status == CUDA_SUCCESS {
+            attributes.push((attribute, value));
+        }
+    }
+    Ok(Function {
+        name,
+        parameters,
+        attributes,
+    })
+}
+
+impl Session {
+    fn start_load(&mut self, load: Load) -> Result<(), ProtocolError> {
+        if load.size > IMAGE_LIMIT {
+            let detail = format!("an image has {} bytes", load.size);
+            return Err(ProtocolError::new(CloseCode::LimitExceeded, detail));
+        }
+        let context = self.acting.clone();
+        self.wait(move |shared| load.run(shared, context.as_deref()));
+        Ok(())
+    }
+
+    pub(crate) fn ModuleLoad(
+        &mut self,
+        number: u64,
+        request: wire::ModuleLoad<'_>,
+    ) -> Result<(), ProtocolError> {
+        self.start_load(Load {
+            number,
+            payload: request.payload,
+            size: request.size,
+            image: request.image.map(<[u8]>::to_vec),
+            options: request.options.iter().zip(request.values.iter()).collect(),
+            first: request.first,
+            room: request.room,
+            log_room: request.log_room,
+            id: request.module.0,
+            library: false,
+        })
+    }
+
+    pub(crate) fn LibraryLoad(
+        &mut self,
+        number: u64,
+        request: wire::LibraryLoad<'_>,
+    ) -> Result<(), ProtocolError> {
+        self.start_load(Load {
+            number,
+            payload: request.payload,
+            size: request.size,
+            image: request.image.map(<[u8]>::to_vec),
+            options: request.options.iter().zip(request.values.iter()).collect(),
+            first: request.first,
+            room: request.room,
+            log_room: request.log_room,
+            id: request.library.0,
+            library: true,
+        })
+    }
+
+    pub(crate) fn LibraryModule(
+        &mut self,
+        number: u64,
+        request: wire::LibraryModule,
+    ) -> Result<(), ProtocolError> {
+        let call = <wire::LibraryModule as Request<'_>>::ID;
+        let id = request.module.0;
+        let mut module: CUmodule = std::ptr::null_mut();
+        let mut found = Vec::new();
+        let status = match self.native(request.library.0, wire::LibraryHandle::TAG)? {
+            Err(status) => status,
+            Ok(library) => {
+                // SAFETY: the library is live; one place for the module.
+                let status =
+                    unsafe { self.api.cuLibraryGetModule(&raw mut module, library.cast()) };
+                if status == CUDA_SUCCESS {
+                    found = kernels(&*self.api, library.cast()).unwrap_or_default();
+                }
+                status
+            }
+        };
+        let entry = if status == CUDA_SUCCESS {
+            Entry::Live(Raw(module.cast()))
+        } else {
+            Entry::Failed(status)
+        };
+        // The library owns it: it is never unloaded by itself.
+        self.borrowed.insert(id);
+        self.table
+            .insert(id, wire::ModuleHandle::TAG, entry)
+            .map_err(broken)?;
+        for (kernel, number) in found.iter().zip(request.first..) {
+            let mut function: CUfunction = std::ptr::null_mut();
+            // SAFETY: the kernel is live; one place for the function.
+            let status = unsafe {
+                self.api
+                    .cuKernelGetFunction(&raw mut function, kernel.0.cast())
+            };
+            self.born(number, wire::FunctionHandle::TAG, function.cast(), status)?;
+        }
+        self.settle(number, call, status);
+        Ok(())
+    }
+
+    pub(crate) fn KernelFunction(
+        &mut self,
+        number: u64,
+        request: wire::KernelFunction,
+    ) -> Result<(), ProtocolError> {
+        let call = <wire::KernelFunction as Request<'_>>::ID;
+        let mut function: CUfunction = std::ptr::null_mut();
+        let status = match self.native(request.kernel.0, wire::KernelHandle::TAG)? {
+            Err(status) => status,
+            // SAFETY: the kernel is live; one place for the function.
+            Ok(kernel) => unsafe {
+                self.api
+                    .cuKernelGetFunction(&raw mut function, kernel.cast())
+            },
+        };
+        let id = request.function.0;
+        self.born(id, wire::FunctionHandle::TAG, function.cast(), status)?;
+        self.settle(number, call, status);
+        Ok(())
+    }
+
+    pub(crate) fn cuModuleUnload(
+        &mut self,
+        number: u64,
+        request: wire::ModuleUnload,
+    ) -> Result<(), ProtocolError> {
+        let call = <wire::ModuleUnload as Request<'_>>::ID;
+        let id = request.hmod.0;
+        if self.borrowed.remove(&id) {
+            self.table
+                .remove(id, wire::ModuleHandle::TAG)
+                .map_err(broken)?;
+            return Ok(());
+        }
+        self.end_of_object(number, call, id, wire::ModuleHandle::TAG)
+    }
+
+    pub(crate) fn cuLibraryUnload(
+        &mut self,
+        number: u64,
+        request: wire::LibraryUnload,
+    ) -> Result<(), ProtocolError> {
+        let call = <wire::LibraryUnload as Request<'_>>::ID;
+        self.end_of_object(number, call, request.library.0, wire::LibraryHandle::TAG)
+    }
+
+    pub(crate) fn cuKernelSetAttribute(
+        &mut self,
+        number: u64,
+        request: wire::KernelSetAttribute,
+    ) -> Result<(), ProtocolError> {
+        let kernel = self.native(request.kernel.0, wire::KernelHandle::TAG)?;
+        let status = match (kernel, self.device(request.dev)) {
+            (Err(status), _) | (_, Err(status)) => status,
+            // SAFETY: the kernel is live.
+            (Ok(kernel), Ok(device)) => unsafe {
+                self.api
+                    .cuKernelSetAttribute(request.attrib, request.val, kernel.cast(), device)
+            },
+        };
+        self.reply(number, status, &wire::KernelSetAttributeReply {});
+        Ok(())
+    }
+
+    pub(crate) fn cuKernelSetCacheConfig(
+        &mut self,
+        number: u64,
+        request: wire::KernelSetCacheConfig,
+    ) -> Result<(), ProtocolError> {
+        let call = <wire::KernelSetCacheConfig as Request<'_>>::ID;
+        let kernel = self.native(request.kernel.0, wire::KernelHandle::TAG)?;
+        let status = match (kernel, self.device(request.dev)) {
+            (Err(status), _) | (_, Err(status)) => status,
+            // SAFETY: the kernel is live.
+            (Ok(kernel), Ok(device)) => unsafe {
+                self.api
+                    .cuKernelSetCacheConfig(kernel.cast(), request.config, device)
+            },
+        };
+        self.settle(number, call, status);
+        Ok(())
+    }
+}

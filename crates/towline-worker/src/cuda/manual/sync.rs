@@ -1,0 +1,251 @@
+//! Events, and waits of the client's.
+
+use std::sync::Arc;
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+use towline_wire::error::ProtocolError;
+
+use crate::cuda::session::Session;
+use crate::cuda::shared::Shared;
+use crate::cuda::streams::{Places, Target};
+use crate::link::Raw;
+use crate::session::broken;
+
+impl Session {
+    /// Waits for `places`, then for the device with `wait`, and answers.
+    fn synchronize(
+        &mut self,
+        number: u64,
+        target: Target,
+        places: Places,
+        wait: impl FnOnce(&dyn CudaApi) -> CUresult + Send + 'static,
+    ) {
+        self.wait(move |shared| {
+            shared.streams.wait(&places);
+            let status = match target.context.enter(&*shared.api) {
+                CUDA_SUCCESS => shared.usage.waiting(|| wait(&*shared.api)),
+                status => status,
+            };
+            shared.settle_before_answer();
+            shared.answer(number, status, &[]);
+        });
+    }
+
+    pub(crate) fn SynchronizeStream(
+        &mut self,
+        number: u64,
+        request: wire::SynchronizeStream,
+    ) -> Result<(), ProtocolError> {
+        match self.target(request.stream)? {
+            Err(status) => self.reply(number, status, &wire::SynchronizeStreamReply {}),
+            Ok(target) => {
+                let places = self.shared.streams.place(target.key);
+                let stream = target.native;
+                // SAFETY: the stream is live: the client waits before it destroys it.
+                self.synchronize(number, target, places, move |api| unsafe {
+                    let stream = stream;
+                    api.cuStreamSynchronize(stream.0.cast())
+                });
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn SynchronizeContext(
+        &mut self,
+        number: u64,
+        request: wire::SynchronizeContext,
+    ) -> Result<(), ProtocolError> {
+        let id = request.context.0;
+        let context = match self.contexts.get(&id) {
+            Some(context) => Some(Arc::clone(context)),
+            None if id == 0 => self.acting.clone(),
+            None => {
+                let native = self.native(id, wire::ContextHandle::TAG)?;
+                let status = native.err().unwrap_or(CUDA_ERROR_INVALID_CONTEXT);
+                self.reply(number, status, &wire::SynchronizeContextReply {});
+                return Ok(());
+            }
+        };
+        let Some(context) = context else {
+            let reply = wire::SynchronizeContextReply {};
+            self.reply(number, CUDA_ERROR_INVALID_CONTEXT, &reply);
+            return Ok(());
+        };
+        let places = self.shared.streams.all(Some(context.id));
+        let target = Target {
+            key: context.id,
+            id: 0,
+            native: Raw(std::ptr::null_mut()),
+            context,
+        };
+        // SAFETY: the context is current.
+        self.synchronize(number, target, places, |api| unsafe {
+            api.cuCtxSynchronize()
+        });
+        Ok(())
+    }
+
+    pub(crate) fn SynchronizeEvent(
+        &mut self,
+        number: u64,
+        request: wire::SynchronizeEvent,
+    ) -> Result<(), ProtocolError> {
+        let event = self.native(request.event.0, wire::EventHandle::TAG)?;
+        let target = self.target(wire::StreamHandle(0))?;
+        let (event, target) = match (event, target) {
+            (Ok(event), Ok(target)) => (Raw(event), target),
+            (Err(status), _) | (_, Err(status)) => {
+                self.reply(number, status, &wire::SynchronizeEventReply {});
+                return Ok(());
+            }
+        };
+        let places: Places = self
+            .recorded
+            .get(&request.event.0)
+            .copied()
+            .into_iter()
+            .collect();
+        // SAFETY: the event is live: the client waits before it destroys it.
+        self.synchronize(number, target, places, move |api| unsafe {
+            let event = event;
+            api.cuEventSynchronize(event.0.cast())
+        });
+        Ok(())
+    }
+
+    pub(crate) fn EventRecord(
+        &mut self,
+        number: u64,
+        request: wire::EventRecord,
+    ) -> Result<(), ProtocolError> {
+        let call = <wire::EventRecord as Request<'_>>::ID;
+        let event = self.native(request.event.0, wire::EventHandle::TAG)?;
+        let target = self.target(request.stream)?;
+        let (event, target) = match (event, target) {
+            (Ok(event), Ok(target)) => (Raw(event), target),
+            (Err(status), _) | (_, Err(status)) => {
+                self.shared.settle(number, call, request.stream.0, status);
+                self.shared.tell(request.record, status);
+                return Ok(());
+            }
+        };
+        let wire::EventRecord { flags, record, .. } = request;
+        let go = move |shared: &Arc<Shared>, target: &Target| {
+            let event = event;
+            // SAFETY: event and stream are live: what ends them stands behind this.
+            let status = unsafe {
+                shared
+                    .api
+                    .cuEventRecordWithFlags(event.0.cast(), target.stream(), flags)
+            };
+            shared.enqueued(target);
+            let marked = if status == CUDA_SUCCESS {
+                shared.mark(target)
+            } else {
+                Err(status)
+            };
+            match marked {
+                Err(status) => {
+                    shared.tell(record, status);
+                    status
+                }
+                Ok(mark) => {
+                    shared.record_started(record, mark);
+                    shared.when_done(target, mark, move |shared, status| {
+                        shared.record_passed(record, status);
+                    });
+                    CUDA_SUCCESS
+                }
+            }
+        };
+        self.issue(number, call, &target, Places::new(), go);
+        let parked = self.shared.streams.place(target.key);
+        match parked.iter().find(|(key, _)| *key == target.key) {
+            Some(place) => self.recorded.insert(request.event.0, *place),
+            None => self.recorded.remove(&request.event.0),
+        };
+        Ok(())
+    }
+
+    pub(crate) fn cuStreamWaitEvent(
+        &mut self,
+        number: u64,
+        request: wire::StreamWaitEvent,
+    ) -> Result<(), ProtocolError> {
+        let call = <wire::StreamWaitEvent as Request<'_>>::ID;
+        let event = self.native(request.hEvent.0, wire::EventHandle::TAG)?;
+        let target = self.target(request.hStream)?;
+        let (event, target) = match (event, target) {
+            (Ok(event), Ok(target)) => (Raw(event), target),
+            (Err(status), _) | (_, Err(status)) => {
+                self.shared.settle(number, call, request.hStream.0, status);
+                return Ok(());
+            }
+        };
+        let after = self.recorded.get(&request.hEvent.0).copied();
+        let flags = request.Flags;
+        let go = move |shared: &Arc<Shared>, target: &Target| {
+            let event = event;
+            // SAFETY: event and stream are live: what ends them stands behind this.
+            let status = unsafe {
+                shared
+                    .api
+                    .cuStreamWaitEvent(target.stream(), event.0.cast(), flags)
+            };
+            shared.enqueued(target);
+            status
+        };
+        self.issue(number, call, &target, after.into_iter().collect(), go);
+        Ok(())
+    }
+
+    pub(crate) fn cuEventDestroy_v2(
+        &mut self,
+        number: u64,
+        request: wire::EventDestroyV2,
+    ) -> Result<(), ProtocolError> {
+        let call = <wire::EventDestroyV2 as Request<'_>>::ID;
+        self.end_of_object(number, call, request.hEvent.0, wire::EventHandle::TAG)?;
+        self.recorded.remove(&request.hEvent.0);
+        Ok(())
+    }
+
+    /// Takes an object out of the table, and gives it back when nothing parked may use it.
+    pub(crate) fn end_of_object(
+        &mut self,
+        number: u64,
+        call: u16,
+        id: u64,
+        tag: u8,
+    ) -> Result<(), ProtocolError> {
+        match self.table.remove(id, tag).map_err(broken)? {
+            towline_session::Entry::Live(raw) => self.release_later(number, call, tag, raw),
+            towline_session::Entry::Failed(_) => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn cuStreamDestroy_v2(
+        &mut self,
+        number: u64,
+        request: wire::StreamDestroyV2,
+    ) -> Result<(), ProtocolError> {
+        let call = <wire::StreamDestroyV2 as Request<'_>>::ID;
+        let id = request.hStream.0;
+        self.table
+            .remove(id, wire::StreamHandle::TAG)
+            .map_err(broken)?;
+        let Some(target) = self.streams.remove(&id) else {
+            return Ok(());
+        };
+        let go = move |shared: &Arc<Shared>, target: &Target| {
+            shared.streams.remove(target);
+            // SAFETY: the stream is live, and this is its last request. Its commands are carried out nevertheless.
+            unsafe { shared.api.cuStreamDestroy_v2(target.stream()) }
+        };
+        self.issue(number, call, &target, Places::new(), go);
+        Ok(())
+    }
+}

@@ -1,0 +1,567 @@
+//! Copies between the client's memory and the device's, and on the device.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+use towline_wire::error::ProtocolError;
+use towline_wire::push::Push;
+
+use crate::cuda::pinned::{Block, LARGE, SMALL};
+use crate::cuda::session::Session;
+use crate::cuda::shared::Shared;
+use crate::cuda::streams::{Places, Target};
+use crate::link::Raw;
+
+/// Most that the driver copies out of ordinary memory before the call returns, without waiting for the stream.
+const CAPTURED: usize = 64 << 10;
+/// Windows of a transfer that are under way at once: one on the network, one on the bus, and one each way to spare.
+const WINDOWS: usize = 4;
+
+/// Copies bytes to the device; the driver has them when this returns.
+fn write_captured(shared: &Shared, target: &Target, address: CUdeviceptr, data: &[u8]) -> CUresult {
+    let mut at = address;
+    for part in data.chunks(CAPTURED) {
+        // SAFETY: the bytes are there until the driver has taken them; it judges the address.
+        let status = unsafe {
+            shared
+                .api
+                .cuMemcpyHtoDAsync_v2(at, part.as_ptr().cast(), part.len(), target.stream())
+        };
+        if status != CUDA_SUCCESS {
+            return status;
+        }
+        shared.enqueued(target);
+        at = at.wrapping_add(part.len() as u64);
+    }
+    CUDA_SUCCESS
+}
+
+/// A window of a write that the client may fill.
+struct Granted {
+    block: Block,
+    offset: u64,
+    length: usize,
+    landed: Receiver<bool>,
+}
+
+/// Writes payload as it lands. Runs on the stream's thread: whatever stands behind it on the stream is parked.
+fn write_bulk(
+    shared: &Arc<Shared>,
+    target: &Target,
+    address: CUdeviceptr,
+    size: u64,
+    payload: u64,
+) -> CUresult {
+    let api = &*shared.api;
+    let copying = Arc::new(AtomicUsize::new(0));
+    let mut granted: VecDeque<Granted> = VecDeque::new();
+    let mut next = 0;
+    let mut failed = CUDA_SUCCESS;
+    while next < size || !granted.is_empty() {
+        while next < size && granted.len() + copying.load(Ordering::Acquire) < WINDOWS {
+            let length = (size - next).min(LARGE as u64) as usize;
+            let block = match target.context.pinned.take(api, length) {
+                Ok(block) => block,
+                // The client has to send what it was told to; so wait for a block of our own, or give up on the session.
+                Err(_) if !granted.is_empty() => break,
+                Err(status) => {
+                    log::error!("no pinned memory for a write");
+                    shared.end();
+                    return status;
+                }
+            };
+            let (sender, landed) = channel();
+            let done = Box::new(move |all: bool| {
+                // Nobody listens after a failure.
+                let _ = sender.send(all);
+            });
+            let opened = shared
+                .payloads
+                .open(payload, next, length as u64, block.memory, done);
+            if let Err(error) = opened {
+                shared.close(&error);
+                return CUDA_SUCCESS;
+            }
+            shared.push(&Push::Grant {
+                payload,
+                offset: next,
+                length: length as u64,
+            });
+            granted.push_back(Granted {
+                block,
+                offset: next,
+                length,
+                landed,
+            });
+            next += length as u64;
+        }
+        let Some(window) = granted.pop_front() else {
+            // All blocks are being copied from.
+            if !shared
+                .streams
+                .wait_until(|| copying.load(Ordering::Acquire) < WINDOWS)
+            {
+                return CUDA_SUCCESS;
+            }
+            continue;
+        };
+        if window.landed.recv() != Ok(true) {
+            target.context.pinned.give(window.block);
+            return CUDA_SUCCESS;
+        }
+        if failed != CUDA_SUCCESS {
+            target.context.pinned.give(window.block);
+            continue;
+        }
+        target.context.enter(api);
+        // SAFETY: the block holds the window's bytes and is not given back before the copy is done; the driver judges the address.
+        failed = unsafe {
+            api.cuMemcpyHtoDAsync_v2(
+                address.wrapping_add(window.offset),
+                window.block.memory.0,
+                window.length,
+                target.stream(),
+            )
+        };
+        shared.enqueued(target);
+        let marked = if failed == CUDA_SUCCESS {
+            shared.mark(target)
+        } else {
+            Err(failed)
+        };
+        match marked {
+            Err(status) => {
+                failed = status;
+                // Whether the copy reads the block is not known: it stays out of use.
+            }
+            Ok(mark) => {
+                copying.fetch_add(1, Ordering::AcqRel);
+                let (copying, context) = (Arc::clone(&copying), Arc::clone(&target.context));
+                shared.when_done(target, mark, move |shared, _| {
+                    context.pinned.give(window.block);
+                    drop(context);
+                    copying.fetch_sub(1, Ordering::AcqRel);
+                    shared.streams.wake();
+                });
+            }
+        }
+    }
+    failed
+}
+
+/// The end of a read: its data comes, or the reason why not.
+fn read_failed(shared: &Shared, payload: u64, status: CUresult) {
+    shared.look(status);
+    shared.post(&Push::NoData { payload, status });
+    shared.read_over(payload);
+}
+
+/// Enqueues a read of at most [`SMALL`] bytes: its block, and an event behind the copy.
+fn start_small_read(
+    shared: &Shared,
+    target: &Target,
+    address: CUdeviceptr,
+    size: usize,
+    payload: u64,
+) -> Result<(Block, Raw), CUresult> {
+    let block = target.context.pinned.take(&*shared.api, size)?;
+    // SAFETY: the block has room, and is not given back before the copy is done; the driver judges the address.
+    let status = unsafe {
+        shared
+            .api
+            .cuMemcpyDtoHAsync_v2(block.memory.0, address, size, target.stream())
+    };
+    shared.enqueued(target);
+    let marked = if status == CUDA_SUCCESS {
+        shared.mark(target)
+    } else {
+        Err(status)
+    };
+    match marked {
+        Ok(mark) => {
+            shared.read_enqueued(payload, mark);
+            Ok((block, mark))
+        }
+        Err(status) => {
+            target.context.pinned.give(block);
+            Err(status)
+        }
+    }
+}
+
+/// Sends a small read whose copy is done.
+fn finish_small_read(
+    shared: &Shared,
+    target: &Target,
+    block: Block,
+    size: usize,
+    payload: u64,
+    status: CUresult,
+) {
+    if status == CUDA_SUCCESS {
+        // SAFETY: the copy is done, and nobody writes to the block.
+        let bytes = unsafe { std::slice::from_raw_parts(block.memory.0.cast::<u8>(), size) };
+        shared.post(&Push::Data { payload, bytes });
+        shared.read_over(payload);
+    } else {
+        read_failed(shared, payload, status);
+    }
+    target.context.pinned.give(block);
+}
+
+/// A small read whose completion a thread waits for in the stream's order.
+fn small_read(
+    shared: &Arc<Shared>,
+    target: &Target,
+    address: CUdeviceptr,
+    size: usize,
+    payload: u64,
+) {
+    match start_small_read(shared, target, address, size, payload) {
+        Err(status) => read_failed(shared, payload, status),
+        Ok((block, mark)) => {
+            let on = target.clone();
+            shared.when_done(target, mark, move |shared, status| {
+                finish_small_read(shared, &on, block, size, payload, status);
+            });
+        }
+    }
+}
+
+/// What the windows of a read share.
+struct BulkRead {
+    payload: u64,
+    /// Windows that are not sent yet, and one for the reader itself.
+    left: AtomicUsize,
+    under_way: AtomicUsize,
+    failed: AtomicI32,
+}
+
+impl BulkRead {
+    fn fail(&self, status: CUresult) {
+        if status != CUDA_SUCCESS {
+            self.failed.store(status, Ordering::Release);
+        }
+    }
+
+    /// A window has been sent, or the reader has enqueued all.
+    fn part_over(&self, shared: &Shared) {
+        if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        let payload = self.payload;
+        match self.failed.load(Ordering::Acquire) {
+            CUDA_SUCCESS => {
+                shared.post(&Push::Sent { payload });
+                shared.read_over(payload);
+            }
+            status => read_failed(shared, payload, status),
+        }
+        shared.flush();
+    }
+}
+
+/// Reads window by window. Runs on the stream's thread until the last window is enqueued.
+fn bulk_read(shared: &Arc<Shared>, target: &Target, address: CUdeviceptr, size: u64, payload: u64) {
+    let read = Arc::new(BulkRead {
+        payload,
+        left: AtomicUsize::new(1),
+        under_way: AtomicUsize::new(0),
+        failed: AtomicI32::new(CUDA_SUCCESS),
+    });
+    let mut next = 0;
+    while next < size && read.failed.load(Ordering::Acquire) == CUDA_SUCCESS {
+        if !shared
+            .streams
+            .wait_until(|| read.under_way.load(Ordering::Acquire) < WINDOWS)
+        {
+            return;
+        }
+        let length = (size - next).min(LARGE as u64) as usize;
+        target.context.enter(&*shared.api);
+        let last = next + length as u64 == size;
+        match start_window(shared, target, address.wrapping_add(next), length) {
+            Err(status) => read.fail(status),
+            Ok((block, mark)) => {
+                read.left.fetch_add(1, Ordering::AcqRel);
+                read.under_way.fetch_add(1, Ordering::AcqRel);
+                if last {
+                    shared.read_enqueued(payload, mark);
+                }
+                let (offset, read) = (next, Arc::clone(&read));
+                let context = Arc::clone(&target.context);
+                shared.when_done(target, mark, move |shared, status| {
+                    if last {
+                        shared.read_copied(payload);
+                    }
+                    read.fail(status);
+                    let (telling, on) = (Arc::clone(shared), block);
+                    let done: Box<dyn FnOnce(bool) + Send> = Box::new(move |_| {
+                        context.pinned.give(on);
+                        drop(context);
+                        read.under_way.fetch_sub(1, Ordering::AcqRel);
+                        telling.streams.wake();
+                        read.part_over(&telling);
+                    });
+                    if status == CUDA_SUCCESS {
+                        let memory = block.memory;
+                        let length = length as u64;
+                        shared.payloads.send(payload, offset, length, memory, done);
+                    } else {
+                        done(false);
+                    }
+                });
+            }
+        }
+        next += length as u64;
+    }
+    read.part_over(shared);
+}
+
+fn start_window(
+    shared: &Shared,
+    target: &Target,
+    address: CUdeviceptr,
+    length: usize,
+) -> Result<(Block, Raw), CUresult> {
+    // A window of few bytes is a small block's.
+    let block = target.context.pinned.take(&*shared.api, length)?;
+    // SAFETY: the block has room, and is not given back before the copy is done; the driver judges the address.
+    let status = unsafe {
+        shared
+            .api
+            .cuMemcpyDtoHAsync_v2(block.memory.0, address, length, target.stream())
+    };
+    shared.enqueued(target);
+    let marked = if status == CUDA_SUCCESS {
+        shared.mark(target)
+    } else {
+        Err(status)
+    };
+    marked.map(|mark| (block, mark)).inspect_err(|_| {
+        target.context.pinned.give(block);
+    })
+}
+
+impl Session {
+    pub(crate) fn WriteInline(
+        &mut self,
+        number: u64,
+        request: wire::WriteInline<'_>,
+    ) -> Result<(), ProtocolError> {
+        let call = <wire::WriteInline<'_> as Request<'_>>::ID;
+        let bytes = request.data.len() as u64;
+        let target = match self.target(request.stream)? {
+            Ok(target) => target,
+            Err(status) => {
+                self.shared.retire(bytes);
+                self.shared.settle(number, call, request.stream.0, status);
+                return Ok(());
+            }
+        };
+        let address = request.address;
+        if self.shared.is_clear(&target, &[]) {
+            let status = self.run(&target, |shared, target| {
+                write_captured(shared, target, address, request.data)
+            });
+            self.shared.retire(bytes);
+            self.shared.settle(number, call, target.id, status);
+            return Ok(());
+        }
+        let data: Box<[u8]> = request.data.into();
+        let go = move |shared: &Arc<Shared>, target: &Target| {
+            let status = write_captured(shared, target, address, &data);
+            shared.retire(data.len() as u64);
+            shared.tell_retired();
+            status
+        };
+        self.park(number, call, &target, Places::new(), go);
+        Ok(())
+    }
+
+    pub(crate) fn WriteBulk(
+        &mut self,
+        number: u64,
+        request: wire::WriteBulk,
+    ) -> Result<(), ProtocolError> {
+        let call = <wire::WriteBulk as Request<'_>>::ID;
+        let wire::WriteBulk {
+            address,
+            size,
+            payload,
+            ..
+        } = request;
+        match self.target(request.stream)? {
+            Ok(target) => self.park(
+                number,
+                call,
+                &target,
+                Places::new(),
+                move |shared, target| write_bulk(shared, target, address, size, payload),
+            ),
+            Err(status) => self.shared.settle(number, call, request.stream.0, status),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn Read(&mut self, number: u64, request: wire::Read) -> Result<(), ProtocolError> {
+        let call = <wire::Read as Request<'_>>::ID;
+        let wire::Read {
+            address,
+            size,
+            payload,
+            urgent,
+            ..
+        } = request;
+        let target = match self.target(request.stream)? {
+            Ok(target) => target,
+            Err(status) => {
+                read_failed(&self.shared, payload, status);
+                return Ok(());
+            }
+        };
+        self.shared.read_started(payload);
+        if size > SMALL as u64 {
+            self.park(
+                number,
+                call,
+                &target,
+                Places::new(),
+                move |shared, target| {
+                    bulk_read(shared, target, address, size, payload);
+                    CUDA_SUCCESS
+                },
+            );
+            return Ok(());
+        }
+        let size = size as usize;
+        if urgent != 0 && self.shared.is_clear(&target, &[]) {
+            // The client waits for this and nothing else: the thread that is awake does so too.
+            let shared = Arc::clone(&self.shared);
+            let entered = target.context.enter(&*self.api);
+            let started = if entered == CUDA_SUCCESS {
+                start_small_read(&shared, &target, address, size, payload)
+            } else {
+                Err(entered)
+            };
+            match started {
+                Err(status) => read_failed(&shared, payload, status),
+                Ok((block, mark)) => self.wait(move |shared| {
+                    target.context.enter(&*shared.api);
+                    // SAFETY: the event is ours.
+                    let status = shared
+                        .usage
+                        .waiting(|| unsafe { shared.api.cuEventSynchronize(mark.0.cast()) });
+                    finish_small_read(shared, &target, block, size, payload, status);
+                    target.context.give_event(mark);
+                }),
+            }
+            return Ok(());
+        }
+        let go = move |shared: &Arc<Shared>, target: &Target| {
+            small_read(shared, target, address, size, payload);
+            CUDA_SUCCESS
+        };
+        self.issue(number, call, &target, Places::new(), go);
+        Ok(())
+    }
+
+    pub(crate) fn Copy(&mut self, number: u64, request: wire::Copy) -> Result<(), ProtocolError> {
+        let call = <wire::Copy as Request<'_>>::ID;
+        let target = self.target(request.stream)?;
+        let to = self.native(request.destination_context.0, wire::ContextHandle::TAG)?;
+        let from = self.native(request.source_context.0, wire::ContextHandle::TAG)?;
+        let (target, to, from) = match (target, to, from) {
+            (Ok(target), Ok(to), Ok(from)) => (target, Raw(to), Raw(from)),
+            (Err(status), ..) | (_, Err(status), _) | (_, _, Err(status)) => {
+                self.shared.settle(number, call, request.stream.0, status);
+                return Ok(());
+            }
+        };
+        let wire::Copy {
+            destination,
+            source,
+            size,
+            ..
+        } = request;
+        let go = move |shared: &Arc<Shared>, target: &Target| {
+            let (to, from, size) = (to, from, size as usize);
+            let here = target.context.native;
+            let or_here = |context: Raw| if context.0.is_null() { here } else { context };
+            let status = if to.0.is_null() && from.0.is_null() {
+                // SAFETY: the driver judges the addresses; the stream is live.
+                unsafe {
+                    shared
+                        .api
+                        .cuMemcpyDtoDAsync_v2(destination, source, size, target.stream())
+                }
+            } else {
+                // SAFETY: as above; the contexts are live.
+                unsafe {
+                    shared.api.cuMemcpyPeerAsync(
+                        destination,
+                        or_here(to).0.cast(),
+                        source,
+                        or_here(from).0.cast(),
+                        size,
+                        target.stream(),
+                    )
+                }
+            };
+            shared.enqueued(target);
+            status
+        };
+        self.issue(number, call, &target, Places::new(), go);
+        Ok(())
+    }
+
+    pub(crate) fn Memset(
+        &mut self,
+        number: u64,
+        request: wire::Memset,
+    ) -> Result<(), ProtocolError> {
+        let call = <wire::Memset as Request<'_>>::ID;
+        let target = match self.target(request.stream)? {
+            Ok(target) => target,
+            Err(status) => {
+                self.shared.settle(number, call, request.stream.0, status);
+                return Ok(());
+            }
+        };
+        let wire::Memset {
+            address,
+            pitch,
+            value,
+            element_size,
+            width,
+            height,
+            ..
+        } = request;
+        let go = move |shared: &Arc<Shared>, target: &Target| {
+            let (api, on) = (&*shared.api, target.stream());
+            let (pitch, width, height) = (pitch as usize, width as usize, height as usize);
+            // SAFETY: in all of these the driver judges the addresses; the stream is live.
+            let status = unsafe {
+                match (element_size, height) {
+                    (1, 1) => api.cuMemsetD8Async(address, value as u8, width, on),
+                    (2, 1) => api.cuMemsetD16Async(address, value as u16, width, on),
+                    (4, 1) => api.cuMemsetD32Async(address, value, width, on),
+                    (1, _) => api.cuMemsetD2D8Async(address, pitch, value as u8, width, height, on),
+                    (2, _) => {
+                        api.cuMemsetD2D16Async(address, pitch, value as u16, width, height, on)
+                    }
+                    (4, _) => api.cuMemsetD2D32Async(address, pitch, value, width, height, on),
+                    _ => CUDA_ERROR_INVALID_VALUE,
+                }
+            };
+            shared.enqueued(target);
+            status
+        };
+        self.issue(number, call, &target, Places::new(), go);
+        Ok(())
+    }
+}

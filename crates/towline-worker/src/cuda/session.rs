@@ -1,0 +1,393 @@
+//! The lane thread's own state: the table of handles, and the helpers that the generated dispatcher stands on.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::time::Duration;
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+use towline_session::{Entry, Table};
+use towline_wire::error::{CloseCode, DecodeError, ProtocolError};
+
+use super::context::Context;
+use super::shared::{Shared, lock};
+use super::streams::{Place, Places, Target};
+use crate::lane::Serve;
+use crate::link::Raw;
+use crate::session::broken;
+use crate::waiters::Job;
+
+/// How long the end of a session waits for kernels; a worker process ends with what still runs.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// One client's session, driven by the lane thread.
+pub(crate) struct Session {
+    pub(crate) api: Arc<dyn CudaApi>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) table: Table<Raw>,
+    /// The driver's numbers of the devices that the client knows.
+    pub(crate) devices: Vec<CUdevice>,
+    pub(crate) contexts: HashMap<u64, Arc<Context>>,
+    /// The context that messages act in.
+    pub(crate) acting: Option<Arc<Context>>,
+    pub(crate) streams: HashMap<u64, Target>,
+    /// Where the latest recording of an event is parked, by the event's number.
+    pub(crate) recorded: HashMap<u64, Place>,
+    /// Modules that belong to libraries, by number.
+    pub(crate) borrowed: HashSet<u64>,
+    /// What the client's latest request waits for, until the lane's thread or another takes it up.
+    pub(crate) waiting: Option<Job>,
+    pub(crate) goodbye: bool,
+}
+
+impl Session {
+    pub(crate) fn new(shared: Arc<Shared>, devices: Vec<CUdevice>) -> Self {
+        Self {
+            api: Arc::clone(&shared.api),
+            shared,
+            table: Table::default(),
+            devices,
+            contexts: HashMap::new(),
+            acting: None,
+            streams: HashMap::new(),
+            recorded: HashMap::new(),
+            borrowed: HashSet::new(),
+            waiting: None,
+            goodbye: false,
+        }
+    }
+
+    /// The native object of a handle; `Err` inside when its creation failed, or when it is no handle where there must be one.
+    #[inline]
+    pub(crate) fn native(
+        &self,
+        id: u64,
+        tag: u8,
+    ) -> Result<Result<*mut c_void, CUresult>, ProtocolError> {
+        if tag == wire::StreamHandle::TAG && id <= CU_STREAM_LEGACY {
+            return Ok(Ok(std::ptr::without_provenance_mut(id as usize)));
+        }
+        if id == 0 {
+            return Ok(match tag {
+                wire::ContextHandle::TAG | wire::MemoryPoolHandle::TAG => Ok(std::ptr::null_mut()),
+                _ => Err(CUDA_ERROR_INVALID_HANDLE),
+            });
+        }
+        match self.table.entry(id, tag) {
+            Ok(Entry::Live(raw)) => Ok(Ok(raw.0)),
+            Ok(Entry::Failed(status)) => Ok(Err(status)),
+            Err(error) => Err(broken(error)),
+        }
+    }
+
+    /// Enters what a creating call gave.
+    pub(crate) fn born(
+        &mut self,
+        id: u64,
+        tag: u8,
+        native: *mut c_void,
+        status: CUresult,
+    ) -> Result<(), ProtocolError> {
+        let entry = if status == CUDA_SUCCESS && !native.is_null() {
+            Entry::Live(Raw(native))
+        } else {
+            Entry::Failed(failure(status))
+        };
+        if let Err(error) = self.table.insert(id, tag, entry) {
+            if let Entry::Live(raw) = entry {
+                self.release(tag, raw);
+            }
+            return Err(broken(error));
+        }
+        if tag == wire::StreamHandle::TAG
+            && let Entry::Live(native) = entry
+            && let Some(context) = &self.acting
+        {
+            let mut flags = 0;
+            // SAFETY: the stream was just created; one place for its flags.
+            unsafe { self.api.cuStreamGetFlags(native.0.cast(), &raw mut flags) };
+            let target = Target {
+                key: id,
+                id,
+                native,
+                context: Arc::clone(context),
+            };
+            let blocking = flags & CU_STREAM_NON_BLOCKING == 0;
+            self.shared.streams.add(id, context.id, blocking);
+            self.streams.insert(id, target);
+        }
+        Ok(())
+    }
+
+    /// The stream that a request names.
+    pub(crate) fn target(
+        &self,
+        stream: wire::StreamHandle,
+    ) -> Result<Result<Target, CUresult>, ProtocolError> {
+        let id = stream.0;
+        if id <= CU_STREAM_LEGACY {
+            return Ok(match &self.acting {
+                None => Err(CUDA_ERROR_INVALID_CONTEXT),
+                Some(context) => Ok(Target {
+                    key: context.id,
+                    id,
+                    native: Raw(std::ptr::without_provenance_mut(id as usize)),
+                    context: Arc::clone(context),
+                }),
+            });
+        }
+        if let Some(target) = self.streams.get(&id) {
+            return Ok(Ok(target.clone()));
+        }
+        let native = self.native(id, wire::StreamHandle::TAG)?;
+        Ok(Err(native.err().unwrap_or(CUDA_ERROR_INVALID_CONTEXT)))
+    }
+
+    /// The driver's number of a device.
+    pub(crate) fn device(&self, device: i32) -> Result<CUdevice, CUresult> {
+        let found = usize::try_from(device)
+            .ok()
+            .and_then(|index| self.devices.get(index));
+        found.copied().ok_or(CUDA_ERROR_INVALID_DEVICE)
+    }
+
+    /// Runs `op` now if nothing stands before it on the stream, and parks it otherwise. It gets its stream and gives the status, which
+    /// is told when it is a failure.
+    #[inline]
+    pub(crate) fn issue(
+        &mut self,
+        number: u64,
+        call: u16,
+        target: &Target,
+        after: Places,
+        op: impl FnOnce(&Arc<Shared>, &Target) -> CUresult + Send + 'static,
+    ) {
+        if self.shared.is_clear(target, &after) {
+            let status = self.run(target, op);
+            self.shared.settle(number, call, target.id, status);
+            return;
+        }
+        self.park(number, call, target, after, op);
+    }
+
+    /// Runs `op` with the stream's context current.
+    #[inline]
+    pub(crate) fn run(
+        &self,
+        target: &Target,
+        op: impl FnOnce(&Arc<Shared>, &Target) -> CUresult,
+    ) -> CUresult {
+        match target.context.enter(&*self.api) {
+            CUDA_SUCCESS => op(&self.shared, target),
+            status => status,
+        }
+    }
+
+    /// Parks `op` at the stream.
+    pub(crate) fn park(
+        &mut self,
+        number: u64,
+        call: u16,
+        target: &Target,
+        after: Places,
+        op: impl FnOnce(&Arc<Shared>, &Target) -> CUresult + Send + 'static,
+    ) {
+        let on = target.clone();
+        let run = move |shared: &Arc<Shared>| {
+            let status = op(shared, &on);
+            shared.settle(number, call, on.id, status);
+        };
+        self.shared.park(target, after, Box::new(run));
+    }
+
+    /// Tells the client of a posted request that failed.
+    #[inline]
+    pub(crate) fn settle(&mut self, number: u64, call: u16, status: CUresult) {
+        self.shared.settle(number, call, 0, status);
+    }
+
+    /// Answers a request.
+    pub(crate) fn reply<'a>(&mut self, number: u64, status: CUresult, body: &impl Message<'a>) {
+        self.shared.reply(number, status, body);
+    }
+
+    /// Waits for the device for the client's sake, not on the lane.
+    pub(crate) fn wait(&mut self, wait: impl FnOnce(&Arc<Shared>) + Send + 'static) {
+        self.shared.streams.job();
+        let shared = Arc::clone(&self.shared);
+        let job: Job = Box::new(move || {
+            wait(&shared);
+            shared.flush();
+            shared.streams.job_over();
+        });
+        // Whatever comes last in a frame is most likely what a blocked client waits for: it gets the thread that is awake.
+        if let Some(earlier) = self.waiting.replace(job) {
+            self.shared.waiters.run(earlier);
+        }
+    }
+
+    /// Gives a native object back once everything that is parked now has run: it may use the object.
+    pub(crate) fn release_later(&mut self, number: u64, call: u16, tag: u8, raw: Raw) {
+        let places = self.shared.streams.all(None);
+        if places.is_empty() {
+            let status = self.release(tag, raw);
+            self.settle(number, call, status);
+            return;
+        }
+        let api = Arc::clone(&self.api);
+        let context = self.acting.clone();
+        self.shared.start(move |shared| {
+            shared.streams.wait(&places);
+            if let Some(context) = context {
+                context.enter(&*api);
+            }
+            let status = release(&*api, tag, raw);
+            shared.settle(number, call, 0, status);
+            shared.flush();
+        });
+    }
+
+    /// Gives a native object back.
+    pub(crate) fn release(&self, tag: u8, raw: Raw) -> CUresult {
+        release(&*self.api, tag, raw)
+    }
+
+    /// Takes in what other threads have made.
+    fn take_arrivals(&mut self) -> Result<(), ProtocolError> {
+        for (id, tag, entry) in self.shared.arrivals() {
+            if let Err(error) = self.table.insert(id, tag, entry) {
+                return Err(broken(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a context, once nothing of the session uses it.
+    pub(crate) fn end_context(&mut self, number: u64, call: u16, context: Arc<Context>) {
+        let places = self.shared.streams.all(Some(context.id));
+        if self
+            .acting
+            .as_ref()
+            .is_some_and(|acting| acting.id == context.id)
+        {
+            self.acting = None;
+        }
+        self.streams
+            .retain(|_, target| target.context.id != context.id);
+        self.shared.start(move |shared| {
+            shared.streams.wait(&places);
+            if !shared.ended() {
+                // Reads and writes under way end with the device's work.
+                if context.enter(&*shared.api) == CUDA_SUCCESS {
+                    // SAFETY: the context is current.
+                    unsafe { shared.api.cuCtxSynchronize() };
+                }
+                let idle = || Arc::strong_count(&context) == 1;
+                shared.streams.wait_until(idle);
+            }
+            shared.streams.forget(&context);
+            let status = context.end(&*shared.api);
+            shared.settle(number, call, 0, status);
+            shared.flush();
+        });
+    }
+}
+
+/// Gives a native object back.
+fn release(api: &dyn CudaApi, tag: u8, raw: Raw) -> CUresult {
+    match tag {
+        // SAFETY: the table owned the object, and it is in no table any more.
+        wire::EventHandle::TAG => unsafe { api.cuEventDestroy_v2(raw.0.cast()) },
+        // SAFETY: as above.
+        wire::StreamHandle::TAG => unsafe { api.cuStreamDestroy_v2(raw.0.cast()) },
+        // SAFETY: as above.
+        wire::ModuleHandle::TAG => unsafe { api.cuModuleUnload(raw.0.cast()) },
+        // SAFETY: as above.
+        wire::LibraryHandle::TAG => unsafe { api.cuLibraryUnload(raw.0.cast()) },
+        _ => CUDA_SUCCESS,
+    }
+}
+
+impl Serve for Session {
+    fn dispatch(&mut self, number: u64, id: u16, body: &[u8]) -> Result<(), ProtocolError> {
+        self.take_arrivals()?;
+        if let Some(context) = &self.acting {
+            context.enter(&*self.api);
+        }
+        self.dispatch(number, id, body)
+    }
+
+    fn describe(id: u16, body: &[u8]) -> Result<String, DecodeError> {
+        towline_wire::cuda::describe(id, body)
+    }
+
+    fn take_wait(&mut self) -> Option<Job> {
+        self.waiting.take()
+    }
+
+    fn end_of_frame(&mut self) -> bool {
+        self.shared.tell_retired();
+        !self.goodbye
+    }
+
+    /// Gives everything back. For a worker process its end does the same; in-process tests look.
+    fn release_all(&mut self) {
+        self.shared.streams.end();
+        if !self.shared.streams.join(PATIENCE) {
+            log::debug!("kernels still run at the session's end");
+            return;
+        }
+        // Made, and never taken in.
+        let _ = self.take_arrivals();
+        let contexts = std::mem::take(&mut self.contexts);
+        for context in contexts.values() {
+            context.enter(&*self.api);
+            self.streams.retain(|id, target| {
+                if target.context.id == context.id {
+                    let _ = self.table.remove(*id, wire::StreamHandle::TAG);
+                    // SAFETY: the stream is live, and its context current.
+                    unsafe { self.api.cuStreamDestroy_v2(target.stream()) };
+                    return false;
+                }
+                true
+            });
+        }
+        for tag in [
+            wire::EventHandle::TAG,
+            wire::ModuleHandle::TAG,
+            wire::LibraryHandle::TAG,
+        ] {
+            for entry in self.table.drain(tag) {
+                if let Entry::Live(raw) = entry {
+                    self.release(tag, raw);
+                }
+            }
+        }
+        for (address, _) in std::mem::take(&mut *lock(&self.shared.memory)) {
+            // SAFETY: the memory is the session's, and nothing runs any more.
+            unsafe { self.api.cuMemFree_v2(address) };
+        }
+        for context in contexts.into_values() {
+            self.shared.streams.forget(&context);
+            context.end(&*self.api);
+        }
+    }
+}
+
+/// A status that says failure: a driver that gives NULL with success has none left.
+pub(crate) fn failure(status: CUresult) -> CUresult {
+    if status == CUDA_SUCCESS {
+        CUDA_ERROR_OUT_OF_MEMORY
+    } else {
+        status
+    }
+}
+
+/// A use of numbers that no honest client makes.
+pub(crate) fn unknown(what: &str, id: u64) -> ProtocolError {
+    ProtocolError::new(
+        CloseCode::UnknownHandle,
+        format!("there is no {what} {id:#x}"),
+    )
+}

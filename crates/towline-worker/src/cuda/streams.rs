@@ -1,0 +1,389 @@
+//! The order of streams where the driver cannot keep it alone: requests that are parked, and what they stand behind.
+//!
+//! Streams are known by the client's numbers; a context's default stream by the context's. A parked request has a place: its stream's
+//! number and how many were parked there before it. It runs when all of its stream's before it have run, and those places that it names
+//! have been passed: an event's recording on another stream; the default stream's, which every blocking stream of its context stands
+//! behind and which stands behind them all.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use smallvec::SmallVec;
+use towline_backend::cuda::*;
+
+use super::context::Context;
+use super::shared::Shared;
+use crate::link::Raw;
+
+/// What a parked request does once it is its turn.
+pub(crate) type Op = Box<dyn FnOnce(&Arc<Shared>) + Send>;
+/// A stream, and how many of its parked requests must have run.
+pub(crate) type Place = (u64, u64);
+pub(crate) type Places = SmallVec<[Place; 4]>;
+
+/// Commands between two marks on a stream.
+const MARK_EVERY: u32 = 150;
+/// Most marks that have not passed: the driver lets about a thousand commands of a stream wait (1,020 launches on an H200, driver
+/// 580.159), then it makes the caller wait.
+const MARKS: usize = 4;
+
+/// A stream with what a request on it needs.
+#[derive(Clone)]
+pub(crate) struct Target {
+    /// How the session knows it.
+    pub(crate) key: u64,
+    /// The client's number, for failures.
+    pub(crate) id: u64,
+    pub(crate) native: Raw,
+    pub(crate) context: Arc<Context>,
+}
+
+impl Target {
+    pub(crate) fn stream(&self) -> CUstream {
+        self.native.0.cast()
+    }
+}
+
+struct Parked {
+    after: Places,
+    target: Target,
+    op: Op,
+}
+
+#[derive(Default)]
+struct Stream {
+    /// The context's number.
+    context: u64,
+    /// It keeps order with its context's default stream.
+    blocking: bool,
+    parked: u64,
+    run: u64,
+    queue: VecDeque<Parked>,
+    running: bool,
+    /// Commands since the last mark, and marks that may not have passed.
+    unmarked: u32,
+    marks: VecDeque<Raw>,
+}
+
+#[derive(Default)]
+struct State {
+    streams: HashMap<u64, Stream>,
+    runners: usize,
+    ended: bool,
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub(crate) struct Streams {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Streams with parked requests.
+    waiting: AtomicUsize,
+}
+
+impl Streams {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A stream has been created.
+    pub(crate) fn add(&self, key: u64, context: u64, blocking: bool) {
+        let stream = Stream {
+            context,
+            blocking,
+            ..Stream::default()
+        };
+        self.lock().streams.insert(key, stream);
+    }
+
+    /// A stream is no more; nothing of it is parked.
+    pub(crate) fn remove(&self, target: &Target) {
+        let stream = self.lock().streams.remove(&target.key);
+        // The request that removes it may be a parked one itself.
+        if stream
+            .as_ref()
+            .is_some_and(|stream| stream.run < stream.parked)
+        {
+            self.waiting.fetch_sub(1, Ordering::AcqRel);
+        }
+        for mark in stream.into_iter().flat_map(|stream| stream.marks) {
+            target.context.give_event(mark);
+        }
+    }
+
+    /// Where a stream stands: all that is parked at it, and what that stands behind.
+    pub(crate) fn place(&self, key: u64) -> Places {
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            return Places::new();
+        }
+        self.lock().before(key)
+    }
+
+    /// Where all streams of a context stand; of every context without one.
+    pub(crate) fn all(&self, context: Option<u64>) -> Places {
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            return Places::new();
+        }
+        let state = self.lock();
+        let of = |stream: &Stream| context.is_none_or(|context| stream.context == context);
+        let waiting = state
+            .streams
+            .iter()
+            .filter(|(_, stream)| of(stream) && stream.run < stream.parked);
+        waiting.map(|(key, stream)| (*key, stream.parked)).collect()
+    }
+
+    /// Waits until places have been passed, or the session is over.
+    pub(crate) fn wait(&self, places: &[Place]) {
+        if places.is_empty() {
+            return;
+        }
+        let state = self.lock();
+        let waited = self
+            .changed
+            .wait_while(state, |state| !state.passed(places) && !state.ended);
+        drop(waited);
+    }
+
+    /// Runs waiting threads' conditions again: something that they wait for has changed.
+    pub(crate) fn wake(&self) {
+        drop(self.lock());
+        self.changed.notify_all();
+    }
+
+    /// Waits until `ready` says so; `false` when the session is over first.
+    pub(crate) fn wait_until(&self, mut ready: impl FnMut() -> bool) -> bool {
+        let state = self.lock();
+        let state = self
+            .changed
+            .wait_while(state, |state| !ready() && !state.ended)
+            .unwrap_or_else(PoisonError::into_inner);
+        !state.ended
+    }
+
+    /// The session is over: nobody waits any more, and what is parked is dropped.
+    pub(crate) fn end(&self) {
+        let mut state = self.lock();
+        state.ended = true;
+        let queues: Vec<_> = state
+            .streams
+            .values_mut()
+            .map(|stream| std::mem::take(&mut stream.queue))
+            .collect();
+        drop(state);
+        self.changed.notify_all();
+        drop(queues);
+    }
+
+    /// Waits for the streams' threads; `false` when they are still at work after `patience`.
+    pub(crate) fn join(&self, patience: std::time::Duration) -> bool {
+        let state = self.lock();
+        let (state, _) = self
+            .changed
+            .wait_timeout_while(state, patience, |state| state.runners > 0)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.runners == 0
+    }
+
+    /// A thread works for the session until [`Self::job_over`].
+    pub(crate) fn job(&self) {
+        self.lock().runners += 1;
+    }
+
+    pub(crate) fn job_over(&self) {
+        self.lock().runners -= 1;
+        self.changed.notify_all();
+    }
+
+    /// Gives the marks of a context's streams back, when nothing runs any more.
+    pub(crate) fn forget(&self, context: &Context) {
+        let mut state = self.lock();
+        let streams = state.streams.values_mut();
+        for stream in streams.filter(|stream| stream.context == context.id) {
+            for mark in stream.marks.drain(..) {
+                context.give_event(mark);
+            }
+        }
+        state
+            .streams
+            .retain(|_, stream| stream.context != context.id);
+    }
+}
+
+impl State {
+    fn passed(&self, places: &[Place]) -> bool {
+        places.iter().all(|(key, count)| {
+            let stream = self.streams.get(key);
+            stream.is_none_or(|stream| stream.run >= *count)
+        })
+    }
+
+    /// What a request on `key` stands behind.
+    fn before(&self, key: u64) -> Places {
+        let mut places = Places::new();
+        let Some(stream) = self.streams.get(&key) else {
+            return places;
+        };
+        let mut behind = |key: u64, stream: &Stream| {
+            if stream.run < stream.parked {
+                places.push((key, stream.parked));
+            }
+        };
+        behind(key, stream);
+        if stream.context == key {
+            for (other, stream) in &self.streams {
+                if *other != key && stream.context == key && stream.blocking {
+                    behind(*other, stream);
+                }
+            }
+        } else if stream.blocking
+            && let Some(default) = self.streams.get(&stream.context)
+        {
+            behind(stream.context, default);
+        }
+        places
+    }
+}
+
+impl Shared {
+    /// Whether a request on the stream can run now, on the lane. Called by the lane alone, so nothing comes between this and the
+    /// request.
+    pub(crate) fn is_clear(&self, target: &Target, after: &[Place]) -> bool {
+        let streams = &self.streams;
+        if streams.waiting.load(Ordering::Acquire) > 0 {
+            let state = streams.lock();
+            if !state.before(target.key).is_empty() || !state.passed(after) {
+                return false;
+            }
+        }
+        self.has_room(target)
+    }
+
+    /// Whether the driver takes another command of the stream without waiting.
+    fn has_room(&self, target: &Target) -> bool {
+        let mut state = self.streams.lock();
+        let Some(stream) = state.streams.get_mut(&target.key) else {
+            return true;
+        };
+        while stream.marks.len() >= MARKS {
+            let Some(oldest) = stream.marks.front() else {
+                break;
+            };
+            // SAFETY: the mark is an event of ours.
+            if unsafe { self.api.cuEventQuery(oldest.0.cast()) } == CUDA_ERROR_NOT_READY {
+                return false;
+            }
+            let passed = stream.marks.pop_front();
+            passed
+                .into_iter()
+                .for_each(|event| target.context.give_event(event));
+        }
+        true
+    }
+
+    /// Parks a request at its stream, behind `after` too. What must not be done twice is in `op` alone.
+    pub(crate) fn park(self: &Arc<Self>, target: &Target, after: Places, op: Op) {
+        let mut state = self.streams.lock();
+        let mut places = state.before(target.key);
+        places.retain(|(key, _)| *key != target.key);
+        places.extend(after);
+        let Some(stream) = state.streams.get_mut(&target.key) else {
+            return;
+        };
+        if stream.run == stream.parked {
+            self.streams.waiting.fetch_add(1, Ordering::AcqRel);
+        }
+        stream.parked += 1;
+        stream.queue.push_back(Parked {
+            after: places,
+            target: target.clone(),
+            op,
+        });
+        if std::mem::replace(&mut stream.running, true) {
+            return;
+        }
+        state.runners += 1;
+        drop(state);
+        let (shared, key) = (Arc::clone(self), target.key);
+        self.waiters.run(move || shared.run_parked(key));
+    }
+
+    /// Runs what is parked at a stream until nothing is left.
+    fn run_parked(self: &Arc<Self>, key: u64) {
+        let mut state = self.streams.lock();
+        loop {
+            let next = state
+                .streams
+                .get_mut(&key)
+                .and_then(|stream| stream.queue.pop_front());
+            let Some(parked) = next.filter(|_| !state.ended) else {
+                break;
+            };
+            state = self
+                .streams
+                .changed
+                .wait_while(state, |state| !state.passed(&parked.after) && !state.ended)
+                .unwrap_or_else(PoisonError::into_inner);
+            if state.ended {
+                break;
+            }
+            drop(state);
+            self.wait_for_room(&parked.target);
+            parked.target.context.enter(&*self.api);
+            (parked.op)(self);
+            self.flush();
+            state = self.streams.lock();
+            if let Some(stream) = state.streams.get_mut(&key) {
+                stream.run += 1;
+                if stream.run == stream.parked {
+                    self.streams.waiting.fetch_sub(1, Ordering::AcqRel);
+                }
+            }
+            self.streams.changed.notify_all();
+        }
+        if let Some(stream) = state.streams.get_mut(&key) {
+            stream.running = false;
+        }
+        state.runners -= 1;
+        drop(state);
+        self.streams.changed.notify_all();
+    }
+
+    fn wait_for_room(&self, target: &Target) {
+        while !self.has_room(target) {
+            let oldest = {
+                let state = self.streams.lock();
+                let stream = state.streams.get(&target.key);
+                stream.and_then(|stream| stream.marks.front().copied())
+            };
+            if target.context.enter(&*self.api) != CUDA_SUCCESS {
+                return;
+            }
+            if let Some(oldest) = oldest {
+                // SAFETY: the mark is an event of ours; this stream's thread alone takes marks away while something is parked.
+                unsafe { self.api.cuEventSynchronize(oldest.0.cast()) };
+            }
+        }
+    }
+
+    /// A command has been enqueued on the stream.
+    #[inline]
+    pub(crate) fn enqueued(&self, target: &Target) {
+        let mut state = self.streams.lock();
+        let Some(stream) = state.streams.get_mut(&target.key) else {
+            return;
+        };
+        stream.unmarked += 1;
+        if stream.unmarked < MARK_EVERY {
+            return;
+        }
+        stream.unmarked = 0;
+        let Ok(mark) = target.context.take_event(&*self.api) else {
+            return;
+        };
+        // SAFETY: the event is ours, the stream is live.
+        unsafe { self.api.cuEventRecord(mark.0.cast(), target.stream()) };
+        stream.marks.push_back(mark);
+    }
+}
