@@ -155,6 +155,11 @@ pub(crate) struct ServeOptions {
     pub(crate) max_sessions: u32,
     #[command(flatten)]
     pub(crate) backend: BackendOptions,
+    /// Offer CUDA devices too: auto, off, or the path of the driver library
+    ///
+    /// With auto the driver is libcuda.so.1 as this system finds it, and is loaded when the first CUDA program comes.
+    #[arg(long, value_name = "DRIVER", default_value = "auto")]
+    pub(crate) cuda: String,
     /// Run workers on these CPUs, as in 0-3,8
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<String>,
@@ -205,10 +210,16 @@ pub(crate) enum BackendKind {
     Opencl,
     /// A device without hardware that computes nothing: for tests and measurements
     Null,
+    /// A CUDA driver: `serve` has a worker of its own kind for it
+    #[value(hide = true)]
+    Cuda,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct WorkerOptions {
+    /// The CUDA driver library, `auto` for the system's, `null` for a device in host memory
+    #[arg(long, value_name = "DRIVER", default_value = "auto")]
+    pub(crate) cuda: String,
     #[command(flatten)]
     pub(crate) backend: BackendOptions,
 }

@@ -156,6 +156,9 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
         .as_deref()
         .map(UnprivilegedUser::named)
         .transpose()?;
+    if options.backend.backend == BackendKind::Cuda {
+        bail!("--backend: CUDA devices are offered beside the others; see --cuda");
+    }
     if options.peers.len() > limits::PEERS {
         bail!("--peer: a server has at most {} peers", limits::PEERS);
     }
@@ -179,6 +182,7 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
             arguments: worker_arguments(&options.backend)?,
             environment: worker_environment(options),
         },
+        cuda_worker: cuda_worker(options)?,
         jail: JailConfig {
             disabled: options.no_jail,
             user,
@@ -193,6 +197,40 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
             software: concat!("towline ", env!("CARGO_PKG_VERSION")).to_owned(),
         },
     })
+}
+
+/// How to start a worker for CUDA.
+fn cuda_worker(options: &ServeOptions) -> anyhow::Result<Option<WorkerProgram>> {
+    if options.cuda == "off" {
+        return Ok(None);
+    }
+    let mut arguments: Vec<OsString> = ["worker", "--backend", "cuda", "--cuda"]
+        .map(OsString::from)
+        .into();
+    arguments.push(match cuda_path(options)? {
+        Some(path) => path.into(),
+        None => options.cuda.clone().into(),
+    });
+    for device in &options.backend.devices {
+        arguments.extend(["--device".into(), device.into()]);
+    }
+    Ok(Some(WorkerProgram {
+        path: WorkerProgram::this_program(),
+        arguments,
+        environment: worker_environment(options),
+    }))
+}
+
+/// The driver that the command line names, by absolute path: workers run in /.
+fn cuda_path(options: &ServeOptions) -> anyhow::Result<Option<PathBuf>> {
+    if ["auto", "off", "null"].contains(&options.cuda.as_str()) {
+        return Ok(None);
+    }
+    let path = Path::new(&options.cuda);
+    let path = path
+        .canonicalize()
+        .with_context(|| format!("could not find {} (--cuda)", path.display()))?;
+    Ok(Some(path))
 }
 
 fn worker_arguments(backend: &BackendOptions) -> anyhow::Result<Vec<OsString>> {
@@ -285,6 +323,7 @@ fn keep_readable(options: &ServeOptions) -> anyhow::Result<Vec<PathBuf>> {
             std::env::split_paths(&search).filter(|folder| folder.is_absolute() && folder.is_dir()),
         );
     }
+    paths.extend(cuda_path(options)?);
     for path in &options.readable {
         paths.push(
             path.canonicalize()

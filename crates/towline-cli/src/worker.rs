@@ -2,12 +2,22 @@
 
 use std::process::ExitCode;
 
+use towline_server::worker::cuda::{self, CudaOptions};
 use towline_server::worker::opencl::{self, OpenClOptions};
 use towline_server::worker::process;
 
 use crate::cli::{BackendKind, WorkerOptions};
 
 pub(crate) fn run(options: WorkerOptions) -> anyhow::Result<ExitCode> {
+    if options.backend.backend == BackendKind::Cuda {
+        let options = CudaOptions {
+            null: options.cuda == "null",
+            driver: Some(options.cuda).filter(|driver| driver != "auto"),
+            devices: options.backend.devices,
+        };
+        // The same device nodes are needed as for NVIDIA's OpenCL.
+        process::main(opencl::prepare, move || cuda::open(&options));
+    }
     let options = OpenClOptions {
         null: options.backend.backend == BackendKind::Null,
         vendors: options.backend.icd,

@@ -238,6 +238,7 @@ fn supervise() {
                 })
                 .collect(),
         },
+        cuda_worker: None,
         jail: JailConfig::default(),
         identity: ServerIdentity::default(),
     });

@@ -504,6 +504,7 @@ fn config(kind: &str) -> SupervisorConfig {
                 .filter(|(name, _)| name == "TOWLINE_LOG" || name == "PATH")
                 .collect(),
         },
+        cuda_worker: None,
         jail: JailConfig {
             disabled: true,
             ..JailConfig::default()

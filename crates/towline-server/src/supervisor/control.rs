@@ -15,6 +15,7 @@ use towline_wire::control::{
 use super::accept::UnprovenGuard;
 use super::deadline::Deadlines;
 use super::peer::{self, Peering};
+use super::pool::WorkerPool;
 use super::session::{Lanes, Session};
 use super::worker::Ending;
 use super::{ANSWER_LIMIT, HANDSHAKE_LIMIT, MAX_QUERIES, Shared, WORKER_END_LIMIT, lock, random};
@@ -95,10 +96,20 @@ fn serve_connection(
     drop((deadline, unproven));
     let result = authenticated.and_then(|(handshake, hello)| match hello.purpose {
         Purpose::Query => answer_queries(&control, &handshake, &mut inbox, shared),
-        Purpose::Session => run_session(&control, &handshake, hello, &mut inbox, shared),
-        Purpose::CudaSession => Err(Fault::Rejected(
-            RejectCode::NoDevice.because("this server gives no CUDA devices"),
-        )),
+        Purpose::Session => run_session(
+            &control,
+            &handshake,
+            hello,
+            &mut inbox,
+            shared,
+            &shared.pool,
+        ),
+        Purpose::CudaSession => match &shared.cuda_pool {
+            Some(pool) => run_session(&control, &handshake, hello, &mut inbox, shared, pool),
+            None => Err(Fault::Rejected(
+                RejectCode::NoDevice.because("this server gives no CUDA devices"),
+            )),
+        },
     });
     if let Err(fault) = &result {
         control.turn_away(fault);
@@ -186,6 +197,7 @@ fn run_session(
     hello: Hello,
     inbox: &mut Inbox,
     shared: &Arc<Shared>,
+    pool: &WorkerPool,
 ) -> Result<(), Fault> {
     let place = shared.sessions.admit().map_err(Fault::Rejected)?;
     let id = place.id;
@@ -210,8 +222,13 @@ fn run_session(
             control.end(ending.as_ref().map(|ending| ending.reason.as_str()));
         }
     };
-    let worker = shared.pool.take(Box::new(ended)).map_err(|reason| {
-        Fault::Rejected(RejectCode::WorkerFailed.because(format!("no worker for it: {reason}")))
+    let worker = pool.take(Box::new(ended)).map_err(|reason| {
+        // Whether there is a driver is known when a worker has tried to load it.
+        let code = match hello.purpose {
+            Purpose::CudaSession => RejectCode::NoDevice,
+            _ => RejectCode::WorkerFailed,
+        };
+        Fault::Rejected(code.because(format!("no worker for it: {reason}")))
     })?;
     let session_limits = shared.config.limits.clone();
     let session = match random::<TICKET_BYTES>() {

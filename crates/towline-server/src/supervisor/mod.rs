@@ -7,12 +7,13 @@
 //! - `control`: a control connection from its first byte to its last.
 //! - `peer`: connections between workers here and workers of the servers that this one lists.
 //! - `session`: the table of sessions, and what joins a lane to one.
-//! - `pool`: worker processes; one is always started ahead, so that a client does not wait for a driver to load.
+//! - `pool`: worker processes of one kind; one is started ahead, so that a client does not wait for a driver to load: always for
+//!   OpenCL, for CUDA once somebody has asked for it.
 //! - `worker`: one worker process, from start to reaping.
 //! - `deadline`: closes connections whose peers are too slow.
 //! - `folder`: the workers' folders on disk.
 //!
-//! Lock order: tickets of peer lanes, a session's lanes, then the table of sessions, then the pool, then a worker's state. No lock is held while
+//! Lock order: tickets of peer lanes, a session's lanes, then the table of sessions, then a pool, then a worker's state. No lock is held while
 //! sending to a client.
 
 mod accept;
@@ -76,6 +77,8 @@ pub struct SupervisorConfig {
     pub limits: SessionLimits,
     /// How to start a worker.
     pub worker: WorkerProgram,
+    /// How to start a worker for CUDA; `None` where CUDA is not offered.
+    pub cuda_worker: Option<WorkerProgram>,
     /// How to jail it.
     pub jail: JailConfig,
     /// What to call this server.
@@ -160,6 +163,8 @@ struct Shared {
     sessions: SessionTable,
     peer_tickets: PeerTickets,
     pool: Arc<WorkerPool>,
+    /// Workers for CUDA.
+    cuda_pool: Option<Arc<WorkerPool>>,
     unproven: Unproven,
     deadlines: Arc<Deadlines>,
     queries: AtomicU64,
@@ -193,17 +198,28 @@ impl Supervisor {
             .map(|address| Ok(Arc::from(Registry::global().listen(address)?)))
             .collect::<Result<Vec<Arc<dyn Listener>>, TransportError>>()?;
         let folder = RuntimeFolder::make()?;
-        let pool = WorkerPool::start(&config, folder)?;
+        let pool = WorkerPool::start(&config, &config.worker, folder, 1)?;
         if let Err(reason) = pool.wait_first_ready(interrupted) {
             pool.stop();
             return Err(SupervisorError::Worker { reason });
         }
+        // A driver holds memory of every device while it is loaded: none is before somebody wants it.
+        let cuda_pool = match &config.cuda_worker {
+            None => None,
+            Some(program) => Some(WorkerPool::start(
+                &config,
+                program,
+                RuntimeFolder::make()?,
+                0,
+            )?),
+        };
         let shared = Arc::new(Shared {
             started: Instant::now(),
             draining: AtomicBool::new(false),
             sessions: SessionTable::new(config.max_sessions),
             peer_tickets: PeerTickets::default(),
             pool,
+            cuda_pool,
             unproven: Unproven::default(),
             deadlines: Deadlines::start()?,
             queries: AtomicU64::new(0),
@@ -242,6 +258,9 @@ impl Supervisor {
         self.shared.unproven.close_all();
         self.shared.sessions.end_all("the server is shutting down");
         self.shared.pool.stop();
+        if let Some(pool) = &self.shared.cuda_pool {
+            pool.stop();
+        }
         self.shared.deadlines.stop();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {

@@ -52,6 +52,8 @@ struct State {
     assigned: HashMap<u64, EndCallback>,
     /// Clients that wait for a worker.
     waiting: usize,
+    /// How many workers to have ready for clients to come.
+    ahead: usize,
     /// Started in all.
     started: u64,
     /// Failures to start since the last success, and when the next attempt may be.
@@ -71,18 +73,24 @@ impl State {
 }
 
 impl WorkerPool {
-    /// Starts the first worker, and the thread that starts them all.
+    /// Starts the thread that starts workers of `program`: at once as many as there are to be `ahead` of clients; with none, the first
+    /// when a client asks for it, and from then on one ahead.
     pub(super) fn start(
         config: &SupervisorConfig,
+        program: &WorkerProgram,
         folder: RuntimeFolder,
+        ahead: usize,
     ) -> Result<Arc<Self>, SupervisorError> {
         let first_user = u64::from(u32::from_le_bytes(super::random()?));
         let pool = Arc::new_cyclic(|this| Self {
-            program: config.worker.clone(),
+            program: program.clone(),
             jail: config.jail.clone(),
             folder: Mutex::new(Some(folder)),
             first_user,
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                ahead,
+                ..State::default()
+            }),
             changed: Condvar::new(),
             spawner: Mutex::new(None),
             this: this.clone(),
@@ -134,6 +142,7 @@ impl WorkerPool {
     pub(super) fn take(&self, ended: EndCallback) -> Result<Arc<Worker>, String> {
         let mut state = lock(&self.state);
         state.waiting += 1;
+        state.ahead = state.ahead.max(1);
         self.changed.notify_all();
         let failures_before = state.failure_count;
         let waited = self
@@ -147,6 +156,10 @@ impl WorkerPool {
             return Err("the server is shutting down".into());
         }
         let Some(worker) = state.ready.pop_front() else {
+            if state.snapshot.is_empty() {
+                // None has ever been ready: the next client tries again, and nobody else.
+                state.ahead = 0;
+            }
             return Err(match state.failure_count == failures_before {
                 true => format!(
                     "no worker was ready within {} s",
@@ -187,8 +200,8 @@ impl WorkerPool {
             if state.stopping && state.live() == 0 {
                 return;
             }
-            let wanted =
-                !state.stopping && state.ready.len() + state.starting.len() < 1 + state.waiting;
+            let wanted = !state.stopping
+                && state.ready.len() + state.starting.len() < state.ahead + state.waiting;
             let pause = state
                 .not_before
                 .map(|at| at.saturating_duration_since(Instant::now()));

@@ -1,5 +1,7 @@
 //! The worker: one process per session, started by the supervisor, that runs a client's calls on the device.
 
+pub mod cuda;
+mod lanes;
 pub mod opencl;
 pub mod process;
 pub(crate) mod protocol;

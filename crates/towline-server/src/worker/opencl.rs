@@ -1,7 +1,6 @@
 //! The OpenCL engine in a worker process: opens the backend that the command line names, and joins the engine of
 //! `towline-worker` to the lanes that the supervisor passes.
 
-use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +8,8 @@ use std::sync::Arc;
 
 use towline_backend::opencl::{NativeOpenCl, NullOpenCl, OpenClApi, SerialOpenCl};
 
-use super::process::{Engine, EngineError, Lane, LaneKind, Session};
+use super::lanes::{self, is_selected};
+use super::process::{Engine, EngineError, Session};
 
 /// Where vendors are registered when nothing else is said.
 const USUAL_VENDORS: &str = "/etc/OpenCL/vendors";
@@ -113,14 +113,6 @@ fn libraries_of(vendor: &Path) -> Result<Vec<String>, EngineError> {
     }
 }
 
-fn is_selected(selectors: &[String], number: usize, name: &str) -> bool {
-    let matches = |selector: &String| match selector.parse::<usize>() {
-        Ok(wanted) => wanted == number,
-        Err(_) => name.to_lowercase().contains(&selector.to_lowercase()),
-    };
-    selectors.is_empty() || selectors.iter().any(matches)
-}
-
 struct OpenClEngine(towline_worker::Engine);
 
 impl Engine for OpenClEngine {
@@ -134,24 +126,8 @@ impl Engine for OpenClEngine {
             lanes,
             counters,
         } = session;
-        // Connections may arrive in any order; the command lane starts everything.
-        let mut early = VecDeque::new();
-        let command = loop {
-            match lanes.next() {
-                None => return Ok(()),
-                Some(Lane {
-                    kind: LaneKind::Client { index: 0, .. },
-                    connection,
-                }) => break connection,
-                Some(lane) => early.push_back(lane),
-            }
-        };
-        let further = move || {
-            let Lane { kind, connection } = early.pop_front().or_else(|| lanes.next())?;
-            Some(match kind {
-                LaneKind::Client { .. } => towline_worker::SideLane::Payload(connection),
-                LaneKind::Peer { number } => towline_worker::SideLane::Peer(number, connection),
-            })
+        let Some((command, further)) = lanes::of(lanes) else {
+            return Ok(());
         };
         let limits = towline_worker::Limits {
             chunk_bytes: parameters.chunk_bytes,
@@ -163,13 +139,6 @@ impl Engine for OpenClEngine {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn devices_are_selected_by_number_or_part_of_their_name() {
-        let chosen = |selector: &str| is_selected(&[selector.to_owned()], 1, "NVIDIA H200");
-        assert!(chosen("1") && chosen("h200") && !chosen("0") && !chosen("radeon"));
-        assert!(is_selected(&[], 5, "anything"));
-    }
 
     #[test]
     fn vendors_are_folders_files_or_libraries() {

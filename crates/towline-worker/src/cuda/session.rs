@@ -273,8 +273,14 @@ impl Session {
         {
             self.acting = None;
         }
-        self.streams
-            .retain(|_, target| target.context.id != context.id);
+        let mut streams = Vec::new();
+        self.streams.retain(|_, target| {
+            let stays = target.context.id != context.id;
+            if !stays {
+                streams.push(target.native);
+            }
+            stays
+        });
         self.shared.start(move |shared| {
             shared.streams.wait(&places);
             if !shared.ended() {
@@ -287,6 +293,10 @@ impl Session {
                 shared.streams.wait_until(idle);
             }
             shared.streams.forget(&context);
+            for stream in streams {
+                // SAFETY: the stream is the context's, and nothing runs on it any more.
+                unsafe { shared.api.cuStreamDestroy_v2(stream.0.cast()) };
+            }
             let status = context.end(&*shared.api);
             shared.settle(number, call, 0, status);
             shared.flush();
