@@ -433,15 +433,7 @@ impl CudaApi for NullCuda {
         CUDA_SUCCESS
     }
     unsafe fn cuCtxSynchronize(&self) -> CUresult {
-        let context = CURRENT.get();
-        let queues: Vec<_> = {
-            let state = self.lock();
-            let all = state.queues.values().chain(state.defaults.values());
-            all.filter(|queue| queue.context() == context)
-                .cloned()
-                .collect()
-        };
-        queues.iter().for_each(|queue| self.streams.wait(queue));
+        self.streams.wait_all(Some(CURRENT.get()));
         self.streams.status()
     }
     unsafe fn cuMemGetInfo_v2(&self, free: *mut usize, total: *mut usize) -> CUresult {
@@ -462,12 +454,7 @@ impl CudaApi for NullCuda {
         CUDA_SUCCESS
     }
     unsafe fn cuMemFree_v2(&self, address: CUdeviceptr) -> CUresult {
-        let queues: Vec<_> = {
-            let state = self.lock();
-            let all = state.queues.values().chain(state.defaults.values());
-            all.cloned().collect()
-        };
-        queues.iter().for_each(|queue| self.streams.wait(queue));
+        self.streams.wait_all(None);
         match self.lock().memory.remove(&address) {
             Some(_) => CUDA_SUCCESS,
             None => CUDA_ERROR_INVALID_VALUE,

@@ -61,10 +61,6 @@ fn is_done((queue, count): &Place) -> bool {
 }
 
 impl Queue {
-    pub(super) fn context(&self) -> usize {
-        self.context
-    }
-
     pub(super) fn is_blocking(&self) -> bool {
         self.blocking
     }
@@ -168,6 +164,16 @@ impl Streams {
     /// Waits for all that is enqueued.
     pub(super) fn wait(&self, queue: &Arc<Queue>) {
         self.until(&queue.here());
+    }
+
+    /// Waits for all streams, of one context if it is named; those included that are destroyed and have commands left.
+    pub(super) fn wait_all(&self, context: Option<usize>) {
+        let all: Vec<_> = lock(&self.all).iter().filter_map(Weak::upgrade).collect();
+        for queue in all {
+            if context.is_none_or(|context| queue.context == context) {
+                self.wait(&queue);
+            }
+        }
     }
 
     pub(super) fn record(&self, queue: &Arc<Queue>, event: &Event) {
