@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use towline_server::supervisor::{JailConfig, Supervisor, SupervisorConfig, SupervisorError};
+use towline_server::worker::cuda::{self, CudaOptions};
 use towline_server::worker::process::{self, Engine, EngineError, LaneKind, Session};
 use towline_sys::process::WorkerProgram;
 use towline_transport::{
@@ -36,6 +37,14 @@ fn main() {
         (
             "session_echoes_through_its_worker",
             session_echoes_through_its_worker,
+        ),
+        (
+            "cuda_session_gets_a_worker_of_its_own_kind",
+            cuda_session_gets_a_worker_of_its_own_kind,
+        ),
+        (
+            "cuda_session_without_a_driver_is_told_and_others_go_on",
+            cuda_session_without_a_driver_is_told_and_others_go_on,
         ),
         (
             "token_matrix_lets_in_only_equal_tokens",
@@ -155,6 +164,10 @@ struct EchoEngine;
 
 fn open_engine(kind: &str) -> Result<Box<dyn Engine>, EngineError> {
     match kind {
+        "cuda" => cuda::open(&CudaOptions {
+            null: true,
+            ..CudaOptions::default()
+        }),
         "broken" => Err("no OpenCL platform was found".into()),
         "slow" => {
             std::thread::sleep(Duration::from_secs(100));
@@ -497,13 +510,7 @@ fn config(kind: &str) -> SupervisorConfig {
             chunk_bytes: 1 << 20,
             chunk_count: 4,
         },
-        worker: WorkerProgram {
-            path: WorkerProgram::this_program(),
-            arguments: vec!["worker".into(), kind.into()],
-            environment: std::env::vars_os()
-                .filter(|(name, _)| name == "TOWLINE_LOG" || name == "PATH")
-                .collect(),
-        },
+        worker: worker(kind),
         cuda_worker: None,
         jail: JailConfig {
             disabled: true,
@@ -513,6 +520,16 @@ fn config(kind: &str) -> SupervisorConfig {
             name: "here".into(),
             software: "test".into(),
         },
+    }
+}
+
+fn worker(kind: &str) -> WorkerProgram {
+    WorkerProgram {
+        path: WorkerProgram::this_program(),
+        arguments: vec!["worker".into(), kind.into()],
+        environment: std::env::vars_os()
+            .filter(|(name, _)| name == "TOWLINE_LOG" || name == "PATH")
+            .collect(),
     }
 }
 
@@ -585,6 +602,42 @@ fn session_echoes_through_its_worker() -> Result<(), Failed> {
     let client = Client::session(&server.address);
     let lanes: Vec<Lane> = (0..3).map(|index| client.lane(index, 3)).collect();
     assert!(lanes.iter().all(Lane::echoes));
+    Ok(())
+}
+
+fn cuda_session_gets_a_worker_of_its_own_kind() -> Result<(), Failed> {
+    let server = serve(SupervisorConfig {
+        cuda_worker: Some(worker("cuda")),
+        ..config("echo")
+    });
+    let cuda = Client::join(&server.address, Purpose::CudaSession, None)?;
+    let welcome = cuda.welcome.as_ref().expect("it was let in");
+    let snapshot = towline_wire::cuda::snapshot::Snapshot::decode(&welcome.snapshot)?;
+    assert_eq!(snapshot.devices[0].name, b"Towline null device");
+    // Both kinds at once, and a second of this kind.
+    let opencl = Client::session(&server.address);
+    assert!(opencl.lane(0, 1).echoes());
+    let second = Client::join(&server.address, Purpose::CudaSession, None)?;
+    assert!(second.welcome.is_some());
+    Ok(())
+}
+
+fn cuda_session_without_a_driver_is_told_and_others_go_on() -> Result<(), Failed> {
+    for cuda_worker in [None, Some(worker("broken"))] {
+        let server = serve(SupervisorConfig {
+            cuda_worker,
+            ..config("echo")
+        });
+        let refused = Client::join(&server.address, Purpose::CudaSession, None).err();
+        match refused {
+            Some(HandshakeError::Rejected(Reject {
+                code: RejectCode::NoDevice,
+                ..
+            })) => {}
+            other => return Err(format!("refused with {other:?}").into()),
+        }
+        assert!(Client::session(&server.address).lane(0, 1).echoes());
+    }
     Ok(())
 }
 
