@@ -242,7 +242,9 @@ impl Shared {
 
     /// Tells the client that a recording has passed, unless it knows.
     pub(crate) fn record_passed(&self, record: u64, status: CUresult) {
-        if lock(&self.records).remove(&record).is_some() {
+        // Told with the lock held: whoever finds it gone may answer a wait that covers it.
+        let mut records = lock(&self.records);
+        if records.remove(&record).is_some() {
             self.tell(record, status);
         }
     }
@@ -269,23 +271,18 @@ impl Shared {
         if !text.is_empty() {
             self.post(&Push::Text { bytes: &text });
         }
-        let passed: Vec<(u64, CUresult)> = {
-            let mut records = lock(&self.records);
-            let query = |event: &Raw| {
-                // SAFETY: the event is ours and stays so while the recording is in the list.
-                unsafe { self.api.cuEventQuery(event.0.cast()) }
-            };
-            let passed: Vec<_> = records
-                .iter()
-                .map(|(record, event)| (*record, query(event)))
-                .filter(|(_, status)| *status != CUDA_ERROR_NOT_READY)
-                .collect();
-            for (record, _) in &passed {
-                records.remove(record);
-            }
-            passed
+        let mut records = lock(&self.records);
+        let query = |event: &Raw| {
+            // SAFETY: the event is ours and stays so while the recording is in the list.
+            unsafe { self.api.cuEventQuery(event.0.cast()) }
         };
+        let passed: Vec<_> = records
+            .iter()
+            .map(|(record, event)| (*record, query(event)))
+            .filter(|(_, status)| *status != CUDA_ERROR_NOT_READY)
+            .collect();
         for (record, status) in passed {
+            records.remove(&record);
             self.tell(record, status);
         }
     }

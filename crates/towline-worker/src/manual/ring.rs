@@ -567,6 +567,7 @@ mod tests {
     use towline_transport::{Address, ConnectOptions, Transport};
 
     use super::*;
+    use crate::link::Link;
     use crate::payload::Payloads;
 
     fn shared() -> Arc<Shared> {
@@ -578,7 +579,10 @@ mod tests {
             .expect("the listener is there");
         drop(listener);
         let api = Arc::new(NullOpenCl::new(1));
-        Arc::new(Shared::new(api, lane, Arc::default(), Payloads::new(1)))
+        Arc::new(Shared::new(
+            api,
+            Arc::new(Link::new(lane, Arc::default(), Payloads::new(1))),
+        ))
     }
 
     fn slot() -> Slot {
