@@ -172,7 +172,7 @@ extern "C" {
     fn cuCtxGetSharedMemConfig(#[out] pConfig: *mut CUsharedconfig) -> CUresult;
 
     /// Sets the width of the shared memory banks.
-    #[call(id = 0x031c, async, planned, since = "4.2")]
+    #[call(id = 0x031c, async, since = "4.2")]
     fn cuCtxSetSharedMemConfig(config: CUsharedconfig) -> CUresult;
 
     /// Tells the interface version that a context was made with.
@@ -187,7 +187,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Makes all lines of the second-level cache ordinary again.
-    #[call(id = 0x031f, async, planned, since = "11.0")]
+    #[call(id = 0x031f, async, since = "11.0")]
     fn cuCtxResetPersistingL2Cache() -> CUresult;
 
     /// Tells which part of the device the current context is bound to.

@@ -152,7 +152,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells how many blocks run at once on a multiprocessor.
-    #[call(id = 0x0911, sync, manual(client), planned, since = "6.5")]
+    #[call(id = 0x0911, sync, manual(client), since = "6.5")]
     fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
         #[out] numBlocks: *mut i32,
         func: CUfunction,
@@ -161,7 +161,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells how many blocks run at once on a multiprocessor, with flags.
-    #[call(id = 0x0912, sync, manual(client), planned, since = "7.0")]
+    #[call(id = 0x0912, sync, manual(client), since = "7.0")]
     fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
         #[out] numBlocks: *mut i32,
         func: CUfunction,
@@ -194,7 +194,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells how much dynamic shared memory blocks of a size can have.
-    #[call(id = 0x0915, sync, manual(client), planned, since = "10.2")]
+    #[call(id = 0x0915, sync, manual(client), since = "10.2")]
     fn cuOccupancyAvailableDynamicSMemPerBlock(
         #[out] dynamicSmemSize: *mut usize,
         func: CUfunction,

@@ -74,7 +74,14 @@ impl Session {
                 _ => Err(CUDA_ERROR_INVALID_HANDLE),
             });
         }
-        match self.table.entry(id, tag) {
+        let kind = match tag {
+            // A kernel may stand for the function that it is in the current context.
+            wire::FunctionHandle::TAG if self.table.entry(id, wire::KernelHandle::TAG).is_ok() => {
+                wire::KernelHandle::TAG
+            }
+            tag => tag,
+        };
+        match self.table.entry(id, kind) {
             Ok(Entry::Live(raw)) => Ok(Ok(raw.0)),
             Ok(Entry::Failed(status)) => Ok(Err(status)),
             Err(error) => Err(broken(error)),

@@ -99,12 +99,7 @@ impl Session {
         &self,
         function: wire::FunctionHandle,
     ) -> Result<Result<Raw, CUresult>, ProtocolError> {
-        let id = function.0;
-        if id != 0 && self.table.entry(id, wire::KernelHandle::TAG).is_ok() {
-            let kernel = self.native(id, wire::KernelHandle::TAG)?;
-            return Ok(kernel.map(Raw));
-        }
-        Ok(self.native(id, wire::FunctionHandle::TAG)?.map(Raw))
+        Ok(self.native(function.0, wire::FunctionHandle::TAG)?.map(Raw))
     }
 
     /// Attributes as the driver takes them: handles among them become the driver's.
