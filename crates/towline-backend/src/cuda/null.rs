@@ -287,7 +287,7 @@ fn list<T>(handles: &[usize], place: *mut *mut T, room: u32) {
         // SAFETY: the contract of the call: room for as many as it says.
         unsafe {
             place
-                .add(index)
+                .wrapping_add(index)
                 .write(std::ptr::without_provenance_mut(*handle))
         };
     }
@@ -332,7 +332,7 @@ impl CudaApi for NullCuda {
         let text = c"Towline null device".to_bytes_with_nul();
         for (index, byte) in text.iter().take(len.max(0) as usize).enumerate() {
             // SAFETY: the contract of the call: `name` has room for `len` bytes.
-            unsafe { name.add(index).write(*byte as c_char) };
+            unsafe { name.wrapping_add(index).write(*byte as c_char) };
         }
         CUDA_SUCCESS
     }

@@ -313,9 +313,10 @@ impl Shared {
         let done = |reading: &Reading| match reading {
             Reading::Parked => false,
             Reading::Copied => true,
-            // SAFETY: the event is ours and stays so while the list has it.
             Reading::Enqueued(event) => {
-                (unsafe { self.api.cuEventQuery(event.0.cast()) }) != CUDA_ERROR_NOT_READY
+                // SAFETY: the event is ours and stays so while the list has it.
+                let status = unsafe { self.api.cuEventQuery(event.0.cast()) };
+                status != CUDA_ERROR_NOT_READY
             }
         };
         let done = reads.iter().filter(|(_, reading)| done(reading));

@@ -147,11 +147,11 @@ fn each(state: &Mutex<State>, address: u64, count: u32, step: impl Fn(u32) -> u3
     };
     let numbers = memory.cast::<u32>();
     for index in 0..count as usize {
+        let number = numbers.wrapping_add(index);
         // SAFETY: the range lies in an allocation, which the lock keeps.
-        unsafe {
-            let number = numbers.add(index);
-            number.write_unaligned(step(number.read_unaligned()));
-        }
+        let value = unsafe { number.read_unaligned() };
+        // SAFETY: as above.
+        unsafe { number.write_unaligned(step(value)) };
     }
     CUDA_SUCCESS
 }
@@ -195,7 +195,7 @@ pub(super) unsafe fn arguments(
                 break;
             }
             // SAFETY: a value follows each key.
-            let value = unsafe { *at.add(1) };
+            let value = unsafe { *at.wrapping_add(1) };
             if key == CU_LAUNCH_PARAM_BUFFER_POINTER {
                 from = value.cast();
             } else {
@@ -216,9 +216,10 @@ pub(super) unsafe fn arguments(
             return None;
         }
         // SAFETY: an address for each parameter.
-        let from = unsafe { *params.add(index) }.cast::<u8>();
+        let from = unsafe { *params.wrapping_add(index) }.cast::<u8>();
+        let place = block.as_mut_ptr().wrapping_add(*offset);
         // SAFETY: the parameter has its size, and so has its place in the block.
-        unsafe { block.as_mut_ptr().add(*offset).copy_from(from, *size) };
+        unsafe { place.copy_from(from, *size) };
     }
     Some(block)
 }

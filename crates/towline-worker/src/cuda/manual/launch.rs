@@ -108,7 +108,7 @@ impl Session {
         words: &wire::List<'_, u64>,
     ) -> Result<Result<Vec<u64>, CUresult>, ProtocolError> {
         let mut words: Vec<u64> = words.iter().collect();
-        if words.len() % ATTRIBUTE_WORDS != 0 {
+        if !words.len().is_multiple_of(ATTRIBUTE_WORDS) {
             return Ok(Err(CUDA_ERROR_INVALID_VALUE));
         }
         for attribute in words.chunks_exact_mut(ATTRIBUTE_WORDS) {

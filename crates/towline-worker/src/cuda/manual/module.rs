@@ -301,13 +301,12 @@ fn describe(
 ) -> Result<Function, CUresult> {
     let mut name: *const c_char = std::ptr::null();
     let (function, kernel): (CUfunction, CUkernel) = (kernel.0.cast(), kernel.0.cast());
-    // SAFETY: in this and the calls below the kernel is live, and there is one place for each answer.
-    let status = unsafe {
-        if library {
-            api.cuKernelGetName(&raw mut name, kernel)
-        } else {
-            api.cuFuncGetName(&raw mut name, function)
-        }
+    let status = if library {
+        // SAFETY: the kernel is live; one place for each answer.
+        unsafe { api.cuKernelGetName(&raw mut name, kernel) }
+    } else {
+        // SAFETY: the kernel is live; one place for each answer.
+        unsafe { api.cuFuncGetName(&raw mut name, function) }
     };
     check(status)?;
     let name = if name.is_null() {
@@ -320,13 +319,12 @@ fn describe(
     // The driver says where the list ends; the limit is the facts' own.
     for index in 0..4096 {
         let (mut offset, mut size) = (0, 0);
-        // SAFETY: as above.
-        let status = unsafe {
-            if library {
-                api.cuKernelGetParamInfo(kernel, index, &raw mut offset, &raw mut size)
-            } else {
-                api.cuFuncGetParamInfo(function, index, &raw mut offset, &raw mut size)
-            }
+        let status = if library {
+            // SAFETY: the kernel is live; one place for each answer.
+            unsafe { api.cuKernelGetParamInfo(kernel, index, &raw mut offset, &raw mut size) }
+        } else {
+            // SAFETY: the kernel is live; one place for each answer.
+            unsafe { api.cuFuncGetParamInfo(function, index, &raw mut offset, &raw mut size) }
         };
         match status {
             CUDA_SUCCESS => parameters.push(Parameter {
@@ -340,13 +338,12 @@ fn describe(
     let mut attributes = Vec::new();
     for attribute in 0..CU_FUNC_ATTRIBUTE_MAX {
         let mut value = 0;
-        // SAFETY: as above.
-        let status = unsafe {
-            if library {
-                api.cuKernelGetAttribute(&raw mut value, attribute, kernel, device)
-            } else {
-                api.cuFuncGetAttribute(&raw mut value, attribute, function)
-            }
+        let status = if library {
+            // SAFETY: the kernel is live; one place for each answer.
+            unsafe { api.cuKernelGetAttribute(&raw mut value, attribute, kernel, device) }
+        } else {
+            // SAFETY: the kernel is live; one place for each answer.
+            unsafe { api.cuFuncGetAttribute(&raw mut value, attribute, function) }
         };
         if status == CUDA_SUCCESS {
             attributes.push((attribute, value));

@@ -544,19 +544,26 @@ impl Session {
         let go = move |shared: &Arc<Shared>, target: &Target| {
             let (api, on) = (&*shared.api, target.stream());
             let (pitch, width, height) = (pitch as usize, width as usize, height as usize);
-            // SAFETY: in all of these the driver judges the addresses; the stream is live.
-            let status = unsafe {
-                match (element_size, height) {
-                    (1, 1) => api.cuMemsetD8Async(address, value as u8, width, on),
-                    (2, 1) => api.cuMemsetD16Async(address, value as u16, width, on),
-                    (4, 1) => api.cuMemsetD32Async(address, value, width, on),
-                    (1, _) => api.cuMemsetD2D8Async(address, pitch, value as u8, width, height, on),
-                    (2, _) => {
-                        api.cuMemsetD2D16Async(address, pitch, value as u16, width, height, on)
-                    }
-                    (4, _) => api.cuMemsetD2D32Async(address, pitch, value, width, height, on),
-                    _ => CUDA_ERROR_INVALID_VALUE,
-                }
+            let status = match (element_size, height) {
+                // SAFETY: in this and the others the driver judges the addresses; the stream is live.
+                (1, 1) => unsafe { api.cuMemsetD8Async(address, value as u8, width, on) },
+                // SAFETY: as above.
+                (2, 1) => unsafe { api.cuMemsetD16Async(address, value as u16, width, on) },
+                // SAFETY: as above.
+                (4, 1) => unsafe { api.cuMemsetD32Async(address, value, width, on) },
+                // SAFETY: as above.
+                (1, _) => unsafe {
+                    api.cuMemsetD2D8Async(address, pitch, value as u8, width, height, on)
+                },
+                // SAFETY: as above.
+                (2, _) => unsafe {
+                    api.cuMemsetD2D16Async(address, pitch, value as u16, width, height, on)
+                },
+                // SAFETY: as above.
+                (4, _) => unsafe {
+                    api.cuMemsetD2D32Async(address, pitch, value, width, height, on)
+                },
+                _ => CUDA_ERROR_INVALID_VALUE,
             };
             shared.enqueued(target);
             status
