@@ -96,6 +96,11 @@ impl Gate {
         self.progress().status == Some(CL_COMPLETE)
     }
 
+    /// Whether it has ended, well or not.
+    fn over(&self) -> bool {
+        self.progress().status.is_some()
+    }
+
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,7 +134,7 @@ impl Use {
     fn over(&self) -> bool {
         match self {
             Self::Command(event) => event.over(),
-            Self::Move(gate) => gate.progress().status.is_some(),
+            Self::Move(gate) => gate.over(),
         }
     }
 
@@ -281,7 +286,12 @@ pub(crate) fn prepare(
     }
     mem.raw_on(part)?;
     let copy = &mut state.copies[part];
-    if copy.arriving.as_ref().is_some_and(|gate| gate.open()) {
+    // Contents that never came are not missed where all of them are replaced.
+    if copy
+        .arriving
+        .as_ref()
+        .is_some_and(|gate| gate.open() || (replaces_root && gate.over()))
+    {
         copy.arriving = None;
     }
     if let Some(gate) = &copy.arriving {
@@ -317,6 +327,10 @@ pub(crate) fn record(mem: &Ref<Mem>, part: usize, access: Access, event: &Ref<Ev
     }
     let copy = &mut state.copies[part];
     remember(&mut copy.users, event);
+    if access == Access::Replace && mem.parent.is_none() {
+        // How they ended says nothing about the contents any more.
+        copy.writers.retain(|used| !used.over());
+    }
     if access.writes() {
         remember(&mut copy.writers, event);
     }

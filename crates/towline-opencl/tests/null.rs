@@ -113,6 +113,36 @@ fn a_held_back_buffer_goes_around_devices_whose_queues_all_keep_order() {
 }
 
 #[test]
+fn contents_that_never_came_do_not_stand_in_the_way_of_new_ones() {
+    let (cl, _) = over_null(2, true);
+    let (_, kernel) = built_in(&cl, "add_one");
+    let queues = [cl.queue(0), cl.queue(1)];
+    let buffer = cl.buffer(16);
+    cl.write(queues[0], buffer, &[0; 4]);
+    cl.arg(kernel, 0, buffer);
+    let held = make!(cl, clCreateUserEvent(cl.context)).expect("a user event");
+    let (count, mut last) = (4_usize, null_mut());
+    for (queue, waits) in queues.into_iter().zip([1, 0]) {
+        let list = if waits == 0 { null() } else { &raw const held };
+        let (size, made) = (&raw const count, &raw mut last);
+        ok!(
+            cl,
+            clEnqueueNDRangeKernel(queue, kernel, 1, null(), size, null(), waits, list, made)
+        );
+        ok!(cl, clFlush(queue));
+    }
+    ok!(cl, clSetUserEventStatus(held, -5));
+    let start = Instant::now();
+    while cl.event_info::<cl_int>(last, CL_EVENT_COMMAND_EXECUTION_STATUS) > CL_COMPLETE {
+        assert!(start.elapsed() < Duration::from_secs(20), "it never fails");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    cl.write(queues[1], buffer, &[7; 4]);
+    assert_eq!(cl.read(queues[1], buffer, 4), [7; 4]);
+    assert_eq!(cl.read(queues[0], buffer, 4), [7; 4]);
+}
+
+#[test]
 fn a_new_buffer_at_an_old_address_is_a_new_argument() {
     let (cl, nulls) = over_null(1, true);
     let (_, kernel) = built_in(&cl, "add_one");
