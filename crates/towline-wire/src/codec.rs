@@ -105,6 +105,19 @@ impl<'a> Decoder<'a> {
         std::str::from_utf8(self.blob()?).map_err(|_| DecodeError::BadText)
     }
 
+    /// How many of `what` follow; a number over `limit` is refused.
+    pub(crate) fn count(&mut self, what: &'static str, limit: usize) -> Result<usize, DecodeError> {
+        let count = self.scalar::<u32>()? as usize;
+        if count > limit {
+            return Err(DecodeError::TooLong {
+                what,
+                len: count as u64,
+                limit: limit as u64,
+            });
+        }
+        Ok(count)
+    }
+
     /// A counted list of scalars.
     #[inline]
     pub fn list<T: Scalar>(&mut self) -> Result<List<'a, T>, DecodeError> {

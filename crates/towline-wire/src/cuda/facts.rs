@@ -55,22 +55,6 @@ pub struct ModuleFacts {
     pub functions: Vec<Function>,
 }
 
-fn count(
-    decoder: &mut Decoder<'_>,
-    what: &'static str,
-    limit: usize,
-) -> Result<usize, DecodeError> {
-    let count = decoder.scalar::<u32>()? as usize;
-    if count > limit {
-        return Err(DecodeError::TooLong {
-            what,
-            len: count as u64,
-            limit: limit as u64,
-        });
-    }
-    Ok(count)
-}
-
 impl ModuleFacts {
     /// The bytes.
     pub fn encode(&self) -> Vec<u8> {
@@ -96,18 +80,18 @@ impl ModuleFacts {
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut decoder = Decoder::new(bytes);
         let mut functions = Vec::new();
-        for _ in 0..count(&mut decoder, "functions", FUNCTION_LIMIT)? {
+        for _ in 0..decoder.count("functions", FUNCTION_LIMIT)? {
             let mut function = Function {
                 name: decoder.blob()?.to_vec(),
                 ..Function::default()
             };
-            for _ in 0..count(&mut decoder, "parameters", PARAMETER_LIMIT)? {
+            for _ in 0..decoder.count("parameters", PARAMETER_LIMIT)? {
                 function.parameters.push(Parameter {
                     offset: decoder.scalar()?,
                     size: decoder.scalar()?,
                 });
             }
-            for _ in 0..count(&mut decoder, "attributes", ATTRIBUTE_LIMIT)? {
+            for _ in 0..decoder.count("attributes", ATTRIBUTE_LIMIT)? {
                 function
                     .attributes
                     .push((decoder.scalar()?, decoder.scalar()?));

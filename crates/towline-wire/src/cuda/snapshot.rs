@@ -47,22 +47,6 @@ pub struct Snapshot {
     pub devices: Vec<Device>,
 }
 
-fn count(
-    decoder: &mut Decoder<'_>,
-    what: &'static str,
-    limit: usize,
-) -> Result<usize, DecodeError> {
-    let count = decoder.scalar::<u32>()? as usize;
-    if count > limit {
-        return Err(DecodeError::TooLong {
-            what,
-            len: count as u64,
-            limit: limit as u64,
-        });
-    }
-    Ok(count)
-}
-
 impl Snapshot {
     /// The bytes.
     pub fn encode(&self) -> Vec<u8> {
@@ -98,7 +82,7 @@ impl Snapshot {
             genuine: decoder.flag()?,
             devices: Vec::new(),
         };
-        for _ in 0..count(&mut decoder, "devices", DEVICE_LIMIT)? {
+        for _ in 0..decoder.count("devices", DEVICE_LIMIT)? {
             let mut device = Device {
                 name: decoder.blob()?.to_vec(),
                 ..Device::default()
@@ -107,12 +91,12 @@ impl Snapshot {
                 *byte = decoder.scalar()?;
             }
             device.total_bytes = decoder.scalar()?;
-            for _ in 0..count(&mut decoder, "attributes", ATTRIBUTE_LIMIT)? {
+            for _ in 0..decoder.count("attributes", ATTRIBUTE_LIMIT)? {
                 device
                     .attributes
                     .push((decoder.scalar()?, decoder.scalar()?));
             }
-            for _ in 0..count(&mut decoder, "limits", ATTRIBUTE_LIMIT)? {
+            for _ in 0..decoder.count("limits", ATTRIBUTE_LIMIT)? {
                 device.limits.push((decoder.scalar()?, decoder.scalar()?));
             }
             device.priorities = (decoder.scalar()?, decoder.scalar()?);
