@@ -2,7 +2,7 @@
 
 extern "C" {
     /// Takes a reference to a device's primary context, and makes it if need be.
-    #[call(id = 0x0301, local, manual(client), planned, since = "7.0")]
+    #[call(id = 0x0301, local, manual(client), since = "7.0")]
     fn cuDevicePrimaryCtxRetain(#[out] pctx: *mut CUcontext, dev: CUdevice) -> CUresult;
 
     /// Drops a reference to a device's primary context; the last one ends it.
@@ -10,7 +10,6 @@ extern "C" {
         id = 0x0302,
         local,
         manual(client),
-        planned,
         since = "11.0",
         alias = "cuDevicePrimaryCtxRelease@7.0"
     )]
@@ -21,14 +20,13 @@ extern "C" {
         id = 0x0303,
         local,
         manual(client),
-        planned,
         since = "11.0",
         alias = "cuDevicePrimaryCtxSetFlags@7.0"
     )]
     fn cuDevicePrimaryCtxSetFlags_v2(dev: CUdevice, flags: u32) -> CUresult;
 
     /// Tells the flags of a device's primary context and whether it lives.
-    #[call(id = 0x0304, local, planned, since = "7.0")]
+    #[call(id = 0x0304, local, since = "7.0")]
     fn cuDevicePrimaryCtxGetState(
         dev: CUdevice,
         #[out] flags: *mut u32,
@@ -40,7 +38,6 @@ extern "C" {
         id = 0x0305,
         local,
         manual(client),
-        planned,
         since = "11.0",
         alias = "cuDevicePrimaryCtxReset@7.0"
     )]
@@ -51,7 +48,6 @@ extern "C" {
         id = 0x0306,
         local,
         manual(client),
-        planned,
         since = "3.2",
         alias = "cuCtxCreate@2.0"
     )]
@@ -81,7 +77,6 @@ extern "C" {
         id = 0x0309,
         local,
         manual(client),
-        planned,
         since = "4.0",
         alias = "cuCtxDestroy@2.0"
     )]
@@ -96,43 +91,31 @@ extern "C" {
     fn cuCtxDetach(#[destroys] ctx: CUcontext) -> CUresult;
 
     /// Pushes a context on the thread's stack.
-    #[call(
-        id = 0x030c,
-        local,
-        planned,
-        since = "4.0",
-        alias = "cuCtxPushCurrent@2.0"
-    )]
+    #[call(id = 0x030c, local, since = "4.0", alias = "cuCtxPushCurrent@2.0")]
     fn cuCtxPushCurrent_v2(ctx: CUcontext) -> CUresult;
 
     /// Pops the thread's current context.
-    #[call(
-        id = 0x030d,
-        local,
-        planned,
-        since = "4.0",
-        alias = "cuCtxPopCurrent@2.0"
-    )]
+    #[call(id = 0x030d, local, since = "4.0", alias = "cuCtxPopCurrent@2.0")]
     fn cuCtxPopCurrent_v2(#[out(nullable)] pctx: *mut CUcontext) -> CUresult;
 
     /// Replaces the thread's current context.
-    #[call(id = 0x030e, local, planned, since = "4.0")]
+    #[call(id = 0x030e, local, since = "4.0")]
     fn cuCtxSetCurrent(ctx: CUcontext) -> CUresult;
 
     /// Tells the thread's current context.
-    #[call(id = 0x030f, local, planned, since = "4.0")]
+    #[call(id = 0x030f, local, since = "4.0")]
     fn cuCtxGetCurrent(#[out] pctx: *mut CUcontext) -> CUresult;
 
     /// Tells the device of the current context.
-    #[call(id = 0x0310, local, planned, since = "2.0")]
+    #[call(id = 0x0310, local, since = "2.0")]
     fn cuCtxGetDevice(#[out] device: *mut CUdevice) -> CUresult;
 
     /// Tells the device of a context.
-    #[call(id = 0x0311, local, planned, since = "13.0")]
+    #[call(id = 0x0311, local, since = "13.0")]
     fn cuCtxGetDevice_v2(#[out] device: *mut CUdevice, ctx: CUcontext) -> CUresult;
 
     /// Tells the flags of the current context.
-    #[call(id = 0x0312, local, planned, since = "7.0")]
+    #[call(id = 0x0312, local, since = "7.0")]
     fn cuCtxGetFlags(#[out] flags: *mut u32) -> CUresult;
 
     /// Sets the flags of the current context.
@@ -140,15 +123,15 @@ extern "C" {
     fn cuCtxSetFlags(flags: u32) -> CUresult;
 
     /// Tells a number that no other context of the process has had.
-    #[call(id = 0x0314, local, planned, since = "12.0")]
+    #[call(id = 0x0314, local, since = "12.0")]
     fn cuCtxGetId(ctx: CUcontext, #[out] ctxId: *mut u64) -> CUresult;
 
     /// Waits until everything in the current context is done.
-    #[call(id = 0x0315, local, manual(client), planned, since = "2.0")]
+    #[call(id = 0x0315, local, manual(client), since = "2.0")]
     fn cuCtxSynchronize() -> CUresult;
 
     /// Waits until everything in a context is done.
-    #[call(id = 0x0316, local, manual(client), planned, since = "13.0")]
+    #[call(id = 0x0316, local, manual(client), since = "13.0")]
     fn cuCtxSynchronize_v2(ctx: CUcontext) -> CUresult;
 
     /// Sets a limit of the current context, such as its heap.
@@ -160,27 +143,27 @@ extern "C" {
     fn cuCtxGetLimit(#[out] pvalue: *mut usize, limit: CUlimit) -> CUresult;
 
     /// Tells how the current context divides its first-level cache.
-    #[call(id = 0x0319, local, planned, since = "3.2")]
+    #[call(id = 0x0319, local, since = "3.2")]
     fn cuCtxGetCacheConfig(#[out] pconfig: *mut CUfunc_cache) -> CUresult;
 
     /// Sets how the current context divides its first-level cache.
-    #[call(id = 0x031a, async, since = "3.2")]
+    #[call(id = 0x031a, async, manual(client), since = "3.2")]
     fn cuCtxSetCacheConfig(config: CUfunc_cache) -> CUresult;
 
     /// Tells the width of the shared memory banks.
-    #[call(id = 0x031b, local, planned, since = "4.2")]
+    #[call(id = 0x031b, local, since = "4.2")]
     fn cuCtxGetSharedMemConfig(#[out] pConfig: *mut CUsharedconfig) -> CUresult;
 
     /// Sets the width of the shared memory banks.
-    #[call(id = 0x031c, async, since = "4.2")]
+    #[call(id = 0x031c, async, manual(client), since = "4.2")]
     fn cuCtxSetSharedMemConfig(config: CUsharedconfig) -> CUresult;
 
     /// Tells the interface version that a context was made with.
-    #[call(id = 0x031d, local, planned, since = "3.2")]
+    #[call(id = 0x031d, local, since = "3.2")]
     fn cuCtxGetApiVersion(ctx: CUcontext, #[out] version: *mut u32) -> CUresult;
 
     /// Tells the priorities that streams can have.
-    #[call(id = 0x031e, local, planned, since = "5.5")]
+    #[call(id = 0x031e, local, since = "5.5")]
     fn cuCtxGetStreamPriorityRange(
         #[out(nullable)] leastPriority: *mut i32,
         #[out(nullable)] greatestPriority: *mut i32,

@@ -6,7 +6,6 @@ extern "C" {
         id = 0x0501,
         local,
         manual(client),
-        planned,
         since = "4.0",
         per_thread = "cuMemcpy_ptds@7.0"
     )]
@@ -42,7 +41,6 @@ extern "C" {
         id = 0x0504,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemcpyHtoD_v2_ptds@7.0"
     )]
@@ -65,7 +63,6 @@ extern "C" {
         id = 0x0506,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemcpyDtoH_v2_ptds@7.0"
     )]
@@ -88,7 +85,6 @@ extern "C" {
         id = 0x0508,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemcpyDtoD_v2_ptds@7.0"
     )]
@@ -234,7 +230,6 @@ extern "C" {
         id = 0x0514,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemcpy2D_v2_ptds@7.0"
     )]
@@ -249,7 +244,6 @@ extern "C" {
         id = 0x0516,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemcpy2DUnaligned_v2_ptds@7.0"
     )]
@@ -286,7 +280,6 @@ extern "C" {
         id = 0x051a,
         local,
         manual(client),
-        planned,
         since = "4.0",
         per_thread = "cuMemcpyAsync_ptsz@7.0"
     )]
@@ -329,7 +322,6 @@ extern "C" {
         id = 0x051d,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemcpyHtoDAsync_v2_ptsz@7.0"
     )]
@@ -354,7 +346,6 @@ extern "C" {
         id = 0x051f,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemcpyDtoHAsync_v2_ptsz@7.0"
     )]
@@ -379,7 +370,6 @@ extern "C" {
         id = 0x0521,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemcpyDtoDAsync_v2_ptsz@7.0"
     )]
@@ -453,7 +443,6 @@ extern "C" {
         id = 0x0527,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemcpy2DAsync_v2_ptsz@7.0"
     )]
@@ -603,7 +592,6 @@ extern "C" {
         id = 0x0532,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemsetD8_v2_ptds@7.0"
     )]
@@ -618,7 +606,6 @@ extern "C" {
         id = 0x0534,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemsetD16_v2_ptds@7.0"
     )]
@@ -633,7 +620,6 @@ extern "C" {
         id = 0x0536,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemsetD32_v2_ptds@7.0"
     )]
@@ -654,7 +640,6 @@ extern "C" {
         id = 0x0538,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemsetD2D8_v2_ptds@7.0"
     )]
@@ -681,7 +666,6 @@ extern "C" {
         id = 0x053a,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemsetD2D16_v2_ptds@7.0"
     )]
@@ -708,7 +692,6 @@ extern "C" {
         id = 0x053c,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemsetD2D32_v2_ptds@7.0"
     )]
@@ -725,7 +708,6 @@ extern "C" {
         id = 0x053d,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemsetD8Async_ptsz@7.0"
     )]
@@ -736,7 +718,6 @@ extern "C" {
         id = 0x053e,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemsetD16Async_ptsz@7.0"
     )]
@@ -747,7 +728,6 @@ extern "C" {
         id = 0x053f,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemsetD32Async_ptsz@7.0"
     )]
@@ -758,7 +738,6 @@ extern "C" {
         id = 0x0540,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemsetD2D8Async_ptsz@7.0"
     )]
@@ -776,7 +755,6 @@ extern "C" {
         id = 0x0541,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemsetD2D16Async_ptsz@7.0"
     )]
@@ -794,7 +772,6 @@ extern "C" {
         id = 0x0542,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemsetD2D32Async_ptsz@7.0"
     )]

@@ -2,27 +2,27 @@
 
 extern "C" {
     /// Turns an ordinal into a device.
-    #[call(id = 0x0201, local, planned, since = "2.0")]
+    #[call(id = 0x0201, local, since = "2.0")]
     fn cuDeviceGet(#[out] device: *mut CUdevice, ordinal: i32) -> CUresult;
 
     /// Counts the devices.
-    #[call(id = 0x0202, local, planned, since = "2.0")]
+    #[call(id = 0x0202, local, since = "2.0")]
     fn cuDeviceGetCount(#[out] count: *mut i32) -> CUresult;
 
     /// Names a device.
-    #[call(id = 0x0203, local, planned, since = "2.0")]
+    #[call(id = 0x0203, local, since = "2.0")]
     fn cuDeviceGetName(#[out(bytes = len)] name: *mut c_char, len: i32, dev: CUdevice) -> CUresult;
 
     /// Tells a device's UUID.
-    #[call(id = 0x0204, local, planned, since = "9.2")]
+    #[call(id = 0x0204, local, since = "9.2")]
     fn cuDeviceGetUuid(#[out] uuid: *mut CUuuid, dev: CUdevice) -> CUresult;
 
     /// Tells a device's UUID, or that of its partition.
-    #[call(id = 0x0205, local, planned, since = "11.4")]
+    #[call(id = 0x0205, local, since = "11.4")]
     fn cuDeviceGetUuid_v2(#[out] uuid: *mut CUuuid, dev: CUdevice) -> CUresult;
 
     /// Tells a device's locally unique identifier, which only Windows has.
-    #[call(id = 0x0206, local, planned, since = "10.0")]
+    #[call(id = 0x0206, local, since = "10.0")]
     fn cuDeviceGetLuid(
         #[local] luid: *mut c_char,
         #[out] deviceNodeMask: *mut u32,
@@ -34,11 +34,11 @@ extern "C" {
     fn cuDeviceTotalMem(#[out] bytes: *mut u32, dev: CUdevice) -> CUresult;
 
     /// Tells how much memory a device has.
-    #[call(id = 0x0208, local, planned, since = "3.2")]
+    #[call(id = 0x0208, local, since = "3.2")]
     fn cuDeviceTotalMem_v2(#[out] bytes: *mut usize, dev: CUdevice) -> CUresult;
 
     /// Tells how many elements a linear texture may have.
-    #[call(id = 0x0209, local, planned, since = "11.1")]
+    #[call(id = 0x0209, local, since = "11.1")]
     fn cuDeviceGetTexture1DLinearMaxWidth(
         #[out] maxWidthInElements: *mut usize,
         format: CUarray_format,
@@ -47,7 +47,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells one attribute of a device.
-    #[call(id = 0x020a, local, planned, since = "2.0")]
+    #[call(id = 0x020a, local, since = "2.0")]
     fn cuDeviceGetAttribute(
         #[out] pi: *mut i32,
         attrib: CUdevice_attribute,
@@ -72,11 +72,11 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the properties of a device, as CUDA 1 knew them.
-    #[call(id = 0x020d, local, planned, since = "2.0")]
+    #[call(id = 0x020d, local, since = "2.0")]
     fn cuDeviceGetProperties(#[out] prop: *mut CUdevprop, dev: CUdevice) -> CUresult;
 
     /// Tells a device's compute capability.
-    #[call(id = 0x020e, local, planned, since = "2.0")]
+    #[call(id = 0x020e, local, since = "2.0")]
     fn cuDeviceComputeCapability(
         #[out] major: *mut i32,
         #[out] minor: *mut i32,
@@ -84,14 +84,14 @@ extern "C" {
     ) -> CUresult;
 
     /// Finds a device by its PCI address.
-    #[call(id = 0x020f, local, planned, since = "4.1")]
+    #[call(id = 0x020f, local, since = "4.1")]
     fn cuDeviceGetByPCIBusId(
         #[out] dev: *mut CUdevice,
         #[input(cstr)] pciBusId: *const c_char,
     ) -> CUresult;
 
     /// Tells a device's PCI address as text.
-    #[call(id = 0x0210, local, planned, since = "4.1")]
+    #[call(id = 0x0210, local, since = "4.1")]
     fn cuDeviceGetPCIBusId(
         #[out(bytes = len)] pciBusId: *mut c_char,
         len: i32,
@@ -99,7 +99,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells whether a device can reach another's memory.
-    #[call(id = 0x0211, local, planned, since = "4.0")]
+    #[call(id = 0x0211, local, since = "4.0")]
     fn cuDeviceCanAccessPeer(
         #[out] canAccessPeer: *mut i32,
         dev: CUdevice,
@@ -107,7 +107,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells one attribute of the path between two devices.
-    #[call(id = 0x0212, local, planned, since = "8.0")]
+    #[call(id = 0x0212, local, since = "8.0")]
     fn cuDeviceGetP2PAttribute(
         #[out] value: *mut i32,
         attrib: CUdevice_P2PAttribute,
@@ -126,7 +126,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells whether contexts of a device can be bound to part of it.
-    #[call(id = 0x0214, local, planned, since = "11.4")]
+    #[call(id = 0x0214, local, since = "11.4")]
     fn cuDeviceGetExecAffinitySupport(
         #[out] pi: *mut i32,
         r#type: CUexecAffinityType,

@@ -2,23 +2,23 @@
 
 extern "C" {
     /// Starts the driver interface in this process.
-    #[call(id = 0x0101, local, planned, since = "2.0")]
+    #[call(id = 0x0101, local, since = "2.0")]
     fn cuInit(Flags: u32) -> CUresult;
 
     /// Tells the driver's version as one number.
-    #[call(id = 0x0102, local, planned, since = "2.2")]
+    #[call(id = 0x0102, local, since = "2.2")]
     fn cuDriverGetVersion(#[out] driverVersion: *mut i32) -> CUresult;
 
     /// Describes an error code.
-    #[call(id = 0x0103, local, planned, since = "6.0")]
+    #[call(id = 0x0103, local, since = "6.0")]
     fn cuGetErrorString(error: CUresult, #[out] pStr: *mut *const c_char) -> CUresult;
 
     /// Names an error code.
-    #[call(id = 0x0104, local, planned, since = "6.0")]
+    #[call(id = 0x0104, local, since = "6.0")]
     fn cuGetErrorName(error: CUresult, #[out] pStr: *mut *const c_char) -> CUresult;
 
     /// Finds the address of a driver function by base name and version; before CUDA 12, without saying why not.
-    #[call(id = 0x0105, local, planned, since = "11.3")]
+    #[call(id = 0x0105, local, since = "11.3")]
     fn cuGetProcAddress(
         #[input(cstr)] symbol: *const c_char,
         #[out] pfn: *mut *mut c_void,
@@ -27,7 +27,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Finds the address of a driver function by base name and version, and says why there is none.
-    #[call(id = 0x0106, local, planned, since = "12.0")]
+    #[call(id = 0x0106, local, since = "12.0")]
     fn cuGetProcAddress_v2(
         #[input(cstr)] symbol: *const c_char,
         #[out] pfn: *mut *mut c_void,
@@ -37,7 +37,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Finds a table of functions by its identifier.
-    #[call(id = 0x0107, local, planned, since = "3.0")]
+    #[call(id = 0x0107, local, since = "3.0")]
     fn cuGetExportTable(
         #[out] ppExportTable: *mut *const c_void,
         #[input] pExportTableId: *const CUuuid,

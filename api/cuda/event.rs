@@ -2,14 +2,14 @@
 
 extern "C" {
     /// Creates an event.
-    #[call(id = 0x0b01, async, since = "2.0")]
+    #[call(id = 0x0b01, async, manual(client), since = "2.0")]
     fn cuEventCreate(#[out(creates)] phEvent: *mut CUevent, Flags: u32) -> CUresult;
 
     /// Ends an event.
     #[call(
         id = 0x0b02,
         async,
-        manual(server),
+        manual,
         since = "4.0",
         alias = "cuEventDestroy@2.0"
     )]
@@ -20,7 +20,6 @@ extern "C" {
         id = 0x0b03,
         local,
         manual(client),
-        planned,
         since = "2.0",
         per_thread = "cuEventRecord_ptsz@7.0"
     )]
@@ -31,18 +30,17 @@ extern "C" {
         id = 0x0b04,
         local,
         manual(client),
-        planned,
         since = "11.1",
         per_thread = "cuEventRecordWithFlags_ptsz@11.1"
     )]
     fn cuEventRecordWithFlags(hEvent: CUevent, hStream: CUstream, flags: u32) -> CUresult;
 
     /// Tells whether an event has passed.
-    #[call(id = 0x0b05, local, planned, since = "2.0")]
+    #[call(id = 0x0b05, local, since = "2.0")]
     fn cuEventQuery(hEvent: CUevent) -> CUresult;
 
     /// Waits until an event has passed.
-    #[call(id = 0x0b06, local, manual(client), planned, since = "2.0")]
+    #[call(id = 0x0b06, local, manual(client), since = "2.0")]
     fn cuEventSynchronize(hEvent: CUevent) -> CUresult;
 
     /// Tells the time between two events.

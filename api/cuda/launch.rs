@@ -6,7 +6,6 @@ extern "C" {
         id = 0x0901,
         local,
         manual(client),
-        planned,
         since = "4.0",
         per_thread = "cuLaunchKernel_ptsz@7.0"
     )]
@@ -29,7 +28,6 @@ extern "C" {
         id = 0x0902,
         local,
         manual(client),
-        planned,
         since = "11.6",
         per_thread = "cuLaunchKernelEx_ptsz@11.6"
     )]
@@ -45,7 +43,6 @@ extern "C" {
         id = 0x0903,
         local,
         manual(client),
-        planned,
         since = "9.0",
         per_thread = "cuLaunchCooperativeKernel_ptsz@9.0"
     )]
@@ -75,7 +72,6 @@ extern "C" {
         id = 0x0905,
         local,
         manual(client),
-        planned,
         since = "10.0",
         per_thread = "cuLaunchHostFunc_ptsz@10.0"
     )]

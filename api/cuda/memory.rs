@@ -14,7 +14,7 @@ extern "C" {
     fn cuMemAlloc(#[out] dptr: *mut CUdeviceptr_v1, bytesize: u32) -> CUresult;
 
     /// Allocates device memory.
-    #[call(id = 0x0404, local, manual(client), planned, since = "3.2")]
+    #[call(id = 0x0404, local, manual(client), since = "3.2")]
     fn cuMemAlloc_v2(#[out] dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult;
 
     /// `cuMemAllocPitch_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
@@ -28,7 +28,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Allocates rows of device memory at a pitch that suits the device.
-    #[call(id = 0x0406, local, manual(client), planned, since = "3.2")]
+    #[call(id = 0x0406, local, manual(client), since = "3.2")]
     fn cuMemAllocPitch_v2(
         #[out] dptr: *mut CUdeviceptr,
         #[out] pPitch: *mut usize,
@@ -42,7 +42,7 @@ extern "C" {
     fn cuMemFree(dptr: CUdeviceptr_v1) -> CUresult;
 
     /// Frees device memory, once what uses it is done.
-    #[call(id = 0x0408, local, manual(client), planned, since = "3.2")]
+    #[call(id = 0x0408, local, manual(client), since = "3.2")]
     fn cuMemFree_v2(dptr: CUdeviceptr) -> CUresult;
 
     /// `cuMemGetAddressRange_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
@@ -54,7 +54,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the allocation that an address lies in.
-    #[call(id = 0x040a, local, planned, since = "3.2")]
+    #[call(id = 0x040a, local, since = "3.2")]
     fn cuMemGetAddressRange_v2(
         #[out(nullable)] pbase: *mut CUdeviceptr,
         #[out(nullable)] psize: *mut usize,
@@ -70,15 +70,15 @@ extern "C" {
     fn cuMemAllocHost(#[out] pp: *mut *mut c_void, bytesize: u32) -> CUresult;
 
     /// Allocates pinned host memory.
-    #[call(id = 0x040d, local, manual(client), planned, since = "3.2")]
+    #[call(id = 0x040d, local, manual(client), since = "3.2")]
     fn cuMemAllocHost_v2(#[out] pp: *mut *mut c_void, bytesize: usize) -> CUresult;
 
     /// Allocates pinned host memory, with flags.
-    #[call(id = 0x040e, local, manual(client), planned, since = "2.2")]
+    #[call(id = 0x040e, local, manual(client), since = "2.2")]
     fn cuMemHostAlloc(#[out] pp: *mut *mut c_void, bytesize: usize, Flags: u32) -> CUresult;
 
     /// Frees pinned host memory.
-    #[call(id = 0x040f, local, manual(client), planned, since = "2.0")]
+    #[call(id = 0x040f, local, manual(client), since = "2.0")]
     fn cuMemFreeHost(#[local] p: *mut c_void) -> CUresult;
 
     /// `cuMemHostGetDevicePointer_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
@@ -90,7 +90,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells where the device sees pinned host memory.
-    #[call(id = 0x0411, local, planned, since = "3.2")]
+    #[call(id = 0x0411, local, since = "3.2")]
     fn cuMemHostGetDevicePointer_v2(
         #[out] pdptr: *mut CUdeviceptr,
         #[local] p: *mut c_void,
@@ -98,7 +98,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the flags that pinned host memory was allocated with.
-    #[call(id = 0x0412, local, planned, since = "2.3")]
+    #[call(id = 0x0412, local, since = "2.3")]
     fn cuMemHostGetFlags(#[out] pFlags: *mut u32, #[local] p: *mut c_void) -> CUresult;
 
     /// Pins memory that the application has allocated.
@@ -106,18 +106,17 @@ extern "C" {
         id = 0x0413,
         local,
         manual(client),
-        planned,
         since = "6.5",
         alias = "cuMemHostRegister@4.0"
     )]
     fn cuMemHostRegister_v2(#[local] p: *mut c_void, bytesize: usize, Flags: u32) -> CUresult;
 
     /// Ends that.
-    #[call(id = 0x0414, local, manual(client), planned, since = "4.0")]
+    #[call(id = 0x0414, local, manual(client), since = "4.0")]
     fn cuMemHostUnregister(#[local] p: *mut c_void) -> CUresult;
 
     /// Tells one attribute of an address.
-    #[call(id = 0x0415, local, planned, since = "4.0")]
+    #[call(id = 0x0415, local, since = "4.0")]
     fn cuPointerGetAttribute(
         #[local] data: *mut c_void,
         attribute: CUpointer_attribute,
@@ -125,7 +124,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells several attributes of an address.
-    #[call(id = 0x0416, local, planned, since = "7.0")]
+    #[call(id = 0x0416, local, since = "7.0")]
     fn cuPointerGetAttributes(
         numAttributes: u32,
         #[input(len = numAttributes)] attributes: *mut CUpointer_attribute,

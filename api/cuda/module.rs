@@ -2,15 +2,15 @@
 
 extern "C" {
     /// Loads a module from a file.
-    #[call(id = 0x0801, local, manual(client), planned, since = "2.0")]
+    #[call(id = 0x0801, local, manual(client), since = "2.0")]
     fn cuModuleLoad(#[out] module: *mut CUmodule, #[input(cstr)] fname: *const c_char) -> CUresult;
 
     /// Loads a module from memory.
-    #[call(id = 0x0802, local, manual(client), planned, since = "2.0")]
+    #[call(id = 0x0802, local, manual(client), since = "2.0")]
     fn cuModuleLoadData(#[out] module: *mut CUmodule, #[local] image: *const c_void) -> CUresult;
 
     /// Loads a module from memory, with compiler options.
-    #[call(id = 0x0803, local, manual(client), planned, since = "2.1")]
+    #[call(id = 0x0803, local, manual(client), since = "2.1")]
     fn cuModuleLoadDataEx(
         #[out] module: *mut CUmodule,
         #[local] image: *const c_void,
@@ -20,22 +20,22 @@ extern "C" {
     ) -> CUresult;
 
     /// Loads the entry of a fat binary that suits the device.
-    #[call(id = 0x0804, local, manual(client), planned, since = "2.0")]
+    #[call(id = 0x0804, local, manual(client), since = "2.0")]
     fn cuModuleLoadFatBinary(
         #[out] module: *mut CUmodule,
         #[local] fatCubin: *const c_void,
     ) -> CUresult;
 
     /// Ends a module.
-    #[call(id = 0x0805, async, manual(server), since = "2.0")]
+    #[call(id = 0x0805, async, manual, since = "2.0")]
     fn cuModuleUnload(#[destroys] hmod: CUmodule) -> CUresult;
 
     /// Tells whether kernels are loaded when first used.
-    #[call(id = 0x0806, local, planned, since = "11.7")]
+    #[call(id = 0x0806, local, since = "11.7")]
     fn cuModuleGetLoadingMode(#[out] mode: *mut CUmoduleLoadingMode) -> CUresult;
 
     /// Finds a kernel of a module by name.
-    #[call(id = 0x0807, local, planned, since = "2.0")]
+    #[call(id = 0x0807, local, since = "2.0")]
     fn cuModuleGetFunction(
         #[out] hfunc: *mut CUfunction,
         hmod: CUmodule,
@@ -43,11 +43,11 @@ extern "C" {
     ) -> CUresult;
 
     /// Counts the kernels of a module.
-    #[call(id = 0x0808, local, planned, since = "12.4")]
+    #[call(id = 0x0808, local, since = "12.4")]
     fn cuModuleGetFunctionCount(#[out] count: *mut u32, r#mod: CUmodule) -> CUresult;
 
     /// Lists the kernels of a module.
-    #[call(id = 0x0809, local, planned, since = "12.4")]
+    #[call(id = 0x0809, local, since = "12.4")]
     fn cuModuleEnumerateFunctions(
         #[out(len = numFunctions)] functions: *mut CUfunction,
         numFunctions: u32,
@@ -89,7 +89,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Loads a library, for all contexts, from memory.
-    #[call(id = 0x080e, local, manual(client), planned, since = "12.0")]
+    #[call(id = 0x080e, local, manual(client), since = "12.0")]
     fn cuLibraryLoadData(
         #[out] library: *mut CUlibrary,
         #[local] code: *const c_void,
@@ -102,7 +102,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Loads a library, for all contexts, from a file.
-    #[call(id = 0x080f, local, manual(client), planned, since = "12.0")]
+    #[call(id = 0x080f, local, manual(client), since = "12.0")]
     fn cuLibraryLoadFromFile(
         #[out] library: *mut CUlibrary,
         #[input(cstr)] fileName: *const c_char,
@@ -115,11 +115,11 @@ extern "C" {
     ) -> CUresult;
 
     /// Ends a library.
-    #[call(id = 0x0810, async, manual(server), since = "12.0")]
+    #[call(id = 0x0810, async, manual, since = "12.0")]
     fn cuLibraryUnload(#[destroys] library: CUlibrary) -> CUresult;
 
     /// Finds a kernel of a library by name.
-    #[call(id = 0x0811, local, planned, since = "12.0")]
+    #[call(id = 0x0811, local, since = "12.0")]
     fn cuLibraryGetKernel(
         #[out] pKernel: *mut CUkernel,
         library: CUlibrary,
@@ -127,11 +127,11 @@ extern "C" {
     ) -> CUresult;
 
     /// Counts the kernels of a library.
-    #[call(id = 0x0812, local, planned, since = "12.4")]
+    #[call(id = 0x0812, local, since = "12.4")]
     fn cuLibraryGetKernelCount(#[out] count: *mut u32, lib: CUlibrary) -> CUresult;
 
     /// Lists the kernels of a library.
-    #[call(id = 0x0813, local, planned, since = "12.4")]
+    #[call(id = 0x0813, local, since = "12.4")]
     fn cuLibraryEnumerateKernels(
         #[out(len = numKernels)] kernels: *mut CUkernel,
         numKernels: u32,
@@ -139,7 +139,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Gives the module that a library is in the current context.
-    #[call(id = 0x0814, local, manual(client), planned, since = "12.0")]
+    #[call(id = 0x0814, local, manual(client), since = "12.0")]
     fn cuLibraryGetModule(#[out] pMod: *mut CUmodule, library: CUlibrary) -> CUresult;
 
     /// Tells where a variable of a library lies in the current context.
@@ -169,15 +169,15 @@ extern "C" {
     ) -> CUresult;
 
     /// Gives the function that a kernel is in the current context.
-    #[call(id = 0x0818, local, planned, since = "12.0")]
+    #[call(id = 0x0818, local, since = "12.0")]
     fn cuKernelGetFunction(#[out] pFunc: *mut CUfunction, kernel: CUkernel) -> CUresult;
 
     /// Tells the library that a kernel belongs to.
-    #[call(id = 0x0819, local, planned, since = "12.5")]
+    #[call(id = 0x0819, local, since = "12.5")]
     fn cuKernelGetLibrary(#[out] pLib: *mut CUlibrary, kernel: CUkernel) -> CUresult;
 
     /// Tells an attribute of a kernel on a device.
-    #[call(id = 0x081a, local, planned, since = "12.0")]
+    #[call(id = 0x081a, local, since = "12.0")]
     fn cuKernelGetAttribute(
         #[out] pi: *mut i32,
         attrib: CUfunction_attribute,
@@ -199,11 +199,11 @@ extern "C" {
     fn cuKernelSetCacheConfig(kernel: CUkernel, config: CUfunc_cache, dev: CUdevice) -> CUresult;
 
     /// Names a kernel.
-    #[call(id = 0x081d, local, planned, since = "12.3")]
+    #[call(id = 0x081d, local, since = "12.3")]
     fn cuKernelGetName(#[out] name: *mut *const c_char, hfunc: CUkernel) -> CUresult;
 
     /// Tells where a kernel's parameter lies, and its size.
-    #[call(id = 0x081e, local, planned, since = "12.4")]
+    #[call(id = 0x081e, local, since = "12.4")]
     fn cuKernelGetParamInfo(
         kernel: CUkernel,
         paramIndex: usize,
@@ -212,11 +212,11 @@ extern "C" {
     ) -> CUresult;
 
     /// Counts a kernel's parameters.
-    #[call(id = 0x081f, local, planned, since = "13.2")]
+    #[call(id = 0x081f, local, since = "13.2")]
     fn cuKernelGetParamCount(kernel: CUkernel, #[out] paramCount: *mut usize) -> CUresult;
 
     /// Tells an attribute of a function.
-    #[call(id = 0x0820, local, planned, since = "2.2")]
+    #[call(id = 0x0820, local, since = "2.2")]
     fn cuFuncGetAttribute(
         #[out] pi: *mut i32,
         attrib: CUfunction_attribute,
@@ -236,15 +236,15 @@ extern "C" {
     fn cuFuncSetSharedMemConfig(hfunc: CUfunction, config: CUsharedconfig) -> CUresult;
 
     /// Tells the module that a function belongs to.
-    #[call(id = 0x0824, local, planned, since = "11.0")]
+    #[call(id = 0x0824, local, since = "11.0")]
     fn cuFuncGetModule(#[out] hmod: *mut CUmodule, hfunc: CUfunction) -> CUresult;
 
     /// Names a function.
-    #[call(id = 0x0825, local, planned, since = "12.3")]
+    #[call(id = 0x0825, local, since = "12.3")]
     fn cuFuncGetName(#[out] name: *mut *const c_char, hfunc: CUfunction) -> CUresult;
 
     /// Tells where a function's parameter lies, and its size.
-    #[call(id = 0x0826, local, planned, since = "12.4")]
+    #[call(id = 0x0826, local, since = "12.4")]
     fn cuFuncGetParamInfo(
         func: CUfunction,
         paramIndex: usize,
@@ -253,11 +253,11 @@ extern "C" {
     ) -> CUresult;
 
     /// Counts a function's parameters.
-    #[call(id = 0x0827, local, planned, since = "13.2")]
+    #[call(id = 0x0827, local, since = "13.2")]
     fn cuFuncGetParamCount(func: CUfunction, #[out] paramCount: *mut usize) -> CUresult;
 
     /// Tells whether a function is on the device already.
-    #[call(id = 0x0828, local, planned, since = "12.4")]
+    #[call(id = 0x0828, local, since = "12.4")]
     fn cuFuncIsLoaded(#[out] state: *mut CUfunctionLoadingState, function: CUfunction) -> CUresult;
 
     /// Brings a function to the device.

@@ -6,7 +6,6 @@ extern "C" {
         id = 0x0701,
         local,
         manual(client),
-        planned,
         since = "11.2",
         per_thread = "cuMemAllocAsync_ptsz@11.2"
     )]
@@ -37,7 +36,6 @@ extern "C" {
         id = 0x0703,
         local,
         manual(client),
-        planned,
         since = "11.2",
         per_thread = "cuMemFreeAsync_ptsz@11.2"
     )]

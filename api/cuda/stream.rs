@@ -2,11 +2,11 @@
 
 extern "C" {
     /// Creates a stream.
-    #[call(id = 0x0a01, async, since = "2.0")]
+    #[call(id = 0x0a01, async, manual(client), since = "2.0")]
     fn cuStreamCreate(#[out(creates)] phStream: *mut CUstream, Flags: u32) -> CUresult;
 
     /// Creates a stream with a priority.
-    #[call(id = 0x0a02, async, since = "5.5")]
+    #[call(id = 0x0a02, async, manual(client), since = "5.5")]
     fn cuStreamCreateWithPriority(
         #[out(creates)] phStream: *mut CUstream,
         flags: u32,
@@ -17,7 +17,7 @@ extern "C" {
     #[call(
         id = 0x0a03,
         async,
-        manual(server),
+        manual,
         since = "4.0",
         alias = "cuStreamDestroy@2.0"
     )]
@@ -27,7 +27,6 @@ extern "C" {
     #[call(
         id = 0x0a04,
         local,
-        planned,
         since = "2.0",
         per_thread = "cuStreamQuery_ptsz@7.0"
     )]
@@ -38,7 +37,6 @@ extern "C" {
         id = 0x0a05,
         local,
         manual(client),
-        planned,
         since = "2.0",
         per_thread = "cuStreamSynchronize_ptsz@7.0"
     )]
@@ -48,7 +46,7 @@ extern "C" {
     #[call(
         id = 0x0a06,
         async,
-        manual(server),
+        manual,
         since = "3.2",
         per_thread = "cuStreamWaitEvent_ptsz@7.0"
     )]
@@ -59,7 +57,6 @@ extern "C" {
         id = 0x0a07,
         local,
         manual(client),
-        planned,
         since = "5.0",
         per_thread = "cuStreamAddCallback_ptsz@7.0"
     )]
@@ -74,7 +71,6 @@ extern "C" {
     #[call(
         id = 0x0a08,
         local,
-        planned,
         since = "5.5",
         per_thread = "cuStreamGetPriority_ptsz@7.0"
     )]
@@ -84,7 +80,6 @@ extern "C" {
     #[call(
         id = 0x0a09,
         local,
-        planned,
         since = "5.5",
         per_thread = "cuStreamGetFlags_ptsz@7.0"
     )]
@@ -94,7 +89,6 @@ extern "C" {
     #[call(
         id = 0x0a0a,
         local,
-        planned,
         since = "12.0",
         per_thread = "cuStreamGetId_ptsz@12.0"
     )]
@@ -104,7 +98,6 @@ extern "C" {
     #[call(
         id = 0x0a0b,
         local,
-        planned,
         since = "9.2",
         per_thread = "cuStreamGetCtx_ptsz@9.2"
     )]
@@ -128,7 +121,6 @@ extern "C" {
     #[call(
         id = 0x0a0d,
         local,
-        planned,
         since = "12.8",
         per_thread = "cuStreamGetDevice_ptsz@12.8"
     )]
@@ -365,7 +357,6 @@ extern "C" {
     #[call(
         id = 0x0a1e,
         local,
-        planned,
         since = "10.0",
         per_thread = "cuStreamIsCapturing_ptsz@10.0"
     )]
@@ -375,14 +366,13 @@ extern "C" {
     ) -> CUresult;
 
     /// Exchanges the thread's rule for calls that endanger a capture.
-    #[call(id = 0x0a1f, local, planned, since = "10.1")]
+    #[call(id = 0x0a1f, local, since = "10.1")]
     fn cuThreadExchangeStreamCaptureMode(#[inout] mode: *mut CUstreamCaptureMode) -> CUresult;
 
     /// Tells the state of a capture: CUDA 10's form.
     #[call(
         id = 0x0a20,
         local,
-        planned,
         since = "10.1",
         per_thread = "cuStreamGetCaptureInfo_ptsz@10.1"
     )]
@@ -397,7 +387,6 @@ extern "C" {
         id = 0x0a21,
         local,
         manual(client),
-        planned,
         since = "11.3",
         per_thread = "cuStreamGetCaptureInfo_v2_ptsz@11.3"
     )]
@@ -415,7 +404,6 @@ extern "C" {
         id = 0x0a22,
         local,
         manual(client),
-        planned,
         since = "12.3",
         per_thread = "cuStreamGetCaptureInfo_v3_ptsz@12.3"
     )]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! bin/towline
+//! lib/libtowline_cuda.so
 //! lib/libtowline_opencl.so
 //! share/man/man1/towline*.1
 //! share/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}/...
@@ -19,7 +20,7 @@ use anyhow::{Context, Result, ensure};
 use crate::workspace::Workspace;
 
 const PROGRAM: &str = "towline";
-const LIBRARY: &str = "libtowline_opencl.so";
+const LIBRARIES: &[&str] = &["libtowline_cuda.so", "libtowline_opencl.so"];
 const DOCUMENTS: &[&str] = &["CHANGELOG.md", "LICENSE", "README.md"];
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -92,13 +93,17 @@ fn stage(workspace: &Workspace, tree: &Path) -> Result<()> {
         "--package",
         "towline-cli",
         "--package",
+        "towline-cuda",
+        "--package",
         "towline-opencl",
     ]))?;
     let built = workspace.metadata()?.target_directory.join("release");
 
     let program = tree.join("bin").join(PROGRAM);
     place_stripped(&built.join(PROGRAM), &program)?;
-    place_stripped(&built.join(LIBRARY), &tree.join("lib").join(LIBRARY))?;
+    for library in LIBRARIES {
+        place_stripped(&built.join(library), &tree.join("lib").join(library))?;
+    }
 
     let share = tree.join("share");
     let manual = share.join("man/man1");

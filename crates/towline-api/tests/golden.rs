@@ -85,7 +85,7 @@ fn generated_code_is_rust() {
             codec::emit(&api),
             backend::emit_trait(&api, "Contract"),
             backend::emit_native(&api, "Contract"),
-            remote::emit(&api, "Contract"),
+            remote::emit(&api, "Contract", "Remote"),
             dispatch::emit(&api),
         ]);
     }
@@ -109,6 +109,6 @@ fn what_is_planned_has_its_message_and_no_half() {
     let [_, (cuda, _)] = shapes();
     assert!(codec::emit(&cuda).contains("struct Planned"));
     assert!(backend::emit_trait(&cuda, "Contract").contains("fn cuPlanned"));
-    assert!(!remote::emit(&cuda, "Contract").contains("cuPlanned"));
+    assert!(!remote::emit(&cuda, "Contract", "Driver").contains("cuPlanned"));
     assert!(!dispatch::emit(&cuda).contains("cuPlanned"));
 }

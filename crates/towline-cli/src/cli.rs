@@ -121,6 +121,12 @@ pub(crate) struct RunOptions {
     /// Print at exit where the time went
     #[arg(long)]
     pub(crate) report: bool,
+    /// Do not answer the CUDA runtime library when it asks the driver to identify itself
+    ///
+    /// It is only ever answered for devices that NVIDIA's own driver serves. Without the answer, programs that use the
+    /// runtime library stop at its start; programs that use only the driver API run.
+    #[arg(long)]
+    pub(crate) no_cudart_handshake: bool,
     /// The program and its arguments
     #[arg(
         value_name = "PROGRAM",

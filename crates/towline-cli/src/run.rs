@@ -19,6 +19,10 @@ use crate::servers;
 
 /// Our library's file name, wherever it lies.
 const LIBRARY: &str = "libtowline_opencl.so";
+/// Our CUDA driver library's, beside it.
+const CUDA_LIBRARY: &str = "libtowline_cuda.so";
+/// The name that programs load the driver by.
+const CUDA_SONAME: &str = "libcuda.so.1";
 /// Where OpenCL loaders look when not told otherwise.
 const USUAL_VENDORS: &str = "/etc/OpenCL/vendors";
 /// Tells our library where this machine's own vendors are.
@@ -42,6 +46,16 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
         .env(LOCAL_VENDORS_VARIABLE, &vendors)
         .env("OCL_ICD_VENDORS", &folder)
         .env("OPENCL_VENDOR_PATH", &folder);
+    if let Some(cuda) = library
+        .parent()
+        .and_then(|folder| folder.join(CUDA_LIBRARY).canonicalize().ok())
+    {
+        let path = search_path(&driver_folder(&private_folder()?, &cuda)?)?;
+        command.env("LD_LIBRARY_PATH", path);
+    }
+    if options.no_cudart_handshake {
+        command.env("TOWLINE_CUDART_HANDSHAKE", "0");
+    }
     if let Some(file) = &options.servers.token_file {
         // Checked now: the program itself could only say that it has no device.
         servers::read_token(file)?;
@@ -147,6 +161,34 @@ fn vendor_files(vendors: &OsStr) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
     }
     found.sort();
     Ok(found)
+}
+
+/// A folder that holds our CUDA driver under the name that programs load; the same one each time for the same library.
+fn driver_folder(parent: &Path, library: &Path) -> anyhow::Result<PathBuf> {
+    let digest = Sha256::digest(library.as_os_str().as_encoded_bytes());
+    let digest: String = digest
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let folder = parent.join(format!("cuda-{digest}"));
+    let action = || format!("could not make {}", folder.display());
+    std::fs::create_dir_all(&folder).with_context(action)?;
+    match std::os::unix::fs::symlink(library, folder.join(CUDA_SONAME)) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(error).with_context(action)
+        }
+        // Another process made it, of the same name and so for the same library.
+        _ => Ok(folder),
+    }
+}
+
+/// `LD_LIBRARY_PATH` with a folder in front.
+fn search_path(folder: &Path) -> anyhow::Result<OsString> {
+    let before = std::env::var_os("LD_LIBRARY_PATH").filter(|path| !path.is_empty());
+    let before = before.iter().flat_map(|path| std::env::split_paths(path));
+    let folders = std::iter::once(folder.to_owned()).chain(before.filter(|other| other != folder));
+    std::env::join_paths(folders).context("LD_LIBRARY_PATH cannot hold our folder")
 }
 
 /// A folder with our `.icd` file and `vendors`; the same one each time for the same contents.
@@ -294,6 +336,18 @@ mod tests {
         .unwrap();
         assert_eq!(again, folder);
         assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_driver_lies_under_the_name_that_programs_load_and_is_used_again() {
+        let parent = tempfile::tempdir().unwrap();
+        let library = Path::new("/lib/libtowline_cuda.so");
+        let folder = driver_folder(parent.path(), library).unwrap();
+        assert_eq!(
+            std::fs::read_link(folder.join("libcuda.so.1")).unwrap(),
+            library
+        );
+        assert_eq!(driver_folder(parent.path(), library).unwrap(), folder);
     }
 
     #[test]

@@ -9,9 +9,8 @@ use towline_wire::control::{
     MessageBuffer, NONCE_BYTES, Purpose, Token, TokenError, Welcome, limits,
 };
 use towline_wire::error::DecodeError;
-use towline_wire::snapshot::Snapshot;
 
-use crate::link::Link;
+use crate::link::{Link, Vocabulary};
 use crate::peer::Control;
 use crate::tuning::tuning;
 
@@ -86,7 +85,8 @@ impl From<(String, TokenError)> for DialError {
 pub(crate) struct Dialled {
     pub(crate) link: Arc<Link>,
     pub(crate) control: Arc<Control>,
-    pub(crate) snapshot: Snapshot,
+    /// The server's devices, as the session's API describes them.
+    pub(crate) snapshot: Vec<u8>,
 }
 
 /// Reads a token file.
@@ -99,16 +99,17 @@ pub fn read_token(path: &str) -> Result<Token, DialError> {
 }
 
 /// Begins a session with the server at `address`. Costs one round trip, two with a token; lanes cost none.
-pub(crate) fn dial(address: &Address, token: Option<Token>) -> Result<Dialled, DialError> {
+pub(crate) fn dial(
+    address: &Address,
+    token: Option<Token>,
+    purpose: Purpose,
+    vocabulary: &'static Vocabulary,
+) -> Result<Dialled, DialError> {
     let server = address.to_string();
     let transport = Registry::global().get(address.scheme())?;
     let connection = transport.connect(address, &ConnectOptions::control())?;
     let mut buffer = MessageBuffer::new(limits::SERVER_MESSAGE_BYTES);
-    let welcome = shake_hands(&*connection, &mut buffer, &server, token)?;
-    let snapshot = Snapshot::decode(&welcome.snapshot).map_err(|source| DialError::Snapshot {
-        server: server.clone(),
-        source,
-    })?;
+    let welcome = shake_hands(&*connection, &mut buffer, &server, token, purpose)?;
     let Some(grant) = welcome.session else {
         return Err(DialError::NoSession(server));
     };
@@ -129,15 +130,21 @@ pub(crate) fn dial(address: &Address, token: Option<Token>) -> Result<Dialled, D
     };
     let command = attach(0)?;
     let payload = (1..=lanes).map(attach).collect::<Result<Vec<_>, _>>()?;
-    let link = Link::start(&server, command, payload, grant.limits.chunk_bytes)
-        .map_err(DialError::Threads)?;
+    let link = Link::start(
+        &server,
+        command,
+        payload,
+        grant.limits.chunk_bytes,
+        vocabulary,
+    )
+    .map_err(DialError::Threads)?;
     let control = Control::new(Arc::clone(&connection), address, &grant.peers);
     watch(Arc::clone(&link), connection, buffer, Arc::clone(&control))
         .map_err(DialError::Threads)?;
     Ok(Dialled {
         link,
         control,
-        snapshot,
+        snapshot: welcome.snapshot,
     })
 }
 
@@ -146,6 +153,7 @@ fn shake_hands(
     buffer: &mut MessageBuffer,
     server: &str,
     token: Option<Token>,
+    purpose: Purpose,
 ) -> Result<Welcome, DialError> {
     let mut nonce = [0; NONCE_BYTES];
     getrandom::fill(&mut nonce).map_err(|_| DialError::Random)?;
@@ -160,13 +168,7 @@ fn shake_hands(
         .nodename()
         .to_string_lossy()
         .into_owned();
-    let hello = Hello::new(
-        Purpose::Session,
-        &program,
-        std::process::id(),
-        &hostname,
-        nonce,
-    );
+    let hello = Hello::new(purpose, &program, std::process::id(), &hostname, nonce);
     let (mut handshake, first) = ClientHandshake::start(hello, token);
     control.send(&[IoSlice::new(&first)])?;
     loop {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use towline_transport::Address;
+use towline_wire::control::Token;
 
 use crate::dial::{DialError, read_token};
 use crate::opencl::Remote;
@@ -23,8 +24,19 @@ pub struct Unreachable {
     pub source: DialError,
 }
 
-/// Begins a session with every server that the environment names, all at once, in its order. Costs nothing where it names none.
+/// Begins an OpenCL session with every server that the environment names, all at once, in its order. Costs nothing where it names none.
 pub fn sessions() -> Vec<Result<Arc<Remote>, Unreachable>> {
+    each_server(Remote::connect)
+}
+
+/// As [`sessions`], for CUDA.
+pub fn cuda_sessions() -> Vec<Result<Arc<crate::cuda::Session>, Unreachable>> {
+    each_server(crate::cuda::Session::connect)
+}
+
+fn each_server<S: Send + Sync>(
+    connect: impl Fn(&Address, Option<Token>) -> Result<S, DialError> + Sync,
+) -> Vec<Result<Arc<S>, Unreachable>> {
     let servers = std::env::var(SERVERS).unwrap_or_default();
     let servers: Vec<&str> = servers
         .split([',', ' ', '\t', '\n'])
@@ -34,10 +46,10 @@ pub fn sessions() -> Vec<Result<Arc<Remote>, Unreachable>> {
     let token = std::env::var(TOKEN_FILE)
         .ok()
         .filter(|path| !path.is_empty());
-    let dial = |server: &str| -> Result<Arc<Remote>, DialError> {
+    let dial = |server: &str| -> Result<Arc<S>, DialError> {
         let address: Address = server.parse()?;
         let token = token.as_deref().map(read_token).transpose()?;
-        Remote::connect(&address, token).map(Arc::new)
+        connect(&address, token).map(Arc::new)
     };
     let dial = &dial;
     std::thread::scope(|scope| {

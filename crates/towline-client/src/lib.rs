@@ -1,9 +1,10 @@
-//! The client's end of sessions: dialling servers, the ordered command lane, payload, completions; and [`opencl::Remote`], the OpenCL
-//! contract over one session.
+//! The client's end of sessions: dialling servers, the ordered command lane, payload, completions; [`opencl::Remote`], the OpenCL
+//! contract over one session; and [`cuda::Session`], what a CUDA driver is made of.
 //!
 //! Whatever can be answered here is answered here; everything else goes one way, and only what needs data back waits. Each wait is
 //! counted by the API call that it was for ([`meter`]), so tests assert round trips and `--report` shows them.
 
+pub mod cuda;
 pub mod dial;
 pub mod environment;
 mod link;
@@ -12,6 +13,6 @@ pub mod meter;
 pub mod opencl;
 mod payload;
 pub mod peer;
-mod raw;
+pub mod raw;
 mod state;
 pub mod tuning;

@@ -8,7 +8,7 @@
 //! Lock order: `inbound`, then `state`. A thread that holds `state` may only *try* `inbound`.
 
 use std::io::IoSlice;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -25,8 +25,26 @@ use crate::payload::Payload;
 use crate::state::{Callback, HeldWhat, Reply, Slot, State};
 use crate::tuning::{OUTBOX_LIMIT, tuning};
 
-/// What every call on a lost session answers: the device is not available any more.
+/// What every OpenCL call on a lost session answers: the device is not available any more.
 pub(crate) const LOST: i32 = CL_DEVICE_NOT_AVAILABLE;
+
+/// What differs between the APIs that a session can speak.
+pub(crate) struct Vocabulary {
+    /// What every call on a lost session answers.
+    pub(crate) lost: i32,
+    /// What a call answers that could not be posted.
+    pub(crate) unposted: i32,
+    pub(crate) call_name: fn(u16) -> Option<&'static str>,
+    pub(crate) status_name: fn(i32) -> Option<&'static str>,
+}
+
+/// OpenCL's.
+pub(crate) const OPENCL: &Vocabulary = &Vocabulary {
+    lost: LOST,
+    unposted: CL_OUT_OF_RESOURCES,
+    call_name: towline_wire::opencl::call_name,
+    status_name: towline_wire::opencl::status_name,
+};
 
 /// How long a broken lane leaves the server to say why the session ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -34,6 +52,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// See the module's text.
 pub(crate) struct Link {
     name: String,
+    vocabulary: &'static Vocabulary,
     /// `None` once a session that moved has left it.
     lane: RwLock<Option<Arc<dyn Connection>>>,
     outbox: Outbox,
@@ -48,6 +67,8 @@ pub(crate) struct Link {
     sender_parked: AtomicBool,
     next_handle: AtomicU64,
     lost: OnceLock<String>,
+    /// An execution fault that every later call answers with; 0 while there is none.
+    fault: AtomicI32,
     /// Somebody listens on the control connection, and will say why the session ends.
     explained: AtomicBool,
     ending: (Mutex<()>, Condvar),
@@ -62,9 +83,11 @@ impl Link {
         lane: Arc<dyn Connection>,
         payload: Vec<Arc<dyn Connection>>,
         chunk_bytes: u64,
+        vocabulary: &'static Vocabulary,
     ) -> std::io::Result<Arc<Self>> {
         let link = Arc::new(Self {
             name: name.into(),
+            vocabulary,
             lane: RwLock::new(Some(lane)),
             outbox: Outbox::new(),
             pending: AtomicBool::new(false),
@@ -78,6 +101,7 @@ impl Link {
             sender_parked: AtomicBool::new(false),
             next_handle: AtomicU64::new(Self::FIRST_NUMBER),
             lost: OnceLock::new(),
+            fault: AtomicI32::new(0),
             explained: AtomicBool::new(false),
             ending: (Mutex::new(()), Condvar::new()),
             payload: Payload::new(payload, chunk_bytes),
@@ -104,6 +128,12 @@ impl Link {
     /// A new handle of a kind. Its bits tell the kind, so an argument's value can be told from plain data.
     pub(crate) fn mint(&self, tag: u8) -> u64 {
         HANDLE_BASE | (u64::from(tag) << 40) | self.next_handle.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The first of `count` handles of a kind in a row.
+    pub(crate) fn mint_many(&self, tag: u8, count: u64) -> u64 {
+        let first = self.next_handle.fetch_add(count, Ordering::Relaxed);
+        HANDLE_BASE | (u64::from(tag) << 40) | first
     }
 
     /// The first number that [`Self::mint`] takes.
@@ -140,6 +170,11 @@ impl Link {
         self.lost.get().map(String::as_str)
     }
 
+    /// The fault that ended the device's work for this session, or 0.
+    pub(crate) fn fault(&self) -> i32 {
+        self.fault.load(Ordering::Relaxed)
+    }
+
     /// The state, locked.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -158,7 +193,7 @@ impl Link {
         fill: impl FnOnce(&mut towline_session::Batch<'_>) -> T,
     ) -> Result<T, i32> {
         if self.lost.get().is_some() {
-            return Err(LOST);
+            return Err(self.vocabulary.lost);
         }
         let mut result = None;
         let waiting = self.outbox.post_all(|batch| result = Some(fill(batch)));
@@ -171,7 +206,7 @@ impl Link {
         {
             self.sender.get().inspect(|sender| sender.unpark());
         }
-        result.ok_or(CL_OUT_OF_RESOURCES)
+        result.ok_or(self.vocabulary.unposted)
     }
 
     /// Sends a request and waits for its answer; `call` is the API call that waits.
@@ -191,7 +226,7 @@ impl Link {
     /// Sends a request whose answer somebody will wait for with [`Self::wait_reply`]; gives its number.
     pub(crate) fn ask_only<'a, R: Request<'a>>(&self, request: &R) -> Result<u64, i32> {
         if self.lost.get().is_some() {
-            return Err(LOST);
+            return Err(self.vocabulary.lost);
         }
         // The slot exists before the answer can come: the number is known under the state's lock.
         let number = {
@@ -231,7 +266,7 @@ impl Link {
                 Some(Slot::Asked) if self.lost.get().is_none() => {}
                 _ => {
                     state.replies.remove(&number);
-                    return Err(LOST);
+                    return Err(self.vocabulary.lost);
                 }
             }
             match self.inbound.try_lock() {
@@ -276,7 +311,7 @@ impl Link {
                 return Ok(value);
             }
             if self.lost.get().is_some() {
-                return Err(LOST);
+                return Err(self.vocabulary.lost);
             }
             state.followers += 1;
             state = self
@@ -301,7 +336,7 @@ impl Link {
                 return Ok(Some(value));
             }
             if self.lost.get().is_some() {
-                return Err(LOST);
+                return Err(self.vocabulary.lost);
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -574,9 +609,19 @@ impl Link {
                 log::debug!(
                     "{}: request {number} ({}) failed: {}",
                     self.name,
-                    towline_wire::opencl::call_name(call).unwrap_or("?"),
-                    towline_wire::opencl::status_name(status).unwrap_or("?")
+                    (self.vocabulary.call_name)(call).unwrap_or("?"),
+                    (self.vocabulary.status_name)(status).unwrap_or("?")
                 );
+                if number == 0 {
+                    // No request's fault: whatever ran on the device.
+                    let _ = self.fault.compare_exchange(
+                        0,
+                        status,
+                        Ordering::Relaxed,
+                        Ordering::Relaxed,
+                    );
+                    return Ok(());
+                }
                 let mut state = self.state();
                 // One entry per queue that this client made, however many failures a server reports.
                 if state.failures.len() < FAILURE_LIMIT {
@@ -751,13 +796,13 @@ impl Link {
                 .filter(|event| event.status.is_none());
             events
                 .flat_map(|event| {
-                    event.status = Some(LOST);
+                    event.status = Some(self.vocabulary.lost);
                     event
                         .callbacks
                         .drain(..)
                         .collect::<SmallVec<[Callback; 1]>>()
                 })
-                .map(|callback| (callback, LOST))
+                .map(|callback| (callback, self.vocabulary.lost))
                 .collect()
         };
         self.changed.notify_all();

@@ -46,6 +46,13 @@ impl HostBox {
         }
     }
 
+    /// The addresses between its first byte and its last.
+    pub(crate) fn range(&self) -> std::ops::Range<usize> {
+        let last =
+            (self.slices.max(1) - 1) * self.slice_pitch + (self.rows.max(1) - 1) * self.row_pitch;
+        self.start..self.start + last + self.row
+    }
+
     /// Bytes of the packed payload.
     pub(crate) fn size(&self) -> usize {
         self.row * self.rows * self.slices

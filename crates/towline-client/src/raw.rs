@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 ///
 /// # Safety
 /// `start` is NULL or readable for `count` elements as long as the result lives.
-pub(crate) unsafe fn slice<'a, T>(start: *const T, count: usize) -> Option<&'a [T]> {
+pub unsafe fn slice<'a, T>(start: *const T, count: usize) -> Option<&'a [T]> {
     if start.is_null() {
         return (count == 0).then_some(&[]);
     }
@@ -20,7 +20,7 @@ pub(crate) unsafe fn slice<'a, T>(start: *const T, count: usize) -> Option<&'a [
 ///
 /// # Safety
 /// `start` is NULL or a NUL-terminated string that outlives the result.
-pub(crate) unsafe fn text<'a>(start: *const c_char) -> Option<&'a [u8]> {
+pub unsafe fn text<'a>(start: *const c_char) -> Option<&'a [u8]> {
     if start.is_null() {
         return None;
     }
@@ -32,7 +32,7 @@ pub(crate) unsafe fn text<'a>(start: *const c_char) -> Option<&'a [u8]> {
 ///
 /// # Safety
 /// `start` is NULL or a list of pairs that ends with a zero name.
-pub(crate) unsafe fn pairs(start: *const u64) -> Option<SmallVec<[u64; 8]>> {
+pub unsafe fn pairs(start: *const u64) -> Option<SmallVec<[u64; 8]>> {
     if start.is_null() {
         return None;
     }
@@ -57,7 +57,7 @@ pub(crate) unsafe fn pairs(start: *const u64) -> Option<SmallVec<[u64; 8]>> {
 ///
 /// # Safety
 /// `target` is NULL or writable for `room` elements.
-pub(crate) unsafe fn fill<T>(target: *mut T, room: usize, values: impl Iterator<Item = T>) {
+pub unsafe fn fill<T>(target: *mut T, room: usize, values: impl Iterator<Item = T>) {
     if target.is_null() {
         return;
     }

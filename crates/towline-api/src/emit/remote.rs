@@ -1,5 +1,9 @@
 //! The client's half: the contract's `impl` for `Remote`, which turns a call into a request and a reply into results.
+//!
+//! Where a library is found by its symbols the `impl` is the library's own, since there is no layer above it: every call is in it, those
+//! that do not travel or are written by hand through a trait per group; the others find their session by their first handle.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::{arguments, errcode, length, pointee, returns, signature, wire_element};
@@ -95,11 +99,55 @@ fn required(out: &mut String, api: &Api, call: &Call, name: &str, nullable: bool
     }
 }
 
+/// What a request is sent through.
+fn sender(api: &Api) -> &'static str {
+    if api.dialect().by_symbol {
+        "session"
+    } else {
+        "self"
+    }
+}
+
+/// Finds the session that the call is for.
+fn enter(api: &Api, call: &Call) -> String {
+    if !api.dialect().by_symbol {
+        return "        let _call = self.enter();\n".into();
+    }
+    let by_value = |param: &&Param| {
+        matches!(param.shape, Shape::Value { .. }) && matches!(param.ty, Type::Handle(_))
+    };
+    let of = match call.params.iter().find(by_value) {
+        Some(param) => format!("{}.addr() as u64", param.name),
+        None => "0".into(),
+    };
+    format!(
+        "        let session = match self.session_for({of}) {{\n            Ok(session) => session,\n            Err(status) => return status,\n        }};\n"
+    )
+}
+
+/// Whether somebody writes the client's half.
+fn by_hand(api: &Api, call: &Call) -> bool {
+    call.manual_client || api.dialect().by_symbol && call.mode == Mode::Local
+}
+
+/// The trait of the hand-written calls that this one belongs to.
+fn manual_trait(api: &Api, call: &Call) -> String {
+    if !api.dialect().by_symbol {
+        return "ManualCalls".into();
+    }
+    let words = call.group.split('_').map(|word| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        first.to_uppercase() + rest
+    });
+    format!("{}Calls", words.collect::<String>())
+}
+
 /// The request's field for a parameter.
 fn field(api: &Api, call: &Call, param: &Param) -> Option<String> {
     let name = &param.name;
     Some(match &param.shape {
         Shape::Value { .. } => match &param.ty {
+            Type::Handle(kind) if kind == "CUstream" => format!("{name}: session.stream({name})"),
             Type::Handle(_) => format!(
                 "{name}: wire::{}::from_raw({name})",
                 wire_element(api, &param.ty)
@@ -130,7 +178,7 @@ fn field(api: &Api, call: &Call, param: &Param) -> Option<String> {
             let mint = if handle == "EventHandle" && !api.dialect().creates_by_out {
                 format!("self.mint_event({})", queue(call))
             } else {
-                format!("wire::{handle}(self.mint(wire::{handle}::TAG))")
+                format!("wire::{handle}({}.mint(wire::{handle}::TAG))", sender(api))
             };
             if *nullable {
                 format!("{name}: (!{name}.is_null()).then(|| {mint})")
@@ -305,7 +353,8 @@ fn body(out: &mut String, api: &Api, call: &Call) {
     if call.mode == Mode::Async {
         let _ = write!(
             out,
-            "        match self.post(&request) {{\n            Ok(()) => {{\n{}{}",
+            "        match {}.post(&request) {{\n            Ok(()) => {{\n{}{}",
+            sender(api),
             minted(call),
             remember(call)
         );
@@ -318,9 +367,10 @@ fn body(out: &mut String, api: &Api, call: &Call) {
     } else {
         let _ = write!(
             out,
-            "        match self.call(&request) {{\n            Ok(body) => {{\n                let Ok(reply) = wire::{}Reply::decode(&body) else {{\n            {}\n                }};\n                let _ = &reply;\n{}{}",
+            "        match {}.call(&request) {{\n            Ok(body) => {{\n                let Ok(reply) = wire::{}Reply::decode(&body) else {{\n            {}\n                }};\n                let _ = &reply;\n{}{}",
+            sender(api),
             call.message(),
-            leave(call, "self.malformed()"),
+            leave(call, &format!("{}.malformed()", sender(api))),
             minted(call),
             results(call)
         );
@@ -336,14 +386,19 @@ fn body(out: &mut String, api: &Api, call: &Call) {
 /// The hand-written method as its trait declares it, if there is one, and the method of the contract.
 pub(super) fn method(api: &Api, call: &Call) -> (String, String) {
     let (mut manual, mut out) = (String::new(), String::new());
-    if call.manual_client {
+    if by_hand(api, call) {
+        let entered = match api.dialect().by_symbol {
+            true => String::new(),
+            false => enter(api, call),
+        };
         let _ = write!(
             out,
-            "    unsafe fn {0}(&self, {1}){2} {{\n        let _call = self.enter();\n        // SAFETY: the caller's contract, passed on.\n        unsafe {{ ManualCalls::{0}(self, {3}) }}\n    }}\n",
+            "    unsafe fn {0}(&self, {1}){2} {{\n{entered}        // SAFETY: the caller's contract, passed on.\n        unsafe {{ {4}::{0}(self, {3}) }}\n    }}\n",
             call.name,
             signature(call),
             returns(call),
-            arguments(call)
+            arguments(call),
+            manual_trait(api, call),
         );
         let _ = write!(
             manual,
@@ -360,31 +415,36 @@ pub(super) fn method(api: &Api, call: &Call) -> (String, String) {
             signature(call),
             returns(call)
         );
-        out.push_str("        let _call = self.enter();\n");
+        out.push_str(&enter(api, call));
         body(&mut out, api, call);
         out.push_str("    }\n");
     }
     (manual, out)
 }
 
-/// Emits the implementation and the trait of its hand-written methods.
-pub fn emit(api: &Api, name: &str) -> String {
+/// Emits the implementation and the traits of its hand-written methods.
+pub fn emit(api: &Api, name: &str, implementor: &str) -> String {
     let mut out = format!(
-        "#[allow(non_snake_case, clippy::too_many_arguments, clippy::unnecessary_cast, clippy::needless_return, unused_braces, unused_parens)]\nimpl {name} for Remote {{\n"
+        "#[allow(non_snake_case, clippy::too_many_arguments, clippy::unnecessary_cast, clippy::needless_return, unused_braces, unused_parens)]\nimpl {name} for {implementor} {{\n"
     );
-    let mut manual = String::new();
+    let mut manual: BTreeMap<String, String> = BTreeMap::new();
     for call in api
         .calls
         .iter()
         .filter(|call| call.exported() && call.served())
     {
         let (declared, implemented) = method(api, call);
-        manual.push_str(&declared);
+        if !declared.is_empty() {
+            *manual.entry(manual_trait(api, call)).or_default() += &declared;
+        }
         out.push_str(&implemented);
     }
-    let _ = write!(
-        out,
-        "}}\n\n/// The calls whose client half is written by hand; a missing one does not compile.\n#[allow(non_snake_case, clippy::too_many_arguments)]\npub(crate) trait ManualCalls {{\n{manual}}}\n"
-    );
+    out.push_str("}\n");
+    for (name, methods) in manual {
+        let _ = write!(
+            out,
+            "\n/// The calls whose client half is written by hand; a missing one does not compile.\n#[allow(non_snake_case, clippy::too_many_arguments)]\npub(crate) trait {name} {{\n{methods}}}\n"
+        );
+    }
     out
 }

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
 use towline_transport::Address;
-use towline_wire::control::Token;
+use towline_wire::control::{Purpose, Token};
 use towline_wire::facts::Facts;
 use towline_wire::snapshot::Snapshot;
 
@@ -104,9 +104,10 @@ struct Program {
 impl Remote {
     /// Begins a session with the server at `address`.
     pub fn connect(address: &Address, token: Option<Token>) -> Result<Self, DialError> {
-        let dialled = dial(address, token)?;
+        let dialled = dial(address, token, Purpose::Session, crate::link::OPENCL)?;
+        let snapshot = decode_snapshot(dialled.link.name(), &dialled.snapshot)?;
         let links = Links::new(dialled.link, Some(dialled.control));
-        Ok(Self::over(links, dialled.snapshot))
+        Ok(Self::over(links, snapshot))
     }
 
     fn over(links: Links, snapshot: Snapshot) -> Self {
@@ -133,11 +134,9 @@ impl Remote {
         snapshot: &[u8],
         chunk_bytes: u64,
     ) -> Result<Self, DialError> {
-        let snapshot = Snapshot::decode(snapshot).map_err(|source| DialError::Snapshot {
-            server: name.into(),
-            source,
-        })?;
-        let link = Link::start(name, command, payload, chunk_bytes).map_err(DialError::Threads)?;
+        let snapshot = decode_snapshot(name, snapshot)?;
+        let link = Link::start(name, command, payload, chunk_bytes, crate::link::OPENCL)
+            .map_err(DialError::Threads)?;
         Ok(Self::over(Links::new(link, None), snapshot))
     }
 
@@ -302,6 +301,13 @@ impl Drop for Remote {
             self.close();
         }
     }
+}
+
+fn decode_snapshot(server: &str, bytes: &[u8]) -> Result<Snapshot, DialError> {
+    Snapshot::decode(bytes).map_err(|source| DialError::Snapshot {
+        server: server.into(),
+        source,
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -31,12 +31,15 @@ pub unsafe extern "C" fn cuByValue(extent: CUextent) -> CUresult {
 // ---- the session's half (remote)
 
     unsafe fn cuByValue(&self, extent: CUextent) -> CUresult {
-        let _call = self.enter();
+        let session = match self.session_for(0) {
+            Ok(session) => session,
+            Err(status) => return status,
+        };
         let request = wire::ByValue { extent: wire::Extent::from(extent) };
-        match self.call(&request) {
+        match session.call(&request) {
             Ok(body) => {
                 let Ok(reply) = wire::ByValueReply::decode(&body) else {
-            return self.malformed();
+            return session.malformed();
                 };
                 let _ = &reply;
                 wire::CUDA_SUCCESS

@@ -37,9 +37,8 @@ pub unsafe extern "C" fn cuComposed(count: *mut usize, place: *const CUplace, fn
 // ---- the session's half (remote)
 
     unsafe fn cuComposed(&self, count: *mut usize, place: *const CUplace, fn_: CUhostFn, userData: *mut c_void) -> CUresult {
-        let _call = self.enter();
         // SAFETY: the caller's contract, passed on.
-        unsafe { ManualCalls::cuComposed(self, count, place, fn_, userData) }
+        unsafe { CallsCalls::cuComposed(self, count, place, fn_, userData) }
     }
 
 // ---- the vendors' half (backend)

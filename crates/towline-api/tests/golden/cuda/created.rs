@@ -31,9 +31,12 @@ pub unsafe extern "C" fn cuCreated(phStream: *mut CUstream, Flags: u32) -> CUres
 // ---- the session's half (remote)
 
     unsafe fn cuCreated(&self, phStream: *mut CUstream, Flags: u32) -> CUresult {
-        let _call = self.enter();
-        let request = wire::Created { phStream: wire::StreamHandle(self.mint(wire::StreamHandle::TAG)), Flags: Flags as u32 };
-        match self.post(&request) {
+        let session = match self.session_for(0) {
+            Ok(session) => session,
+            Err(status) => return status,
+        };
+        let request = wire::Created { phStream: wire::StreamHandle(session.mint(wire::StreamHandle::TAG)), Flags: Flags as u32 };
+        match session.post(&request) {
             Ok(()) => {
                 {
                     // SAFETY: the caller's contract: `phStream` is writable.

@@ -31,12 +31,15 @@ pub unsafe extern "C" fn cuDeviceValue(value: *mut CUdeviceptr) -> CUresult {
 // ---- the session's half (remote)
 
     unsafe fn cuDeviceValue(&self, value: *mut CUdeviceptr) -> CUresult {
-        let _call = self.enter();
+        let session = match self.session_for(0) {
+            Ok(session) => session,
+            Err(status) => return status,
+        };
         let request = wire::DeviceValue {  };
-        match self.call(&request) {
+        match session.call(&request) {
             Ok(body) => {
                 let Ok(reply) = wire::DeviceValueReply::decode(&body) else {
-            return self.malformed();
+            return session.malformed();
                 };
                 let _ = &reply;
                 let place = value;

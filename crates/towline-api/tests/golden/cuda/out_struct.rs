@@ -31,12 +31,15 @@ pub unsafe extern "C" fn cuOutStruct(room: *mut CUDA_ROOM_DESCRIPTOR, ctx: CUcon
 // ---- the session's half (remote)
 
     unsafe fn cuOutStruct(&self, room: *mut CUDA_ROOM_DESCRIPTOR, ctx: CUcontext) -> CUresult {
-        let _call = self.enter();
+        let session = match self.session_for(ctx.addr() as u64) {
+            Ok(session) => session,
+            Err(status) => return status,
+        };
         let request = wire::OutStruct { ctx: wire::ContextHandle::from_raw(ctx) };
-        match self.call(&request) {
+        match session.call(&request) {
             Ok(body) => {
                 let Ok(reply) = wire::OutStructReply::decode(&body) else {
-            return self.malformed();
+            return session.malformed();
                 };
                 let _ = &reply;
                 if let Some(value) = reply.room {

@@ -57,9 +57,12 @@ pub unsafe extern "C" fn cuPerStream_v2_ptsz(stream: CUstream, address: CUdevice
 // ---- the session's half (remote)
 
     unsafe fn cuPerStream_v2(&self, stream: CUstream, address: CUdeviceptr, value: u64) -> CUresult {
-        let _call = self.enter();
-        let request = wire::PerStreamV2 { stream: wire::StreamHandle::from_raw(stream), address: address as u64, value: value as u64 };
-        match self.post(&request) {
+        let session = match self.session_for(stream.addr() as u64) {
+            Ok(session) => session,
+            Err(status) => return status,
+        };
+        let request = wire::PerStreamV2 { stream: session.stream(stream), address: address as u64, value: value as u64 };
+        match session.post(&request) {
             Ok(()) => {
                 wire::CUDA_SUCCESS
             }

@@ -50,9 +50,8 @@ pub unsafe extern "C" fn cuPerThread_ptds(dst: CUdeviceptr, src: *const c_void, 
 // ---- the session's half (remote)
 
     unsafe fn cuPerThread(&self, dst: CUdeviceptr, src: *const c_void, ByteCount: usize) -> CUresult {
-        let _call = self.enter();
         // SAFETY: the caller's contract, passed on.
-        unsafe { ManualCalls::cuPerThread(self, dst, src, ByteCount) }
+        unsafe { CallsCalls::cuPerThread(self, dst, src, ByteCount) }
     }
 
 // ---- the vendors' half (backend)

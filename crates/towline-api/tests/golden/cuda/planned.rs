@@ -31,9 +31,12 @@ pub unsafe extern "C" fn cuPlanned(hStream: CUstream) -> CUresult {
 // ---- the session's half (remote)
 
     unsafe fn cuPlanned(&self, hStream: CUstream) -> CUresult {
-        let _call = self.enter();
-        let request = wire::Planned { hStream: wire::StreamHandle::from_raw(hStream) };
-        match self.post(&request) {
+        let session = match self.session_for(hStream.addr() as u64) {
+            Ok(session) => session,
+            Err(status) => return status,
+        };
+        let request = wire::Planned { hStream: session.stream(hStream) };
+        match session.post(&request) {
             Ok(()) => {
                 self.ended(request.hStream.0);
                 wire::CUDA_SUCCESS

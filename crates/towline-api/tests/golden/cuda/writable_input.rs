@@ -31,17 +31,20 @@ pub unsafe extern "C" fn cuWritableInput(value: *mut c_void) -> CUresult {
 // ---- the session's half (remote)
 
     unsafe fn cuWritableInput(&self, value: *mut c_void) -> CUresult {
-        let _call = self.enter();
+        let session = match self.session_for(0) {
+            Ok(session) => session,
+            Err(status) => return status,
+        };
         // SAFETY: the caller's contract: `value` is NULL or readable for its count.
         let value = unsafe { crate::raw::slice(value.cast::<u8>(), 8) };
         let Some(value) = value else {
             return wire::CUDA_ERROR_INVALID_VALUE;
         };
         let request = wire::WritableInput { value };
-        match self.call(&request) {
+        match session.call(&request) {
             Ok(body) => {
                 let Ok(reply) = wire::WritableInputReply::decode(&body) else {
-            return self.malformed();
+            return session.malformed();
                 };
                 let _ = &reply;
                 wire::CUDA_SUCCESS

@@ -1,0 +1,357 @@
+//! One CUDA session with a server: posting in the name of a thread and its context, waiting, events, host functions. What the driver's
+//! calls mean is the driver's (`towline-cuda`).
+//!
+//! What a message needs of the thread that posts it does not travel with the message: an `Act` precedes it when thread, context or
+//! capture mode differ from the last message's.
+
+#![allow(
+    clippy::too_many_arguments,
+    reason = "a transfer is what the API says of it, and who asks"
+)]
+
+mod transfer;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::{CUDA_ERROR_DEVICE_UNAVAILABLE, CUDA_ERROR_OUT_OF_MEMORY, Request};
+use towline_transport::{Address, Connection};
+use towline_wire::control::{Purpose, Token};
+use towline_wire::cuda::snapshot::Snapshot;
+
+use crate::dial::{DialError, dial};
+use crate::link::{Link, Vocabulary};
+use crate::memory::HostBox;
+use crate::meter::Meter;
+use crate::peer::Control;
+use crate::state::{Event, Write};
+
+pub use transfer::{HostRows, Rows};
+
+/// CUDA's words.
+const CUDA: &Vocabulary = &Vocabulary {
+    lost: CUDA_ERROR_DEVICE_UNAVAILABLE,
+    unposted: CUDA_ERROR_OUT_OF_MEMORY,
+    call_name: wire::call_name,
+    status_name: wire::status_name,
+};
+
+/// Kind of the numbers of payload; as in the OpenCL half.
+const PAYLOAD_TAG: u8 = 0xff;
+/// Kind of the numbers of recordings of events and of host functions.
+const MARK_TAG: u8 = 0xfe;
+/// Images up to this size travel with their request.
+const INLINE_IMAGE: usize = 1 << 20;
+/// The sessions of a process are told apart by these bits of every number that they mint.
+const SESSION_SHIFT: u32 = 32;
+
+/// In whose name a message is posted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Actor {
+    /// The client's thread.
+    pub thread: u64,
+    /// Its current context, 0 for none.
+    pub context: u64,
+    /// How strictly a capture guards it.
+    pub capture_mode: u32,
+}
+
+/// What a request that loads an image brought.
+#[derive(Debug)]
+pub struct Answer {
+    /// The driver's verdict.
+    pub status: i32,
+    /// The reply's body.
+    pub body: Vec<u8>,
+}
+
+/// One server's devices through one session.
+pub struct Session {
+    link: Arc<Link>,
+    _control: Option<Arc<Control>>,
+    snapshot: Snapshot,
+    acting: Mutex<Option<Actor>>,
+}
+
+impl Session {
+    /// Begins a session with the server at `address`.
+    pub fn connect(address: &Address, token: Option<Token>) -> Result<Self, DialError> {
+        let dialled = dial(address, token, Purpose::CudaSession, CUDA)?;
+        let snapshot = decode(dialled.link.name(), &dialled.snapshot)?;
+        Ok(Self::over(dialled.link, Some(dialled.control), snapshot))
+    }
+
+    /// A session over lanes that are already open; for tests and tools that have no supervisor.
+    pub fn over_lanes(
+        name: &str,
+        command: Arc<dyn Connection>,
+        payload: Vec<Arc<dyn Connection>>,
+        snapshot: &[u8],
+        chunk_bytes: u64,
+    ) -> Result<Self, DialError> {
+        let snapshot = decode(name, snapshot)?;
+        let link =
+            Link::start(name, command, payload, chunk_bytes, CUDA).map_err(DialError::Threads)?;
+        Ok(Self::over(link, None, snapshot))
+    }
+
+    fn over(link: Arc<Link>, control: Option<Arc<Control>>, snapshot: Snapshot) -> Self {
+        Self {
+            link,
+            _control: control,
+            snapshot,
+            acting: Mutex::new(None),
+        }
+    }
+
+    /// Has every number that is minted from now on tell that it is of the process's session `index`. Before the first is minted.
+    pub fn number_as(&self, index: u8) {
+        self.link
+            .count_from((u64::from(index) << SESSION_SHIFT) | Link::FIRST_NUMBER);
+    }
+
+    /// The session that minted a number, by the index that it was given.
+    pub fn index_of(number: u64) -> u8 {
+        (number >> SESSION_SHIFT) as u8
+    }
+
+    /// The devices.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// The server.
+    pub fn server(&self) -> &str {
+        self.link.name()
+    }
+
+    /// What the session has done so far.
+    pub fn meter(&self) -> &Meter {
+        &self.link.meter
+    }
+
+    /// Why the session is over, when it is.
+    pub fn lost(&self) -> Option<&str> {
+        self.link.lost()
+    }
+
+    /// What ended the device's work for this session, if something did: every later call answers it.
+    pub fn fault(&self) -> Option<i32> {
+        Some(self.link.fault()).filter(|fault| *fault != 0)
+    }
+
+    /// A new number of a handle of the kind `tag`.
+    pub fn mint(&self, tag: u8) -> u64 {
+        self.link.mint(tag)
+    }
+
+    /// The first of `count` numbers of the kind `tag` in a row.
+    pub fn mint_many(&self, tag: u8, count: u64) -> u64 {
+        self.link.mint_many(tag, count)
+    }
+
+    /// Posts a request, one way.
+    #[inline]
+    pub fn post<'a, R: Request<'a>>(&self, actor: Actor, request: &R) -> Result<(), i32> {
+        self.healthy()?;
+        let mut acting = self.acting();
+        if *acting == Some(actor) {
+            return self.link.post(request).map(|_| ());
+        }
+        let act = act(actor);
+        self.link.post_batch(|batch| {
+            batch.post(wire::Act::ID, |out| wire::Message::encode(&act, out));
+            batch.post(R::ID, |out| request.encode(out));
+        })?;
+        *acting = Some(actor);
+        Ok(())
+    }
+
+    /// Posts a request that needs neither thread nor context.
+    pub fn post_plain<'a, R: Request<'a>>(&self, request: &R) -> Result<(), i32> {
+        self.link.post(request).map(|_| ())
+    }
+
+    /// Sends a request and waits for its answer on behalf of `call`: the reply's body, or the driver's status.
+    pub fn call<'a, R: Request<'a>>(
+        &self,
+        actor: Actor,
+        call: &'static str,
+        request: &R,
+    ) -> Result<Vec<u8>, i32> {
+        let answer = self.ask(actor, call, request)?;
+        match answer.status {
+            0 => Ok(answer.body),
+            status => Err(status),
+        }
+    }
+
+    /// As [`Self::call`], where a refusal has a body too.
+    pub fn ask<'a, R: Request<'a>>(
+        &self,
+        actor: Actor,
+        call: &'static str,
+        request: &R,
+    ) -> Result<Answer, i32> {
+        self.healthy()?;
+        let started = std::time::Instant::now();
+        let number = {
+            let mut acting = self.acting();
+            if *acting != Some(actor) {
+                self.link.post(&act(actor))?;
+                *acting = Some(actor);
+            }
+            self.link.ask_only(request)?
+        };
+        self.link.meter.requested();
+        let reply = self.link.wait_reply(number);
+        self.link.meter.waited(call, started.elapsed());
+        let reply = reply?;
+        Ok(Answer {
+            status: reply.status,
+            body: reply.body,
+        })
+    }
+
+    /// A request whose image may be too large to travel with it: `request` is given what the image's fields say, and the payload's number.
+    pub fn ask_with_image(
+        &self,
+        image: &[u8],
+        ask: impl FnOnce(Option<&[u8]>, u64) -> Result<Answer, i32>,
+    ) -> Result<Answer, i32> {
+        if image.len() <= INLINE_IMAGE || !self.link.payload.exists() {
+            return ask(Some(image), 0);
+        }
+        self.healthy()?;
+        let payload = self.mint(PAYLOAD_TAG);
+        self.expect_grants(
+            payload,
+            HostBox::linear(image.as_ptr(), image.len()),
+            image.len(),
+        );
+        let answer = ask(None, payload);
+        // What was granted has left, or leaves; what was not granted is not wanted.
+        self.link.state().ungranted(payload);
+        self.link.notify();
+        self.link.wait_write(payload);
+        answer
+    }
+
+    fn expect_grants(&self, payload: u64, source: HostBox, size: usize) {
+        let write = Write {
+            source,
+            ungranted: size as u64,
+            left: size as u64,
+        };
+        self.link.state().writes.insert(payload, write);
+        self.link.raise_interest();
+    }
+
+    /// A reply that does not decode ends the session.
+    pub fn malformed(&self) -> i32 {
+        self.link
+            .fail("the server sent a reply that does not decode".into());
+        CUDA.lost
+    }
+
+    /// The first failure of a posted request on `stream`, or on any; it is told once.
+    pub fn take_failure(&self, stream: Option<u64>) -> Option<i32> {
+        let mut state = self.link.state();
+        let is_ours = |queue: &u64| match stream {
+            Some(stream) => *queue == stream || *queue == 0,
+            None => (*queue >> 40) as u8 != PAYLOAD_TAG,
+        };
+        let queue = state.failures.keys().copied().find(is_ours)?;
+        state.failures.remove(&queue)
+    }
+
+    /// A number for something that the server will tell the end of: a recording of an event.
+    pub fn mark(&self) -> u64 {
+        let mark = self.mint(MARK_TAG);
+        self.link.state().events.insert(mark, Event::default());
+        mark
+    }
+
+    /// As [`Self::mark`]; its end calls `due`, which must not wait.
+    pub fn mark_with(&self, due: impl FnOnce(i32) + Send + 'static) -> u64 {
+        let mark = self.mint(MARK_TAG);
+        let event = Event {
+            callbacks: vec![Box::new(due)],
+            released: true,
+            ..Event::default()
+        };
+        self.link.state().events.insert(mark, event);
+        self.link.raise_interest();
+        mark
+    }
+
+    /// The status that a mark ended with. What has come from the server is read first; nothing is waited for.
+    pub fn ended(&self, mark: u64) -> Option<i32> {
+        if let Some(status) = self.known_end(mark) {
+            return Some(status);
+        }
+        self.link.poll();
+        match self.link.lost() {
+            Some(_) => Some(CUDA.lost),
+            None => self.known_end(mark),
+        }
+    }
+
+    fn known_end(&self, mark: u64) -> Option<i32> {
+        match self.link.state().events.get(&mark) {
+            Some(event) => event.status,
+            None => Some(0),
+        }
+    }
+
+    /// Nobody will ask for a mark any more.
+    pub fn forget(&self, mark: u64) {
+        let mut state = self.link.state();
+        match state.events.get_mut(&mark) {
+            Some(event) if event.status.is_none() => event.released = true,
+            Some(_) => drop(state.events.remove(&mark)),
+            None => {}
+        }
+    }
+
+    /// Ends the session in good order; later calls find it lost.
+    pub fn close(&self) {
+        if self.link.lost().is_none() {
+            let _ = self.link.post(&wire::Goodbye { reason: 0 });
+            self.link.flush();
+        }
+        self.link.end("the client closed the session".into());
+    }
+
+    fn healthy(&self) -> Result<(), i32> {
+        match self.link.fault() {
+            0 => Ok(()),
+            fault => Err(fault),
+        }
+    }
+
+    fn acting(&self) -> MutexGuard<'_, Option<Actor>> {
+        self.acting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn act(actor: Actor) -> wire::Act {
+    wire::Act {
+        thread: actor.thread,
+        context: wire::ContextHandle(actor.context),
+        capture_mode: actor.capture_mode,
+    }
+}
+
+fn decode(server: &str, bytes: &[u8]) -> Result<Snapshot, DialError> {
+    Snapshot::decode(bytes).map_err(|source| DialError::Snapshot {
+        server: server.into(),
+        source,
+    })
+}

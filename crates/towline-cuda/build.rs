@@ -1,0 +1,13 @@
+//! Generates the exported functions and the sending half of the calls from `api/cuda/`, and tells the linker what the library is.
+
+fn main() {
+    let api = towline_api::load_for_build("cuda");
+    towline_api::write_for_build("cuda_export.rs", &towline_api::emit::export::emit(&api));
+    towline_api::write_for_build(
+        "cuda_driver.rs",
+        &towline_api::emit::remote::emit(&api, "CudaApi", "Driver"),
+    );
+    // Threads of this library outlive a program's dlclose: it stays mapped.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+}

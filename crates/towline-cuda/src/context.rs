@@ -1,0 +1,447 @@
+//! Contexts, and which of them is a thread's.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+use towline_client::cuda::{Actor, Session};
+
+use crate::driver::{ContextCalls, Driver, lock, read, status, tell, write};
+use crate::stream::Work;
+use crate::thread;
+
+/// A context of a device.
+pub(crate) struct Context {
+    pub(crate) number: u64,
+    pub(crate) id: u64,
+    pub(crate) device: CUdevice,
+    pub(crate) session: u8,
+    ordinal: i32,
+    pub(crate) primary: bool,
+    pub(crate) flags: Mutex<u32>,
+    /// It lives on the server; a primary context is made there when it is first needed.
+    live: AtomicBool,
+    making: Mutex<()>,
+    settings: Mutex<Settings>,
+    /// Streams that may have work, by number.
+    pub(crate) work: Mutex<HashMap<u64, Work>>,
+}
+
+#[derive(Default)]
+struct Settings {
+    limits: HashMap<CUlimit, usize>,
+    cache: CUfunc_cache,
+    shared: CUsharedconfig,
+}
+
+impl Context {
+    /// Makes sure that the context lives on the server.
+    pub(crate) fn ensure(&self, session: &Session) -> Result<(), CUresult> {
+        if self.live.load(Ordering::Acquire) || !self.primary {
+            return Ok(());
+        }
+        let _making = lock(&self.making);
+        if self.live.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let request = wire::PrimaryRetain {
+            device: self.ordinal,
+            flags: *lock(&self.flags),
+            context: wire::ContextHandle(self.number),
+        };
+        session.call(Actor::default(), "cuDevicePrimaryCtxRetain", &request)?;
+        self.live.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn is_live(&self) -> bool {
+        self.live.load(Ordering::Acquire)
+    }
+}
+
+impl Driver {
+    /// The primary context of a device, which may not live yet.
+    pub(crate) fn primary(&self, device: CUdevice) -> Result<Arc<Context>, CUresult> {
+        let known = self.device(device)?;
+        if let Ok(context) = self.context(known.primary) {
+            return Ok(context);
+        }
+        let mut contexts = write(&self.contexts);
+        let made = contexts.entry(known.primary).or_insert_with(|| {
+            Arc::new(Context {
+                number: known.primary,
+                id: self.new_id(),
+                device,
+                session: known.session,
+                ordinal: known.ordinal,
+                primary: true,
+                flags: Mutex::new(lock(&known.references).flags),
+                live: AtomicBool::new(false),
+                making: Mutex::new(()),
+                settings: Mutex::default(),
+                work: Mutex::default(),
+            })
+        });
+        Ok(Arc::clone(made))
+    }
+
+    /// The context that a call means: NULL is the thread's own.
+    pub(crate) fn context_or_current(&self, ctx: CUcontext) -> Result<Arc<Context>, CUresult> {
+        match ctx.addr() as u64 {
+            0 => self.current(),
+            number => self.ready().and_then(|_| self.context(number)),
+        }
+    }
+
+    /// Forgets a context and what lived in it.
+    fn drop_context(&self, number: u64) {
+        write(&self.contexts).remove(&number);
+        write(&self.streams).retain(|_, stream| stream.context != number);
+        write(&self.events).retain(|_, event| event.context != number);
+        write(&self.functions).drop_context(number);
+        write(&self.memory).drop_context(number);
+        self.end_kept(number);
+        thread::with(|thread| thread.own_streams.borrow_mut().remove(&number));
+    }
+
+    fn release_primary(&self, device: CUdevice) -> Result<(), CUresult> {
+        let known = self.device(device)?;
+        let mut held = lock(&known.references);
+        held.references = held
+            .references
+            .checked_sub(1)
+            .ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
+        if held.references > 0 {
+            return Ok(());
+        }
+        drop(held);
+        let context = self.primary(device)?;
+        let session = &self.started()?.sessions[usize::from(known.session)];
+        if context.is_live() {
+            session.post(
+                Actor::default(),
+                &wire::PrimaryRelease {
+                    device: known.ordinal,
+                    context: wire::ContextHandle(context.number),
+                },
+            )?;
+        }
+        self.drop_context(context.number);
+        Ok(())
+    }
+
+    fn synchronise(&self, context: Arc<Context>) -> Result<(), CUresult> {
+        if context.primary && !context.is_live() {
+            return Ok(());
+        }
+        let acting = self.acting_in(context)?;
+        let request = wire::SynchronizeContext {
+            context: wire::ContextHandle(acting.context.number),
+        };
+        acting.call_for("cuCtxSynchronize", &request)?;
+        lock(&acting.context.work).clear();
+        acting.session.take_failure(None).map_or(Ok(()), Err)
+    }
+
+    fn create(&self, flags: u32, dev: CUdevice) -> Result<CUcontext, CUresult> {
+        let device = self.device(dev)?;
+        let session = &self.started()?.sessions[usize::from(device.session)];
+        let handle = wire::ContextHandle(session.mint(wire::ContextHandle::TAG));
+        let request = wire::ContextCreate {
+            device: device.ordinal,
+            flags,
+            context: handle,
+        };
+        session.call(Actor::default(), "cuCtxCreate", &request)?;
+        let context = Context {
+            number: handle.0,
+            id: self.new_id(),
+            device: dev,
+            session: device.session,
+            ordinal: device.ordinal,
+            primary: false,
+            flags: Mutex::new(flags),
+            live: AtomicBool::new(true),
+            making: Mutex::new(()),
+            settings: Mutex::default(),
+            work: Mutex::default(),
+        };
+        write(&self.contexts).insert(handle.0, Arc::new(context));
+        thread::with(|thread| thread.contexts.borrow_mut().push(handle.0));
+        Ok(handle.to_raw())
+    }
+
+    fn known(&self, ctx: CUcontext) -> Result<u64, CUresult> {
+        self.ready()?;
+        self.context(ctx.addr() as u64)
+            .map(|context| context.number)
+    }
+}
+
+impl ContextCalls for Driver {
+    unsafe fn cuDevicePrimaryCtxRetain(&self, pctx: *mut CUcontext, dev: CUdevice) -> CUresult {
+        let retained = self.primary(dev).and_then(|context| {
+            let device = self.device(dev)?;
+            context.ensure(&self.started()?.sessions[usize::from(device.session)])?;
+            lock(&device.references).references += 1;
+            Ok(wire::ContextHandle(context.number).to_raw())
+        });
+        // SAFETY: the caller's contract.
+        unsafe { tell(pctx, retained) }
+    }
+
+    unsafe fn cuDevicePrimaryCtxRelease_v2(&self, dev: CUdevice) -> CUresult {
+        status(self.release_primary(dev))
+    }
+
+    unsafe fn cuDevicePrimaryCtxSetFlags_v2(&self, dev: CUdevice, flags: u32) -> CUresult {
+        status(self.primary(dev).and_then(|context| {
+            // Scheduling flags say how this process waits; the server's driver keeps its own.
+            lock(&self.device(dev)?.references).flags = flags;
+            *lock(&context.flags) = flags;
+            Ok(())
+        }))
+    }
+
+    unsafe fn cuDevicePrimaryCtxGetState(
+        &self,
+        dev: CUdevice,
+        flags: *mut u32,
+        active: *mut i32,
+    ) -> CUresult {
+        let known = self
+            .device(dev)
+            .map(|device| lock(&device.references).flags);
+        // SAFETY: the caller's contract.
+        let told = unsafe { tell(flags, known) };
+        if told != CUDA_SUCCESS {
+            return told;
+        }
+        let live = self
+            .primary(dev)
+            .map(|context| i32::from(context.is_live()));
+        // SAFETY: the caller's contract.
+        unsafe { tell(active, live) }
+    }
+
+    unsafe fn cuDevicePrimaryCtxReset_v2(&self, dev: CUdevice) -> CUresult {
+        status(self.primary(dev).and_then(|context| {
+            let device = self.device(dev)?;
+            if context.is_live() {
+                let session = &self.started()?.sessions[usize::from(device.session)];
+                let request = wire::PrimaryReset {
+                    device: device.ordinal,
+                };
+                session.call(Actor::default(), "cuDevicePrimaryCtxReset", &request)?;
+                self.drop_context(context.number);
+            }
+            Ok(())
+        }))
+    }
+
+    unsafe fn cuCtxCreate_v2(&self, pctx: *mut CUcontext, flags: u32, dev: CUdevice) -> CUresult {
+        if pctx.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { tell(pctx, self.create(flags, dev)) }
+    }
+
+    unsafe fn cuCtxDestroy_v2(&self, ctx: CUcontext) -> CUresult {
+        status(self.context_or_invalid(ctx).and_then(|context| {
+            if context.primary {
+                return Err(CUDA_ERROR_INVALID_CONTEXT);
+            }
+            let session = &self.started()?.sessions[usize::from(context.session)];
+            session.post(
+                Actor::default(),
+                &wire::ContextDestroy {
+                    context: wire::ContextHandle(context.number),
+                },
+            )?;
+            thread::with(|thread| {
+                let mut contexts = thread.contexts.borrow_mut();
+                if contexts.last() == Some(&context.number) {
+                    contexts.pop();
+                }
+            });
+            self.drop_context(context.number);
+            Ok(())
+        }))
+    }
+
+    unsafe fn cuCtxPushCurrent_v2(&self, ctx: CUcontext) -> CUresult {
+        status(self.known(ctx).map(|number| {
+            thread::with(|thread| thread.contexts.borrow_mut().push(number));
+        }))
+    }
+
+    unsafe fn cuCtxPopCurrent_v2(&self, pctx: *mut CUcontext) -> CUresult {
+        let popped = self.ready().and_then(|_| {
+            let popped = thread::with(|thread| thread.contexts.borrow_mut().pop());
+            popped.ok_or(CUDA_ERROR_INVALID_CONTEXT)
+        });
+        match popped {
+            Ok(_) if pctx.is_null() => CUDA_SUCCESS,
+            // SAFETY: the caller's contract.
+            popped => unsafe {
+                tell(
+                    pctx,
+                    popped.map(|number| wire::ContextHandle(number).to_raw()),
+                )
+            },
+        }
+    }
+
+    unsafe fn cuCtxSetCurrent(&self, ctx: CUcontext) -> CUresult {
+        let number = match ctx.is_null() {
+            true => self.ready().map(|_| 0),
+            false => self.known(ctx),
+        };
+        status(number.map(|number| {
+            thread::with(|thread| {
+                let mut contexts = thread.contexts.borrow_mut();
+                contexts.pop();
+                if number != 0 {
+                    contexts.push(number);
+                }
+            });
+        }))
+    }
+
+    unsafe fn cuCtxGetCurrent(&self, pctx: *mut CUcontext) -> CUresult {
+        let current = wire::ContextHandle(thread::current()).to_raw();
+        // SAFETY: the caller's contract.
+        unsafe { tell(pctx, self.ready().map(|_| current)) }
+    }
+
+    unsafe fn cuCtxGetDevice(&self, device: *mut CUdevice) -> CUresult {
+        // SAFETY: the caller's contract.
+        unsafe { tell(device, self.current().map(|context| context.device)) }
+    }
+
+    unsafe fn cuCtxGetDevice_v2(&self, device: *mut CUdevice, ctx: CUcontext) -> CUresult {
+        let of = self.context_or_current(ctx);
+        // SAFETY: the caller's contract.
+        unsafe { tell(device, of.map(|context| context.device)) }
+    }
+
+    unsafe fn cuCtxGetFlags(&self, flags: *mut u32) -> CUresult {
+        let of = self.current().map(|context| *lock(&context.flags));
+        // SAFETY: the caller's contract.
+        unsafe { tell(flags, of) }
+    }
+
+    unsafe fn cuCtxGetId(&self, ctx: CUcontext, ctxId: *mut u64) -> CUresult {
+        let of = self.context_or_current(ctx).map(|context| context.id);
+        // SAFETY: the caller's contract.
+        unsafe { tell(ctxId, of) }
+    }
+
+    unsafe fn cuCtxSynchronize(&self) -> CUresult {
+        status(self.current().and_then(|context| self.synchronise(context)))
+    }
+
+    unsafe fn cuCtxSynchronize_v2(&self, ctx: CUcontext) -> CUresult {
+        let context = self.context_or_current(ctx);
+        status(context.and_then(|context| self.synchronise(context)))
+    }
+
+    unsafe fn cuCtxSetLimit(&self, limit: CUlimit, value: usize) -> CUresult {
+        status(self.session_for(0).and_then(|acting| {
+            acting.call(&wire::CtxSetLimit {
+                limit,
+                value: value as u64,
+            })?;
+            // The driver may have rounded it: the next question asks again.
+            lock(&acting.context.settings).limits.remove(&limit);
+            Ok(())
+        }))
+    }
+
+    unsafe fn cuCtxGetLimit(&self, pvalue: *mut usize, limit: CUlimit) -> CUresult {
+        let value = self.session_for(0).and_then(|acting| {
+            if let Some(value) = lock(&acting.context.settings).limits.get(&limit) {
+                return Ok(*value);
+            }
+            let body = acting.call(&wire::CtxGetLimit { limit })?;
+            let reply = wire::CtxGetLimitReply::decode(&body).map_err(|_| acting.malformed())?;
+            let value = reply.pvalue.ok_or(CUDA_ERROR_UNKNOWN)? as usize;
+            lock(&acting.context.settings).limits.insert(limit, value);
+            Ok(value)
+        });
+        // SAFETY: the caller's contract.
+        unsafe { tell(pvalue, value) }
+    }
+
+    unsafe fn cuCtxGetCacheConfig(&self, pconfig: *mut CUfunc_cache) -> CUresult {
+        let of = self.current().map(|context| lock(&context.settings).cache);
+        // SAFETY: the caller's contract.
+        unsafe { tell(pconfig, of) }
+    }
+
+    unsafe fn cuCtxSetCacheConfig(&self, config: CUfunc_cache) -> CUresult {
+        status(self.session_for(0).and_then(|acting| {
+            acting.post(&wire::CtxSetCacheConfig { config })?;
+            lock(&acting.context.settings).cache = config;
+            Ok(())
+        }))
+    }
+
+    unsafe fn cuCtxGetSharedMemConfig(&self, pConfig: *mut CUsharedconfig) -> CUresult {
+        let of = self.current().map(|context| lock(&context.settings).shared);
+        // SAFETY: the caller's contract.
+        unsafe { tell(pConfig, of) }
+    }
+
+    unsafe fn cuCtxSetSharedMemConfig(&self, config: CUsharedconfig) -> CUresult {
+        status(self.session_for(0).and_then(|acting| {
+            acting.post(&wire::CtxSetSharedMemConfig { config })?;
+            lock(&acting.context.settings).shared = config;
+            Ok(())
+        }))
+    }
+
+    unsafe fn cuCtxGetApiVersion(&self, ctx: CUcontext, version: *mut u32) -> CUresult {
+        // What every driver since CUDA 3.2 answers for a context of the second interface.
+        let of = self.context_or_current(ctx).map(|_| 3020);
+        // SAFETY: the caller's contract.
+        unsafe { tell(version, of) }
+    }
+
+    unsafe fn cuCtxGetStreamPriorityRange(
+        &self,
+        leastPriority: *mut i32,
+        greatestPriority: *mut i32,
+    ) -> CUresult {
+        let range = self
+            .current()
+            .and_then(|context| Ok(self.device(context.device)?.facts.priorities));
+        for (target, value) in [
+            (leastPriority, range.map(|range| range.0)),
+            (greatestPriority, range.map(|range| range.1)),
+        ] {
+            if target.is_null() && value.is_ok() {
+                continue;
+            }
+            // SAFETY: the caller's contract.
+            let told = unsafe { tell(target, value) };
+            if told != CUDA_SUCCESS {
+                return told;
+            }
+        }
+        CUDA_SUCCESS
+    }
+}
+
+impl Driver {
+    fn context_or_invalid(&self, ctx: CUcontext) -> Result<Arc<Context>, CUresult> {
+        self.ready()?;
+        read(&self.contexts)
+            .get(&(ctx.addr() as u64))
+            .cloned()
+            .ok_or(CUDA_ERROR_INVALID_CONTEXT)
+    }
+}

@@ -1,0 +1,325 @@
+//! The driver: sessions, the devices that they bring, and whose a call is.
+
+use std::collections::HashMap;
+use std::ffi::{c_char, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+use towline_client::cuda::{Actor, Answer, Session};
+use towline_client::environment;
+
+use crate::context::Context;
+
+use crate::device::Device;
+
+use crate::event::Recorded;
+use crate::image::Functions;
+
+use crate::memory::Ranges;
+
+use crate::stream::{HostCalls, Stream};
+
+include!(concat!(env!("OUT_DIR"), "/cuda_driver.rs"));
+
+/// The devices of every server that the environment names, and all that lives on them.
+#[derive(Default)]
+pub struct Driver {
+    started: OnceLock<Result<Started, CUresult>>,
+    initialised: AtomicBool,
+    pub(crate) contexts: RwLock<HashMap<u64, Arc<Context>>>,
+    pub(crate) streams: RwLock<HashMap<u64, Arc<Stream>>>,
+    pub(crate) events: RwLock<HashMap<u64, Arc<Recorded>>>,
+    pub(crate) functions: RwLock<Functions>,
+    pub(crate) memory: RwLock<Ranges>,
+    pub(crate) host_calls: HostCalls,
+    /// Values that libraries keep with a context, by context and key, with what ends each.
+    pub(crate) kept: Mutex<HashMap<(u64, usize), usize>>,
+    /// Ids of contexts, streams, allocations: unlike handles, never used again.
+    next_id: AtomicU64,
+}
+
+/// What there is once the servers have answered.
+pub(crate) struct Started {
+    pub(crate) sessions: Vec<Arc<Session>>,
+    pub(crate) devices: Vec<Device>,
+    /// The lowest of the servers'.
+    pub(crate) version: i32,
+    /// Every device is served by NVIDIA's own driver.
+    pub(crate) genuine: bool,
+}
+
+static PROCESS: OnceLock<Driver> = OnceLock::new();
+
+/// The process's driver.
+pub(crate) fn process() -> &'static Driver {
+    PROCESS.get_or_init(Driver::default)
+}
+
+/// Whether the process has sessions that a child after fork would lack.
+pub(crate) fn started() -> bool {
+    PROCESS
+        .get()
+        .is_some_and(|driver| driver.started.get().is_some())
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The status of an outcome.
+pub(crate) fn status(outcome: Result<(), CUresult>) -> CUresult {
+    outcome.err().unwrap_or(CUDA_SUCCESS)
+}
+
+/// Writes an outcome to where the caller wants it.
+///
+/// # Safety
+/// `target` is NULL or writable.
+pub(crate) unsafe fn tell<T>(target: *mut T, outcome: Result<T, CUresult>) -> CUresult {
+    if target.is_null() {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    match outcome {
+        Ok(value) => {
+            // SAFETY: the caller's contract.
+            unsafe { target.write(value) };
+            CUDA_SUCCESS
+        }
+        Err(status) => status,
+    }
+}
+
+impl Driver {
+    /// A driver over these sessions, of whose devices `visible` shows some, as `CUDA_VISIBLE_DEVICES` would.
+    pub fn over(sessions: Vec<Arc<Session>>, visible: Option<&str>) -> Self {
+        let driver = Self::default();
+        let _ = driver.started.set(start(sessions, visible));
+        driver
+    }
+
+    /// The sessions, connected now if they have not been.
+    pub(crate) fn started(&self) -> Result<&Started, CUresult> {
+        self.started
+            .get_or_init(from_environment)
+            .as_ref()
+            .map_err(|status| *status)
+    }
+
+    /// As [`Self::started`], once the application has initialised the driver.
+    pub(crate) fn ready(&self) -> Result<&Started, CUresult> {
+        if !self.initialised.load(Ordering::Relaxed) {
+            return Err(CUDA_ERROR_NOT_INITIALIZED);
+        }
+        self.started()
+    }
+
+    pub(crate) fn initialise(&self) -> Result<(), CUresult> {
+        self.started()?;
+        self.initialised.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// An id that nothing has had in this process.
+    pub(crate) fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn context(&self, number: u64) -> Result<Arc<Context>, CUresult> {
+        let found = read(&self.contexts).get(&number).cloned();
+        found.ok_or(CUDA_ERROR_INVALID_CONTEXT)
+    }
+
+    /// The calling thread's context.
+    pub(crate) fn current(&self) -> Result<Arc<Context>, CUresult> {
+        self.ready()?;
+        match crate::thread::current() {
+            0 => Err(CUDA_ERROR_INVALID_CONTEXT),
+            number => self
+                .context(number)
+                .map_err(|_| CUDA_ERROR_CONTEXT_IS_DESTROYED),
+        }
+    }
+
+    /// The session of the calling thread's context, or of the session that minted `handle` where that is another.
+    pub(crate) fn session_for(&self, handle: u64) -> Result<Acting<'_>, CUresult> {
+        let context = self.current()?;
+        let index = Session::index_of(handle);
+        // 0 to 2 are the default streams, which belong to the context.
+        if handle > 2 && index != context.session {
+            let sessions = &self.started()?.sessions;
+            let session = sessions
+                .get(usize::from(index))
+                .ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+            return Ok(Acting {
+                session,
+                actor: actor(0),
+                context,
+            });
+        }
+        self.acting_in(context)
+    }
+
+    /// A call in a context.
+    pub(crate) fn acting_in(&self, context: Arc<Context>) -> Result<Acting<'_>, CUresult> {
+        let sessions = &self.started()?.sessions;
+        let session = sessions
+            .get(usize::from(context.session))
+            .ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
+        context.ensure(session)?;
+        Ok(Acting {
+            session,
+            actor: actor(context.number),
+            context,
+        })
+    }
+}
+
+/// Who acts: the calling thread, in a context.
+pub(crate) fn actor(context: u64) -> Actor {
+    crate::thread::with(|thread| Actor {
+        thread: thread.number,
+        context,
+        capture_mode: thread.capture_mode.get(),
+    })
+}
+
+/// A call on its way: its session, and in whose name it acts.
+pub(crate) struct Acting<'a> {
+    pub(crate) session: &'a Arc<Session>,
+    pub(crate) actor: Actor,
+    pub(crate) context: Arc<Context>,
+}
+
+impl Acting<'_> {
+    pub(crate) fn mint(&self, tag: u8) -> u64 {
+        self.session.mint(tag)
+    }
+
+    #[inline]
+    pub(crate) fn post<'a, R: Request<'a>>(&self, request: &R) -> Result<(), CUresult> {
+        self.session.post(self.actor, request)
+    }
+
+    pub(crate) fn call<'a, R: Request<'a>>(&self, request: &R) -> Result<Vec<u8>, CUresult> {
+        self.call_for(R::NAME, request)
+    }
+
+    pub(crate) fn call_for<'a, R: Request<'a>>(
+        &self,
+        call: &'static str,
+        request: &R,
+    ) -> Result<Vec<u8>, CUresult> {
+        self.session.call(self.actor, call, request)
+    }
+
+    pub(crate) fn ask<'a, R: Request<'a>>(
+        &self,
+        call: &'static str,
+        request: &R,
+    ) -> Result<Answer, CUresult> {
+        self.session.ask(self.actor, call, request)
+    }
+
+    pub(crate) fn malformed(&self) -> CUresult {
+        self.session.malformed()
+    }
+
+    /// The number of a stream on the server; the thread's own default stream is made when it is first used.
+    pub(crate) fn stream(&self, stream: CUstream) -> wire::StreamHandle {
+        match stream.addr() as u64 {
+            2 => wire::StreamHandle(self.own_stream()),
+            number => wire::StreamHandle(number),
+        }
+    }
+
+    fn own_stream(&self) -> u64 {
+        let context = self.context.number;
+        let known =
+            crate::thread::with(|thread| thread.own_streams.borrow().get(&context).copied());
+        if let Some(number) = known {
+            return number;
+        }
+        let number = self.mint(wire::StreamHandle::TAG);
+        let request = wire::StreamCreate {
+            phStream: wire::StreamHandle(number),
+            Flags: 0,
+        };
+        // What stands in the way of posting it stands in the way of what is posted to it too.
+        let _ = self.post(&request);
+        crate::thread::with(|thread| thread.own_streams.borrow_mut().insert(context, number));
+        number
+    }
+}
+
+fn from_environment() -> Result<Started, CUresult> {
+    let mut sessions = Vec::new();
+    let mut failures = Vec::new();
+    for session in environment::cuda_sessions() {
+        match session {
+            Ok(session) => sessions.push(session),
+            Err(unreachable) => {
+                let mut text = unreachable.to_string();
+                let mut source = std::error::Error::source(&unreachable);
+                while let Some(cause) = source.and_then(std::error::Error::source) {
+                    text = format!("{text}: {cause}");
+                    source = Some(cause);
+                }
+                failures.push(text);
+            }
+        }
+    }
+    match (sessions.is_empty(), failures.is_empty()) {
+        (true, true) => log::error!(
+            "no CUDA device: no server is named; run the program with `towline run --server HOST`, or set {}",
+            environment::SERVERS
+        ),
+        (true, false) => log::error!("no CUDA device: {}", failures.join("; ")),
+        (false, _) => failures.iter().for_each(|text| log::warn!("{text}")),
+    }
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    start(sessions, visible.as_deref())
+}
+
+fn start(sessions: Vec<Arc<Session>>, visible: Option<&str>) -> Result<Started, CUresult> {
+    let mut all = Vec::new();
+    for (index, session) in sessions.iter().enumerate() {
+        let index = u8::try_from(index).map_err(|_| CUDA_ERROR_INVALID_DEVICE)?;
+        session.number_as(index);
+        for (ordinal, facts) in session.snapshot().devices.iter().enumerate() {
+            all.push(Device::new(index, ordinal as i32, facts, session));
+        }
+    }
+    let uuids: Vec<[u8; 16]> = all.iter().map(|device| device.facts.uuid).collect();
+    let chosen = match visible {
+        Some(list) => crate::device::visible(list, &uuids),
+        None => (0..all.len()).collect(),
+    };
+    let mut all: Vec<Option<Device>> = all.into_iter().map(Some).collect();
+    let devices: Vec<Device> = chosen
+        .into_iter()
+        .filter_map(|index| all.get_mut(index)?.take())
+        .collect();
+    if devices.is_empty() {
+        return Err(CUDA_ERROR_NO_DEVICE);
+    }
+    let snapshots = || sessions.iter().map(|session| session.snapshot());
+    Ok(Started {
+        version: snapshots()
+            .map(|snapshot| snapshot.driver_version)
+            .min()
+            .unwrap_or(0),
+        genuine: snapshots().all(|snapshot| snapshot.genuine),
+        devices,
+        sessions,
+    })
+}

@@ -1,0 +1,237 @@
+//! What a program asks before it has a device: the driver's start and version, errors by name, functions by name and version.
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::sync::OnceLock;
+
+use towline_backend::cuda::*;
+use towline_wire::cuda::{ProcMissing, proc_symbol};
+
+use crate::driver::{Driver, DriverCalls, status, tell};
+
+/// The names of errors as C strings, made once.
+fn names() -> &'static [(CUresult, CString, CString)] {
+    static NAMES: OnceLock<Vec<(CUresult, CString, CString)>> = OnceLock::new();
+    NAMES.get_or_init(|| {
+        (0..=LAST_ERROR)
+            .filter_map(|status| {
+                let name = status_name(status)?;
+                let words = name.strip_prefix("CUDA_ERROR_").unwrap_or("no error");
+                let words = words.to_lowercase().replace('_', " ");
+                Some((status, CString::new(name).ok()?, CString::new(words).ok()?))
+            })
+            .collect()
+    })
+}
+
+/// The highest number of an error.
+const LAST_ERROR: CUresult = CUDA_ERROR_UNKNOWN;
+
+fn described(error: CUresult) -> Option<&'static (CUresult, CString, CString)> {
+    let names = names();
+    let at = names
+        .binary_search_by_key(&error, |(status, ..)| *status)
+        .ok()?;
+    names.get(at)
+}
+
+/// # Safety
+/// `target` is NULL or writable.
+unsafe fn tell_text(target: *mut *const c_char, text: Option<&'static CStr>) -> CUresult {
+    if target.is_null() {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    // SAFETY: the caller's contract. The driver writes NULL for what it does not know.
+    unsafe { target.write(text.map_or(std::ptr::null(), CStr::as_ptr)) };
+    match text {
+        Some(_) => CUDA_SUCCESS,
+        None => CUDA_ERROR_INVALID_VALUE,
+    }
+}
+
+/// The address of the function that `symbol` means to a program, and how the search went.
+fn find(
+    driver_version: i32,
+    symbol: &str,
+    version: i32,
+    flags: cuuint64_t,
+) -> (Option<*const c_void>, CUdriverProcAddressQueryResult) {
+    let per_thread = flags & u64::from(CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+    // A server's driver has no function of a later version, whatever the program knows.
+    match proc_symbol(symbol, version.min(driver_version), per_thread) {
+        Ok(found) => (
+            crate::export::address(found.name),
+            CU_GET_PROC_ADDRESS_SUCCESS,
+        ),
+        Err(ProcMissing::Version) => (None, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT),
+        Err(ProcMissing::Name) => (None, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND),
+    }
+}
+
+impl Driver {
+    fn version(&self) -> Result<i32, CUresult> {
+        self.started().map(|started| started.version)
+    }
+}
+
+impl DriverCalls for Driver {
+    unsafe fn cuInit(&self, Flags: u32) -> CUresult {
+        if Flags != 0 {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        status(self.initialise())
+    }
+
+    unsafe fn cuDriverGetVersion(&self, driverVersion: *mut i32) -> CUresult {
+        // SAFETY: the caller's contract.
+        unsafe { tell(driverVersion, self.version()) }
+    }
+
+    unsafe fn cuGetErrorString(&self, error: CUresult, pStr: *mut *const c_char) -> CUresult {
+        let text = described(error).map(|(_, _, text)| text.as_c_str());
+        // SAFETY: the caller's contract.
+        unsafe { tell_text(pStr, text) }
+    }
+
+    unsafe fn cuGetErrorName(&self, error: CUresult, pStr: *mut *const c_char) -> CUresult {
+        let name = described(error).map(|(_, name, _)| name.as_c_str());
+        // SAFETY: the caller's contract.
+        unsafe { tell_text(pStr, name) }
+    }
+
+    unsafe fn cuGetProcAddress(
+        &self,
+        symbol: *const c_char,
+        pfn: *mut *mut c_void,
+        cudaVersion: i32,
+        flags: cuuint64_t,
+    ) -> CUresult {
+        let none = std::ptr::null_mut();
+        // SAFETY: the caller's contract.
+        unsafe { DriverCalls::cuGetProcAddress_v2(self, symbol, pfn, cudaVersion, flags, none) }
+    }
+
+    unsafe fn cuGetProcAddress_v2(
+        &self,
+        symbol: *const c_char,
+        pfn: *mut *mut c_void,
+        cudaVersion: i32,
+        flags: cuuint64_t,
+        symbolStatus: *mut CUdriverProcAddressQueryResult,
+    ) -> CUresult {
+        // SAFETY: the caller's contract: NULL or a string.
+        let text = unsafe { crate::raw::text(symbol) };
+        let Some(text) = text.filter(|_| !pfn.is_null() && flags < 4) else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        let version = self.version().unwrap_or(i32::MAX);
+        let name = String::from_utf8_lossy(text);
+        // The runtime asks for this by the name of its first version, and means the one with a status.
+        let wanted = match (&*name, cudaVersion) {
+            ("cuGetProcAddress_v2", _) => "cuGetProcAddress",
+            (name, _) => name,
+        };
+        let (address, outcome) = find(version, wanted, cudaVersion, flags);
+        // SAFETY: the caller's contract.
+        unsafe { pfn.write(address.unwrap_or(std::ptr::null()).cast_mut()) };
+        // SAFETY: the caller's contract: NULL or writable.
+        unsafe { crate::raw::fill(symbolStatus, 1, [outcome].into_iter()) };
+        match address {
+            Some(_) => CUDA_SUCCESS,
+            None => {
+                log::debug!("cuGetProcAddress: no {name} for version {cudaVersion}");
+                CUDA_ERROR_NOT_FOUND
+            }
+        }
+    }
+
+    unsafe fn cuGetExportTable(
+        &self,
+        ppExportTable: *mut *const c_void,
+        pExportTableId: *const CUuuid,
+    ) -> CUresult {
+        if ppExportTable.is_null() || pExportTableId.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract.
+        let id = unsafe { pExportTableId.read() }
+            .bytes
+            .map(|byte| byte as u8);
+        let table = crate::tables::find(self, &id);
+        // SAFETY: the caller's contract. Success with nothing written would have the caller jump anywhere.
+        unsafe { ppExportTable.write(table.unwrap_or(std::ptr::null())) };
+        match table {
+            Some(_) => CUDA_SUCCESS,
+            None => CUDA_ERROR_INVALID_VALUE,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(symbol: &str) -> Option<*const c_void> {
+        crate::export::address(symbol)
+    }
+
+    #[test]
+    fn a_function_is_found_by_version_and_kind_of_default_stream() {
+        let newest = |name, version, flags| find(13_000, name, version, flags);
+        assert_eq!(
+            newest("cuMemAlloc", 12_000, 0),
+            (address("cuMemAlloc_v2"), CU_GET_PROC_ADDRESS_SUCCESS)
+        );
+        assert_eq!(
+            newest("cuLaunchKernel", 12_000, 2),
+            (address("cuLaunchKernel_ptsz"), CU_GET_PROC_ADDRESS_SUCCESS)
+        );
+        assert_eq!(
+            newest("cuLaunchKernel", 12_000, 1),
+            (address("cuLaunchKernel"), CU_GET_PROC_ADDRESS_SUCCESS)
+        );
+    }
+
+    #[test]
+    fn a_function_later_than_the_servers_driver_is_not_found() {
+        let missing = (None, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+        assert_eq!(find(11_040, "cuLibraryLoadData", 13_000, 0), missing);
+        assert_eq!(find(13_000, "cuLibraryLoadData", 11_040, 0), missing);
+        let unknown = (None, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+        assert_eq!(find(13_000, "cuNobodyHasThis", 13_000, 0), unknown);
+    }
+
+    #[test]
+    fn what_is_not_found_is_null_and_says_why() {
+        let driver = Driver::default();
+        let (mut found, mut why) = (std::ptr::dangling_mut::<c_void>(), 0);
+        // SAFETY: all pointers are to locals.
+        let status = unsafe {
+            DriverCalls::cuGetProcAddress_v2(
+                &driver,
+                c"cuNobodyHasThis".as_ptr(),
+                &raw mut found,
+                12_000,
+                0,
+                &raw mut why,
+            )
+        };
+        assert_eq!(status, CUDA_ERROR_NOT_FOUND);
+        assert!(found.is_null());
+        assert_eq!(why, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    }
+
+    #[test]
+    fn errors_have_names_and_unknown_ones_are_null() {
+        let driver = Driver::default();
+        let mut text = std::ptr::null();
+        // SAFETY: `text` is a local.
+        let status =
+            unsafe { DriverCalls::cuGetErrorName(&driver, CUDA_ERROR_NO_DEVICE, &raw mut text) };
+        assert_eq!(status, CUDA_SUCCESS);
+        // SAFETY: the driver wrote a string of its own.
+        assert_eq!(unsafe { CStr::from_ptr(text) }, c"CUDA_ERROR_NO_DEVICE");
+        // SAFETY: as above.
+        let status = unsafe { DriverCalls::cuGetErrorString(&driver, 77_777, &raw mut text) };
+        assert_eq!((status, text.is_null()), (CUDA_ERROR_INVALID_VALUE, true));
+    }
+}

@@ -1,0 +1,134 @@
+//! The C ABI: one function per symbol of the driver.
+//!
+//! Nothing unwinds into the application, and a child after fork, whose connections and threads stayed with its parent, gets a clear
+//! error instead of waiting for them.
+
+use std::ffi::{c_char, c_void};
+use std::panic::AssertUnwindSafe;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use towline_backend::cuda::*;
+
+use crate::driver::{self, Driver};
+
+/// What a call answers that could not run at all.
+const FAILED: CUresult = CUDA_ERROR_UNKNOWN;
+
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Runs a call on the process's driver: panics and forked children end in the call's own failure.
+pub(crate) fn guard(
+    name: &'static str,
+    call: impl FnOnce(&'static Driver) -> CUresult,
+) -> CUresult {
+    if FORKED.load(Ordering::Relaxed) {
+        tell_forked();
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    prepare();
+    match std::panic::catch_unwind(AssertUnwindSafe(|| call(driver::process()))) {
+        Ok(status) => {
+            if status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY {
+                log::debug!("{name}: {}", status_name(status).unwrap_or("?"));
+            } else {
+                log::trace!("{name}: {status}");
+            }
+            status
+        }
+        Err(_) => {
+            log::error!("{name} failed inside Towline; please report it");
+            FAILED
+        }
+    }
+}
+
+/// As [`guard`], for a call whose default stream is the thread's own and that has no parameter to say so.
+fn guard_per_thread(
+    name: &'static str,
+    call: impl FnOnce(&'static Driver) -> CUresult,
+) -> CUresult {
+    guard(name, |driver| {
+        crate::thread::with_own_default(|| call(driver))
+    })
+}
+
+/// The stream that NULL means to a caller with a default stream per thread.
+fn per_thread(stream: CUstream) -> CUstream {
+    if stream.is_null() {
+        std::ptr::without_provenance_mut(2)
+    } else {
+        stream
+    }
+}
+
+fn prepare() {
+    static PREPARED: Once = Once::new();
+    PREPARED.call_once(|| {
+        let filter = env_logger::Env::new().filter_or("TOWLINE_LOG", "warn");
+        // This library has a logger of its own: the application's is another copy of `log`, and ours is out of its way.
+        let _ = env_logger::Builder::from_env(filter)
+            .format_target(false)
+            .try_init();
+        extern "C" fn child() {
+            FORKED.store(driver::started(), Ordering::Relaxed);
+        }
+        // SAFETY: the handler only stores to an atomic, which is sound in a child after fork.
+        unsafe { libc::pthread_atfork(None, None, Some(child)) };
+    });
+}
+
+/// Says once why calls fail in a child after fork; locks of the logger may have been held by threads that are gone.
+fn tell_forked() {
+    const TEXT: &str = "towline: CUDA was used before fork, and its sessions stayed with the parent: calls in this child fail; \
+         start the child with exec, or use CUDA only after fork\n";
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if !TOLD.swap(true, Ordering::Relaxed) {
+        // SAFETY: the text is readable for its length. Whether it arrives does not matter.
+        unsafe { libc::write(libc::STDERR_FILENO, TEXT.as_ptr().cast(), TEXT.len()) };
+    }
+}
+
+mod symbols {
+    #![allow(
+        unreachable_pub,
+        reason = "programs reach these functions by their symbols"
+    )]
+
+    use super::*;
+
+    include!(concat!(env!("OUT_DIR"), "/cuda_export.rs"));
+}
+
+pub(crate) use symbols::address;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_symbol_that_can_be_asked_for_has_an_address() {
+        assert!(
+            PROC_SYMBOLS
+                .iter()
+                .all(|symbol| address(symbol.name).is_some())
+        );
+        assert!(address("cuNobodyHasThis").is_none());
+    }
+
+    #[test]
+    fn a_panic_becomes_the_failure_of_the_call() {
+        let status = guard("test", |_| std::panic::resume_unwind(Box::new("inside")));
+        assert_eq!(status, FAILED);
+    }
+
+    #[test]
+    fn null_is_the_threads_own_stream_where_the_symbol_says_so() {
+        assert_eq!(per_thread(std::ptr::null_mut()).addr(), 2);
+        assert_eq!(per_thread(std::ptr::without_provenance_mut(7)).addr(), 7);
+        assert!(crate::thread::default_stream().is_null());
+        let inside = guard_per_thread("test", |_| crate::thread::default_stream().addr() as i32);
+        assert_eq!(inside, 2);
+        assert!(crate::thread::default_stream().is_null());
+    }
+}

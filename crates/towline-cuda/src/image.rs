@@ -1,0 +1,375 @@
+//! Device code: how long an image is, which part of it travels, and what is known of its functions.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::{CString, c_void};
+use std::sync::{Arc, Mutex};
+
+use towline_backend::cuda::*;
+use towline_ptx::ComputeCapability;
+use towline_ptx::fatbin;
+use towline_wire::cuda::facts::{Function, ModuleFacts};
+
+/// Longest PTX text that is looked for its end.
+const TEXT_LIMIT: usize = 1 << 30;
+/// Longest cubin.
+const CUBIN_LIMIT: u64 = 4 << 30;
+
+/// A module or library on the server, with what it holds.
+pub(crate) struct Image {
+    pub(crate) number: u64,
+    pub(crate) context: u64,
+    pub(crate) session: u8,
+    pub(crate) first: u64,
+    pub(crate) facts: Arc<ModuleFacts>,
+    names: Arc<Vec<CString>>,
+    by_name: HashMap<Vec<u8>, u32>,
+    changeable: Mutex<Changeable>,
+}
+
+#[derive(Default)]
+struct Changeable {
+    /// Attributes that the application has set, by function and attribute.
+    attributes: HashMap<(u32, CUfunction_attribute), i32>,
+    /// Launch configurations that the driver has accepted.
+    accepted: HashSet<u64>,
+    /// Addresses and sizes of globals.
+    globals: HashMap<Vec<u8>, (u64, usize)>,
+    /// What a library is in a context: its module's number.
+    modules: HashMap<u64, u64>,
+    /// What a kernel is in a context: its function's number.
+    functions: HashMap<(u32, u64), u64>,
+}
+
+/// A function or kernel.
+#[derive(Clone)]
+pub(crate) struct Known {
+    pub(crate) image: Arc<Image>,
+    pub(crate) index: u32,
+}
+
+/// The functions, kernels, modules and libraries of the process.
+#[derive(Default)]
+pub(crate) struct Functions {
+    pub(crate) images: HashMap<u64, Arc<Image>>,
+    /// Runs of numbers, by the first: how many, whose, and the index of the first.
+    runs: BTreeMap<u64, (u64, Arc<Image>, u32)>,
+}
+
+impl Functions {
+    pub(crate) fn insert(&mut self, image: &Arc<Image>) {
+        self.images.insert(image.number, Arc::clone(image));
+        let count = image.facts.functions.len() as u64;
+        self.add_run(image.first, count, image, 0);
+    }
+
+    pub(crate) fn add_run(&mut self, first: u64, count: u64, image: &Arc<Image>, index: u32) {
+        self.runs.insert(first, (count, Arc::clone(image), index));
+    }
+
+    /// The function that has a number.
+    pub(crate) fn find(&self, number: u64) -> Option<Known> {
+        let (first, (count, image, index)) = self.runs.range(..=number).next_back()?;
+        let at = number - first;
+        (at < *count).then(|| Known {
+            image: Arc::clone(image),
+            index: index + at as u32,
+        })
+    }
+
+    pub(crate) fn remove(&mut self, number: u64) -> Option<Arc<Image>> {
+        let image = self.images.remove(&number)?;
+        self.runs
+            .retain(|_, (_, known, _)| !Arc::ptr_eq(known, &image));
+        Some(image)
+    }
+
+    pub(crate) fn drop_context(&mut self, context: u64) {
+        // Libraries belong to no context and are loaded into the next one again.
+        self.images
+            .retain(|_, image| image.context != context || image.context == 0);
+        self.runs
+            .retain(|_, (_, image, _)| image.context != context || image.context == 0);
+    }
+}
+
+impl Image {
+    pub(crate) fn new(
+        number: u64,
+        context: u64,
+        session: u8,
+        first: u64,
+        facts: Arc<ModuleFacts>,
+    ) -> Self {
+        let names = facts.functions.iter().map(|function| {
+            let name = function.name.split(|byte| *byte == 0).next();
+            CString::new(name.unwrap_or_default()).unwrap_or_default()
+        });
+        let by_name = facts.functions.iter().enumerate();
+        Self {
+            number,
+            context,
+            session,
+            first,
+            names: Arc::new(names.collect()),
+            by_name: by_name
+                .map(|(index, function)| (function.name.clone(), index as u32))
+                .collect(),
+            changeable: Mutex::default(),
+            facts,
+        }
+    }
+
+    pub(crate) fn find(&self, name: &[u8]) -> Option<u64> {
+        let index = self.by_name.get(name)?;
+        Some(self.first + u64::from(*index))
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Changeable) -> T) -> T {
+        change(&mut crate::driver::lock(&self.changeable))
+    }
+
+    pub(crate) fn global(&self, name: &[u8]) -> Option<(u64, usize)> {
+        self.with(|known| known.globals.get(name).copied())
+    }
+
+    pub(crate) fn note_global(&self, name: &[u8], place: (u64, usize)) {
+        self.with(|known| known.globals.insert(name.to_vec(), place));
+    }
+
+    pub(crate) fn module_in(&self, context: u64) -> Option<u64> {
+        self.with(|known| known.modules.get(&context).copied())
+    }
+
+    pub(crate) fn note_module(&self, context: u64, module: u64) {
+        self.with(|known| known.modules.insert(context, module));
+    }
+}
+
+impl Known {
+    pub(crate) fn facts(&self) -> &Function {
+        // The index comes from the run that the image was entered with.
+        &self.image.facts.functions[self.index as usize]
+    }
+
+    pub(crate) fn name(&self) -> *const std::ffi::c_char {
+        self.image
+            .names
+            .get(self.index as usize)
+            .map_or(std::ptr::null(), |name| name.as_ptr())
+    }
+
+    pub(crate) fn attribute(&self, attribute: CUfunction_attribute) -> Option<i32> {
+        let set = self
+            .image
+            .with(|known| known.attributes.get(&(self.index, attribute)).copied());
+        set.or_else(|| self.facts().attribute(attribute))
+    }
+
+    pub(crate) fn set_attribute(&self, attribute: CUfunction_attribute, value: i32) {
+        self.image
+            .with(|known| known.attributes.insert((self.index, attribute), value));
+    }
+
+    /// Whether the driver has accepted a launch of this configuration before.
+    pub(crate) fn accepted(&self, configuration: u64) -> bool {
+        self.image
+            .with(|known| known.accepted.contains(&configuration))
+    }
+
+    pub(crate) fn accept(&self, configuration: u64) {
+        self.image
+            .with(|known| known.accepted.insert(configuration));
+    }
+
+    pub(crate) fn function_in(&self, context: u64) -> Option<u64> {
+        self.image
+            .with(|known| known.functions.get(&(self.index, context)).copied())
+    }
+
+    pub(crate) fn note_function(&self, context: u64, function: u64) {
+        self.image
+            .with(|known| known.functions.insert((self.index, context), function));
+    }
+}
+
+/// What travels of an image.
+pub(crate) enum Travelling<'a> {
+    Whole(&'a [u8]),
+    Chosen(Vec<u8>),
+}
+
+impl Travelling<'_> {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Whole(bytes) => bytes,
+            Self::Chosen(bytes) => bytes,
+        }
+    }
+}
+
+/// The image that starts at `start`: the entry of a container that the device uses, or the whole.
+///
+/// # Safety
+/// `start` is an image as the driver's loading calls take it, and outlives the result.
+pub(crate) unsafe fn travelling<'a>(
+    start: *const c_void,
+    wrapped: bool,
+    device: ComputeCapability,
+) -> Result<Travelling<'a>, CUresult> {
+    if start.is_null() {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    // SAFETY: the caller's contract: the shortest image, PTX of a few bytes, is text whose end comes later than its first word.
+    let magic = unsafe { start.cast::<u32>().read_unaligned() };
+    match magic {
+        fatbin::WRAPPER_MAGIC => {
+            // Measured on an H200: only cuLibraryLoadData takes a wrapper.
+            if !wrapped {
+                return Err(CUDA_ERROR_INVALID_IMAGE);
+            }
+            // SAFETY: the caller's contract: a wrapper has that many bytes.
+            let bytes = unsafe { start.cast::<[u8; fatbin::WRAPPER_BYTES]>().read_unaligned() };
+            let wrapper = fatbin::Wrapper::decode(&bytes).map_err(|_| CUDA_ERROR_INVALID_IMAGE)?;
+            let container = std::ptr::with_exposed_provenance::<c_void>(wrapper.container as usize);
+            if container.is_null() {
+                return Err(CUDA_ERROR_INVALID_IMAGE);
+            }
+            // SAFETY: a wrapper points to its container.
+            unsafe { container_at(container, device) }
+        }
+        // SAFETY: the caller's contract.
+        fatbin::CONTAINER_MAGIC => unsafe { container_at(start, device) },
+        // SAFETY: the caller's contract.
+        ELF_MAGIC => unsafe { cubin_at(start) },
+        _ => {
+            // SAFETY: the caller's contract: what is nothing else is text with a NUL.
+            let text = unsafe { std::ffi::CStr::from_ptr(start.cast()) };
+            let text = text.to_bytes_with_nul();
+            if text.len() > TEXT_LIMIT {
+                return Err(CUDA_ERROR_INVALID_IMAGE);
+            }
+            Ok(Travelling::Whole(text))
+        }
+    }
+}
+
+const ELF_MAGIC: u32 = u32::from_le_bytes(*b"\x7fELF");
+
+/// # Safety
+/// A container starts at `start`.
+unsafe fn container_at<'a>(
+    start: *const c_void,
+    device: ComputeCapability,
+) -> Result<Travelling<'a>, CUresult> {
+    let header = start.cast::<[u8; fatbin::CONTAINER_HEADER_BYTES]>();
+    // SAFETY: the caller's contract.
+    let header = unsafe { header.read_unaligned() };
+    let length = fatbin::container_len(&header).map_err(|_| CUDA_ERROR_INVALID_IMAGE)?;
+    // SAFETY: the caller's contract: the container is as long as it says.
+    let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), length as usize) };
+    Ok(match fatbin::select(bytes, device) {
+        Ok(Some(chosen)) => Travelling::Chosen(chosen),
+        Ok(None) => Travelling::Whole(bytes),
+        Err(error) => {
+            log::debug!("an image travels whole: {error}");
+            Travelling::Whole(bytes)
+        }
+    })
+}
+
+/// # Safety
+/// A cubin starts at `start`.
+unsafe fn cubin_at<'a>(start: *const c_void) -> Result<Travelling<'a>, CUresult> {
+    let start = start.cast::<u8>();
+    // SAFETY: the caller's contract: an ELF file's header has 64 bytes.
+    let header = unsafe { std::slice::from_raw_parts(start, 64) };
+    let tables = elf_tables(header).ok_or(CUDA_ERROR_INVALID_IMAGE)?;
+    // SAFETY: the caller's contract: the tables are part of the file.
+    let known = unsafe { std::slice::from_raw_parts(start, tables) };
+    let length = elf_length(known).ok_or(CUDA_ERROR_INVALID_IMAGE)?;
+    // SAFETY: the caller's contract: so are the sections.
+    Ok(Travelling::Whole(unsafe {
+        std::slice::from_raw_parts(start, length)
+    }))
+}
+
+fn word(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
+    let mut word = [0; 8];
+    word.get_mut(..width)?
+        .copy_from_slice(bytes.get(at..at.checked_add(width)?)?);
+    Some(u64::from_le_bytes(word))
+}
+
+/// Bytes of the file up to the end of its last table.
+fn elf_tables(header: &[u8]) -> Option<usize> {
+    let end = |offset: usize, size: usize, count: usize| -> Option<u64> {
+        let entries = word(header, size, 2)?.checked_mul(word(header, count, 2)?)?;
+        word(header, offset, 8)?.checked_add(entries)
+    };
+    let end = end(0x20, 0x36, 0x38)?.max(end(0x28, 0x3a, 0x3c)?).max(64);
+    (end <= CUBIN_LIMIT).then_some(end as usize)
+}
+
+/// Bytes of the file, from its tables.
+fn elf_length(bytes: &[u8]) -> Option<usize> {
+    const NO_BITS: u64 = 8;
+    let (offset, size, count) = (
+        word(bytes, 0x28, 8)? as usize,
+        word(bytes, 0x3a, 2)? as usize,
+        word(bytes, 0x3c, 2)? as usize,
+    );
+    let mut end = bytes.len() as u64;
+    for index in 0..count {
+        let at = offset.checked_add(index.checked_mul(size)?)?;
+        if word(bytes, at.checked_add(4)?, 4)? != NO_BITS {
+            end = end.max(word(bytes, at + 0x18, 8)?.checked_add(word(bytes, at + 0x20, 8)?)?);
+        }
+    }
+    (end <= CUBIN_LIMIT).then_some(end as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEVICE: ComputeCapability = ComputeCapability::new(9, 0);
+
+    #[test]
+    fn text_travels_with_its_nul() {
+        let text = c".version 8.0\n";
+        // SAFETY: the text is an image.
+        let found = unsafe { travelling(text.as_ptr().cast(), false, DEVICE) };
+        assert_eq!(found.unwrap().bytes(), text.to_bytes_with_nul());
+    }
+
+    #[test]
+    fn a_wrapper_is_followed_only_where_the_driver_follows_it() {
+        let mut container = fatbin::CONTAINER_MAGIC.to_le_bytes().to_vec();
+        container.extend([1, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let mut wrapper = fatbin::WRAPPER_MAGIC.to_le_bytes().to_vec();
+        wrapper.extend([1, 0, 0, 0]);
+        wrapper.extend((container.as_ptr().expose_provenance() as u64).to_le_bytes());
+        wrapper.extend([0; 8]);
+        // SAFETY: both are whole.
+        let refused = unsafe { travelling(wrapper.as_ptr().cast(), false, DEVICE) };
+        assert_eq!(refused.err(), Some(CUDA_ERROR_INVALID_IMAGE));
+        // SAFETY: as above.
+        let taken = unsafe { travelling(wrapper.as_ptr().cast(), true, DEVICE) };
+        assert_eq!(taken.unwrap().bytes(), container);
+    }
+
+    #[test]
+    fn a_cubin_is_as_long_as_its_last_section() {
+        let mut file = vec![0; 300];
+        file[..4].copy_from_slice(b"\x7fELF");
+        file[0x28] = 64;
+        file[0x3a] = 64;
+        file[0x3c] = 2;
+        // The second section: 100 bytes from byte 200 on.
+        file[128 + 0x18] = 200;
+        file[128 + 0x20] = 100;
+        // SAFETY: the file is whole.
+        let found = unsafe { travelling(file.as_ptr().cast(), false, DEVICE) };
+        assert_eq!(found.unwrap().bytes().len(), 300);
+    }
+}

@@ -1,0 +1,45 @@
+//! The driver library that CUDA applications load: `libcuda.so.1` with the devices of servers.
+//!
+//! The driver answers what it knows, checks what it can, and sends the rest one way; it waits only where the program needs data back.
+//!
+//! | Module | What it owns |
+//! |---|---|
+//! | [`export`](self) | the C ABI: symbols, panics, forked children |
+//! | `driver` | sessions, devices, whose call it is |
+//! | `thread` | what belongs to a thread: context stack, capture mode, its own default stream |
+//! | `device`, `policy` | devices and which of their attributes hold over a network |
+//! | `context`, `stream`, `event`, `memory`, `copy`, `pool`, `module`, `launch` | the calls of each group |
+//! | `image`, `pack` | device code and parameters of launches |
+//! | `entry` | errors by name, functions by name and version |
+//! | `tables`, `handshake` | the undocumented tables that the runtime library asks for |
+//!
+//! Lock order: everything is held alone, and nothing while a server is waited for.
+
+#![allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    reason = "methods are named and shaped like the functions of the C API"
+)]
+
+mod context;
+mod copy;
+mod device;
+mod driver;
+mod entry;
+mod event;
+mod export;
+mod handshake;
+mod image;
+mod launch;
+mod memory;
+mod module;
+mod pack;
+mod policy;
+mod pool;
+mod stream;
+mod tables;
+mod thread;
+
+use towline_client::raw;
+
+pub use driver::Driver;

@@ -1,0 +1,448 @@
+//! Device memory and host memory: where ranges lie and whose they are.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+
+use crate::context::Context;
+use crate::driver::{Driver, MemoryCalls, read, status, tell, write};
+
+/// Host memory begins at pages, as the driver's does.
+const PAGE: usize = 4096;
+/// Rows of pitched memory begin at multiples of this, as the driver's do.
+const PITCH: usize = 512;
+
+/// A range of memory that the driver knows.
+#[derive(Debug, Clone)]
+pub(crate) struct Range {
+    pub(crate) size: usize,
+    pub(crate) context: u64,
+    pub(crate) device: CUdevice,
+    pub(crate) id: u64,
+    pub(crate) kind: Kind,
+}
+
+/// What a range is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Device,
+    /// Host memory of ours, with the flags that it was asked for with.
+    Allocated(u32),
+    /// Host memory of the application's, which counts as pinned.
+    Registered(u32),
+}
+
+impl Range {
+    pub(crate) fn device(context: &Context, size: usize, id: u64) -> Self {
+        Self {
+            size,
+            context: context.number,
+            device: context.device,
+            id,
+            kind: Kind::Device,
+        }
+    }
+}
+
+/// The ranges of the process, by where they begin. Device addresses and host addresses are told apart by what begins there.
+#[derive(Debug, Default)]
+pub(crate) struct Ranges(BTreeMap<u64, Range>);
+
+impl Ranges {
+    pub(crate) fn insert(&mut self, start: u64, range: Range) {
+        self.0.insert(start, range);
+    }
+
+    /// The range that an address lies in.
+    pub(crate) fn find(&self, address: u64) -> Option<(u64, &Range)> {
+        let (start, range) = self.0.range(..=address).next_back()?;
+        (address - start < range.size as u64).then_some((*start, range))
+    }
+
+    /// Forgets device memory that begins here; whether there is any.
+    pub(crate) fn remove_device(&mut self, start: u64) -> bool {
+        let is_device = self
+            .0
+            .get(&start)
+            .is_some_and(|range| range.kind == Kind::Device);
+        is_device && self.0.remove(&start).is_some()
+    }
+
+    /// Forgets the device memory of a context; host memory stays, since the application may still look at it.
+    pub(crate) fn drop_context(&mut self, context: u64) {
+        self.0
+            .retain(|_, range| range.context != context || range.kind != Kind::Device);
+    }
+
+    pub(crate) fn is_device(&self, address: u64) -> bool {
+        self.find(address)
+            .is_some_and(|(_, range)| range.kind == Kind::Device)
+    }
+
+    /// Whether all of this host memory is pinned.
+    pub(crate) fn is_pinned(&self, start: u64, size: usize) -> bool {
+        self.find(start).is_some_and(|(begin, range)| {
+            range.kind != Kind::Device
+                && (start - begin).saturating_add(size as u64) <= range.size as u64
+        })
+    }
+}
+
+impl Driver {
+    fn allocate(&self, size: usize, managed_flags: u32) -> Result<u64, CUresult> {
+        if size == 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let acting = self.session_for(0)?;
+        let request = wire::MemoryAlloc {
+            size: size as u64,
+            managed_flags,
+        };
+        let body = acting.call_for("cuMemAlloc", &request)?;
+        let reply = wire::MemoryAllocReply::decode(&body).map_err(|_| acting.malformed())?;
+        let address = reply.address.ok_or(CUDA_ERROR_UNKNOWN)?;
+        let range = Range::device(&acting.context, size, self.new_id());
+        write(&self.memory).insert(address, range);
+        Ok(address)
+    }
+
+    fn free(&self, address: u64) -> Result<(), CUresult> {
+        self.ready()?;
+        if address == 0 {
+            return Ok(());
+        }
+        let context = match read(&self.memory).find(address) {
+            Some((start, range)) if start == address && range.kind == Kind::Device => range.context,
+            _ => return Err(CUDA_ERROR_INVALID_VALUE),
+        };
+        let acting = self.acting_in(self.context(context)?)?;
+        // Forgotten before the server is asked: another thread may be given the same address at once.
+        let known = write(&self.memory).0.remove(&address);
+        let freed = acting.call_for("cuMemFree", &wire::MemoryFree { address });
+        if let (Err(status), Some(range)) = (&freed, known) {
+            write(&self.memory).insert(address, range);
+            return Err(*status);
+        }
+        Ok(())
+    }
+
+    fn allocate_host(&self, size: usize, flags: u32) -> Result<*mut c_void, CUresult> {
+        let context = self.current()?;
+        let known =
+            CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+        if size == 0 || flags & !known != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let layout = Layout::from_size_align(size, PAGE).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { alloc_zeroed(layout) };
+        if start.is_null() {
+            return Err(CUDA_ERROR_OUT_OF_MEMORY);
+        }
+        let range = Range {
+            kind: Kind::Allocated(flags),
+            ..Range::device(&context, size, self.new_id())
+        };
+        write(&self.memory).insert(start.expose_provenance() as u64, range);
+        Ok(start.cast())
+    }
+
+    fn free_host(&self, start: *mut c_void) -> Result<(), CUresult> {
+        self.ready()?;
+        let address = start.addr() as u64;
+        let mut ranges = write(&self.memory);
+        let size = match ranges.0.get(&address) {
+            Some(Range {
+                kind: Kind::Allocated(_),
+                size,
+                ..
+            }) => *size,
+            _ => return Err(CUDA_ERROR_INVALID_VALUE),
+        };
+        ranges.0.remove(&address);
+        drop(ranges);
+        let layout = Layout::from_size_align(size, PAGE).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        // SAFETY: `allocate_host` allocated it with this layout, and nobody else can free it: the range is gone from the table.
+        unsafe { dealloc(start.cast(), layout) };
+        Ok(())
+    }
+
+    /// A number that tells something of a pointer; `None` where the attribute is not one of ours.
+    fn pointer_attribute(
+        &self,
+        attribute: CUpointer_attribute,
+        address: u64,
+    ) -> Option<Result<Told, CUresult>> {
+        let ranges = read(&self.memory);
+        let found = ranges.find(address);
+        let known = |tell: &dyn Fn(u64, &Range) -> Result<Told, CUresult>| match found {
+            Some((start, range)) => tell(start, range),
+            None => Err(CUDA_ERROR_INVALID_VALUE),
+        };
+        Some(match attribute {
+            CU_POINTER_ATTRIBUTE_CONTEXT => known(&|_, range| Ok(Told::Word(range.context))),
+            CU_POINTER_ATTRIBUTE_MEMORY_TYPE => known(&|_, range| {
+                Ok(Told::Number(match range.kind {
+                    Kind::Device => CU_MEMORYTYPE_DEVICE,
+                    _ => CU_MEMORYTYPE_HOST,
+                }))
+            }),
+            CU_POINTER_ATTRIBUTE_DEVICE_POINTER => known(&|_, range| match range.kind {
+                Kind::Device => Ok(Told::Word(address)),
+                _ => Err(CUDA_ERROR_INVALID_VALUE),
+            }),
+            CU_POINTER_ATTRIBUTE_HOST_POINTER => known(&|_, range| match range.kind {
+                Kind::Device => Err(CUDA_ERROR_INVALID_VALUE),
+                _ => Ok(Told::Word(address)),
+            }),
+            CU_POINTER_ATTRIBUTE_SYNC_MEMOPS | CU_POINTER_ATTRIBUTE_IS_MANAGED => {
+                known(&|_, _| Ok(Told::Flag(false)))
+            }
+            CU_POINTER_ATTRIBUTE_BUFFER_ID => known(&|_, range| Ok(Told::Word(range.id))),
+            CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => {
+                known(&|_, range| Ok(Told::Number(range.device as u32)))
+            }
+            CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE => known(&|_, _| Ok(Told::Flag(false))),
+            CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => known(&|start, _| Ok(Told::Word(start))),
+            CU_POINTER_ATTRIBUTE_RANGE_SIZE => known(&|_, range| Ok(Told::Word(range.size as u64))),
+            CU_POINTER_ATTRIBUTE_MAPPED => known(&|_, _| Ok(Told::Flag(true))),
+            CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => known(&|_, _| Ok(Told::Word(0))),
+            CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE => known(&|_, _| Ok(Told::Flag(false))),
+            CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => known(&|_, _| Ok(Told::Word(0))),
+            _ => return None,
+        })
+    }
+}
+
+/// What is told of a pointer, in the width that the attribute has.
+#[derive(Debug, Clone, Copy)]
+enum Told {
+    Flag(bool),
+    Number(u32),
+    Word(u64),
+}
+
+/// # Safety
+/// `target` is writable for what the attribute holds.
+unsafe fn write_told(target: *mut c_void, told: Told) {
+    match told {
+        // SAFETY: the caller's contract. Flags are C's `bool` or a wider integer; both begin with this byte.
+        Told::Flag(value) => unsafe { target.cast::<u8>().write(u8::from(value)) },
+        // SAFETY: the caller's contract.
+        Told::Number(value) => unsafe { target.cast::<u32>().write_unaligned(value) },
+        // SAFETY: the caller's contract.
+        Told::Word(value) => unsafe { target.cast::<u64>().write_unaligned(value) },
+    }
+}
+
+impl MemoryCalls for Driver {
+    unsafe fn cuMemGetInfo_v2(&self, free: *mut usize, total: *mut usize) -> CUresult {
+        let asked = self.session_for(0).and_then(|acting| {
+            let request = wire::MemGetInfoV2 {};
+            let body = acting.call(&request)?;
+            let reply = wire::MemGetInfoV2Reply::decode(&body).map_err(|_| acting.malformed())?;
+            Ok((
+                reply.free.unwrap_or(0) as usize,
+                reply.total.unwrap_or(0) as usize,
+            ))
+        });
+        // SAFETY: the caller's contract.
+        let told = unsafe { tell(free, asked.map(|(free, _)| free)) };
+        if told != CUDA_SUCCESS {
+            return told;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { tell(total, asked.map(|(_, total)| total)) }
+    }
+
+    unsafe fn cuMemAlloc_v2(&self, dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult {
+        if dptr.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { tell(dptr, self.allocate(bytesize, 0)) }
+    }
+
+    unsafe fn cuMemAllocPitch_v2(
+        &self,
+        dptr: *mut CUdeviceptr,
+        pPitch: *mut usize,
+        WidthInBytes: usize,
+        Height: usize,
+        ElementSizeBytes: u32,
+    ) -> CUresult {
+        if dptr.is_null() || pPitch.is_null() || !matches!(ElementSizeBytes, 4 | 8 | 16) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        let pitch = WidthInBytes.checked_next_multiple_of(PITCH);
+        let size = pitch.and_then(|pitch| pitch.checked_mul(Height));
+        let (Some(pitch), Some(size)) = (pitch, size) else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        // SAFETY: the caller's contract.
+        let told = unsafe { tell(dptr, self.allocate(size, 0)) };
+        if told == CUDA_SUCCESS {
+            // SAFETY: the caller's contract.
+            unsafe { pPitch.write(pitch) };
+        }
+        told
+    }
+
+    unsafe fn cuMemFree_v2(&self, dptr: CUdeviceptr) -> CUresult {
+        status(self.free(dptr))
+    }
+
+    unsafe fn cuMemGetAddressRange_v2(
+        &self,
+        pbase: *mut CUdeviceptr,
+        psize: *mut usize,
+        dptr: CUdeviceptr,
+    ) -> CUresult {
+        let ranges = read(&self.memory);
+        let Some((start, range)) = ranges.find(dptr) else {
+            return CUDA_ERROR_NOT_FOUND;
+        };
+        // SAFETY: the caller's contract; either may be NULL.
+        unsafe { crate::raw::fill(pbase, 1, [start].into_iter()) };
+        // SAFETY: as above.
+        unsafe { crate::raw::fill(psize, 1, [range.size].into_iter()) };
+        CUDA_SUCCESS
+    }
+
+    unsafe fn cuMemAllocHost_v2(&self, pp: *mut *mut c_void, bytesize: usize) -> CUresult {
+        // SAFETY: the caller's contract.
+        unsafe { MemoryCalls::cuMemHostAlloc(self, pp, bytesize, 0) }
+    }
+
+    unsafe fn cuMemHostAlloc(&self, pp: *mut *mut c_void, bytesize: usize, Flags: u32) -> CUresult {
+        if pp.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { tell(pp, self.allocate_host(bytesize, Flags)) }
+    }
+
+    unsafe fn cuMemFreeHost(&self, p: *mut c_void) -> CUresult {
+        status(self.free_host(p))
+    }
+
+    unsafe fn cuMemHostGetDevicePointer_v2(
+        &self,
+        _pdptr: *mut CUdeviceptr,
+        _p: *mut c_void,
+        _Flags: u32,
+    ) -> CUresult {
+        // Host memory has no address on the device; CAN_MAP_HOST_MEMORY says so.
+        CUDA_ERROR_NOT_SUPPORTED
+    }
+
+    unsafe fn cuMemHostGetFlags(&self, pFlags: *mut u32, p: *mut c_void) -> CUresult {
+        let ranges = read(&self.memory);
+        let flags = match ranges.find(p.addr() as u64).map(|(_, range)| range.kind) {
+            Some(Kind::Allocated(flags) | Kind::Registered(flags)) => Ok(flags),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
+        };
+        // SAFETY: the caller's contract.
+        unsafe { tell(pFlags, flags) }
+    }
+
+    unsafe fn cuMemHostRegister_v2(&self, p: *mut c_void, bytesize: usize, Flags: u32) -> CUresult {
+        status(self.current().and_then(|context| {
+            if p.is_null() || bytesize == 0 {
+                return Err(CUDA_ERROR_INVALID_VALUE);
+            }
+            let start = p.addr() as u64;
+            let mut ranges = write(&self.memory);
+            let last = start.saturating_add(bytesize as u64 - 1);
+            if ranges.find(start).is_some() || ranges.find(last).is_some() {
+                return Err(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+            }
+            let range = Range {
+                kind: Kind::Registered(Flags),
+                ..Range::device(&context, bytesize, self.new_id())
+            };
+            ranges.insert(start, range);
+            Ok(())
+        }))
+    }
+
+    unsafe fn cuMemHostUnregister(&self, p: *mut c_void) -> CUresult {
+        status(self.ready().and_then(|_| {
+            let start = p.addr() as u64;
+            let mut ranges = write(&self.memory);
+            match ranges.0.get(&start).map(|range| range.kind) {
+                Some(Kind::Registered(_)) => {
+                    ranges.0.remove(&start);
+                    Ok(())
+                }
+                _ => Err(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED),
+            }
+        }))
+    }
+
+    unsafe fn cuPointerGetAttribute(
+        &self,
+        data: *mut c_void,
+        attribute: CUpointer_attribute,
+        ptr: CUdeviceptr,
+    ) -> CUresult {
+        if data.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        if let Err(status) = self.current() {
+            return status;
+        }
+        match self.pointer_attribute(attribute, ptr) {
+            Some(Ok(told)) => {
+                // SAFETY: the caller's contract.
+                unsafe { write_told(data, told) };
+                CUDA_SUCCESS
+            }
+            Some(Err(status)) => status,
+            None => CUDA_ERROR_NOT_SUPPORTED,
+        }
+    }
+
+    unsafe fn cuPointerGetAttributes(
+        &self,
+        numAttributes: u32,
+        attributes: *mut CUpointer_attribute,
+        data: *mut *mut c_void,
+        ptr: CUdeviceptr,
+    ) -> CUresult {
+        let count = numAttributes as usize;
+        // SAFETY: the caller's contract: readable for the count.
+        let attributes = unsafe { crate::raw::slice(attributes.cast_const(), count) };
+        // SAFETY: as above.
+        let targets = unsafe { crate::raw::slice(data.cast_const(), count) };
+        let (Some(attributes), Some(targets)) = (attributes, targets) else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        for (attribute, target) in attributes.iter().zip(targets) {
+            if target.is_null() {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            // A pointer that nobody knows is described by zeros here, where the other call refuses it.
+            let told = match self.pointer_attribute(*attribute, ptr) {
+                Some(Ok(told)) => told,
+                Some(Err(_)) => match *attribute {
+                    CU_POINTER_ATTRIBUTE_MEMORY_TYPE => Told::Number(0),
+                    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => Told::Number(u32::MAX - 1),
+                    CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+                    | CU_POINTER_ATTRIBUTE_IS_MANAGED
+                    | CU_POINTER_ATTRIBUTE_MAPPED
+                    | CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
+                    | CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE => Told::Flag(false),
+                    _ => Told::Word(0),
+                },
+                None => return CUDA_ERROR_NOT_SUPPORTED,
+            };
+            // SAFETY: the caller's contract.
+            unsafe { write_told(*target, told) };
+        }
+        CUDA_SUCCESS
+    }
+}

@@ -1,0 +1,810 @@
+//! Modules, libraries, and what is known of their functions.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::Arc;
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+use towline_client::cuda::Answer;
+use towline_ptx::ComputeCapability;
+use towline_wire::cuda::facts::ModuleFacts;
+
+use crate::driver::{Acting, Driver, ModuleCalls, read, status, tell, write};
+use crate::image::{self, Image, Known};
+
+/// Most bytes of facts that a server may answer with.
+const FACTS_ROOM: u64 = 64 << 20;
+/// Longest log of a compiler that is passed on.
+const LOG_ROOM: u64 = 64 << 10;
+/// Functions of one image get numbers out of a row this long; cuBLAS has some ten thousand.
+const FUNCTION_ROW: u64 = 262_144;
+/// Largest image file.
+const FILE_LIMIT: u64 = 4 << 30;
+
+/// The options of a load that travel, and where its log goes.
+#[derive(Default)]
+pub(crate) struct Options {
+    names: Vec<CUjit_option>,
+    values: Vec<u64>,
+    log: Option<(*mut u8, usize)>,
+}
+
+impl Options {
+    /// # Safety
+    /// `names` and `values` are readable for `count`; a log buffer among them is writable for its size.
+    pub(crate) unsafe fn read(
+        count: u32,
+        names: *mut CUjit_option,
+        values: *mut *mut c_void,
+    ) -> Result<Self, CUresult> {
+        // SAFETY: the caller's contract.
+        let names = unsafe { crate::raw::slice(names.cast_const(), count as usize) };
+        // SAFETY: as above.
+        let values = unsafe { crate::raw::slice(values.cast_const(), count as usize) };
+        let (Some(names), Some(values)) = (names, values) else {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        };
+        let (mut options, mut buffer, mut room) = (Self::default(), std::ptr::null_mut(), 0);
+        for (name, value) in names.iter().zip(values) {
+            match *name {
+                CU_JIT_ERROR_LOG_BUFFER => buffer = value.cast::<u8>(),
+                CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES => room = value.addr() & 0xffff_ffff,
+                // What the driver would write through stays here; times and remarks are not told.
+                CU_JIT_INFO_LOG_BUFFER
+                | CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES
+                | CU_JIT_WALL_TIME
+                | CU_JIT_GLOBAL_SYMBOL_NAMES
+                | CU_JIT_GLOBAL_SYMBOL_ADDRESSES
+                | CU_JIT_GLOBAL_SYMBOL_COUNT => {}
+                other => {
+                    options.names.push(other);
+                    options.values.push(value.addr() as u64);
+                }
+            }
+        }
+        if !buffer.is_null() && room > 0 {
+            options.log = Some((buffer, room));
+        }
+        Ok(options)
+    }
+
+    fn log_room(&self) -> u64 {
+        self.log
+            .map_or(0, |(_, room)| (room as u64 - 1).min(LOG_ROOM))
+    }
+
+    fn tell_log(&self, log: Option<&[u8]>) {
+        if let Some((buffer, room)) = self.log {
+            let text = log.unwrap_or_default().iter().copied();
+            let text = text.filter(|byte| *byte != 0).take(room - 1).chain([0]);
+            // SAFETY: the contract of `read`: writable for that room.
+            unsafe { crate::raw::fill(buffer, room, text) };
+        }
+    }
+}
+
+impl Driver {
+    fn capability(&self, device: CUdevice) -> Result<ComputeCapability, CUresult> {
+        let device = self.device(device)?;
+        let of = |attribute| device.attribute(attribute) as u32;
+        Ok(ComputeCapability::new(
+            of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+            of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+        ))
+    }
+
+    /// Loads an image as a module.
+    ///
+    /// # Safety
+    /// `start` is an image as the driver takes it.
+    pub(crate) unsafe fn load_module(
+        &self,
+        start: *const c_void,
+        wrapped: bool,
+        options: &Options,
+    ) -> Result<CUmodule, CUresult> {
+        let acting = self.session_for(0)?;
+        let device = self.capability(acting.context.device)?;
+        // SAFETY: the caller's contract.
+        let travelling = unsafe { image::travelling(start, wrapped, device) }?;
+        let bytes = travelling.bytes();
+        let first = acting
+            .session
+            .mint_many(wire::FunctionHandle::TAG, FUNCTION_ROW);
+        let module = wire::ModuleHandle(acting.mint(wire::ModuleHandle::TAG));
+        let answer = acting.session.ask_with_image(bytes, |image, payload| {
+            acting.ask(
+                "cuModuleLoadData",
+                &wire::ModuleLoad {
+                    digest: &[0; 32],
+                    size: bytes.len() as u64,
+                    payload,
+                    image_size: image.map_or(0, <[u8]>::len) as u64,
+                    image,
+                    num_options: options.names.len() as u32,
+                    options: wire::List::Values(&options.names),
+                    values: wire::List::Values(&options.values),
+                    first,
+                    room: FACTS_ROOM,
+                    log_room: options.log_room(),
+                    module,
+                },
+            )
+        })?;
+        let reply = wire::ModuleLoadReply::decode(&answer.body).map_err(|_| acting.malformed())?;
+        options.tell_log(reply.log);
+        let context = acting.context.number;
+        self.loaded(&acting, &answer, reply.facts, module.0, context, first)?;
+        Ok(module.to_raw())
+    }
+
+    /// Loads an image as a library.
+    ///
+    /// # Safety
+    /// `start` is an image as the driver takes it.
+    unsafe fn load_library(
+        &self,
+        start: *const c_void,
+        options: &Options,
+    ) -> Result<CUlibrary, CUresult> {
+        let acting = self.session_for(0)?;
+        let device = self.capability(acting.context.device)?;
+        // SAFETY: the caller's contract.
+        let travelling = unsafe { image::travelling(start, true, device) }?;
+        let bytes = travelling.bytes();
+        let first = acting
+            .session
+            .mint_many(wire::KernelHandle::TAG, FUNCTION_ROW);
+        let library = wire::LibraryHandle(acting.mint(wire::LibraryHandle::TAG));
+        let answer = acting.session.ask_with_image(bytes, |image, payload| {
+            acting.ask(
+                "cuLibraryLoadData",
+                &wire::LibraryLoad {
+                    digest: &[0; 32],
+                    size: bytes.len() as u64,
+                    payload,
+                    image_size: image.map_or(0, <[u8]>::len) as u64,
+                    image,
+                    num_options: options.names.len() as u32,
+                    options: wire::List::Values(&options.names),
+                    values: wire::List::Values(&options.values),
+                    // What the application promises of its copy of the image means nothing to the server's.
+                    num_library_options: 0,
+                    library_options: wire::List::Values(&[]),
+                    library_values: wire::List::Values(&[]),
+                    first,
+                    room: FACTS_ROOM,
+                    log_room: options.log_room(),
+                    library,
+                },
+            )
+        })?;
+        let reply = wire::LibraryLoadReply::decode(&answer.body).map_err(|_| acting.malformed())?;
+        options.tell_log(reply.log);
+        self.loaded(&acting, &answer, reply.facts, library.0, 0, first)?;
+        Ok(library.to_raw())
+    }
+
+    fn loaded(
+        &self,
+        acting: &Acting<'_>,
+        answer: &Answer,
+        facts: Option<&[u8]>,
+        number: u64,
+        context: u64,
+        first: u64,
+    ) -> Result<(), CUresult> {
+        if answer.status != CUDA_SUCCESS {
+            return Err(answer.status);
+        }
+        let facts = ModuleFacts::decode(facts.unwrap_or_default());
+        let facts = facts.map_err(|_| acting.malformed())?;
+        if facts.functions.len() as u64 > FUNCTION_ROW {
+            return Err(acting.malformed());
+        }
+        let session = acting.context.session;
+        let image = Arc::new(Image::new(number, context, session, first, Arc::new(facts)));
+        write(&self.functions).insert(&image);
+        Ok(())
+    }
+
+    fn image(&self, number: u64) -> Result<Arc<Image>, CUresult> {
+        self.ready()?;
+        let found = read(&self.functions).images.get(&number).cloned();
+        found.ok_or(CUDA_ERROR_INVALID_HANDLE)
+    }
+
+    fn unload(&self, number: u64) -> Result<(), CUresult> {
+        let removed = write(&self.functions).remove(number);
+        removed.map(|_| ()).ok_or(CUDA_ERROR_INVALID_HANDLE)
+    }
+
+    /// The number of a function by its name.
+    ///
+    /// # Safety
+    /// `name` is NULL or a string.
+    unsafe fn named(&self, image: u64, name: *const c_char) -> Result<u64, CUresult> {
+        // SAFETY: the caller's contract.
+        let name = unsafe { crate::raw::text(name) }.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        self.image(image)?.find(name).ok_or(CUDA_ERROR_NOT_FOUND)
+    }
+
+    /// Address and size of a global; asked for once.
+    fn global(
+        &self,
+        image: &Image,
+        name: &[u8],
+        ask: impl FnOnce(&Acting<'_>) -> Result<(u64, usize), CUresult>,
+    ) -> Result<(u64, usize), CUresult> {
+        if let Some(known) = image.global(name) {
+            return Ok(known);
+        }
+        let acting = self.session_for(image.number)?;
+        let place = ask(&acting)?;
+        image.note_global(name, place);
+        let range = crate::memory::Range::device(&acting.context, place.1, self.new_id());
+        write(&self.memory).insert(place.0, range);
+        Ok(place)
+    }
+
+    /// The module that a library is in the current context.
+    fn library_module(&self, library: CUlibrary) -> Result<u64, CUresult> {
+        let image = self.image(library.addr() as u64)?;
+        let acting = self.session_for(image.number)?;
+        let context = acting.context.number;
+        if let Some(module) = image.module_in(context) {
+            return Ok(module);
+        }
+        let count = image.facts.functions.len() as u64;
+        let first = acting
+            .session
+            .mint_many(wire::FunctionHandle::TAG, count.max(1));
+        let module = wire::ModuleHandle(acting.mint(wire::ModuleHandle::TAG));
+        acting.post(&wire::LibraryModule {
+            library: wire::LibraryHandle::from_raw(library),
+            first,
+            module,
+        })?;
+        let facts = Arc::clone(&image.facts);
+        let made = Image::new(module.0, context, image.session, first, facts);
+        write(&self.functions).insert(&Arc::new(made));
+        image.note_module(context, module.0);
+        Ok(module.0)
+    }
+
+    /// The function that a kernel is in the current context.
+    fn kernel_function(&self, kernel: CUkernel) -> Result<CUfunction, CUresult> {
+        let known = self.function(kernel.addr() as u64)?;
+        let acting = self.session_for(known.image.number)?;
+        let context = acting.context.number;
+        if let Some(function) = known.function_in(context) {
+            return Ok(wire::FunctionHandle(function).to_raw());
+        }
+        let function = wire::FunctionHandle(acting.mint(wire::FunctionHandle::TAG));
+        acting.post(&wire::KernelFunction {
+            kernel: wire::KernelHandle::from_raw(kernel),
+            function,
+        })?;
+        write(&self.functions).add_run(function.0, 1, &known.image, known.index);
+        known.note_function(context, function.0);
+        Ok(function.to_raw())
+    }
+
+    fn parameter(&self, number: u64, index: usize) -> Result<(usize, usize), CUresult> {
+        let known = self.function(number)?;
+        let parameter = known.facts().parameters.get(index);
+        let parameter = parameter.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        Ok((parameter.offset as usize, parameter.size as usize))
+    }
+
+    /// # Safety
+    /// `offset` is writable, `size` is NULL or writable.
+    unsafe fn tell_parameter(
+        &self,
+        number: u64,
+        index: usize,
+        offset: *mut usize,
+        size: *mut usize,
+    ) -> CUresult {
+        let parameter = self.parameter(number, index);
+        if let Ok((_, bytes)) = parameter {
+            // SAFETY: the caller's contract.
+            unsafe { crate::raw::fill(size, 1, [bytes].into_iter()) };
+        }
+        // SAFETY: the caller's contract.
+        unsafe { tell(offset, parameter.map(|(offset, _)| offset)) }
+    }
+
+    /// # Safety
+    /// `target` is writable for `room` handles.
+    unsafe fn enumerate<T>(
+        &self,
+        number: u64,
+        target: *mut T,
+        room: u32,
+        handle: impl Fn(u64) -> T,
+    ) -> CUresult {
+        match self.image(number) {
+            Ok(_) if target.is_null() => CUDA_ERROR_INVALID_VALUE,
+            Ok(image) => {
+                let count = image.facts.functions.len() as u64;
+                let handles = (0..count).map(|index| handle(image.first + index));
+                // SAFETY: the caller's contract.
+                unsafe { crate::raw::fill(target, room as usize, handles) };
+                CUDA_SUCCESS
+            }
+            Err(status) => status,
+        }
+    }
+
+    fn attribute_of(
+        &self,
+        known: Result<Known, CUresult>,
+        attribute: CUfunction_attribute,
+    ) -> Result<i32, CUresult> {
+        known?.attribute(attribute).ok_or(CUDA_ERROR_INVALID_VALUE)
+    }
+}
+
+/// The bytes of an image file, with a NUL for those that are text.
+///
+/// # Safety
+/// `path` is NULL or a string.
+unsafe fn read_file(path: *const c_char) -> Result<Vec<u8>, CUresult> {
+    if path.is_null() {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    // SAFETY: the caller's contract.
+    let path = unsafe { CStr::from_ptr(path) };
+    let path = std::path::Path::new(std::ffi::OsStr::new(
+        path.to_str().map_err(|_| CUDA_ERROR_FILE_NOT_FOUND)?,
+    ));
+    let size = std::fs::metadata(path).map_err(|_| CUDA_ERROR_FILE_NOT_FOUND)?;
+    if size.len() > FILE_LIMIT {
+        return Err(CUDA_ERROR_INVALID_IMAGE);
+    }
+    let mut bytes = std::fs::read(path).map_err(|_| CUDA_ERROR_FILE_NOT_FOUND)?;
+    // An image is read by what its headers say; the longest header is followed by this much of nothing.
+    bytes.extend([0; 64]);
+    Ok(bytes)
+}
+
+impl ModuleCalls for Driver {
+    unsafe fn cuModuleLoad(&self, module: *mut CUmodule, fname: *const c_char) -> CUresult {
+        // SAFETY: the caller's contract.
+        let loaded = unsafe { read_file(fname) }.and_then(|bytes| {
+            // SAFETY: the file is in memory, and ends with zeros.
+            unsafe { self.load_module(bytes.as_ptr().cast(), false, &Options::default()) }
+        });
+        // SAFETY: the caller's contract.
+        unsafe { tell(module, loaded) }
+    }
+
+    unsafe fn cuModuleLoadData(&self, module: *mut CUmodule, image: *const c_void) -> CUresult {
+        // SAFETY: the caller's contract.
+        let loaded = unsafe { self.load_module(image, false, &Options::default()) };
+        // SAFETY: the caller's contract.
+        unsafe { tell(module, loaded) }
+    }
+
+    unsafe fn cuModuleLoadDataEx(
+        &self,
+        module: *mut CUmodule,
+        image: *const c_void,
+        numOptions: u32,
+        options: *mut CUjit_option,
+        optionValues: *mut *mut c_void,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let options = unsafe { Options::read(numOptions, options, optionValues) };
+        // SAFETY: the caller's contract.
+        let loaded =
+            options.and_then(|options| unsafe { self.load_module(image, false, &options) });
+        // SAFETY: the caller's contract.
+        unsafe { tell(module, loaded) }
+    }
+
+    unsafe fn cuModuleLoadFatBinary(
+        &self,
+        module: *mut CUmodule,
+        fatCubin: *const c_void,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        unsafe { ModuleCalls::cuModuleLoadData(self, module, fatCubin) }
+    }
+
+    unsafe fn cuModuleUnload(&self, hmod: CUmodule) -> CUresult {
+        let number = hmod.addr() as u64;
+        status(self.image(number).and_then(|_| {
+            let acting = self.session_for(number)?;
+            acting.post(&wire::ModuleUnload {
+                hmod: wire::ModuleHandle(number),
+            })?;
+            self.unload(number)
+        }))
+    }
+
+    unsafe fn cuModuleGetLoadingMode(&self, mode: *mut CUmoduleLoadingMode) -> CUresult {
+        let lazy = std::env::var("CUDA_MODULE_LOADING").map_or(true, |mode| mode != "EAGER");
+        let mode_here = match lazy {
+            true => CU_MODULE_LAZY_LOADING,
+            false => CU_MODULE_EAGER_LOADING,
+        };
+        // SAFETY: the caller's contract.
+        unsafe { tell(mode, self.ready().map(|_| mode_here)) }
+    }
+
+    unsafe fn cuModuleGetFunction(
+        &self,
+        hfunc: *mut CUfunction,
+        hmod: CUmodule,
+        name: *const c_char,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let found = unsafe { self.named(hmod.addr() as u64, name) };
+        // SAFETY: the caller's contract.
+        unsafe {
+            tell(
+                hfunc,
+                found.map(|number| wire::FunctionHandle(number).to_raw()),
+            )
+        }
+    }
+
+    unsafe fn cuModuleGetFunctionCount(&self, count: *mut u32, r#mod: CUmodule) -> CUresult {
+        let image = self.image(r#mod.addr() as u64);
+        // SAFETY: the caller's contract.
+        unsafe { tell(count, image.map(|image| image.facts.functions.len() as u32)) }
+    }
+
+    unsafe fn cuModuleEnumerateFunctions(
+        &self,
+        functions: *mut CUfunction,
+        numFunctions: u32,
+        r#mod: CUmodule,
+    ) -> CUresult {
+        let handle = |number| wire::FunctionHandle(number).to_raw();
+        // SAFETY: the caller's contract.
+        unsafe { self.enumerate(r#mod.addr() as u64, functions, numFunctions, handle) }
+    }
+
+    unsafe fn cuModuleGetGlobal_v2(
+        &self,
+        dptr: *mut CUdeviceptr,
+        bytes: *mut usize,
+        hmod: CUmodule,
+        name: *const c_char,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let Some(name) = (unsafe { crate::raw::text(name) }) else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        let place = self.image(hmod.addr() as u64).and_then(|image| {
+            self.global(&image, name, |acting| {
+                let body = acting.call(&wire::ModuleGetGlobalV2 {
+                    want_dptr: true,
+                    want_bytes: true,
+                    hmod: wire::ModuleHandle::from_raw(hmod),
+                    name,
+                })?;
+                let reply =
+                    wire::ModuleGetGlobalV2Reply::decode(&body).map_err(|_| acting.malformed())?;
+                Ok((
+                    reply.dptr.ok_or(CUDA_ERROR_UNKNOWN)?,
+                    reply.bytes.unwrap_or(0) as usize,
+                ))
+            })
+        });
+        // SAFETY: the caller's contract.
+        unsafe { tell_global(place, dptr, bytes) }
+    }
+
+    unsafe fn cuLibraryLoadData(
+        &self,
+        library: *mut CUlibrary,
+        code: *const c_void,
+        jitOptions: *mut CUjit_option,
+        jitOptionsValues: *mut *mut c_void,
+        numJitOptions: u32,
+        _libraryOptions: *mut CUlibraryOption,
+        _libraryOptionValues: *mut *mut c_void,
+        _numLibraryOptions: u32,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let options = unsafe { Options::read(numJitOptions, jitOptions, jitOptionsValues) };
+        // SAFETY: the caller's contract.
+        let loaded = options.and_then(|options| unsafe { self.load_library(code, &options) });
+        // SAFETY: the caller's contract.
+        unsafe { tell(library, loaded) }
+    }
+
+    unsafe fn cuLibraryLoadFromFile(
+        &self,
+        library: *mut CUlibrary,
+        fileName: *const c_char,
+        jitOptions: *mut CUjit_option,
+        jitOptionsValues: *mut *mut c_void,
+        numJitOptions: u32,
+        _libraryOptions: *mut CUlibraryOption,
+        _libraryOptionValues: *mut *mut c_void,
+        _numLibraryOptions: u32,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let options = unsafe { Options::read(numJitOptions, jitOptions, jitOptionsValues) };
+        let loaded = options.and_then(|options| {
+            // SAFETY: the caller's contract.
+            let bytes = unsafe { read_file(fileName) }?;
+            // SAFETY: the file is in memory, and ends with zeros.
+            unsafe { self.load_library(bytes.as_ptr().cast(), &options) }
+        });
+        // SAFETY: the caller's contract.
+        unsafe { tell(library, loaded) }
+    }
+
+    unsafe fn cuLibraryUnload(&self, library: CUlibrary) -> CUresult {
+        let number = library.addr() as u64;
+        status(self.image(number).and_then(|_| {
+            let acting = self.session_for(number)?;
+            acting.post(&wire::LibraryUnload {
+                library: wire::LibraryHandle(number),
+            })?;
+            self.unload(number)
+        }))
+    }
+
+    unsafe fn cuLibraryGetKernel(
+        &self,
+        pKernel: *mut CUkernel,
+        library: CUlibrary,
+        name: *const c_char,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let found = unsafe { self.named(library.addr() as u64, name) };
+        // SAFETY: the caller's contract.
+        unsafe {
+            tell(
+                pKernel,
+                found.map(|number| wire::KernelHandle(number).to_raw()),
+            )
+        }
+    }
+
+    unsafe fn cuLibraryGetKernelCount(&self, count: *mut u32, lib: CUlibrary) -> CUresult {
+        let image = self.image(lib.addr() as u64);
+        // SAFETY: the caller's contract.
+        unsafe { tell(count, image.map(|image| image.facts.functions.len() as u32)) }
+    }
+
+    unsafe fn cuLibraryEnumerateKernels(
+        &self,
+        kernels: *mut CUkernel,
+        numKernels: u32,
+        lib: CUlibrary,
+    ) -> CUresult {
+        let handle = |number| wire::KernelHandle(number).to_raw();
+        // SAFETY: the caller's contract.
+        unsafe { self.enumerate(lib.addr() as u64, kernels, numKernels, handle) }
+    }
+
+    unsafe fn cuLibraryGetModule(&self, pMod: *mut CUmodule, library: CUlibrary) -> CUresult {
+        let module = self.library_module(library);
+        // SAFETY: the caller's contract.
+        unsafe {
+            tell(
+                pMod,
+                module.map(|number| wire::ModuleHandle(number).to_raw()),
+            )
+        }
+    }
+
+    unsafe fn cuLibraryGetGlobal(
+        &self,
+        dptr: *mut CUdeviceptr,
+        bytes: *mut usize,
+        library: CUlibrary,
+        name: *const c_char,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let Some(name) = (unsafe { crate::raw::text(name) }) else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        let place = self.image(library.addr() as u64).and_then(|image| {
+            self.global(&image, name, |acting| {
+                let body = acting.call(&wire::LibraryGetGlobal {
+                    want_dptr: true,
+                    want_bytes: true,
+                    library: wire::LibraryHandle::from_raw(library),
+                    name,
+                })?;
+                let reply =
+                    wire::LibraryGetGlobalReply::decode(&body).map_err(|_| acting.malformed())?;
+                Ok((
+                    reply.dptr.ok_or(CUDA_ERROR_UNKNOWN)?,
+                    reply.bytes.unwrap_or(0) as usize,
+                ))
+            })
+        });
+        // SAFETY: the caller's contract.
+        unsafe { tell_global(place, dptr, bytes) }
+    }
+
+    unsafe fn cuKernelGetFunction(&self, pFunc: *mut CUfunction, kernel: CUkernel) -> CUresult {
+        // SAFETY: the caller's contract.
+        unsafe { tell(pFunc, self.kernel_function(kernel)) }
+    }
+
+    unsafe fn cuKernelGetLibrary(&self, pLib: *mut CUlibrary, kernel: CUkernel) -> CUresult {
+        let of = self.function(kernel.addr() as u64);
+        let of = of.map(|known| wire::LibraryHandle(known.image.number).to_raw());
+        // SAFETY: the caller's contract.
+        unsafe { tell(pLib, of) }
+    }
+
+    unsafe fn cuKernelGetAttribute(
+        &self,
+        pi: *mut i32,
+        attrib: CUfunction_attribute,
+        kernel: CUkernel,
+        dev: CUdevice,
+    ) -> CUresult {
+        let known = self
+            .device(dev)
+            .and_then(|_| self.function(kernel.addr() as u64));
+        // SAFETY: the caller's contract.
+        unsafe { tell(pi, self.attribute_of(known, attrib)) }
+    }
+
+    unsafe fn cuKernelSetAttribute(
+        &self,
+        attrib: CUfunction_attribute,
+        val: i32,
+        kernel: CUkernel,
+        dev: CUdevice,
+    ) -> CUresult {
+        status(self.device(dev).and_then(|device| {
+            let known = self.function(kernel.addr() as u64)?;
+            if known.attribute(attrib) == Some(val) {
+                return Ok(());
+            }
+            let acting = self.session_for(known.image.number)?;
+            acting.call(&wire::KernelSetAttribute {
+                attrib,
+                val,
+                kernel: wire::KernelHandle::from_raw(kernel),
+                dev: device.ordinal,
+            })?;
+            known.set_attribute(attrib, val);
+            Ok(())
+        }))
+    }
+
+    unsafe fn cuKernelGetName(&self, name: *mut *const c_char, hfunc: CUkernel) -> CUresult {
+        let known = self.function(hfunc.addr() as u64);
+        // SAFETY: the caller's contract.
+        unsafe { tell(name, known.map(|known| known.name())) }
+    }
+
+    unsafe fn cuKernelGetParamInfo(
+        &self,
+        kernel: CUkernel,
+        paramIndex: usize,
+        paramOffset: *mut usize,
+        paramSize: *mut usize,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        unsafe { self.tell_parameter(kernel.addr() as u64, paramIndex, paramOffset, paramSize) }
+    }
+
+    unsafe fn cuKernelGetParamCount(&self, kernel: CUkernel, paramCount: *mut usize) -> CUresult {
+        let known = self.function(kernel.addr() as u64);
+        // SAFETY: the caller's contract.
+        unsafe {
+            tell(
+                paramCount,
+                known.map(|known| known.facts().parameters.len()),
+            )
+        }
+    }
+
+    unsafe fn cuFuncGetAttribute(
+        &self,
+        pi: *mut i32,
+        attrib: CUfunction_attribute,
+        hfunc: CUfunction,
+    ) -> CUresult {
+        let known = self.function(hfunc.addr() as u64);
+        // SAFETY: the caller's contract.
+        unsafe { tell(pi, self.attribute_of(known, attrib)) }
+    }
+
+    unsafe fn cuFuncSetAttribute(
+        &self,
+        hfunc: CUfunction,
+        attrib: CUfunction_attribute,
+        value: i32,
+    ) -> CUresult {
+        let number = hfunc.addr() as u64;
+        status(self.function(number).and_then(|known| {
+            if known.attribute(attrib) == Some(value) {
+                return Ok(());
+            }
+            let acting = self.session_for(number)?;
+            acting.call(&wire::FuncSetAttribute {
+                hfunc: wire::FunctionHandle(number),
+                attrib,
+                value,
+            })?;
+            known.set_attribute(attrib, value);
+            Ok(())
+        }))
+    }
+
+    unsafe fn cuFuncGetModule(&self, hmod: *mut CUmodule, hfunc: CUfunction) -> CUresult {
+        let of = self.function(hfunc.addr() as u64).and_then(|known| {
+            if known.image.context != 0 {
+                return Ok(known.image.number);
+            }
+            self.library_module(wire::LibraryHandle(known.image.number).to_raw())
+        });
+        // SAFETY: the caller's contract.
+        unsafe { tell(hmod, of.map(|number| wire::ModuleHandle(number).to_raw())) }
+    }
+
+    unsafe fn cuFuncGetName(&self, name: *mut *const c_char, hfunc: CUfunction) -> CUresult {
+        let known = self.function(hfunc.addr() as u64);
+        // SAFETY: the caller's contract.
+        unsafe { tell(name, known.map(|known| known.name())) }
+    }
+
+    unsafe fn cuFuncGetParamInfo(
+        &self,
+        func: CUfunction,
+        paramIndex: usize,
+        paramOffset: *mut usize,
+        paramSize: *mut usize,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        unsafe { self.tell_parameter(func.addr() as u64, paramIndex, paramOffset, paramSize) }
+    }
+
+    unsafe fn cuFuncGetParamCount(&self, func: CUfunction, paramCount: *mut usize) -> CUresult {
+        let known = self.function(func.addr() as u64);
+        // SAFETY: the caller's contract.
+        unsafe {
+            tell(
+                paramCount,
+                known.map(|known| known.facts().parameters.len()),
+            )
+        }
+    }
+
+    unsafe fn cuFuncIsLoaded(
+        &self,
+        state: *mut CUfunctionLoadingState,
+        function: CUfunction,
+    ) -> CUresult {
+        // The server asked for the function's attributes, which loads it.
+        let known = self.function(function.addr() as u64);
+        // SAFETY: the caller's contract.
+        unsafe { tell(state, known.map(|_| CU_FUNCTION_LOADING_STATE_LOADED)) }
+    }
+}
+
+/// # Safety
+/// Both are NULL or writable.
+unsafe fn tell_global(
+    place: Result<(u64, usize), CUresult>,
+    dptr: *mut CUdeviceptr,
+    bytes: *mut usize,
+) -> CUresult {
+    match place {
+        Ok((address, size)) => {
+            // SAFETY: the caller's contract.
+            unsafe { crate::raw::fill(dptr, 1, [address].into_iter()) };
+            // SAFETY: as above.
+            unsafe { crate::raw::fill(bytes, 1, [size].into_iter()) };
+            CUDA_SUCCESS
+        }
+        Err(status) => status,
+    }
+}

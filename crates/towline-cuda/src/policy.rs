@@ -1,0 +1,168 @@
+//! Which attributes of a device hold for a program on another machine.
+//!
+//! What the table does not name is masked: an attribute of a later driver may promise what this transport cannot do.
+
+use towline_backend::cuda::*;
+
+/// What becomes of an attribute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// The device's own value.
+    Pass,
+    /// Zero: the feature is not there.
+    Mask,
+    /// The driver's own: it numbers PCI domains.
+    Compute,
+}
+
+/// Attributes that say what cannot be had over this transport, with the reason. A test holds each to be masked.
+pub(crate) const UNSUPPORTED: &[(CUdevice_attribute, &str)] = &[
+    (
+        CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY,
+        "host memory is not mapped into the device's addresses",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
+        "no bus reaches the client's memory",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+        "the device cannot fault in the client's pages",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+        "managed memory does not move between the machines",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
+        "managed memory does not move between the machines",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
+        "host memory is not mapped into the device's addresses",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES,
+        "there is nothing to flush to",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+        "the device cannot see the client's page tables",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
+        "no bus reaches the device's memory",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH,
+        "devices of several servers do not start together",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+        "the client does not map physical memory yet",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+        "descriptors do not cross machines",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+        "the client's network adapter does not reach the device",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
+        "the client's network adapter does not reach the device",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS,
+        "the client's network adapter does not reach the device",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING,
+        "the client's network adapter does not reach the device",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
+        "descriptors do not cross machines",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED,
+        "semaphores do not cross machines",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
+        "descriptors do not cross machines",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
+        "events are not shared between processes yet",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
+        "fabric handles are the server's",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
+        "multicast objects are not passed on",
+    ),
+    (
+        CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS,
+        "functions of the host are not the device's",
+    ),
+];
+
+/// What becomes of an attribute.
+pub(crate) fn of(attribute: CUdevice_attribute) -> Policy {
+    if UNSUPPORTED.iter().any(|(masked, _)| *masked == attribute) {
+        return Policy::Mask;
+    }
+    match attribute {
+        CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID => Policy::Compute,
+        // Sizes, limits and capabilities of the device itself, up to what CUDA 12 and 13 have added to them.
+        CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+            ..=CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE
+        | CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK
+        | CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
+        | CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH
+        | CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
+        | CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR
+        | CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT
+        | CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED
+        | CU_DEVICE_ATTRIBUTE_MPS_ENABLED
+        | CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID
+        | CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID => Policy::Pass,
+        // -1 says that there is no such node, 0 would name one.
+        CU_DEVICE_ATTRIBUTE_NUMA_ID | CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID => Policy::Compute,
+        _ => Policy::Mask,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_done_over_this_transport_is_not_advertised() {
+        let advertised: Vec<_> = UNSUPPORTED
+            .iter()
+            .filter(|(attribute, _)| of(*attribute) != Policy::Mask)
+            .collect();
+        assert!(advertised.is_empty(), "{advertised:?}");
+    }
+
+    #[test]
+    fn an_attribute_that_nobody_knows_is_masked() {
+        assert_eq!(of(CU_DEVICE_ATTRIBUTE_MAX), Policy::Mask);
+        assert_eq!(of(100_000), Policy::Mask);
+    }
+
+    #[test]
+    fn what_describes_the_device_passes() {
+        assert_eq!(of(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT), Policy::Pass);
+        assert_eq!(
+            of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+            Policy::Pass
+        );
+        assert_eq!(of(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING), Policy::Pass);
+    }
+}

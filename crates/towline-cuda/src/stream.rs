@@ -1,0 +1,438 @@
+//! Streams: what they are known to have finished, and functions of the application in their order.
+
+use std::ffi::c_void;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+use towline_client::cuda::Session;
+
+use crate::context::Context;
+use crate::driver::{Acting, Driver, StreamCalls, lock, read, status, tell, write};
+use crate::thread;
+
+/// A stream of the application.
+pub(crate) struct Stream {
+    pub(crate) context: u64,
+    flags: u32,
+    priority: i32,
+    id: u64,
+}
+
+/// What a stream may still have to do.
+#[derive(Default)]
+pub(crate) struct Work {
+    /// Something was posted since the mark.
+    dirty: bool,
+    /// The server will tell when the stream gets here.
+    mark: Option<u64>,
+    /// The event whose recordings are the marks.
+    probe: Option<u64>,
+}
+
+/// The thread that calls the application's functions; it starts with the first.
+#[derive(Default)]
+pub(crate) struct HostCalls(Mutex<Option<Sender<Job>>>);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+impl HostCalls {
+    fn sender(&self) -> Option<Sender<Job>> {
+        let mut held = lock(&self.0);
+        if held.is_none() {
+            let (sender, jobs) = channel::<Job>();
+            std::thread::Builder::new()
+                .name("towline-host".into())
+                .spawn(move || jobs.iter().for_each(|job| job()))
+                .ok()?;
+            *held = Some(sender);
+        }
+        held.clone()
+    }
+}
+
+/// A pointer of the application's that another thread gives back to it.
+struct Passed(*mut c_void);
+// SAFETY: it is never used here; what it may be used for in another thread is the application's business.
+unsafe impl Send for Passed {}
+
+impl Acting<'_> {
+    /// Notes that a stream has something to do.
+    pub(crate) fn touch(&self, stream: wire::StreamHandle) {
+        lock(&self.context.work).entry(stream.0).or_default().dirty = true;
+    }
+
+    /// Waits until a stream is idle.
+    pub(crate) fn synchronise(&self, stream: wire::StreamHandle) -> Result<(), CUresult> {
+        self.call_for("cuStreamSynchronize", &wire::SynchronizeStream { stream })?;
+        self.finished(stream);
+        self.session
+            .take_failure(Some(stream.0))
+            .map_or(Ok(()), Err)
+    }
+
+    fn finished(&self, stream: wire::StreamHandle) {
+        if let Some(work) = lock(&self.context.work).get_mut(&stream.0) {
+            work.dirty = false;
+            if let Some(mark) = work.mark.take() {
+                self.session.forget(mark);
+            }
+        }
+    }
+
+    /// Whether a stream has nothing to do, as far as the server has told. Nothing is waited for: the first question about new work asks
+    /// the server to tell when it is done.
+    fn query(&self, stream: wire::StreamHandle) -> Result<(), CUresult> {
+        let mut all = lock(&self.context.work);
+        let Some(work) = all.get_mut(&stream.0) else {
+            return Ok(());
+        };
+        if let Some(mark) = work.mark {
+            match self.session.ended(mark) {
+                None => return Err(CUDA_ERROR_NOT_READY),
+                Some(ended) => {
+                    self.session.forget(mark);
+                    work.mark = None;
+                    if ended != CUDA_SUCCESS {
+                        return Err(ended);
+                    }
+                }
+            }
+        }
+        if !work.dirty {
+            return match self.session.take_failure(Some(stream.0)) {
+                Some(failure) => Err(failure),
+                None => self.session.fault().map_or(Ok(()), Err),
+            };
+        }
+        let probe = match work.probe {
+            Some(probe) => wire::EventHandle(probe),
+            None => {
+                let probe = wire::EventHandle(self.mint(wire::EventHandle::TAG));
+                self.post(&wire::EventCreate {
+                    phEvent: probe,
+                    Flags: CU_EVENT_DISABLE_TIMING,
+                })?;
+                work.probe = Some(probe.0);
+                probe
+            }
+        };
+        let mark = self.session.mark();
+        self.post(&wire::EventRecord {
+            event: probe,
+            stream,
+            flags: 0,
+            record: mark,
+        })?;
+        (work.mark, work.dirty) = (Some(mark), false);
+        Err(CUDA_ERROR_NOT_READY)
+    }
+}
+
+impl Driver {
+    fn create_stream(&self, flags: u32, priority: Option<i32>) -> Result<CUstream, CUresult> {
+        if flags & !CU_STREAM_NON_BLOCKING != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let acting = self.session_for(0)?;
+        let handle = wire::StreamHandle(acting.mint(wire::StreamHandle::TAG));
+        let priority = match priority {
+            None => {
+                acting.post(&wire::StreamCreate {
+                    phStream: handle,
+                    Flags: flags,
+                })?;
+                0
+            }
+            Some(wanted) => {
+                let (least, greatest) = self.device(acting.context.device)?.facts.priorities;
+                // As the driver does: what lies outside is the nearest that there is. Greater priorities are smaller numbers.
+                let priority = wanted.clamp(greatest.min(least), least.max(greatest));
+                acting.post(&wire::StreamCreateWithPriority {
+                    phStream: handle,
+                    flags,
+                    priority,
+                })?;
+                priority
+            }
+        };
+        let stream = Stream {
+            context: acting.context.number,
+            flags,
+            priority,
+            id: self.new_id(),
+        };
+        write(&self.streams).insert(handle.0, Arc::new(stream));
+        Ok(handle.to_raw())
+    }
+
+    /// What is known of a stream; a default stream is the current context's.
+    fn describe(&self, stream: CUstream) -> Result<Arc<Stream>, CUresult> {
+        let context = self.current()?;
+        let number = stream.addr() as u64;
+        if number <= 2 {
+            return Ok(Arc::new(Stream {
+                context: context.number,
+                flags: 0,
+                priority: 0,
+                id: number,
+            }));
+        }
+        let found = read(&self.streams).get(&number).cloned();
+        found.ok_or(CUDA_ERROR_INVALID_HANDLE)
+    }
+
+    /// The session and context in which a stream's call acts: its own where it is not the thread's.
+    pub(crate) fn on(
+        &self,
+        stream: CUstream,
+    ) -> Result<(Acting<'_>, wire::StreamHandle), CUresult> {
+        let mut acting = self.session_for(stream.addr() as u64)?;
+        let handle = acting.stream(stream);
+        if stream.addr() > 2 {
+            let known = self.describe(stream)?;
+            if known.context != acting.context.number {
+                acting = self.acting_in(self.context(known.context)?)?;
+            }
+        }
+        Ok((acting, handle))
+    }
+
+    fn host_function(
+        &self,
+        stream: CUstream,
+        sync_mode: u32,
+        run: impl FnOnce(CUresult) + Send + 'static,
+    ) -> Result<(), CUresult> {
+        let (acting, handle) = self.on(stream)?;
+        let sender = self.host_calls.sender().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        let session = Arc::downgrade(acting.session);
+        let number = Arc::new(std::sync::OnceLock::<u64>::new());
+        let told = Arc::clone(&number);
+        let mark = acting.session.mark_with(move |ended| {
+            let job: Job = Box::new(move || {
+                run(ended);
+                let session: Option<Arc<Session>> = session.upgrade();
+                if let (Some(session), Some(function)) = (session, told.get()) {
+                    let _ = session.post_plain(&wire::HostDone {
+                        function: *function,
+                    });
+                }
+            });
+            let _ = sender.send(job);
+        });
+        let _ = number.set(mark);
+        acting.post(&wire::HostFunction {
+            stream: handle,
+            function: mark,
+            sync_mode,
+        })?;
+        acting.touch(handle);
+        Ok(())
+    }
+
+    pub(crate) fn launch_host_function(
+        &self,
+        stream: CUstream,
+        function: CUhostFn,
+        user_data: *mut c_void,
+    ) -> Result<(), CUresult> {
+        let function = function.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let passed = Passed(user_data);
+        self.host_function(stream, 0, move |ended| {
+            let passed = passed;
+            if ended == CUDA_SUCCESS {
+                // SAFETY: the application's contract of cuLaunchHostFunc: the function may be called once, with this.
+                unsafe { function(passed.0) };
+            }
+        })
+    }
+}
+
+impl StreamCalls for Driver {
+    unsafe fn cuStreamCreate(&self, phStream: *mut CUstream, Flags: u32) -> CUresult {
+        if phStream.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { tell(phStream, self.create_stream(Flags, None)) }
+    }
+
+    unsafe fn cuStreamCreateWithPriority(
+        &self,
+        phStream: *mut CUstream,
+        flags: u32,
+        priority: i32,
+    ) -> CUresult {
+        if phStream.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { tell(phStream, self.create_stream(flags, Some(priority))) }
+    }
+
+    unsafe fn cuStreamDestroy_v2(&self, hStream: CUstream) -> CUresult {
+        if hStream.addr() <= 2 {
+            return CUDA_ERROR_INVALID_HANDLE;
+        }
+        status(self.on(hStream).and_then(|(acting, handle)| {
+            acting.post(&wire::StreamDestroyV2 { hStream: handle })?;
+            write(&self.streams).remove(&handle.0);
+            let work = lock(&acting.context.work).remove(&handle.0);
+            if let Some(probe) = work.and_then(|work| work.probe) {
+                acting.post(&wire::EventDestroyV2 {
+                    hEvent: wire::EventHandle(probe),
+                })?;
+            }
+            Ok(())
+        }))
+    }
+
+    unsafe fn cuStreamQuery(&self, hStream: CUstream) -> CUresult {
+        status(
+            self.on(hStream)
+                .and_then(|(acting, handle)| acting.query(handle)),
+        )
+    }
+
+    unsafe fn cuStreamSynchronize(&self, hStream: CUstream) -> CUresult {
+        status(
+            self.on(hStream)
+                .and_then(|(acting, handle)| acting.synchronise(handle)),
+        )
+    }
+
+    unsafe fn cuStreamWaitEvent(&self, hStream: CUstream, hEvent: CUevent, Flags: u32) -> CUresult {
+        status(self.on(hStream).and_then(|(acting, handle)| {
+            let event = wire::EventHandle::from_raw(hEvent);
+            let known = self.event(hEvent)?;
+            if Session::index_of(event.0) != acting.context.session {
+                // Streams of one server cannot wait for another's: the calling thread does.
+                return self.wait_event(&known, event);
+            }
+            acting.post(&wire::StreamWaitEvent {
+                hStream: handle,
+                hEvent: event,
+                Flags,
+            })?;
+            acting.touch(handle);
+            Ok(())
+        }))
+    }
+
+    unsafe fn cuStreamAddCallback(
+        &self,
+        hStream: CUstream,
+        callback: CUstreamCallback,
+        userData: *mut c_void,
+        flags: u32,
+    ) -> CUresult {
+        let Some(callback) = callback.filter(|_| flags == 0) else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        let (stream, data) = (Passed(hStream.cast()), Passed(userData));
+        status(self.host_function(hStream, 0, move |ended| {
+            let (stream, data) = (stream, data);
+            // SAFETY: the application's contract of cuStreamAddCallback.
+            unsafe { callback(stream.0.cast(), ended, data.0) };
+        }))
+    }
+
+    unsafe fn cuStreamGetPriority(&self, hStream: CUstream, priority: *mut i32) -> CUresult {
+        let of = self.describe(hStream).map(|stream| stream.priority);
+        // SAFETY: the caller's contract.
+        unsafe { tell(priority, of) }
+    }
+
+    unsafe fn cuStreamGetFlags(&self, hStream: CUstream, flags: *mut u32) -> CUresult {
+        let of = self.describe(hStream).map(|stream| stream.flags);
+        // SAFETY: the caller's contract.
+        unsafe { tell(flags, of) }
+    }
+
+    unsafe fn cuStreamGetId(&self, hStream: CUstream, streamId: *mut u64) -> CUresult {
+        let of = self.describe(hStream).map(|stream| stream.id);
+        // SAFETY: the caller's contract.
+        unsafe { tell(streamId, of) }
+    }
+
+    unsafe fn cuStreamGetCtx(&self, hStream: CUstream, pctx: *mut CUcontext) -> CUresult {
+        let of = self.describe(hStream);
+        let of = of.map(|stream| wire::ContextHandle(stream.context).to_raw());
+        // SAFETY: the caller's contract.
+        unsafe { tell(pctx, of) }
+    }
+
+    unsafe fn cuStreamGetDevice(&self, hStream: CUstream, device: *mut CUdevice) -> CUresult {
+        let of = self.describe(hStream);
+        let of: Result<Arc<Context>, _> = of.and_then(|stream| self.context(stream.context));
+        // SAFETY: the caller's contract.
+        unsafe { tell(device, of.map(|context| context.device)) }
+    }
+
+    unsafe fn cuStreamIsCapturing(
+        &self,
+        hStream: CUstream,
+        captureStatus: *mut CUstreamCaptureStatus,
+    ) -> CUresult {
+        // Captures cannot begin yet, so none is under way.
+        let of = self
+            .describe(hStream)
+            .map(|_| CU_STREAM_CAPTURE_STATUS_NONE);
+        // SAFETY: the caller's contract.
+        unsafe { tell(captureStatus, of) }
+    }
+
+    unsafe fn cuThreadExchangeStreamCaptureMode(&self, mode: *mut CUstreamCaptureMode) -> CUresult {
+        if mode.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract.
+        let wanted = unsafe { mode.read() };
+        if wanted > CU_STREAM_CAPTURE_MODE_RELAXED {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        let before = thread::with(|thread| thread.capture_mode.replace(wanted));
+        // SAFETY: the caller's contract.
+        unsafe { mode.write(before) };
+        CUDA_SUCCESS
+    }
+
+    unsafe fn cuStreamGetCaptureInfo(
+        &self,
+        hStream: CUstream,
+        captureStatus_out: *mut CUstreamCaptureStatus,
+        _id_out: *mut cuuint64_t,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        unsafe { StreamCalls::cuStreamIsCapturing(self, hStream, captureStatus_out) }
+    }
+
+    unsafe fn cuStreamGetCaptureInfo_v2(
+        &self,
+        hStream: CUstream,
+        captureStatus_out: *mut CUstreamCaptureStatus,
+        _id_out: *mut cuuint64_t,
+        _graph_out: *mut CUgraph,
+        _dependencies_out: *mut *const CUgraphNode,
+        _numDependencies_out: *mut usize,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        unsafe { StreamCalls::cuStreamIsCapturing(self, hStream, captureStatus_out) }
+    }
+
+    unsafe fn cuStreamGetCaptureInfo_v3(
+        &self,
+        hStream: CUstream,
+        captureStatus_out: *mut CUstreamCaptureStatus,
+        _id_out: *mut cuuint64_t,
+        _graph_out: *mut CUgraph,
+        _dependencies_out: *mut *const CUgraphNode,
+        _edgeData_out: *mut *const CUgraphEdgeData,
+        _numDependencies_out: *mut usize,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        unsafe { StreamCalls::cuStreamIsCapturing(self, hStream, captureStatus_out) }
+    }
+}

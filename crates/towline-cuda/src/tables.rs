@@ -1,0 +1,461 @@
+//! The tables behind `cuGetExportTable`, which the runtime library and the libraries above it ask for.
+//!
+//! They are undocumented; what is here follows from public descriptions and from what real programs call. An empty slot is NULL: it has
+//! not been seen called. All answers are given in this process.
+
+use std::ffi::c_void;
+use std::sync::OnceLock;
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+
+use crate::driver::{Driver, lock, tell};
+use crate::handshake::{self, Addresses};
+use crate::module::Options;
+
+type Slot = *const c_void;
+
+/// A table: addresses of functions, in most of them after the table's size in bytes.
+struct Table<const SLOTS: usize>([Slot; SLOTS]);
+
+// SAFETY: a table is never written after it was made, and its addresses are those of functions.
+unsafe impl<const SLOTS: usize> Sync for Table<SLOTS> {}
+// SAFETY: as above.
+unsafe impl<const SLOTS: usize> Send for Table<SLOTS> {}
+
+impl<const SLOTS: usize> Table<SLOTS> {
+    /// A table that begins with its size.
+    fn sized(slots: &[(usize, Slot)]) -> Self {
+        let mut table = Self([std::ptr::null(); SLOTS]);
+        table.0[0] = std::ptr::without_provenance(SLOTS * size_of::<Slot>());
+        for (index, slot) in slots {
+            table.0[*index] = *slot;
+        }
+        table
+    }
+
+    fn start(&'static self) -> Slot {
+        self.0.as_ptr().cast()
+    }
+}
+
+const RUNTIME: [u8; 16] = id(0x6bd5fb6c_5bf4_e74a_8987_d93912fd9df9);
+const TOOLS_TLS: [u8; 16] = id(0x42d85a81_23f6_cb47_8298_f6e78a3aecdc);
+const HOOKS: [u8; 16] = id(0xa094798c_2e74_2e74_93f2_0800200c0a66);
+const STORAGE: [u8; 16] = id(0xc693336e_1121_df11_a8c3_68f355d89593);
+const CHECK: [u8; 16] = id(0xd4082055_bde6_704b_8d34_ba123c66e1f2);
+const CONTEXT_CHECKS: [u8; 16] = id(0x263e8860_7cd2_6143_92f6_bbd5006dfa7e);
+const CONTEXT_INTERNALS: [u8; 16] = id(0x21318c60_9714_3248_8ca6_41ff7324c8f2);
+
+const fn id(number: u128) -> [u8; 16] {
+    number.to_be_bytes()
+}
+
+/// The table of an id, where the driver has one.
+pub(crate) fn find(driver: &Driver, wanted: &[u8; 16]) -> Option<Slot> {
+    let _ = driver;
+    let found = match *wanted {
+        RUNTIME => Some(runtime().start()),
+        TOOLS_TLS => Some(tools_tls().start()),
+        HOOKS => Some(hooks().start()),
+        STORAGE => Some(storage().start()),
+        CHECK => Some(checks().start()),
+        CONTEXT_CHECKS => Some(context_checks().start()),
+        CONTEXT_INTERNALS => Some(context_internals().start()),
+        _ => None,
+    };
+    let name = crate::device::uuid_text(wanted);
+    match found {
+        Some(_) => log::trace!("export table {name}"),
+        None => log::debug!("export table {name}: not here"),
+    }
+    found
+}
+
+/// Runs a slot of a table as an exported function is run.
+pub(crate) fn slot(
+    table: &'static str,
+    number: u32,
+    call: impl FnOnce(&'static Driver) -> CUresult,
+) -> CUresult {
+    log::trace!("slot {number} of table {table}");
+    crate::export::guard(table, call)
+}
+
+/// The addresses that the runtime's check covers.
+pub(crate) fn addresses() -> Addresses {
+    Addresses {
+        runtime_table: runtime().start().addr() as u64,
+        check_table: checks().start().addr() as u64,
+        check: checks().0[1].addr() as u64,
+    }
+}
+
+// What the runtime library calls itself.
+
+fn runtime() -> &'static Table<13> {
+    static TABLE: OnceLock<Table<13>> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        Table::sized(&[
+            (1, load_module as Slot),
+            (2, primary_context as Slot),
+            (6, load_module_6 as Slot),
+            (7, release_module as Slot),
+            (8, load_module_8 as Slot),
+            (12, preload_compilers as Slot),
+        ])
+    })
+}
+
+unsafe extern "C" fn load_module(module: *mut CUmodule, wrapper: *const c_void) -> CUresult {
+    slot("runtime", 1, |driver| {
+        // SAFETY: the runtime's contract: an image, wrapped or not.
+        let loaded = unsafe { driver.load_module(wrapper, true, &Options::default()) };
+        // SAFETY: the runtime's contract.
+        unsafe { tell(module, loaded) }
+    })
+}
+
+unsafe extern "C" fn primary_context(context: *mut CUcontext, device: CUdevice) -> CUresult {
+    slot("runtime", 2, |driver| {
+        // Not retained: the context is to be found inactive until somebody uses it.
+        let primary = driver.primary(device);
+        let handle = primary.map(|primary| wire::ContextHandle(primary.number).to_raw());
+        // SAFETY: the runtime's contract.
+        unsafe { tell(context, handle) }
+    })
+}
+
+unsafe extern "C" fn load_module_6(
+    module: *mut CUmodule,
+    wrapper: *const c_void,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: u32,
+) -> CUresult {
+    // SAFETY: the runtime's contract.
+    unsafe { load_module(module, wrapper) }
+}
+
+unsafe extern "C" fn release_module(_: *mut c_void) {
+    log::trace!("slot 7 of table runtime");
+}
+
+unsafe extern "C" fn load_module_8(
+    header: *const c_void,
+    module: *mut CUmodule,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: u32,
+) -> CUresult {
+    // SAFETY: the runtime's contract.
+    unsafe { load_module(module, header) }
+}
+
+unsafe extern "C" fn preload_compilers(_: u32) -> CUresult {
+    slot("runtime", 12, |_| CUDA_SUCCESS)
+}
+
+// What tools keep with a thread.
+
+fn tools_tls() -> &'static Table<4> {
+    static TABLE: OnceLock<Table<4>> = OnceLock::new();
+    TABLE.get_or_init(|| Table::sized(&[(2, current_context as Slot)]))
+}
+
+unsafe extern "C" fn current_context(context: *mut CUcontext) -> CUresult {
+    slot("tools", 2, |_| {
+        let current = wire::ContextHandle(crate::thread::current()).to_raw();
+        // SAFETY: the caller's contract.
+        unsafe { tell(context, Ok(current)) }
+    })
+}
+
+// Whether tools want to hear of the runtime's calls: buffers of zeros say that none does.
+
+const FIRST_HOOKS: usize = 1024;
+const SECOND_HOOKS: usize = 14;
+
+fn hooks() -> &'static Table<7> {
+    static TABLE: OnceLock<Table<7>> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        Table::sized(&[
+            (1, hooks_told as Slot),
+            (2, first_hooks as Slot),
+            (4, hooks_told_of as Slot),
+            (6, second_hooks as Slot),
+        ])
+    })
+}
+
+/// Zeros that the runtime may write to, of `WORDS` words, for ever.
+fn zeros<const WORDS: usize>(cell: &'static OnceLock<usize>) -> *mut c_void {
+    let start = *cell.get_or_init(|| {
+        let zeros: &'static mut [u32; WORDS] = Box::leak(Box::new([0; WORDS]));
+        std::ptr::from_mut(zeros).expose_provenance()
+    });
+    std::ptr::with_exposed_provenance_mut(start)
+}
+
+unsafe extern "C" fn hooks_told() {
+    log::trace!("slot 1 of table hooks");
+}
+
+unsafe extern "C" fn first_hooks(buffer: *mut *mut c_void, size: *mut usize) {
+    static ZEROS: OnceLock<usize> = OnceLock::new();
+    log::trace!("slot 2 of table hooks");
+    // SAFETY: the runtime's contract.
+    unsafe { crate::raw::fill(buffer, 1, [zeros::<FIRST_HOOKS>(&ZEROS)].into_iter()) };
+    // SAFETY: as above.
+    unsafe { crate::raw::fill(size, 1, [FIRST_HOOKS].into_iter()) };
+}
+
+unsafe extern "C" fn hooks_told_of(value: *mut c_void) -> CUresult {
+    slot("hooks", 4, |_| {
+        // SAFETY: the runtime's contract: NULL or writable for a word.
+        unsafe { crate::raw::fill(value.cast::<u32>(), 1, [0].into_iter()) };
+        CUDA_SUCCESS
+    })
+}
+
+unsafe extern "C" fn second_hooks(buffer: *mut *mut c_void, size: *mut usize) {
+    static ZEROS: OnceLock<usize> = OnceLock::new();
+    log::trace!("slot 6 of table hooks");
+    // SAFETY: the runtime's contract.
+    unsafe { crate::raw::fill(buffer, 1, [zeros::<SECOND_HOOKS>(&ZEROS)].into_iter()) };
+    // SAFETY: as above.
+    unsafe { crate::raw::fill(size, 1, [SECOND_HOOKS].into_iter()) };
+}
+
+// What libraries keep with a context. This table does not begin with its size.
+
+fn storage() -> &'static Table<4> {
+    static TABLE: OnceLock<Table<4>> = OnceLock::new();
+    TABLE.get_or_init(|| Table([put as Slot, delete as Slot, get as Slot, std::ptr::null()]))
+}
+
+impl Driver {
+    /// The context that a library means: NULL and -1 are the thread's own.
+    fn kept_with(&self, context: CUcontext) -> Result<u64, CUresult> {
+        match context.addr() {
+            0 | usize::MAX => match crate::thread::current() {
+                0 => Err(CUDA_ERROR_INVALID_CONTEXT),
+                current => Ok(current),
+            },
+            number => self.context(number as u64).map(|context| context.number),
+        }
+    }
+
+    /// Forgets what libraries kept with a context. Their destructors are not run: some free the value themselves when they unload.
+    pub(crate) fn end_kept(&self, context: u64) {
+        lock(&self.kept).retain(|(of, _), _| *of != context);
+    }
+}
+
+unsafe extern "C" fn put(
+    context: CUcontext,
+    key: *mut c_void,
+    value: *mut c_void,
+    _destructor: *mut c_void,
+) -> CUresult {
+    slot("storage", 0, |driver| {
+        crate::driver::status(driver.kept_with(context).map(|context| {
+            lock(&driver.kept).insert((context, key.addr()), value.expose_provenance());
+        }))
+    })
+}
+
+unsafe extern "C" fn delete(context: CUcontext, key: *mut c_void) -> CUresult {
+    slot("storage", 1, |driver| {
+        crate::driver::status(driver.kept_with(context).and_then(|context| {
+            let removed = lock(&driver.kept).remove(&(context, key.addr()));
+            removed.map(|_| ()).ok_or(CUDA_ERROR_INVALID_HANDLE)
+        }))
+    })
+}
+
+unsafe extern "C" fn get(
+    value: *mut *mut c_void,
+    context: CUcontext,
+    key: *mut c_void,
+) -> CUresult {
+    slot("storage", 2, |driver| {
+        let kept = driver.kept_with(context).and_then(|context| {
+            let kept = lock(&driver.kept).get(&(context, key.addr())).copied();
+            kept.map(std::ptr::with_exposed_provenance_mut)
+                .ok_or(CUDA_ERROR_INVALID_HANDLE)
+        });
+        // SAFETY: the caller's contract.
+        unsafe { tell(value, kept) }
+    })
+}
+
+// The runtime's check of the driver.
+
+fn checks() -> &'static Table<3> {
+    static TABLE: OnceLock<Table<3>> = OnceLock::new();
+    TABLE.get_or_init(|| Table::sized(&[(1, handshake::check as Slot), (2, check_toggled as Slot)]))
+}
+
+unsafe extern "C" fn check_toggled(_: u32) -> CUresult {
+    slot("check", 2, |_| CUDA_SUCCESS)
+}
+
+// What kind of context one is.
+
+fn context_checks() -> &'static Table<4> {
+    static TABLE: OnceLock<Table<4>> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        Table::sized(&[
+            (1, refused as Slot),
+            (2, unwrap_context as Slot),
+            (3, no_checks as Slot),
+        ])
+    })
+}
+
+unsafe extern "C" fn refused() -> CUresult {
+    slot("context checks", 1, |_| CUDA_ERROR_NOT_SUPPORTED)
+}
+
+unsafe extern "C" fn unwrap_context(
+    _context: CUcontext,
+    is_wrapped: *mut u32,
+    _inner: *mut CUcontext,
+) -> CUresult {
+    // Ordinary contexts only: nothing is wrapped.
+    slot("context checks", 2, |_| {
+        // SAFETY: the caller's contract.
+        unsafe { tell(is_wrapped, Ok(0)) }
+    })
+}
+
+unsafe extern "C" fn no_checks() -> u32 {
+    log::trace!("slot 3 of table context checks");
+    0
+}
+
+// Contexts and streams from inside, for cuBLAS.
+
+/// As many as the latest driver has: the runtime checks only that the table is there.
+const INTERNALS: usize = 93;
+
+fn context_internals() -> &'static Table<INTERNALS> {
+    static TABLE: OnceLock<Table<INTERNALS>> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        Table::sized(&[
+            (3, device_of as Slot),
+            (4, id_of as Slot),
+            (39, nothing_between as Slot),
+            (51, stream_object as Slot),
+        ])
+    })
+}
+
+unsafe extern "C" fn device_of(device: *mut CUdevice, context: CUcontext) -> CUresult {
+    slot("context internals", 3, |driver| {
+        let of = driver.context_or_current(context);
+        // SAFETY: the caller's contract.
+        unsafe { tell(device, of.map(|context| context.device)) }
+    })
+}
+
+unsafe extern "C" fn id_of(context: CUcontext, id: *mut u64) -> CUresult {
+    slot("context internals", 4, |driver| {
+        let of = driver.context_or_current(context);
+        // SAFETY: the caller's contract.
+        unsafe { tell(id, of.map(|context| context.id)) }
+    })
+}
+
+unsafe extern "C" fn nothing_between(_: *mut c_void, _: *mut c_void, value: *mut u64) -> CUresult {
+    slot("context internals", 39, |_| {
+        // SAFETY: the caller's contract.
+        unsafe { tell(value, Ok(0)) }
+    })
+}
+
+unsafe extern "C" fn stream_object(
+    _context: CUcontext,
+    stream: CUstream,
+    object: *mut *mut c_void,
+) -> CUresult {
+    static ZEROS: OnceLock<usize> = OnceLock::new();
+    slot("context internals", 51, |_| {
+        if stream.addr() == usize::MAX {
+            return CUDA_ERROR_INVALID_HANDLE;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { tell(object, Ok(zeros::<128>(&ZEROS))) }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_table(id: [u8; 16]) -> usize {
+        let table = find(&Driver::default(), &id).unwrap();
+        // SAFETY: the table lives for ever and begins with a word.
+        unsafe { table.cast::<usize>().read() }
+    }
+
+    #[test]
+    fn tables_begin_with_their_size() {
+        let ids = [
+            RUNTIME,
+            TOOLS_TLS,
+            HOOKS,
+            CHECK,
+            CONTEXT_CHECKS,
+            CONTEXT_INTERNALS,
+        ];
+        assert_eq!(ids.map(size_of_table), [104, 32, 56, 24, 32, 744]);
+    }
+
+    #[test]
+    fn ids_are_written_as_programs_write_them() {
+        assert_eq!(RUNTIME[..4], [0x6b, 0xd5, 0xfb, 0x6c]);
+        assert_eq!(CHECK[12..], [0x3c, 0x66, 0xe1, 0xf2]);
+    }
+
+    #[test]
+    fn the_storage_table_begins_with_its_first_function() {
+        let table = find(&Driver::default(), &STORAGE).unwrap();
+        // SAFETY: the table has four slots.
+        let slots = unsafe { table.cast::<[usize; 4]>().read() };
+        assert_eq!(slots[0], (put as Slot).addr());
+        assert_eq!(slots[3], 0);
+    }
+
+    #[test]
+    fn an_unknown_table_is_an_error_and_null() {
+        let driver = Driver::default();
+        let id = CUuuid { bytes: [7; 16] };
+        let mut table = std::ptr::dangling::<c_void>();
+        // SAFETY: both are locals.
+        let status = unsafe {
+            crate::driver::DriverCalls::cuGetExportTable(&driver, &raw mut table, &raw const id)
+        };
+        assert_eq!(status, CUDA_ERROR_INVALID_VALUE);
+        assert!(table.is_null());
+    }
+
+    #[test]
+    fn tables_stay_where_they_are() {
+        let driver = Driver::default();
+        assert_eq!(find(&driver, &RUNTIME), find(&driver, &RUNTIME));
+        assert_eq!(addresses().check_table, checks().start().addr() as u64);
+    }
+
+    #[test]
+    fn no_tool_has_subscribed() {
+        let (mut buffer, mut size) = (std::ptr::null_mut(), 0);
+        // SAFETY: both are locals.
+        unsafe { first_hooks(&raw mut buffer, &raw mut size) };
+        // SAFETY: the buffer has that many words, for ever.
+        let words = unsafe { std::slice::from_raw_parts(buffer.cast::<u32>(), size) };
+        assert_eq!(words.len(), 1024);
+        assert!(words.iter().all(|word| *word == 0));
+    }
+}
