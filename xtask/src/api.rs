@@ -6,7 +6,7 @@
 mod driver_header;
 mod header;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -20,6 +20,7 @@ use crate::workspace::Workspace;
 /// The folders below `api/`, with the names that titles have.
 const APIS: [(&str, &str); 2] = [("opencl", "OpenCL"), ("cuda", "CUDA")];
 const LIBRARY: &str = "libtowline_opencl.so";
+const CUDA_LIBRARY: &str = "libtowline_cuda.so";
 
 /// What loaders look for by `dlsym`. They find everything else through these; one symbol more could take the place of a loader's or an
 /// application's own function.
@@ -98,6 +99,10 @@ fn check(
         );
         if api.dialect().by_symbol {
             report(&format!("{title} symbols"), symbols(api));
+            report(
+                &format!("{title} exported symbols"),
+                cuda_exports(workspace, api),
+            );
         } else {
             report("dispatch table", dispatch(api));
         }
@@ -221,6 +226,32 @@ fn exports(workspace: &Workspace) -> Result<String> {
         );
     }
     Ok(format!("{LIBRARY} exports {}", EXPORTS.join(", ")))
+}
+
+/// The CUDA driver library exports the symbols of every declared call, and nothing else.
+fn cuda_exports(workspace: &Workspace, api: &Api) -> Result<String> {
+    let library = workspace
+        .metadata()?
+        .target_directory
+        .join("release")
+        .join(CUDA_LIBRARY);
+    ensure!(
+        library.is_file(),
+        "{} is missing; run `cargo build --release -p towline-cuda` first",
+        library.display()
+    );
+    let found: BTreeSet<String> = exported_symbols(&library)?.into_iter().collect();
+    let exported = api.calls.iter().filter(|call| call.exported());
+    let declared: BTreeSet<String> = exported
+        .flat_map(|call| emit::symbols::of(api, call))
+        .map(|symbol| symbol.name)
+        .collect();
+    let differing: Vec<_> = found.symmetric_difference(&declared).collect();
+    ensure!(
+        differing.is_empty(),
+        "{CUDA_LIBRARY} exports other symbols than are declared: {differing:?}"
+    );
+    Ok(format!("{CUDA_LIBRARY} exports {} symbols", found.len()))
 }
 
 /// The dynamic symbols that a shared library defines, as binutils' `nm` lists them: address, type, name.
