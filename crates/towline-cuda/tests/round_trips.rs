@@ -1,0 +1,340 @@
+//! What calls cost, against a server that answers at once: waits are counted, and messages that should not be there.
+
+use std::ffi::c_void;
+use std::io::IoSlice;
+use std::ptr::{null, null_mut};
+use std::sync::{Arc, Mutex};
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+use towline_client::cuda::Session;
+use towline_cuda::Driver;
+use towline_session::Outbox;
+use towline_transport::memory::MemoryTransport;
+use towline_transport::{Address, ConnectOptions, Connection, Transport};
+use towline_wire::cuda::facts::{Function, ModuleFacts, Parameter};
+use towline_wire::cuda::snapshot::{Device, Snapshot};
+use towline_wire::frame::FrameReader;
+use towline_wire::push::Push;
+
+/// Where the server says that memory is.
+const ADDRESS: u64 = 0x7000_0000_0000;
+/// What it says is in device memory.
+const CONTENT: u8 = 0x5a;
+
+type Heard = Arc<Mutex<Vec<u16>>>;
+
+fn encoded<'a, M: Message<'a>>(message: &M) -> Vec<u8> {
+    let mut out = Vec::new();
+    message.encode(&mut out);
+    out
+}
+
+/// Answers whatever waits, and ends every recording at once.
+fn serve(command: &dyn Connection, heard: &Heard) {
+    let (mut reader, outbox) = (FrameReader::new(), Outbox::new());
+    let push = |push: Push<'_>| {
+        outbox.post(push.id(), |out| push.encode(out));
+        let _ = outbox.flush(|| 0, |bytes| command.send(&[IoSlice::new(bytes)]));
+    };
+    let after = || wire::List::Values(&[]);
+    loop {
+        while let Some(message) = reader.next().expect("the client frames well") {
+            heard.lock().unwrap().push(message.id);
+            let body = match message.id {
+                id if id == wire::MemoryAlloc::ID => encoded(&wire::MemoryAllocReply {
+                    address: Some(ADDRESS),
+                }),
+                id if id == <wire::ModuleLoad<'_> as Request<'_>>::ID => {
+                    let facts = ModuleFacts {
+                        functions: vec![Function {
+                            name: b"add".into(),
+                            parameters: vec![Parameter { offset: 0, size: 8 }],
+                            attributes: vec![(0, 1024)],
+                        }],
+                    };
+                    encoded(&wire::ModuleLoadReply {
+                        facts: Some(&facts.encode()),
+                        log: None,
+                        missing: None,
+                    })
+                }
+                id if id == wire::Read::ID => {
+                    let read = wire::Read::decode(message.body).expect("it encodes well");
+                    push(Push::Data {
+                        payload: read.payload,
+                        bytes: &vec![CONTENT; read.size as usize],
+                    });
+                    continue;
+                }
+                id if id == wire::EventRecord::ID => {
+                    let record = wire::EventRecord::decode(message.body).expect("it encodes well");
+                    push(Push::Event {
+                        event: record.record,
+                        status: 0,
+                        after: after(),
+                        times: None,
+                    });
+                    continue;
+                }
+                id if WAITING.contains(&id) => Vec::new(),
+                _ => continue,
+            };
+            push(Push::Reply {
+                to: message.number,
+                status: 0,
+                after: after(),
+                body: &body,
+            });
+        }
+        match command.recv(reader.space()) {
+            Ok(count @ 1..) => reader.filled(count),
+            _ => return,
+        }
+    }
+}
+
+/// Requests that an empty reply answers.
+const WAITING: [u16; 5] = [
+    wire::PrimaryRetain::ID,
+    <wire::LaunchFirst<'_> as Request<'_>>::ID,
+    wire::SynchronizeStream::ID,
+    wire::SynchronizeContext::ID,
+    wire::MemoryFree::ID,
+];
+
+struct Bench {
+    driver: Driver,
+    session: Arc<Session>,
+    heard: Heard,
+}
+
+impl Bench {
+    /// A driver whose primary context is the thread's.
+    fn new() -> Self {
+        let transport = MemoryTransport::new();
+        let address: Address = "memory://server".parse().unwrap();
+        let listener = transport.listen(&address).unwrap();
+        let connect = || {
+            let ours = transport.connect(&address, &ConnectOptions::default());
+            (ours.unwrap(), listener.accept().unwrap())
+        };
+        let ((command, theirs), (lane, _their_lane)) = (connect(), connect());
+        let heard = Heard::default();
+        let hearing = Arc::clone(&heard);
+        std::thread::spawn(move || {
+            serve(&*theirs, &hearing);
+            drop(_their_lane);
+        });
+        let device = Device {
+            name: b"Test".into(),
+            total_bytes: 1 << 30,
+            attributes: (1..=7).map(|attribute| (attribute, 1024)).collect(),
+            ..Device::default()
+        };
+        let snapshot = Snapshot {
+            driver_version: 13_000,
+            genuine: false,
+            devices: vec![device],
+        };
+        let session =
+            Session::over_lanes("test", command, vec![lane], &snapshot.encode(), 1 << 20).unwrap();
+        let session = Arc::new(session);
+        let driver = Driver::over(vec![Arc::clone(&session)], None);
+        let bench = Self {
+            driver,
+            session,
+            heard,
+        };
+        let mut context = null_mut();
+        // SAFETY: the context is a local.
+        let made = unsafe {
+            [
+                bench.driver.cuInit(0),
+                bench.driver.cuDevicePrimaryCtxRetain(&raw mut context, 0),
+                bench.driver.cuCtxSetCurrent(context),
+            ]
+        };
+        assert_eq!(made, [CUDA_SUCCESS; 3]);
+        bench
+    }
+
+    /// Waits that a call cost.
+    fn costs(&self, call: impl FnOnce(&Driver) -> CUresult) -> (CUresult, u64) {
+        let before = self.session.meter().round_trips();
+        let status = call(&self.driver);
+        (status, self.session.meter().round_trips() - before)
+    }
+
+    fn allocated(&self) -> CUdeviceptr {
+        let mut address = 0;
+        // SAFETY: the address is a local.
+        let cost = self.costs(|driver| unsafe { driver.cuMemAlloc_v2(&raw mut address, 1 << 16) });
+        assert_eq!(cost, (CUDA_SUCCESS, 1));
+        address
+    }
+
+    fn function(&self) -> CUfunction {
+        let (mut module, mut function) = (null_mut(), null_mut());
+        let image = c".version 8.0".as_ptr().cast();
+        // SAFETY: the image is text with a NUL.
+        let load = self.costs(|driver| unsafe { driver.cuModuleLoadData(&raw mut module, image) });
+        assert_eq!(load, (CUDA_SUCCESS, 1));
+        // SAFETY: all are locals.
+        let find = self.costs(|driver| unsafe {
+            driver.cuModuleGetFunction(&raw mut function, module, c"add".as_ptr())
+        });
+        assert_eq!(find, (CUDA_SUCCESS, 0));
+        function
+    }
+
+    fn heard(&self, id: u16) -> usize {
+        let heard = self.heard.lock().unwrap();
+        heard.iter().filter(|other| **other == id).count()
+    }
+}
+
+fn launch(driver: &Driver, function: CUfunction) -> CUresult {
+    let mut value = 7_u64;
+    let mut params: [*mut c_void; 1] = [(&raw mut value).cast()];
+    let params = params.as_mut_ptr();
+    // SAFETY: the function has one parameter of this size.
+    unsafe {
+        driver.cuLaunchKernel(
+            function,
+            1,
+            1,
+            1,
+            32,
+            1,
+            1,
+            0,
+            null_mut(),
+            params,
+            null_mut(),
+        )
+    }
+}
+
+#[test]
+fn a_thousand_launches_and_a_synchronisation_cost_one_round_trip() {
+    let bench = Bench::new();
+    let function = bench.function();
+    let first = bench.costs(|driver| launch(driver, function));
+    assert_eq!(first, (CUDA_SUCCESS, 1));
+    let rest = bench.costs(|driver| {
+        let failed = (0..1000)
+            .map(|_| launch(driver, function))
+            .find(|status| *status != 0);
+        // SAFETY: has no pointers.
+        failed.unwrap_or_else(|| unsafe { driver.cuCtxSynchronize() })
+    });
+    assert_eq!(rest, (CUDA_SUCCESS, 1));
+    assert_eq!(bench.heard(<wire::Launch<'_> as Request<'_>>::ID), 1000);
+    // Once for the retain, which is nobody's, and once for the thread in its context.
+    assert_eq!(bench.heard(wire::Act::ID), 2);
+}
+
+#[test]
+fn a_small_write_costs_no_round_trip_and_a_read_one() {
+    let bench = Bench::new();
+    let address = bench.allocated();
+    let data = [1_u8; 4096];
+    // SAFETY: the data is readable.
+    let written = bench.costs(|driver| unsafe {
+        driver.cuMemcpyHtoD_v2(address, data.as_ptr().cast(), data.len())
+    });
+    assert_eq!(written, (CUDA_SUCCESS, 0));
+    let mut back = [0_u8; 4096];
+    // SAFETY: the memory is writable.
+    let read = bench.costs(|driver| unsafe {
+        driver.cuMemcpyDtoH_v2(back.as_mut_ptr().cast(), address, back.len())
+    });
+    assert_eq!(read, (CUDA_SUCCESS, 1));
+    assert_eq!(back, [CONTENT; 4096]);
+}
+
+#[test]
+fn streams_and_events_are_made_recorded_and_asked_without_a_round_trip() {
+    let bench = Bench::new();
+    let (mut stream, mut event) = (null_mut(), null_mut());
+    let cost = bench.costs(|driver| {
+        // SAFETY: both are locals.
+        unsafe {
+            driver.cuStreamCreate(&raw mut stream, 1)
+                | driver.cuEventCreate(&raw mut event, 0)
+                | driver.cuStreamQuery(stream)
+                | driver.cuEventQuery(event)
+                | driver.cuEventRecord(event, stream)
+        }
+    });
+    assert_eq!(cost, (CUDA_SUCCESS, 0));
+    let asked = bench.costs(|driver| {
+        // SAFETY: the event lives. The server answers in time, so this ends.
+        let passed = || unsafe { driver.cuEventQuery(event) };
+        std::iter::repeat_with(passed)
+            .find(|status| *status != CUDA_ERROR_NOT_READY)
+            .unwrap_or(CUDA_ERROR_UNKNOWN)
+    });
+    assert_eq!(asked, (CUDA_SUCCESS, 0));
+}
+
+#[test]
+fn what_any_device_refuses_never_leaves() {
+    let bench = Bench::new();
+    let function = bench.function();
+    // SAFETY: nothing is read.
+    let refused = bench.costs(|driver| unsafe {
+        driver.cuLaunchKernel(
+            function,
+            0,
+            1,
+            1,
+            32,
+            1,
+            1,
+            0,
+            null_mut(),
+            null_mut(),
+            null_mut(),
+        )
+    });
+    assert_eq!(refused, (CUDA_ERROR_INVALID_VALUE, 0));
+    // SAFETY: nothing is read.
+    let refused = bench.costs(|driver| unsafe { driver.cuMemcpyHtoD_v2(ADDRESS, null(), 8) });
+    assert_eq!(refused, (CUDA_ERROR_INVALID_VALUE, 0));
+}
+
+#[test]
+fn contexts_stack_up_by_thread() {
+    let bench = Bench::new();
+    let driver = &bench.driver;
+    let (mut mine, mut popped) = (null_mut(), null_mut());
+    // SAFETY: all pointers are to locals.
+    unsafe {
+        assert_eq!(driver.cuCtxGetCurrent(&raw mut mine), CUDA_SUCCESS);
+        assert_eq!(driver.cuCtxPushCurrent_v2(mine), CUDA_SUCCESS);
+        assert_eq!(driver.cuCtxPopCurrent_v2(&raw mut popped), CUDA_SUCCESS);
+        assert_eq!(popped, mine);
+        assert_eq!(driver.cuCtxPopCurrent_v2(&raw mut popped), CUDA_SUCCESS);
+        assert_eq!(
+            driver.cuCtxPopCurrent_v2(&raw mut popped),
+            CUDA_ERROR_INVALID_CONTEXT
+        );
+        assert_eq!(driver.cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
+    }
+}
+
+#[test]
+fn nothing_answers_before_the_driver_is_initialised() {
+    let driver = Driver::over(Vec::new(), None);
+    let mut count = 0;
+    // SAFETY: the count is a local.
+    let asked = unsafe { driver.cuDeviceGetCount(&raw mut count) };
+    // SAFETY: has no pointers.
+    let started = unsafe { driver.cuInit(0) };
+    assert_eq!(
+        (asked, started),
+        (CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_NO_DEVICE)
+    );
+}
