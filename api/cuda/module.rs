@@ -195,7 +195,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Says how a kernel wants the first-level cache divided.
-    #[call(id = 0x081c, async, manual(server), since = "12.0")]
+    #[call(id = 0x081c, async, manual, since = "12.0")]
     fn cuKernelSetCacheConfig(kernel: CUkernel, config: CUfunc_cache, dev: CUdevice) -> CUresult;
 
     /// Names a kernel.

@@ -678,6 +678,23 @@ impl ModuleCalls for Driver {
         }))
     }
 
+    unsafe fn cuKernelSetCacheConfig(
+        &self,
+        kernel: CUkernel,
+        config: CUfunc_cache,
+        dev: CUdevice,
+    ) -> CUresult {
+        status(self.device(dev).and_then(|device| {
+            let known = self.function(kernel.addr() as u64)?;
+            let acting = self.session_for(known.image.number)?;
+            acting.post(&wire::KernelSetCacheConfig {
+                kernel: wire::KernelHandle::from_raw(kernel),
+                config,
+                dev: device.ordinal,
+            })
+        }))
+    }
+
     unsafe fn cuKernelGetName(&self, name: *mut *const c_char, hfunc: CUkernel) -> CUresult {
         let known = self.function(hfunc.addr() as u64);
         // SAFETY: the caller's contract.
