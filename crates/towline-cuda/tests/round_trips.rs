@@ -147,15 +147,14 @@ impl Bench {
             heard,
         };
         let mut context = null_mut();
+        // SAFETY: no pointers.
+        assert_eq!(unsafe { bench.driver.cuInit(0) }, CUDA_SUCCESS);
         // SAFETY: the context is a local.
-        let made = unsafe {
-            [
-                bench.driver.cuInit(0),
-                bench.driver.cuDevicePrimaryCtxRetain(&raw mut context, 0),
-                bench.driver.cuCtxSetCurrent(context),
-            ]
-        };
-        assert_eq!(made, [CUDA_SUCCESS; 3]);
+        let made = unsafe { bench.driver.cuDevicePrimaryCtxRetain(&raw mut context, 0) };
+        assert_eq!(made, CUDA_SUCCESS);
+        // SAFETY: the context was just made.
+        let set = unsafe { bench.driver.cuCtxSetCurrent(context) };
+        assert_eq!(set, CUDA_SUCCESS);
         bench
     }
 
@@ -259,14 +258,16 @@ fn streams_and_events_are_made_recorded_and_asked_without_a_round_trip() {
     let bench = Bench::new();
     let (mut stream, mut event) = (null_mut(), null_mut());
     let cost = bench.costs(|driver| {
-        // SAFETY: both are locals.
-        unsafe {
-            driver.cuStreamCreate(&raw mut stream, 1)
-                | driver.cuEventCreate(&raw mut event, 0)
-                | driver.cuStreamQuery(stream)
-                | driver.cuEventQuery(event)
-                | driver.cuEventRecord(event, stream)
-        }
+        // SAFETY: the stream is a local.
+        let made = unsafe { driver.cuStreamCreate(&raw mut stream, 1) };
+        // SAFETY: the event is a local.
+        let made = made | unsafe { driver.cuEventCreate(&raw mut event, 0) };
+        // SAFETY: the stream lives.
+        let asked = unsafe { driver.cuStreamQuery(stream) };
+        // SAFETY: the event lives.
+        let asked = asked | unsafe { driver.cuEventQuery(event) };
+        // SAFETY: both live.
+        made | asked | unsafe { driver.cuEventRecord(event, stream) }
     });
     assert_eq!(cost, (CUDA_SUCCESS, 0));
     let asked = bench.costs(|driver| {
