@@ -311,19 +311,23 @@ fn contexts_stack_up_by_thread() {
     let bench = Bench::new();
     let driver = &bench.driver;
     let (mut mine, mut popped) = (null_mut(), null_mut());
-    // SAFETY: all pointers are to locals.
-    unsafe {
-        assert_eq!(driver.cuCtxGetCurrent(&raw mut mine), CUDA_SUCCESS);
-        assert_eq!(driver.cuCtxPushCurrent_v2(mine), CUDA_SUCCESS);
-        assert_eq!(driver.cuCtxPopCurrent_v2(&raw mut popped), CUDA_SUCCESS);
-        assert_eq!(popped, mine);
-        assert_eq!(driver.cuCtxPopCurrent_v2(&raw mut popped), CUDA_SUCCESS);
-        assert_eq!(
-            driver.cuCtxPopCurrent_v2(&raw mut popped),
-            CUDA_ERROR_INVALID_CONTEXT
-        );
-        assert_eq!(driver.cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
-    }
+    // SAFETY: the pointer is to a local.
+    let current = unsafe { driver.cuCtxGetCurrent(&raw mut mine) };
+    assert_eq!(current, CUDA_SUCCESS);
+    // SAFETY: the context lives.
+    let pushed = unsafe { driver.cuCtxPushCurrent_v2(mine) };
+    assert_eq!(pushed, CUDA_SUCCESS);
+    // SAFETY: the pointer is to a local.
+    let mut pop = || unsafe { driver.cuCtxPopCurrent_v2(&raw mut popped) };
+    let pops = [pop(), pop(), pop()];
+    assert_eq!(
+        pops,
+        [CUDA_SUCCESS, CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT]
+    );
+    assert_eq!(popped, mine);
+    // SAFETY: no pointers.
+    let waited = unsafe { driver.cuCtxSynchronize() };
+    assert_eq!(waited, CUDA_ERROR_INVALID_CONTEXT);
 }
 
 #[test]
