@@ -17,7 +17,12 @@ extern "C" {
     fn cuPerStream_v2(stream: CUstream, address: CUdeviceptr, value: u64) -> CUresult;
 
     /// The default stream, which is the thread's own under another name, though no parameter names it.
-    #[call(id = 0x0103, local, manual(client), per_thread = "cuPerThread_ptds@7.0")]
+    #[call(
+        id = 0x0103,
+        local,
+        manual(client),
+        per_thread = "cuPerThread_ptds@7.0"
+    )]
     fn cuPerThread(
         dst: CUdeviceptr,
         #[input(bytes = ByteCount, bulk)] src: *const c_void,
