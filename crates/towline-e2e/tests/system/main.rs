@@ -8,6 +8,7 @@
 mod support;
 
 mod access;
+mod cuda;
 mod devices;
 mod faults;
 mod footprint;
