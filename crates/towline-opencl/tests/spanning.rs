@@ -83,7 +83,8 @@ over! {
         out_of_order_queues_cross_too;
     two_sessions: written_here_and_added_to_there, contents_of_creation_are_everywhere, contents_go_to_and_fro,
         parts_of_a_buffer_are_written_side_by_side, an_event_crosses, a_user_event_releases_both_sides,
-        a_failed_user_event_fails_the_other_side, a_held_back_writer_is_waited_for_without_blocking,
+        a_failed_user_event_fails_the_other_side, a_writer_that_fails_fails_who_needs_its_contents,
+        a_held_back_writer_is_waited_for_without_blocking,
         a_map_shows_what_the_other_side_wrote, an_unmap_is_seen_by_the_other_side,
         a_host_pointer_is_where_maps_lead, a_part_written_there_keeps_the_rest,
         a_copy_reads_what_the_other_side_wrote, callbacks_come_for_events_of_both_sides, an_image_crosses,
@@ -241,6 +242,30 @@ fn a_failed_user_event_fails_the_other_side(cl: &Cl) {
         status!(cl, clWaitForEvents(1, &raw const event)),
         CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST
     );
+}
+
+fn a_writer_that_fails_fails_who_needs_its_contents(cl: &Cl) {
+    let gate = user_event(cl);
+    let (here, there) = (cl.queue(0), cl.queue(1));
+    let buffer = cl.buffer_of(CL_MEM_COPY_HOST_PTR, &mut [1; 4]);
+    let kernel = adder(cl, buffer, 1);
+    let first = launch_after(cl, here, kernel, &[gate]);
+    let second = launch_after(cl, there, kernel, &[]);
+    ok!(cl, clFlush(here));
+    ok!(cl, clFlush(there));
+    ok!(cl, clSetUserEventStatus(gate, -5));
+    let start = std::time::Instant::now();
+    for event in [first, second] {
+        let status = || cl.event_info::<cl_int>(event, CL_EVENT_COMMAND_EXECUTION_STATUS);
+        while status() > CL_COMPLETE {
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "an event has no end"
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(status() < 0);
+    }
 }
 
 fn a_held_back_writer_is_waited_for_without_blocking(cl: &Cl) {
