@@ -343,14 +343,16 @@ fn a_failed_build_fails_again_and_keeps_its_log() {
 
 #[test]
 fn a_build_that_the_other_server_refuses_leaves_the_session_where_it_was() {
-    // A header that is on the first server only: both are on this machine, so it goes in between.
+    // A header that is on the first server only: both are on this machine, so it goes in between. A macro names it: else it would
+    // go along with the build.
     let folder = std::env::temp_dir().join(format!("towline-rebuild-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for the header");
     let header = folder.join("only_here.h");
     std::fs::write(&header, "#define AMOUNT 5\n").expect("the header");
     let (cl, session) = on_pocl();
     let text = "
-        #include \"only_here.h\"
+        #define HEADER <only_here.h>
+        #include HEADER
         __kernel void raise(__global uint *values) { values[get_global_id(0)] += AMOUNT; }
     ";
     let program = source(&cl, text);

@@ -6,7 +6,7 @@
 //! after the event's end is never called. Whoever relies on the specification, as the worker's lane does, hangs.
 //!
 //! [`SerialOpenCl`] stands before the vendors' libraries. Objects of other vendors pass by. Of a serial one's it keeps queues and
-//! events itself, on the [scheduler](super::scheduler):
+//! events itself, on the [scheduler]:
 //!
 //! - a command is a closure with copies of what the caller may change after the call, kernel arguments included, and references to
 //!   the objects that it uses. When all that it waits for has ended, its queue's thread gives it to the vendor, alone, and finishes
