@@ -128,7 +128,7 @@ impl Driver {
             words.push(u64::from(attribute.id));
             // SAFETY: the union's bytes are what travels; the application has filled those that count.
             let bytes = unsafe { attribute.value.pad };
-            for word in bytes.chunks_exact(8) {
+            for word in bytes.as_chunks::<8>().0.iter() {
                 let word: [u8; 8] = std::array::from_fn(|at| word[at] as u8);
                 words.push(u64::from_le_bytes(word));
             }

@@ -236,7 +236,9 @@ impl DeviceCalls for Platform {
                     return device.forward(param_name, &answer);
                 }
                 let kept: Vec<u8> = bytes
-                    .chunks_exact(size_of::<cl_name_version>())
+                    .as_chunks::<{ size_of::<cl_name_version>() }>()
+                    .0
+                    .iter()
                     .filter(|entry| {
                         let name: Vec<u8> = entry[size_of::<cl_version>()..]
                             .iter()

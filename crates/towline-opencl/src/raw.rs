@@ -217,7 +217,9 @@ pub(crate) unsafe fn list<'a, T: Copy + PartialEq + Default>(pointer: *const T) 
 /// The pairs of a list.
 pub(crate) fn pairs<T: Copy>(list: Option<&[T]>) -> impl Iterator<Item = (T, T)> + '_ {
     list.unwrap_or(&[])
-        .chunks_exact(2)
+        .as_chunks::<2>()
+        .0
+        .iter()
         .map(|pair| (pair[0], pair[1]))
 }
 

@@ -134,8 +134,10 @@ impl<'a> Elf<'a> {
         let header = Header::parse(bytes)?;
         let table = section_table(&header, bytes)?;
         let sections: Result<Vec<_>, _> = table
-            .chunks_exact(SECTION_BYTES as usize)
-            .map(Section::parse)
+            .as_chunks::<{ SECTION_BYTES as usize }>()
+            .0
+            .iter()
+            .map(|section| Section::parse(section))
             .collect();
         let sections = sections?;
         let names = match header.names {
@@ -178,7 +180,12 @@ impl<'a> Elf<'a> {
         let large = large.map_or(Ok(&[][..]), |large| self.contents(large))?;
         let names = self.sections.get(table.link as usize).copied();
         let what = "ELF symbol";
-        let rows = self.contents(table)?.chunks_exact(SYMBOL_BYTES).enumerate();
+        let rows = self
+            .contents(table)?
+            .as_chunks::<SYMBOL_BYTES>()
+            .0
+            .iter()
+            .enumerate();
         rows.map(|(index, row)| {
             let name_at = u32_at(row, 0, what)?;
             let section = match u16_at(row, 6, what)? {
@@ -258,7 +265,7 @@ pub(crate) fn len(bytes: &[u8]) -> Result<u64, Error> {
         let segments_len = segments.saturating_mul(SEGMENT_BYTES);
         end = end.max(header.segments_at.saturating_add(segments_len));
     }
-    for section in table.chunks_exact(SECTION_BYTES as usize) {
+    for section in table.as_chunks::<{ SECTION_BYTES as usize }>().0 {
         end = end.max(Section::parse(section)?.end());
     }
     Ok(end)

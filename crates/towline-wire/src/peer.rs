@@ -75,7 +75,7 @@ impl PeerFrame {
         let mut out = [0; PEER_FRAME];
         out[..4].copy_from_slice(&kind.to_le_bytes());
         out[4..8].copy_from_slice(&status.to_le_bytes());
-        for (field, word) in out[8..].chunks_exact_mut(8).zip(words) {
+        for (field, word) in out[8..].as_chunks_mut::<8>().0.iter_mut().zip(words) {
             field.copy_from_slice(&word.to_le_bytes());
         }
         out

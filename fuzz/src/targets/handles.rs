@@ -11,7 +11,7 @@ use crate::Seed;
 pub fn target(bytes: &[u8]) {
     let mut table = Table::default();
     let mut model: HashMap<u64, (u8, usize)> = HashMap::new();
-    for (index, step) in bytes.chunks_exact(3).enumerate() {
+    for (index, step) in bytes.as_chunks::<3>().0.iter().enumerate() {
         let (id, tag) = (u64::from(step[1] % 16), step[2] % 4);
         let known = model
             .get(&id)

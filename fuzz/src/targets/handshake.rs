@@ -43,7 +43,7 @@ impl Between<'_> {
             1 => other.extend_from_slice(self.bytes),
             2 => other.truncate(self.bytes.first().map_or(0, |at| usize::from(*at) % frame.len())),
             _ => {
-                for pair in self.bytes.chunks_exact(2) {
+                for pair in self.bytes.as_chunks::<2>().0.iter() {
                     let at = usize::from(pair[0]) % other.len();
                     other[at] ^= pair[1];
                 }

@@ -14,7 +14,7 @@ pub fn target(bytes: &[u8]) {
     let mut landing = Landing::new(size);
     let mut arriving: Vec<(u64, u64)> = Vec::new();
     let mut claimed = 0;
-    for step in steps.chunks_exact(3) {
+    for step in steps.as_chunks::<3>().0.iter() {
         // The highest values stand for the end of the number range.
         let wide = |byte: u8| match byte {
             250.. => u64::MAX - u64::from(255 - byte),

@@ -144,7 +144,7 @@ impl Remote {
                 return CL_INVALID_OPERATION;
             }
             known.status = Some(status);
-            let callbacks: Vec<Callback> = known.callbacks.drain(..).collect();
+            let callbacks: Vec<Callback> = std::mem::take(&mut known.callbacks);
             state.settled += callbacks.len();
             callbacks
         };

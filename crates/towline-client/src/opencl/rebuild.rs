@@ -647,7 +647,9 @@ fn queue_properties(recipe: &Recipe) -> u64 {
         .map(|list| list.iter().collect())
         .unwrap_or_default();
     let bits = list
-        .chunks_exact(2)
+        .as_chunks::<2>()
+        .0
+        .iter()
         .find(|pair| pair[0] == u64::from(CL_QUEUE_PROPERTIES));
     bits.map_or(0, |pair| pair[1])
 }

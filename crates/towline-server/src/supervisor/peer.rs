@@ -52,15 +52,11 @@ impl Peering {
 
     /// Counts a lane; in the error, why there is no place for it.
     fn add_lane(&self) -> Result<(), String> {
-        let counted = self
-            .lanes
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |lanes| {
-                (lanes < LANE_LIMIT).then_some(lanes + 1)
-            });
-        match counted {
-            Ok(_) => Ok(()),
-            Err(_) => Err(format!("the session has had {LANE_LIMIT} peer lanes")),
+        if self.lanes.fetch_add(1, Ordering::AcqRel) < LANE_LIMIT {
+            return Ok(());
         }
+        self.lanes.fetch_sub(1, Ordering::AcqRel);
+        Err(format!("the session has had {LANE_LIMIT} peer lanes"))
     }
 }
 

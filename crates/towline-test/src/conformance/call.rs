@@ -259,11 +259,9 @@ impl Answer {
 
     /// Numbers of eight bytes each: sizes, properties, handles.
     pub(super) fn words(&self) -> Vec<u64> {
-        let chunks = self.0.chunks_exact(8);
-        assert!(chunks.remainder().is_empty(), "no list of words");
-        chunks
-            .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
-            .collect()
+        let (words, rest) = self.0.as_chunks::<8>();
+        assert!(rest.is_empty(), "no list of words");
+        words.iter().map(|word| u64::from_le_bytes(*word)).collect()
     }
 
     /// Text up to its NUL.

@@ -183,7 +183,9 @@ fn extensions_with_version_name_the_extensions(cl: &Fixture) -> Verdict {
     )?;
     let mut named: Vec<String> = list
         .0
-        .chunks_exact(68)
+        .as_chunks::<68>()
+        .0
+        .iter()
         .map(|entry| Answer(entry[4..].into()).text())
         .collect();
     let mut listed: Vec<String> = text.split_whitespace().map(String::from).collect();

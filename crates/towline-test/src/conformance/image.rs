@@ -394,7 +394,9 @@ fn image_from_a_buffer_shares_its_texels(cl: &Fixture) -> Verdict {
     cl.arg_mem(&kernel, 1, &out)?;
     cl.launch(&queue, &kernel, 8)?;
     let sums: Vec<u32> = pattern(8)
-        .chunks_exact(TEXEL)
+        .as_chunks::<TEXEL>()
+        .0
+        .iter()
         .map(|texel| u32::from(texel[0]) + 1000 * u32::from(texel[3]))
         .collect();
     assert_eq!(parent, buffer.raw().addr() as u64);

@@ -75,7 +75,7 @@ impl Serial {
             // SAFETY: the caller's contract.
             let list = unsafe { pairs(properties) }?;
             let name = cl_queue_properties::from(CL_QUEUE_PROPERTIES);
-            let bits = list.chunks_exact(2).find(|pair| pair[0] == name);
+            let bits = list.as_chunks::<2>().0.iter().find(|pair| pair[0] == name);
             let bits = bits.map_or(0, |pair| pair[1]);
             let _turn = turn::take();
             let mut code = CL_SUCCESS;

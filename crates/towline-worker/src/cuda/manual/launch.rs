@@ -111,10 +111,8 @@ impl Session {
         if !words.len().is_multiple_of(ATTRIBUTE_WORDS) {
             return Ok(Err(CUDA_ERROR_INVALID_VALUE));
         }
-        for attribute in words.chunks_exact_mut(ATTRIBUTE_WORDS) {
-            let [id, event, ..] = attribute else {
-                continue;
-            };
+        for attribute in words.as_chunks_mut::<ATTRIBUTE_WORDS>().0 {
+            let [id, event, ..] = attribute;
             match *id as u32 {
                 CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT
                 | CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT => {

@@ -12,7 +12,7 @@ impl NullOpenCl {
         properties: Vec<cl_context_properties>,
         devices: Vec<usize>,
     ) -> Result<usize, cl_int> {
-        for pair in properties.chunks_exact(2) {
+        for pair in properties.as_chunks::<2>().0.iter() {
             match pair {
                 [CL_CONTEXT_PLATFORM, platform] => {
                     self.checked_platform(handle(*platform as usize))?;

@@ -75,7 +75,7 @@ impl NullOpenCl {
             // SAFETY: the caller's contract.
             let list = unsafe { pairs(properties) }?;
             let mut bits = 0;
-            for pair in list.chunks_exact(2) {
+            for pair in list.as_chunks::<2>().0.iter() {
                 match *pair {
                     [name, value] if name == cl_queue_properties::from(CL_QUEUE_PROPERTIES) => {
                         bits = value;
