@@ -22,18 +22,51 @@ pub(crate) struct Thread {
 static THREADS: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    static THREAD: Thread = Thread {
+    /// NULL until the thread calls. Nothing ends it with the thread's other locals, because the runtime library calls the driver from
+    /// destructors of the process, which run after those of the first thread.
+    static THREAD: Cell<*const Thread> = const { Cell::new(std::ptr::null()) };
+    static END: End = const { End };
+}
+
+/// Ends what belongs to a thread when the thread ends, except the process's first.
+struct End;
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // SAFETY: both calls have no requirements.
+        let first = unsafe { libc::gettid() } == std::process::id() as i32;
+        let thread = THREAD.replace(std::ptr::null());
+        if first {
+            THREAD.set(thread);
+        } else if !thread.is_null() {
+            // SAFETY: `make` made it for this thread, which has no other reference to it here and makes a new one should it call again.
+            drop(unsafe { Box::from_raw(thread.cast_mut()) });
+        }
+    }
+}
+
+fn make() -> *const Thread {
+    let thread = Box::into_raw(Box::new(Thread {
         number: THREADS.fetch_add(1, Ordering::Relaxed),
         contexts: RefCell::default(),
         capture_mode: Cell::new(0),
         own_default: Cell::new(false),
         own_streams: RefCell::default(),
-    };
+    }));
+    THREAD.set(thread);
+    // Where the thread's locals have ended already, what is made now lives as long as the process.
+    let _ = END.try_with(|_| ());
+    thread
 }
 
 /// The calling thread.
 pub(crate) fn with<T>(use_it: impl FnOnce(&Thread) -> T) -> T {
-    THREAD.with(use_it)
+    let mut thread = THREAD.get();
+    if thread.is_null() {
+        thread = make();
+    }
+    // SAFETY: it lives until the thread ends, and no call is under way then.
+    use_it(unsafe { &*thread })
 }
 
 /// The current context, 0 for none.
