@@ -148,7 +148,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells how many blocks run at once on a multiprocessor.
-    #[call(id = 0x0911, sync, manual(client), since = "6.5")]
+    #[call(id = 0x0911, local, manual(client), since = "6.5")]
     fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
         #[out] numBlocks: *mut i32,
         func: CUfunction,
@@ -157,7 +157,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells how many blocks run at once on a multiprocessor, with flags.
-    #[call(id = 0x0912, sync, manual(client), since = "7.0")]
+    #[call(id = 0x0912, local, manual(client), since = "7.0")]
     fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
         #[out] numBlocks: *mut i32,
         func: CUfunction,
@@ -167,7 +167,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Suggests a block size.
-    #[call(id = 0x0913, local, manual(client), planned, since = "6.5")]
+    #[call(id = 0x0913, local, manual(client), since = "6.5")]
     fn cuOccupancyMaxPotentialBlockSize(
         #[out] minGridSize: *mut i32,
         #[out] blockSize: *mut i32,
@@ -178,7 +178,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Suggests a block size, with flags.
-    #[call(id = 0x0914, local, manual(client), planned, since = "7.0")]
+    #[call(id = 0x0914, local, manual(client), since = "7.0")]
     fn cuOccupancyMaxPotentialBlockSizeWithFlags(
         #[out] minGridSize: *mut i32,
         #[out] blockSize: *mut i32,
@@ -190,7 +190,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells how much dynamic shared memory blocks of a size can have.
-    #[call(id = 0x0915, sync, manual(client), since = "10.2")]
+    #[call(id = 0x0915, local, manual(client), since = "10.2")]
     fn cuOccupancyAvailableDynamicSMemPerBlock(
         #[out] dynamicSmemSize: *mut usize,
         func: CUfunction,
@@ -199,7 +199,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the largest cluster that a launch can have.
-    #[call(id = 0x0916, local, manual(client), planned, since = "11.7")]
+    #[call(id = 0x0916, local, manual(client), since = "11.7")]
     fn cuOccupancyMaxPotentialClusterSize(
         #[out] clusterSize: *mut i32,
         func: CUfunction,
@@ -207,7 +207,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells how many clusters of a launch run at once.
-    #[call(id = 0x0917, local, manual(client), planned, since = "11.7")]
+    #[call(id = 0x0917, local, manual(client), since = "11.7")]
     fn cuOccupancyMaxActiveClusters(
         #[out] numClusters: *mut i32,
         func: CUfunction,

@@ -137,12 +137,7 @@ impl Driver {
             return Ok(());
         }
         let acting = self.acting_in(context)?;
-        let request = wire::SynchronizeContext {
-            context: wire::ContextHandle(acting.context.number),
-        };
-        acting.call_for("cuCtxSynchronize", &request)?;
-        lock(&acting.context.work).clear();
-        acting.session.take_failure(None).map_or(Ok(()), Err)
+        acting.synchronise_all()
     }
 
     fn create(&self, flags: u32, dev: CUdevice) -> Result<CUcontext, CUresult> {
@@ -169,6 +164,7 @@ impl Driver {
             work: Mutex::default(),
         };
         write(&self.contexts).insert(handle.0, Arc::new(context));
+        self.latest.store(handle.0, Ordering::Relaxed);
         thread::with(|thread| thread.contexts.borrow_mut().push(handle.0));
         Ok(handle.to_raw())
     }
@@ -274,6 +270,7 @@ impl ContextCalls for Driver {
 
     unsafe fn cuCtxPushCurrent_v2(&self, ctx: CUcontext) -> CUresult {
         status(self.known(ctx).map(|number| {
+            self.latest.store(number, Ordering::Relaxed);
             thread::with(|thread| thread.contexts.borrow_mut().push(number));
         }))
     }
@@ -305,6 +302,7 @@ impl ContextCalls for Driver {
                 let mut contexts = thread.contexts.borrow_mut();
                 contexts.pop();
                 if number != 0 {
+                    self.latest.store(number, Ordering::Relaxed);
                     contexts.push(number);
                 }
             });

@@ -75,6 +75,7 @@ impl Driver {
         let (acting, stream) = self.on(stream)?;
         // As the driver: a copy into pageable memory returns when it is done.
         let wait = mode == Mode::Sync || !read(&self.memory).is_pinned(target.addr() as u64, size);
+        let posted = acting.posted(stream);
         // SAFETY: the caller's contract.
         unsafe {
             acting.session.read(
@@ -87,7 +88,9 @@ impl Driver {
                 wait,
             )
         }?;
-        if !wait {
+        if wait {
+            acting.note_done(stream.0, posted);
+        } else {
             acting.touch(stream);
         }
         Ok(())

@@ -36,6 +36,8 @@ pub struct Driver {
     pub(crate) host_calls: HostCalls,
     /// Values that libraries keep with a context, by context and key, with what ends each.
     pub(crate) kept: Mutex<HashMap<(u64, usize), usize>>,
+    /// The context that a thread made current last.
+    pub(crate) latest: AtomicU64,
     /// Ids of contexts, streams, allocations: unlike handles, never used again.
     next_id: AtomicU64,
 }
@@ -148,6 +150,19 @@ impl Driver {
                 .context(number)
                 .map_err(|_| CUDA_ERROR_CONTEXT_IS_DESTROYED),
         }
+    }
+
+    /// For what belongs to no context, and needs a server nevertheless: the thread's context, the one that is in use, or the first
+    /// device's.
+    pub(crate) fn session_for_any(&self) -> Result<Acting<'_>, CUresult> {
+        let context = match self.current() {
+            Err(CUDA_ERROR_INVALID_CONTEXT) => {
+                let latest = self.context(self.latest.load(Ordering::Relaxed));
+                latest.or_else(|_| self.primary(0))?
+            }
+            current => current?,
+        };
+        self.acting_in(context)
     }
 
     /// The session of the calling thread's context, or of the session that minted `handle` where that is another.

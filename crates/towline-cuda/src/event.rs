@@ -10,8 +10,17 @@ use crate::driver::{Driver, EventCalls, lock, read, status, tell, write};
 /// An event of the application.
 pub(crate) struct Recorded {
     pub(crate) context: u64,
-    /// The server tells under this number when the last recording has passed.
-    mark: Mutex<Option<u64>>,
+    last: Mutex<Option<Recording>>,
+}
+
+/// The last recording of an event.
+#[derive(Clone, Copy)]
+struct Recording {
+    /// The server tells under this number when it has passed.
+    mark: u64,
+    stream: u64,
+    /// How much was posted to the stream before.
+    position: u64,
 }
 
 const KNOWN_FLAGS: u32 = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
@@ -38,7 +47,7 @@ impl Driver {
         })?;
         let event = Recorded {
             context: acting.context.number,
-            mark: Mutex::new(None),
+            last: Mutex::new(None),
         };
         write(&self.events).insert(handle.0, Arc::new(event));
         Ok(handle.to_raw())
@@ -52,7 +61,7 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_HANDLE);
         }
         // Under the event's lock, so that its mark is that of the recording posted last.
-        let mut held = lock(&known.mark);
+        let mut held = lock(&known.last);
         let mark = acting.session.mark();
         let posted = acting.post(&wire::EventRecord {
             event: wire::EventHandle::from_raw(event),
@@ -64,11 +73,14 @@ impl Driver {
             acting.session.forget(mark);
             return Err(status);
         }
-        if let Some(before) = held.replace(mark) {
-            acting.session.forget(before);
+        let recording = Recording {
+            mark,
+            stream: stream.0,
+            position: acting.note_mark(stream, mark),
+        };
+        if let Some(before) = held.replace(recording) {
+            acting.session.forget(before.mark);
         }
-        drop(held);
-        acting.touch(stream);
         Ok(())
     }
 
@@ -79,15 +91,19 @@ impl Driver {
         event: wire::EventHandle,
     ) -> Result<(), CUresult> {
         let acting = self.acting_in(self.context(known.context)?)?;
-        let mark = *lock(&known.mark);
-        match mark.map(|mark| acting.session.ended(mark)) {
-            // Never recorded, or known to have passed.
-            None => return Ok(()),
-            Some(Some(ended)) if ended != CUDA_SUCCESS => return Err(ended),
-            Some(Some(_)) => return acting.session.fault().map_or(Ok(()), Err),
-            Some(None) => {}
+        let Some(recording) = *lock(&known.last) else {
+            return Ok(());
+        };
+        match acting.session.ended(recording.mark) {
+            Some(CUDA_SUCCESS) => {
+                acting.note_done(recording.stream, recording.position);
+                return acting.session.fault().map_or(Ok(()), Err);
+            }
+            Some(failed) => return Err(failed),
+            None => {}
         }
         acting.call_for("cuEventSynchronize", &wire::SynchronizeEvent { event })?;
+        acting.note_done(recording.stream, recording.position);
         acting.session.take_failure(Some(0)).map_or(Ok(()), Err)
     }
 }
@@ -106,8 +122,8 @@ impl EventCalls for Driver {
             let acting = self.acting_in(self.context(known.context)?)?;
             let handle = wire::EventHandle::from_raw(hEvent);
             acting.post(&wire::EventDestroyV2 { hEvent: handle })?;
-            if let Some(mark) = lock(&known.mark).take() {
-                acting.session.forget(mark);
+            if let Some(recording) = lock(&known.last).take() {
+                acting.session.forget(recording.mark);
             }
             write(&self.events).remove(&handle.0);
             Ok(())
@@ -130,12 +146,15 @@ impl EventCalls for Driver {
     unsafe fn cuEventQuery(&self, hEvent: CUevent) -> CUresult {
         status(self.event(hEvent).and_then(|known| {
             let acting = self.acting_in(self.context(known.context)?)?;
-            let Some(mark) = *lock(&known.mark) else {
+            let Some(recording) = *lock(&known.last) else {
                 return Ok(());
             };
-            match acting.session.ended(mark) {
+            match acting.session.ended(recording.mark) {
                 None => Err(CUDA_ERROR_NOT_READY),
-                Some(CUDA_SUCCESS) => acting.session.fault().map_or(Ok(()), Err),
+                Some(CUDA_SUCCESS) => {
+                    acting.note_done(recording.stream, recording.position);
+                    acting.session.fault().map_or(Ok(()), Err)
+                }
                 Some(failed) => Err(failed),
             }
         }))

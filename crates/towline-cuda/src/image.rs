@@ -30,6 +30,10 @@ pub(crate) struct Image {
 struct Changeable {
     /// Attributes that the application has set, by function and attribute.
     attributes: HashMap<(u32, CUfunction_attribute), i32>,
+    /// Dynamic shared memory that the server's driver grants, where that is more than the application asked for last.
+    granted: HashMap<u32, i32>,
+    /// What is known of how much runs at once, by function, question and its words.
+    occupancy: HashMap<(u32, u32, Vec<u64>), i64>,
     /// Launch configurations that the driver has accepted.
     accepted: HashSet<u64>,
     /// Addresses and sizes of globals.
@@ -166,8 +170,38 @@ impl Known {
     }
 
     pub(crate) fn set_attribute(&self, attribute: CUfunction_attribute, value: i32) {
+        self.image.with(|known| {
+            let before = known.attributes.insert((self.index, attribute), value);
+            if before != Some(value) {
+                known
+                    .occupancy
+                    .retain(|(index, ..), _| *index != self.index);
+            }
+        });
+    }
+
+    /// Whether the server's driver grants so much dynamic shared memory already. It is never asked to grant less: launches that it has not
+    /// carried out yet may need what they were granted, and what the application may use now is looked at when it launches.
+    pub(crate) fn is_granted(&self, bytes: i32) -> bool {
+        let most = self
+            .image
+            .with(|known| known.granted.get(&self.index).copied());
+        bytes >= 0 && most.is_some_and(|most| bytes <= most)
+    }
+
+    pub(crate) fn grant(&self, bytes: i32) {
         self.image
-            .with(|known| known.attributes.insert((self.index, attribute), value));
+            .with(|known| known.granted.insert(self.index, bytes));
+    }
+
+    pub(crate) fn occupancy(&self, question: u32, words: &[u64]) -> Option<i64> {
+        let key = (self.index, question, words.to_vec());
+        self.image.with(|known| known.occupancy.get(&key).copied())
+    }
+
+    pub(crate) fn note_occupancy(&self, question: u32, words: &[u64], answer: i64) {
+        let key = (self.index, question, words.to_vec());
+        self.image.with(|known| known.occupancy.insert(key, answer));
     }
 
     /// Whether the driver has accepted a launch of this configuration before.

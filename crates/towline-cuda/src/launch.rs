@@ -9,19 +9,20 @@ use towline_backend::cuda::*;
 
 use crate::driver::{Driver, LaunchCalls, read, status, tell};
 use crate::image::Known;
+use crate::occupancy::{Question, launch_words};
 use crate::pack;
 
 /// Words of a launch attribute on the wire: its number and its 64 bytes.
-const ATTRIBUTE_WORDS: usize = 9;
+pub(crate) const ATTRIBUTE_WORDS: usize = 9;
 
-type Attributes = SmallVec<[u64; 2 * ATTRIBUTE_WORDS]>;
+pub(crate) type Attributes = SmallVec<[u64; 2 * ATTRIBUTE_WORDS]>;
 
 /// Grid, blocks and shared memory of a launch.
 #[derive(Clone, Copy)]
-struct Shape {
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared_bytes: u32,
+pub(crate) struct Shape {
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) shared_bytes: u32,
 }
 
 impl Driver {
@@ -51,11 +52,17 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let threads: u64 = shape.block.iter().map(|size| u64::from(*size)).product();
-        let most = known.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-        match most {
-            Some(most) if threads > most as u64 => Err(CUDA_ERROR_INVALID_VALUE),
-            _ => Ok(()),
+        let exceeds = |value: u64, attribute| {
+            let most = known.attribute(attribute);
+            most.is_some_and(|most| u64::try_from(most).is_ok_and(|most| value > most))
+        };
+        let shared = u64::from(shape.shared_bytes);
+        if exceeds(threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
+            || exceeds(shared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+        {
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        Ok(())
     }
 
     /// # Safety
@@ -135,16 +142,25 @@ impl Driver {
         }
         Ok(words)
     }
+}
 
-    fn occupancy<'a, R: Request<'a>, T>(
-        &self,
-        request: &R,
-        decode: impl FnOnce(&[u8]) -> Option<T>,
-    ) -> Result<T, CUresult> {
-        let acting = self.session_for(0)?;
-        let body = acting.call(request)?;
-        decode(&body).ok_or_else(|| acting.malformed())
-    }
+/// What a configuration says of a launch.
+///
+/// # Safety
+/// `config` is NULL or a launch configuration.
+unsafe fn configured(
+    config: *const CUlaunchConfig,
+) -> Result<(Shape, Attributes, CUstream), CUresult> {
+    // SAFETY: the caller's contract.
+    let config = unsafe { config.as_ref() }.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    let shape = Shape {
+        grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
+        block: [config.blockDimX, config.blockDimY, config.blockDimZ],
+        shared_bytes: config.sharedMemBytes,
+    };
+    // SAFETY: the caller's contract.
+    let attributes = unsafe { Driver::attributes(config) }?;
+    Ok((shape, attributes, config.hStream))
 }
 
 impl LaunchCalls for Driver {
@@ -179,21 +195,12 @@ impl LaunchCalls for Driver {
         extra: *mut *mut c_void,
     ) -> CUresult {
         // SAFETY: the caller's contract.
-        let Some(config) = (unsafe { config.as_ref() }) else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        let shape = Shape {
-            grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
-            block: [config.blockDimX, config.blockDimY, config.blockDimZ],
-            shared_bytes: config.sharedMemBytes,
-        };
-        // SAFETY: the caller's contract.
-        let attributes = match unsafe { Self::attributes(config) } {
-            Ok(attributes) => attributes,
+        let (shape, attributes, stream) = match unsafe { configured(config) } {
+            Ok(configured) => configured,
             Err(status) => return status,
         };
         // SAFETY: the caller's contract.
-        status(unsafe { self.launch(f, shape, config.hStream, attributes, kernelParams, extra) })
+        status(unsafe { self.launch(f, shape, stream, attributes, kernelParams, extra) })
     }
 
     unsafe fn cuLaunchCooperativeKernel(
@@ -238,16 +245,7 @@ impl LaunchCalls for Driver {
         blockSize: i32,
         dynamicSMemSize: usize,
     ) -> CUresult {
-        let request = wire::OccupancyMaxActiveBlocksPerMultiprocessor {
-            func: wire::FunctionHandle::from_raw(func),
-            blockSize,
-            dynamicSMemSize: dynamicSMemSize as u64,
-        };
-        let blocks = self.occupancy(&request, |body| {
-            wire::OccupancyMaxActiveBlocksPerMultiprocessorReply::decode(body)
-                .ok()?
-                .numBlocks
-        });
+        let blocks = self.active_blocks(func, blockSize, dynamicSMemSize, 0);
         // SAFETY: the caller's contract.
         unsafe { tell(numBlocks, blocks) }
     }
@@ -260,19 +258,63 @@ impl LaunchCalls for Driver {
         dynamicSMemSize: usize,
         flags: u32,
     ) -> CUresult {
-        let request = wire::OccupancyMaxActiveBlocksPerMultiprocessorWithFlags {
-            func: wire::FunctionHandle::from_raw(func),
-            blockSize,
-            dynamicSMemSize: dynamicSMemSize as u64,
-            flags,
-        };
-        let blocks = self.occupancy(&request, |body| {
-            wire::OccupancyMaxActiveBlocksPerMultiprocessorWithFlagsReply::decode(body)
-                .ok()?
-                .numBlocks
-        });
+        let blocks = self.active_blocks(func, blockSize, dynamicSMemSize, flags);
         // SAFETY: the caller's contract.
         unsafe { tell(numBlocks, blocks) }
+    }
+
+    unsafe fn cuOccupancyMaxPotentialBlockSize(
+        &self,
+        minGridSize: *mut i32,
+        blockSize: *mut i32,
+        func: CUfunction,
+        blockSizeToDynamicSMemSize: CUoccupancyB2DSize,
+        dynamicSMemSize: usize,
+        blockSizeLimit: i32,
+    ) -> CUresult {
+        // SAFETY: the caller's contract is the other's.
+        unsafe {
+            LaunchCalls::cuOccupancyMaxPotentialBlockSizeWithFlags(
+                self,
+                minGridSize,
+                blockSize,
+                func,
+                blockSizeToDynamicSMemSize,
+                dynamicSMemSize,
+                blockSizeLimit,
+                0,
+            )
+        }
+    }
+
+    unsafe fn cuOccupancyMaxPotentialBlockSizeWithFlags(
+        &self,
+        minGridSize: *mut i32,
+        blockSize: *mut i32,
+        func: CUfunction,
+        blockSizeToDynamicSMemSize: CUoccupancyB2DSize,
+        dynamicSMemSize: usize,
+        blockSizeLimit: i32,
+        flags: u32,
+    ) -> CUresult {
+        if minGridSize.is_null() || blockSize.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        let shared_of = |threads| match blockSizeToDynamicSMemSize {
+            // SAFETY: the caller's contract: the function may be called with any block size.
+            Some(shared_of) => unsafe { shared_of(threads) },
+            None => dynamicSMemSize,
+        };
+        match self.best_block(func, shared_of, blockSizeLimit, flags) {
+            Err(status) => status,
+            Ok((threads, blocks)) => {
+                // SAFETY: the caller's contract.
+                unsafe { blockSize.write(threads) };
+                // SAFETY: the caller's contract.
+                unsafe { minGridSize.write(blocks) };
+                CUDA_SUCCESS
+            }
+        }
     }
 
     unsafe fn cuOccupancyAvailableDynamicSMemPerBlock(
@@ -282,17 +324,43 @@ impl LaunchCalls for Driver {
         numBlocks: i32,
         blockSize: i32,
     ) -> CUresult {
-        let request = wire::OccupancyAvailableDynamicSMemPerBlock {
-            func: wire::FunctionHandle::from_raw(func),
-            numBlocks,
-            blockSize,
+        let bytes = match (u64::try_from(numBlocks), u64::try_from(blockSize)) {
+            (Ok(blocks @ 1..), Ok(threads @ 1..)) => {
+                self.occupancy(Question::SharedMemory, func, &[blocks, threads])
+            }
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
         };
-        let bytes = self.occupancy(&request, |body| {
-            wire::OccupancyAvailableDynamicSMemPerBlockReply::decode(body)
-                .ok()?
-                .dynamicSmemSize
-        });
         // SAFETY: the caller's contract.
         unsafe { tell(dynamicSmemSize, bytes.map(|bytes| bytes as usize)) }
+    }
+
+    unsafe fn cuOccupancyMaxPotentialClusterSize(
+        &self,
+        clusterSize: *mut i32,
+        func: CUfunction,
+        config: *const CUlaunchConfig,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let size = unsafe { configured(config) }.and_then(|(shape, attributes, _)| {
+            let words = launch_words(shape, &attributes);
+            self.occupancy(Question::LargestCluster, func, &words)
+        });
+        // SAFETY: the caller's contract.
+        unsafe { tell(clusterSize, size.map(|size| size as i32)) }
+    }
+
+    unsafe fn cuOccupancyMaxActiveClusters(
+        &self,
+        numClusters: *mut i32,
+        func: CUfunction,
+        config: *const CUlaunchConfig,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let clusters = unsafe { configured(config) }.and_then(|(shape, attributes, _)| {
+            let words = launch_words(shape, &attributes);
+            self.occupancy(Question::ActiveClusters, func, &words)
+        });
+        // SAFETY: the caller's contract.
+        unsafe { tell(numClusters, clusters.map(|clusters| clusters as i32)) }
     }
 }

@@ -9,7 +9,7 @@
 //! | `thread` | what belongs to a thread: context stack, capture mode, its own default stream |
 //! | `device`, `policy` | devices and which of their attributes hold over a network |
 //! | `context`, `stream`, `event`, `memory`, `copy`, `pool`, `module`, `launch` | the calls of each group |
-//! | `image`, `pack` | device code and parameters of launches |
+//! | `image`, `pack`, `occupancy` | device code, parameters of launches, how much of a kernel runs at once |
 //! | `entry` | errors by name, functions by name and version |
 //! | `tables`, `handshake` | the undocumented tables that the runtime library asks for |
 //!
@@ -33,6 +33,7 @@ mod image;
 mod launch;
 mod memory;
 mod module;
+mod occupancy;
 mod pack;
 mod policy;
 mod pool;

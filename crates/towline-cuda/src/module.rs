@@ -147,7 +147,7 @@ impl Driver {
         start: *const c_void,
         options: &Options,
     ) -> Result<CUlibrary, CUresult> {
-        let acting = self.session_for(0)?;
+        let acting = self.session_for_any()?;
         let device = self.capability(acting.context.device)?;
         // SAFETY: the caller's contract.
         let travelling = unsafe { image::travelling(start, true, device) }?;
@@ -337,6 +337,16 @@ impl Driver {
         }
     }
 
+    /// The functions of a module.
+    pub(crate) fn functions_of(&self, module: CUmodule) -> Result<Vec<CUfunction>, CUresult> {
+        let image = self.image(module.addr() as u64)?;
+        let count = image.facts.functions.len() as u64;
+        let numbers = image.first..image.first + count;
+        Ok(numbers
+            .map(|number| wire::FunctionHandle(number).to_raw())
+            .collect())
+    }
+
     fn attribute_of(
         &self,
         known: Result<Known, CUresult>,
@@ -344,6 +354,27 @@ impl Driver {
     ) -> Result<i32, CUresult> {
         known?.attribute(attribute).ok_or(CUDA_ERROR_INVALID_VALUE)
     }
+}
+
+/// Sets an attribute of a function; `ask` has the server's driver do so, where it has to.
+fn set_attribute(
+    known: &Known,
+    attribute: CUfunction_attribute,
+    value: i32,
+    ask: impl FnOnce() -> Result<Vec<u8>, CUresult>,
+) -> Result<(), CUresult> {
+    if known.attribute(attribute) == Some(value) {
+        return Ok(());
+    }
+    let is_shared = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    if !(is_shared && known.is_granted(value)) {
+        ask()?;
+        if is_shared {
+            known.grant(value);
+        }
+    }
+    known.set_attribute(attribute, value);
+    Ok(())
 }
 
 /// The bytes of an image file, with a NUL for those that are text.
@@ -663,18 +694,15 @@ impl ModuleCalls for Driver {
     ) -> CUresult {
         status(self.device(dev).and_then(|device| {
             let known = self.function(kernel.addr() as u64)?;
-            if known.attribute(attrib) == Some(val) {
-                return Ok(());
-            }
-            let acting = self.session_for(known.image.number)?;
-            acting.call(&wire::KernelSetAttribute {
-                attrib,
-                val,
-                kernel: wire::KernelHandle::from_raw(kernel),
-                dev: device.ordinal,
-            })?;
-            known.set_attribute(attrib, val);
-            Ok(())
+            set_attribute(&known, attrib, val, || {
+                let acting = self.session_for(known.image.number)?;
+                acting.call(&wire::KernelSetAttribute {
+                    attrib,
+                    val,
+                    kernel: wire::KernelHandle::from_raw(kernel),
+                    dev: device.ordinal,
+                })
+            })
         }))
     }
 
@@ -742,17 +770,13 @@ impl ModuleCalls for Driver {
     ) -> CUresult {
         let number = hfunc.addr() as u64;
         status(self.function(number).and_then(|known| {
-            if known.attribute(attrib) == Some(value) {
-                return Ok(());
-            }
-            let acting = self.session_for(number)?;
-            acting.call(&wire::FuncSetAttribute {
-                hfunc: wire::FunctionHandle(number),
-                attrib,
-                value,
-            })?;
-            known.set_attribute(attrib, value);
-            Ok(())
+            set_attribute(&known, attrib, value, || {
+                self.session_for(number)?.call(&wire::FuncSetAttribute {
+                    hfunc: wire::FunctionHandle(number),
+                    attrib,
+                    value,
+                })
+            })
         }))
     }
 

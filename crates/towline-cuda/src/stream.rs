@@ -23,12 +23,24 @@ pub(crate) struct Stream {
 /// What a stream may still have to do.
 #[derive(Default)]
 pub(crate) struct Work {
-    /// Something was posted since the mark.
-    dirty: bool,
-    /// The server will tell when the stream gets here.
-    mark: Option<u64>,
-    /// The event whose recordings are the marks.
+    /// How much was posted to it.
+    posted: u64,
+    /// How much of that is known to be done.
+    done: u64,
+    /// The server will tell under this number when the stream has done so much: the last recording of an event on it.
+    mark: Option<(u64, u64)>,
+    /// The event whose recordings are the marks where the application records none.
     probe: Option<u64>,
+}
+
+impl Work {
+    fn is_idle(&self) -> bool {
+        self.done == self.posted
+    }
+
+    fn finish(&mut self, done: u64) {
+        self.done = self.done.max(done);
+    }
 }
 
 /// The thread that calls the application's functions; it starts with the first.
@@ -60,51 +72,90 @@ unsafe impl Send for Passed {}
 impl Acting<'_> {
     /// Notes that a stream has something to do.
     pub(crate) fn touch(&self, stream: wire::StreamHandle) {
-        lock(&self.context.work).entry(stream.0).or_default().dirty = true;
+        lock(&self.context.work).entry(stream.0).or_default().posted += 1;
     }
 
-    /// Waits until a stream is idle.
-    pub(crate) fn synchronise(&self, stream: wire::StreamHandle) -> Result<(), CUresult> {
-        self.call_for("cuStreamSynchronize", &wire::SynchronizeStream { stream })?;
-        self.finished(stream);
-        self.session
-            .take_failure(Some(stream.0))
-            .map_or(Ok(()), Err)
+    /// Notes that the server will tell under `mark` when a stream has done what was posted to it; how much that is.
+    pub(crate) fn note_mark(&self, stream: wire::StreamHandle, mark: u64) -> u64 {
+        let mut all = lock(&self.context.work);
+        let work = all.entry(stream.0).or_default();
+        work.mark = Some((mark, work.posted));
+        work.posted
     }
 
-    fn finished(&self, stream: wire::StreamHandle) {
-        if let Some(work) = lock(&self.context.work).get_mut(&stream.0) {
-            work.dirty = false;
-            if let Some(mark) = work.mark.take() {
-                self.session.forget(mark);
-            }
+    /// Notes that a stream has done so much.
+    pub(crate) fn note_done(&self, stream: u64, done: u64) {
+        if let Some(work) = lock(&self.context.work).get_mut(&stream) {
+            work.finish(done);
         }
     }
 
-    /// Whether a stream has nothing to do, as far as the server has told. Nothing is waited for: the first question about new work asks
-    /// the server to tell when it is done.
+    /// How much was posted to a stream.
+    pub(crate) fn posted(&self, stream: wire::StreamHandle) -> u64 {
+        let all = lock(&self.context.work);
+        all.get(&stream.0).map_or(0, |work| work.posted)
+    }
+
+    /// Waits until a stream is idle; not where the server has told so already.
+    pub(crate) fn synchronise(&self, stream: wire::StreamHandle) -> Result<(), CUresult> {
+        let (idle, posted) = {
+            let all = lock(&self.context.work);
+            let of = |work: Option<&Work>| work.is_none_or(Work::is_idle);
+            // A default stream stands behind the context's others.
+            let idle = match stream.0 {
+                0..=2 => all.values().all(Work::is_idle),
+                number => of(all.get(&number)),
+            };
+            (idle, all.get(&stream.0).map_or(0, |work| work.posted))
+        };
+        if !idle {
+            self.call_for("cuStreamSynchronize", &wire::SynchronizeStream { stream })?;
+            self.note_done(stream.0, posted);
+        }
+        self.healthy(stream)
+    }
+
+    /// Waits until the context is idle; not where the server has told so already.
+    pub(crate) fn synchronise_all(&self) -> Result<(), CUresult> {
+        let posted: Vec<(u64, u64)> = {
+            let all = lock(&self.context.work);
+            let busy = all.iter().filter(|(_, work)| !work.is_idle());
+            busy.map(|(stream, work)| (*stream, work.posted)).collect()
+        };
+        if !posted.is_empty() {
+            let context = wire::ContextHandle(self.context.number);
+            self.call_for("cuCtxSynchronize", &wire::SynchronizeContext { context })?;
+            for (stream, posted) in posted {
+                self.note_done(stream, posted);
+            }
+        }
+        match self.session.take_failure(None) {
+            Some(failure) => Err(failure),
+            None => self.session.fault().map_or(Ok(()), Err),
+        }
+    }
+
+    /// Whether a stream has nothing to do, as far as the server has told. Nothing is waited for: the first question about new work that
+    /// no event was recorded behind asks the server to tell when it is done.
     fn query(&self, stream: wire::StreamHandle) -> Result<(), CUresult> {
         let mut all = lock(&self.context.work);
         let Some(work) = all.get_mut(&stream.0) else {
-            return Ok(());
+            return self.healthy(stream);
         };
-        if let Some(mark) = work.mark {
+        if let Some((mark, position)) = work.mark {
             match self.session.ended(mark) {
-                None => return Err(CUDA_ERROR_NOT_READY),
-                Some(ended) => {
-                    self.session.forget(mark);
+                // More may have been posted since; its turn comes when this has been reached.
+                None if work.done < position => return Err(CUDA_ERROR_NOT_READY),
+                None => {}
+                Some(CUDA_SUCCESS) => {
+                    work.finish(position);
                     work.mark = None;
-                    if ended != CUDA_SUCCESS {
-                        return Err(ended);
-                    }
                 }
+                Some(failed) => return Err(failed),
             }
         }
-        if !work.dirty {
-            return match self.session.take_failure(Some(stream.0)) {
-                Some(failure) => Err(failure),
-                None => self.session.fault().map_or(Ok(()), Err),
-            };
+        if work.is_idle() {
+            return self.healthy(stream);
         }
         let probe = match work.probe {
             Some(probe) => wire::EventHandle(probe),
@@ -125,8 +176,16 @@ impl Acting<'_> {
             flags: 0,
             record: mark,
         })?;
-        (work.mark, work.dirty) = (Some(mark), false);
+        work.mark = Some((mark, work.posted));
         Err(CUDA_ERROR_NOT_READY)
+    }
+
+    /// What went wrong on a stream, or in the session.
+    fn healthy(&self, stream: wire::StreamHandle) -> Result<(), CUresult> {
+        match self.session.take_failure(Some(stream.0)) {
+            Some(failure) => Err(failure),
+            None => self.session.fault().map_or(Ok(()), Err),
+        }
     }
 }
 

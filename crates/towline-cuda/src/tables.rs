@@ -46,6 +46,8 @@ const STORAGE: [u8; 16] = id(0xc693336e_1121_df11_a8c3_68f355d89593);
 const CHECK: [u8; 16] = id(0xd4082055_bde6_704b_8d34_ba123c66e1f2);
 const CONTEXT_CHECKS: [u8; 16] = id(0x263e8860_7cd2_6143_92f6_bbd5006dfa7e);
 const CONTEXT_INTERNALS: [u8; 16] = id(0x21318c60_9714_3248_8ca6_41ff7324c8f2);
+const TOPOLOGY: [u8; 16] = id(0x1734dc26_800d_4745_8726_c0f1e7dd8bca);
+const FUNCTION_INTERNALS: [u8; 16] = id(0x6e163fbe_b958_444d_835c_e182aff1991e);
 
 const fn id(number: u128) -> [u8; 16] {
     number.to_be_bytes()
@@ -62,6 +64,8 @@ pub(crate) fn find(driver: &Driver, wanted: &[u8; 16]) -> Option<Slot> {
         CHECK => Some(checks().start()),
         CONTEXT_CHECKS => Some(context_checks().start()),
         CONTEXT_INTERNALS => Some(context_internals().start()),
+        TOPOLOGY => Some(topology().start()),
+        FUNCTION_INTERNALS => Some(function_internals().start()),
         _ => None,
     };
     let name = crate::device::uuid_text(wanted);
@@ -158,8 +162,8 @@ unsafe extern "C" fn preload_compilers(_: u32) -> CUresult {
 
 // What tools keep with a thread.
 
-fn tools_tls() -> &'static Table<4> {
-    static TABLE: OnceLock<Table<4>> = OnceLock::new();
+fn tools_tls() -> &'static Table<3> {
+    static TABLE: OnceLock<Table<3>> = OnceLock::new();
     TABLE.get_or_init(|| Table::sized(&[(2, current_context as Slot)]))
 }
 
@@ -390,6 +394,62 @@ unsafe extern "C" fn stream_object(
     })
 }
 
+// How the device's multiprocessors are grouped, which cuBLAS asks without looking whether the table is there.
+
+/// As many as driver 580.159 has.
+const TOPOLOGY_SLOTS: usize = 17;
+
+fn topology() -> &'static Table<TOPOLOGY_SLOTS> {
+    static TABLE: OnceLock<Table<TOPOLOGY_SLOTS>> = OnceLock::new();
+    TABLE.get_or_init(|| Table::sized(&[(4, groups as Slot), (13, groups_over as Slot)]))
+}
+
+/// The driver gives two lists here, of a byte for each pair of multiprocessors. It is refused, and cuBLAS does without.
+unsafe extern "C" fn groups(_: *mut *mut u8, _: *mut *mut u8) -> CUresult {
+    slot("topology", 4, |_| CUDA_ERROR_NOT_SUPPORTED)
+}
+
+unsafe extern "C" fn groups_over(_: *mut c_void) -> CUresult {
+    slot("topology", 13, |_| CUDA_SUCCESS)
+}
+
+// Functions from inside, for cuFFT.
+
+/// As many as driver 580.159 has.
+const FUNCTION_SLOTS: usize = 99;
+
+fn function_internals() -> &'static Table<FUNCTION_SLOTS> {
+    static TABLE: OnceLock<Table<FUNCTION_SLOTS>> = OnceLock::new();
+    TABLE.get_or_init(|| Table::sized(&[(7, functions_of as Slot)]))
+}
+
+/// Told of each function of a module: what the caller passed, the function, the module.
+type Visit = Option<unsafe extern "C" fn(*mut c_void, CUfunction, CUmodule)>;
+
+unsafe extern "C" fn functions_of(
+    _context: CUcontext,
+    module: CUmodule,
+    visit: Visit,
+    passed: *mut c_void,
+) -> usize {
+    let mut count = 0;
+    slot("function internals", 7, |driver| {
+        let functions = match driver.functions_of(module) {
+            Ok(functions) => functions,
+            Err(status) => return status,
+        };
+        count = functions.len();
+        for function in functions {
+            if let Some(visit) = visit {
+                // SAFETY: the caller's contract.
+                unsafe { visit(passed, function, module) };
+            }
+        }
+        CUDA_SUCCESS
+    });
+    count
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -409,8 +469,11 @@ mod tests {
             CHECK,
             CONTEXT_CHECKS,
             CONTEXT_INTERNALS,
+            FUNCTION_INTERNALS,
+            TOPOLOGY,
         ];
-        assert_eq!(ids.map(size_of_table), [104, 32, 56, 24, 32, 744]);
+        let sizes = [104, 24, 56, 24, 32, 744, 792, 136];
+        assert_eq!(ids.map(size_of_table), sizes);
     }
 
     #[test]

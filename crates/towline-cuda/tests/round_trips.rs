@@ -95,8 +95,9 @@ fn serve(command: &dyn Connection, heard: &Heard) {
 }
 
 /// Requests that an empty reply answers.
-const WAITING: [u16; 5] = [
+const WAITING: [u16; 6] = [
     wire::PrimaryRetain::ID,
+    wire::FuncSetAttribute::ID,
     <wire::LaunchFirst<'_> as Request<'_>>::ID,
     wire::SynchronizeStream::ID,
     wire::SynchronizeContext::ID,
@@ -194,6 +195,10 @@ impl Bench {
 }
 
 fn launch(driver: &Driver, function: CUfunction) -> CUresult {
+    launch_with(driver, function, 0)
+}
+
+fn launch_with(driver: &Driver, function: CUfunction, shared_bytes: u32) -> CUresult {
     let mut value = 7_u64;
     let mut params: [*mut c_void; 1] = [(&raw mut value).cast()];
     let params = params.as_mut_ptr();
@@ -207,7 +212,7 @@ fn launch(driver: &Driver, function: CUfunction) -> CUresult {
             32,
             1,
             1,
-            0,
+            shared_bytes,
             null_mut(),
             params,
             null_mut(),
@@ -232,6 +237,78 @@ fn a_thousand_launches_and_a_synchronisation_cost_one_round_trip() {
     assert_eq!(bench.heard(<wire::Launch<'_> as Request<'_>>::ID), 1000);
     // Once for the retain, which is nobody's, and once for the thread in its context.
     assert_eq!(bench.heard(wire::Act::ID), 2);
+}
+
+#[test]
+fn what_is_known_to_be_done_is_not_waited_for_again() {
+    let bench = Bench::new();
+    let function = bench.function();
+    assert_eq!(launch(&bench.driver, function), CUDA_SUCCESS);
+    // SAFETY: has no pointers.
+    let synchronise = |driver: &Driver| unsafe { driver.cuCtxSynchronize() };
+    assert_eq!(bench.costs(synchronise), (CUDA_SUCCESS, 1));
+    assert_eq!(bench.costs(synchronise), (CUDA_SUCCESS, 0));
+    let address = bench.allocated();
+    let (mut back, to) = ([0_u8; 4], null_mut());
+    let item = bench.costs(|driver| {
+        let launched = launch(driver, function);
+        let target = back.as_mut_ptr().cast();
+        // SAFETY: the memory is writable.
+        let read = unsafe { driver.cuMemcpyDtoHAsync_v2(target, address, 4, to) };
+        // SAFETY: the default stream is always there.
+        launched | read | unsafe { driver.cuStreamSynchronize(to) }
+    });
+    assert_eq!(item, (CUDA_SUCCESS, 1));
+}
+
+#[test]
+fn a_stream_is_idle_once_its_last_event_has_passed() {
+    let bench = Bench::new();
+    let function = bench.function();
+    assert_eq!(launch(&bench.driver, function), CUDA_SUCCESS);
+    let mut event = null_mut();
+    // SAFETY: the event is a local.
+    let made = unsafe { bench.driver.cuEventCreate(&raw mut event, 0) };
+    assert_eq!(made, CUDA_SUCCESS);
+    // SAFETY: the event lives.
+    let recorded = unsafe { bench.driver.cuEventRecord(event, null_mut()) };
+    assert_eq!(recorded, CUDA_SUCCESS);
+    // SAFETY: the event lives. The server answers in time, so this ends.
+    while unsafe { bench.driver.cuEventQuery(event) } == CUDA_ERROR_NOT_READY {}
+    // SAFETY: the default stream is always there.
+    let asked = bench.costs(|driver| unsafe { driver.cuStreamQuery(null_mut()) });
+    assert_eq!(asked, (CUDA_SUCCESS, 0));
+    assert_eq!(launch(&bench.driver, function), CUDA_SUCCESS);
+    // SAFETY: as above.
+    let asked = bench.costs(|driver| unsafe { driver.cuStreamQuery(null_mut()) });
+    assert_eq!(asked, (CUDA_ERROR_NOT_READY, 0));
+}
+
+#[test]
+fn shared_memory_that_was_granted_once_is_not_asked_for_again() {
+    let bench = Bench::new();
+    let function = bench.function();
+    let attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    // SAFETY: has no pointers.
+    let allow =
+        |driver: &Driver, bytes| unsafe { driver.cuFuncSetAttribute(function, attribute, bytes) };
+    assert_eq!(
+        bench.costs(|driver| allow(driver, 100_000)),
+        (CUDA_SUCCESS, 1)
+    );
+    assert_eq!(launch_with(&bench.driver, function, 100_000), CUDA_SUCCESS);
+    assert_eq!(
+        bench.costs(|driver| allow(driver, 60_000)),
+        (CUDA_SUCCESS, 0)
+    );
+    let refused = bench.costs(|driver| launch_with(driver, function, 100_000));
+    assert_eq!(refused, (CUDA_ERROR_INVALID_VALUE, 0));
+    assert_eq!(
+        bench.costs(|driver| allow(driver, 100_000)),
+        (CUDA_SUCCESS, 0)
+    );
+    let launched = bench.costs(|driver| launch_with(driver, function, 100_000));
+    assert_eq!(launched, (CUDA_SUCCESS, 0));
 }
 
 #[test]
