@@ -251,10 +251,7 @@ impl Shared {
 
     /// Tells the client how an event of its own numbering ended.
     pub(crate) fn tell(&self, number: u64, status: CUresult) {
-        let text = self.printing.take();
-        if !text.is_empty() {
-            self.post(&Push::Text { bytes: &text });
-        }
+        self.tell_printed();
         self.look(status);
         let after = self.completed_reads();
         self.post(&Push::Event {
@@ -265,12 +262,17 @@ impl Shared {
         });
     }
 
-    /// What the client must see before a wait of its own ends: what kernels printed, and recordings that have passed.
-    pub(crate) fn settle_before_answer(&self) {
+    /// Tells what kernels have printed.
+    pub(crate) fn tell_printed(&self) {
         let text = self.printing.take();
         if !text.is_empty() {
             self.post(&Push::Text { bytes: &text });
         }
+    }
+
+    /// What the client must see before a wait of its own ends: what kernels printed, and recordings that have passed.
+    pub(crate) fn settle_before_answer(&self) {
+        self.tell_printed();
         let mut records = lock(&self.records);
         let query = |event: &Raw| {
             // SAFETY: the event is ours and stays so while the recording is in the list.

@@ -202,6 +202,8 @@ fn finish_small_read(
     payload: u64,
     status: CUresult,
 ) {
+    // A client that has the data knows the stream to be idle, and asks no more.
+    shared.tell_printed();
     if status == CUDA_SUCCESS {
         // SAFETY: the copy is done, and nobody writes to the block.
         let bytes = unsafe { std::slice::from_raw_parts(block.memory.0.cast::<u8>(), size) };
@@ -256,6 +258,7 @@ impl BulkRead {
         let payload = self.payload;
         match self.failed.load(Ordering::Acquire) {
             CUDA_SUCCESS => {
+                shared.tell_printed();
                 shared.post(&Push::Sent { payload });
                 shared.read_over(payload);
             }
