@@ -1,25 +1,44 @@
 #!/usr/bin/env bash
-# Checks CUDA through Towline on an NVIDIA GPU: programs compiled there, natively and through a server on the same machine.
+# Checks and measures CUDA through Towline on an NVIDIA GPU, natively and through a server on the same machine, in turns.
 #
-#   cuda.sh pack                on the machine that builds
-#   cuda.sh run [--out DIR]     on the machine with the GPU, its driver and nvcc
+#   cuda.sh pack                            on the machine that builds
+#   cuda.sh run [OPTION...] [-- OPTION...]  on the machine with the GPU and its driver
+#   cuda.sh list                            names the parts
 #
-# Variables: NVCC names the compiler, PYTHON the interpreter whose PyTorch is tried, where it has one.
+# Options of run; what follows -- goes to `towline bench cuda`:
+#   --only PART,...   parts, or groups: workloads, python; `check` (make check through Towline), `bench` (towline bench cuda)
+#   --cores N         hold the programs to N cores
+#   --rounds N        rounds of each part, instead of what it has
+#   --seconds N       start nothing after N seconds
+#   --sides SIDE      only native, or only towline
+#   --out DIR         where results and logs go (default build/gpu/out)
+#
+# Variables: NVCC names the compiler (workloads are compiled where it is: by pack, else by run); PYTHON the interpreter
+# that has PyTorch and the others; TOWLINE_SERVE options for the server, TOWLINE_RUN for `towline run`.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
 packed=build/gpu
-programs=(vector_add saxpy)
 
 usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d'; exit "$1"; }
 die() { echo "cuda.sh: $*" >&2; exit 1; }
+title() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
+
+# build_workloads FOLDER: with the compiler of this machine, if it has one.
+build_workloads() {
+  local nvcc=${NVCC:-nvcc} program
+  command -v "$nvcc" >/dev/null || return 1
+  make --no-print-directory -j"$(nproc)" -C workloads/cuda BUILD="$1" NVCC="$nvcc" >/dev/null
+  rm -rf "$1/objects"
+}
 
 pack() {
   local target=${CARGO_TARGET_DIR:-target}/release
   cargo build --release --locked -p towline-cli -p towline-cuda -p towline-opencl
   mkdir -p "$packed"
   for file in towline libtowline_cuda.so libtowline_opencl.so; do strip -o "$packed/$file" "$target/$file"; done
+  build_workloads "$root/$packed/workloads/cuda" || echo "no ${NVCC:-nvcc}: the workloads are compiled where they run"
   du -sh "$packed"
 }
 
@@ -30,74 +49,80 @@ stop() {
   [[ -z $scratch ]] || rm -rf "$scratch"
 }
 
-failed=0
-# check WHERE PROGRAM COMMAND...: runs it with a time limit; a line of the table says how it went.
-check() {
-  local where=$1 program=$2 status=0 began=$EPOCHREALTIME
-  shift 2
-  timeout 120 "$@" >"$out/$program-$where.txt" 2>&1 || status=$?
-  local ms=$(((${EPOCHREALTIME/./} - ${began/./}) / 1000))
-  if ((status == 0)); then
-    printf '%-12s %-8s ok      %6s ms\n' "$program" "$where" "$ms"
-  else
-    printf '%-12s %-8s FAILED  %6s ms  (status %s)\n' "$program" "$where" "$ms" "$status"
-    tail -n 20 "$out/$program-$where.txt"
-    failed=1
-  fi
+serve() {
+  local tenths
+  # Options are words, not one word.
+  # shellcheck disable=SC2086
+  "$towline" serve --listen 127.0.0.1:0 --ready-file "$scratch/ready" ${TOWLINE_SERVE:-} 2>"$out/server.log" &
+  server=$!
+  for ((tenths = 0; tenths < 300; tenths++)); do
+    [[ ! -s $scratch/ready ]] || return 0
+    kill -0 "$server" 2>/dev/null || break
+    sleep 0.1
+  done
+  cat "$out/server.log" >&2
+  die "the server did not start"
 }
 
+# wants PART: whether --only names it, or nothing.
+wants() { [[ -z $only || ,$only, == *,$1,* ]]; }
+
 run() {
+  local only= suite=() bench=() seconds= failed=0
   out=$root/$packed/out
   while (($#)); do
     case $1 in
       --out) out=${2:?--out needs a folder}; shift 2 ;;
+      --only) only=${2:?--only needs names}; shift 2 ;;
+      --seconds) seconds=${2:?--seconds needs a number}; shift 2 ;;
+      --cores | --rounds | --sides) suite+=("$1" "${2:?$1 needs a value}"); shift 2 ;;
+      --) shift; bench=("$@"); break ;;
       *) usage 2 >&2 ;;
     esac
   done
-  local towline=$root/$packed/towline nvcc=${NVCC:-nvcc} python=${PYTHON:-python3} tenths program
+  towline=$root/$packed/towline
   [[ -x $towline ]] || die "$packed is empty: run \`tests/gpu/cuda.sh pack\` where Rust is, and carry $packed here"
   mkdir -p "$out"
   out=$(cd "$out" && pwd)
   scratch=$(mktemp -d)
   trap stop EXIT
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null || echo "nvidia-smi says nothing"
-  for program in "${programs[@]}"; do
-    "$nvcc" -O2 -cudart static -o "$scratch/$program" "workloads/cuda/$program/$program.cu"
-  done
-  "$towline" serve --listen 127.0.0.1:0 --ready-file "$scratch/ready" 2>"$out/server.log" &
-  server=$!
-  for ((tenths = 0; tenths < 300; tenths++)); do
-    [[ ! -s $scratch/ready ]] || break
-    kill -0 "$server" 2>/dev/null || break
-    sleep 0.1
-  done
-  [[ -s $scratch/ready ]] || { cat "$out/server.log" >&2; die "the server did not start"; }
-  local remote=(env TOWLINE_LIBRARY="$root/$packed" "$towline" run --server "$(<"$scratch/ready")" --)
-  for program in "${programs[@]}"; do
-    check native "$program" "$scratch/$program"
-    check towline "$program" "${remote[@]}" "$scratch/$program"
-  done
-  cat >"$scratch/tensors.py" <<'PY'
-import torch
-
-a = torch.arange(1024, dtype=torch.float32, device="cuda")
-assert (a + a).sum().item() == 1023 * 1024
-b = torch.ones(64, 64, device="cuda") @ torch.full((64, 64), 2.0, device="cuda")
-assert b[3, 5].item() == 128.0
-print("tensors are right on", torch.cuda.get_device_name(0))
-PY
-  if "$python" -c 'import torch' 2>/dev/null; then
-    check native pytorch "$python" "$scratch/tensors.py"
-    check towline pytorch "${remote[@]}" "$python" "$scratch/tensors.py"
-  else
-    echo "pytorch      skipped: $python has none"
+  local programs=$root/$packed/workloads/cuda
+  if [[ ! -x $programs/vector_add ]]; then
+    programs=$scratch/workloads
+    build_workloads "$programs" || { echo "no workloads: none are packed, and there is no ${NVCC:-nvcc}"; failed=1; }
   fi
+  serve
+  export TOWLINE_LIBRARY=$root/$packed
+  # shellcheck disable=SC2206
+  local remote=("$towline" run --server "$(<"$scratch/ready")" ${TOWLINE_RUN:-} --)
+  if wants check && [[ -x $programs/vector_add ]]; then
+    title "workloads at small sizes through Towline"
+    timeout 300 workloads/cuda/check.sh "$programs" "${remote[@]}" | tee "$out/check.txt" | grep -v '^ok ' || true
+    tail -n 1 "$out/check.txt" | grep -q ' 0 failed$' || failed=1
+  fi
+  # Every name that is not a section of its own is the suite's.
+  local names
+  names=$(tr , '\n' <<<"$only" | grep -vx -e check -e bench | paste -sd, || true)
+  if [[ -z $only || -n $names ]]; then
+    title "programs"
+    [[ -z $seconds ]] || suite+=(--seconds "$((seconds > SECONDS ? seconds - SECONDS : 1))")
+    python3 tests/gpu/suite.py --workloads "$programs" --python "${PYTHON:-python3}" --server-pid "$server" --out "$out" \
+      --remote "$(IFS=$'\t'; echo "${remote[*]}")" --only "$names" "${suite[@]}" | tee "$out/programs.txt" || failed=1
+  fi
+  if wants bench; then
+    title "measurements"
+    [[ -z $seconds ]] || bench+=(--seconds "$((seconds > SECONDS ? seconds - SECONDS : 1))")
+    timeout 540 "$towline" bench cuda --json "$out/cuda.json" "${bench[@]}" | tee "$out/cuda.txt" || failed=1
+  fi
+  title "done"
   exit "$failed"
 }
 
 case ${1:-} in
   pack) pack ;;
   run) shift; run "$@" ;;
+  list) exec python3 tests/gpu/suite.py --list ;;
   -h | --help) usage 0 ;;
   *) usage 2 >&2 ;;
 esac
