@@ -544,7 +544,7 @@ impl Link {
         let got = match block {
             true => self
                 .lane()
-                .and_then(|lane| lane.recv(reader.space()).map(Some)),
+                .and_then(|lane| lane.recv_soon(reader.space(), tuning().spin).map(Some)),
             false => self.lane().and_then(|lane| lane.try_recv(reader.space())),
         };
         let count = match got {

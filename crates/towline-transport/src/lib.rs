@@ -28,7 +28,7 @@ pub mod tcp;
 use std::io::IoSlice;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use address::Address;
 pub use error::TransportError;
@@ -157,6 +157,24 @@ pub trait Connection: Send + Sync {
 
     /// Like [`recv`](Connection::recv), but `None` where it would wait. `Some(0)` means closed.
     fn try_recv(&self, buffer: &mut [u8]) -> Result<Option<usize>, TransportError>;
+
+    /// Like [`recv`](Connection::recv), for bytes that are likely to come within `patience`: so long this thread looks for them before it
+    /// sleeps, since waking it costs several microseconds. It gives way to other threads meanwhile.
+    fn recv_soon(&self, buffer: &mut [u8], patience: Duration) -> Result<usize, TransportError> {
+        if !patience.is_zero() {
+            let until = Instant::now() + patience;
+            loop {
+                if let Some(received) = self.try_recv(buffer)? {
+                    return Ok(received);
+                }
+                if Instant::now() >= until {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+        }
+        self.recv(buffer)
+    }
 
     /// Waits until [`recv`](Connection::recv) would not: until bytes, the end or a failure are there. `false` when
     /// `timeout` passed first; `None` waits for ever.

@@ -51,14 +51,16 @@ fn withheld(query: u32) -> bool {
 
 /// Bytes copied to where a vendor may read any type from: in a frame they lie as they come.
 pub(crate) fn aligned(bytes: &[u8]) -> smallvec::SmallVec<[u128; 8]> {
-    let words = bytes.chunks(size_of::<u128>()).map(|chunk| {
-        let mut word = [0; size_of::<u128>()];
-        for (target, byte) in word.iter_mut().zip(chunk) {
-            *target = *byte;
-        }
-        u128::from_ne_bytes(word)
-    });
-    words.collect()
+    const WORD: usize = size_of::<u128>();
+    let (whole, rest) = bytes.as_chunks::<WORD>();
+    let mut words: smallvec::SmallVec<[u128; 8]> = smallvec::SmallVec::new();
+    words.extend(whole.iter().map(|word| u128::from_ne_bytes(*word)));
+    if !rest.is_empty() {
+        let mut last = [0; WORD];
+        last[..rest.len()].copy_from_slice(rest);
+        words.push(u128::from_ne_bytes(last));
+    }
+    words
 }
 
 /// A C string of the bytes up to the first NUL.

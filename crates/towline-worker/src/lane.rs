@@ -1,8 +1,9 @@
 //! The command lane: takes requests off it and hands them to the session, on a thread that changes whenever one has to wait.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use towline_transport::{Connection, TransportError};
 use towline_wire::error::{CloseCode, DecodeError, ProtocolError};
@@ -50,6 +51,9 @@ pub enum RunError {
 const ACKNOWLEDGE_EVERY: u64 = 4096;
 /// Most waits without a thread: each stands for a thread of the client's that is blocked.
 const BACKLOG_LIMIT: usize = 4096;
+
+/// A thread may look for work without rest where there are so many cores.
+const ENOUGH_CORES: usize = 4;
 
 /// The session of one API, as the lane sees it.
 pub(crate) trait Serve: Send + 'static {
@@ -126,6 +130,15 @@ pub(crate) fn run<S: Serve, L: Into<SideLane>>(
     result
 }
 
+/// How long the lane's thread looks for the next request before it sleeps; not at all where cores are few.
+fn patience() -> Duration {
+    static PATIENCE: OnceLock<Duration> = OnceLock::new();
+    *PATIENCE.get_or_init(|| {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        Duration::from_micros(if cores >= ENOUGH_CORES { 50 } else { 0 })
+    })
+}
+
 /// The command lane with all that its thread needs. The thread changes: one that has to wait for the device hands the lane to
 /// another first, which wakes up while this one waits already, and so nobody waits for a thread to wake.
 struct Lane<S> {
@@ -174,7 +187,7 @@ impl<S: Serve> Lane<S> {
             reader,
             ..
         } = self;
-        let count = self.command.recv(reader.space())?;
+        let count = self.command.recv_soon(reader.space(), patience())?;
         if count == 0 {
             return Ok(false);
         }

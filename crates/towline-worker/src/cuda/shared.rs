@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use smallvec::SmallVec;
 use towline_backend::cuda::*;
@@ -16,6 +16,14 @@ use crate::link::{Link, Raw};
 
 /// What is to be done once an event has passed.
 type Then = Box<dyn FnOnce(&Arc<Shared>, CUresult) + Send>;
+
+/// Where a function's parameters lie in the block that a launch passes.
+#[derive(Debug, Default)]
+pub(crate) struct Layout {
+    pub(crate) offsets: Box<[u32]>,
+    /// Least bytes of a block.
+    pub(crate) bytes: usize,
+}
 
 /// How far a read is.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +58,8 @@ pub(crate) struct Shared {
     /// Objects that threads other than the lane's have made: number, kind, object.
     arrivals: Mutex<Vec<(u64, u8, Entry<Raw>)>>,
     arrived: AtomicBool,
+    /// Where the parameters of functions and kernels lie in their blocks, by the driver's address of each.
+    layouts: RwLock<HashMap<usize, Arc<Layout>>>,
     /// Device memory: bytes by address.
     pub(crate) memory: Mutex<HashMap<u64, u64>>,
     /// Bytes of inline writes given back, and how many of them the client knows of.
@@ -100,6 +110,7 @@ impl Shared {
             functions: Mutex::default(),
             arrivals: Mutex::default(),
             arrived: AtomicBool::new(false),
+            layouts: RwLock::default(),
             memory: Mutex::default(),
             retired: Mutex::default(),
             faulted: AtomicBool::new(false),
@@ -323,6 +334,17 @@ impl Shared {
         };
         let done = reads.iter().filter(|(_, reading)| done(reading));
         done.map(|(payload, _)| *payload).collect()
+    }
+
+    /// Where a function's parameters lie; `None` where it was not loaded with its facts.
+    pub(crate) fn layout(&self, function: Raw) -> Option<Arc<Layout>> {
+        let layouts = self.layouts.read().unwrap_or_else(PoisonError::into_inner);
+        layouts.get(&function.0.addr()).cloned()
+    }
+
+    pub(crate) fn note_layout(&self, function: Raw, layout: Arc<Layout>) {
+        let mut layouts = self.layouts.write().unwrap_or_else(PoisonError::into_inner);
+        layouts.insert(function.0.addr(), layout);
     }
 
     /// An object for the lane's table.

@@ -3,12 +3,13 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_wire::error::ProtocolError;
 
 use crate::cuda::session::{Session, unknown};
-use crate::cuda::shared::{Shared, lock};
+use crate::cuda::shared::{Layout, Shared, lock};
 use crate::cuda::streams::{Places, Target};
 use crate::dispatch::aligned;
 use crate::link::Raw;
@@ -24,58 +25,69 @@ struct Shape {
     shared_bytes: u32,
 }
 
-/// Launches with packed parameters. The driver copies parameters and attributes before it returns.
+/// A kernel's parameters: the block that the client has packed, and where in it each lies.
+struct Parameters {
+    block: SmallVec<[u128; 8]>,
+    size: usize,
+    /// Not known of a function that was loaded without its facts.
+    layout: Option<Arc<Layout>>,
+}
+
+/// Launches. The driver copies parameters and attributes before it returns.
 fn launch(
     api: &dyn CudaApi,
     function: Raw,
     stream: CUstream,
     shape: Shape,
     attributes: &mut [u64],
-    params: &[u128],
-    size: usize,
+    parameters: &Parameters,
 ) -> CUresult {
-    let mut size = size;
+    let start = parameters.block.as_ptr().cast_mut().cast::<u8>();
+    let mut size = parameters.size;
     let mut extra: [*mut c_void; 5] = [
         std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_BUFFER_POINTER),
-        params.as_ptr().cast_mut().cast(),
+        start.cast(),
         std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_BUFFER_SIZE),
         (&raw mut size).cast(),
         std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_END),
     ];
-    let extra = extra.as_mut_ptr();
+    // Parameter by parameter where it can be: the driver takes 10 to 20 % longer for a block (3.06 us to 3.38 us and more with driver
+    // 580.159 on an H200).
+    let mut places: SmallVec<[*mut c_void; 32]> = SmallVec::new();
+    let mut params = std::ptr::null_mut();
+    let mut block = extra.as_mut_ptr();
+    if let Some(layout) = &parameters.layout {
+        let place = |offset: &u32| start.wrapping_add(*offset as usize).cast();
+        places.extend(layout.offsets.iter().map(place));
+        params = places.as_mut_ptr();
+        block = std::ptr::null_mut();
+    }
     let Shape {
         grid,
-        block,
+        block: threads,
         shared_bytes,
     } = shape;
     if attributes.is_empty() {
-        // SAFETY: the function is live, the parameters are `size` bytes, and `extra` ends as it must.
+        // SAFETY: the function is live; its parameters lie in a block that has the size of its layout, or that `extra` says.
         return unsafe {
             api.cuLaunchKernel(
                 function.0.cast(),
                 grid[0],
                 grid[1],
                 grid[2],
-                block[0],
-                block[1],
-                block[2],
+                threads[0],
+                threads[1],
+                threads[2],
                 shared_bytes,
                 stream,
-                std::ptr::null_mut(),
-                extra,
+                params,
+                block,
             )
         };
     }
     let config = config(shape, stream, attributes);
     // SAFETY: as above; the configuration's attributes are as many as it says.
-    unsafe {
-        api.cuLaunchKernelEx(
-            &raw const config,
-            function.0.cast(),
-            std::ptr::null_mut(),
-            extra,
-        )
-    }
+    unsafe { api.cuLaunchKernelEx(&raw const config, function.0.cast(), params, block) }
 }
 
 fn config(shape: Shape, stream: CUstream, attributes: &mut [u64]) -> CUlaunchConfig {
@@ -142,7 +154,12 @@ impl Session {
         let target = self.target(request.stream)?;
         let function = self.function(request.function)?;
         let attributes = self.attributes(&request.attributes)?;
+        let layout = function
+            .ok()
+            .and_then(|function| self.shared.layout(function));
+        let fits = |layout: &Arc<Layout>| layout.bytes <= request.params.len();
         let ready = match (target, function, attributes) {
+            _ if !layout.as_ref().is_none_or(fits) => Err(CUDA_ERROR_INVALID_VALUE),
             (Ok(target), Ok(function), Ok(attributes)) => Ok((target, function, attributes)),
             (Err(status), ..) | (_, Err(status), _) | (_, _, Err(status)) => Err(status),
         };
@@ -162,8 +179,11 @@ impl Session {
             block: [request.block_x, request.block_y, request.block_z],
             shared_bytes: request.shared_bytes,
         };
-        let size = request.params.len();
-        let params = aligned(request.params);
+        let parameters = Parameters {
+            block: aligned(request.params),
+            size: request.params.len(),
+            layout,
+        };
         let go = move |shared: &Arc<Shared>, target: &Target| {
             let status = launch(
                 &*shared.api,
@@ -171,8 +191,7 @@ impl Session {
                 target.stream(),
                 shape,
                 &mut attributes,
-                &params,
-                size,
+                &parameters,
             );
             shared.enqueued(target);
             if !verdict {

@@ -13,7 +13,7 @@ use towline_wire::push::Push;
 
 use crate::cuda::context::Context;
 use crate::cuda::session::{Session, failure};
-use crate::cuda::shared::Shared;
+use crate::cuda::shared::{Layout, Shared};
 use crate::link::Raw;
 use crate::session::broken;
 
@@ -119,6 +119,15 @@ impl Load {
                 // The text of PTX says nothing about what its kernels print.
                 shared.printing.expect();
                 shared.arrive(self.id, tag, Entry::Live(loaded.object));
+                let functions = &loaded.facts.functions;
+                for (kernel, function) in loaded.kernels.iter().zip(functions) {
+                    let offsets = function.parameters.iter().map(|place| place.offset);
+                    let layout = Layout {
+                        offsets: offsets.collect(),
+                        bytes: function.parameter_bytes(),
+                    };
+                    shared.note_layout(*kernel, Arc::new(layout));
+                }
                 for (kernel, id) in loaded.kernels.iter().zip(self.first..) {
                     shared.arrive(id, member, Entry::Live(*kernel));
                 }
@@ -443,10 +452,20 @@ impl Session {
                 self.api
                     .cuKernelGetFunction(&raw mut function, kernel.0.cast())
             };
+            self.lay_out(kernel, function);
             self.born(number, wire::FunctionHandle::TAG, function.cast(), status)?;
         }
         self.settle(number, call, status);
         Ok(())
+    }
+
+    /// A function that a kernel is has the kernel's parameters.
+    fn lay_out(&self, kernel: &Raw, function: CUfunction) {
+        if let Some(layout) = self.shared.layout(*kernel)
+            && !function.is_null()
+        {
+            self.shared.note_layout(Raw(function.cast()), layout);
+        }
     }
 
     pub(crate) fn KernelFunction(
@@ -458,11 +477,15 @@ impl Session {
         let mut function: CUfunction = std::ptr::null_mut();
         let status = match self.native(request.kernel.0, wire::KernelHandle::TAG)? {
             Err(status) => status,
-            // SAFETY: the kernel is live; one place for the function.
-            Ok(kernel) => unsafe {
-                self.api
-                    .cuKernelGetFunction(&raw mut function, kernel.cast())
-            },
+            Ok(kernel) => {
+                // SAFETY: the kernel is live; one place for the function.
+                let status = unsafe {
+                    self.api
+                        .cuKernelGetFunction(&raw mut function, kernel.cast())
+                };
+                self.lay_out(&Raw(kernel), function);
+                status
+            }
         };
         let id = request.function.0;
         self.born(id, wire::FunctionHandle::TAG, function.cast(), status)?;
