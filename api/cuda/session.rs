@@ -90,6 +90,14 @@ extern "C" {
         #[out] answer: *mut i64,
     ) -> CUresult;
 
+    /// Tells how the multiprocessors of the device are grouped: two lists of a byte for each pair, from the driver's undocumented table.
+    #[call(id = 0x0f15, internal, sync, manual(server))]
+    fn Grouping(
+        room: u64,
+        #[out(bytes = room)] first: *mut c_void,
+        #[out(bytes = room)] second: *mut c_void,
+    ) -> CUresult;
+
     /// Writes data that travels with the request to device memory.
     #[call(id = 0x0f20, internal, async, manual(server))]
     fn WriteInline(

@@ -1,7 +1,7 @@
 //! Devices: one list over all servers, described from what each server told when its session began.
 
 use std::ffi::{CStr, c_char};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
@@ -21,6 +21,8 @@ pub(crate) struct Device {
     /// The number of its primary context, whether that lives or not.
     pub(crate) primary: u64,
     pub(crate) references: Mutex<Primary>,
+    /// How its multiprocessors are grouped, once a library has asked.
+    pub(crate) grouping: OnceLock<[Vec<u8>; 2]>,
 }
 
 /// How a device's primary context is held.
@@ -38,6 +40,7 @@ impl Device {
             facts: facts.clone(),
             primary: link.mint(wire::ContextHandle::TAG),
             references: Mutex::default(),
+            grouping: OnceLock::new(),
         }
     }
 

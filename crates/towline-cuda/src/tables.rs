@@ -404,11 +404,54 @@ fn topology() -> &'static Table<TOPOLOGY_SLOTS> {
     TABLE.get_or_init(|| Table::sized(&[(4, groups as Slot), (13, groups_over as Slot)]))
 }
 
-/// The driver gives two lists here, of a byte for each pair of multiprocessors. It is refused, and cuBLAS does without.
-unsafe extern "C" fn groups(_: *mut *mut u8, _: *mut *mut u8) -> CUresult {
-    slot("topology", 4, |_| CUDA_ERROR_NOT_SUPPORTED)
+/// Most multiprocessors of a device.
+const GROUPING_ROOM: usize = 4096;
+
+impl Driver {
+    /// The lists of the current context's device, asked for once.
+    fn grouping(&self) -> Result<&[Vec<u8>; 2], CUresult> {
+        let acting = self.session_for(0)?;
+        let device = self.device(acting.context.device)?;
+        if let Some(known) = device.grouping.get() {
+            return Ok(known);
+        }
+        let request = wire::Grouping {
+            room: GROUPING_ROOM as u64,
+        };
+        let body = acting.call_for("cuGetExportTable", &request)?;
+        let reply = wire::GroupingReply::decode(&body).map_err(|_| acting.malformed())?;
+        let lists = [reply.first, reply.second].map(|list| list.unwrap_or_default().to_vec());
+        Ok(device.grouping.get_or_init(|| lists))
+    }
 }
 
+/// A copy of a list for the caller, which may free it, as large as any list may be.
+fn given(list: &[u8]) -> *mut u8 {
+    // SAFETY: has no requirements.
+    let copy = unsafe { libc::calloc(GROUPING_ROOM, 1) }.cast::<u8>();
+    if !copy.is_null() {
+        let length = list.len().min(GROUPING_ROOM);
+        // SAFETY: the copy has room, and nobody else knows it.
+        unsafe { std::ptr::copy_nonoverlapping(list.as_ptr(), copy, length) };
+    }
+    copy
+}
+
+unsafe extern "C" fn groups(first: *mut *mut u8, second: *mut *mut u8) -> CUresult {
+    slot("topology", 4, |driver| {
+        let lists = match driver.grouping() {
+            Ok(lists) => lists,
+            Err(status) => return status,
+        };
+        for (target, list) in [first, second].into_iter().zip(lists) {
+            // SAFETY: the caller's contract.
+            unsafe { crate::raw::fill(target, 1, [given(list)].into_iter()) };
+        }
+        CUDA_SUCCESS
+    })
+}
+
+/// The caller is through with a list. What it passes is not known well enough to free it.
 unsafe extern "C" fn groups_over(_: *mut c_void) -> CUresult {
     slot("topology", 13, |_| CUDA_SUCCESS)
 }

@@ -90,6 +90,54 @@ fn launch(
     unsafe { api.cuLaunchKernelEx(&raw const config, function.0.cast(), params, block) }
 }
 
+/// The table with the grouping of multiprocessors, and its size with the drivers that this is known to be right for.
+const GROUPING_TABLE: u128 = 0x1734dc26_800d_4745_8726_c0f1e7dd8bca;
+const GROUPING_BYTES: usize = 136;
+/// The function of the table that gives two lists, of a byte for each pair of multiprocessors.
+const GROUPING_SLOT: usize = 4;
+
+/// How the multiprocessors of the current context's device are grouped.
+fn grouping(api: &dyn CudaApi, device: CUdevice) -> Result<[Vec<u8>; 2], CUresult> {
+    type Lists = unsafe extern "C" fn(*mut *mut u8, *mut *mut u8) -> CUresult;
+    let id = CUuuid {
+        bytes: GROUPING_TABLE.to_be_bytes().map(|byte| byte as _),
+    };
+    let mut table: *const c_void = std::ptr::null();
+    // SAFETY: one place for the table.
+    let status = unsafe { api.cuGetExportTable(&raw mut table, &raw const id) };
+    if status != CUDA_SUCCESS || table.is_null() {
+        return Err(CUDA_ERROR_NOT_SUPPORTED);
+    }
+    // SAFETY: the driver's tables begin with their size.
+    let bytes = unsafe { table.cast::<usize>().read() };
+    if bytes != GROUPING_BYTES {
+        return Err(CUDA_ERROR_NOT_SUPPORTED);
+    }
+    let mut processors = 0;
+    let attribute = CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+    // SAFETY: one place for the count.
+    let status = unsafe { api.cuDeviceGetAttribute(&raw mut processors, attribute, device) };
+    if status != CUDA_SUCCESS {
+        return Err(status);
+    }
+    let slot = table.cast::<Option<Lists>>().wrapping_add(GROUPING_SLOT);
+    // SAFETY: a table of this size has the slot.
+    let lists = unsafe { slot.read() }.ok_or(CUDA_ERROR_NOT_SUPPORTED)?;
+    let (mut first, mut second) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: two places for the lists.
+    let status = unsafe { lists(&raw mut first, &raw mut second) };
+    if status != CUDA_SUCCESS || first.is_null() || second.is_null() {
+        return Err(CUDA_ERROR_NOT_SUPPORTED);
+    }
+    let length = usize::try_from(processors).unwrap_or(0).div_ceil(2);
+    // The lists stay: who should free them is not known, and each session asks once.
+    let copied = [first, second].map(|list| {
+        // SAFETY: the driver has given a byte for each pair of multiprocessors.
+        unsafe { std::slice::from_raw_parts(list, length) }.to_vec()
+    });
+    Ok(copied)
+}
+
 fn config(shape: Shape, stream: CUstream, attributes: &mut [u64]) -> CUlaunchConfig {
     CUlaunchConfig {
         gridDimX: shape.grid[0],
@@ -284,6 +332,30 @@ impl Session {
             None => return Err(unknown("pending function", request.function)),
         }
         self.shared.streams.wake();
+        Ok(())
+    }
+
+    pub(crate) fn Grouping(
+        &mut self,
+        number: u64,
+        request: wire::Grouping,
+    ) -> Result<(), ProtocolError> {
+        let lists = match &self.acting {
+            None => Err(CUDA_ERROR_INVALID_CONTEXT),
+            Some(context) => grouping(&*self.api, context.device),
+        };
+        let (status, [first, second]) = match lists {
+            Ok(lists) if lists.iter().all(|list| list.len() as u64 <= request.room) => {
+                (CUDA_SUCCESS, lists)
+            }
+            Ok(_) => (CUDA_ERROR_INVALID_VALUE, Default::default()),
+            Err(status) => (status, Default::default()),
+        };
+        let reply = wire::GroupingReply {
+            first: Some(&first),
+            second: Some(&second),
+        };
+        self.reply(number, status, &reply);
         Ok(())
     }
 
