@@ -20,7 +20,6 @@ extern "C" {
         id = 0x0702,
         local,
         manual(client),
-        planned,
         since = "11.2",
         per_thread = "cuMemAllocFromPoolAsync_ptsz@11.2"
     )]
@@ -42,22 +41,22 @@ extern "C" {
     fn cuMemFreeAsync(dptr: CUdeviceptr, hStream: CUstream) -> CUresult;
 
     /// Creates a memory pool.
-    #[call(id = 0x0704, local, manual(client), planned, since = "11.2")]
+    #[call(id = 0x0704, local, manual(client), since = "11.2")]
     fn cuMemPoolCreate(
         #[out] pool: *mut CUmemoryPool,
         #[input] poolProps: *const CUmemPoolProps,
     ) -> CUresult;
 
     /// Ends a memory pool, once its memory is free.
-    #[call(id = 0x0705, async, planned, since = "11.2")]
+    #[call(id = 0x0705, async, since = "11.2")]
     fn cuMemPoolDestroy(#[destroys] pool: CUmemoryPool) -> CUresult;
 
     /// Gives unused memory of a pool back to the system.
-    #[call(id = 0x0706, async, planned, since = "11.2")]
+    #[call(id = 0x0706, async, since = "11.2")]
     fn cuMemPoolTrimTo(pool: CUmemoryPool, minBytesToKeep: usize) -> CUresult;
 
     /// Sets an attribute of a pool.
-    #[call(id = 0x0707, local, manual(client), planned, since = "11.2")]
+    #[call(id = 0x0707, local, manual(client), since = "11.2")]
     fn cuMemPoolSetAttribute(
         pool: CUmemoryPool,
         attr: CUmemPool_attribute,
@@ -65,7 +64,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells an attribute of a pool.
-    #[call(id = 0x0708, local, manual(client), planned, since = "11.2")]
+    #[call(id = 0x0708, local, manual(client), since = "11.2")]
     fn cuMemPoolGetAttribute(
         pool: CUmemoryPool,
         attr: CUmemPool_attribute,
@@ -73,7 +72,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Says which devices may use a pool's memory.
-    #[call(id = 0x0709, local, manual(client), planned, since = "11.2")]
+    #[call(id = 0x0709, local, manual(client), since = "11.2")]
     fn cuMemPoolSetAccess(
         pool: CUmemoryPool,
         #[input(len = count)] map: *const CUmemAccessDesc,
@@ -81,7 +80,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells how a device may use a pool's memory.
-    #[call(id = 0x070a, local, manual(client), planned, since = "11.2")]
+    #[call(id = 0x070a, local, manual(client), since = "11.2")]
     fn cuMemPoolGetAccess(
         #[out] flags: *mut CUmemAccess_flags,
         memPool: CUmemoryPool,
@@ -122,7 +121,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the default pool of a location.
-    #[call(id = 0x070f, local, manual(client), planned, since = "13.0")]
+    #[call(id = 0x070f, local, manual(client), since = "13.0")]
     fn cuMemGetDefaultMemPool(
         #[out] pool_out: *mut CUmemoryPool,
         #[input] location: *mut CUmemLocation,
@@ -130,7 +129,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the current pool of a location.
-    #[call(id = 0x0710, local, manual(client), planned, since = "13.0")]
+    #[call(id = 0x0710, local, manual(client), since = "13.0")]
     fn cuMemGetMemPool(
         #[out] pool: *mut CUmemoryPool,
         #[input] location: *mut CUmemLocation,
@@ -138,7 +137,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Sets the current pool of a location.
-    #[call(id = 0x0711, local, manual(client), planned, since = "13.0")]
+    #[call(id = 0x0711, local, manual(client), since = "13.0")]
     fn cuMemSetMemPool(
         #[input] location: *mut CUmemLocation,
         r#type: CUmemAllocationType,
@@ -146,14 +145,14 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the default pool of a device.
-    #[call(id = 0x0712, local, manual(client), planned, since = "11.2")]
+    #[call(id = 0x0712, local, manual(client), since = "11.2")]
     fn cuDeviceGetDefaultMemPool(#[out] pool_out: *mut CUmemoryPool, dev: CUdevice) -> CUresult;
 
     /// Tells the current pool of a device.
-    #[call(id = 0x0713, local, manual(client), planned, since = "11.2")]
+    #[call(id = 0x0713, local, manual(client), since = "11.2")]
     fn cuDeviceGetMemPool(#[out] pool: *mut CUmemoryPool, dev: CUdevice) -> CUresult;
 
     /// Sets the current pool of a device.
-    #[call(id = 0x0714, async, planned, since = "11.2")]
+    #[call(id = 0x0714, async, manual(client), since = "11.2")]
     fn cuDeviceSetMemPool(dev: CUdevice, pool: CUmemoryPool) -> CUresult;
 }

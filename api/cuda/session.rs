@@ -365,7 +365,7 @@ extern "C" {
     fn PoolFree(stream: CUstream, address: CUdeviceptr) -> CUresult;
 
     /// Creates a pool on a device.
-    #[call(id = 0x0f68, internal, planned, async, manual(server))]
+    #[call(id = 0x0f68, internal, async, manual(server))]
     fn PoolCreate(
         device: CUdevice,
         max_size: u64,
@@ -374,15 +374,15 @@ extern "C" {
     ) -> CUresult;
 
     /// Names a device's default or current pool.
-    #[call(id = 0x0f69, internal, planned, async, manual(server))]
+    #[call(id = 0x0f69, internal, async, manual(server))]
     fn PoolOf(device: CUdevice, current: u32, #[out(creates)] pool: *mut CUmemoryPool) -> CUresult;
 
     /// Sets an attribute of a pool.
-    #[call(id = 0x0f6a, internal, planned, async, manual(server))]
+    #[call(id = 0x0f6a, internal, async, manual(server))]
     fn PoolSet(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: u64) -> CUresult;
 
     /// Tells an attribute of a pool.
-    #[call(id = 0x0f6b, internal, planned, sync, manual(server))]
+    #[call(id = 0x0f6b, internal, sync, manual(server))]
     fn PoolGet(
         pool: CUmemoryPool,
         attribute: CUmemPool_attribute,
@@ -390,7 +390,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Says how locations may use addresses, or a pool where there is one. `access`: kind of location, its number, flags, of each.
-    #[call(id = 0x0f6c, internal, planned, sync, manual(server))]
+    #[call(id = 0x0f6c, internal, sync, manual(server))]
     fn SetAccess(
         pool: CUmemoryPool,
         address: CUdeviceptr,
@@ -400,7 +400,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells how a location may use an address, or a pool where there is one.
-    #[call(id = 0x0f6d, internal, planned, sync, manual(server))]
+    #[call(id = 0x0f6d, internal, sync, manual(server))]
     fn GetAccess(
         pool: CUmemoryPool,
         address: CUdeviceptr,
@@ -431,15 +431,15 @@ extern "C" {
     ) -> CUresult;
 
     /// Creates physical memory under the client's number.
-    #[call(id = 0x0f70, internal, planned, sync, manual(server))]
+    #[call(id = 0x0f70, internal, sync, manual(server))]
     fn PhysicalCreate(device: CUdevice, size: u64, flags: u32, memory: u64) -> CUresult;
 
     /// Drops the client's reference to physical memory.
-    #[call(id = 0x0f71, internal, planned, async, manual(server))]
+    #[call(id = 0x0f71, internal, async, manual(server))]
     fn PhysicalRelease(memory: u64) -> CUresult;
 
     /// Reserves addresses for the application.
-    #[call(id = 0x0f72, internal, planned, sync, manual(server))]
+    #[call(id = 0x0f72, internal, sync, manual(server))]
     fn AddressReserve(
         size: u64,
         alignment: u64,
@@ -448,15 +448,15 @@ extern "C" {
     ) -> CUresult;
 
     /// Gives them back.
-    #[call(id = 0x0f73, internal, planned, async, manual(server))]
+    #[call(id = 0x0f73, internal, async, manual(server))]
     fn AddressFree(address: CUdeviceptr, size: u64) -> CUresult;
 
     /// Maps physical memory at reserved addresses.
-    #[call(id = 0x0f74, internal, planned, async, manual(server))]
+    #[call(id = 0x0f74, internal, async, manual(server))]
     fn PhysicalMap(address: CUdeviceptr, size: u64, offset: u64, memory: u64) -> CUresult;
 
     /// Takes it off again.
-    #[call(id = 0x0f75, internal, planned, sync, waits, manual(server))]
+    #[call(id = 0x0f75, internal, sync, waits, manual(server))]
     fn PhysicalUnmap(address: CUdeviceptr, size: u64) -> CUresult;
 
     /// Allocates pinned host memory in the worker; the client maps the same addresses.

@@ -2,7 +2,7 @@
 
 extern "C" {
     /// Reserves a range of addresses.
-    #[call(id = 0x0601, local, manual(client), planned, since = "10.2")]
+    #[call(id = 0x0601, local, manual(client), since = "10.2")]
     fn cuMemAddressReserve(
         #[out] ptr: *mut CUdeviceptr,
         size: usize,
@@ -12,11 +12,11 @@ extern "C" {
     ) -> CUresult;
 
     /// Gives reserved addresses back.
-    #[call(id = 0x0602, local, manual(client), planned, since = "10.2")]
+    #[call(id = 0x0602, local, manual(client), since = "10.2")]
     fn cuMemAddressFree(ptr: CUdeviceptr, size: usize) -> CUresult;
 
     /// Creates physical memory.
-    #[call(id = 0x0603, local, manual(client), planned, since = "10.2")]
+    #[call(id = 0x0603, local, manual(client), since = "10.2")]
     fn cuMemCreate(
         #[out] handle: *mut CUmemGenericAllocationHandle,
         size: usize,
@@ -25,11 +25,11 @@ extern "C" {
     ) -> CUresult;
 
     /// Drops a reference to physical memory.
-    #[call(id = 0x0604, local, manual(client), planned, since = "10.2")]
+    #[call(id = 0x0604, local, manual(client), since = "10.2")]
     fn cuMemRelease(handle: CUmemGenericAllocationHandle) -> CUresult;
 
     /// Maps physical memory at reserved addresses.
-    #[call(id = 0x0605, local, manual(client), planned, since = "10.2")]
+    #[call(id = 0x0605, local, manual(client), since = "10.2")]
     fn cuMemMap(
         ptr: CUdeviceptr,
         size: usize,
@@ -52,11 +52,11 @@ extern "C" {
     ) -> CUresult;
 
     /// Takes physical memory off addresses.
-    #[call(id = 0x0607, local, manual(client), planned, since = "10.2")]
+    #[call(id = 0x0607, local, manual(client), since = "10.2")]
     fn cuMemUnmap(ptr: CUdeviceptr, size: usize) -> CUresult;
 
     /// Says which devices may use mapped addresses.
-    #[call(id = 0x0608, local, manual(client), planned, since = "10.2")]
+    #[call(id = 0x0608, local, manual(client), since = "10.2")]
     fn cuMemSetAccess(
         ptr: CUdeviceptr,
         size: usize,
@@ -65,7 +65,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells how a device may use an address.
-    #[call(id = 0x0609, local, manual(client), planned, since = "10.2")]
+    #[call(id = 0x0609, local, manual(client), since = "10.2")]
     fn cuMemGetAccess(
         #[out] flags: *mut u64,
         #[input] location: *const CUmemLocation,
@@ -90,7 +90,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells to what sizes physical memory is rounded.
-    #[call(id = 0x060c, local, planned, since = "10.2")]
+    #[call(id = 0x060c, local, since = "10.2")]
     fn cuMemGetAllocationGranularity(
         #[out] granularity: *mut usize,
         #[input] prop: *const CUmemAllocationProp,
@@ -98,14 +98,14 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells how physical memory was created.
-    #[call(id = 0x060d, local, planned, since = "10.2")]
+    #[call(id = 0x060d, local, since = "10.2")]
     fn cuMemGetAllocationPropertiesFromHandle(
         #[out] prop: *mut CUmemAllocationProp,
         handle: CUmemGenericAllocationHandle,
     ) -> CUresult;
 
     /// Finds the physical memory behind an address.
-    #[call(id = 0x060e, local, planned, since = "11.0")]
+    #[call(id = 0x060e, local, since = "11.0")]
     fn cuMemRetainAllocationHandle(
         #[out] handle: *mut CUmemGenericAllocationHandle,
         #[local] addr: *mut c_void,

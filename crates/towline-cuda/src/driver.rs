@@ -18,8 +18,10 @@ use crate::event::Recorded;
 use crate::image::Functions;
 
 use crate::memory::Ranges;
+use crate::pool::Pools;
 
 use crate::stream::{HostCalls, Stream};
+use crate::virtual_memory::VirtualMemory;
 
 include!(concat!(env!("OUT_DIR"), "/cuda_driver.rs"));
 
@@ -33,6 +35,8 @@ pub struct Driver {
     pub(crate) events: RwLock<HashMap<u64, Arc<Recorded>>>,
     pub(crate) functions: RwLock<Functions>,
     pub(crate) memory: RwLock<Ranges>,
+    pub(crate) virtual_memory: Mutex<VirtualMemory>,
+    pub(crate) pools: Mutex<Pools>,
     pub(crate) host_calls: HostCalls,
     /// Values that libraries keep with a context, by context and key, with what ends each.
     pub(crate) kept: Mutex<HashMap<(u64, usize), usize>>,
@@ -129,6 +133,11 @@ impl Driver {
         self.started()?;
         self.initialised.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// A call that is passed on has ended the life of an object.
+    fn ended(&self, handle: u64) {
+        lock(&self.pools).forget(handle);
     }
 
     /// An id that nothing has had in this process.

@@ -8,7 +8,7 @@
 //! | `driver` | sessions, devices, whose call it is |
 //! | `thread` | what belongs to a thread: context stack, capture mode, its own default stream |
 //! | `device`, `policy` | devices and which of their attributes hold over a network |
-//! | `context`, `stream`, `event`, `memory`, `copy`, `pool`, `module`, `launch` | the calls of each group |
+//! | `context`, `stream`, `event`, `memory`, `virtual_memory`, `copy`, `pool`, `module`, `launch` | the calls of each group |
 //! | `image`, `pack`, `occupancy` | device code, parameters of launches, how much of a kernel runs at once |
 //! | `entry` | errors by name, functions by name and version |
 //! | `tables`, `handshake` | the undocumented tables that the runtime library asks for |
@@ -40,6 +40,7 @@ mod pool;
 mod stream;
 mod tables;
 mod thread;
+mod virtual_memory;
 
 use towline_client::raw;
 

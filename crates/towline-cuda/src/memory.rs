@@ -29,10 +29,18 @@ pub(crate) struct Range {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Device,
+    /// Physical memory of this number, mapped at addresses that the application has reserved.
+    Mapped(u64),
     /// Host memory of ours, with the flags that it was asked for with.
     Allocated(u32),
     /// Host memory of the application's, which counts as pinned.
     Registered(u32),
+}
+
+impl Kind {
+    pub(crate) fn is_device(self) -> bool {
+        matches!(self, Self::Device | Self::Mapped(_))
+    }
 }
 
 impl Range {
@@ -79,13 +87,29 @@ impl Ranges {
 
     pub(crate) fn is_device(&self, address: u64) -> bool {
         self.find(address)
-            .is_some_and(|(_, range)| range.kind == Kind::Device)
+            .is_some_and(|(_, range)| range.kind.is_device())
+    }
+
+    /// The ranges that begin within these bytes.
+    pub(crate) fn within(&self, start: u64, size: u64) -> Vec<(u64, Range)> {
+        let inside = self.0.range(start..start.saturating_add(size));
+        inside.map(|(at, range)| (*at, range.clone())).collect()
+    }
+
+    /// Whether anything of these bytes is known.
+    pub(crate) fn overlaps(&self, start: u64, size: u64) -> bool {
+        self.find(start).is_some() || !self.within(start, size).is_empty()
+    }
+
+    /// Forgets what begins here.
+    pub(crate) fn remove(&mut self, start: u64) {
+        self.0.remove(&start);
     }
 
     /// Whether all of this host memory is pinned.
     pub(crate) fn is_pinned(&self, start: u64, size: usize) -> bool {
         self.find(start).is_some_and(|(begin, range)| {
-            range.kind != Kind::Device
+            !range.kind.is_device()
                 && (start - begin).saturating_add(size as u64) <= range.size as u64
         })
     }
@@ -185,17 +209,18 @@ impl Driver {
         Some(match attribute {
             CU_POINTER_ATTRIBUTE_CONTEXT => known(&|_, range| Ok(Told::Word(range.context))),
             CU_POINTER_ATTRIBUTE_MEMORY_TYPE => known(&|_, range| {
-                Ok(Told::Number(match range.kind {
-                    Kind::Device => CU_MEMORYTYPE_DEVICE,
-                    _ => CU_MEMORYTYPE_HOST,
+                Ok(Told::Number(if range.kind.is_device() {
+                    CU_MEMORYTYPE_DEVICE
+                } else {
+                    CU_MEMORYTYPE_HOST
                 }))
             }),
             CU_POINTER_ATTRIBUTE_DEVICE_POINTER => known(&|_, range| match range.kind {
-                Kind::Device => Ok(Told::Word(address)),
+                Kind::Device | Kind::Mapped(_) => Ok(Told::Word(address)),
                 _ => Err(CUDA_ERROR_INVALID_VALUE),
             }),
             CU_POINTER_ATTRIBUTE_HOST_POINTER => known(&|_, range| match range.kind {
-                Kind::Device => Err(CUDA_ERROR_INVALID_VALUE),
+                Kind::Device | Kind::Mapped(_) => Err(CUDA_ERROR_INVALID_VALUE),
                 _ => Ok(Told::Word(address)),
             }),
             CU_POINTER_ATTRIBUTE_SYNC_MEMOPS | CU_POINTER_ATTRIBUTE_IS_MANAGED => {

@@ -58,10 +58,6 @@ pub(crate) const UNSUPPORTED: &[(CUdevice_attribute, &str)] = &[
         "devices of several servers do not start together",
     ),
     (
-        CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-        "the client does not map physical memory yet",
-    ),
-    (
         CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
         "descriptors do not cross machines",
     ),

@@ -1,10 +1,193 @@
-//! Memory in stream order.
+//! Memory in stream order, and the pools that it comes from.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 
-use crate::driver::{Driver, PoolCalls, status, tell, write};
+use crate::driver::{Driver, PoolCalls, actor, lock, status, tell, write};
 use crate::memory::Range;
+use crate::virtual_memory::device_of;
+
+/// The pools that the application knows.
+#[derive(Default)]
+pub(crate) struct Pools {
+    /// Each pool's device.
+    devices: HashMap<u64, CUdevice>,
+    defaults: HashMap<CUdevice, u64>,
+    /// The pool that a device allocates from, where it is not the default one.
+    current: HashMap<CUdevice, u64>,
+}
+
+impl Pools {
+    pub(crate) fn forget(&mut self, pool: u64) {
+        self.devices.remove(&pool);
+        self.current.retain(|_, current| *current != pool);
+    }
+}
+
+/// How wide the value of an attribute is.
+fn is_word(attribute: CUmemPool_attribute) -> bool {
+    matches!(
+        attribute,
+        CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+            | CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
+            | CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH
+            | CU_MEMPOOL_ATTR_USED_MEM_CURRENT
+            | CU_MEMPOOL_ATTR_USED_MEM_HIGH
+            | CU_MEMPOOL_ATTR_MAX_POOL_SIZE
+    )
+}
+
+impl Driver {
+    fn allocate_from(
+        &self,
+        size: usize,
+        pool: CUmemoryPool,
+        stream: CUstream,
+    ) -> Result<u64, CUresult> {
+        if size == 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        if !pool.is_null() {
+            self.pool(pool)?;
+        }
+        let (acting, stream) = self.on(stream)?;
+        let request = wire::PoolAlloc {
+            stream,
+            pool: wire::MemoryPoolHandle::from_raw(pool),
+            size: size as u64,
+        };
+        let body = acting.call_for("cuMemAllocAsync", &request)?;
+        let reply = wire::PoolAllocReply::decode(&body).map_err(|_| acting.malformed())?;
+        let address = reply.address.ok_or(CUDA_ERROR_UNKNOWN)?;
+        let range = Range::device(&acting.context, size, self.new_id());
+        write(&self.memory).insert(address, range);
+        acting.touch(stream);
+        Ok(address)
+    }
+
+    /// The device of a pool.
+    fn pool(&self, pool: CUmemoryPool) -> Result<CUdevice, CUresult> {
+        self.ready()?;
+        let known = lock(&self.pools)
+            .devices
+            .get(&(pool.addr() as u64))
+            .copied();
+        known.ok_or(CUDA_ERROR_INVALID_VALUE)
+    }
+
+    fn default_pool(&self, number: CUdevice) -> Result<u64, CUresult> {
+        let device = self.device(number)?;
+        let mut pools = lock(&self.pools);
+        if let Some(pool) = pools.defaults.get(&number) {
+            return Ok(*pool);
+        }
+        let session = self.session(device.session)?;
+        let pool = session.mint(wire::MemoryPoolHandle::TAG);
+        session.post_plain(&wire::PoolOf {
+            device: device.ordinal,
+            current: 0,
+            pool: wire::MemoryPoolHandle(pool),
+        })?;
+        pools.devices.insert(pool, number);
+        pools.defaults.insert(number, pool);
+        Ok(pool)
+    }
+
+    fn current_pool(&self, number: CUdevice) -> Result<u64, CUresult> {
+        self.device(number)?;
+        let current = lock(&self.pools).current.get(&number).copied();
+        match current {
+            Some(pool) => Ok(pool),
+            None => self.default_pool(number),
+        }
+    }
+
+    fn set_pool(&self, number: CUdevice, pool: CUmemoryPool) -> Result<(), CUresult> {
+        let device = self.device(number)?;
+        if self.pool(pool)? != number {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let handle = wire::MemoryPoolHandle::from_raw(pool);
+        self.session(device.session)?
+            .post_plain(&wire::DeviceSetMemPool {
+                dev: device.ordinal,
+                pool: handle,
+            })?;
+        lock(&self.pools).current.insert(number, handle.0);
+        Ok(())
+    }
+
+    fn create_pool(&self, props: &CUmemPoolProps) -> Result<CUmemoryPool, CUresult> {
+        if props.allocType != CU_MEM_ALLOCATION_TYPE_PINNED {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        // Descriptors do not cross machines, and no attribute says that they do.
+        if props.handleTypes != 0 {
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
+        let number = device_of(&props.location)?;
+        let device = self.device(number)?;
+        let session = self.session(device.session)?;
+        let pool = wire::MemoryPoolHandle(session.mint(wire::MemoryPoolHandle::TAG));
+        session.post_plain(&wire::PoolCreate {
+            device: device.ordinal,
+            max_size: props.maxSize as u64,
+            usage: props.usage.into(),
+            pool,
+        })?;
+        lock(&self.pools).devices.insert(pool.0, number);
+        Ok(pool.to_raw())
+    }
+
+    /// What an attribute of a pool is: known here, or told by the server.
+    fn pool_attribute(
+        &self,
+        pool: CUmemoryPool,
+        attribute: CUmemPool_attribute,
+    ) -> Result<u64, CUresult> {
+        let number = self.pool(pool)?;
+        match attribute {
+            CU_MEMPOOL_ATTR_LOCATION_ID => return Ok(number as u64),
+            CU_MEMPOOL_ATTR_LOCATION_TYPE => return Ok(CU_MEM_LOCATION_TYPE_DEVICE.into()),
+            CU_MEMPOOL_ATTR_ALLOCATION_TYPE => return Ok(CU_MEM_ALLOCATION_TYPE_PINNED.into()),
+            CU_MEMPOOL_ATTR_EXPORT_HANDLE_TYPES => return Ok(0),
+            _ => {}
+        }
+        let session = self.session(self.device(number)?.session)?;
+        let request = wire::PoolGet {
+            pool: wire::MemoryPoolHandle::from_raw(pool),
+            attribute,
+        };
+        let body = session.call(actor(0), "cuMemPoolGetAttribute", &request)?;
+        let reply = wire::PoolGetReply::decode(&body).map_err(|_| session.malformed())?;
+        reply.value.ok_or_else(|| session.malformed())
+    }
+
+    /// The device that a pool is asked for by location and type.
+    ///
+    /// # Safety
+    /// `location` is NULL or readable.
+    unsafe fn located(
+        &self,
+        location: *const CUmemLocation,
+        kind: CUmemAllocationType,
+    ) -> Result<CUdevice, CUresult> {
+        // SAFETY: the caller's contract.
+        let location = unsafe { location.as_ref() }.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        match kind {
+            CU_MEM_ALLOCATION_TYPE_PINNED => device_of(location),
+            CU_MEM_ALLOCATION_TYPE_MANAGED => Err(CUDA_ERROR_NOT_SUPPORTED),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+}
+
+fn raw(pool: u64) -> CUmemoryPool {
+    wire::MemoryPoolHandle(pool).to_raw()
+}
 
 impl PoolCalls for Driver {
     unsafe fn cuMemAllocAsync(
@@ -13,25 +196,26 @@ impl PoolCalls for Driver {
         bytesize: usize,
         hStream: CUstream,
     ) -> CUresult {
-        if dptr.is_null() || bytesize == 0 {
+        if dptr.is_null() {
             return CUDA_ERROR_INVALID_VALUE;
         }
-        let allocated = self.on(hStream).and_then(|(acting, stream)| {
-            let request = wire::PoolAlloc {
-                stream,
-                pool: wire::MemoryPoolHandle(0),
-                size: bytesize as u64,
-            };
-            let body = acting.call_for("cuMemAllocAsync", &request)?;
-            let reply = wire::PoolAllocReply::decode(&body).map_err(|_| acting.malformed())?;
-            let address = reply.address.ok_or(CUDA_ERROR_UNKNOWN)?;
-            let range = Range::device(&acting.context, bytesize, self.new_id());
-            write(&self.memory).insert(address, range);
-            acting.touch(stream);
-            Ok(address)
-        });
+        let allocated = self.allocate_from(bytesize, std::ptr::null_mut(), hStream);
         // SAFETY: the caller's contract.
         unsafe { tell(dptr, allocated) }
+    }
+
+    unsafe fn cuMemAllocFromPoolAsync(
+        &self,
+        dptr: *mut CUdeviceptr,
+        bytesize: usize,
+        pool: CUmemoryPool,
+        hStream: CUstream,
+    ) -> CUresult {
+        if dptr.is_null() || pool.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { tell(dptr, self.allocate_from(bytesize, pool, hStream)) }
     }
 
     unsafe fn cuMemFreeAsync(&self, dptr: CUdeviceptr, hStream: CUstream) -> CUresult {
@@ -46,5 +230,185 @@ impl PoolCalls for Driver {
             acting.touch(stream);
             Ok(())
         }))
+    }
+
+    unsafe fn cuMemPoolCreate(
+        &self,
+        pool: *mut CUmemoryPool,
+        poolProps: *const CUmemPoolProps,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let Some(props) = (unsafe { poolProps.as_ref() }) else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        if pool.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { tell(pool, self.create_pool(props)) }
+    }
+
+    unsafe fn cuMemPoolSetAttribute(
+        &self,
+        pool: CUmemoryPool,
+        attr: CUmemPool_attribute,
+        value: *mut c_void,
+    ) -> CUresult {
+        if value.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        let value = match is_word(attr) {
+            // SAFETY: the caller's contract: 64 bits for these attributes.
+            true => unsafe { value.cast::<u64>().read_unaligned() },
+            // SAFETY: as above, 32 bits.
+            false => u64::from(unsafe { value.cast::<u32>().read_unaligned() }),
+        };
+        let settable = matches!(
+            attr,
+            CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES
+                | CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC
+                | CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES
+                | CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+        );
+        // The high marks can only be reset.
+        let reset = matches!(
+            attr,
+            CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH | CU_MEMPOOL_ATTR_USED_MEM_HIGH
+        ) && value == 0;
+        if !settable && !reset {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        status(self.pool(pool).and_then(|number| {
+            self.session(self.device(number)?.session)?
+                .post_plain(&wire::PoolSet {
+                    pool: wire::MemoryPoolHandle::from_raw(pool),
+                    attribute: attr,
+                    value,
+                })
+        }))
+    }
+
+    unsafe fn cuMemPoolGetAttribute(
+        &self,
+        pool: CUmemoryPool,
+        attr: CUmemPool_attribute,
+        value: *mut c_void,
+    ) -> CUresult {
+        if value.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        match self.pool_attribute(pool, attr) {
+            Err(status) => return status,
+            // SAFETY: the caller's contract: 64 bits for these attributes.
+            Ok(told) if is_word(attr) => unsafe { value.cast::<u64>().write_unaligned(told) },
+            // SAFETY: as above, 32 bits.
+            Ok(told) => unsafe { value.cast::<u32>().write_unaligned(told as u32) },
+        }
+        CUDA_SUCCESS
+    }
+
+    unsafe fn cuMemPoolSetAccess(
+        &self,
+        pool: CUmemoryPool,
+        map: *const CUmemAccessDesc,
+        count: usize,
+    ) -> CUresult {
+        status(self.pool(pool).and_then(|number| {
+            let index = self.device(number)?.session;
+            // SAFETY: the caller's contract.
+            let words = unsafe { self.access_words(map, count, index) }?;
+            let request = wire::SetAccess {
+                pool: wire::MemoryPoolHandle::from_raw(pool),
+                address: 0,
+                size: 0,
+                words: words.len() as u32,
+                access: wire::List::Values(&words),
+            };
+            self.session(index)?
+                .call(actor(0), "cuMemPoolSetAccess", &request)?;
+            Ok(())
+        }))
+    }
+
+    unsafe fn cuMemPoolGetAccess(
+        &self,
+        flags: *mut CUmemAccess_flags,
+        memPool: CUmemoryPool,
+        location: *mut CUmemLocation,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let Some(location) = (unsafe { location.as_ref() }) else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        let access = self.pool(memPool).and_then(|_| {
+            let device = self.device(device_of(location)?)?;
+            let session = self.session(device.session)?;
+            let request = wire::GetAccess {
+                pool: wire::MemoryPoolHandle::from_raw(memPool),
+                address: 0,
+                location: location.r#type,
+                number: device.ordinal,
+            };
+            let body = session.call(actor(0), "cuMemPoolGetAccess", &request)?;
+            let reply = wire::GetAccessReply::decode(&body).map_err(|_| session.malformed())?;
+            reply.flags.ok_or_else(|| session.malformed())
+        });
+        // SAFETY: the caller's contract.
+        unsafe { tell(flags, access.map(|access| access as CUmemAccess_flags)) }
+    }
+
+    unsafe fn cuMemGetDefaultMemPool(
+        &self,
+        pool_out: *mut CUmemoryPool,
+        location: *mut CUmemLocation,
+        r#type: CUmemAllocationType,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let device = unsafe { self.located(location, r#type) };
+        let pool = device.and_then(|device| self.default_pool(device));
+        // SAFETY: the caller's contract.
+        unsafe { tell(pool_out, pool.map(raw)) }
+    }
+
+    unsafe fn cuMemGetMemPool(
+        &self,
+        pool: *mut CUmemoryPool,
+        location: *mut CUmemLocation,
+        r#type: CUmemAllocationType,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let device = unsafe { self.located(location, r#type) };
+        let current = device.and_then(|device| self.current_pool(device));
+        // SAFETY: the caller's contract.
+        unsafe { tell(pool, current.map(raw)) }
+    }
+
+    unsafe fn cuMemSetMemPool(
+        &self,
+        location: *mut CUmemLocation,
+        r#type: CUmemAllocationType,
+        pool: CUmemoryPool,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let device = unsafe { self.located(location, r#type) };
+        status(device.and_then(|device| self.set_pool(device, pool)))
+    }
+
+    unsafe fn cuDeviceGetDefaultMemPool(
+        &self,
+        pool_out: *mut CUmemoryPool,
+        dev: CUdevice,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        unsafe { tell(pool_out, self.default_pool(dev).map(raw)) }
+    }
+
+    unsafe fn cuDeviceGetMemPool(&self, pool: *mut CUmemoryPool, dev: CUdevice) -> CUresult {
+        // SAFETY: the caller's contract.
+        unsafe { tell(pool, self.current_pool(dev).map(raw)) }
+    }
+
+    unsafe fn cuDeviceSetMemPool(&self, dev: CUdevice, pool: CUmemoryPool) -> CUresult {
+        status(self.set_pool(dev, pool))
     }
 }

@@ -19,6 +19,8 @@ use towline_wire::push::Push;
 
 /// Where the server says that memory is.
 const ADDRESS: u64 = 0x7000_0000_0000;
+/// Where it reserves addresses.
+const RESERVED: u64 = 0x4000_0000_0000;
 /// What it says is in device memory.
 const CONTENT: u8 = 0x5a;
 
@@ -44,6 +46,9 @@ fn serve(command: &dyn Connection, heard: &Heard) {
             let body = match message.id {
                 id if id == wire::MemoryAlloc::ID => encoded(&wire::MemoryAllocReply {
                     address: Some(ADDRESS),
+                }),
+                id if id == wire::AddressReserve::ID => encoded(&wire::AddressReserveReply {
+                    address: Some(RESERVED),
                 }),
                 id if id == <wire::ModuleLoad<'_> as Request<'_>>::ID => {
                     let facts = ModuleFacts {
@@ -95,7 +100,10 @@ fn serve(command: &dyn Connection, heard: &Heard) {
 }
 
 /// Requests that an empty reply answers.
-const WAITING: [u16; 6] = [
+const WAITING: [u16; 9] = [
+    wire::PhysicalCreate::ID,
+    wire::PhysicalUnmap::ID,
+    <wire::SetAccess<'_> as Request<'_>>::ID,
     wire::PrimaryRetain::ID,
     wire::FuncSetAttribute::ID,
     <wire::LaunchFirst<'_> as Request<'_>>::ID,
@@ -381,6 +389,107 @@ fn what_any_device_refuses_never_leaves() {
     // SAFETY: nothing is read.
     let refused = bench.costs(|driver| unsafe { driver.cuMemcpyHtoD_v2(ADDRESS, null(), 8) });
     assert_eq!(refused, (CUDA_ERROR_INVALID_VALUE, 0));
+}
+
+#[test]
+fn physical_memory_is_mapped_where_addresses_were_reserved_and_nowhere_else() {
+    const PIECE: usize = 2 << 20;
+    let bench = Bench::new();
+    let driver = &bench.driver;
+    let location = CUmemLocation {
+        r#type: CU_MEM_LOCATION_TYPE_DEVICE,
+        either: CUmemLocation_either { id: 0 },
+    };
+    let prop = CUmemAllocationProp {
+        r#type: CU_MEM_ALLOCATION_TYPE_PINNED,
+        requestedHandleTypes: 0,
+        location,
+        win32HandleMetaData: null_mut(),
+        allocFlags: CUmemAllocationProp_allocFlags {
+            compressionType: 0,
+            gpuDirectRDMACapable: 0,
+            usage: 0,
+            reserved: [0; 4],
+        },
+    };
+    let (mut memory, mut start) = (0, 0);
+    // SAFETY: the places are locals.
+    let uneven = unsafe { driver.cuMemCreate(&raw mut memory, PIECE + 1, &raw const prop, 0) };
+    // SAFETY: as above.
+    let made = unsafe { driver.cuMemCreate(&raw mut memory, PIECE, &raw const prop, 0) };
+    // SAFETY: as above.
+    let reserved = unsafe { driver.cuMemAddressReserve(&raw mut start, 2 * PIECE, 0, 0, 0) };
+    assert_eq!(
+        [uneven, made, reserved],
+        [CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS, CUDA_SUCCESS]
+    );
+    // SAFETY: the memory is ours.
+    let map = |at| unsafe { driver.cuMemMap(at, PIECE, 0, memory, 0) };
+    let second = start + PIECE as u64;
+    assert_eq!(bench.costs(|_| map(second)), (CUDA_SUCCESS, 0));
+    // Twice at one place, and beyond the reservation.
+    assert_eq!(map(second), CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(map(second + PIECE as u64), CUDA_ERROR_INVALID_VALUE);
+    let access = CUmemAccessDesc {
+        location,
+        flags: CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+    // SAFETY: one descriptor.
+    let granted = unsafe { driver.cuMemSetAccess(second, PIECE, &raw const access, 1) };
+    assert_eq!(granted, CUDA_SUCCESS);
+    // SAFETY: the memory is ours; it stays while it is mapped.
+    let released = unsafe { driver.cuMemRelease(memory) };
+    assert_eq!(released, CUDA_SUCCESS);
+    assert_eq!(bench.heard(wire::PhysicalRelease::ID), 0);
+    // SAFETY: the addresses are ours, and in use.
+    let early = unsafe { driver.cuMemAddressFree(start, 2 * PIECE) };
+    assert_eq!(early, CUDA_ERROR_INVALID_VALUE);
+    // SAFETY: as above.
+    let part = unsafe { driver.cuMemUnmap(second, PIECE / 2) };
+    // SAFETY: as above.
+    let unmapped = unsafe { driver.cuMemUnmap(second, PIECE) };
+    // SAFETY: nothing is mapped any more.
+    let freed = unsafe { driver.cuMemAddressFree(start, 2 * PIECE) };
+    assert_eq!(
+        [part, unmapped, freed],
+        [CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS, CUDA_SUCCESS]
+    );
+    // SAFETY: has no pointers. What was posted is there when a wait ends, once something is to be waited for.
+    let forgotten = unsafe { driver.cuMemRelease(memory) };
+    assert_eq!(forgotten, CUDA_ERROR_INVALID_VALUE);
+    bench.allocated();
+    assert_eq!(bench.heard(wire::PhysicalRelease::ID), 1);
+}
+
+#[test]
+fn a_devices_pools_are_named_once_and_their_values_have_their_width() {
+    let bench = Bench::new();
+    let driver = &bench.driver;
+    let (mut pool, mut again) = (null_mut(), null_mut());
+    let asked = bench.costs(|driver| {
+        // SAFETY: the place is a local.
+        let first = unsafe { driver.cuDeviceGetDefaultMemPool(&raw mut pool, 0) };
+        // SAFETY: as above.
+        first | unsafe { driver.cuDeviceGetMemPool(&raw mut again, 0) }
+    });
+    assert_eq!(asked, (CUDA_SUCCESS, 0));
+    assert_eq!(pool, again);
+    let mut threshold = u64::MAX;
+    let value = (&raw mut threshold).cast();
+    let set = bench.costs(|driver| {
+        // SAFETY: the value is as wide as this attribute's.
+        unsafe { driver.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value) }
+    });
+    assert_eq!(set, (CUDA_SUCCESS, 0));
+    // SAFETY: as above. It cannot be set.
+    let refused =
+        unsafe { driver.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, value) };
+    assert_eq!(refused, CUDA_ERROR_INVALID_VALUE);
+    let stranger = std::ptr::without_provenance_mut(0x1234);
+    // SAFETY: as above. Nobody knows this pool.
+    let unknown =
+        unsafe { driver.cuMemPoolSetAttribute(stranger, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value) };
+    assert_eq!(unknown, CUDA_ERROR_INVALID_VALUE);
 }
 
 #[test]

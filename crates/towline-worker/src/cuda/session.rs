@@ -11,6 +11,7 @@ use towline_session::{Entry, Table};
 use towline_wire::error::{CloseCode, DecodeError, ProtocolError};
 
 use super::context::Context;
+use super::manual::VirtualMemory;
 use super::shared::{Shared, lock};
 use super::streams::{Place, Places, Target};
 use crate::lane::Serve;
@@ -36,6 +37,9 @@ pub(crate) struct Session {
     pub(crate) recorded: HashMap<u64, Place>,
     /// Modules that belong to libraries, by number.
     pub(crate) borrowed: HashSet<u64>,
+    /// Pools that the session has created, by number.
+    pub(crate) pools: HashSet<u64>,
+    pub(crate) virtual_memory: VirtualMemory,
     /// What the client's latest request waits for, until the lane's thread or another takes it up.
     pub(crate) waiting: Option<Job>,
     pub(crate) goodbye: bool,
@@ -53,6 +57,8 @@ impl Session {
             streams: HashMap::new(),
             recorded: HashMap::new(),
             borrowed: HashSet::new(),
+            pools: HashSet::new(),
+            virtual_memory: VirtualMemory::default(),
             waiting: None,
             goodbye: false,
         }
@@ -255,6 +261,13 @@ impl Session {
         });
     }
 
+    /// A call has ended the life of an object.
+    pub(crate) fn destroy(&mut self, id: u64, tag: u8) -> Result<(), ProtocolError> {
+        self.table.remove(id, tag).map_err(broken)?;
+        self.pools.remove(&id);
+        Ok(())
+    }
+
     /// Gives a native object back.
     pub(crate) fn release(&self, tag: u8, raw: Raw) -> CUresult {
         release(&*self.api, tag, raw)
@@ -385,6 +398,13 @@ impl Serve for Session {
             // SAFETY: the memory is the session's, and nothing runs any more.
             unsafe { self.api.cuMemFree_v2(address) };
         }
+        for id in std::mem::take(&mut self.pools) {
+            if let Ok(Entry::Live(pool)) = self.table.remove(id, wire::MemoryPoolHandle::TAG) {
+                // SAFETY: the pool is the session's own.
+                unsafe { self.api.cuMemPoolDestroy(pool.0.cast()) };
+            }
+        }
+        self.virtual_memory.release(&*self.api);
         for context in contexts.into_values() {
             self.shared.streams.forget(&context);
             context.end(&*self.api);

@@ -11,3 +11,6 @@ mod memory;
 mod module;
 mod sync;
 mod transfer;
+mod virtual_memory;
+
+pub(crate) use virtual_memory::VirtualMemory;

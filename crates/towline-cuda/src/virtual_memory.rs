@@ -1,0 +1,469 @@
+//! Addresses and physical memory apart: the application reserves the one, creates the other, and maps it.
+//!
+//! A reservation belongs to the server of the context that was in use when it was made; memory of another server's device cannot be
+//! mapped there.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::c_void;
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+use towline_client::cuda::Session;
+
+use crate::driver::{Driver, VirtualMemoryCalls, lock, read, status, tell, write};
+use crate::memory::{Kind, Range};
+
+/// What physical memory is rounded to on every device so far, minimal and recommended.
+const GRANULARITY: usize = 2 << 20;
+/// Kind of the numbers of physical memory.
+const MEMORY_TAG: u8 = 0xfd;
+/// The flag of an allocation that a network adapter may reach.
+const RDMA_FLAG: u32 = 1;
+
+/// What the application has reserved and created.
+#[derive(Default)]
+pub(crate) struct VirtualMemory {
+    reserved: BTreeMap<u64, Reserved>,
+    physical: HashMap<u64, Physical>,
+}
+
+#[derive(Clone, Copy)]
+struct Reserved {
+    size: usize,
+    session: u8,
+}
+
+/// Physical memory that the application holds, or that is mapped.
+#[derive(Clone, Copy)]
+struct Physical {
+    size: usize,
+    device: CUdevice,
+    session: u8,
+    gpu_direct: u8,
+    references: u32,
+    /// How often it is mapped: it is there as long.
+    mapped: u32,
+}
+
+impl VirtualMemory {
+    /// The reservation that all of these bytes lie in.
+    fn reserved(&self, address: u64, size: usize) -> Option<Reserved> {
+        let (start, reserved) = self.reserved.range(..=address).next_back()?;
+        let end = (address - start).checked_add(size as u64)?;
+        (end <= reserved.size as u64).then_some(*reserved)
+    }
+}
+
+fn is_rounded(size: usize) -> bool {
+    size > 0 && size.is_multiple_of(GRANULARITY)
+}
+
+/// The device that a location names.
+pub(crate) fn device_of(location: &CUmemLocation) -> Result<CUdevice, CUresult> {
+    match location.r#type {
+        // SAFETY: every variant of the union is plain data, and this type has a number.
+        CU_MEM_LOCATION_TYPE_DEVICE => Ok(unsafe { location.either.id }),
+        CU_MEM_LOCATION_TYPE_INVALID => Err(CUDA_ERROR_INVALID_VALUE),
+        _ => Err(CUDA_ERROR_NOT_SUPPORTED),
+    }
+}
+
+/// The device of physical memory that is asked for.
+fn wanted(prop: &CUmemAllocationProp) -> Result<CUdevice, CUresult> {
+    if prop.r#type != CU_MEM_ALLOCATION_TYPE_PINNED {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    // Descriptors do not cross machines, and no attribute says that they do.
+    if prop.requestedHandleTypes != 0 {
+        return Err(CUDA_ERROR_NOT_SUPPORTED);
+    }
+    device_of(&prop.location)
+}
+
+impl Driver {
+    /// The words of accesses, for the server that they are told to.
+    ///
+    /// # Safety
+    /// `list` is NULL or readable for `count`.
+    pub(crate) unsafe fn access_words(
+        &self,
+        list: *const CUmemAccessDesc,
+        count: usize,
+        session: u8,
+    ) -> Result<Vec<u64>, CUresult> {
+        // SAFETY: the caller's contract.
+        let list = unsafe { crate::raw::slice(list, count) }.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let mut words = Vec::with_capacity(3 * list.len());
+        for access in list {
+            let device = self.device(device_of(&access.location)?)?;
+            if device.session != session {
+                return Err(CUDA_ERROR_NOT_SUPPORTED);
+            }
+            let ordinal = device.ordinal as u32;
+            words.extend([access.location.r#type, ordinal, access.flags].map(u64::from));
+        }
+        Ok(words)
+    }
+
+    fn reserve(&self, size: usize, alignment: usize, hint: u64) -> Result<u64, CUresult> {
+        if !is_rounded(size) || (alignment != 0 && !alignment.is_power_of_two()) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let acting = self.session_for_any()?;
+        let body = acting.call_for(
+            "cuMemAddressReserve",
+            &wire::AddressReserve {
+                size: size as u64,
+                alignment: alignment as u64,
+                hint,
+            },
+        )?;
+        let reply = wire::AddressReserveReply::decode(&body).map_err(|_| acting.malformed())?;
+        let address = reply.address.ok_or_else(|| acting.malformed())?;
+        let session = acting.context.session;
+        let reserved = Reserved { size, session };
+        lock(&self.virtual_memory)
+            .reserved
+            .insert(address, reserved);
+        Ok(address)
+    }
+
+    fn unreserve(&self, address: u64, size: usize) -> Result<(), CUresult> {
+        self.ready()?;
+        let mut known = lock(&self.virtual_memory);
+        let session = match known.reserved.get(&address) {
+            Some(reserved) if reserved.size == size => reserved.session,
+            _ => return Err(CUDA_ERROR_INVALID_VALUE),
+        };
+        if read(&self.memory).overlaps(address, size as u64) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let size = size as u64;
+        self.session(session)?
+            .post_plain(&wire::AddressFree { address, size })?;
+        known.reserved.remove(&address);
+        Ok(())
+    }
+
+    fn create_physical(&self, size: usize, prop: &CUmemAllocationProp) -> Result<u64, CUresult> {
+        let number = wanted(prop)?;
+        let device = self.device(number)?;
+        if !is_rounded(size) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let session = self.session(device.session)?;
+        let memory = session.mint(MEMORY_TAG);
+        let gpu_direct = prop.allocFlags.gpuDirectRDMACapable;
+        let request = wire::PhysicalCreate {
+            device: device.ordinal,
+            size: size as u64,
+            flags: if gpu_direct == 0 { 0 } else { RDMA_FLAG },
+            memory,
+        };
+        session.call(crate::driver::actor(0), "cuMemCreate", &request)?;
+        let made = Physical {
+            size,
+            device: number,
+            session: device.session,
+            gpu_direct,
+            references: 1,
+            mapped: 0,
+        };
+        lock(&self.virtual_memory).physical.insert(memory, made);
+        Ok(memory)
+    }
+
+    fn let_go(&self, handle: u64) -> Result<(), CUresult> {
+        self.ready()?;
+        let mut known = lock(&self.virtual_memory);
+        let physical = known.physical.get_mut(&handle);
+        let physical = physical.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        physical.references = physical
+            .references
+            .checked_sub(1)
+            .ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let left = *physical;
+        self.end_unused(&mut known, handle, left)
+    }
+
+    /// Forgets memory that nobody holds and that is mapped nowhere.
+    fn end_unused(
+        &self,
+        known: &mut VirtualMemory,
+        handle: u64,
+        physical: Physical,
+    ) -> Result<(), CUresult> {
+        if physical.references > 0 || physical.mapped > 0 {
+            return Ok(());
+        }
+        known.physical.remove(&handle);
+        self.session(physical.session)?
+            .post_plain(&wire::PhysicalRelease { memory: handle })
+    }
+
+    fn map(&self, address: u64, size: usize, offset: usize, handle: u64) -> Result<(), CUresult> {
+        self.ready()?;
+        let mut known = lock(&self.virtual_memory);
+        let reserved = known.reserved(address, size);
+        let reserved = reserved.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let physical = known.physical.get_mut(&handle);
+        let physical = physical.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let fits = physical.references > 0
+            && reserved.session == physical.session
+            && is_rounded(size)
+            && size <= physical.size
+            && offset == 0
+            && address.is_multiple_of(GRANULARITY as u64);
+        if !fits || read(&self.memory).overlaps(address, size as u64) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        self.session(physical.session)?
+            .post_plain(&wire::PhysicalMap {
+                address,
+                size: size as u64,
+                offset: 0,
+                memory: handle,
+            })?;
+        physical.mapped += 1;
+        let range = Range {
+            size,
+            context: 0,
+            device: physical.device,
+            id: self.new_id(),
+            kind: Kind::Mapped(handle),
+        };
+        write(&self.memory).insert(address, range);
+        Ok(())
+    }
+
+    fn unmap(&self, address: u64, size: usize) -> Result<(), CUresult> {
+        self.ready()?;
+        let reserved = lock(&self.virtual_memory).reserved(address, size);
+        let reserved = reserved.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        // Whole mappings, without a gap.
+        let mut next = address;
+        let mut handles = Vec::new();
+        for (start, range) in read(&self.memory).within(address, size as u64) {
+            match range.kind {
+                Kind::Mapped(handle) if start == next => handles.push((start, handle)),
+                _ => return Err(CUDA_ERROR_INVALID_VALUE),
+            }
+            next = start.saturating_add(range.size as u64);
+        }
+        if handles.is_empty() || next != address.saturating_add(size as u64) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let request = wire::PhysicalUnmap {
+            address,
+            size: size as u64,
+        };
+        self.session(reserved.session)?
+            .call(crate::driver::actor(0), "cuMemUnmap", &request)?;
+        let mut known = lock(&self.virtual_memory);
+        for (start, handle) in handles {
+            write(&self.memory).remove(start);
+            if let Some(physical) = known.physical.get_mut(&handle) {
+                physical.mapped = physical.mapped.saturating_sub(1);
+                let left = *physical;
+                self.end_unused(&mut known, handle, left)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn session(&self, index: u8) -> Result<&std::sync::Arc<Session>, CUresult> {
+        let sessions = &self.ready()?.sessions;
+        sessions
+            .get(usize::from(index))
+            .ok_or(CUDA_ERROR_INVALID_DEVICE)
+    }
+}
+
+impl VirtualMemoryCalls for Driver {
+    unsafe fn cuMemAddressReserve(
+        &self,
+        ptr: *mut CUdeviceptr,
+        size: usize,
+        alignment: usize,
+        addr: CUdeviceptr,
+        flags: u64,
+    ) -> CUresult {
+        if ptr.is_null() || flags != 0 {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { tell(ptr, self.reserve(size, alignment, addr)) }
+    }
+
+    unsafe fn cuMemAddressFree(&self, ptr: CUdeviceptr, size: usize) -> CUresult {
+        status(self.unreserve(ptr, size))
+    }
+
+    unsafe fn cuMemCreate(
+        &self,
+        handle: *mut CUmemGenericAllocationHandle,
+        size: usize,
+        prop: *const CUmemAllocationProp,
+        flags: u64,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let Some(prop) = (unsafe { prop.as_ref() }) else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        if handle.is_null() || flags != 0 {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { tell(handle, self.create_physical(size, prop)) }
+    }
+
+    unsafe fn cuMemRelease(&self, handle: CUmemGenericAllocationHandle) -> CUresult {
+        status(self.let_go(handle))
+    }
+
+    unsafe fn cuMemMap(
+        &self,
+        ptr: CUdeviceptr,
+        size: usize,
+        offset: usize,
+        handle: CUmemGenericAllocationHandle,
+        flags: u64,
+    ) -> CUresult {
+        match flags {
+            0 => status(self.map(ptr, size, offset, handle)),
+            _ => CUDA_ERROR_INVALID_VALUE,
+        }
+    }
+
+    unsafe fn cuMemUnmap(&self, ptr: CUdeviceptr, size: usize) -> CUresult {
+        status(self.unmap(ptr, size))
+    }
+
+    unsafe fn cuMemSetAccess(
+        &self,
+        ptr: CUdeviceptr,
+        size: usize,
+        desc: *const CUmemAccessDesc,
+        count: usize,
+    ) -> CUresult {
+        let reserved = match self.ready() {
+            Ok(_) => lock(&self.virtual_memory).reserved(ptr, size),
+            Err(status) => return status,
+        };
+        let Some(Reserved { session, .. }) = reserved else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        // SAFETY: the caller's contract.
+        let words = unsafe { self.access_words(desc, count, session) };
+        status(words.and_then(|words| {
+            let request = wire::SetAccess {
+                pool: wire::MemoryPoolHandle(0),
+                address: ptr,
+                size: size as u64,
+                words: words.len() as u32,
+                access: wire::List::Values(&words),
+            };
+            self.session(session)?
+                .call(crate::driver::actor(0), "cuMemSetAccess", &request)?;
+            Ok(())
+        }))
+    }
+
+    unsafe fn cuMemGetAccess(
+        &self,
+        flags: *mut u64,
+        location: *const CUmemLocation,
+        ptr: CUdeviceptr,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let Some(location) = (unsafe { location.as_ref() }) else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        let access = device_of(location).and_then(|number| {
+            let device = self.device(number)?;
+            let request = wire::GetAccess {
+                pool: wire::MemoryPoolHandle(0),
+                address: ptr,
+                location: location.r#type,
+                number: device.ordinal,
+            };
+            let session = self.session(device.session)?;
+            let body = session.call(crate::driver::actor(0), "cuMemGetAccess", &request)?;
+            let reply = wire::GetAccessReply::decode(&body).map_err(|_| session.malformed())?;
+            reply.flags.ok_or_else(|| session.malformed())
+        });
+        // SAFETY: the caller's contract.
+        unsafe { tell(flags, access) }
+    }
+
+    unsafe fn cuMemGetAllocationGranularity(
+        &self,
+        granularity: *mut usize,
+        prop: *const CUmemAllocationProp,
+        option: CUmemAllocationGranularity_flags,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let Some(prop) = (unsafe { prop.as_ref() }) else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        let known = match option {
+            CU_MEM_ALLOC_GRANULARITY_MINIMUM | CU_MEM_ALLOC_GRANULARITY_RECOMMENDED => wanted(prop),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
+        };
+        let bytes = known.and_then(|number| self.device(number).map(|_| GRANULARITY));
+        // SAFETY: the caller's contract.
+        unsafe { tell(granularity, bytes) }
+    }
+
+    unsafe fn cuMemGetAllocationPropertiesFromHandle(
+        &self,
+        prop: *mut CUmemAllocationProp,
+        handle: CUmemGenericAllocationHandle,
+    ) -> CUresult {
+        let found = self.ready().and_then(|_| {
+            let known = lock(&self.virtual_memory).physical.get(&handle).copied();
+            known.ok_or(CUDA_ERROR_INVALID_VALUE)
+        });
+        let described = found.map(|physical| CUmemAllocationProp {
+            r#type: CU_MEM_ALLOCATION_TYPE_PINNED,
+            requestedHandleTypes: 0,
+            location: CUmemLocation {
+                r#type: CU_MEM_LOCATION_TYPE_DEVICE,
+                either: CUmemLocation_either {
+                    id: physical.device,
+                },
+            },
+            win32HandleMetaData: std::ptr::null_mut(),
+            allocFlags: CUmemAllocationProp_allocFlags {
+                compressionType: 0,
+                gpuDirectRDMACapable: physical.gpu_direct,
+                usage: 0,
+                reserved: [0; 4],
+            },
+        });
+        // SAFETY: the caller's contract.
+        unsafe { tell(prop, described) }
+    }
+
+    unsafe fn cuMemRetainAllocationHandle(
+        &self,
+        handle: *mut CUmemGenericAllocationHandle,
+        addr: *mut c_void,
+    ) -> CUresult {
+        let found = self.ready().and_then(|_| {
+            let mut known = lock(&self.virtual_memory);
+            let found = match read(&self.memory).find(addr.addr() as u64) {
+                Some((_, range)) => range.kind,
+                None => return Err(CUDA_ERROR_INVALID_VALUE),
+            };
+            let Kind::Mapped(memory) = found else {
+                return Err(CUDA_ERROR_INVALID_VALUE);
+            };
+            let physical = known.physical.get_mut(&memory);
+            physical.ok_or(CUDA_ERROR_INVALID_VALUE)?.references += 1;
+            Ok(memory)
+        });
+        // SAFETY: the caller's contract.
+        unsafe { tell(handle, found) }
+    }
+}
