@@ -1,12 +1,13 @@
-//! Measurements: what a network gives ([`net`]), and what remote OpenCL costs against native ([`opencl`]).
+//! Measurements: what a network gives ([`net`]), and what remote OpenCL and CUDA cost against native ([`opencl`], [`cuda`]).
 //!
 //! The program that mounts [`Options`] as its subcommand `bench` is also what every leg of a measurement runs: the environment of
-//! a process decides which OpenCL it sees, so each leg is a child of its own, started again from `/proc/self/exe`. Legs take turns,
+//! a process decides which OpenCL or CUDA it sees, so each leg is a child of its own, started again from `/proc/self/exe`. Legs take turns,
 //! repetition by repetition, so that a change of the machine's speed falls on all of them; figures are medians with their spread,
 //! ratios are taken within a turn, and CPU seconds stand beside them.
 
 mod child;
 mod cpu;
+pub mod cuda;
 mod library;
 mod machine;
 pub mod net;
@@ -35,6 +36,8 @@ enum What {
     Net(net::Options),
     /// Measure OpenCL native, through Towline on this machine, and through a server
     Opencl(opencl::Options),
+    /// Measure CUDA's driver interface natively and through a server
+    Cuda(cuda::Options),
     /// Relay TCP connections as a link of a given speed and delay would
     Proxy(proxy::Options),
     /// Answer the plain TCP measurements of another machine
@@ -42,6 +45,9 @@ enum What {
     /// Measure one leg; started by `towline bench opencl`
     #[command(hide = true)]
     Leg(opencl::LegOptions),
+    /// Measure one leg; started by `towline bench cuda`
+    #[command(hide = true)]
+    CudaLeg(cuda::LegOptions),
 }
 
 /// Runs the measurement that `options` name.
@@ -49,9 +55,11 @@ pub fn run(options: Options) -> anyhow::Result<ExitCode> {
     match options.what {
         What::Net(options) => net::run(&options),
         What::Opencl(options) => opencl::run(&options),
+        What::Cuda(options) => cuda::run(&options),
         What::Proxy(options) => proxy::run(&options),
         What::Peer(options) => peer::run(&options),
         What::Leg(options) => opencl::run_leg(&options),
+        What::CudaLeg(options) => cuda::run_leg(&options),
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct ServerSpec {
     pub(crate) program: PathBuf,
     /// The vendors' libraries.
     pub(crate) icd: PathBuf,
+    /// The CUDA driver, as `towline serve` is told it; OpenCL's vendors are left out then.
+    pub(crate) cuda: Option<String>,
     /// Number of the only device to serve.
     pub(crate) device: Option<usize>,
     /// Payload connections that clients are told to open.
@@ -49,12 +51,14 @@ impl Server {
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--ready-file"])
             .arg(&ready)
-            .arg("--icd")
-            .arg(&spec.icd)
             .args(["--payload-lanes", &spec.payload_lanes.to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(&log)?);
+        match &spec.cuda {
+            Some(driver) => command.args(["--backend", "null", "--cuda", driver]),
+            None => command.arg("--icd").arg(&spec.icd),
+        };
         if let Some(device) = spec.device {
             command.args(["--device", &device.to_string()]);
         }

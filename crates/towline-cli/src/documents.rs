@@ -37,6 +37,7 @@ mod tests {
             .collect();
         pages.sort();
         let expected = [
+            "-bench-cuda",
             "-bench-net",
             "-bench-opencl",
             "-bench-peer",

@@ -263,9 +263,8 @@ fn server_spec(options: &Options, folders: &Folders) -> anyhow::Result<ServerSpe
     Ok(ServerSpec {
         program,
         icd: folders.native(),
-        device: None,
         payload_lanes: usize::from(options.streams),
-        cpus: None,
+        ..ServerSpec::default()
     })
 }
 

@@ -1,6 +1,6 @@
 //! Programs of the CUDA driver API on the device in host memory.
 
-use crate::support::{Client, Server, opencl_program};
+use crate::support::{Client, Server, opencl_program, towline};
 
 #[test]
 fn program_of_the_driver_api_computes_on_a_server() {
@@ -19,4 +19,71 @@ fn server_without_a_driver_has_no_cuda_devices_and_says_so() {
     let server = Server::start_with(&["--backend", "null", "--cuda", "off"], &[]);
     let said = Client::new(&[&server], opencl_program("cuda_add")).run();
     assert!(said.errors.contains("no CUDA devices"), "{}", said.errors);
+}
+
+#[test]
+fn measurements_run_on_the_null_device_and_have_the_documented_shape() {
+    let folder = tempfile::tempdir().expect("room for a folder");
+    let file = folder.path().join("cuda.json");
+    let sections = "start,launch,small,memory,bandwidth,clients";
+    let output = std::process::Command::new(towline())
+        .args([
+            "bench", "cuda", "--cuda", "null", "--quick", "--only", sections,
+        ])
+        .arg("--json")
+        .arg(&file)
+        .output()
+        .expect("towline starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let text = std::fs::read_to_string(&file).expect("the report was written");
+    let report: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+    assert_eq!(
+        (&report["kind"], &report["schema"]),
+        (&"cuda".into(), &1.into())
+    );
+    assert_eq!(report["devices"]["remote"]["platform"], "CUDA");
+    let figures = report["figures"].as_array().expect("figures are a list");
+    let ids: Vec<&str> = figures
+        .iter()
+        .filter_map(|figure| figure["id"].as_str())
+        .collect();
+    for id in [
+        "start.cold",
+        "start.warm",
+        "launch.burst.issue",
+        "launch.sustained",
+        "launch.sync",
+        "small.write",
+        "small.read",
+        "memory.allocate_free",
+        "bandwidth.write.pinned.64KiB",
+        "bandwidth.read.pageable.4MiB",
+        "clients.2.launches",
+        "clients.2.spread",
+    ] {
+        assert!(ids.contains(&id), "{id} is missing of {ids:?}; {errors}");
+    }
+    // Both legs, their ratio and all CPU times are there; the null device promises nothing.
+    for figure in figures {
+        for leg in ["native", "remote"] {
+            assert!(
+                figure["legs"][leg]["median"].is_number(),
+                "{figure}; {errors}"
+            );
+            assert!(
+                figure["legs"][leg]["cpu"]["client_s"].is_number(),
+                "{figure}"
+            );
+            assert!(
+                figure["legs"][leg]["cpu"]["system_s"].is_number(),
+                "{figure}"
+            );
+        }
+        assert!(
+            figure["legs"]["remote"]["cpu"]["server_s"].is_number(),
+            "{figure}"
+        );
+        assert!(figure["bars"].is_null(), "{figure}");
+    }
 }
