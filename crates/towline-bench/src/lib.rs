@@ -1,4 +1,5 @@
-//! Measurements: what a network gives ([`net`]), and what remote OpenCL and CUDA cost against native ([`opencl`], [`cuda`]).
+//! Measurements: what a network gives ([`net`]), and what remote OpenCL and CUDA cost against native ([`opencl`], [`cuda`]),
+//! in time and in energy ([`energy`]).
 //!
 //! The program that mounts [`Options`] as its subcommand `bench` is also what every leg of a measurement runs: the environment of
 //! a process decides which OpenCL or CUDA it sees, so each leg is a child of its own, started again from `/proc/self/exe`. Legs take turns,
@@ -8,6 +9,7 @@
 mod child;
 mod cpu;
 pub mod cuda;
+pub mod energy;
 mod library;
 mod machine;
 pub mod net;
@@ -38,6 +40,10 @@ enum What {
     Opencl(opencl::Options),
     /// Measure CUDA's driver interface natively and through a server
     Cuda(cuda::Options),
+    /// Measure time, average power and energy of a program
+    Energy(energy::Options),
+    /// Record the power of this machine for `towline bench energy` on another
+    Power(energy::PowerOptions),
     /// Relay TCP connections as a link of a given speed and delay would
     Proxy(proxy::Options),
     /// Answer the plain TCP measurements of another machine
@@ -56,6 +62,8 @@ pub fn run(options: Options) -> anyhow::Result<ExitCode> {
         What::Net(options) => net::run(&options),
         What::Opencl(options) => opencl::run(&options),
         What::Cuda(options) => cuda::run(&options),
+        What::Energy(options) => energy::run(&options),
+        What::Power(options) => energy::record(&options),
         What::Proxy(options) => proxy::run(&options),
         What::Peer(options) => peer::run(&options),
         What::Leg(options) => opencl::run_leg(&options),

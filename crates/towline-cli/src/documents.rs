@@ -38,9 +38,11 @@ mod tests {
         pages.sort();
         let expected = [
             "-bench-cuda",
+            "-bench-energy",
             "-bench-net",
             "-bench-opencl",
             "-bench-peer",
+            "-bench-power",
             "-bench-proxy",
             "-bench",
             "-completions",
