@@ -115,6 +115,13 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // What the CUDA workloads share with their kernels; and the suite of GPU machines, with programs that need none.
+        name: "cuda-workloads",
+        tiers: TEST,
+        command: "make -C workloads/cuda check-host && PYTHONDONTWRITEBYTECODE=1 python3 -m unittest discover -s tests/gpu",
+        ..STAGE
+    },
+    Stage {
         // Each fuzz target runs its committed corpus as a plain test.
         name: "fuzz-corpus",
         tiers: TEST,
