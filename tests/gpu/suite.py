@@ -75,6 +75,9 @@ def parts_of(workloads: pathlib.Path, python: str) -> list[Part]:
         program("cupy", "cupy_program.py", limit_s=240, rounds=2),
         program("numba", "numba_program.py"),
         program("jax", "jax_program.py", limit_s=240, rounds=2),
+        program("lammps", "lammps.py", limit_s=240, rounds=2),
+        program("hoomd", "hoomd_lj.py", limit_s=240, rounds=2),
+        program("cudasw", "cudasw.py", limit_s=400, rounds=2),
         workload("lennard_jones", "lennard_jones", limit_s=180),
         workload("sw_search", "sw_search", limit_s=180),
     ]

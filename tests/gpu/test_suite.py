@@ -99,5 +99,39 @@ class SuiteTest(unittest.TestCase):
                 self.assertIn(pathlib.Path(known.command[0]).name, makefile)
 
 
+class AdapterTest(unittest.TestCase):
+    """What is read out of other programs' output."""
+
+    def setUp(self) -> None:
+        sys.path.insert(0, str(suite.HERE / "programs"))
+        self.addCleanup(sys.path.remove, str(suite.HERE / "programs"))
+
+    def test_loop_and_state_of_lammps_are_read(self) -> None:
+        import lammps
+
+        log = (
+            "Step Temp E_pair E_mol TotEng Press\n       0         1.44   -6.7733681            0   -4.6134356   -5.0197073\n"
+            "     100    0.7574531   -5.7585055            0   -4.6223613   0.20726105\n"
+            "Loop time of 2.5 on 1 procs for 100 steps with 32000 atoms\n   7 8 9\n"
+        )
+        self.assertEqual(lammps.loop_of(log), (2.5, 100, 32000))
+        self.assertEqual([row[0] for row in lammps.thermo_of(log)], ["0", "100"])
+        self.assertEqual(float(lammps.thermo_of(log)[0][2]), lammps.LATTICE_ENERGY)
+        self.assertIsNone(lammps.loop_of("ERROR: no GPU"))
+
+    def test_database_has_the_lengths_of_swiss_prot(self) -> None:
+        import random
+
+        import cudasw
+
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "database"
+            cudasw.write_database(file, 2000, random.Random(1))
+            lengths = [len(line) for line in file.read_text().splitlines() if not line.startswith(">")]
+        self.assertEqual(len(lengths), 2000)
+        self.assertLess(abs(sum(lengths) / 2000 - cudasw.MEAN), 25)
+        self.assertEqual(cudasw.scores_of("score: 7 -- sequence5\nGCUPS 3\n"), ["score: 7 -- sequence5"])
+
+
 if __name__ == "__main__":
     unittest.main()
