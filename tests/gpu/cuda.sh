@@ -6,7 +6,8 @@
 #   cuda.sh list                            names the parts
 #
 # Options of run; what follows -- goes to `towline bench cuda`:
-#   --only PART,...   parts, or groups: workloads, python; `check` (make check through Towline), `bench` (towline bench cuda)
+#   --only PART,...   parts, or groups: workloads, python; `check` (make check through Towline), `bench` (towline bench cuda);
+#                     and, only when it is named, `energy` (towline bench energy of the two applications, some minutes)
 #   --cores N         hold the programs to N cores
 #   --rounds N        rounds of each part, instead of what it has
 #   --seconds N       start nothing after N seconds
@@ -14,7 +15,8 @@
 #   --out DIR         where results and logs go (default build/gpu/out)
 #
 # Variables: NVCC names the compiler (workloads are compiled where it is: by pack, else by run); PYTHON the interpreter
-# that has PyTorch and the others; TOWLINE_SERVE options for the server, TOWLINE_RUN for `towline run`.
+# that has PyTorch and the others; TOWLINE_SERVE options for the server, TOWLINE_RUN for `towline run`, TOWLINE_ENERGY for
+# `towline bench energy` (default --warm-up 10 --idle 5).
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -64,6 +66,20 @@ serve() {
   die "the server did not start"
 }
 
+# energy PROGRAM: Table II of the rCUDA paper natively, Table III through Towline. Client and server are one machine here, so the
+# processors count as the client's and the GPU as the server's; natively both are the client's.
+energy() {
+  local program=$1 side sources command
+  for side in native towline; do
+    sources=(--client nvml,rapl) command=("$programs/$program")
+    [[ $side == native ]] || { sources=(--client rapl --server nvml) command=("${remote[@]}" "$programs/$program"); }
+    echo "$program, $side:"
+    # shellcheck disable=SC2086
+    timeout 280 "$towline" bench energy "${sources[@]}" --json "$out/energy-$program-$side.json" \
+      ${TOWLINE_ENERGY:---warm-up 10 --idle 5} -- "${command[@]}" --no-check || failed=1
+  done
+}
+
 # wants PART: whether --only names it, or nothing.
 wants() { [[ -z $only || ,$only, == *,$1,* ]]; }
 
@@ -103,7 +119,7 @@ run() {
   fi
   # Every name that is not a section of its own is the suite's.
   local names
-  names=$(tr , '\n' <<<"$only" | grep -vx -e check -e bench | paste -sd, || true)
+  names=$(tr , '\n' <<<"$only" | grep -vx -e check -e bench -e energy | paste -sd, || true)
   if [[ -z $only || -n $names ]]; then
     title "programs"
     [[ -z $seconds ]] || suite+=(--seconds "$((seconds > SECONDS ? seconds - SECONDS : 1))")
@@ -114,6 +130,11 @@ run() {
     title "measurements"
     [[ -z $seconds ]] || bench+=(--seconds "$((seconds > SECONDS ? seconds - SECONDS : 1))")
     timeout 540 "$towline" bench cuda --json "$out/cuda.json" "${bench[@]}" | tee "$out/cuda.txt" || failed=1
+  fi
+  if [[ ,$only, == *,energy,* ]]; then
+    title "energy"
+    energy lennard_jones
+    energy sw_search
   fi
   title "done"
   exit "$failed"
