@@ -281,7 +281,7 @@ impl EnergyReport {
         names.extend(heading("(W)"));
         names.extend(heading("(J)"));
         let mut table = Table::new(names);
-        let mut row = vec![self.command.join(" "), number(self.outcome.time_s)];
+        let mut row = vec!["a run".into(), number(self.outcome.time_s)];
         row.extend(cells(&self.outcome.power_w));
         row.extend(cells(&self.outcome.energy_j));
         table.add(row);
@@ -292,7 +292,8 @@ impl EnergyReport {
         }
         let kept = self.repetitions.iter().filter(|run| run.kept).count();
         let mut text = format!(
-            "{} runs, of which {kept} count. partial: something that belongs to it was not measured.\n{}",
+            "{}\n{} runs, of which {kept} count. partial: something that belongs to it was not measured.\n{}",
+            self.command.join(" "),
             self.repetitions.len(),
             table.render()
         );
