@@ -39,7 +39,6 @@ struct bench {
     int class_index; /* within `classes` */
     bool json;
     int rank, ranks;
-    int device_number; /* GPU of this rank, for workloads that have one; see bench_node_rank */
 };
 
 /* Starts MPI and reads the command line. Ends the program on --help and wrong usage. */
@@ -65,7 +64,7 @@ struct result {
     const char *rate_key;  /* "mflops" */
     double work;           /* of all ranks, in millions of what the rate counts */
     bool checked, passed;  /* as rank 0 sees it */
-    double max_error;      /* relative */
+    double max_error;      /* relative; what to, each workload says */
     const char *device;    /* "cpu" when NULL */
     const char *extra;     /* further members of the JSON object with a leading comma, or NULL */
 };

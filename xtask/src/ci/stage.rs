@@ -122,6 +122,22 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        name: "workloads-mpi",
+        tiers: TEST,
+        tools: &[Tool::Command("mpirun.openmpi")],
+        command: "make -C workloads/mpi check",
+        ..STAGE
+    },
+    Stage {
+        name: "workloads-mpi-long",
+        tiers: LONG,
+        needs: &["workloads-mpi"],
+        tools: &[Tool::Command("mpirun.openmpi")],
+        command: "make -C workloads/mpi check-long",
+        limit_s: 3600,
+        ..STAGE
+    },
+    Stage {
         // Each fuzz target runs its committed corpus as a plain test.
         name: "fuzz-corpus",
         tiers: TEST,
