@@ -130,12 +130,13 @@ static void exchange(const struct block *block)
     for (int axis = 2; axis >= 0; axis--) {
         const size_t step = steps[axis], count = (size_t)block->inner[axis].count;
         MPI_Request requests[4];
+        MPI_Status statuses[4]; /* to compilers MPICH's MPI_STATUSES_IGNORE is an array too short */
         float *p = block->p;
         MPI_Irecv(p, 1, block->faces[axis], block->below[axis], axis, block->grid, &requests[0]);
         MPI_Irecv(p + (count + 1) * step, 1, block->faces[axis], block->above[axis], axis, block->grid, &requests[1]);
         MPI_Isend(p + step, 1, block->faces[axis], block->below[axis], axis, block->grid, &requests[2]);
         MPI_Isend(p + count * step, 1, block->faces[axis], block->above[axis], axis, block->grid, &requests[3]);
-        MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+        MPI_Waitall(4, requests, statuses);
     }
 }
 

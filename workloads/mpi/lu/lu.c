@@ -292,11 +292,12 @@ static void exchange_ghosts(const struct solver *solver)
         copy_layers(solver, axis, 0, send[0], false);
         const int count = (int)copy_layers(solver, axis, own - GHOSTS, send[1], false);
         MPI_Request requests[4];
+        MPI_Status statuses[4]; /* to compilers MPICH's MPI_STATUSES_IGNORE is an array too short */
         MPI_Irecv(receive[0], count, MPI_DOUBLE, solver->before[axis], axis, MPI_COMM_WORLD, &requests[0]);
         MPI_Irecv(receive[1], count, MPI_DOUBLE, solver->after[axis], axis, MPI_COMM_WORLD, &requests[1]);
         MPI_Isend(send[0], count, MPI_DOUBLE, solver->before[axis], axis, MPI_COMM_WORLD, &requests[2]);
         MPI_Isend(send[1], count, MPI_DOUBLE, solver->after[axis], axis, MPI_COMM_WORLD, &requests[3]);
-        MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+        MPI_Waitall(4, requests, statuses);
         if (solver->before[axis] != MPI_PROC_NULL)
             copy_layers(solver, axis, -GHOSTS, receive[0], true);
         if (solver->after[axis] != MPI_PROC_NULL)
