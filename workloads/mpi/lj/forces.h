@@ -24,7 +24,7 @@ const char *engine_device(const struct engine *engine);
 double engine_roundoff(const struct engine *engine);
 /* To be called when lists or the number of atoms have changed. */
 void engine_set_neighbours(struct engine *engine, const struct atoms *atoms, const struct neighbours *neighbours);
-/* Sets atoms->f. */
+/* Sets atoms->f, and the sums where they are wanted. */
 void engine_forces(struct engine *engine, struct atoms *atoms, struct sums *sums);
 
 #endif

@@ -64,5 +64,6 @@ void engine_forces(struct engine *engine, struct atoms *atoms, struct sums *sums
         atoms->f[3 * (size_t)i + 1] = fy;
         atoms->f[3 * (size_t)i + 2] = fz;
     }
-    *sums = (struct sums){.energy = energy, .virial = virial, .pairs = pairs};
+    if (sums != NULL)
+        *sums = (struct sums){.energy = energy, .virial = virial, .pairs = pairs};
 }

@@ -125,7 +125,7 @@ pub(super) const STAGES: &[Stage] = &[
         name: "workloads-mpi",
         tiers: TEST,
         tools: &[Tool::Command("mpirun.openmpi")],
-        command: "make -C workloads/mpi check",
+        command: "make -C workloads/mpi OPENCL=1 check",
         ..STAGE
     },
     Stage {
