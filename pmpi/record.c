@@ -53,10 +53,10 @@ bool trace_enter(void)
     if (!trace.on || depth > 0)
         return false;
     depth++;
-    const uint64_t now = now_ns(trace.clock);
+    entered_ns = now_ns(CLOCK_MONOTONIC);
+    const uint64_t now = trace.clock == CLOCK_MONOTONIC ? entered_ns : now_ns(trace.clock);
     /* What a thread did before its first call is not this program's way between two calls. */
     computed_ns = seen ? now - resumed_ns : 0;
-    entered_ns = now_ns(CLOCK_MONOTONIC);
     return true;
 }
 
@@ -266,6 +266,26 @@ static bool map_counts(const char *folder, int rank, int ranks)
     return true;
 }
 
+/*
+ * A thread's processor time takes a system call, several times what the wall clock takes. It is needed where ranks share
+ * processors: there a rank that waits for its turn does not compute.
+ */
+static clockid_t choose_clock(void)
+{
+    const char *wanted = getenv("TOWLINE_TRACE_CLOCK");
+    if (wanted != NULL && strcmp(wanted, "cpu") == 0)
+        return CLOCK_THREAD_CPUTIME_ID;
+    if (wanted != NULL && strcmp(wanted, "wall") == 0)
+        return CLOCK_MONOTONIC;
+    MPI_Comm node;
+    int neighbours = 1;
+    if (PMPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node) == MPI_SUCCESS) {
+        PMPI_Comm_size(node, &neighbours);
+        PMPI_Comm_free(&node);
+    }
+    return neighbours > sysconf(_SC_NPROCESSORS_ONLN) ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+}
+
 static uint64_t event_limit(void)
 {
     const char *text = getenv("TOWLINE_TRACE_EVENT_BYTES");
@@ -274,7 +294,7 @@ static uint64_t event_limit(void)
 
 void trace_start(void)
 {
-    const char *folder = getenv("TOWLINE_TRACE_DIR"), *clock = getenv("TOWLINE_TRACE_CLOCK");
+    const char *folder = getenv("TOWLINE_TRACE_DIR");
     int rank = 0, ranks = 0, level = MPI_THREAD_SINGLE;
     MPI_Comm parent = MPI_COMM_NULL;
     if (folder == NULL || trace.on)
@@ -284,6 +304,8 @@ void trace_start(void)
         return;
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    /* All ranks take part in the choice, also those that cannot write. */
+    trace.clock = choose_clock();
     if (!map_counts(folder, rank, ranks))
         return;
     trace.communicators = create(folder, rank, "comms");
@@ -295,7 +317,6 @@ void trace_start(void)
         stop_events(NOTE_EVENTS_WRITE);
     PMPI_Query_thread(&level);
     trace.locked = level == MPI_THREAD_MULTIPLE;
-    trace.clock = clock != NULL && strcmp(clock, "wall") == 0 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
     trace.thread = pthread_self();
 
     struct counts_header *header = trace.header;

@@ -18,8 +18,8 @@ const DEFAULT_LISTEN: &str = "tcp://127.0.0.1:7140";
     disable_help_subcommand = true
 )]
 #[command(
-    after_help = "Exit status: 2 for wrong usage, 125 when towline itself fails. `towline run` otherwise gives the \
-                        program's own, 126 when it cannot be executed, 127 when it is not found."
+    after_help = "Exit status: 2 for wrong usage, 125 when towline itself fails. `towline run` and `towline trace` otherwise \
+                        give the program's own, 126 when it cannot be executed, 127 when it is not found."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Serve(ServeOptions),
     /// Show the sessions of servers
     Status(StatusOptions),
+    /// Run an MPI program and record who talks to whom
+    Trace(TraceOptions),
     /// Serve one session; started by `towline serve`
     #[command(hide = true)]
     Worker(WorkerOptions),
@@ -194,6 +196,68 @@ pub(crate) struct ServeOptions {
     /// File to write the addresses to when clients can connect; removed at the end
     #[arg(long, value_name = "PATH")]
     pub(crate) ready_file: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TraceOptions {
+    /// Folder for the trace: new, or empty; all ranks must be able to write there
+    #[arg(long, value_name = "DIR", default_value = "towline-trace")]
+    pub(crate) out: PathBuf,
+    /// Which MPI the program uses [default: what it is linked with, else what its launcher says]
+    #[arg(long, value_enum, value_name = "FAMILY")]
+    pub(crate) mpi: Option<MpiFamily>,
+    /// What the time between calls is measured with
+    #[arg(long, value_enum, value_name = "CLOCK", default_value_t = TraceClock::Auto)]
+    pub(crate) clock: TraceClock,
+    /// Most bytes of events that a rank writes; beyond that the matrix goes on without them
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    pub(crate) events_limit: u64,
+    /// Record the matrix only
+    #[arg(long)]
+    pub(crate) no_replay: bool,
+    /// Compute amounts in the replay are processor seconds times this
+    #[arg(long, value_name = "N", default_value_t = 1_000_000_000,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000_000))]
+    pub(crate) flops_per_second: u64,
+    /// Run nothing: make the files anew from the raw ones in this folder
+    #[arg(long, value_name = "DIR", conflicts_with = "program")]
+    pub(crate) collect: Option<PathBuf>,
+    /// The launcher and its arguments, as in: mpirun -np 16 ./program
+    #[arg(
+        value_name = "COMMAND",
+        required_unless_present = "collect",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum MpiFamily {
+    /// Open MPI 4 and 5
+    Openmpi,
+    /// MPICH, Intel MPI, MVAPICH
+    Mpich,
+}
+
+impl MpiFamily {
+    /// As in the names of the tracing libraries.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Openmpi => "openmpi",
+            Self::Mpich => "mpich",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum TraceClock {
+    /// The wall clock, but processor time where a node has more ranks than processors
+    Auto,
+    /// Processor time of the calling thread: right also when ranks share processors
+    Cpu,
+    /// The wall clock: cheaper, and right for ranks that compute with several threads on processors of their own
+    Wall,
 }
 
 /// What a worker runs calls on; the same for `serve` and `worker`.

@@ -1,8 +1,8 @@
 //! The `towline` program. Each subcommand is a module; [`cli`] declares them all, and help, manual pages and completions
 //! derive from it.
 //!
-//! Exit status: 2 for wrong usage, 125 when towline itself fails; `towline run` otherwise gives the program's own, or
-//! 126 and 127 when it cannot be run or found, as `env` and `nohup` do.
+//! Exit status: 2 for wrong usage, 125 when towline itself fails; `towline run` and `towline trace` otherwise give the
+//! program's own, or 126 and 127 when it cannot be run or found, as `env` and `nohup` do.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ mod serve;
 mod servers;
 mod status;
 mod table;
+mod trace;
 mod worker;
 
 use std::process::ExitCode;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(options),
         Command::Serve(options) => serve::run(&options),
         Command::Status(options) => status::run(&options),
+        Command::Trace(options) => trace::run(&options),
         Command::Worker(options) => worker::run(options),
     };
     match result {

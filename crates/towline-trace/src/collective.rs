@@ -59,7 +59,10 @@ impl Call {
     }
 
     pub(crate) fn name(self) -> &'static str {
-        CALLS.iter().find(|(call, _)| *call == self).map_or("", |(_, name)| name)
+        CALLS
+            .iter()
+            .find(|(call, _)| *call == self)
+            .map_or("", |(_, name)| name)
     }
 
     /// Whether the call says itself what goes to whom.
@@ -179,8 +182,16 @@ fn recursive_doubling(size: usize) -> Vec<Step> {
         to,
         part: Part::Whole,
     };
-    let mut steps: Vec<Step> = (0..rest).map(|pair| whole(0, 2 * pair, 2 * pair + 1)).collect();
-    let member = |place: usize| if place < rest { 2 * place + 1 } else { place + rest };
+    let mut steps: Vec<Step> = (0..rest)
+        .map(|pair| whole(0, 2 * pair, 2 * pair + 1))
+        .collect();
+    let member = |place: usize| {
+        if place < rest {
+            2 * place + 1
+        } else {
+            place + rest
+        }
+    };
     let (mut round, mut distance) = (1, 1);
     while distance < power {
         steps.extend((0..power).map(|place| whole(round, member(place), member(place ^ distance))));
@@ -225,7 +236,8 @@ mod tests {
 
     /// What each member knows after all rounds, when a message carries all that its sender knew before its round.
     fn known_after(steps: &[Step], size: usize) -> Vec<HashSet<usize>> {
-        let mut known: Vec<HashSet<usize>> = (0..size).map(|member| HashSet::from([member])).collect();
+        let mut known: Vec<HashSet<usize>> =
+            (0..size).map(|member| HashSet::from([member])).collect();
         for round in steps.chunk_by(|left, right| left.round == right.round) {
             let before = known.clone();
             for step in round {
@@ -246,10 +258,18 @@ mod tests {
 
     #[test]
     fn everyone_hears_of_everyone_in_what_all_take_part() {
-        for call in [Call::Barrier, Call::Allreduce, Call::Allgather, Call::ReduceScatter] {
+        for call in [
+            Call::Barrier,
+            Call::Allreduce,
+            Call::Allgather,
+            Call::ReduceScatter,
+        ] {
             for size in 1..20 {
                 let known = known_after(&steps(call, size, 0), size);
-                assert!(known.iter().all(|known| known.len() == size), "{call:?} {size}");
+                assert!(
+                    known.iter().all(|known| known.len() == size),
+                    "{call:?} {size}"
+                );
             }
         }
     }
@@ -260,7 +280,11 @@ mod tests {
             for root in 0..size {
                 let out = steps(Call::Bcast, size, root);
                 assert_eq!(out.len(), size - 1);
-                assert!(known_after(&out, size).iter().all(|known| known.contains(&root)));
+                assert!(
+                    known_after(&out, size)
+                        .iter()
+                        .all(|known| known.contains(&root))
+                );
                 let back = steps(Call::Reduce, size, root);
                 assert_eq!(known_after(&back, size)[root].len(), size);
             }
@@ -270,12 +294,15 @@ mod tests {
     #[test]
     fn a_ring_passes_on_only_what_has_arrived() {
         let size = 7;
-        let mut has: Vec<HashSet<usize>> = (0..size).map(|member| HashSet::from([member])).collect();
+        let mut has: Vec<HashSet<usize>> =
+            (0..size).map(|member| HashSet::from([member])).collect();
         let steps = ring(size);
         for round in steps.chunk_by(|left, right| left.round == right.round) {
             let before = has.clone();
             for step in round {
-                let Part::Of(owner) = step.part else { panic!("{step:?}") };
+                let Part::Of(owner) = step.part else {
+                    panic!("{step:?}")
+                };
                 assert!(before[step.from].contains(&owner), "{step:?}");
                 has[step.to].insert(owner);
             }

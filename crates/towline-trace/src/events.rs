@@ -141,7 +141,9 @@ impl<R: Read> Events<R> {
     }
 
     fn neighbours(&mut self) -> Result<Vec<(Option<u32>, u64)>, &'static str> {
-        (0..self.length()?).map(|_| Ok((self.rank()?, self.number()?))).collect()
+        (0..self.length()?)
+            .map(|_| Ok((self.rank()?, self.number()?)))
+            .collect()
     }
 
     fn collective(&mut self) -> Result<Collective, &'static str> {
@@ -254,7 +256,10 @@ mod tests {
     #[test]
     fn a_list_that_is_announced_too_long_is_refused_before_it_is_read() {
         let bytes = [6, 0, 11, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f];
-        assert_eq!(Events::new(&bytes[..]).next(), Some(Err("has a list that is too long")));
+        assert_eq!(
+            Events::new(&bytes[..]).next(),
+            Some(Err("has a list that is too long"))
+        );
     }
 
     proptest! {

@@ -130,7 +130,11 @@ pub fn collect(folder: &Path, run: Run, options: ReplayOptions) -> Result<Summar
     let raw = folder.join(RAW_FOLDER);
     let mut damaged = Vec::new();
     let counts = raw::read_all(&raw, &mut damaged)?;
-    let ranks = counts.values().map(|counts| counts.ranks).max().unwrap_or(0);
+    let ranks = counts
+        .values()
+        .map(|counts| counts.ranks)
+        .max()
+        .unwrap_or(0);
     let mut communicators = Communicators::default();
     for &rank in counts.keys() {
         if let Err(error) = communicators.read(&raw, rank, ranks) {
@@ -145,7 +149,13 @@ pub fn collect(folder: &Path, run: Run, options: ReplayOptions) -> Result<Summar
         reasons.push("files of ranks are damaged".to_owned());
     }
     if options.wanted {
-        reasons.extend(replay::write(folder, &counts, &communicators, ranks, options.flops_per_second)?);
+        reasons.extend(replay::write(
+            folder,
+            &counts,
+            &communicators,
+            ranks,
+            options.flops_per_second,
+        )?);
     } else {
         reasons.push("no replay was wanted".to_owned());
     }
@@ -154,12 +164,19 @@ pub fn collect(folder: &Path, run: Run, options: ReplayOptions) -> Result<Summar
         version: 1,
         command: run.command,
         exit_status: run.exit_status,
-        mpi: counts.values().next().map(|first| first.mpi.clone()).unwrap_or_default(),
+        mpi: counts
+            .values()
+            .next()
+            .map(|first| first.mpi.clone())
+            .unwrap_or_default(),
         ranks,
         complete: matrix.complete,
         missing: matrix.missing.clone(),
         unfinished: matrix.unfinished.clone(),
-        seconds: counts.values().map(|counts| seconds(counts.seconds_ns)).fold(0.0, f64::max),
+        seconds: counts
+            .values()
+            .map(|counts| seconds(counts.seconds_ns))
+            .fold(0.0, f64::max),
         processes: counts.values().map(process).collect(),
         replay: Replay {
             usable: reasons.is_empty(),
@@ -173,7 +190,7 @@ pub fn collect(folder: &Path, run: Run, options: ReplayOptions) -> Result<Summar
 }
 
 fn seconds(nanoseconds: u64) -> f64 {
-    nanoseconds as f64 * 1e-9
+    nanoseconds as f64 / 1e9
 }
 
 fn process(counts: &Counts) -> Process {
@@ -198,7 +215,10 @@ fn reasons(matrix: &Matrix, counts: &BTreeMap<u32, Counts>) -> Vec<String> {
         reasons.push(format!("{} left nothing", ranks_as_text(&matrix.missing)));
     }
     if !matrix.unfinished.is_empty() {
-        reasons.push(format!("{} did not finish", ranks_as_text(&matrix.unfinished)));
+        reasons.push(format!(
+            "{} did not finish",
+            ranks_as_text(&matrix.unfinished)
+        ));
     }
     for (note, reason) in Notes::REASONS {
         let ranks: Vec<u32> = counts
@@ -220,7 +240,9 @@ pub fn ranks_as_text(ranks: &[u32]) -> String {
     match (ranks.len(), names.split_last()) {
         (_, None) => "no rank".to_owned(),
         (1, Some((only, _))) => format!("rank {only}"),
-        (count, _) if count > SHOWN => format!("ranks {} and {} more", names.join(", "), count - SHOWN),
+        (count, _) if count > SHOWN => {
+            format!("ranks {} and {} more", names.join(", "), count - SHOWN)
+        }
         (_, Some((last, first))) => format!("ranks {} and {last}", first.join(", ")),
     }
 }
@@ -234,6 +256,9 @@ mod tests {
         assert_eq!(ranks_as_text(&[3]), "rank 3");
         assert_eq!(ranks_as_text(&[1, 2, 7]), "ranks 1, 2 and 7");
         let many: Vec<u32> = (0..11).collect();
-        assert_eq!(ranks_as_text(&many), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 3 more");
+        assert_eq!(
+            ranks_as_text(&many),
+            "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 3 more"
+        );
     }
 }

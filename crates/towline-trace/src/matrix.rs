@@ -68,8 +68,13 @@ type Contributions = BTreeMap<u32, (u64, u64)>;
 /// By communicator, call and root.
 type Totals = BTreeMap<(usize, Call, Option<u32>), Contributions>;
 
-pub(crate) fn build(ranks: u32, counts: &BTreeMap<u32, Counts>, communicators: &Communicators) -> Matrix {
-    let (mut point_to_point, mut one_sided, mut collective) = (Pairs::default(), Pairs::default(), Pairs::default());
+pub(crate) fn build(
+    ranks: u32,
+    counts: &BTreeMap<u32, Counts>,
+    communicators: &Communicators,
+) -> Matrix {
+    let (mut point_to_point, mut one_sided, mut collective) =
+        (Pairs::default(), Pairs::default(), Pairs::default());
     let mut totals = Totals::new();
     for counts in counts.values() {
         for (peer, pair) in (0..).zip(&counts.pairs) {
@@ -92,15 +97,25 @@ pub(crate) fn build(ranks: u32, counts: &BTreeMap<u32, Counts>, communicators: &
             spread(&mut collective, group, *call, *root, contributions);
         }
     }
-    let missing: Vec<u32> = (0..ranks).filter(|rank| !counts.contains_key(rank)).collect();
-    let unfinished: Vec<u32> = counts.values().filter(|counts| !counts.finished).map(|counts| counts.rank).collect();
+    let missing: Vec<u32> = (0..ranks)
+        .filter(|rank| !counts.contains_key(rank))
+        .collect();
+    let unfinished: Vec<u32> = counts
+        .values()
+        .filter(|counts| !counts.finished)
+        .map(|counts| counts.rank)
+        .collect();
     Matrix {
         ranks,
         complete: missing.is_empty() && unfinished.is_empty(),
         missing,
         unfinished,
-        compute_seconds: (0..ranks).map(|rank| counts.get(&rank).map(|counts| seconds(counts.compute_ns))).collect(),
-        hosts: (0..ranks).map(|rank| counts.get(&rank).map(|counts| counts.host.clone())).collect(),
+        compute_seconds: (0..ranks)
+            .map(|rank| counts.get(&rank).map(|counts| seconds(counts.compute_ns)))
+            .collect(),
+        hosts: (0..ranks)
+            .map(|rank| counts.get(&rank).map(|counts| counts.host.clone()))
+            .collect(),
         point_to_point: point_to_point.into_list(),
         one_sided: one_sided.into_list(),
         collective: collective.into_list(),
@@ -119,8 +134,14 @@ fn describe(communicators: &Communicators, totals: &Totals, ranks: u32) -> Vec<C
             .map(|((_, call, root), contributions)| CollectiveTotal {
                 call: call.name(),
                 root: *root,
-                calls: contributions.values().map(|(calls, _)| *calls).max().unwrap_or(0),
-                bytes: contributions.values().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes)),
+                calls: contributions
+                    .values()
+                    .map(|(calls, _)| *calls)
+                    .max()
+                    .unwrap_or(0),
+                bytes: contributions
+                    .values()
+                    .fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes)),
             })
             .collect();
         let is_world = group.ordinal == 0 && group.remote.is_none() && group.ranks == world;
@@ -143,20 +164,32 @@ fn describe(communicators: &Communicators, totals: &Totals, ranks: u32) -> Vec<C
 }
 
 /// Adds the messages of collectives that do not say themselves what goes to whom.
-fn spread(pairs: &mut Pairs, group: &Group, call: Call, root: Option<u32>, contributions: &Contributions) {
+fn spread(
+    pairs: &mut Pairs,
+    group: &Group,
+    call: Call,
+    root: Option<u32>,
+    contributions: &Contributions,
+) {
     let members = &group.ranks;
     if call.is_direct() || group.remote.is_some() {
         return;
     }
     let size = members.len();
-    let calls = contributions.values().map(|(calls, _)| *calls).max().unwrap_or(0);
+    let calls = contributions
+        .values()
+        .map(|(calls, _)| *calls)
+        .max()
+        .unwrap_or(0);
     let contributed = |member: usize| {
         members
             .get(member)
             .and_then(|rank| contributions.get(rank))
             .map_or(0, |(_, bytes)| *bytes)
     };
-    let root = root.and_then(|root| members.iter().position(|&member| member == root)).unwrap_or(0);
+    let root = root
+        .and_then(|root| members.iter().position(|&member| member == root))
+        .unwrap_or(0);
     // All contribute the same, but one who died early less.
     let whole = match call {
         Call::Bcast => contributed(root),

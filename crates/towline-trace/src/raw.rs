@@ -38,11 +38,20 @@ impl Notes {
     pub(crate) const REASONS: [(Self, &'static str); 8] = [
         (Self(1), "one-sided communication cannot be replayed"),
         (Self(2), "processes outside of MPI_COMM_WORLD took part"),
-        (Self(4), "several threads called MPI, and their events are mixed"),
+        (
+            Self(4),
+            "several threads called MPI, and their events are mixed",
+        ),
         (Self(8), "the limit for events was reached"),
         (Self(16), "events could not be written"),
-        (Self(32), "there were more communicators or kinds of collectives than are recorded"),
-        (Self(64), "collectives between two groups cannot be replayed"),
+        (
+            Self(32),
+            "there were more communicators or kinds of collectives than are recorded",
+        ),
+        (
+            Self(64),
+            "collectives between two groups cannot be replayed",
+        ),
         (Self(128), "calls were used that are not recorded"),
     ];
 
@@ -96,15 +105,21 @@ pub(crate) fn path_of(folder: &Path, rank: u32, kind: &str) -> PathBuf {
 }
 
 /// Reads the counters of all ranks. Those that are damaged, or of another run, are left out and named in `damaged`.
-pub(crate) fn read_all(folder: &Path, damaged: &mut Vec<String>) -> Result<BTreeMap<u32, Counts>, TraceError> {
+pub(crate) fn read_all(
+    folder: &Path,
+    damaged: &mut Vec<String>,
+) -> Result<BTreeMap<u32, Counts>, TraceError> {
     let mut found = BTreeMap::new();
     let entries = fs::read_dir(folder).map_err(TraceError::io("read", folder))?;
     for entry in entries {
         let entry = entry.map_err(TraceError::io("read", folder))?;
         let name = entry.file_name();
-        let number = name
-            .to_str()
-            .and_then(|name| name.strip_prefix("rank-")?.strip_suffix(".counts")?.parse::<u32>().ok());
+        let number = name.to_str().and_then(|name| {
+            name.strip_prefix("rank-")?
+                .strip_suffix(".counts")?
+                .parse::<u32>()
+                .ok()
+        });
         let Some(rank) = number else { continue };
         match read_counts(&entry.path(), rank) {
             Ok(Some(counts)) => drop(found.insert(rank, counts)),
@@ -117,7 +132,10 @@ pub(crate) fn read_all(folder: &Path, damaged: &mut Vec<String>) -> Result<BTree
     found.retain(|rank, counts| {
         let fits = counts.ranks == ranks;
         if !fits {
-            damaged.push(format!("rank {rank} speaks of {} ranks, others of {ranks}", counts.ranks));
+            damaged.push(format!(
+                "rank {rank} speaks of {} ranks, others of {ranks}",
+                counts.ranks
+            ));
         }
         fits
     });
@@ -156,12 +174,16 @@ impl<'a> Fields<'a> {
 
     fn u32(&mut self) -> Result<u32, &'static str> {
         let bytes = self.bytes(4)?;
-        Ok(u32::from_le_bytes(bytes.try_into().map_err(|_| "it is cut off")?))
+        Ok(u32::from_le_bytes(
+            bytes.try_into().map_err(|_| "it is cut off")?,
+        ))
     }
 
     fn u64(&mut self) -> Result<u64, &'static str> {
         let bytes = self.bytes(8)?;
-        Ok(u64::from_le_bytes(bytes.try_into().map_err(|_| "it is cut off")?))
+        Ok(u64::from_le_bytes(
+            bytes.try_into().map_err(|_| "it is cut off")?,
+        ))
     }
 
     fn pair(&mut self) -> Result<(u64, u64), &'static str> {
@@ -287,8 +309,13 @@ impl Communicators {
             let inter = words.expect(&path)? != 0;
             let sizes = [words.expect(&path)?, words.expect(&path)?];
             let expected = 6 + u64::from(sizes[0]) + u64::from(sizes[1]);
-            if u64::from(length) != expected || sizes.iter().any(|&size| size > ranks.saturating_mul(2)) {
-                return Err(TraceError::damaged(&path, "a communicator's size is impossible"));
+            if u64::from(length) != expected
+                || sizes.iter().any(|&size| size > ranks.saturating_mul(2))
+            {
+                return Err(TraceError::damaged(
+                    &path,
+                    "a communicator's size is impossible",
+                ));
             }
             let mut lists = [Vec::new(), Vec::new()];
             for (list, size) in lists.iter_mut().zip(sizes) {

@@ -53,10 +53,16 @@ pub(crate) fn write(
         }
     }
     let list = folder.join(REPLAY_LIST);
-    let names: String = counts.keys().map(|rank| format!("{REPLAY_FOLDER}/rank-{rank}.txt\n")).collect();
+    let names: String = counts
+        .keys()
+        .map(|rank| format!("{REPLAY_FOLDER}/rank-{rank}.txt\n"))
+        .collect();
     fs::write(&list, names).map_err(TraceError::io("write", &list))?;
     // Where ranks died, messages are missing anyhow.
-    let whole = counts.len() == ranks as usize && counts.values().all(|counts| counts.finished && counts.events_lost == 0);
+    let whole = counts.len() == ranks as usize
+        && counts
+            .values()
+            .all(|counts| counts.finished && counts.events_lost == 0);
     if whole {
         reasons.extend(balance.reason());
     }
@@ -74,10 +80,20 @@ impl Balance {
     }
 
     fn reason(&self) -> Option<String> {
-        let mut senders: Vec<u32> = self.0.iter().filter(|(_, sum)| **sum != 0).map(|((from, _), _)| *from).collect();
+        let mut senders: Vec<u32> = self
+            .0
+            .iter()
+            .filter(|(_, sum)| **sum != 0)
+            .map(|((from, _), _)| *from)
+            .collect();
         senders.sort_unstable();
         senders.dedup();
-        (!senders.is_empty()).then(|| format!("messages of {} were sent but not received, or the reverse", ranks_as_text(&senders)))
+        (!senders.is_empty()).then(|| {
+            format!(
+                "messages of {} were sent but not received, or the reverse",
+                ranks_as_text(&senders)
+            )
+        })
     }
 }
 
@@ -105,7 +121,12 @@ struct Duty {
 }
 
 impl Rank<'_> {
-    fn write(&self, path: &Path, events: &Path, balance: &mut Balance) -> Result<Option<String>, TraceError> {
+    fn write(
+        &self,
+        path: &Path,
+        events: &Path,
+        balance: &mut Balance,
+    ) -> Result<Option<String>, TraceError> {
         let file = File::create(path).map_err(TraceError::io("create", path))?;
         let mut lines = Lines {
             out: BufWriter::new(file),
@@ -147,7 +168,9 @@ impl Rank<'_> {
 
     fn open(&self, path: &Path) -> Result<Events<BufReader<impl Read + use<>>>, TraceError> {
         let file = File::open(path).map_err(TraceError::io("read", path))?;
-        Ok(Events::new(BufReader::new(file.take(self.counts.event_bytes))))
+        Ok(Events::new(BufReader::new(
+            file.take(self.counts.event_bytes),
+        )))
     }
 
     /// Of the requests for messages from anywhere, and of those that were cancelled.
@@ -221,26 +244,40 @@ impl Rank<'_> {
 
     /// The same at all ranks of the communicator.
     fn kind(&self, communicator: u32, tag: u64) -> Option<u64> {
-        let index = self.communicators.index_of(self.counts.rank, communicator)? as u64;
+        let index = self
+            .communicators
+            .index_of(self.counts.rank, communicator)? as u64;
         Some(tag.wrapping_add(index.wrapping_mul(0x9e37_79b9)))
     }
 
     fn collective(&self, lines: &mut Lines, collective: &Collective) -> Result<(), TraceError> {
-        let Some(group) = self.communicators.get(self.counts.rank, collective.communicator) else {
+        let Some(group) = self
+            .communicators
+            .get(self.counts.rank, collective.communicator)
+        else {
             return Ok(());
         };
         let Some(kind) = self.kind(collective.communicator, COLLECTIVE_TAG) else {
             return Ok(());
         };
-        let Some(me) = group.ranks.iter().position(|&rank| rank == self.counts.rank) else {
+        let Some(me) = group
+            .ranks
+            .iter()
+            .position(|&rank| rank == self.counts.rank)
+        else {
             return Ok(());
         };
-        let is_world = group.ranks.len() == self.ranks as usize && (0..).zip(&group.ranks).all(|(rank, &member)| rank == member);
+        let is_world = group.ranks.len() == self.ranks as usize
+            && (0..)
+                .zip(&group.ranks)
+                .all(|(rank, &member)| rank == member);
         if is_world && lines.native(collective)? {
             return Ok(());
         }
         match collective.call {
-            Call::Gather | Call::Gatherv | Call::Scatter | Call::Scatterv => self.rooted(lines, collective, group, kind),
+            Call::Gather | Call::Gatherv | Call::Scatter | Call::Scatterv => {
+                self.rooted(lines, collective, group, kind)
+            }
             Call::Alltoall => {
                 let sizes = vec![collective.bytes; group.ranks.len()];
                 lines.exchange(&group.ranks, me, kind, &sizes, &sizes, 0)
@@ -254,7 +291,13 @@ impl Rank<'_> {
         }
     }
 
-    fn rooted(&self, lines: &mut Lines, collective: &Collective, group: &Group, kind: u64) -> Result<(), TraceError> {
+    fn rooted(
+        &self,
+        lines: &mut Lines,
+        collective: &Collective,
+        group: &Group,
+        kind: u64,
+    ) -> Result<(), TraceError> {
         let Some(root) = collective.root else {
             return Ok(());
         };
@@ -269,7 +312,10 @@ impl Rank<'_> {
             if member == root || member >= self.ranks {
                 continue;
             }
-            let bytes = collective.sizes[0].get(place).copied().unwrap_or(collective.bytes);
+            let bytes = collective.sizes[0]
+                .get(place)
+                .copied()
+                .unwrap_or(collective.bytes);
             match gathers {
                 true => lines.recv(member, kind, bytes)?,
                 false => lines.send(member, kind, bytes)?,
@@ -313,7 +359,8 @@ impl Lines {
     /// The tag of the next message to or from a peer: the same at both, since messages of a kind stay in order.
     fn tag(&mut self, peer: u32, kind: u64, sends: bool) -> u64 {
         let number = self.numbers.entry((peer, kind, sends)).or_default();
-        let tag = (mixed(kind) >> (64 - KIND_BITS)) << NUMBER_BITS | (*number & ((1 << NUMBER_BITS) - 1));
+        let tag =
+            (mixed(kind) >> (64 - KIND_BITS)) << NUMBER_BITS | (*number & ((1 << NUMBER_BITS) - 1));
         *number = number.wrapping_add(1);
         tag
     }
@@ -331,7 +378,13 @@ impl Lines {
     }
 
     /// Answers what waits for it; with a request, also remembers it.
-    fn isend(&mut self, request: Option<u64>, to: u32, kind: u64, bytes: u64) -> Result<(u32, u32, u64), TraceError> {
+    fn isend(
+        &mut self,
+        request: Option<u64>,
+        to: u32,
+        kind: u64,
+        bytes: u64,
+    ) -> Result<(u32, u32, u64), TraceError> {
         self.compute()?;
         let tag = self.tag(to, kind, true);
         let key = (self.rank, to, tag);
@@ -368,7 +421,11 @@ impl Lines {
     fn native(&mut self, collective: &Collective) -> Result<bool, TraceError> {
         let (size, root) = (Size(collective.bytes), collective.root.unwrap_or(0));
         let (count, types) = (size.count(), size.type_suffix());
-        let both = if types.is_empty() { String::new() } else { format!("{types}{types}") };
+        let both = if types.is_empty() {
+            String::new()
+        } else {
+            format!("{types}{types}")
+        };
         let line = match collective.call {
             Call::Barrier => "barrier".to_owned(),
             Call::Bcast => format!("bcast {count} {root}{types}"),
@@ -417,7 +474,12 @@ impl Lines {
         Ok(())
     }
 
-    fn neighbours(&mut self, kind: u64, lists: &[Vec<(Option<u32>, u64)>; 2], ranks: u32) -> Result<(), TraceError> {
+    fn neighbours(
+        &mut self,
+        kind: u64,
+        lists: &[Vec<(Option<u32>, u64)>; 2],
+        ranks: u32,
+    ) -> Result<(), TraceError> {
         let [to, from] = lists;
         let known = |peer: &Option<u32>| peer.filter(|&peer| peer < ranks);
         let mut under_way = Vec::new();
@@ -435,14 +497,22 @@ impl Lines {
     }
 
     /// By the usual algorithm, round after round.
-    fn planned(&mut self, collective: &Collective, group: &Group, me: usize, kind: u64) -> Result<(), TraceError> {
+    fn planned(
+        &mut self,
+        collective: &Collective,
+        group: &Group,
+        me: usize,
+        kind: u64,
+    ) -> Result<(), TraceError> {
         let key = (collective.communicator, collective.call, collective.root);
         let plan = match self.plans.remove(&key) {
             Some(plan) => plan,
             None => plan(collective, group, me),
         };
         let share = |member: usize| match collective.call {
-            Call::Allgatherv | Call::ReduceScatter => collective.sizes[0].get(member).copied().unwrap_or(0),
+            Call::Allgatherv | Call::ReduceScatter => {
+                collective.sizes[0].get(member).copied().unwrap_or(0)
+            }
             _ => collective.bytes,
         };
         for round in plan.chunk_by(|left, right| left.round == right.round) {
@@ -458,7 +528,9 @@ impl Lines {
             for step in round.iter().filter(|step| !step.sends) {
                 self.recv(step.peer, kind, bytes_of(step))?;
             }
-            under_way.into_iter().try_for_each(|key| self.wait_for(key))?;
+            under_way
+                .into_iter()
+                .try_for_each(|key| self.wait_for(key))?;
         }
         self.plans.insert(key, plan);
         Ok(())
@@ -503,7 +575,11 @@ impl Size {
     }
 
     fn count(&self) -> u64 {
-        if self.fits() { self.0 } else { self.0.div_ceil(8) }
+        if self.fits() {
+            self.0
+        } else {
+            self.0.div_ceil(8)
+        }
     }
 
     /// SimGrid's number for a double; nothing is a byte.

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::Summary;
 use crate::error::TraceError;
 use crate::matrix::Matrix;
 use crate::pairs::Pair;
-use crate::Summary;
 
 /// Writes `trace.json`.
 pub(crate) fn summary(folder: &Path, summary: &Summary) -> Result<(), TraceError> {
@@ -22,7 +22,10 @@ pub(crate) fn summary(folder: &Path, summary: &Summary) -> Result<(), TraceError
 /// Writes `matrix.json` and `matrix.csv`.
 pub(crate) fn matrix(folder: &Path, matrix: &Matrix) -> Result<(), TraceError> {
     for (name, write) in [
-        ("matrix.json", json as fn(&mut Output, &Matrix) -> std::io::Result<()>),
+        (
+            "matrix.json",
+            json as fn(&mut Output, &Matrix) -> std::io::Result<()>,
+        ),
         ("matrix.csv", csv),
     ] {
         let path = folder.join(name);
