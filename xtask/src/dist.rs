@@ -4,6 +4,7 @@
 //! bin/towline
 //! lib/libtowline_cuda.so
 //! lib/libtowline_opencl.so
+//! lib/towline/libtowline_pmpi_{mpich,openmpi}.so    of those MPIs that this machine has a compiler for
 //! share/man/man1/towline*.1
 //! share/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}/...
 //! share/doc/towline/{CHANGELOG.md,LICENSE,README.md}
@@ -21,6 +22,8 @@ use crate::workspace::Workspace;
 
 const PROGRAM: &str = "towline";
 const LIBRARIES: &[&str] = &["libtowline_cuda.so", "libtowline_opencl.so"];
+/// Compiler of an MPI, and what the tracing library for it is called after.
+const TRACED_MPIS: &[(&str, &str)] = &[("mpicc.mpich", "mpich"), ("mpicc.openmpi", "openmpi")];
 const DOCUMENTS: &[&str] = &["CHANGELOG.md", "LICENSE", "README.md"];
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -105,6 +108,8 @@ fn stage(workspace: &Workspace, tree: &Path) -> Result<()> {
         place_stripped(&built.join(library), &tree.join("lib").join(library))?;
     }
 
+    place_tracing_libraries(workspace, tree)?;
+
     let share = tree.join("share");
     let manual = share.join("man/man1");
     create_dir(&manual)?;
@@ -125,6 +130,31 @@ fn stage(workspace: &Workspace, tree: &Path) -> Result<()> {
         let from = workspace.root().join(document);
         let text = fs::read(&from).with_context(|| format!("cannot read {}", from.display()))?;
         write(&share.join("doc").join(PROGRAM).join(document), &text)?;
+    }
+    Ok(())
+}
+
+/// What `towline trace` loads into MPI programs. Without an MPI it has nothing to trace.
+fn place_tracing_libraries(workspace: &Workspace, tree: &Path) -> Result<()> {
+    let build = workspace.build_dir().join("pmpi");
+    for (compiler, family) in TRACED_MPIS {
+        if Command::new(compiler).arg("--version").output().is_err() {
+            println!("without {compiler} there is no tracing library for {family}");
+            continue;
+        }
+        succeed(
+            Command::new("make")
+                .env_remove("MAKEFLAGS")
+                .arg("-C")
+                .arg(workspace.root().join("pmpi"))
+                .arg(format!("BUILD={}", build.display()))
+                .arg(family),
+        )?;
+        let name = format!("libtowline_pmpi_{family}.so");
+        place_stripped(
+            &build.join(&name),
+            &tree.join("lib").join(PROGRAM).join(&name),
+        )?;
     }
     Ok(())
 }

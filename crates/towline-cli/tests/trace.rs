@@ -250,6 +250,20 @@ fn matrix_of_a_fortran_program_on_open_mpi_is_what_it_sends() {
 }
 
 #[test]
+fn matrix_of_a_modern_fortran_program_on_open_mpi_is_what_it_sends() {
+    let (_temporary, folder) = new_folder();
+    let program = OPENMPI.program("modern_fortran.f90");
+    let output = OPENMPI.trace(&folder, &[], 3, &program, &[]);
+    assert!(output.status.success(), "{}", err(&output));
+    let matrix = read(folder.join("matrix.json"));
+    assert_eq!(
+        matrix["point_to_point"],
+        json!([[0, 1, 1, 24], [1, 2, 1, 24], [2, 0, 1, 24]])
+    );
+    assert_eq!(matrix["communicators"][0]["collectives"][0]["bytes"], 72);
+}
+
+#[test]
 fn matrix_of_a_c_program_on_mpich_is_what_it_sends() {
     let (_temporary, folder) = new_folder();
     let output = MPICH.trace(&folder, &[], 4, &MPICH.program("mixture.c"), &[]);

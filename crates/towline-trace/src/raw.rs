@@ -370,3 +370,92 @@ impl Words {
             .ok_or_else(|| TraceError::damaged(path, "it is cut off within a communicator"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The counters of rank 1 of 2, which sent 3 messages of 30 bytes to rank 0, with one collective.
+    fn counts() -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        for word in [VERSION, 1, 2, STATE_FINALIZED, 0, 1] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.resize(HEAD_BYTES, 0);
+        for number in [3u64, 30, 0, 0, 0, 0, 0, 0] {
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes.extend([0; PAIR_BYTES]);
+        for word in [1u32, 0, 3, u32::MAX] {
+            bytes.extend(word.to_le_bytes());
+        }
+        for number in [7u64, 56] {
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn counters_are_read_as_they_lie() {
+        let counts = parse_counts(&counts(), 1).unwrap();
+        assert!(counts.finished);
+        assert_eq!(counts.pairs[0].sent, (3, 30));
+        assert_eq!(
+            counts.collectives,
+            [CollectiveCounts {
+                communicator: 0,
+                call: Call::Allreduce,
+                root: None,
+                calls: 7,
+                bytes: 56
+            }]
+        );
+    }
+
+    #[test]
+    fn counters_under_another_ranks_name_are_refused() {
+        assert_eq!(
+            parse_counts(&counts(), 0).err(),
+            Some("it is of another rank than its name says")
+        );
+    }
+
+    #[test]
+    fn a_communicator_of_impossible_size_is_refused_before_its_ranks_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let words = [u32::MAX, 0, 0, 0, u32::MAX, 0];
+        let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
+        fs::write(path_of(folder.path(), 0, "comms"), bytes).unwrap();
+        let error = Communicators::default()
+            .read(folder.path(), 0, 4)
+            .unwrap_err();
+        assert!(error.to_string().contains("impossible"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_damage_to_counters_makes_the_reader_panic(
+            damages in proptest::collection::vec((0..4400usize, any::<u8>()), 0..20),
+            length in 0..5000usize,
+        ) {
+            let mut bytes = counts();
+            bytes.truncate(length);
+            for (at, value) in damages {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = value;
+                }
+            }
+            let _ = parse_counts(&bytes, 1);
+        }
+
+        #[test]
+        fn no_bytes_make_the_reader_of_communicators_panic(words in proptest::collection::vec(0..20u32, 0..60)) {
+            let folder = tempfile::tempdir().unwrap();
+            let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
+            fs::write(path_of(folder.path(), 0, "comms"), bytes).unwrap();
+            let _ = Communicators::default().read(folder.path(), 0, 8);
+        }
+    }
+}

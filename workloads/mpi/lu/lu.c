@@ -564,7 +564,7 @@ static void make_solver(struct solver *solver, const struct bench *bench, const 
     const int place[2] = {bench->rank % solver->ranks_x, bench->rank / solver->ranks_x};
     const int ranks[2] = {solver->ranks_x, solver->ranks_y}, steps[2] = {1, solver->ranks_x};
     for (int axis = X; axis <= Y; axis++) {
-        if (problem->points / ranks[axis] < 2 * GHOSTS)
+        if (problem->points / ranks[axis] < GHOSTS)
             bench_refuse(bench, "class %s has too few points for %d x %d ranks", bench->class_name, ranks[X], ranks[Y]);
         solver->own[axis] = range_of_part(problem->points, ranks[axis], place[axis]);
         solver->before[axis] = place[axis] > 0 ? bench->rank - steps[axis] : MPI_PROC_NULL;
