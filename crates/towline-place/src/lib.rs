@@ -1,0 +1,33 @@
+//! Where the tasks of a GPU-cluster job should go.
+//!
+//! - [`cluster`]: nodes, sockets, links, GPU servers; from TOML, hwloc, Slurm or a preset.
+//! - [`program`]: what each rank does, in order: read from a trace, or declared. [`matrix`]: who sends how much to whom.
+//! - [`policy`] places ranks without knowing the program, [`search`] by what it communicates.
+//! - [`score`]: one estimate for every placement, however it was made; [`choose`] ranks them and says why.
+//! - [`launcher`]: the placement in the words of Open MPI, MPICH and Slurm. [`picture`]: the same as SVG.
+//! - [`simulate`]: programs under placements, and job mixes on shared GPU servers, in SimGrid. [`calibrate`]: what a socket of
+//!   this machine is worth to n copies of a program.
+//!
+//! All input comes from somebody else: descriptions, traces and matrices are checked before use, and what is wrong is said with
+//! its place. What is computed is the same on every machine and at every run.
+#![forbid(unsafe_code)]
+
+pub mod cluster;
+mod error;
+pub mod hostlist;
+pub mod units;
+
+use std::path::Path;
+
+pub use cluster::Cluster;
+pub use error::Error;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+fn read_text(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|source| Error::File {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    })
+}
