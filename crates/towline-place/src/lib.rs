@@ -15,12 +15,16 @@
 pub mod cluster;
 mod error;
 pub mod hostlist;
+pub mod placement;
+pub mod policy;
 pub mod units;
 
 use std::path::Path;
 
 pub use cluster::Cluster;
 pub use error::Error;
+pub use placement::{Placement, Slot};
+pub use policy::Policy;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
