@@ -17,6 +17,7 @@ mod error;
 pub mod hostlist;
 pub mod placement;
 pub mod policy;
+pub mod program;
 pub mod units;
 
 use std::path::Path;
@@ -25,6 +26,7 @@ pub use cluster::Cluster;
 pub use error::Error;
 pub use placement::{Placement, Slot};
 pub use policy::Policy;
+pub use program::Program;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

@@ -1,0 +1,169 @@
+//! What the ranks of a program do, in order and without times.
+//!
+//! A program is a *start* and a *body* that is repeated; of a trace everything is start. Amounts of computation are operations of a
+//! core; [`crate::Cluster`] says how fast those go.
+
+pub mod collective;
+pub mod declared;
+mod matching;
+pub mod trace;
+
+use std::sync::Arc;
+
+use self::collective::Call;
+
+/// Most ranks of a program: what is computed is at least in proportion to them.
+pub const MAX_RANKS: usize = 1 << 16;
+
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub name: String,
+    /// One per rank.
+    pub start: Vec<Vec<Op>>,
+    /// One per rank; what is repeated after the start.
+    pub body: Vec<Vec<Op>>,
+    /// How many times the body is run.
+    pub iterations: u64,
+    /// Bytes per second that one rank with a socket of its own draws from memory while it computes on a core of `rated_speed`.
+    pub memory_demand: f64,
+    /// Operations per second of one rank with a socket of its own; 0: as the cluster's cores.
+    pub rated_speed: f64,
+    /// Communicators beside that of all ranks, which has number 0.
+    pub communicators: Vec<Arc<[u32]>>,
+}
+
+/// What a rank does next. Ranks are those of the program, sizes in bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    Compute {
+        ops: f64,
+    },
+    Send {
+        to: u32,
+        tag: u32,
+        bytes: u64,
+    },
+    Isend {
+        to: u32,
+        tag: u32,
+        bytes: u64,
+    },
+    Recv {
+        from: u32,
+        tag: u32,
+        bytes: u64,
+    },
+    Irecv {
+        from: u32,
+        tag: u32,
+        bytes: u64,
+    },
+    /// For the oldest request to or from this rank with this tag that is not waited for yet.
+    Wait {
+        peer: u32,
+        tag: u32,
+        sent: bool,
+    },
+    /// For all requests.
+    WaitAll,
+    /// Sends and receives at once, and waits for both; what collectives are made of.
+    Exchange {
+        to: Option<(u32, u64)>,
+        from: Option<(u32, u64)>,
+        tag: u32,
+    },
+    Collective {
+        call: Call,
+        communicator: u32,
+    },
+    /// Uses the rank's GPU: so many bytes up, a kernel of so many seconds, so many bytes down, in so many calls.
+    Gpu {
+        up: u64,
+        seconds: f64,
+        down: u64,
+        calls: u32,
+    },
+}
+
+impl Program {
+    pub fn ranks(&self) -> usize {
+        self.start.len()
+    }
+
+    /// The operations of a rank, collectives taken apart into messages.
+    pub fn flat<'a>(&'a self, ops: &'a [Op], rank: u32) -> impl Iterator<Item = Op> + 'a {
+        ops.iter().flat_map(move |op| self.flat_one(op, rank))
+    }
+
+    fn flat_one(&self, op: &Op, rank: u32) -> Vec<Op> {
+        let Op::Collective { call, communicator } = op else {
+            return vec![op.clone()];
+        };
+        let tag = collective::TAG + communicator;
+        match communicator.checked_sub(1) {
+            None => call.steps(rank, self.ranks() as u32, tag, |index| index),
+            Some(index) => {
+                let members = &self.communicators[index as usize];
+                let me = members.iter().position(|member| *member == rank);
+                let me = me.expect("ranks call collectives of their own communicators") as u32;
+                call.steps(me, members.len() as u32, tag, |index| {
+                    members[index as usize]
+                })
+            }
+        }
+    }
+
+    /// Operations that a rank computes in all.
+    pub fn ops(&self, rank: usize) -> f64 {
+        let sum = |ops: &[Op]| -> f64 {
+            let of = |op: &Op| {
+                if let Op::Compute { ops } = op {
+                    *ops
+                } else {
+                    0.0
+                }
+            };
+            ops.iter().map(of).sum()
+        };
+        sum(&self.start[rank]) + sum(&self.body[rank]) * self.iterations as f64
+    }
+
+    /// What a rank asks of its GPU in all: bytes up, seconds, bytes down, calls.
+    pub fn gpu(&self, rank: usize) -> GpuUse {
+        let sum = |ops: &[Op], times: f64, total: &mut GpuUse| {
+            for op in ops {
+                if let Op::Gpu {
+                    up,
+                    seconds,
+                    down,
+                    calls,
+                } = op
+                {
+                    total.up += *up as f64 * times;
+                    total.down += *down as f64 * times;
+                    total.seconds += seconds * times;
+                    total.calls += f64::from(*calls) * times;
+                }
+            }
+        };
+        let mut total = GpuUse::default();
+        sum(&self.start[rank], 1.0, &mut total);
+        sum(&self.body[rank], self.iterations as f64, &mut total);
+        total
+    }
+}
+
+/// What a rank asks of its GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GpuUse {
+    pub up: f64,
+    pub down: f64,
+    pub seconds: f64,
+    pub calls: f64,
+}
+
+impl GpuUse {
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
