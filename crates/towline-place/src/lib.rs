@@ -12,18 +12,24 @@
 //! its place. What is computed is the same on every machine and at every run.
 #![forbid(unsafe_code)]
 
+mod child;
 pub mod cluster;
 mod error;
 pub mod hostlist;
+pub mod matrix;
 pub mod placement;
 pub mod policy;
 pub mod program;
+pub mod score;
+pub mod scotch;
+pub mod search;
 pub mod units;
 
 use std::path::Path;
 
 pub use cluster::Cluster;
 pub use error::Error;
+pub use matrix::Matrix;
 pub use placement::{Placement, Slot};
 pub use policy::Policy;
 pub use program::Program;

@@ -1,0 +1,279 @@
+//! Placements made for a program: ranks that talk much come together, as far as memory allows.
+//!
+//! Each start (every fixed policy's placement, a greedy growth within the shape of each, and Scotch's if it is there) is improved
+//! by swaps and moves until none helps or the work is used up. Work is counted, not timed, so the result is always the same.
+
+use std::collections::{BTreeSet, HashSet};
+
+use crate::score::{Loads, Sockets};
+use crate::{Cluster, Matrix, Placement, Policy, Result, Slot, policy, scotch};
+
+/// Visits of edges that all improvements together may cost: some seconds.
+const WORK: u64 = 60_000_000;
+
+/// Starts of one shape that differ in where growth begins.
+const SEEDS: usize = 6;
+
+/// The best placement found for a program.
+pub fn search(
+    cluster: &Cluster,
+    matrix: &Matrix,
+    sockets: &Sockets,
+    threads: bool,
+) -> Result<Placement> {
+    let tasks = matrix.ranks();
+    policy::check_room(cluster, tasks, threads)?;
+    let mut shapes: Vec<Placement> = Vec::new();
+    let mut seen = HashSet::new();
+    for policy in Policy::usual(cluster) {
+        let placement = policy.place(cluster, tasks, threads)?;
+        let mut shape: Vec<Slot> = placement.slots.clone();
+        shape.sort_unstable();
+        // Policies that fill the same cores with other ranks are one shape, but each its own start.
+        if seen.insert(shape) || tasks <= 256 {
+            shapes.push(placement);
+        }
+    }
+    let mut starts: Vec<Vec<Slot>> = shapes
+        .iter()
+        .map(|placement| placement.slots.clone())
+        .collect();
+    let degree = matrix.sent.iter().map(Vec::len).sum::<usize>().max(1);
+    let dense = degree > 64 * tasks;
+    let mut grown = HashSet::new();
+    for placement in &shapes {
+        let mut shape = placement.slots.clone();
+        shape.sort_unstable();
+        if !grown.insert(shape.clone()) || dense {
+            continue;
+        }
+        starts.extend(
+            (0..SEEDS.min(tasks)).map(|seed| grow(cluster, matrix, &shape, seed * tasks / SEEDS)),
+        );
+        // Scotch knows no memory: it gets the shape, and the improvement does the rest.
+        starts.extend(scotch::map(cluster, matrix, &shape).unwrap_or_default());
+    }
+    let all: Vec<Slot> = all_slots(cluster, threads);
+    let share = WORK / starts.len() as u64;
+    let mut best: Option<(f64, f64, Vec<Slot>)> = None;
+    for start in starts {
+        let mut loads = Loads::new(cluster, matrix, sockets, &start);
+        improve(&mut loads, &all, share);
+        // Summed up anew: what moves left behind in the last digits must not decide.
+        let loads = Loads::new(cluster, matrix, sockets, &loads.slots);
+        let score = loads.score();
+        let start = Loads::new(cluster, matrix, sockets, &start);
+        let before = start.score();
+        let (score, slots) = match score.total_s <= before.total_s {
+            true => (score, loads.slots),
+            false => (before, start.slots),
+        };
+        let better = best.as_ref().is_none_or(|(total, cross, _)| {
+            score.total_s < total * (1.0 - 1e-9)
+                || (score.total_s <= total * (1.0 + 1e-9) && score.cross_bytes < *cross)
+        });
+        if better {
+            best = Some((score.total_s, score.cross_bytes, slots));
+        }
+    }
+    let (_, _, slots) = best.expect("there is at least one policy");
+    Placement::new("mapped", slots, cluster)
+}
+
+fn all_slots(cluster: &Cluster, threads: bool) -> Vec<Slot> {
+    let mut slots = Vec::new();
+    for (index, node) in (0..).zip(&cluster.nodes) {
+        for thread in 0..if threads { node.threads } else { 1 } {
+            let cores = 0..node.cores();
+            slots.extend(cores.map(|core| Slot {
+                node: index,
+                core,
+                thread,
+            }));
+        }
+    }
+    slots
+}
+
+/// Gives the slots of a shape to ranks, socket after socket: next comes always the rank with most traffic to those on the socket,
+/// then on the node.
+fn grow(cluster: &Cluster, matrix: &Matrix, shape: &[Slot], seed: usize) -> Vec<Slot> {
+    let ranks = matrix.ranks();
+    let mut traffic: Vec<Vec<(usize, f64)>> = vec![Vec::new(); ranks];
+    for (rank, sent) in matrix.sent.iter().enumerate() {
+        for to in sent {
+            // A message has a price beside that of its bytes.
+            let weight =
+                to.bytes + to.messages * cluster.network.latency_s * cluster.network.bandwidth;
+            traffic[rank].push((to.peer as usize, weight));
+            traffic[to.peer as usize].push((rank, weight));
+        }
+    }
+    let mut slots = vec![None; ranks];
+    let mut free: BTreeSet<usize> = (0..ranks).collect();
+    let (mut to_socket, mut to_node, mut to_placed) =
+        (vec![0.0; ranks], vec![0.0; ranks], vec![0.0; ranks]);
+    let mut last: Option<Slot> = None;
+    for &slot in shape {
+        let socket = |slot: Slot| {
+            cluster.nodes[slot.node as usize]
+                .socket_of(slot.core)
+                .map(|(socket, _)| socket)
+        };
+        if last.is_none_or(|last| last.node != slot.node) {
+            to_node.fill(0.0);
+            to_socket.fill(0.0);
+        } else if last.is_some_and(|last| socket(last) != socket(slot)) {
+            to_socket.fill(0.0);
+        }
+        let key = |rank: usize| (to_socket[rank], to_node[rank], to_placed[rank]);
+        let chosen = match last {
+            None => seed % ranks,
+            Some(_) => {
+                let mut best = *free.first().expect("there are as many slots as ranks");
+                for &rank in &free {
+                    if key(rank) > key(best) {
+                        best = rank;
+                    }
+                }
+                best
+            }
+        };
+        free.remove(&chosen);
+        slots[chosen] = Some(slot);
+        for &(peer, weight) in &traffic[chosen] {
+            to_socket[peer] += weight;
+            to_node[peer] += weight;
+            to_placed[peer] += weight;
+        }
+        last = Some(slot);
+    }
+    slots
+        .into_iter()
+        .map(|slot| slot.expect("each rank was chosen once"))
+        .collect()
+}
+
+/// Swaps pairs and moves ranks to free slots while that lowers the objective and work is left.
+fn improve(loads: &mut Loads<'_>, all: &[Slot], work: u64) {
+    let ranks = loads.slots.len();
+    let mut left = work;
+    let mut current = loads.objective();
+    let scan = (all.len() / 2).max(32) as u64;
+    loop {
+        let before = current;
+        for a in 0..ranks {
+            for b in a + 1..ranks {
+                // Ranks of one socket that change places change nothing.
+                if loads.is_one_socket(loads.slots[a], loads.slots[b]) {
+                    continue;
+                }
+                let cost = 4 * (loads.edges[a].len() + loads.edges[b].len()) as u64 + scan;
+                let Some(rest) = left.checked_sub(cost) else {
+                    return;
+                };
+                left = rest;
+                loads.swap(a, b);
+                let next = loads.objective();
+                match next < current * (1.0 - 1e-9) {
+                    true => current = next,
+                    false => loads.swap(a, b),
+                }
+            }
+        }
+        let taken: HashSet<Slot> = loads.slots.iter().copied().collect();
+        // One free core of a socket is like another: the first stands for all.
+        let mut free: Vec<Slot> = Vec::new();
+        for &slot in all {
+            let alike =
+                |other: &Slot| other.thread == slot.thread && loads.is_one_socket(*other, slot);
+            if !taken.contains(&slot) && !free.iter().any(alike) {
+                free.push(slot);
+            }
+        }
+        for rank in 0..ranks {
+            for target in &mut free {
+                let cost = 4 * loads.edges[rank].len() as u64 + scan;
+                let Some(rest) = left.checked_sub(cost) else {
+                    return;
+                };
+                left = rest;
+                let from = loads.slots[rank];
+                loads.shift(rank, *target);
+                let next = loads.objective();
+                match next < current * (1.0 - 1e-9) {
+                    true => {
+                        current = next;
+                        *target = from;
+                    }
+                    false => loads.shift(rank, from),
+                }
+            }
+        }
+        if current >= before * (1.0 - 1e-9) {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::{preset, sample};
+    use crate::program::declared::{Kernel, scrambled_halo};
+    use crate::score::score;
+
+    #[test]
+    fn a_scrambled_halo_finds_its_blocks_again() {
+        let (cluster, matrix) = (sample(4, 1, 6), Matrix::of(&scrambled_halo(6, 4, 100_000)));
+        let placement = search(&cluster, &matrix, &Sockets::default(), false).unwrap();
+        let score = score(&cluster, &matrix, &Sockets::default(), &placement).unwrap();
+        // Four blocks of 2 x 3: 20 of 48 edges are cut, and no cut is smaller.
+        assert!(
+            (score.cross_share() - 20.0 / 48.0).abs() < 1e-9,
+            "{}",
+            score.cross_share()
+        );
+    }
+
+    #[test]
+    fn no_fixed_policy_is_better() {
+        let cluster = preset::cluster("study-qdr").unwrap();
+        let sockets = Sockets::default();
+        for kernel in [Kernel::Cg, Kernel::Ft, Kernel::Himeno, Kernel::Is] {
+            let matrix = Matrix::of(&kernel.program(16).unwrap());
+            let total = |placement: &Placement| {
+                score(&cluster, &matrix, &sockets, placement)
+                    .unwrap()
+                    .total_s
+            };
+            let mapped = total(&search(&cluster, &matrix, &sockets, false).unwrap());
+            for policy in Policy::usual(&cluster) {
+                let fixed = total(&policy.place(&cluster, 16, false).unwrap());
+                assert!(
+                    mapped <= fixed * (1.0 + 1e-9),
+                    "{kernel:?} {policy}: {mapped} and {fixed}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_result_is_the_same_every_time() {
+        let (cluster, matrix) = (
+            sample(3, 2, 4),
+            Matrix::of(&Kernel::Cg.program(16).unwrap()),
+        );
+        let once = search(&cluster, &matrix, &Sockets::default(), false).unwrap();
+        assert_eq!(
+            once,
+            search(&cluster, &matrix, &Sockets::default(), false).unwrap()
+        );
+    }
+
+    #[test]
+    fn too_few_cores_are_an_error() {
+        let matrix = Matrix::of(&scrambled_halo(6, 4, 8));
+        assert!(search(&sample(2, 1, 6), &matrix, &Sockets::default(), false).is_err());
+    }
+}
