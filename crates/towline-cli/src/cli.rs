@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Devices(DevicesOptions),
     /// Write the manual pages into a folder
     Man(ManOptions),
+    /// Say where the tasks of an MPI program should go, and write the files that put them there
+    Place(towline_place::command::place::Options),
     /// Run a program with the devices of servers
     Run(RunOptions),
     /// Offer this machine's devices to others

@@ -39,6 +39,9 @@ fn main() -> ExitCode {
         Command::Completions(options) => documents::completions(options.shell),
         Command::Devices(options) => devices::run(&options),
         Command::Man(options) => documents::manual(&options.folder),
+        Command::Place(options) => {
+            towline_place::command::place::run(&options).map_err(anyhow::Error::from)
+        }
         Command::Run(options) => run::run(options),
         Command::Serve(options) => serve::run(&options),
         Command::Status(options) => status::run(&options),

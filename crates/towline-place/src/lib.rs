@@ -13,10 +13,15 @@
 #![forbid(unsafe_code)]
 
 mod child;
+pub mod choose;
 pub mod cluster;
+pub mod command;
 mod error;
+pub mod gpus;
 pub mod hostlist;
+pub mod launcher;
 pub mod matrix;
+pub mod picture;
 pub mod placement;
 pub mod policy;
 pub mod program;

@@ -1,0 +1,143 @@
+//! Ranks candidates by their score and says why the best is the best.
+
+use crate::score::{Score, Sockets, score};
+use crate::{Cluster, Matrix, Placement, Policy, Result, search, units};
+
+/// A placement and what it is worth.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    pub placement: Placement,
+    pub score: Score,
+}
+
+/// What to try.
+#[derive(Clone, Debug)]
+pub struct Wishes {
+    pub policies: Vec<Policy>,
+    /// Search for a placement by what the program communicates, too.
+    pub mapped: bool,
+    /// More ranks than cores may go on further hardware threads.
+    pub threads: bool,
+}
+
+/// All candidates, best first; of equals the one that is simpler to say.
+pub fn candidates(
+    cluster: &Cluster,
+    matrix: &Matrix,
+    sockets: &Sockets,
+    wishes: &Wishes,
+) -> Result<Vec<Candidate>> {
+    let mut placements = Vec::new();
+    for policy in &wishes.policies {
+        placements.push(policy.place(cluster, matrix.ranks(), wishes.threads)?);
+    }
+    if wishes.mapped {
+        placements.push(search::search(cluster, matrix, sockets, wishes.threads)?);
+    }
+    let mut candidates = Vec::new();
+    for placement in placements {
+        let score = score(cluster, matrix, sockets, &placement)?;
+        candidates.push(Candidate { placement, score });
+    }
+    candidates.sort_by(|a, b| a.score.total_s.total_cmp(&b.score.total_s));
+    Ok(candidates)
+}
+
+/// Why the first of the candidates is the first, in a few lines.
+pub fn explain(cluster: &Cluster, matrix: &Matrix, candidates: &[Candidate]) -> String {
+    let Some((best, others)) = candidates.split_first() else {
+        return String::new();
+    };
+    let used = best.placement.by_node(cluster).len();
+    let mut text = format!(
+        "{}: {} ranks on {used} of {} nodes of {}.\n",
+        best.placement.name,
+        matrix.ranks(),
+        cluster.nodes.len(),
+        cluster.name
+    );
+    let score = &best.score;
+    let parts = [
+        (score.compute_s, "what its busiest socket computes"),
+        (score.link_s, "what its busiest link carries"),
+        (score.latency_s, "the latencies of its messages"),
+    ];
+    let (largest, what) = parts
+        .into_iter()
+        .fold((0.0, "nothing"), |a, b| if b.0 > a.0 { b } else { a });
+    text += &format!(
+        "Most of its estimate of {} is {what} ({}).\n",
+        units::seconds(score.total_s),
+        units::seconds(largest)
+    );
+    text += &format!(
+        "{:.1} % of {} cross nodes",
+        100.0 * score.cross_share(),
+        units::bytes(score.all_bytes)
+    );
+    if let Some((link, bytes)) = &score.busiest_link {
+        text += &format!("; the busiest link is {link} with {}", units::bytes(*bytes));
+    }
+    text += &format!(
+        ".\nUp to {} ranks share a socket, and compute {:.2} times slower than alone.\n",
+        score.socket_ranks, score.slowdown
+    );
+    let next = others
+        .iter()
+        .find(|other| other.score.total_s > score.total_s * (1.0 + 1e-6));
+    match next {
+        Some(next) => {
+            text += &format!(
+                "The next, {}, is estimated {:.1} % slower: {}.\n",
+                next.placement.name,
+                100.0 * (next.score.total_s / score.total_s - 1.0),
+                difference(score, &next.score)
+            );
+        }
+        None if !others.is_empty() => text += "All others are estimated the same.\n",
+        None => {}
+    }
+    if matrix.ops.iter().all(|ops| *ops == 0.0) {
+        text += "Nothing is known of what the ranks compute: only messages count.\n";
+    } else if score.slowdown == 1.0 && matrix.memory_demand == 0.0 {
+        text += "Nothing is known of what the ranks draw from memory: give --saturation (see `towline calibrate`).\n";
+    }
+    text
+}
+
+/// The part in which the other is worst.
+fn difference(best: &Score, other: &Score) -> String {
+    let parts = [
+        (other.compute_s - best.compute_s, "its busiest socket takes"),
+        (other.link_s - best.link_s, "its busiest link takes"),
+        (other.latency_s - best.latency_s, "its latencies take"),
+    ];
+    let (more, what) = parts
+        .into_iter()
+        .fold((f64::MIN, ""), |a, b| if b.0 > a.0 { b } else { a });
+    format!("{what} {} more", units::seconds(more))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::sample;
+    use crate::program::declared::scrambled_halo;
+
+    #[test]
+    fn the_best_comes_first_and_says_why() {
+        let (cluster, matrix) = (sample(4, 1, 6), Matrix::of(&scrambled_halo(6, 4, 100_000)));
+        let wishes = Wishes {
+            policies: Policy::usual(&cluster),
+            mapped: true,
+            threads: false,
+        };
+        let candidates = candidates(&cluster, &matrix, &Sockets::default(), &wishes).unwrap();
+        assert_eq!(candidates[0].placement.name, "mapped");
+        let text = explain(&cluster, &matrix, &candidates);
+        assert!(
+            text.contains("41.7 %") && text.contains("The next"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,59 @@
+//! Slurm: the hostfile of `--distribution=arbitrary`, which states the order of ranks exactly, and the head of a batch script.
+
+use super::{Files, common_cores, hosts, list, only_cores};
+use crate::{Cluster, Placement, hostlist};
+
+pub(super) fn write(cluster: &Cluster, placement: &Placement, files: &mut Files) {
+    let lines = hosts(cluster, placement)
+        .map(|host| format!("{host}\n"))
+        .collect();
+    files.add("slurm.hosts", Ok(lines));
+    let cores = match only_cores(placement, "Slurm's list of processors") {
+        Ok(()) => common_cores(cluster, placement),
+        Err(error) => {
+            files.missing.push(error.to_string());
+            None
+        }
+    };
+    files.add(
+        "slurm.sbatch",
+        Ok(script(cluster, placement, cores.as_deref())),
+    );
+    files.commands.push((
+        "Slurm, as a batch job",
+        "sbatch slurm.sbatch PROGRAM".to_owned(),
+    ));
+    files.commands.push((
+        "Slurm, in an allocation of these nodes",
+        format!(
+            "SLURM_HOSTFILE=slurm.hosts srun --ntasks={} --distribution=arbitrary PROGRAM",
+            placement.ranks()
+        ),
+    ));
+}
+
+fn script(cluster: &Cluster, placement: &Placement, cores: Option<&[u32]>) -> String {
+    let nodes: Vec<String> = placement
+        .by_node(cluster)
+        .into_iter()
+        .map(|(node, _)| cluster.nodes[node].name.clone())
+        .collect();
+    let binding = match cores {
+        // Slurm numbers processors as the system does: cores first, further hardware threads after them, on most machines.
+        Some(cores) => format!(" --cpu-bind=map_cpu:{}", list(cores)),
+        None => String::new(),
+    };
+    format!(
+        "#!/bin/sh\n\
+         #SBATCH --nodes={} --ntasks={}\n\
+         #SBATCH --nodelist={}\n\
+         #SBATCH --exclusive\n\
+         # The order of ranks is in the file beside this one.\n\
+         export SLURM_HOSTFILE=\"${{TOWLINE_PLACE_DIR:-$SLURM_SUBMIT_DIR}}/slurm.hosts\"\n\
+         exec srun --ntasks={} --distribution=arbitrary{binding} \"$@\"\n",
+        nodes.len(),
+        placement.ranks(),
+        hostlist::compress(&nodes),
+        placement.ranks(),
+    )
+}
