@@ -1,5 +1,6 @@
 //! Ranks candidates by their score and says why the best is the best.
 
+use crate::gpus::{self, Assignment, Pool};
 use crate::score::{Score, Sockets, score};
 use crate::{Cluster, Matrix, Placement, Policy, Result, search, units};
 
@@ -7,6 +8,8 @@ use crate::{Cluster, Matrix, Placement, Policy, Result, search, units};
 #[derive(Clone, Debug)]
 pub struct Candidate {
     pub placement: Placement,
+    /// For programs that use GPUs.
+    pub gpus: Option<Assignment>,
     pub score: Score,
 }
 
@@ -18,6 +21,8 @@ pub struct Wishes {
     pub mapped: bool,
     /// More ranks than cores may go on further hardware threads.
     pub threads: bool,
+    /// Where virtual GPUs may be.
+    pub pool: Pool,
 }
 
 /// All candidates, best first; of equals the one that is simpler to say.
@@ -36,8 +41,16 @@ pub fn candidates(
     }
     let mut candidates = Vec::new();
     for placement in placements {
-        let score = score(cluster, matrix, sockets, &placement)?;
-        candidates.push(Candidate { placement, score });
+        let mut score = score(cluster, matrix, sockets, &placement)?;
+        let gpus = gpus::assign_if_used(cluster, matrix, &placement, wishes.pool)?;
+        if let Some(gpus) = &gpus {
+            score.add_gpus(gpus);
+        }
+        candidates.push(Candidate {
+            placement,
+            gpus,
+            score,
+        });
     }
     candidates.sort_by(|a, b| a.score.total_s.total_cmp(&b.score.total_s));
     Ok(candidates)
@@ -61,6 +74,7 @@ pub fn explain(cluster: &Cluster, matrix: &Matrix, candidates: &[Candidate]) -> 
         (score.compute_s, "what its busiest socket computes"),
         (score.link_s, "what its busiest link carries"),
         (score.latency_s, "the latencies of its messages"),
+        (score.gpu_s, "what its busiest GPU or GPU server does"),
     ];
     let (largest, what) = parts
         .into_iter()
@@ -111,6 +125,10 @@ fn difference(best: &Score, other: &Score) -> String {
         (other.compute_s - best.compute_s, "its busiest socket takes"),
         (other.link_s - best.link_s, "its busiest link takes"),
         (other.latency_s - best.latency_s, "its latencies take"),
+        (
+            other.gpu_s - best.gpu_s,
+            "its busiest GPU or GPU server takes",
+        ),
     ];
     let (more, what) = parts
         .into_iter()
@@ -131,6 +149,7 @@ mod tests {
             policies: Policy::usual(&cluster),
             mapped: true,
             threads: false,
+            pool: Pool::Any,
         };
         let candidates = candidates(&cluster, &matrix, &Sockets::default(), &wishes).unwrap();
         assert_eq!(candidates[0].placement.name, "mapped");

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cluster::{hwloc, preset, slurm};
+use crate::gpus::Pool;
 use crate::program::declared::Kernel;
 use crate::{Cluster, Error, Matrix, Policy, Program, Result, child, hostlist};
 
@@ -140,6 +141,20 @@ pub struct Choice {
     /// Cores' worth of work that a socket's memory can feed, as `towline calibrate` fits it
     #[arg(long, value_name = "CORES")]
     pub saturation: Option<f64>,
+    /// Where virtual GPUs may be
+    #[arg(long = "gpus", value_name = "WHERE", default_value = "any")]
+    pub pool: GpuPool,
+}
+
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+pub enum GpuPool {
+    /// In the rank's own node or a server
+    #[default]
+    Any,
+    /// In the rank's own node only
+    Local,
+    /// In servers only
+    Servers,
 }
 
 impl Choice {
@@ -153,6 +168,11 @@ impl Choice {
             },
             mapped,
             threads: self.threads,
+            pool: match self.pool {
+                GpuPool::Any => Pool::Any,
+                GpuPool::Local => Pool::Local,
+                GpuPool::Servers => Pool::Servers,
+            },
         })
     }
 

@@ -13,7 +13,7 @@ pub struct GpuSlot {
 }
 
 /// The machine that a GPU is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Home {
     /// Index into [`Cluster::nodes`].
     Node(usize),
@@ -118,6 +118,18 @@ pub fn assign(
         busiest_gpu_s: max(&gpu_s),
         busiest_link_s: max(&server_s),
     })
+}
+
+/// [`assign`] for programs that use GPUs; none for others.
+pub fn assign_if_used(
+    cluster: &Cluster,
+    matrix: &Matrix,
+    placement: &Placement,
+    pool: Pool,
+) -> Result<Option<Assignment>> {
+    let uses = matrix.gpu.iter().any(|used| !used.is_none());
+    uses.then(|| assign(cluster, matrix, placement, pool))
+        .transpose()
 }
 
 impl Assignment {

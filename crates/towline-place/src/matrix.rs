@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::program::{GpuUse, MAX_RANKS, Op, Program};
+use crate::program::{GpuUse, MAX_RANKS, Op, Program, REFERENCE_SPEED};
 use crate::{Error, Result};
 
 /// Pairs of a file: of 8192 ranks each with each.
@@ -208,12 +208,12 @@ impl Matrix {
 
     /// Seconds that a rank computes alone on a core of this speed.
     pub fn compute_s(&self, rank: usize, core_speed: f64) -> f64 {
-        let speed = if self.rated_speed > 0.0 {
-            self.rated_speed
-        } else {
-            core_speed
-        };
-        self.ops[rank] / speed
+        self.ops[rank] / crate::program::speed(self.rated_speed, core_speed)
+    }
+
+    /// What a rank draws from memory on a core of this speed, in bytes per second.
+    pub fn demand(&self, core_speed: f64) -> f64 {
+        self.memory_demand * core_speed / REFERENCE_SPEED
     }
 }
 

@@ -15,6 +15,17 @@ use self::collective::Call;
 /// Most ranks of a program: what is computed is at least in proportion to them.
 pub const MAX_RANKS: usize = 1 << 16;
 
+/// The speed of the core that rated speeds and demands of memory are stated for; others are in proportion.
+pub const REFERENCE_SPEED: f64 = 1e9;
+
+/// Operations per second of a program on a core of this speed; a program without a rated speed does what the core does.
+pub fn speed(rated: f64, core_speed: f64) -> f64 {
+    match rated > 0.0 {
+        true => rated * core_speed / REFERENCE_SPEED,
+        false => core_speed,
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Program {
     pub name: String,
@@ -24,9 +35,9 @@ pub struct Program {
     pub body: Vec<Vec<Op>>,
     /// How many times the body is run.
     pub iterations: u64,
-    /// Bytes per second that one rank with a socket of its own draws from memory while it computes on a core of `rated_speed`.
+    /// Bytes per second that one rank with a socket of its own draws from memory while it computes on the reference core.
     pub memory_demand: f64,
-    /// Operations per second of one rank with a socket of its own; 0: as the cluster's cores.
+    /// Operations per second of one rank with a socket of its own on the reference core; 0: as the cluster's cores.
     pub rated_speed: f64,
     /// Communicators beside that of all ranks, which has number 0.
     pub communicators: Vec<Arc<[u32]>>,

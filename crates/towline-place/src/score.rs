@@ -5,11 +5,13 @@
 //!
 //! - of the busiest socket: its computation, slowed down by what its memory cannot feed ([`Sockets`]), plus
 //! - of the busiest link: its bytes over its bandwidth, plus
-//! - of the busiest rank: the latencies of its messages.
+//! - of the busiest rank: the latencies of its messages, plus
+//! - of the busiest GPU or GPU server's link, for programs that use any.
 //!
 //! It knows no order of events: it ranks placements, it predicts no times. The simulator does know.
 
 use crate::cluster::Node;
+use crate::gpus::Assignment;
 use crate::{Cluster, Error, Matrix, Placement, Result, Slot};
 
 /// How a socket slows its cores down.
@@ -42,11 +44,13 @@ impl Sockets {
 /// The estimate and what it is made of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Score {
-    /// The sum of the three: what placements are compared by.
+    /// The sum of the four: what placements are compared by.
     pub total_s: f64,
     pub compute_s: f64,
     pub link_s: f64,
     pub latency_s: f64,
+    /// Of the busiest GPU, or of the link to the busiest GPU server; 0 until [`Score::add_gpus`].
+    pub gpu_s: f64,
     /// Bytes between nodes, and of all.
     pub cross_bytes: f64,
     pub all_bytes: f64,
@@ -58,6 +62,12 @@ pub struct Score {
 }
 
 impl Score {
+    /// Counts the GPUs that ranks were given.
+    pub fn add_gpus(&mut self, gpus: &Assignment) {
+        self.gpu_s = gpus.busiest_gpu_s.max(gpus.busiest_link_s);
+        self.total_s += self.gpu_s;
+    }
+
     /// The share of bytes that crosses nodes.
     pub fn cross_share(&self) -> f64 {
         if self.all_bytes > 0.0 {
@@ -262,9 +272,9 @@ impl<'a> Loads<'a> {
                 if ranks == 0 {
                     continue;
                 }
-                let capacity = self
-                    .sockets
-                    .capacity(node, cores, ranks, self.matrix.memory_demand);
+                let capacity =
+                    self.sockets
+                        .capacity(node, cores, ranks, self.matrix.demand(node.core_speed));
                 let time = seconds / capacity;
                 let slowdown = f64::from(ranks) / capacity;
                 if time > worst.0 || (time == worst.0 && slowdown > worst.2) || worst.1 == 0 {
@@ -320,6 +330,7 @@ impl<'a> Loads<'a> {
             compute_s,
             link_s,
             latency_s,
+            gpu_s: 0.0,
             cross_bytes: out.sum(),
             all_bytes: self.matrix.bytes(),
             busiest_link: (link_s > 0.0).then(|| (self.link_name(link), self.links[link])),

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{Choice, Description, Work};
 use crate::choose::{self, Candidate};
-use crate::gpus::{self, Pool};
+use crate::gpus;
 use crate::{Error, Matrix, Result, launcher, picture, scotch, units};
 
 #[derive(Args, Clone, Debug)]
@@ -23,25 +23,12 @@ pub struct Options {
     pub work: Work,
     #[command(flatten)]
     pub choice: Choice,
-    /// Where virtual GPUs may be
-    #[arg(long, value_name = "WHERE", default_value = "any")]
-    pub gpus: GpuPool,
     /// Write launchers' files, placement.json and placement.svg into this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
-}
-
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub enum GpuPool {
-    /// In the rank's own node or a server
-    Any,
-    /// In the rank's own node only
-    Local,
-    /// In servers only
-    Servers,
 }
 
 /// What `--json` prints and `placement.json` holds.
@@ -66,6 +53,7 @@ struct Row {
     compute_seconds: f64,
     link_seconds: f64,
     latency_seconds: f64,
+    gpu_seconds: f64,
     cross_share: f64,
     socket_ranks: u32,
     slowdown: f64,
@@ -83,15 +71,6 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let Some(best) = candidates.first() else {
         return Err(Error::Size("no policy was asked for".to_owned()));
     };
-    let pool = match options.gpus {
-        GpuPool::Any => Pool::Any,
-        GpuPool::Local => Pool::Local,
-        GpuPool::Servers => Pool::Servers,
-    };
-    let uses_gpus = matrix.gpu.iter().any(|used| !used.is_none());
-    let assignment = uses_gpus
-        .then(|| gpus::assign(&cluster, &matrix, &best.placement, pool))
-        .transpose()?;
     let explanation = choose::explain(&cluster, &matrix, &candidates);
     let names = |slot: gpus::GpuSlot| {
         let machine = match slot.home {
@@ -120,7 +99,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                 )
             })
             .collect(),
-        gpus: match &assignment {
+        gpus: match &best.gpus {
             Some(assignment) => assignment.gpus.iter().map(|slot| slot.map(names)).collect(),
             None => Vec::new(),
         },
@@ -128,12 +107,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let json =
         serde_json::to_string_pretty(&report).expect("a report has only text and numbers") + "\n";
     if let Some(folder) = &options.out {
-        let mut files = launcher::files(&cluster, &best.placement, assignment.as_ref());
+        let mut files = launcher::files(&cluster, &best.placement, best.gpus.as_ref());
         let caption = format!(
             "{} on {}: {}",
             matrix.name, cluster.name, best.placement.name
         );
-        let svg = picture::draw(&cluster, &best.placement, assignment.as_ref(), &caption);
+        let svg = picture::draw(&cluster, &best.placement, best.gpus.as_ref(), &caption);
         files.files.push(("placement.svg", svg));
         files.files.push(("placement.json", json.clone()));
         files
@@ -170,6 +149,7 @@ fn row(candidate: &Candidate) -> Row {
         compute_seconds: score.compute_s,
         link_seconds: score.link_s,
         latency_seconds: score.latency_s,
+        gpu_seconds: score.gpu_s,
         cross_share: score.cross_share(),
         socket_ranks: score.socket_ranks,
         slowdown: score.slowdown,
@@ -179,18 +159,19 @@ fn row(candidate: &Candidate) -> Row {
 fn table(candidates: &[Candidate], matrix: &Matrix) -> String {
     let mut text = format!("{}, {} ranks\n\n", matrix.name, matrix.ranks());
     text += &format!(
-        "{:<10} {:>12} {:>12} {:>12} {:>12} {:>8} {:>10}\n",
-        "PLACEMENT", "ESTIMATE", "COMPUTE", "LINKS", "LATENCY", "CROSSING", "PER SOCKET"
+        "{:<10} {:>12} {:>12} {:>12} {:>12} {:>12} {:>8} {:>10}\n",
+        "PLACEMENT", "ESTIMATE", "COMPUTE", "LINKS", "LATENCY", "GPU", "CROSSING", "PER SOCKET"
     );
     for candidate in candidates {
         let score = &candidate.score;
         text += &format!(
-            "{:<10} {:>12} {:>12} {:>12} {:>12} {:>6.1} % {:>10}\n",
+            "{:<10} {:>12} {:>12} {:>12} {:>12} {:>12} {:>6.1} % {:>10}\n",
             candidate.placement.name,
             units::seconds(score.total_s),
             units::seconds(score.compute_s),
             units::seconds(score.link_s),
             units::seconds(score.latency_s),
+            units::seconds(score.gpu_s),
             100.0 * score.cross_share(),
             score.socket_ranks
         );

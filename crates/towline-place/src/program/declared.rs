@@ -1,8 +1,9 @@
 //! Programs of which only the costs are known: who sends how much to whom, and how much is computed in between, after their
 //! public specifications.
 //!
-//! Counts and sizes follow from the specifications; the speed of a core and what it draws from memory are assumptions, set to
-//! what such programs are commonly measured at on the study's processors, and shown with every result.
+//! Counts and sizes follow from the specifications; the speed of a core and what it draws from memory are assumptions: what
+//! such programs are commonly measured at, alone and on a full socket, on processors of the study's generation. They were not
+//! fitted to the study's figures.
 
 mod cg;
 mod ft;
