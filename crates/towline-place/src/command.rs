@@ -1,6 +1,7 @@
 //! The subcommands `place`, `simulate` and `calibrate` of `towline`.
 
 pub mod place;
+pub mod simulate;
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -28,6 +28,7 @@ pub mod program;
 pub mod score;
 pub mod scotch;
 pub mod search;
+pub mod simulate;
 pub mod units;
 
 use std::path::Path;

@@ -1,0 +1,277 @@
+//! `towline simulate`: placements, job mixes and the study, in SimGrid.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use super::place::print;
+use super::{Choice, Description, Work};
+use crate::simulate::{ITERATIONS, Simulator, mix, study};
+use crate::{Error, Matrix, Result, choose, units};
+
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Args, Clone, Debug)]
+struct Engine {
+    /// The program towline-sim; else TOWLINE_SIM, else beside towline, else in PATH
+    #[arg(long, value_name = "FILE")]
+    simulator: Option<PathBuf>,
+    /// Seconds after which a simulation is given up
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    limit: u64,
+}
+
+impl Engine {
+    fn find(&self) -> Result<Simulator> {
+        Simulator::find(self.simulator.as_deref(), Duration::from_secs(self.limit))
+    }
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum What {
+    /// Play a program under each placement
+    Program(ProgramOptions),
+    /// Play a mix of jobs with a GPU in every node, and with 1 to k shared GPU servers
+    Mix(MixOptions),
+    /// Play the study of 32 nodes again
+    Study(StudyOptions),
+}
+
+#[derive(Args, Clone, Debug)]
+struct ProgramOptions {
+    #[command(flatten)]
+    description: Description,
+    /// Only these nodes of the cluster
+    #[arg(long, value_name = "LIST")]
+    nodes: Option<String>,
+    #[command(flatten)]
+    work: Work,
+    #[command(flatten)]
+    choice: Choice,
+    /// Iterations of a declared program that are played; the rest is taken from the steady state
+    #[arg(long, value_name = "N", default_value_t = ITERATIONS)]
+    iterations: u64,
+    #[command(flatten)]
+    engine: Engine,
+}
+
+#[derive(Args, Clone, Debug)]
+struct MixOptions {
+    #[command(flatten)]
+    description: Description,
+    /// The mix: a TOML file
+    #[arg(value_name = "FILE")]
+    mix: PathBuf,
+    /// Most GPU servers to try
+    #[arg(long, value_name = "K", default_value_t = 8)]
+    servers: usize,
+    /// The makespan may be so many times that with a GPU in every node
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.1)]
+    slowdown: f64,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    engine: Engine,
+}
+
+#[derive(Args, Clone, Debug)]
+struct StudyOptions {
+    /// Table to write; points that it has are not run again
+    #[arg(long, value_name = "FILE")]
+    table: PathBuf,
+    /// Also over Gigabit Ethernet, which the study did not compare
+    #[arg(long)]
+    networks: bool,
+    #[command(flatten)]
+    engine: Engine,
+}
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    match &options.what {
+        What::Program(options) => program(options),
+        What::Mix(options) => jobs(options),
+        What::Study(options) => again(options),
+    }
+}
+
+fn program(options: &ProgramOptions) -> Result<ExitCode> {
+    let simulator = options.engine.find()?;
+    let cluster = options.description.read(options.nodes.as_deref())?;
+    let program = options.work.program()?;
+    let matrix = Matrix::of(&program);
+    let sockets = options.choice.sockets()?;
+    let wishes = options.choice.wishes(&cluster)?;
+    let mut text = format!(
+        "{} on {}, {} ranks\n\n{:<10} {:>12} {:>14} {:>12}\n",
+        program.name,
+        cluster.name,
+        program.ranks(),
+        "PLACEMENT",
+        "SIMULATED",
+        "AN ITERATION",
+        "ESTIMATE"
+    );
+    let mut failed = false;
+    for candidate in choose::candidates(&cluster, &matrix, &sockets, &wishes)? {
+        let gpus = candidate.gpus.as_ref();
+        let ran = simulator.run(
+            &cluster,
+            &program,
+            &sockets,
+            &candidate.placement,
+            gpus,
+            options.iterations,
+        );
+        let name = &candidate.placement.name;
+        match ran {
+            Ok(ran) => {
+                text += &format!(
+                    "{name:<10} {:>12} {:>14} {:>12}\n",
+                    units::seconds(ran.seconds),
+                    units::seconds(ran.iteration_s),
+                    units::seconds(candidate.score.total_s)
+                );
+            }
+            Err(error) => {
+                failed = true;
+                text += &format!("{name:<10} failed: {error}\n");
+            }
+        }
+    }
+    print(&text)?;
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn jobs(options: &MixOptions) -> Result<ExitCode> {
+    let simulator = options.engine.find()?;
+    let cluster = options.description.read(None)?;
+    let what = options.mix.display().to_string();
+    let mix = mix::Mix::from_toml(&crate::read_text(&options.mix)?, &what)?;
+    let (outcomes, error) = mix::compare(&simulator, &cluster, &mix, options.servers)?;
+    if options.json {
+        print(&(serde_json::to_string_pretty(&outcomes).expect("outcomes are numbers") + "\n"))?;
+    } else {
+        let mut text = format!(
+            "{} on {} nodes of {}\n\n{:<22} {:>12} {:>9} {:>12} {:>9} {:>12} {:>12}\n",
+            mix.name,
+            cluster.nodes.len(),
+            cluster.name,
+            "GPUS",
+            "MAKESPAN",
+            "SLOWDOWN",
+            "TURNAROUND",
+            "GPU BUSY",
+            "ENERGY",
+            "PRICE"
+        );
+        for outcome in &outcomes {
+            let what = match outcome.servers {
+                None => "one in every node".to_owned(),
+                Some(servers) => format!("{servers} servers, {} GPUs", outcome.gpus),
+            };
+            text += &format!(
+                "{what:<22} {:>12} {:>9.3} {:>12} {:>7.1} % {:>8.3} kWh {:>12.0}\n",
+                units::seconds(outcome.makespan_s),
+                outcome.slowdown,
+                units::seconds(outcome.turnaround_s),
+                100.0 * outcome.gpu_utilisation,
+                outcome.energy_j / 3.6e6,
+                outcome.price
+            );
+        }
+        text += &match mix::cheapest(&outcomes, options.slowdown) {
+            Some(best) => format!(
+                "\nThe cheapest within {:.2} times the makespan: {} servers, {:.0} against {:.0} with a GPU in every node.\n",
+                options.slowdown,
+                best.servers.unwrap_or_default(),
+                best.price,
+                outcomes[0].price
+            ),
+            None => format!(
+                "\nNo number of servers up to {} stays within {:.2} times the makespan.\n",
+                options.servers, options.slowdown
+            ),
+        };
+        print(&text)?;
+    }
+    match error {
+        None => Ok(ExitCode::SUCCESS),
+        Some(error) => Err(error),
+    }
+}
+
+fn again(options: &StudyOptions) -> Result<ExitCode> {
+    let simulator = options.engine.find()?;
+    let cannot = |source| Error::File {
+        action: "write",
+        path: options.table.clone(),
+        source,
+    };
+    let done = read_table(&options.table)?;
+    let is_new = !options.table.exists();
+    let mut table = File::options()
+        .append(true)
+        .create(true)
+        .open(&options.table)
+        .map_err(cannot)?;
+    if is_new {
+        table.write_all(study::HEADING.as_bytes()).map_err(cannot)?;
+    }
+    let networks = if options.networks {
+        &study::NETWORKS[..]
+    } else {
+        &study::NETWORKS[..1]
+    };
+    let points = study::points(networks);
+    let mut rows = Vec::new();
+    for (index, point) in points.iter().enumerate() {
+        let known = done.iter().find(|row| {
+            (row.network, row.program, row.tasks, row.turn)
+                == (point.network, point.kernel.name(), point.tasks, point.turn)
+        });
+        let row = match known {
+            Some(row) => row.clone(),
+            None => {
+                let row = study::run(&simulator, *point)?;
+                table.write_all(row.line().as_bytes()).map_err(cannot)?;
+                eprint!("[{}/{}] {}", index + 1, points.len(), row.line());
+                row
+            }
+        };
+        rows.push(row);
+    }
+    print(&study::page(&rows))
+}
+
+/// The rows of an earlier run, as far as it came; a failed point and a half-written last line are done again.
+fn read_table(path: &Path) -> Result<Vec<study::Row>> {
+    let cannot = |source| Error::File {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(cannot(error)),
+    };
+    let mut rows = Vec::new();
+    for line in BufReader::new(file).lines().skip(1) {
+        let line = line.map_err(cannot)?;
+        rows.extend(study::Row::parse(&line));
+    }
+    Ok(rows)
+}

@@ -1,0 +1,357 @@
+//! Programs and job mixes in the real simulator, which is built from `sim/` first.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use towline_place::cluster::preset;
+use towline_place::program::Op;
+use towline_place::program::collective::Call;
+use towline_place::program::declared::Kernel;
+use towline_place::score::{Sockets, score};
+use towline_place::simulate::mix::{Mix, cheapest, compare};
+use towline_place::simulate::{Run, Simulator};
+use towline_place::{Cluster, Matrix, Placement, Policy, Program, Slot};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn simulator() -> Simulator {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let path = BUILT.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim/towline-sim.cpp");
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("towline-sim");
+        let mut compiler = Command::new("g++");
+        compiler
+            .args(["-std=c++17", "-O1", "-o"])
+            .arg(&program)
+            .arg(&source)
+            .arg("-lsimgrid");
+        let status = compiler.status().expect("g++ is there");
+        assert!(
+            status.success(),
+            "towline-sim does not build: install libsimgrid-dev, or run `scripts/setup test`"
+        );
+        program
+    });
+    Simulator::find(Some(path), LIMIT).unwrap()
+}
+
+fn run(cluster: &Cluster, program: &Program, policy: Policy) -> Run {
+    let placement = policy.place(cluster, program.ranks(), true).unwrap();
+    simulator()
+        .run(cluster, program, &Sockets::default(), &placement, None, 3)
+        .unwrap()
+}
+
+/// Two nodes of two cores, links of 1 GB/s and 10 us; messages cost nothing beside.
+fn small() -> Cluster {
+    let text = "name = \"small\"\n[network]\nname = \"x\"\nbandwidth = \"1 GB/s\"\nlatency = \"10 us\"\noverhead = \"0 s\"\n\
+        [memory]\nbandwidth = \"4 GB/s\"\nlatency = \"1 us\"\nsocket_link = \"2 GB/s\"\n\
+        [[nodes]]\nnames = \"a,b\"\ncores = 2\ncore_speed = \"1 Gflop/s\"\nmemory_bandwidth = \"10 GB/s\"\n";
+    Cluster::from_toml(text, "small").unwrap()
+}
+
+fn program(ops: Vec<Vec<Op>>) -> Program {
+    Program {
+        name: "test".to_owned(),
+        body: vec![Vec::new(); ops.len()],
+        start: ops,
+        iterations: 0,
+        memory_demand: 0.0,
+        rated_speed: 0.0,
+        communicators: Vec::new(),
+    }
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a / b - 1.0).abs() < 1e-6
+}
+
+#[test]
+fn a_message_takes_latency_and_bandwidth_of_its_way() {
+    let bytes = 100_000_000;
+    let send = vec![
+        vec![Op::Send {
+            to: 1,
+            tag: 0,
+            bytes,
+        }],
+        vec![Op::Recv {
+            from: 0,
+            tag: 0,
+            bytes,
+        }],
+    ];
+    let (cluster, program) = (small(), program(send));
+    let between = run(&cluster, &program, Policy::Cyclic).seconds;
+    assert!(close(between, 0.1 + 10e-6), "{between}");
+    let within = run(&cluster, &program, Policy::Block).seconds;
+    assert!(close(within, 0.025 + 1e-6), "{within}");
+}
+
+#[test]
+fn ranks_share_their_socket_s_memory_and_their_node_s_link() {
+    let cluster = small();
+    let mut work = program(vec![vec![Op::Compute { ops: 1e9 }]; 2]);
+    work.memory_demand = 8e9;
+    let (spread, together) = (
+        run(&cluster, &work, Policy::Cyclic),
+        run(&cluster, &work, Policy::Block),
+    );
+    assert!(
+        close(spread.seconds, 1.0) && close(together.seconds, 1.6),
+        "{spread:?} {together:?}"
+    );
+    // Two messages out of one node take twice as long as one.
+    let (bytes, tag) = (100_000_000, 0);
+    let send = |to| vec![Op::Send { to, tag, bytes }];
+    let receive = |from| vec![Op::Recv { from, tag, bytes }];
+    let pairs = program(vec![send(2), send(3), receive(0), receive(1)]);
+    let seconds = run(&cluster, &pairs, Policy::Block).seconds;
+    assert!(close(seconds, 0.2 + 10e-6), "{seconds}");
+}
+
+#[test]
+fn a_small_message_does_not_wait_for_its_receiver_and_a_large_one_does() {
+    let late = |bytes| {
+        let first = vec![
+            Op::Send {
+                to: 1,
+                tag: 0,
+                bytes,
+            },
+            Op::Compute { ops: 1e9 },
+        ];
+        let second = vec![
+            Op::Compute { ops: 1e9 },
+            Op::Recv {
+                from: 0,
+                tag: 0,
+                bytes,
+            },
+        ];
+        run(&small(), &program(vec![first, second]), Policy::Cyclic).seconds
+    };
+    assert!(late(1000) < 1.01, "{}", late(1000));
+    assert!(late(10_000_000) > 2.0, "{}", late(10_000_000));
+}
+
+#[test]
+fn every_collective_ends_on_any_number_of_ranks() {
+    let cluster = preset::cluster("study-qdr").unwrap();
+    for ranks in [2_u32, 5, 12, 33] {
+        let calls = [
+            Call::Barrier,
+            Call::Bcast {
+                bytes: 100_000,
+                root: 1,
+            },
+            Call::Reduce {
+                bytes: 100,
+                root: 1,
+            },
+            Call::Allreduce { bytes: 8 },
+            Call::Allreduce { bytes: 1 << 20 },
+            Call::Allgather { bytes: 1000 },
+            Call::Alltoall { bytes: 10 },
+            Call::Alltoall { bytes: 100_000 },
+            Call::Alltoallv {
+                send: vec![7; ranks as usize].into(),
+                receive: vec![7; ranks as usize].into(),
+            },
+            Call::Gather {
+                bytes: 100,
+                root: 0,
+            },
+            Call::Scatter {
+                bytes: 100_000,
+                root: 1,
+            },
+            Call::ReduceScatter { bytes: 100 },
+            Call::Scan { bytes: 8 },
+        ];
+        let ops: Vec<Op> = calls
+            .map(|call| Op::Collective {
+                call,
+                communicator: 0,
+            })
+            .into();
+        let ran = run(
+            &cluster,
+            &program(vec![ops; ranks as usize]),
+            Policy::RoundRobin(2),
+        );
+        assert!(ran.seconds > 0.0 && ran.seconds < 1.0, "{ranks}: {ran:?}");
+    }
+}
+
+#[test]
+fn the_same_run_gives_the_same_digits() {
+    let cluster = preset::cluster("study-gbe").unwrap();
+    let program = Kernel::Cg.program(32).unwrap();
+    let policy = Policy::RoundRobin(6);
+    assert_eq!(
+        run(&cluster, &program, policy),
+        run(&cluster, &program, policy)
+    );
+}
+
+#[test]
+fn ranks_that_wait_for_each_other_are_an_error() {
+    let (cluster, tag, bytes) = (small(), 0, 1_000_000);
+    let wait = |peer| {
+        vec![
+            Op::Recv {
+                from: peer,
+                tag,
+                bytes,
+            },
+            Op::Send {
+                to: peer,
+                tag,
+                bytes,
+            },
+        ]
+    };
+    let placement = Policy::Block.place(&cluster, 2, false).unwrap();
+    let stuck = program(vec![wait(1), wait(0)]);
+    let error = simulator()
+        .run(&cluster, &stuck, &Sockets::default(), &placement, None, 1)
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("the simulator failed"),
+        "{error}"
+    );
+}
+
+#[test]
+fn iterations_that_are_not_played_are_in_the_time() {
+    let cluster = preset::cluster("study-qdr").unwrap();
+    let program = Kernel::Ft.program(16).unwrap();
+    let placement = Policy::RoundRobin(1).place(&cluster, 16, false).unwrap();
+    let all = |count| {
+        simulator()
+            .run(
+                &cluster,
+                &program,
+                &Sockets::default(),
+                &placement,
+                None,
+                count,
+            )
+            .unwrap()
+    };
+    let (few, whole) = (all(3), all(1000));
+    assert_eq!((few.played, whole.played), (3, 20));
+    assert!(
+        (few.seconds / whole.seconds - 1.0).abs() < 1e-3,
+        "{few:?} {whole:?}"
+    );
+}
+
+/// The order that the cluster notes measured with a replay of CG on SimGrid's own MPI: memory decides on a fast network.
+#[test]
+fn twelve_cores_of_a_node_starve_cg() {
+    let cluster = preset::cluster("study-qdr").unwrap();
+    let program = Kernel::Cg.program(16).unwrap();
+    let seconds = |n| run(&cluster, &program, Policy::RoundRobin(n)).seconds;
+    assert!(
+        seconds(1) * 1.3 < seconds(12),
+        "{} {}",
+        seconds(1),
+        seconds(12)
+    );
+    assert!((seconds(1) / seconds(2) - 1.0).abs() < 0.1);
+}
+
+#[test]
+fn the_estimate_orders_clear_cases_as_the_simulator_does() {
+    let cluster = preset::cluster("study-gbe").unwrap();
+    for kernel in [Kernel::Cg, Kernel::Ft, Kernel::Himeno] {
+        let program = kernel.program(16).unwrap();
+        let matrix = Matrix::of(&program);
+        let mut rows: Vec<(f64, f64)> = [1, 12]
+            .map(|n| {
+                let placement = Policy::RoundRobin(n).place(&cluster, 16, false).unwrap();
+                let estimate = score(&cluster, &matrix, &Sockets::default(), &placement)
+                    .unwrap()
+                    .total_s;
+                (
+                    estimate,
+                    run(&cluster, &program, Policy::RoundRobin(n)).seconds,
+                )
+            })
+            .into();
+        rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+        assert!(rows[0].1 <= rows[1].1, "{kernel:?}: {rows:?}");
+    }
+}
+
+#[test]
+fn gpus_that_are_shared_serve_one_after_another() {
+    let cluster = preset::cluster("study-qdr").unwrap();
+    let ops = vec![Op::Gpu {
+        up: 0,
+        seconds: 1.0,
+        down: 0,
+        calls: 1,
+    }];
+    let program = program(vec![ops; 4]);
+    let slots = [0, 1, 6, 7].map(|core| Slot {
+        node: 0,
+        core,
+        thread: 0,
+    });
+    let placement = Placement::new("x", slots.into(), &cluster).unwrap();
+    let matrix = Matrix::of(&program);
+    let gpus = towline_place::gpus::assign(
+        &cluster,
+        &matrix,
+        &placement,
+        towline_place::gpus::Pool::Local,
+    )
+    .unwrap();
+    let ran = simulator()
+        .run(
+            &cluster,
+            &program,
+            &Sockets::default(),
+            &placement,
+            Some(&gpus),
+            1,
+        )
+        .unwrap();
+    assert!(
+        (ran.seconds - 2.0).abs() < 0.01,
+        "four kernels on two GPUs: {ran:?}"
+    );
+}
+
+const MIX: &str = "name = \"m\"\n[[jobs]]\nname = \"md\"\ncount = 40\nevery = \"1 s\"\niterations = 20\ncompute = \"0.8 s\"\n\
+    kernel = \"0.2 s\"\nupload = \"16 MiB\"\ndownload = \"1 MiB\"\n";
+
+#[test]
+fn few_servers_are_enough_for_gpus_that_are_seldom_busy() {
+    let mut cluster = preset::cluster("study-qdr").unwrap();
+    cluster.nodes.truncate(8);
+    cluster.nodes.iter_mut().for_each(|node| node.gpus = 1);
+    let mix = Mix::from_toml(MIX, "m").unwrap();
+    let (outcomes, error) = compare(&simulator(), &cluster, &mix, 4).unwrap();
+    assert!(error.is_none());
+    assert_eq!(outcomes.len(), 5);
+    let (local, one) = (&outcomes[0], &outcomes[1]);
+    assert_eq!((local.gpus, one.gpus), (8, 1));
+    // Eight jobs at a time want 8 x 0.2 s of every second: one GPU is too few, two are just enough.
+    assert!(one.slowdown > 1.3, "{one:?}");
+    assert!(
+        outcomes[2].slowdown < 1.3 && outcomes[2].slowdown <= one.slowdown,
+        "{outcomes:?}"
+    );
+    assert!(outcomes[2].gpu_utilisation > local.gpu_utilisation);
+    let best = cheapest(&outcomes, 1.3).unwrap();
+    assert!(
+        best.servers.unwrap() <= 3 && best.price < local.price + 2.0 * 6500.0,
+        "{best:?}"
+    );
+}
