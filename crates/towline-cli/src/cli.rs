@@ -30,6 +30,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Measure networks, and OpenCL native against Towline
     Bench(towline_bench::Options),
+    /// Measure what a socket of this machine is worth to several copies of a program
+    Calibrate(towline_place::command::calibrate::Options),
     /// Print a completion script for a shell
     Completions(CompletionsOptions),
     /// List the devices of servers
@@ -42,6 +44,8 @@ pub(crate) enum Command {
     Run(RunOptions),
     /// Offer this machine's devices to others
     Serve(ServeOptions),
+    /// Play programs and job mixes on a simulated cluster
+    Simulate(towline_place::command::simulate::Options),
     /// Show the sessions of servers
     Status(StatusOptions),
     /// Run an MPI program and record who talks to whom

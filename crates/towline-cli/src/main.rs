@@ -36,6 +36,9 @@ fn main() -> ExitCode {
     .init();
     let result = match cli.command {
         Command::Bench(options) => towline_bench::run(options),
+        Command::Calibrate(options) => {
+            towline_place::command::calibrate::run(&options).map_err(anyhow::Error::from)
+        }
         Command::Completions(options) => documents::completions(options.shell),
         Command::Devices(options) => devices::run(&options),
         Command::Man(options) => documents::manual(&options.folder),
@@ -44,6 +47,9 @@ fn main() -> ExitCode {
         }
         Command::Run(options) => run::run(options),
         Command::Serve(options) => serve::run(&options),
+        Command::Simulate(options) => {
+            towline_place::command::simulate::run(&options).map_err(anyhow::Error::from)
+        }
         Command::Status(options) => status::run(&options),
         Command::Trace(options) => trace::run(&options),
         Command::Worker(options) => worker::run(options),

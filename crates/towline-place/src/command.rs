@@ -1,5 +1,6 @@
 //! The subcommands `place`, `simulate` and `calibrate` of `towline`.
 
+pub mod calibrate;
 pub mod place;
 pub mod simulate;
 

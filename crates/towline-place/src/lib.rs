@@ -12,6 +12,7 @@
 //! its place. What is computed is the same on every machine and at every run.
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 mod child;
 pub mod choose;
 pub mod cluster;
