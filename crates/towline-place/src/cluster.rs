@@ -1,6 +1,6 @@
 //! A cluster: its nodes, their sockets and cores, and the links between them.
 //!
-//! Made from the TOML that `docs/placement.md` describes ([`Cluster::from_toml`]), from hwloc's XML of one or more nodes
+//! Made from the TOML that `docs/clusters.md` describes ([`Cluster::from_toml`]), from hwloc's XML of one or more nodes
 //! ([`hwloc`]), from what Slurm says about its nodes ([`slurm`]), or from a preset ([`preset`]). However it was made, it has
 //! passed [`Cluster::check`]: names are unique, every node has a core, and sizes are within the limits below.
 
