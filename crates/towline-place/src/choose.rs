@@ -79,6 +79,10 @@ pub fn explain(cluster: &Cluster, matrix: &Matrix, candidates: &[Candidate]) -> 
     let (largest, what) = parts
         .into_iter()
         .fold((0.0, "nothing"), |a, b| if b.0 > a.0 { b } else { a });
+    if score.total_s == 0.0 {
+        return text
+            + "Nothing is known of the program: give --trace or --program to choose by it.\n";
+    }
     text += &format!(
         "Most of its estimate of {} is {what} ({}).\n",
         units::seconds(score.total_s),

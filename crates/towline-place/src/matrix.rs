@@ -81,7 +81,8 @@ impl Matrix {
             .iter()
             .flatten()
             .map(|traffic| traffic.bytes)
-            .sum()
+            .sum::<f64>()
+            .abs()
     }
 
     /// What a program sends over its whole run.

@@ -21,8 +21,8 @@ use crate::program::{self, Op, REFERENCE_SPEED};
 use crate::score::Sockets;
 use crate::{Cluster, Error, Placement, Program, Result, child};
 
-/// Iterations that are played where the caller does not say: the first is warming up, the others are the steady state.
-pub const ITERATIONS: u64 = 3;
+/// Iterations that are played where the caller does not say: the first is warming up, the second is the steady state.
+pub const ITERATIONS: u64 = 2;
 
 /// Sockets and GPUs that take part: the simulator keeps a route for each pair.
 const MAX_PLACES: usize = 1500;

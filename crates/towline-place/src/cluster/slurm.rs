@@ -55,11 +55,15 @@ pub fn cluster(source: &str, wanted: Option<&str>, what: &str) -> Result<Cluster
     }
 }
 
-/// Lines without comments; a backslash at the end joins the next, as in slurm.conf.
+/// Lines without comments; a backslash at the end joins the next, as in slurm.conf. `scontrol` names kernels such as
+/// `OS=Linux 6.1 #1 SMP`, which is no comment.
 fn joined_lines(source: &str) -> Vec<String> {
     let (mut lines, mut open) = (Vec::new(), String::new());
     for line in source.lines() {
-        let line = line.split('#').next().unwrap_or_default();
+        let line = match line.trim_start().starts_with('#') {
+            true => "",
+            false => line.split(" # ").next().unwrap_or_default(),
+        };
         match line.strip_suffix('\\') {
             Some(start) => open.push_str(start),
             None => lines.push(std::mem::take(&mut open) + line),
@@ -134,9 +138,9 @@ mod tests {
 
     #[test]
     fn scontrol_and_slurm_conf_give_the_same_nodes() {
-        let scontrol = "NodeName=n1 Arch=x86_64 CoresPerSocket=6 CPUTot=12 Gres=gpu:t4:2(S:0) Sockets=2 ThreadsPerCore=1\n\
+        let scontrol = "NodeName=n1 Arch=x86_64 CoresPerSocket=6 CPUTot=12 Gres=gpu:t4:2(S:0) OS=Linux 6.1 #1 SMP Sockets=2 ThreadsPerCore=1\n\
                         NodeName=n2 Arch=x86_64 CoresPerSocket=6 CPUTot=12 Gres=gpu:t4:2(S:0) Sockets=2 ThreadsPerCore=1\n";
-        let conf = "# nodes\nNodeName=DEFAULT CoresPerSocket=6 \\\n SocketsPerBoard=2\nNodeName=n[1-2] CPUs=12 Gres=gpu:2\n";
+        let conf = "#NodeName=n0 CPUs=1\nNodeName=DEFAULT CoresPerSocket=6 \\\n SocketsPerBoard=2\nNodeName=n[1-2] CPUs=12 Gres=gpu:2 # Gres=gpu:4\n";
         let first = cluster(scontrol, None, "a").unwrap();
         assert_eq!(first.nodes, cluster(conf, None, "b").unwrap().nodes);
         assert_eq!((first.nodes[0].cores(), first.nodes[0].gpus), (12, 2));

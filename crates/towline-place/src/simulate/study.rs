@@ -1,5 +1,6 @@
 //! The study of a 32-node GPU cluster again, simulated: its programs, counts of tasks and placements, and what it found.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::{ITERATIONS, Run, Simulator};
@@ -59,6 +60,15 @@ pub fn points(networks: &[&'static str]) -> Vec<Point> {
             }
         }
     }
+    // Small ones first: a run that is cut short has most of the table.
+    points.sort_by_key(|point| {
+        (
+            networks
+                .iter()
+                .position(|network| *network == point.network),
+            point.tasks,
+        )
+    });
     points
 }
 
@@ -431,15 +441,12 @@ fn range(values: &[f64]) -> (f64, f64) {
 /// Kendall's rank correlation between estimates and simulated times of the placements of each program, size and network; its
 /// mean, and how many groups there are. Placements whose times differ by less than a percent are equal.
 pub fn agreement(rows: &[Row]) -> (f64, usize) {
-    let mut groups: Vec<Vec<(f64, f64)>> = Vec::new();
-    let mut last = None;
+    let mut groups: BTreeMap<(&str, &str, usize), Vec<(f64, f64)>> = BTreeMap::new();
     for row in rows {
-        let key = (row.network, row.program, row.tasks);
-        if last != Some(key) {
-            groups.push(Vec::new());
-            last = Some(key);
-        }
-        if let (Some(group), Ok(seconds)) = (groups.last_mut(), &row.seconds) {
+        if let Ok(seconds) = &row.seconds {
+            let group = groups
+                .entry((row.network, row.program, row.tasks))
+                .or_default();
             group.push((row.estimate_s, *seconds));
         }
     }
@@ -451,7 +458,7 @@ pub fn agreement(rows: &[Row]) -> (f64, usize) {
         }
     };
     let mut all = Vec::new();
-    for group in groups {
+    for group in groups.into_values() {
         let (mut agree, mut pairs) = (0.0, 0.0);
         for (index, a) in group.iter().enumerate() {
             for b in &group[index + 1..] {
