@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Devices(DevicesOptions),
     /// Write the manual pages into a folder
     Man(ManOptions),
+    /// Turn this host into a virtualized GPU node, and back
+    Node(crate::node::NodeOptions),
     /// Say where the tasks of an MPI program should go, and write the files that put them there
     Place(towline_place::command::place::Options),
     /// Run a program with the devices of servers

@@ -10,6 +10,7 @@ mod ask;
 mod cli;
 mod devices;
 mod documents;
+mod node;
 mod run;
 mod serve;
 mod servers;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Command::Completions(options) => documents::completions(options.shell),
         Command::Devices(options) => devices::run(&options),
         Command::Man(options) => documents::manual(&options.folder),
+        Command::Node(options) => node::run(options),
         Command::Place(options) => {
             towline_place::command::place::run(&options).map_err(anyhow::Error::from)
         }
