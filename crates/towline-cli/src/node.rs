@@ -1,11 +1,15 @@
 //! `towline node`: from a bare host to a virtualized GPU node, and back.
 
+mod apply;
 mod inspect;
+mod plan;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+pub(crate) use plan::{host, request};
+use towline_node::PciAddress;
 
 #[derive(Args, Debug)]
 pub(crate) struct NodeOptions {
@@ -17,6 +21,15 @@ pub(crate) struct NodeOptions {
 enum NodeCommand {
     /// Show what this host has for virtual machines: IOMMU, devices and how they hang together, memory, processors
     Inspect(InspectOptions),
+    /// Show the steps from this host to the virtual machines that a request asks for; changes nothing
+    Plan(PlanOptions),
+    /// Make a plan's changes; goes on where an earlier run was cut off
+    Apply(ApplyOptions),
+    /// Take back everything that was applied
+    Undo(UndoOptions),
+    /// Write standard input to a file in one go; started by `apply` and `undo`
+    #[command(hide = true)]
+    Write(WriteOptions),
 }
 
 #[derive(Args, Debug)]
@@ -32,6 +45,67 @@ struct InspectOptions {
     all: bool,
     #[command(flatten)]
     root: RootOptions,
+}
+
+#[derive(Args, Debug)]
+struct PlanOptions {
+    /// TOML file that says what is wanted
+    #[arg(value_name = "REQUEST")]
+    request: PathBuf,
+    /// Plan for the host that `inspect --json` wrote to this file
+    #[arg(long, value_name = "FILE", conflicts_with = "root")]
+    host: Option<PathBuf>,
+    /// Print the plan as JSON, as `apply --plan` reads it
+    #[arg(long)]
+    json: bool,
+    /// Print only what would change
+    #[arg(long, conflicts_with = "json")]
+    diff: bool,
+    #[command(flatten)]
+    root: RootOptions,
+}
+
+#[derive(Args, Debug)]
+struct ApplyOptions {
+    /// TOML file that says what is wanted
+    #[arg(value_name = "REQUEST", required_unless_present = "plan")]
+    request: Option<PathBuf>,
+    /// Apply this plan, which `plan --json` wrote, instead of making one; refused when the host has changed since
+    #[arg(long, value_name = "FILE", conflicts_with = "request")]
+    plan: Option<PathBuf>,
+    /// Device to take although somebody needs it; the request has to name it in take_in_use as well
+    #[arg(long, value_name = "ADDRESS")]
+    take: Vec<PciAddress>,
+    #[command(flatten)]
+    world: WorldOptions,
+}
+
+#[derive(Args, Debug)]
+struct UndoOptions {
+    /// Leave what somebody else has changed since as it is
+    #[arg(long)]
+    skip_drifted: bool,
+    #[command(flatten)]
+    world: WorldOptions,
+}
+
+/// How a host is changed.
+#[derive(Args, Debug)]
+struct WorldOptions {
+    /// Seconds that the kernel or a command may take for one change
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    limit: u64,
+    /// End as if killed before the change of this number: for tests
+    #[arg(long, value_name = "N", hide = true)]
+    die_at: Option<u64>,
+    #[command(flatten)]
+    root: RootOptions,
+}
+
+#[derive(Args, Debug)]
+struct WriteOptions {
+    /// The file
+    path: PathBuf,
 }
 
 /// Which tree is looked at.
@@ -51,5 +125,9 @@ impl RootOptions {
 pub(crate) fn run(options: NodeOptions) -> anyhow::Result<ExitCode> {
     match options.command {
         NodeCommand::Inspect(options) => inspect::run(&options),
+        NodeCommand::Plan(options) => plan::run(&options),
+        NodeCommand::Apply(options) => apply::run(&options),
+        NodeCommand::Undo(options) => apply::undo(&options),
+        NodeCommand::Write(options) => Ok(apply::write(&options.path)),
     }
 }

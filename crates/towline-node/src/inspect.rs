@@ -9,6 +9,8 @@ mod pci;
 mod system;
 mod uses;
 
+pub(crate) use system::services;
+
 use crate::host::Host;
 use crate::root::Root;
 

@@ -2,22 +2,28 @@
 //!
 //! - [`inspect`]: reads what a host is into [`host::Host`]; changes nothing.
 //! - [`plan()`]: pure; from a host and a [`Request`] to a [`Plan`]: machines, steps, or why it cannot be done.
+//! - [`apply()`], [`apply_plan`], [`undo`]: make the steps' changes to a [`world::World`] and take them back, by a journal.
 //!
 //! Linux only. Everything is read and written below a [`root::Root`], so that tests run on recorded trees.
 #![forbid(unsafe_code)]
 
+mod act;
 pub mod address;
+pub mod apply;
 pub mod config;
 pub mod host;
 mod inspect;
+pub mod journal;
 mod paths;
 mod picture;
 pub mod plan;
 pub mod request;
 pub mod root;
 pub mod step;
+pub mod world;
 
 pub use address::PciAddress;
+pub use apply::{apply, apply_plan, undo};
 pub use host::Host;
 pub use inspect::inspect;
 pub use picture::picture;

@@ -104,6 +104,12 @@ impl Obstacle {
     }
 }
 
+/// The hardware address of a machine's interface for management.
+#[must_use]
+pub fn management_mac(host: &str, vm: &str) -> String {
+    network::mac(network::identity(host, &format!("{vm}/management")))
+}
+
 /// What is gathered on the way.
 #[derive(Default)]
 struct Draft {
@@ -143,14 +149,20 @@ impl Plan {
     /// Whether some of it counts from the next start only.
     #[must_use]
     pub fn needs_reboot(&self) -> bool {
-        self.steps.iter().any(|step| step.class == Class::NeedsReboot)
+        self.steps
+            .iter()
+            .any(|step| step.class == Class::NeedsReboot)
     }
 
     /// A mark by which plans are told apart.
     #[must_use]
     pub fn digest(&self) -> String {
         let text = serde_json::to_string(self).expect("a plan has only strings as keys");
-        Sha256::digest(text).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        Sha256::digest(text)
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 
     /// Everything that it gives to machines.
@@ -160,7 +172,11 @@ impl Plan {
             .iter()
             .flat_map(|vm| {
                 let functions = vm.vfs.iter().map(|function| function.address);
-                vm.gpus.iter().chain(&vm.companions).copied().chain(functions)
+                vm.gpus
+                    .iter()
+                    .chain(&vm.companions)
+                    .copied()
+                    .chain(functions)
             })
             .collect()
     }

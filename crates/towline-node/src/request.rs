@@ -108,7 +108,9 @@ impl TryFrom<String> for Memory {
     fn try_from(text: String) -> Result<Self, String> {
         /// More than any machine has; keeps sums from overflowing.
         const MAX_KIB: u64 = 1 << 40;
-        let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let split = text
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(text.len());
         let (number, unit) = text.split_at(split);
         let unit = match unit.trim() {
             "KiB" => 1,
@@ -116,10 +118,15 @@ impl TryFrom<String> for Memory {
             "GiB" => 1 << 20,
             _ => 0,
         };
-        let kib = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+        let kib = number
+            .parse::<u64>()
+            .ok()
+            .and_then(|number| number.checked_mul(unit));
         match kib.filter(|&kib| kib > 0 && kib <= MAX_KIB) {
             Some(kib) => Ok(Self { kib }),
-            None => Err(format!("`{text}` is no amount of memory: write it like \"20 GiB\" or \"512 MiB\"")),
+            None => Err(format!(
+                "`{text}` is no amount of memory: write it like \"20 GiB\" or \"512 MiB\""
+            )),
         }
     }
 }
@@ -159,7 +166,9 @@ impl Request {
     }
 
     fn check(&self) -> Result<(), RequestError> {
-        let within = |field, value: u32, least: u32, most: u32, range| match (least..=most).contains(&value) {
+        let within = |field, value: u32, least: u32, most: u32, range| match (least..=most)
+            .contains(&value)
+        {
             true => Ok(()),
             false => Err(RequestError::Range {
                 field,
@@ -173,7 +182,9 @@ impl Request {
         within("cores", self.cores, 1, 1024, "1 to 1024")?;
         within("host_cores", self.host_cores, 0, 1024, "0 to 1024")?;
         let mut letters = self.name.bytes();
-        let fits = letters.next().is_some_and(|first| first.is_ascii_alphabetic())
+        let fits = letters
+            .next()
+            .is_some_and(|first| first.is_ascii_alphabetic())
             && letters.all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
             && self.name.len() <= 32;
         match fits {
@@ -189,9 +200,18 @@ mod tests {
 
     #[test]
     fn a_small_request_has_sensible_defaults() {
-        let request = Request::parse("vms = 2\ncores = 8\nmemory = \"20 GiB\"\ngpus = 1\n").unwrap();
-        assert_eq!((request.memory.kib(), request.affinity), (20 << 20, Affinity::Strict));
-        assert!(request.gpudirect && !request.persist && request.name == "node" && request.host_cores == 1);
+        let request =
+            Request::parse("vms = 2\ncores = 8\nmemory = \"20 GiB\"\ngpus = 1\n").unwrap();
+        assert_eq!(
+            (request.memory.kib(), request.affinity),
+            (20 << 20, Affinity::Strict)
+        );
+        assert!(
+            request.gpudirect
+                && !request.persist
+                && request.name == "node"
+                && request.host_cores == 1
+        );
     }
 
     #[test]
@@ -199,10 +219,19 @@ mod tests {
         for (text, part) in [
             ("vms = 0\ncores = 1\nmemory = \"1 GiB\"", "1 to 64"),
             ("vms = 1\ncores = 1\nmemory = \"1 GB\"", "\"20 GiB\""),
-            ("vms = 1\ncores = 1\nmemory = \"99999999999999999999 GiB\"", "\"20 GiB\""),
-            ("vms = 1\ncores = 1\nmemory = \"1 GiB\"\nname = \"a b\"", "letters"),
+            (
+                "vms = 1\ncores = 1\nmemory = \"99999999999999999999 GiB\"",
+                "\"20 GiB\"",
+            ),
+            (
+                "vms = 1\ncores = 1\nmemory = \"1 GiB\"\nname = \"a b\"",
+                "letters",
+            ),
             ("vms = 1\ncores = 1\nmemory = \"1 GiB\"\ngpu = 1", "gpus"),
-            ("vms = 1\ncores = 1\nmemory = \"1 GiB\"\nexclude = [\"17\"]", "0000:17:00.0"),
+            (
+                "vms = 1\ncores = 1\nmemory = \"1 GiB\"\nexclude = [\"17\"]",
+                "0000:17:00.0",
+            ),
         ] {
             let error = Request::parse(text).unwrap_err();
             let text = match std::error::Error::source(&error) {

@@ -35,6 +35,12 @@ impl Root {
         self.base.join(path.trim_start_matches('/'))
     }
 
+    /// Whether this is the host that runs us.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.base == Path::new("/")
+    }
+
     /// What this user was not allowed to read so far.
     #[must_use]
     pub fn denied(&self) -> Vec<String> {
@@ -108,7 +114,10 @@ impl Root {
 /// `/proc/PID/fd` for `/proc/4242/fd`: one line for all processes of others.
 fn of_any_process(path: &str) -> String {
     let process = path.strip_prefix("/proc/").unwrap_or_default();
-    let digits = process.len() - process.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let digits = process.len()
+        - process
+            .trim_start_matches(|c: char| c.is_ascii_digit())
+            .len();
     match (digits, process.split('/').nth(1)) {
         (1.., Some(file)) => format!("/proc/PID/{file}"),
         _ => path.to_owned(),

@@ -74,7 +74,7 @@ pub enum Action {
         /// Which.
         interface: String,
     },
-    /// Sets what a physical function keeps for a virtual one. It goes with the virtual function.
+    /// Sets what a physical function keeps for a virtual one.
     VirtualFunction {
         /// The interface of the physical function.
         interface: String,
@@ -82,10 +82,11 @@ pub enum Action {
         index: u32,
         /// What: `mac`, `trust`, `node_guid`, `port_guid`, as `ip link` calls it.
         setting: String,
-        /// What it is before; `None` where that is not told.
-        from: Option<String>,
         /// What it is to be.
         to: String,
+        /// Whether the virtual function was there before and stays: then undoing it sets what was found, else it goes with the
+        /// function.
+        stays: bool,
     },
     /// Sets bits of a 16-bit register in a configuration space.
     Register {
@@ -138,7 +139,9 @@ impl Action {
     pub fn forward(&self) -> String {
         match self {
             Self::Attribute { path, to, .. } => format!("echo {} > {path}", quoted(to)),
-            Self::Unbind { device, driver } => format!("echo {device} > /sys/bus/pci/drivers/{driver}/unbind"),
+            Self::Unbind { device, driver } => {
+                format!("echo {device} > /sys/bus/pci/drivers/{driver}/unbind")
+            }
             Self::Probe { device, .. } => format!("echo {device} > /sys/bus/pci/drivers_probe"),
             Self::Module { name } => format!("modprobe {name}"),
             Self::Service { name } => format!("systemctl stop {name}"),
@@ -167,12 +170,24 @@ impl Action {
     pub fn backward(&self) -> String {
         match self {
             Self::Attribute { path, from, .. } => format!("echo {} > {path}", quoted(from)),
-            Self::Unbind { device, driver } => format!("echo {device} > /sys/bus/pci/drivers/{driver}/bind"),
-            Self::Probe { device, driver } => format!("echo {device} > /sys/bus/pci/drivers/{driver}/unbind"),
+            Self::Unbind { device, driver } => {
+                format!("echo {device} > /sys/bus/pci/drivers/{driver}/bind")
+            }
+            Self::Probe { device, driver } => {
+                format!("echo {device} > /sys/bus/pci/drivers/{driver}/unbind")
+            }
             Self::Module { name } => format!("modprobe -r {name}"),
             Self::Service { name } => format!("systemctl start {name}"),
             Self::InterfaceUp { interface } => format!("ip link set dev {interface} down"),
-            Self::VirtualFunction { .. } => "goes with the virtual function".to_owned(),
+            Self::VirtualFunction { stays: false, .. } => {
+                "goes with the virtual function".to_owned()
+            }
+            Self::VirtualFunction {
+                interface,
+                index,
+                setting,
+                ..
+            } => format!("ip link set dev {interface} vf {index} {setting} WHAT IT WAS"),
             Self::Register {
                 device,
                 offset,
@@ -180,9 +195,13 @@ impl Action {
                 from,
                 ..
             } => format!("setpci -s {device} {offset:x}.w={from:x}:{mask:x}"),
-            Self::File { path, from: None, .. } => format!("rm {path}"),
             Self::File {
-                path, from: Some(from), ..
+                path, from: None, ..
+            } => format!("rm {path}"),
+            Self::File {
+                path,
+                from: Some(from),
+                ..
             } => format!("write {path}:{}", indented(from)),
             Self::Run { backward, .. } => command(backward),
         }
@@ -200,14 +219,18 @@ impl Action {
             Self::Probe { device, driver } => format!("the driver of {device} is {driver}"),
             Self::Module { name } => format!("/sys/module/{} is there", name.replace('-', "_")),
             Self::Service { name } => format!("no process of {name}.service runs"),
-            Self::InterfaceUp { interface } => format!("/sys/class/net/{interface}/flags has bit 0"),
+            Self::InterfaceUp { interface } => {
+                format!("/sys/class/net/{interface}/flags has bit 0")
+            }
             Self::VirtualFunction {
                 interface,
                 index,
                 setting,
                 to,
                 ..
-            } => format!("ip -j link show dev {interface} tells {setting} {to} for function {index}"),
+            } => {
+                format!("ip -j link show dev {interface} tells {setting} {to} for function {index}")
+            }
             Self::Register {
                 device,
                 offset,
@@ -223,9 +246,17 @@ impl Action {
     /// The present state and the one that is asked for, for people.
     #[must_use]
     pub fn difference(&self) -> Option<String> {
-        let nothing = |text: &str| if text.is_empty() { "nothing".to_owned() } else { text.to_owned() };
+        let nothing = |text: &str| {
+            if text.is_empty() {
+                "nothing".to_owned()
+            } else {
+                text.to_owned()
+            }
+        };
         Some(match self {
-            Self::Attribute { path, from, to, .. } => format!("{path}: {} -> {}", nothing(from), nothing(to)),
+            Self::Attribute { path, from, to, .. } => {
+                format!("{path}: {} -> {}", nothing(from), nothing(to))
+            }
             Self::Unbind { device, driver } => format!("driver of {device}: {driver} -> none"),
             Self::Probe { device, driver } => format!("driver of {device}: none -> {driver}"),
             Self::Module { name } => format!("module {name}: not loaded -> loaded"),
@@ -235,9 +266,9 @@ impl Action {
                 interface,
                 index,
                 setting,
-                from,
                 to,
-            } => format!("{setting} of {interface} function {index}: {} -> {to}", from.as_deref().unwrap_or("unset")),
+                ..
+            } => format!("{setting} of {interface} function {index}: -> {to}"),
             Self::Register {
                 device,
                 offset,
@@ -255,7 +286,9 @@ impl Action {
 }
 
 fn quoted(value: &str) -> String {
-    let is_plain = value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.,:".contains(&byte));
+    let is_plain = value
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-_.,:".contains(&byte));
     match is_plain && !value.is_empty() {
         true => value.to_owned(),
         false => format!("'{value}'"),
@@ -267,5 +300,7 @@ fn indented(text: &str) -> String {
 }
 
 fn command(words: &Option<Vec<String>>) -> String {
-    words.as_ref().map_or_else(|| "nothing".to_owned(), |words| words.join(" "))
+    words
+        .as_ref()
+        .map_or_else(|| "nothing".to_owned(), |words| words.join(" "))
 }

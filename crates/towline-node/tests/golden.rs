@@ -43,7 +43,16 @@ fn requests() -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plans");
     let mut names: Vec<String> = fs::read_dir(folder)
         .unwrap()
-        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .map(|entry| {
+            entry
+                .unwrap()
+                .path()
+                .file_stem()
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned()
+        })
         .collect();
     names.sort();
     names
@@ -71,6 +80,11 @@ fn plans_are_as_the_golden_files_have_them() {
 fn every_shape_has_a_plan() {
     let planned = requests();
     for shape in shape::names() {
-        assert!(planned.iter().any(|name| name.starts_with(&format!("{shape}--"))), "{shape}");
+        assert!(
+            planned
+                .iter()
+                .any(|name| name.starts_with(&format!("{shape}--"))),
+            "{shape}"
+        );
     }
 }

@@ -108,7 +108,8 @@ fn ids(command_line: &[String], prefix: &str, parameter: Option<String>) -> Vec<
         .collect()
 }
 
-fn services(root: &Root) -> Vec<String> {
+/// Those that have a process.
+pub(crate) fn services(root: &Root) -> Vec<String> {
     let mut running: Vec<String> = Vec::new();
     for pid in root
         .entries("/proc")

@@ -24,24 +24,42 @@ pub(super) fn basics(host: &Host, draft: &mut Draft) {
             true => "this is a virtual machine: its own host has to pass virtualization on (CPU model host-passthrough, nested=1)".to_owned(),
             false => firmware(vt),
         };
-        draft.obstacles.push(Obstacle::new("the processors do not offer virtualization", remedy));
+        draft.obstacles.push(Obstacle::new(
+            "the processors do not offer virtualization",
+            remedy,
+        ));
     } else if !host.system.has_kvm {
         let module = match host.cpus.vendor.as_str() {
             "AuthenticAMD" => "modprobe kvm_amd",
             "GenuineIntel" => "modprobe kvm_intel",
             _ => "start a kernel with KVM, at exception level 2",
         };
-        draft.obstacles.push(Obstacle::new("there is no /dev/kvm", module));
+        draft
+            .obstacles
+            .push(Obstacle::new("there is no /dev/kvm", module));
     }
     if host.iommu.units.is_empty() && host.iommu.in_firmware == Some(false) {
         let remedy = match host.system.is_guest {
             true => "this is a virtual machine: its own host has to give it one (libvirt: <iommu model='intel'>)".to_owned(),
             false => firmware(vtd),
         };
-        draft.obstacles.push(Obstacle::new("the firmware tells of no IOMMU", remedy));
+        draft
+            .obstacles
+            .push(Obstacle::new("the firmware tells of no IOMMU", remedy));
     }
-    let off = ["intel_iommu=off", "amd_iommu=off", "iommu=off", "intremap=off", "nointremap"];
-    for argument in host.system.command_line.iter().filter(|argument| off.contains(&argument.as_str())) {
+    let off = [
+        "intel_iommu=off",
+        "amd_iommu=off",
+        "iommu=off",
+        "intremap=off",
+        "nointremap",
+    ];
+    for argument in host
+        .system
+        .command_line
+        .iter()
+        .filter(|argument| off.contains(&argument.as_str()))
+    {
         draft.obstacles.push(Obstacle::new(
             format!("the kernel was started with {argument}"),
             "take it out of the boot loader's configuration and restart",
@@ -72,12 +90,17 @@ pub(super) fn steps(host: &Host, request: &Request, vms: &[Vm], draft: &mut Draf
         actions.push(file(host, paths::UDEV, &rules));
     }
     let refresh = initramfs(host, request, &mut actions);
-    actions.retain(|action| !matches!(action, Action::File { from: Some(from), to, .. } if from == to));
+    actions.retain(
+        |action| !matches!(action, Action::File { from: Some(from), to, .. } if from == to),
+    );
     if actions.is_empty() {
         return;
     }
     if refresh.is_empty() {
-        draft.notes.push("nothing that makes an initramfs was found: if there is one, make it again after apply".to_owned());
+        draft.notes.push(
+            "nothing that makes an initramfs was found: if there is one, make it again after apply"
+                .to_owned(),
+        );
     }
     draft.steps.push(Step {
         title: "set devices aside at each start".to_owned(),
@@ -107,7 +130,11 @@ fn between(refresh: &[String], changes: Vec<Action>) -> Vec<Action> {
 
 fn arguments(host: &Host, request: &Request, vms: &[Vm], draft: &mut Draft) {
     let mut wanted: Vec<String> = Vec::new();
-    if !vms.iter().all(|vm| vm.gpus.is_empty() && vm.vfs.is_empty()) {
+    let needs_iommu = vms
+        .iter()
+        .any(|vm| !vm.gpus.is_empty() || !vm.vfs.is_empty());
+    if needs_iommu && host.iommu.units.is_empty() {
+        // Passthrough mode spares the host's own devices the translation.
         match host.cpus.vendor.as_str() {
             "GenuineIntel" => wanted.extend(["intel_iommu=on".to_owned(), "iommu=pt".to_owned()]),
             "AuthenticAMD" => wanted.push("iommu=pt".to_owned()),
@@ -137,15 +164,26 @@ fn arguments(host: &Host, request: &Request, vms: &[Vm], draft: &mut Draft) {
     let joined = wanted.join(" ");
     let actions = match host.system.boot_loader {
         BootLoader::GrubFolder => {
-            let line = format!("GRUB_CMDLINE_LINUX_DEFAULT=\"$GRUB_CMDLINE_LINUX_DEFAULT {joined}\"");
+            let line =
+                format!("GRUB_CMDLINE_LINUX_DEFAULT=\"$GRUB_CMDLINE_LINUX_DEFAULT {joined}\"");
             match file(host, paths::GRUB, &line) {
                 // Written, and the host not yet started again.
-                Action::File { from: Some(from), to, .. } if from == to => Vec::new(),
+                Action::File {
+                    from: Some(from),
+                    to,
+                    ..
+                } if from == to => Vec::new(),
                 action => between(&["update-grub".to_owned()], vec![action]),
             }
         }
         BootLoader::Grubby => {
-            let grubby = |option: &str| Some(vec!["grubby".to_owned(), "--update-kernel=ALL".to_owned(), format!("{option}={joined}")]);
+            let grubby = |option: &str| {
+                Some(vec![
+                    "grubby".to_owned(),
+                    "--update-kernel=ALL".to_owned(),
+                    format!("{option}={joined}"),
+                ])
+            };
             vec![Action::Run {
                 forward: grubby("--args"),
                 backward: grubby("--remove-args"),
@@ -161,7 +199,9 @@ fn arguments(host: &Host, request: &Request, vms: &[Vm], draft: &mut Draft) {
     };
     draft.steps.push(Step {
         title: format!("start the kernel with {joined}"),
-        reason: "the IOMMU, isolated processors and reserved pages are set up while the kernel starts".to_owned(),
+        reason:
+            "the IOMMU, isolated processors and reserved pages are set up while the kernel starts"
+                .to_owned(),
         class: Class::NeedsReboot,
         actions,
     });
@@ -186,7 +226,10 @@ fn huge_pages(host: &Host, vms: &[Vm]) -> Vec<String> {
         .collect();
     match counts.is_empty() {
         true => Vec::new(),
-        false => vec!["hugepagesz=1G".to_owned(), format!("hugepages={}", counts.join(","))],
+        false => vec![
+            "hugepagesz=1G".to_owned(),
+            format!("hugepages={}", counts.join(",")),
+        ],
     }
 }
 
@@ -194,7 +237,9 @@ fn huge_pages(host: &Host, vms: &[Vm]) -> Vec<String> {
 fn mlx4(host: &Host, vms: &[Vm], draft: &mut Draft) -> Vec<String> {
     let mut wanted = 0;
     for function in vms.iter().flat_map(|vm| &vm.vfs) {
-        let Some(physical) = host.device(function.physical) else { continue };
+        let Some(physical) = host.device(function.physical) else {
+            continue;
+        };
         let count = physical.sriov.as_ref().map_or(0, |sriov| sriov.count);
         if physical.driver.as_deref() == Some("mlx4_core") && function.index >= count {
             wanted = wanted.max(function.index.saturating_add(1));
@@ -209,22 +254,37 @@ fn mlx4(host: &Host, vms: &[Vm], draft: &mut Draft) -> Vec<String> {
             .to_owned(),
     );
     // Port type 1 is InfiniBand; no function is for the host itself.
-    vec![format!("options mlx4_core num_vfs={wanted} probe_vf=0 port_type_array=1,1")]
+    vec![format!(
+        "options mlx4_core num_vfs={wanted} probe_vf=0 port_type_array=1,1"
+    )]
 }
 
 fn bindings(host: &Host, vms: &[Vm]) -> Vec<String> {
-    let set_aside: BTreeSet<PciAddress> = vms.iter().flat_map(|vm| vm.gpus.iter().chain(&vm.companions).copied()).collect();
+    let set_aside: BTreeSet<PciAddress> = vms
+        .iter()
+        .flat_map(|vm| vm.gpus.iter().chain(&vm.companions).copied())
+        .collect();
     let drivers: BTreeSet<&str> = set_aside
         .iter()
         .filter_map(|&address| host.device(address)?.driver.as_deref())
         .filter(|driver| !matches!(*driver, "vfio-pci" | "pci-stub"))
         .collect();
-    let mut lines: Vec<String> = drivers.into_iter().map(|driver| format!("softdep {driver} pre: vfio-pci")).collect();
+    let mut lines: Vec<String> = drivers
+        .into_iter()
+        .map(|driver| format!("softdep {driver} pre: vfio-pci"))
+        .collect();
     // By number only where that takes no other device: an id stands for all devices of its kind.
-    let ids: BTreeSet<String> = set_aside.iter().filter_map(|&address| Some(host.device(address)?.id())).collect();
+    let ids: BTreeSet<String> = set_aside
+        .iter()
+        .filter_map(|&address| Some(host.device(address)?.id()))
+        .collect();
     let ids: Vec<String> = ids
         .into_iter()
-        .filter(|id| host.devices.iter().all(|device| device.id() != *id || set_aside.contains(&device.address)))
+        .filter(|id| {
+            host.devices
+                .iter()
+                .all(|device| device.id() != *id || set_aside.contains(&device.address))
+        })
         .collect();
     if !ids.is_empty() {
         lines.push(format!("options vfio-pci ids={}", ids.join(",")));
@@ -263,7 +323,11 @@ fn initramfs(host: &Host, request: &Request, actions: &mut Vec<Action>) -> Vec<S
         }
         Some(Initramfs::Dracut) => {
             if request.persist {
-                actions.push(file(host, paths::DRACUT, "force_drivers+=\" vfio-pci vfio_iommu_type1 \""));
+                actions.push(file(
+                    host,
+                    paths::DRACUT,
+                    "force_drivers+=\" vfio-pci vfio_iommu_type1 \"",
+                ));
             }
             words(&["dracut", "--force"])
         }

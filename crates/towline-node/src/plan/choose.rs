@@ -63,10 +63,20 @@ pub(super) fn vms(host: &Host, request: &Request, draft: &mut Draft) -> Vec<Vm> 
             .collect();
         let kept = cores.len().min(request.host_cores as usize);
         let free = cores.split_off(kept);
-        pool.host_cpus.insert(node.id, cores.into_iter().flatten().collect());
+        pool.host_cpus
+            .insert(node.id, cores.into_iter().flatten().collect());
         pool.cores.insert(node.id, free);
-        let reserved: u64 = node.pools.iter().map(|pages| pages.free.saturating_mul(pages.page_kib)).sum();
-        pool.memory_kib.insert(node.id, node.free_kib.saturating_sub(HOST_KIB).saturating_add(reserved));
+        let reserved: u64 = node
+            .pools
+            .iter()
+            .map(|pages| pages.free.saturating_mul(pages.page_kib))
+            .sum();
+        pool.memory_kib.insert(
+            node.id,
+            node.free_kib
+                .saturating_sub(HOST_KIB)
+                .saturating_add(reserved),
+        );
     }
     let mut vms = Vec::new();
     for index in 0..request.vms {
@@ -84,28 +94,51 @@ pub(super) fn vms(host: &Host, request: &Request, draft: &mut Draft) -> Vec<Vm> 
 
 /// The size asked for, or the largest that divides the memory.
 fn page_kib(host: &Host, request: &Request, draft: &mut Draft) -> u64 {
-    let mut sizes: Vec<u64> = host.nodes.iter().flat_map(|node| &node.pools).map(|pool| pool.page_kib).collect();
+    let mut sizes: Vec<u64> = host
+        .nodes
+        .iter()
+        .flat_map(|node| &node.pools)
+        .map(|pool| pool.page_kib)
+        .collect();
     sizes.sort_unstable();
     sizes.dedup();
     let fits = |size: &u64| *size > 0 && request.memory.kib() % size == 0;
-    let found = match request.page {
-        Some(page) => sizes.iter().copied().find(|&size| size == page.kib()).filter(|size| fits(size)),
-        // Each cell of a machine needs whole pages; 2 GiB and more is worth pages of 1 GiB.
-        None => sizes.iter().rev().copied().find(|size| fits(size) && (*size < GIB_KIB || request.memory.kib() >= 2 * GIB_KIB)),
-    };
+    let found =
+        match request.page {
+            Some(page) => sizes
+                .iter()
+                .copied()
+                .find(|&size| size == page.kib())
+                .filter(|size| fits(size)),
+            // Each cell of a machine needs whole pages; 2 GiB and more is worth pages of 1 GiB.
+            None => sizes.iter().rev().copied().find(|size| {
+                fits(size) && (*size < GIB_KIB || request.memory.kib() >= 2 * GIB_KIB)
+            }),
+        };
     found.unwrap_or_else(|| {
         let sizes: Vec<String> = sizes.iter().map(|kib| size(kib << 10)).collect();
         let remedy = match sizes.is_empty() {
             true => "start a kernel with huge pages (CONFIG_HUGETLBFS)".to_owned(),
-            false => format!("ask for memory in multiples of a size that there is: {}", sizes.join(", ")),
+            false => format!(
+                "ask for memory in multiples of a size that there is: {}",
+                sizes.join(", ")
+            ),
         };
-        draft.obstacles.push(Obstacle::new("there are no huge pages that the memory asked for is whole in", remedy));
+        draft.obstacles.push(Obstacle::new(
+            "there are no huge pages that the memory asked for is whole in",
+            remedy,
+        ));
         GIB_KIB
     })
 }
 
 /// The devices that could be given away; why others could not goes to `refused`.
-fn eligible<'a>(host: &'a Host, request: &Request, kind: Kind, refused: &mut Vec<Obstacle>) -> Vec<&'a Device> {
+fn eligible<'a>(
+    host: &'a Host,
+    request: &Request,
+    kind: Kind,
+    refused: &mut Vec<Obstacle>,
+) -> Vec<&'a Device> {
     let mut found = Vec::new();
     for device in &host.devices {
         let is_candidate = device.kind == kind && device.physical_function.is_none();
@@ -131,7 +164,9 @@ fn gpu_obstacle(host: &Host, request: &Request, device: &Device) -> Option<Obsta
         return Some(obstacle);
     }
     for companion in host.companions(device) {
-        let goes_along = companion.address.is_same_device(address) || companion.driver.is_none() || companion.is_set_aside();
+        let goes_along = companion.address.is_same_device(address)
+            || companion.driver.is_none()
+            || companion.is_set_aside();
         if !goes_along {
             let group = device.group.unwrap_or_default();
             return Some(Obstacle::new(
@@ -151,14 +186,19 @@ fn gpu_obstacle(host: &Host, request: &Request, device: &Device) -> Option<Obsta
 }
 
 fn group_remedy(host: &Host, device: &Device) -> String {
-    let port = device.path.iter().filter_map(|&port| host.device(port)).find(|port| port.acs.is_none());
+    let port = device
+        .path
+        .iter()
+        .filter_map(|&port| host.device(port))
+        .find(|port| port.acs.is_none());
     match port {
         Some(port) => format!(
             "{} has no ACS, so that what is below it cannot be kept apart: switch ACS on in the firmware's setup if it is there, \
              else put the device into a slot of its own root port",
             port.address
         ),
-        None => "put the device into a slot of its own root port, or give the other one away too".to_owned(),
+        None => "put the device into a slot of its own root port, or give the other one away too"
+            .to_owned(),
     }
 }
 
@@ -172,10 +212,18 @@ fn adapter_obstacle(host: &Host, request: &Request, device: &Device) -> Option<O
             ),
             _ => "switch on SR-IOV in the firmware's setup, or use another adapter".to_owned(),
         };
-        return Some(Obstacle::new(format!("adapter {address} has no virtual functions"), remedy));
+        return Some(Obstacle::new(
+            format!("adapter {address} has no virtual functions"),
+            remedy,
+        ));
     };
     // What only the virtual functions' users need does not stand in the way; whoever needs the way out of the host does.
-    let vital: Vec<String> = device.uses.iter().filter(|by| by.is_vital()).map(ToString::to_string).collect();
+    let vital: Vec<String> = device
+        .uses
+        .iter()
+        .filter(|by| by.is_vital())
+        .map(ToString::to_string)
+        .collect();
     if !vital.is_empty() && !request.take_in_use.contains(&address) {
         return Some(in_use(&format!("adapter {address}"), address, &vital));
     }
@@ -187,7 +235,10 @@ fn adapter_obstacle(host: &Host, request: &Request, device: &Device) -> Option<O
         .collect();
     if !others.is_empty() {
         return Some(Obstacle::new(
-            format!("the virtual functions of {address} would be in one IOMMU group with it and {}", others.join(", ")),
+            format!(
+                "the virtual functions of {address} would be in one IOMMU group with it and {}",
+                others.join(", ")
+            ),
             group_remedy(host, device),
         ));
     }
@@ -201,7 +252,11 @@ fn adapter_obstacle(host: &Host, request: &Request, device: &Device) -> Option<O
     match busy.filter(|_| missing) {
         Some(function) => {
             let uses: Vec<String> = function.uses.iter().map(ToString::to_string).collect();
-            Some(in_use(&format!("function {} of adapter {address}", function.address), function.address, &uses))
+            Some(in_use(
+                &format!("function {} of adapter {address}", function.address),
+                function.address,
+                &uses,
+            ))
         }
         None => None,
     }
@@ -228,7 +283,10 @@ fn use_obstacle(host: &Host, request: &Request, device: &Device) -> Option<Obsta
     match (uses.is_empty(), device.is_boot_vga) {
         (true, _) => None,
         (false, true) => Some(Obstacle::new(
-            format!("{} has the console of this machine, and is never taken", device.address),
+            format!(
+                "{} has the console of this machine, and is never taken",
+                device.address
+            ),
             "let the firmware use another display (the management controller's) as the first one",
         )),
         (false, false) => Some(in_use(&device.address.to_string(), device.address, &uses)),
@@ -239,17 +297,31 @@ fn use_obstacle(host: &Host, request: &Request, device: &Device) -> Option<Obsta
 pub(super) fn is_stopped(host: &Host, by: &Use) -> bool {
     match by {
         Use::Process { name, .. } => {
-            let stopped = |service: &&str| host.system.services.iter().any(|running| running == service);
-            super::runtime::STOPPED.iter().filter(|service| stopped(service)).any(|service| {
-                let cut = service.get(..15).unwrap_or(service);
-                name == cut || (*service == "nvidia-dcgm" && name == "nv-hostengine")
-            })
+            let stopped = |service: &&str| {
+                host.system
+                    .services
+                    .iter()
+                    .any(|running| running == service)
+            };
+            super::runtime::STOPPED
+                .iter()
+                .filter(|service| stopped(service))
+                .any(|service| {
+                    let cut = service.get(..15).unwrap_or(service);
+                    name == cut || (*service == "nvidia-dcgm" && name == "nv-hostengine")
+                })
         }
         _ => false,
     }
 }
 
-fn place(host: &Host, request: &Request, pool: &mut Pool<'_>, index: u32, page_kib: u64) -> Option<Vm> {
+fn place(
+    host: &Host,
+    request: &Request,
+    pool: &mut Pool<'_>,
+    index: u32,
+    page_kib: u64,
+) -> Option<Vm> {
     let parts = parts(host, request, pool);
     let part = parts.into_iter().find_map(|part| {
         let cells = cells(request, pool, &part, page_kib)?;
@@ -261,7 +333,11 @@ fn place(host: &Host, request: &Request, pool: &mut Pool<'_>, index: u32, page_k
     let vfs = functions(host, request, pool, &part.adapters, &gpus, &name)?;
     let locality = gpus
         .iter()
-        .filter_map(|gpu| vfs.iter().filter_map(|vf| Some(host.locality(gpu, host.device(vf.physical)?))).min())
+        .filter_map(|gpu| {
+            vfs.iter()
+                .filter_map(|vf| Some(host.locality(gpu, host.device(vf.physical)?)))
+                .min()
+        })
         .max();
     let mut companions: BTreeSet<PciAddress> = gpus
         .iter()
@@ -272,7 +348,8 @@ fn place(host: &Host, request: &Request, pool: &mut Pool<'_>, index: u32, page_k
         .collect();
     let addresses: Vec<PciAddress> = gpus.iter().map(|gpu| gpu.address).collect();
     companions.retain(|other| !addresses.contains(other));
-    pool.gpus.retain(|gpu| !addresses.contains(&gpu.address) && !companions.contains(&gpu.address));
+    pool.gpus
+        .retain(|gpu| !addresses.contains(&gpu.address) && !companions.contains(&gpu.address));
     for cell in &cells {
         let taken: usize = cell.cpus.len() / cell.threads.max(1) as usize;
         if let Some(cores) = pool.cores.get_mut(&cell.node) {
@@ -303,8 +380,14 @@ fn parts<'a>(host: &'a Host, request: &Request, pool: &Pool<'a>) -> Vec<Part<'a>
         Affinity::Preferred => Locality::Host,
     };
     let keys = |device: &Device| -> Vec<Key> {
-        let mut keys = vec![(Locality::RootComplex, device.root.clone()), (Locality::Host, String::new())];
-        keys.extend(host.switch(device).map(|switch| (Locality::Switch, switch.to_string())));
+        let mut keys = vec![
+            (Locality::RootComplex, device.root.clone()),
+            (Locality::Host, String::new()),
+        ];
+        keys.extend(
+            host.switch(device)
+                .map(|switch| (Locality::Switch, switch.to_string())),
+        );
         match (device.node, nodes.as_slice()) {
             (Some(node), _) | (None, &[node]) => keys.push((Locality::Node, format!("{node:08}"))),
             (None, _) => {}
@@ -324,7 +407,8 @@ fn parts<'a>(host: &'a Host, request: &Request, pool: &Pool<'a>) -> Vec<Part<'a>
             &[node] => Some(node),
             _ => None,
         });
-        part.nodes.extend(node.filter(|node| !part.nodes.contains(node)));
+        part.nodes
+            .extend(node.filter(|node| !part.nodes.contains(node)));
     };
     for &gpu in pool.gpus.iter().filter(|_| request.gpus > 0) {
         for key in keys(gpu) {
@@ -334,7 +418,11 @@ fn parts<'a>(host: &'a Host, request: &Request, pool: &Pool<'a>) -> Vec<Part<'a>
         }
     }
     for (position, &(adapter, given)) in pool.adapters.iter().enumerate() {
-        let free = adapter.sriov.as_ref().map_or(0, |sriov| sriov.total).saturating_sub(given);
+        let free = adapter
+            .sriov
+            .as_ref()
+            .map_or(0, |sriov| sriov.total)
+            .saturating_sub(given);
         for key in keys(adapter).into_iter().filter(|_| free > 0) {
             let part = parts.entry(key.clone()).or_insert_with(|| new(key.0));
             part.adapters.push(position);
@@ -344,16 +432,23 @@ fn parts<'a>(host: &'a Host, request: &Request, pool: &Pool<'a>) -> Vec<Part<'a>
     }
     if request.gpus == 0 && request.vfs == 0 {
         for &node in &nodes {
-            let part = parts.entry((Locality::Node, format!("{node:08}"))).or_insert_with(|| new(Locality::Node));
+            let part = parts
+                .entry((Locality::Node, format!("{node:08}")))
+                .or_insert_with(|| new(Locality::Node));
             part.nodes = vec![node];
         }
         if widest == Locality::Host {
-            parts.entry((Locality::Host, String::new())).or_insert_with(|| new(Locality::Host)).nodes = nodes.clone();
+            parts
+                .entry((Locality::Host, String::new()))
+                .or_insert_with(|| new(Locality::Host))
+                .nodes = nodes.clone();
         }
     }
     let mut parts: Vec<(Key, Part<'a>)> = parts
         .into_iter()
-        .filter(|(_, part)| part.gpus.len() >= request.gpus as usize && part.functions >= request.vfs)
+        .filter(|(_, part)| {
+            part.gpus.len() >= request.gpus as usize && part.functions >= request.vfs
+        })
         .collect();
     parts.sort_by_key(|(key, part)| (part.locality, part.gpus.len(), key.1.clone()));
     let mut parts: Vec<Part<'a>> = parts.into_iter().map(|(_, part)| part).collect();
@@ -368,10 +463,16 @@ fn parts<'a>(host: &'a Host, request: &Request, pool: &Pool<'a>) -> Vec<Part<'a>
         if request.vfs > 0 {
             part.gpus.sort_by_key(|gpu| (nearest(gpu), gpu.address));
         } else {
-            part.gpus.sort_by_key(|gpu| (std::cmp::Reverse(nearest(gpu)), gpu.address));
+            part.gpus
+                .sort_by_key(|gpu| (std::cmp::Reverse(nearest(gpu)), gpu.address));
         }
         // A part that spans the host needs only the nodes of the devices that are taken from it.
-        let taken: Vec<u32> = part.gpus.iter().take(request.gpus as usize).filter_map(|gpu| gpu.node).collect();
+        let taken: Vec<u32> = part
+            .gpus
+            .iter()
+            .take(request.gpus as usize)
+            .filter_map(|gpu| gpu.node)
+            .collect();
         if part.locality == Locality::Host && !taken.is_empty() {
             part.nodes = taken;
         }
@@ -383,11 +484,17 @@ fn parts<'a>(host: &'a Host, request: &Request, pool: &Pool<'a>) -> Vec<Part<'a>
 
 /// The machine's nodes in this part, if they have enough cores and memory.
 fn cells(request: &Request, pool: &Pool<'_>, part: &Part<'_>, page_kib: u64) -> Option<Vec<Cell>> {
-    let count = u32::try_from(part.nodes.len()).ok().filter(|&count| count > 0)?;
+    let count = u32::try_from(part.nodes.len())
+        .ok()
+        .filter(|&count| count > 0)?;
     let pages = request.memory.kib() / page_kib;
     let share = |whole: u64, position: usize| {
         let (each, rest) = (whole / u64::from(count), whole % u64::from(count));
-        if (position as u64) < rest { each.saturating_add(1) } else { each }
+        if (position as u64) < rest {
+            each.saturating_add(1)
+        } else {
+            each
+        }
     };
     part.nodes
         .iter()
@@ -397,11 +504,15 @@ fn cells(request: &Request, pool: &Pool<'_>, part: &Part<'_>, page_kib: u64) -> 
             let memory_kib = share(pages, position).checked_mul(page_kib)?;
             let free = pool.cores.get(node)?.get(..cores)?;
             let threads = free.iter().map(Vec::len).min().unwrap_or(1);
-            let is_enough = memory_kib > 0 && cores > 0 && *pool.memory_kib.get(node)? >= memory_kib;
+            let is_enough =
+                memory_kib > 0 && cores > 0 && *pool.memory_kib.get(node)? >= memory_kib;
             is_enough.then(|| Cell {
                 node: *node,
                 // Cores of one processor may differ in their threads; a machine has the same of each.
-                cpus: free.iter().flat_map(|core| core.iter().copied().take(threads)).collect(),
+                cpus: free
+                    .iter()
+                    .flat_map(|core| core.iter().copied().take(threads))
+                    .collect(),
                 threads: u32::try_from(threads).unwrap_or(1),
                 host_cpus: pool.host_cpus.get(node).cloned().unwrap_or_default(),
                 memory_kib,
@@ -422,10 +533,23 @@ fn functions(
     let mut taken = Vec::new();
     for number in 0..request.vfs {
         let near = gpus.get(number as usize % gpus.len().max(1)).copied();
-        let position = positions.iter().copied().filter(|&position| free(pool, position) > 0).min_by_key(|&position| {
-            let adapter = pool.adapters.get(position).map(|&(adapter, given)| (adapter, given));
-            adapter.map(|(adapter, given)| (near.map(|gpu| host.locality(gpu, adapter)), given, adapter.address))
-        })?;
+        let position = positions
+            .iter()
+            .copied()
+            .filter(|&position| free(pool, position) > 0)
+            .min_by_key(|&position| {
+                let adapter = pool
+                    .adapters
+                    .get(position)
+                    .map(|&(adapter, given)| (adapter, given));
+                adapter.map(|(adapter, given)| {
+                    (
+                        near.map(|gpu| host.locality(gpu, adapter)),
+                        given,
+                        adapter.address,
+                    )
+                })
+            })?;
         let (adapter, given) = pool.adapters.get_mut(position)?;
         let index = *given;
         *given = given.saturating_add(1);
@@ -436,14 +560,24 @@ fn functions(
 
 fn free(pool: &Pool<'_>, position: usize) -> u32 {
     pool.adapters.get(position).map_or(0, |(adapter, given)| {
-        adapter.sriov.as_ref().map_or(0, |sriov| sriov.total).saturating_sub(*given)
+        adapter
+            .sriov
+            .as_ref()
+            .map_or(0, |sriov| sriov.total)
+            .saturating_sub(*given)
     })
 }
 
 fn function(host: &Host, adapter: &Device, index: u32, name: &str) -> Option<Vf> {
     let sriov = adapter.sriov.as_ref()?;
     let present = sriov.functions.get(index as usize).copied();
-    let predicted = || adapter.address.offset(sriov.offset?.checked_add(sriov.stride?.checked_mul(index)?)?);
+    let predicted = || {
+        adapter.address.offset(
+            sriov
+                .offset?
+                .checked_add(sriov.stride?.checked_mul(index)?)?,
+        )
+    };
     let is_infiniband = is_infiniband(host, adapter);
     let bytes = super::network::identity(&host.system.name, name);
     Some(Vf {
@@ -459,8 +593,14 @@ fn function(host: &Host, adapter: &Device, index: u32, name: &str) -> Option<Vf>
 /// Says what there is too little of for one machine more.
 fn lack(host: &Host, request: &Request, pool: &Pool<'_>, placed: usize) -> Obstacle {
     let gpus = pool.gpus.len();
-    let functions: u32 = (0..pool.adapters.len()).map(|position| free(pool, position)).sum();
-    let cores: Vec<String> = pool.cores.iter().map(|(node, free)| format!("{} on node {node}", free.len())).collect();
+    let functions: u32 = (0..pool.adapters.len())
+        .map(|position| free(pool, position))
+        .sum();
+    let cores: Vec<String> = pool
+        .cores
+        .iter()
+        .map(|(node, free)| format!("{} on node {node}", free.len()))
+        .collect();
     let memory: Vec<String> = pool
         .memory_kib
         .iter()

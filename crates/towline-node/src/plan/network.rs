@@ -39,12 +39,23 @@ fn colons(bytes: &[u8]) -> String {
 pub(super) fn steps(host: &Host, request: &Request, vms: &[Vm], draft: &mut Draft) {
     let mut adapters: BTreeMap<PciAddress, Vec<&Vf>> = BTreeMap::new();
     for function in vms.iter().flat_map(|vm| &vm.vfs) {
-        adapters.entry(function.physical).or_default().push(function);
+        adapters
+            .entry(function.physical)
+            .or_default()
+            .push(function);
     }
     for (address, functions) in adapters {
         if let Some(adapter) = host.device(address) {
             fabric(host, request, adapter, draft);
-            if let Some(actions) = create(adapter, &functions, draft) {
+            if waits_for_start(adapter, &functions) {
+                draft.notes.push(format!(
+                    "GUIDs of the functions of {address} are set after the next start, in \
+                     /sys/class/infiniband/{}/iov/ports/1/admin_guids/",
+                    adapter.rdma.first().map_or("mlx4_0", String::as_str)
+                ));
+                continue;
+            }
+            if let Some(actions) = create(host, adapter, &functions, draft) {
                 draft.steps.push(Step {
                     title: format!("make virtual functions of {address}"),
                     reason: "a machine gets a function of the adapter for itself; drivers of the host are kept off".to_owned(),
@@ -65,20 +76,47 @@ pub(super) fn steps(host: &Host, request: &Request, vms: &[Vm], draft: &mut Draf
     }
 }
 
-/// The number can only go from or to 0 (EBUSY otherwise).
-fn create(adapter: &Device, functions: &[&Vf], draft: &mut Draft) -> Option<Vec<Action>> {
+/// How many functions an adapter has to have, when it has fewer.
+fn missing(adapter: &Device, functions: &[&Vf]) -> Option<u32> {
     let sriov = adapter.sriov.as_ref()?;
-    let wanted = functions.iter().map(|function| function.index.saturating_add(1)).max()?;
-    if sriov.count >= wanted {
-        return None;
-    }
-    if adapter.driver.as_deref() == Some("mlx4_core") {
-        // Its step for the next start makes them.
-        return None;
-    }
+    let wanted = functions
+        .iter()
+        .map(|function| function.index.saturating_add(1))
+        .max()?;
+    (sriov.count < wanted).then_some(wanted)
+}
+
+/// Whether functions come with the next start only: older ConnectX cards have no other way.
+fn waits_for_start(adapter: &Device, functions: &[&Vf]) -> bool {
+    adapter.driver.as_deref() == Some("mlx4_core") && missing(adapter, functions).is_some()
+}
+
+/// Whether a function that is there has to go before it is there again among more.
+pub(super) fn is_made_anew(host: &Host, vms: &[Vm], function: &Vf) -> bool {
+    let of_adapter: Vec<&Vf> = vms
+        .iter()
+        .flat_map(|vm| &vm.vfs)
+        .filter(|other| other.physical == function.physical)
+        .collect();
+    host.device(function.physical)
+        .is_some_and(|adapter| missing(adapter, &of_adapter).is_some())
+}
+
+/// The number can only go from or to 0 (EBUSY otherwise).
+fn create(
+    host: &Host,
+    adapter: &Device,
+    functions: &[&Vf],
+    draft: &mut Draft,
+) -> Option<Vec<Action>> {
+    let sriov = adapter.sriov.as_ref()?;
+    let wanted = missing(adapter, functions)?;
     if adapter.driver.is_none() {
         draft.obstacles.push(Obstacle::new(
-            format!("adapter {} has no driver, and only its driver makes virtual functions", adapter.address),
+            format!(
+                "adapter {} has no driver, and only its driver makes virtual functions",
+                adapter.address
+            ),
             "load its driver",
         ));
         return None;
@@ -95,13 +133,50 @@ fn create(adapter: &Device, functions: &[&Vf], draft: &mut Draft) -> Option<Vec<
         actions.push(write("sriov_drivers_autoprobe", "1", "0"));
     }
     if sriov.count > 0 {
+        draft.notes.push(format!(
+            "the {} virtual functions of {} are made anew: addresses that were set for them are lost, and undo does not bring them back",
+            sriov.count, adapter.address
+        ));
+        for function in sriov
+            .functions
+            .iter()
+            .filter_map(|&function| host.device(function))
+        {
+            actions.extend(release(function));
+        }
         actions.push(write("sriov_numvfs", &sriov.count.to_string(), "0"));
     }
     actions.push(write("sriov_numvfs", "0", &wanted.to_string()));
     Some(actions)
 }
 
-fn identify(host: &Host, request: &Request, adapter: &Device, functions: &[&Vf], draft: &mut Draft) -> Vec<Action> {
+/// Takes a function from its driver so that undoing it gives it back.
+fn release(function: &Device) -> Vec<Action> {
+    let mut actions = Vec::new();
+    if let Some(driver) = &function.driver {
+        actions.push(Action::Unbind {
+            device: function.address,
+            driver: driver.clone(),
+        });
+    }
+    if let Some(named) = &function.driver_override {
+        actions.push(Action::Attribute {
+            path: format!("/sys/bus/pci/devices/{}/driver_override", function.address),
+            from: named.clone(),
+            to: String::new(),
+            form: Form::DriverName,
+        });
+    }
+    actions
+}
+
+fn identify(
+    host: &Host,
+    request: &Request,
+    adapter: &Device,
+    functions: &[&Vf],
+    draft: &mut Draft,
+) -> Vec<Action> {
     let Some(interface) = adapter.interfaces.first() else {
         draft.notes.push(format!(
             "adapter {} has no network interface: the addresses of its functions cannot be set from here",
@@ -109,20 +184,24 @@ fn identify(host: &Host, request: &Request, adapter: &Device, functions: &[&Vf],
         ));
         return Vec::new();
     };
-    let is_up = host.interfaces.iter().any(|known| known.name == *interface && known.is_up);
+    let is_up = host
+        .interfaces
+        .iter()
+        .any(|known| known.name == *interface && known.is_up);
     let mut actions = Vec::new();
     if !is_up {
         let interface = interface.clone();
         actions.push(Action::InterfaceUp { interface });
     }
+    let stays = missing(adapter, functions).is_none();
     for function in functions {
         let mut set = |setting: &str, to: &str| {
             actions.push(Action::VirtualFunction {
                 interface: interface.clone(),
                 index: function.index,
                 setting: setting.to_owned(),
-                from: None,
                 to: to.to_owned(),
+                stays,
             });
         };
         if let Some(mac) = &function.mac {
@@ -153,7 +232,9 @@ fn fabric(host: &Host, request: &Request, adapter: &Device, draft: &mut Draft) {
             draft.obstacles.push(Obstacle::new(
                 format!("{name} is {}", port.state),
                 match port.state.as_str() {
-                    "INIT" => "no subnet manager has set it up: start opensm on one host of the network",
+                    "INIT" => {
+                        "no subnet manager has set it up: start opensm on one host of the network"
+                    }
                     _ => "check the cable and the switch",
                 },
             ));
@@ -166,7 +247,9 @@ fn fabric(host: &Host, request: &Request, adapter: &Device, draft: &mut Draft) {
         if let Some(key) = request.partition_key {
             // The upper bit tells full members from limited ones.
             let is_member = port.partition_keys.iter().any(|known| {
-                let known = known.strip_prefix("0x").and_then(|known| u16::from_str_radix(known, 16).ok());
+                let known = known
+                    .strip_prefix("0x")
+                    .and_then(|known| u16::from_str_radix(known, 16).ok());
                 known.is_some_and(|known| known & 0x7fff == key & 0x7fff)
             });
             if !is_member {
@@ -179,9 +262,14 @@ fn fabric(host: &Host, request: &Request, adapter: &Device, draft: &mut Draft) {
         draft.notes.push(
             "the subnet manager has to know virtual ports (opensm: virt_enabled 2), else functions on InfiniBand stay down".to_owned(),
         );
-        let ipoib = host.interfaces.iter().any(|known| known.address == Some(adapter.address) && known.ipoib.is_some());
+        let ipoib = host
+            .interfaces
+            .iter()
+            .any(|known| known.address == Some(adapter.address) && known.ipoib.is_some());
         if !ipoib {
-            draft.notes.push(format!("{name} has no IPoIB interface (module ib_ipoib)"));
+            draft
+                .notes
+                .push(format!("{name} has no IPoIB interface (module ib_ipoib)"));
         }
     }
 }

@@ -16,13 +16,22 @@ pub(super) const STOPPED: [&str; 2] = ["nvidia-dcgm", "nvidia-persistenced"];
 /// What has to happen before devices change hands.
 pub(super) fn before_devices(host: &Host, vms: &[Vm], draft: &mut Draft) {
     huge_pages(host, vms, draft);
-    let needs_vfio = vms.iter().any(|vm| !vm.gpus.is_empty() || !vm.vfs.is_empty());
+    let needs_vfio = vms
+        .iter()
+        .any(|vm| !vm.gpus.is_empty() || !vm.vfs.is_empty());
     let modules: Vec<Action> = ["vfio_iommu_type1", "vfio-pci"]
         .into_iter()
         .filter(|module| needs_vfio && !host.system.modules.contains(&module.replace('-', "_")))
-        .map(|name| Action::Module { name: name.to_owned() })
+        .map(|name| Action::Module {
+            name: name.to_owned(),
+        })
         .collect();
-    push(draft, "load vfio", "vfio-pci holds devices for machines and lets the IOMMU confine them", modules);
+    push(
+        draft,
+        "load vfio",
+        "vfio-pci holds devices for machines and lets the IOMMU confine them",
+        modules,
+    );
     let takes_nvidia = vms
         .iter()
         .flat_map(|vm| &vm.gpus)
@@ -30,8 +39,17 @@ pub(super) fn before_devices(host: &Host, vms: &[Vm], draft: &mut Draft) {
         .any(|gpu| gpu.driver.as_deref() == Some("nvidia"));
     let services: Vec<Action> = STOPPED
         .into_iter()
-        .filter(|&service| takes_nvidia && host.system.services.iter().any(|running| running == service))
-        .map(|name| Action::Service { name: name.to_owned() })
+        .filter(|&service| {
+            takes_nvidia
+                && host
+                    .system
+                    .services
+                    .iter()
+                    .any(|running| running == service)
+        })
+        .map(|name| Action::Service {
+            name: name.to_owned(),
+        })
         .collect();
     push(
         draft,
@@ -70,7 +88,9 @@ fn huge_pages(host: &Host, vms: &[Vm], draft: &mut Draft) {
             continue;
         }
         actions.push(Action::Attribute {
-            path: format!("/sys/devices/system/node/node{id}/hugepages/hugepages-{page_kib}kB/nr_hugepages"),
+            path: format!(
+                "/sys/devices/system/node/node{id}/hugepages/hugepages-{page_kib}kB/nr_hugepages"
+            ),
             from: total.to_string(),
             to: total.saturating_add(pages - free).to_string(),
             form: Form::Amount,
@@ -92,10 +112,15 @@ pub(super) fn devices(host: &Host, request: &Request, vms: &[Vm], draft: &mut Dr
             actions.extend(rebind(host, address));
         }
         for function in &vm.vfs {
-            let is_mlx4 = host.device(function.physical).is_some_and(|physical| physical.driver.as_deref() == Some("mlx4_core"));
-            // Those come with the next start.
-            if !is_mlx4 || host.device(function.address).is_some() {
-                actions.extend(rebind(host, function.address));
+            let is_new = super::network::is_made_anew(host, vms, function);
+            let is_mlx4 = host
+                .device(function.physical)
+                .is_some_and(|physical| physical.driver.as_deref() == Some("mlx4_core"));
+            match (is_new, is_mlx4) {
+                // Those come with the next start.
+                (true, true) => {}
+                (true, false) => actions.extend(set_aside(None, "", function.address)),
+                (false, _) => actions.extend(rebind(host, function.address)),
             }
         }
         push(
@@ -112,32 +137,40 @@ pub(super) fn devices(host: &Host, request: &Request, vms: &[Vm], draft: &mut Dr
     advice(host, vms, draft);
 }
 
-/// From whatever driver a device has to vfio-pci. A virtual function that is still to be made has none.
+/// From whatever driver a device has to vfio-pci.
 fn rebind(host: &Host, address: PciAddress) -> Vec<Action> {
-    const DRIVER: &str = "vfio-pci";
     let device = host.device(address);
-    let driver = device.and_then(|device| device.driver.clone());
-    let named = device.and_then(|device| device.driver_override.clone()).unwrap_or_default();
+    let named = device
+        .and_then(|device| device.driver_override.as_deref())
+        .unwrap_or_default();
+    set_aside(
+        device.and_then(|device| device.driver.as_deref()),
+        named,
+        address,
+    )
+}
+
+/// The override is set between drivers: with it set the old one would not take the device back.
+fn set_aside(driver: Option<&str>, named: &str, device: PciAddress) -> Vec<Action> {
+    const DRIVER: &str = "vfio-pci";
     let mut actions = Vec::new();
-    if driver.as_deref() == Some(DRIVER) {
+    if driver == Some(DRIVER) {
         return actions;
     }
     if let Some(driver) = driver {
-        let device = address;
+        let driver = driver.to_owned();
         actions.push(Action::Unbind { device, driver });
     }
     if named != DRIVER {
         actions.push(Action::Attribute {
-            path: format!("/sys/bus/pci/devices/{address}/driver_override"),
-            from: named,
+            path: format!("/sys/bus/pci/devices/{device}/driver_override"),
+            from: named.to_owned(),
             to: DRIVER.to_owned(),
             form: Form::DriverName,
         });
     }
-    actions.push(Action::Probe {
-        device: address,
-        driver: DRIVER.to_owned(),
-    });
+    let driver = DRIVER.to_owned();
+    actions.push(Action::Probe { device, driver });
     actions
 }
 
@@ -148,13 +181,23 @@ fn access(host: &Host, vms: &[Vm], draft: &mut Draft) {
     let mut ports: BTreeSet<PciAddress> = BTreeSet::new();
     for vm in vms {
         for gpu in vm.gpus.iter().filter_map(|&gpu| host.device(gpu)) {
-            for adapter in vm.vfs.iter().filter_map(|function| host.device(function.physical)) {
+            for adapter in vm
+                .vfs
+                .iter()
+                .filter_map(|function| host.device(function.physical))
+            {
                 if host.locality(gpu, adapter) != Locality::Switch {
                     continue;
                 }
                 if adapter.ats.is_none() || gpu.ats.is_none() {
                     let (which, remedy) = match adapter.ats {
-                        None => (adapter, format!(": mlxconfig -d {} set ATS_ENABLED=true, then restart the host", adapter.address)),
+                        None => (
+                            adapter,
+                            format!(
+                                ": mlxconfig -d {} set ATS_ENABLED=true, then restart the host",
+                                adapter.address
+                            ),
+                        ),
                         Some(_) => (gpu, String::new()),
                     };
                     draft.notes.push(format!(
@@ -165,7 +208,11 @@ fn access(host: &Host, vms: &[Vm], draft: &mut Draft) {
                 }
                 for device in [gpu, adapter] {
                     let below = device.path.iter().filter_map(|&port| host.device(port));
-                    ports.extend(below.filter(|port| port.port == Some(Port::Downstream)).map(|port| port.address));
+                    ports.extend(
+                        below
+                            .filter(|port| port.port == Some(Port::Downstream))
+                            .map(|port| port.address),
+                    );
                 }
             }
         }
@@ -199,11 +246,24 @@ fn access(host: &Host, vms: &[Vm], draft: &mut Draft) {
 
 /// Interrupts of the host off the machines' processors.
 fn interrupts(host: &Host, vms: &[Vm], draft: &mut Draft) {
-    let taken: BTreeSet<u32> = vms.iter().flat_map(|vm| &vm.cells).flat_map(|cell| cell.cpus.iter().copied()).collect();
-    let kept: Vec<u32> = host.cpus.online.iter().copied().filter(|cpu| !taken.contains(cpu)).collect();
+    let taken: BTreeSet<u32> = vms
+        .iter()
+        .flat_map(|vm| &vm.cells)
+        .flat_map(|cell| cell.cpus.iter().copied())
+        .collect();
+    let kept: Vec<u32> = host
+        .cpus
+        .online
+        .iter()
+        .copied()
+        .filter(|cpu| !taken.contains(cpu))
+        .collect();
     if kept.is_empty() {
         if !vms.is_empty() {
-            draft.obstacles.push(Obstacle::new("no processor is left for the host", "leave it at least one core: host_cores = 1"));
+            draft.obstacles.push(Obstacle::new(
+                "no processor is left for the host",
+                "leave it at least one core: host_cores = 1",
+            ));
         }
         return;
     }
@@ -212,7 +272,12 @@ fn interrupts(host: &Host, vms: &[Vm], draft: &mut Draft) {
         .iter()
         .filter(|interrupt| interrupt.cpus.iter().any(|cpu| taken.contains(cpu)))
         .map(|interrupt| {
-            let left: Vec<u32> = interrupt.cpus.iter().copied().filter(|cpu| !taken.contains(cpu)).collect();
+            let left: Vec<u32> = interrupt
+                .cpus
+                .iter()
+                .copied()
+                .filter(|cpu| !taken.contains(cpu))
+                .collect();
             Action::Attribute {
                 path: format!("/proc/irq/{}/smp_affinity_list", interrupt.number),
                 from: list(&interrupt.cpus),
@@ -221,6 +286,11 @@ fn interrupts(host: &Host, vms: &[Vm], draft: &mut Draft) {
             }
         })
         .collect();
+    if !actions.is_empty() {
+        draft.notes.push(
+            "irqbalance, where it runs, moves interrupts back: stop it, or name the machines' processors in IRQBALANCE_BANNED_CPULIST".to_owned(),
+        );
+    }
     push(
         draft,
         "move interrupts off the machines' processors",
@@ -232,33 +302,60 @@ fn interrupts(host: &Host, vms: &[Vm], draft: &mut Draft) {
 /// What no step does and somebody should know.
 fn advice(host: &Host, vms: &[Vm], draft: &mut Draft) {
     const WINDOW: u64 = 64 << 30;
-    let gpus: Vec<&Device> = vms.iter().flat_map(|vm| &vm.gpus).filter_map(|&gpu| host.device(gpu)).collect();
+    let gpus: Vec<&Device> = vms
+        .iter()
+        .flat_map(|vm| &vm.gpus)
+        .filter_map(|&gpu| host.device(gpu))
+        .collect();
     for gpu in &gpus {
         if !gpu.has_reset {
             draft.notes.push(format!("GPU {} cannot be reset by itself: after a crash of its machine the host may have to be restarted", gpu.address));
         }
         if gpu.partitions.iter().any(|part| part.starts_with("MIG")) {
-            draft.notes.push(format!("GPU {} is parted by MIG; the machine gets it whole, and parts it anew itself", gpu.address));
+            draft.notes.push(format!(
+                "GPU {} is parted by MIG; the machine gets it whole, and parts it anew itself",
+                gpu.address
+            ));
         }
         if gpu.bars.iter().any(|bar| bar.bytes >= WINDOW) {
             draft.notes.push("the machines' firmware needs a large window for the GPUs' memory; `towline vm` computes it".to_owned());
         }
     }
-    if !gpus.is_empty() && host.devices.iter().any(|device| device.kind == Kind::NvSwitch) {
+    if !gpus.is_empty()
+        && host
+            .devices
+            .iter()
+            .any(|device| device.kind == Kind::NvSwitch)
+    {
         draft.notes.push(
             "this host has NVSwitches, which stay with it: machines with fewer than all GPUs have NVLink only where the fabric \
              manager runs in shared NVSwitch mode (FABRIC_MODE=1) and activates their partition"
                 .to_owned(),
         );
     }
-    let header = host.devices.iter().filter(|device| device.config == Seen::Header).count();
+    let header = host
+        .devices
+        .iter()
+        .filter(|device| device.config == Seen::Header)
+        .count();
     if header > 0 {
-        draft.notes.push("configuration spaces were not readable: ACS and ATS are unknown. Plan as root".to_owned());
+        draft.notes.push(
+            "configuration spaces were not readable: ACS and ATS are unknown. Plan as root"
+                .to_owned(),
+        );
     }
     if !gpus.is_empty() && host.iommu.units.is_empty() {
         draft.notes.push("without an IOMMU at work groups are unknown: plan again after the restart, before anything else".to_owned());
     }
-    if host.system.pci_stub_ids.iter().any(|id| gpus.iter().any(|gpu| gpu.id() == *id)) {
-        draft.notes.push("pci-stub takes GPUs at the start (pci-stub.ids); vfio-pci takes them from it".to_owned());
+    if host
+        .system
+        .pci_stub_ids
+        .iter()
+        .any(|id| gpus.iter().any(|gpu| gpu.id() == *id))
+    {
+        draft.notes.push(
+            "pci-stub takes GPUs at the start (pci-stub.ids); vfio-pci takes them from it"
+                .to_owned(),
+        );
     }
 }

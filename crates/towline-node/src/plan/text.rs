@@ -11,7 +11,11 @@ impl Plan {
     /// What would change, line by line.
     #[must_use]
     pub fn difference(&self) -> String {
-        let changes = self.steps.iter().flat_map(|step| &step.actions).filter_map(Action::difference);
+        let changes = self
+            .steps
+            .iter()
+            .flat_map(|step| &step.actions)
+            .filter_map(Action::difference);
         changes.fold(String::new(), |text, line| text + &line + "\n")
     }
 
@@ -23,23 +27,48 @@ impl Plan {
             describe(&mut text, vm);
         }
         for obstacle in &self.obstacles {
-            let _ = writeln!(text, "cannot: {}\n  would help: {}", obstacle.what, obstacle.remedy);
+            let _ = writeln!(
+                text,
+                "cannot: {}\n  would help: {}",
+                obstacle.what, obstacle.remedy
+            );
         }
         for (step, number) in self.steps.iter().zip(1..) {
             let class = match step.class {
                 Class::Runtime => "at once",
                 Class::NeedsReboot => "from the next start on",
             };
-            let _ = writeln!(text, "{number}. {} ({class})\n   why: {}", step.title, step.reason);
+            let _ = writeln!(
+                text,
+                "{number}. {} ({class})\n   why: {}",
+                step.title, step.reason
+            );
             if step.actions.is_empty() {
                 let _ = writeln!(text, "   done already; the host has to be restarted");
             }
             for action in &step.actions {
                 if !matches!(action, Action::Run { forward: None, .. }) {
-                    let _ = writeln!(text, "   do:    {}", action.forward().replace('\n', "\n   "));
+                    let _ = writeln!(
+                        text,
+                        "   do:    {}",
+                        action.forward().replace('\n', "\n   ")
+                    );
                     let _ = writeln!(text, "   check: {}", action.check());
                 }
-                let _ = writeln!(text, "   undo:  {}", action.backward().replace('\n', "\n   "));
+                match action {
+                    Action::Run { forward: None, .. } => {
+                        let _ =
+                            writeln!(text, "   undo, after those below:  {}", action.backward());
+                    }
+                    Action::Run { backward: None, .. } => {}
+                    _ => {
+                        let _ = writeln!(
+                            text,
+                            "   undo:  {}",
+                            action.backward().replace('\n', "\n   ")
+                        );
+                    }
+                }
             }
         }
         for note in &self.notes {
@@ -57,7 +86,10 @@ impl Plan {
 }
 
 fn describe(text: &mut String, vm: &Vm) {
-    let near = vm.locality.map(|locality| format!(", GPU and network share a {locality}")).unwrap_or_default();
+    let near = vm
+        .locality
+        .map(|locality| format!(", GPU and network share a {locality}"))
+        .unwrap_or_default();
     let _ = writeln!(text, "{}{near}", vm.name);
     for cell in &vm.cells {
         let mut cpus = cell.cpus.clone();
@@ -91,6 +123,10 @@ fn describe(text: &mut String, vm: &Vm) {
             (None, Some((node, port))) => format!("node guid {node}, port guid {port}"),
             (None, None) => String::new(),
         };
-        let _ = writeln!(text, "  function {} of {} at {}, {who}", function.index, function.physical, function.address);
+        let _ = writeln!(
+            text,
+            "  function {} of {} at {}, {who}",
+            function.index, function.physical, function.address
+        );
     }
 }

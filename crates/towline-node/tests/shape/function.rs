@@ -88,7 +88,7 @@ impl Function {
         file("vendor", &format!("0x{:04x}", self.vendor));
         file("device", &format!("0x{:04x}", self.device));
         file("numa_node", get("node").unwrap_or("-1"));
-        file("driver_override", "(null)");
+        file("driver_override", get("override").unwrap_or("(null)"));
         let mut space = self.space.bytes(self.vendor, self.device);
         space.truncate(get("seen").map_or(4096, |seen| seen.parse().unwrap()));
         fs::write(shape.path(&format!("{folder}/config")), space).unwrap();
@@ -160,7 +160,7 @@ impl Function {
             }
         }
         for index in 0..get("count").map_or(0, |count| count.parse().unwrap()) {
-            self.virtual_function(shape, index, get("vfdriver"));
+            self.virtual_function(shape, index);
         }
         if let Some(name) = get("if") {
             self.interface(shape, name);
@@ -183,8 +183,36 @@ impl Function {
         }
     }
 
+    /// A virtual function that was there from the start; those that `vfstub` lists are set aside.
+    fn virtual_function(&self, shape: &Shape, index: u32) {
+        let get = |key: &str| self.line.get(key);
+        let is_stub = get("vfstub").is_some_and(|list| {
+            list.split(',')
+                .any(|set_aside| set_aside == index.to_string())
+        });
+        let function = self.make_virtual(
+            shape,
+            index,
+            if is_stub {
+                Some("vfio-pci")
+            } else {
+                get("vfdriver")
+            },
+        );
+        if is_stub {
+            shape.write(
+                &format!("/sys/{}/driver_override", function.folder()),
+                "vfio-pci",
+            );
+        }
+        shape.write(
+            &format!("/sys/{}/sriov_numvfs", self.folder()),
+            &(index + 1).to_string(),
+        );
+    }
+
     /// Makes a virtual function, as the kernel does it: a folder and a link each way, and a driver when one is to take it.
-    pub fn virtual_function(&self, shape: &Shape, index: u32, driver: Option<&str>) -> Self {
+    pub fn make_virtual(&self, shape: &Shape, index: u32, driver: Option<&str>) -> Self {
         let (total, offset, stride) = self.space.sriov.unwrap();
         assert!(index < total.into());
         let id = self.requester() + u32::from(offset) + u32::from(stride) * index;
@@ -193,11 +221,6 @@ impl Function {
         let get = |key: &str| self.line.get(key);
         let group: u32 =
             get("vfgroup").map_or(1000 + id, |group| group.parse::<u32>().unwrap() + index);
-        let is_stub = get("vfstub").is_some_and(|list| {
-            list.split(',')
-                .any(|set_aside| set_aside == index.to_string())
-        });
-        let driver = if is_stub { Some("vfio-pci") } else { driver };
         let mut text = format!(
             "device {address} class={:06x} id={} node={} group={group} bars=1M",
             self.class,
@@ -217,10 +240,6 @@ impl Function {
         shape.link(
             &format!("/sys/{}/virtfn{index}", self.folder()),
             &format!("../{address}"),
-        );
-        shape.write(
-            &format!("/sys/{}/sriov_numvfs", self.folder()),
-            &(index + 1).to_string(),
         );
         function
     }

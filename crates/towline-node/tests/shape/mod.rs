@@ -3,6 +3,8 @@
 //! `tests/shapes/*.host` describe machines, one thing per line: a keyword, names, and `key=value`. What real kernels show was
 //! the model: the links are relative as in sysfs, configuration spaces have real capabilities in real places.
 
+#![allow(dead_code, unreachable_pub)] // Each test program uses a part of it.
+
 mod config;
 mod function;
 
@@ -101,7 +103,10 @@ impl Shape {
 
     pub fn of(text: &str) -> Self {
         let mut shape = Self {
-            folder: tempfile::tempdir().unwrap(),
+            // In memory where that can be: the exhaustive tests wait for the disk at each record otherwise.
+            folder: tempfile::tempdir_in("/dev/shm")
+                .or_else(|_| tempfile::tempdir())
+                .unwrap(),
             functions: BTreeMap::new(),
         };
         for folder in [

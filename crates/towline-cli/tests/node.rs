@@ -1,0 +1,200 @@
+//! `towline node` as people and scripts meet it, on laid-out machines.
+
+#[path = "../../towline-node/tests/shape/mod.rs"]
+mod shape;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use shape::Shape;
+
+/// A machine whose steps are all plain files: vfio is loaded, and no command has to run.
+const PLAIN: &str = r#"
+machine name=plain cpu=intel kernel=6.1.0 cmdline="ro intel_iommu=on" iommu=1 irq=IR kvm loader=grub cpus=8
+node 0 cpus=0-7 memory=64 free=60 page1g=0/0
+bridge 0000:00:01.0 group=1 acs=5f:1d node=0
+gpu 0000:01:00.0 under=0000:00:01.0 id=10de:20b5 driver=nvidia minor=0 group=10 node=0 bars=16M,80G
+irq 50 0-7
+file /sys/module/vfio_pci/initstate live
+file /sys/module/vfio_iommu_type1/initstate live
+file /sys/bus/pci/drivers/vfio-pci/bind -
+"#;
+
+fn node(shape: &Shape, arguments: &[&str]) -> Output {
+    let (verb, rest) = arguments.split_first().unwrap();
+    Command::new(env!("CARGO_BIN_EXE_towline"))
+        .args(["node", verb, "--root"])
+        .arg(shape.folder())
+        .args(rest)
+        .output()
+        .unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn request(shape: &Shape, text: &str) -> PathBuf {
+    shape.write("/request.toml", text);
+    shape.path("/request.toml")
+}
+
+#[test]
+fn inspect_prints_a_tree_a_table_and_json() {
+    let shape = Shape::named("dual-switches");
+    let tree = out(&node(&shape, &["inspect"]));
+    assert!(
+        tree.contains("      │  └─ 0000:19:00.0 GPU 10de:2330"),
+        "{tree}"
+    );
+    let table = out(&node(&shape, &["inspect", "--table"]));
+    assert!(
+        table.lines().next().unwrap().starts_with("ADDRESS")
+            && table.contains("0000:17:00.0  nvidia"),
+        "{table}"
+    );
+    let json: serde_json::Value =
+        serde_json::from_str(&out(&node(&shape, &["inspect", "--json"]))).unwrap();
+    assert_eq!(json["devices"][0]["address"], "0000:00:1c.0");
+}
+
+#[test]
+fn a_plan_for_another_host_is_made_of_its_json() {
+    let shape = Shape::named("dual-switches");
+    shape.write("/host.json", &out(&node(&shape, &["inspect", "--json"])));
+    let request = request(
+        &shape,
+        "vms = 2\ngpus = 1\nvfs = 1\ncores = 8\nmemory = \"20 GiB\"\n",
+    );
+    let here = node(&shape, &["plan", request.to_str().unwrap()]);
+    let there = Command::new(env!("CARGO_BIN_EXE_towline"))
+        .args(["node", "plan", "--host"])
+        .args([shape.path("/host.json"), request])
+        .output()
+        .unwrap();
+    assert!(
+        here.status.success() && out(&here).contains("share a switch"),
+        "{}",
+        err(&here)
+    );
+    assert_eq!(out(&here), out(&there));
+}
+
+#[test]
+fn what_the_host_cannot_do_ends_with_a_failure_that_says_what_would_help() {
+    let shape = Shape::named("no-acs");
+    let request = request(&shape, "vms = 1\ngpus = 1\ncores = 2\nmemory = \"4 GiB\"\n");
+    let output = node(&shape, &["plan", request.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(out(&output).contains("has no ACS"), "{}", out(&output));
+    let output = node(&shape, &["apply", request.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(err(&output).contains("has no ACS"), "{}", err(&output));
+}
+
+#[test]
+fn apply_changes_files_and_undo_takes_it_back() {
+    let shape = Shape::of(PLAIN);
+    let request = request(&shape, "vms = 1\ncores = 2\nmemory = \"4 GiB\"\n");
+    let pages =
+        shape.path("/sys/devices/system/node/node0/hugepages/hugepages-1048576kB/nr_hugepages");
+    let output = node(&shape, &["apply", request.to_str().unwrap()]);
+    assert!(
+        output.status.success() && out(&output).ends_with("The host is as planned.\n"),
+        "{}",
+        err(&output)
+    );
+    assert_eq!(fs::read_to_string(&pages).unwrap(), "4\n");
+    assert_eq!(
+        fs::read_to_string(shape.path("/proc/irq/50/smp_affinity_list")).unwrap(),
+        "0,3-7\n"
+    );
+    let output = node(&shape, &["undo"]);
+    assert!(
+        output.status.success() && out(&output).ends_with("The host is as it was.\n"),
+        "{}",
+        err(&output)
+    );
+    assert_eq!(fs::read_to_string(&pages).unwrap(), "0\n");
+    assert_eq!(
+        fs::read_to_string(shape.path("/proc/irq/50/smp_affinity_list")).unwrap(),
+        "0-7\n"
+    );
+}
+
+#[test]
+fn a_plan_on_paper_is_applied_as_it_is() {
+    let shape = Shape::of(PLAIN);
+    let request = request(&shape, "vms = 1\ncores = 2\nmemory = \"4 GiB\"\n");
+    shape.write(
+        "/plan.json",
+        &out(&node(
+            &shape,
+            &["plan", "--json", request.to_str().unwrap()],
+        )),
+    );
+    let plan = shape.path("/plan.json");
+    let output = node(&shape, &["apply", "--plan", plan.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", err(&output));
+    assert!(node(&shape, &["undo"]).status.success());
+}
+
+#[test]
+fn a_write_that_hangs_is_given_up_and_told() {
+    let shape = Shape::of(PLAIN);
+    let request = request(&shape, "vms = 1\ngpus = 1\ncores = 2\nmemory = \"4 GiB\"\n");
+    // Whoever opens a pipe for writing waits for a reader.
+    let unbind = shape.path("/sys/bus/pci/drivers/nvidia/unbind");
+    fs::remove_file(&unbind).unwrap();
+    let made = Command::new("mkfifo").arg(&unbind).status().unwrap();
+    assert!(made.success());
+    let output = node(
+        &shape,
+        &["apply", "--limit", "1", request.to_str().unwrap()],
+    );
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        err(&output).contains("has not answered after 1 s"),
+        "{}",
+        err(&output)
+    );
+    assert!(
+        err(&output).contains("nobody is seen to have 0000:01:00.0"),
+        "{}",
+        err(&output)
+    );
+    // The one that waits goes on, and away, when somebody reads.
+    drop(fs::File::open(&unbind).unwrap());
+    let output = node(&shape, &["undo"]);
+    assert!(output.status.success(), "{}", err(&output));
+}
+
+#[test]
+fn commands_are_not_run_for_a_tree_that_is_not_this_host() {
+    let shape = Shape::named("single-intel");
+    let request = request(&shape, "vms = 1\ngpus = 1\ncores = 2\nmemory = \"4 GiB\"\n");
+    let output = node(&shape, &["apply", request.to_str().unwrap()]);
+    assert!(
+        err(&output).contains("`modprobe vfio_iommu_type1` can only be run on the host itself"),
+        "{}",
+        err(&output)
+    );
+    assert!(node(&shape, &["undo"]).status.success());
+}
+
+#[test]
+fn a_wrong_request_is_told_with_its_file() {
+    let shape = Shape::of(PLAIN);
+    let request = request(&shape, "vms = 1\ncores = 2\nmemory = \"4 GB\"\n");
+    let output = node(&shape, &["plan", request.to_str().unwrap()]);
+    assert!(
+        err(&output).contains("request.toml") && err(&output).contains("20 GiB"),
+        "{}",
+        err(&output)
+    );
+}
