@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Status(StatusOptions),
     /// Run an MPI program and record who talks to whom
     Trace(TraceOptions),
+    /// Run the virtual machines of a plan by libvirt, OpenStack or as a cluster
+    Vm(crate::vm::VmOptions),
     /// Serve one session; started by `towline serve`
     #[command(hide = true)]
     Worker(WorkerOptions),

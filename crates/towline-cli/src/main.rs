@@ -17,6 +17,7 @@ mod servers;
 mod status;
 mod table;
 mod trace;
+mod vm;
 mod worker;
 
 use std::process::ExitCode;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         }
         Command::Status(options) => status::run(&options),
         Command::Trace(options) => trace::run(&options),
+        Command::Vm(options) => vm::run(options),
         Command::Worker(options) => worker::run(options),
     };
     match result {

@@ -198,3 +198,105 @@ fn a_wrong_request_is_told_with_its_file() {
         err(&output)
     );
 }
+
+#[test]
+fn machines_of_several_hosts_become_a_cluster() {
+    let shape = Shape::named("dual-switches");
+    shape.write("/facts.json", &out(&node(&shape, &["inspect", "--json"])));
+    for name in ["a", "b"] {
+        let text = format!(
+            "name = \"{name}\"\nvms = 2\ngpus = 1\nvfs = 1\ncores = 8\nmemory = \"20 GiB\"\n"
+        );
+        shape.write(&format!("/{name}.toml"), &text);
+    }
+    shape.write("/id/id_ed25519", "PRIVATE");
+    shape.write("/id/id_ed25519.pub", "ssh-ed25519 PUBLIC");
+    let cluster = "[cluster]\nssh_keys = [\"ssh-ed25519 ADMIN\"]\nfirst_address = \"10.77.0.10\"\n\
+                   [[host]]\nfacts = \"facts.json\"\nrequest = \"a.toml\"\n\
+                   [[host]]\nfacts = \"facts.json\"\nrequest = \"b.toml\"\n";
+    shape.write("/cluster.toml", cluster);
+    let output = Command::new(env!("CARGO_BIN_EXE_towline"))
+        .args(["vm", "cluster", "--out"])
+        .args([shape.path("/id"), shape.path("/cluster.toml")])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", err(&output));
+    let hosts = fs::read_to_string(shape.path("/id/hostfile")).unwrap();
+    assert_eq!(hosts, "a0 slots=1\na1 slots=1\nb0 slots=1\nb1 slots=1\n");
+    let user = fs::read_to_string(shape.path("/id/b1/user-data")).unwrap();
+    assert!(
+        user.contains("10.77.0.13 b1") && user.contains("ssh-ed25519 PUBLIC"),
+        "{user}"
+    );
+    assert!(
+        fs::read_to_string(shape.path("/id/b1/domain.xml"))
+            .unwrap()
+            .contains("<name>b1</name>")
+    );
+}
+
+#[test]
+fn domains_print_and_are_defined_by_virsh() {
+    let shape = Shape::named("study");
+    let request = request(
+        &shape,
+        "vms = 1\ngpus = 1\ncores = 7\nmemory = \"20 GiB\"\n",
+    );
+    let vm = |words: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_towline"))
+            .args(["vm"])
+            .args(words)
+            .arg("--root")
+            .arg(shape.folder())
+            .arg(&request)
+            .output()
+            .unwrap()
+    };
+    let output = vm(&["xml"]);
+    assert!(
+        out(&output).starts_with("<domain type='kvm'"),
+        "{}",
+        err(&output)
+    );
+    let output = vm(&["xml", "--only", "node7"]);
+    assert!(err(&output).contains("it has node0"), "{}", err(&output));
+    // libvirt's test driver takes what the schema allows, and forgets it with the connection.
+    let output = vm(&["define", "--connect", "test:///default"]);
+    assert_eq!(out(&output), "node0 is defined\n", "{}", err(&output));
+    let output = Command::new(env!("CARGO_BIN_EXE_towline"))
+        .args(["vm", "stop", "--connect", "test:///default", "nobody"])
+        .output()
+        .unwrap();
+    assert!(
+        err(&output).contains("cannot shutdown nobody"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn openstack_gets_its_files() {
+    let shape = Shape::named("dual-switches");
+    let request = request(
+        &shape,
+        "vms = 2\ngpus = 1\nvfs = 1\ncores = 8\nmemory = \"20 GiB\"\n",
+    );
+    let output = Command::new(env!("CARGO_BIN_EXE_towline"))
+        .args(["vm", "openstack", "--root"])
+        .arg(shape.folder())
+        .arg("--out")
+        .args([shape.path("/out"), request])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", err(&output));
+    assert!(
+        fs::read_to_string(shape.path("/out/nova.conf"))
+            .unwrap()
+            .contains("\"gpu-10de-2330\"")
+    );
+    assert!(
+        fs::read_to_string(shape.path("/out/commands.sh"))
+            .unwrap()
+            .contains("openstack port create node1-0")
+    );
+}

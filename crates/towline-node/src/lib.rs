@@ -3,6 +3,7 @@
 //! - [`inspect`]: reads what a host is into [`host::Host`]; changes nothing.
 //! - [`plan()`]: pure; from a host and a [`Request`] to a [`Plan`]: machines, steps, or why it cannot be done.
 //! - [`apply()`], [`apply_plan`], [`undo`]: make the steps' changes to a [`world::World`] and take them back, by a journal.
+//! - [`vm`]: what a plan means to libvirt, cloud-init, NCCL and OpenStack.
 //!
 //! Linux only. Everything is read and written below a [`root::Root`], so that tests run on recorded trees.
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ pub mod plan;
 pub mod request;
 pub mod root;
 pub mod step;
+pub mod vm;
 pub mod world;
 
 pub use address::PciAddress;
