@@ -1,28 +1,34 @@
 //! A CUDA device in host memory, without a vendor: for tests and measurements.
 //!
 //! Its memory is the process's own, its streams are threads, and it has a handful of kernels. An image is text: a first line
-//! `towline null image`, then a line per kernel, `kernel NAME`, and per variable, `global NAME BYTES`. The kernels:
+//! `towline null image`, then a line per kernel, `kernel NAME`, and per variable, `global NAME BYTES`, and per texture or surface
+//! reference, `reference NAME`. The kernels:
 //!
 //! | name | parameters | does |
 //! | --- | --- | --- |
 //! | `add_one` | address, count | adds 1 to so many 32-bit numbers |
 //! | `scale` | address, count, factor | multiplies them |
 //! | `spin_until` | address | waits until the 32-bit number there is not 0 |
+//! | `fetch` | texture or surface, address, count | copies so many bytes from the start of what it is over |
 //! | `fault` | | fails as a kernel does that uses an address nobody has |
 //!
 //! As a driver's, a stream takes only so many commands before the caller has to wait.
 
+mod array;
 mod device;
 mod streams;
+mod texture;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CString, c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::*;
+use array::{Array, Mipmap, array_calls};
 use device::{Allocation, Kernel};
 use streams::{Event, Queue, Streams};
+use texture::{Binding, Reference, texture_calls};
 
 /// See the module's text.
 pub struct NullCuda {
@@ -46,12 +52,19 @@ struct State {
     events: HashMap<usize, Arc<Event>>,
     memory: HashMap<u64, Allocation>,
     pinned: HashMap<usize, Allocation>,
+    arrays: HashMap<usize, Array>,
+    mipmaps: HashMap<usize, Mipmap>,
+    bindings: HashMap<u64, Binding>,
+    references: HashMap<usize, Reference>,
+    /// Contexts that reach another's memory, with that one.
+    peers: HashSet<(usize, usize)>,
 }
 
 #[derive(Clone, Default)]
 struct Image {
     kernels: Vec<usize>,
     globals: HashMap<Vec<u8>, (u64, usize)>,
+    references: HashMap<Vec<u8>, usize>,
 }
 
 thread_local! {
@@ -65,6 +78,22 @@ fn put<T>(place: *mut T, value: T) {
         // SAFETY: the contract of every call here: places for answers are writable.
         unsafe { place.write(value) };
     }
+}
+
+/// Tells an outcome to where the caller wants it.
+fn tell<T>(place: *mut T, outcome: Result<T, CUresult>) -> CUresult {
+    match outcome {
+        Ok(value) => {
+            put(place, value);
+            CUDA_SUCCESS
+        }
+        Err(status) => status,
+    }
+}
+
+/// Gives the caller a handle.
+fn hand_out<T>(place: *mut *mut T, outcome: Result<usize, CUresult>) -> CUresult {
+    tell(place, outcome.map(std::ptr::without_provenance_mut))
 }
 
 impl NullCuda {
@@ -89,6 +118,14 @@ impl NullCuda {
             + state.queues.len()
             + state.events.len()
             + state.pinned.len()
+            + state.arrays.values().filter(|array| !array.part).count()
+            + state.mipmaps.len()
+            + state
+                .bindings
+                .values()
+                .filter(|binding| !binding.ended)
+                .count()
+            + state.references.len()
     }
 
     /// Bytes of device memory that are allocated; what belongs to images is not counted.
@@ -99,8 +136,9 @@ impl NullCuda {
             .flat_map(|image| image.globals.values())
             .map(|(_, bytes)| bytes)
             .sum();
-        let all: usize = state.memory.values().map(Allocation::len).sum();
-        all - globals
+        let arrays = state.arrays.values().map(|array| array.memory.len());
+        let all = state.memory.values().map(Allocation::len).chain(arrays);
+        all.sum::<usize>() - globals
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -182,6 +220,11 @@ impl NullCuda {
                     state.memory.insert(address, memory);
                     image.globals.insert(name.to_vec(), (address, bytes));
                 }
+                (Some(b"reference"), Some(name), None) => {
+                    let handle = self.fresh();
+                    state.references.insert(handle, Reference::default());
+                    image.references.insert(name.to_vec(), handle);
+                }
                 _ => {}
             }
         }
@@ -198,6 +241,9 @@ impl NullCuda {
         }
         for (address, _) in image.globals.into_values() {
             state.memory.remove(&address);
+        }
+        for reference in image.references.into_values() {
+            state.references.remove(&reference);
         }
         CUDA_SUCCESS
     }
@@ -373,6 +419,7 @@ impl CudaApi for NullCuda {
         let (left, context) = (*count, *context);
         if left == 0 {
             state.primaries.remove(&dev);
+            Self::end_residents(&mut state, context);
             let default = state.defaults.remove(&context);
             drop(state);
             default
@@ -399,6 +446,7 @@ impl CudaApi for NullCuda {
     unsafe fn cuCtxDestroy_v2(&self, ctx: CUcontext) -> CUresult {
         let mut state = self.lock();
         let known = state.contexts.remove(&ctx.addr()).is_some();
+        Self::end_residents(&mut state, ctx.addr());
         let default = state.defaults.remove(&ctx.addr());
         drop(state);
         default
@@ -566,6 +614,8 @@ impl CudaApi for NullCuda {
     ) -> CUresult {
         self.fill(to, vec![value], (pitch, width, height), stream)
     }
+    array_calls!();
+    texture_calls!();
     unsafe fn cuStreamCreate(&self, stream: *mut CUstream, flags: u32) -> CUresult {
         self.create_queue(stream, flags)
     }

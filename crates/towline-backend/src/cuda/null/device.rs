@@ -39,7 +39,7 @@ pub(super) struct Place(pub(super) *mut u8);
 unsafe impl Send for Place {}
 
 /// Where an address range lies, if it is all of one allocation's.
-fn find(state: &State, address: u64, bytes: usize) -> Option<*mut u8> {
+pub(super) fn find(state: &State, address: u64, bytes: usize) -> Option<*mut u8> {
     let memory = state.memory.values().find(|memory| {
         let offset = address.checked_sub(memory.address());
         offset.is_some_and(|offset| {
@@ -81,6 +81,7 @@ enum Kind {
     AddOne,
     Scale,
     SpinUntil,
+    Fetch,
     Fault,
 }
 
@@ -96,6 +97,7 @@ impl Kernel {
             b"add_one" => Kind::AddOne,
             b"scale" => Kind::Scale,
             b"spin_until" => Kind::SpinUntil,
+            b"fetch" => Kind::Fetch,
             b"fault" => Kind::Fault,
             _ => return None,
         };
@@ -113,6 +115,7 @@ impl Kernel {
             Kind::AddOne => &[(0, 8), (8, 4)],
             Kind::Scale => &[(0, 8), (8, 4), (12, 4)],
             Kind::SpinUntil => &[(0, 8)],
+            Kind::Fetch => &[(0, 8), (8, 8), (16, 4)],
             Kind::Fault => &[],
         }
     }
@@ -135,6 +138,10 @@ impl Kernel {
                 each(state, address, word(8), |value| value.wrapping_mul(factor))
             }
             Kind::SpinUntil => spin(state, address),
+            Kind::Fetch => {
+                let to = u64::from(word(8)) | u64::from(word(12)) << 32;
+                texture::fetch(state, address, to, word(16) as usize)
+            }
             Kind::Fault => CUDA_ERROR_ILLEGAL_ADDRESS,
         }
     }
