@@ -189,11 +189,11 @@ extern "C" {
     fn cuCtxWaitEvent(hCtx: CUcontext, hEvent: CUevent) -> CUresult;
 
     /// Lets the current context reach the memory of another device's context.
-    #[call(id = 0x0323, sync, planned, since = "4.0")]
+    #[call(id = 0x0323, sync, manual(client), since = "4.0")]
     fn cuCtxEnablePeerAccess(peerContext: CUcontext, Flags: u32) -> CUresult;
 
     /// Ends that.
-    #[call(id = 0x0324, sync, planned, since = "4.0")]
+    #[call(id = 0x0324, sync, waits, manual, since = "4.0")]
     fn cuCtxDisablePeerAccess(peerContext: CUcontext) -> CUresult;
 
     /// Tells the resources of a context, to divide them.

@@ -99,7 +99,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells whether a device can reach another's memory.
-    #[call(id = 0x0211, local, since = "4.0")]
+    #[call(id = 0x0211, local, manual(client), since = "4.0")]
     fn cuDeviceCanAccessPeer(
         #[out] canAccessPeer: *mut i32,
         dev: CUdevice,
@@ -107,7 +107,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells one attribute of the path between two devices.
-    #[call(id = 0x0212, local, since = "8.0")]
+    #[call(id = 0x0212, local, manual(client), since = "8.0")]
     fn cuDeviceGetP2PAttribute(
         #[out] value: *mut i32,
         attrib: CUdevice_P2PAttribute,

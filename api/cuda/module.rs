@@ -73,7 +73,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Finds a texture reference of a module.
-    #[call(id = 0x080c, sync, planned, since = "2.0")]
+    #[call(id = 0x080c, sync, since = "2.0")]
     fn cuModuleGetTexRef(
         #[out(creates)] pTexRef: *mut CUtexref,
         hmod: CUmodule,
@@ -81,7 +81,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Finds a surface reference of a module.
-    #[call(id = 0x080d, sync, planned, since = "3.0")]
+    #[call(id = 0x080d, sync, since = "3.0")]
     fn cuModuleGetSurfRef(
         #[out(creates)] pSurfRef: *mut CUsurfref,
         hmod: CUmodule,

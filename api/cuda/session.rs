@@ -467,26 +467,24 @@ extern "C" {
     #[call(id = 0x0f79, internal, planned, async, manual(server))]
     fn HostFree(address: u64) -> CUresult;
 
-    /// Creates a texture. `resource`: its kind, address, format, channels, width, height, pitch, bytes; `texture`: the API's structure as
-    /// words; `view`: the same, or empty.
-    #[call(id = 0x0f80, internal, planned, sync, manual(server))]
+    /// Creates a texture. `resource`: its kind, address, format, channels, width, height, pitch, bytes.
+    #[call(id = 0x0f80, internal, sync, manual(server))]
     fn TextureCreate(
         array: CUarray,
         mipmap: CUmipmappedArray,
         #[input(len = 8)] resource: *const u64,
-        texture_words: u32,
-        #[input(len = texture_words)] texture: *const u64,
-        view_words: u32,
-        #[input(len = view_words)] view: *const u64,
+        #[input] texture: *const CUDA_TEXTURE_DESC,
+        #[input(nullable)] view: *const CUDA_RESOURCE_VIEW_DESC,
         #[out(device_value)] object: *mut CUtexObject,
     ) -> CUresult;
 
     /// Creates a surface over an array.
-    #[call(id = 0x0f81, internal, planned, sync, manual(server))]
+    #[call(id = 0x0f81, internal, sync, manual(server))]
     fn SurfaceCreate(array: CUarray, #[out(device_value)] object: *mut CUsurfObject) -> CUresult;
 
-    /// Describes a tensor; `words` are the API's arguments after the address, in order.
-    #[call(id = 0x0f82, internal, planned, sync, manual(server))]
+    /// Describes a tensor. `words` are the API's arguments, in order, without the address; `kind` 0 is tiled, 1 image to column, 2 wide
+    /// image to column, 3 a description that is to get another address.
+    #[call(id = 0x0f82, internal, sync, manual(server))]
     fn TensorMap(
         kind: u32,
         address: CUdeviceptr,
@@ -494,6 +492,32 @@ extern "C" {
         #[input(len = count)] words: *const u64,
         #[out(bytes = 128)] map: *mut c_void,
     ) -> CUresult;
+
+    /// Says what a texture reference reads, or how, once what was launched before has been enqueued. `setting` and `words` are in
+    /// `towline_wire::cuda::texture_reference`; `offset` is what the driver answers where it answers anything.
+    #[call(id = 0x0f83, internal, sync, waits, manual(server))]
+    fn TextureReferenceSet(
+        reference: CUtexref,
+        setting: u32,
+        array: CUarray,
+        mipmap: CUmipmappedArray,
+        #[input(len = 6)] words: *const u64,
+        #[out] offset: *mut u64,
+    ) -> CUresult;
+
+    /// Tells a setting of a texture reference.
+    #[call(id = 0x0f84, internal, sync, manual(server))]
+    fn TextureReferenceGet(
+        reference: CUtexref,
+        setting: u32,
+        index: i32,
+        #[out(len = 4)] words: *mut u64,
+    ) -> CUresult;
+
+    /// Tells what there is between two devices: whether the first can reach the second's memory, and the attributes of the path from 1
+    /// on, -1 for those that the driver does not know.
+    #[call(id = 0x0f85, internal, sync, manual(server))]
+    fn DevicePath(device: CUdevice, peer: CUdevice, #[out(len = 6)] values: *mut i32) -> CUresult;
 
     /// Adds a node; `params` are written as its kind has them.
     #[call(id = 0x0f90, internal, planned, async, manual(server))]

@@ -102,6 +102,9 @@ impl Driver {
         write(&self.events).retain(|_, event| event.context != number);
         write(&self.functions).drop_context(number);
         write(&self.memory).drop_context(number);
+        write(&self.arrays).drop_context(number);
+        write(&self.textures).drop_context(number);
+        self.peers.drop_context(number);
         self.end_kept(number);
         thread::with(|thread| thread.own_streams.borrow_mut().remove(&number));
     }
@@ -407,6 +410,14 @@ impl ContextCalls for Driver {
         let of = self.context_or_current(ctx).map(|_| 3020);
         // SAFETY: the caller's contract.
         unsafe { tell(version, of) }
+    }
+
+    unsafe fn cuCtxEnablePeerAccess(&self, peerContext: CUcontext, Flags: u32) -> CUresult {
+        status(self.enable_access(peerContext, Flags))
+    }
+
+    unsafe fn cuCtxDisablePeerAccess(&self, peerContext: CUcontext) -> CUresult {
+        status(self.disable_access(peerContext))
     }
 
     unsafe fn cuCtxGetStreamPriorityRange(

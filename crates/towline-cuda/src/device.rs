@@ -310,22 +310,20 @@ impl DeviceCalls for Driver {
         dev: CUdevice,
         peerDev: CUdevice,
     ) -> CUresult {
-        // Peer mappings are not passed on yet, so none is promised; copies between devices work without.
-        let both = self.device(dev).and_then(|_| self.device(peerDev));
         // SAFETY: the caller's contract.
-        unsafe { tell(canAccessPeer, both.map(|_| 0)) }
+        unsafe { tell(canAccessPeer, self.can_access(dev, peerDev)) }
     }
 
     unsafe fn cuDeviceGetP2PAttribute(
         &self,
         value: *mut i32,
-        _attrib: CUdevice_P2PAttribute,
+        attrib: CUdevice_P2PAttribute,
         srcDevice: CUdevice,
         dstDevice: CUdevice,
     ) -> CUresult {
-        let both = self.device(srcDevice).and_then(|_| self.device(dstDevice));
+        let told = self.path_attribute(attrib, srcDevice, dstDevice);
         // SAFETY: the caller's contract.
-        unsafe { tell(value, both.map(|_| 0)) }
+        unsafe { tell(value, told) }
     }
 
     unsafe fn cuDeviceGetExecAffinitySupport(

@@ -10,6 +10,8 @@ use towline_backend::cuda::*;
 use towline_client::cuda::{Actor, Answer, Session};
 use towline_client::environment;
 
+use crate::array::Arrays;
+
 use crate::context::Context;
 
 use crate::device::Device;
@@ -20,8 +22,14 @@ use crate::image::Functions;
 use crate::memory::Ranges;
 use crate::pool::Pools;
 
+use crate::peer::Peers;
+
 use crate::stream::{HostCalls, Stream};
 use crate::virtual_memory::VirtualMemory;
+
+use crate::tensor::Tensors;
+
+use crate::texture::Textures;
 
 include!(concat!(env!("OUT_DIR"), "/cuda_driver.rs"));
 
@@ -37,6 +45,10 @@ pub struct Driver {
     pub(crate) memory: RwLock<Ranges>,
     pub(crate) virtual_memory: Mutex<VirtualMemory>,
     pub(crate) pools: Mutex<Pools>,
+    pub(crate) arrays: RwLock<Arrays>,
+    pub(crate) textures: RwLock<Textures>,
+    pub(crate) tensors: Tensors,
+    pub(crate) peers: Peers,
     pub(crate) host_calls: HostCalls,
     /// Values that libraries keep with a context, by context and key, with what ends each.
     pub(crate) kept: Mutex<HashMap<(u64, usize), usize>>,

@@ -8,7 +8,8 @@
 //! | `driver` | sessions, devices, whose call it is |
 //! | `thread` | what belongs to a thread: context stack, capture mode, its own default stream |
 //! | `device`, `policy` | devices and which of their attributes hold over a network |
-//! | `context`, `stream`, `event`, `memory`, `virtual_memory`, `copy`, `pool`, `module`, `launch` | the calls of each group |
+//! | `context`, `stream`, `event`, `memory`, `virtual_memory`, `copy`, `texture`, `pool`, `module`, `launch` | the calls of each group |
+//! | `array`, `tensor`, `peer` | arrays, descriptions of tensors, what devices can do with each other's memory |
 //! | `image`, `pack`, `occupancy` | device code, parameters of launches, how much of a kernel runs at once |
 //! | `entry` | errors by name, functions by name and version |
 //! | `tables`, `handshake` | the undocumented tables that the runtime library asks for |
@@ -21,6 +22,7 @@
     reason = "methods are named and shaped like the functions of the C API"
 )]
 
+mod array;
 mod context;
 mod copy;
 mod device;
@@ -35,10 +37,13 @@ mod memory;
 mod module;
 mod occupancy;
 mod pack;
+mod peer;
 mod policy;
 mod pool;
 mod stream;
 mod tables;
+mod tensor;
+mod texture;
 mod thread;
 mod virtual_memory;
 

@@ -12,6 +12,7 @@
 
 pub mod facts;
 pub mod snapshot;
+pub mod texture_reference;
 
 pub use crate::codec::{Decoder, List, Message, Request, Scalar};
 use crate::codec::{put_blob, put_flag};

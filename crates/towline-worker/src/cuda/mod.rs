@@ -11,6 +11,7 @@ mod dispatch;
 mod engine;
 mod manual;
 mod pinned;
+mod residents;
 mod session;
 mod shared;
 mod snapshot;

@@ -12,6 +12,7 @@ use towline_wire::error::{CloseCode, DecodeError, ProtocolError};
 
 use super::context::Context;
 use super::manual::VirtualMemory;
+use super::residents::{self, Residents};
 use super::shared::{Shared, lock};
 use super::streams::{Place, Places, Target};
 use crate::lane::Serve;
@@ -40,6 +41,7 @@ pub(crate) struct Session {
     /// Pools that the session has created, by number.
     pub(crate) pools: HashSet<u64>,
     pub(crate) virtual_memory: VirtualMemory,
+    pub(crate) residents: Residents,
     /// What the client's latest request waits for, until the lane's thread or another takes it up.
     pub(crate) waiting: Option<Job>,
     pub(crate) goodbye: bool,
@@ -59,6 +61,7 @@ impl Session {
             borrowed: HashSet::new(),
             pools: HashSet::new(),
             virtual_memory: VirtualMemory::default(),
+            residents: Residents::default(),
             waiting: None,
             goodbye: false,
         }
@@ -112,6 +115,9 @@ impl Session {
                 self.release(tag, raw);
             }
             return Err(broken(error));
+        }
+        if Self::resides(tag) && matches!(entry, Entry::Live(_)) {
+            self.settle_in(id, tag, None);
         }
         if tag == wire::StreamHandle::TAG
             && let Entry::Live(native) = entry
@@ -293,6 +299,7 @@ impl Session {
         {
             self.acting = None;
         }
+        self.forget_residents(context.id);
         let mut streams = Vec::new();
         self.streams.retain(|_, target| {
             let stays = target.context.id != context.id;
@@ -335,7 +342,7 @@ fn release(api: &dyn CudaApi, tag: u8, raw: Raw) -> CUresult {
         wire::ModuleHandle::TAG => unsafe { api.cuModuleUnload(raw.0.cast()) },
         // SAFETY: as above.
         wire::LibraryHandle::TAG => unsafe { api.cuLibraryUnload(raw.0.cast()) },
-        _ => CUDA_SUCCESS,
+        tag => residents::release(api, tag, raw),
     }
 }
 
@@ -370,6 +377,7 @@ impl Serve for Session {
         }
         // Made, and never taken in.
         let _ = self.take_arrivals();
+        self.release_residents();
         let contexts = std::mem::take(&mut self.contexts);
         for context in contexts.values() {
             context.enter(&*self.api);

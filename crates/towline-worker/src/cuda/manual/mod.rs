@@ -5,11 +5,13 @@
     reason = "methods are named exactly like the calls, so that one search finds every half"
 )]
 
+mod array;
 mod context;
 mod launch;
 mod memory;
 mod module;
 mod sync;
+mod texture;
 mod transfer;
 mod virtual_memory;
 

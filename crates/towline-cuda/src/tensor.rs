@@ -1,0 +1,166 @@
+//! Descriptions of tensors for the device's copy engine. They depend on nothing but the arguments and the device, so each is asked for
+//! once.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::Mutex;
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+
+use crate::driver::{Driver, lock};
+
+/// Most dimensions of a tensor.
+const MAX_RANK: u32 = 5;
+/// Descriptions that are kept; a program that makes more of them asks again.
+const KEPT: usize = 4096;
+
+/// What a description follows from: the device, its kind, the address, the other arguments.
+type Key = (CUdevice, u32, u64, Vec<u64>);
+
+/// Descriptions that are known.
+#[derive(Default)]
+pub(crate) struct Tensors(Mutex<HashMap<Key, [u64; 16]>>);
+
+/// The arguments of a description, as words.
+pub(crate) struct Arguments(Vec<u64>);
+
+impl Arguments {
+    /// The arguments that all kinds begin with.
+    ///
+    /// # Safety
+    /// `dims` is readable for as many elements as the rank says, `strides` for one less.
+    pub(crate) unsafe fn new(
+        least_rank: u32,
+        data_type: CUtensorMapDataType,
+        rank: u32,
+        dims: *const cuuint64_t,
+        strides: *const cuuint64_t,
+    ) -> Result<Self, CUresult> {
+        if !(least_rank..=MAX_RANK).contains(&rank) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let mut words = Self(vec![data_type.into(), rank.into()]);
+        // SAFETY: the caller's contract.
+        unsafe { words.list(dims, rank) }?;
+        // SAFETY: as above. A tensor of one dimension has no strides.
+        unsafe { words.list(strides, rank - 1) }?;
+        Ok(words)
+    }
+
+    /// Adds a list.
+    ///
+    /// # Safety
+    /// `list` is NULL or readable for `count` elements.
+    pub(crate) unsafe fn list<T: Word>(
+        &mut self,
+        list: *const T,
+        count: u32,
+    ) -> Result<&mut Self, CUresult> {
+        // SAFETY: the caller's contract.
+        let list = unsafe { crate::raw::slice(list, count as usize) };
+        let list = list.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        self.0.extend(list.iter().map(|value| value.word()));
+        Ok(self)
+    }
+
+    pub(crate) fn words<const N: usize>(&mut self, words: [u32; N]) {
+        self.0.extend(words.map(u64::from));
+    }
+}
+
+/// A number that travels as a word; a negative one with its sign.
+pub(crate) trait Word {
+    fn word(&self) -> u64;
+}
+
+impl Word for u64 {
+    fn word(&self) -> u64 {
+        *self
+    }
+}
+
+impl Word for u32 {
+    fn word(&self) -> u64 {
+        u64::from(*self)
+    }
+}
+
+impl Word for i32 {
+    fn word(&self) -> u64 {
+        i64::from(*self) as u64
+    }
+}
+
+impl Driver {
+    /// Writes a description.
+    ///
+    /// # Safety
+    /// `map` is NULL or writable.
+    pub(crate) unsafe fn describe_tensor(
+        &self,
+        map: *mut CUtensorMap,
+        kind: u32,
+        address: *mut c_void,
+        arguments: Result<Arguments, CUresult>,
+    ) -> CUresult {
+        // The driver refuses a place that the device could not read from.
+        if map.is_null() || !map.is_aligned() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        let described = arguments
+            .and_then(|arguments| self.tensor(kind, address.addr() as u64, arguments.0))
+            .map(|opaque| CUtensorMap { opaque });
+        // SAFETY: the caller's contract.
+        unsafe { crate::driver::tell(map, described) }
+    }
+
+    /// Gives a description another address.
+    ///
+    /// # Safety
+    /// `map` is NULL or readable and writable.
+    pub(crate) unsafe fn move_tensor(
+        &self,
+        map: *mut CUtensorMap,
+        address: *mut c_void,
+    ) -> CUresult {
+        if map.is_null() || !map.is_aligned() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract.
+        let words = unsafe { map.read() }.opaque.to_vec();
+        // SAFETY: as above.
+        unsafe { self.describe_tensor(map, 3, address, Ok(Arguments(words))) }
+    }
+
+    fn tensor(&self, kind: u32, address: u64, words: Vec<u64>) -> Result<[u64; 16], CUresult> {
+        let acting = self.session_for(0)?;
+        let key = (acting.context.device, kind, address, words);
+        if let Some(known) = lock(&self.tensors.0).get(&key) {
+            return Ok(*known);
+        }
+        let request = wire::TensorMap {
+            kind,
+            address,
+            count: key.3.len() as u32,
+            words: wire::List::Values(&key.3),
+        };
+        let body = acting.call_for("cuTensorMapEncode", &request)?;
+        let reply = wire::TensorMapReply::decode(&body).map_err(|_| acting.malformed())?;
+        let bytes = reply.map.unwrap_or_default();
+        let mut opaque = [0; 16];
+        let (words, rest) = bytes.as_chunks::<8>();
+        if words.len() != opaque.len() || !rest.is_empty() {
+            return Err(acting.malformed());
+        }
+        for (place, word) in opaque.iter_mut().zip(words) {
+            *place = u64::from_le_bytes(*word);
+        }
+        let mut known = lock(&self.tensors.0);
+        if known.len() >= KEPT {
+            known.clear();
+        }
+        known.insert(key, opaque);
+        Ok(opaque)
+    }
+}
