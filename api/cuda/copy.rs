@@ -16,7 +16,6 @@ extern "C" {
         id = 0x0502,
         local,
         manual(client),
-        planned,
         since = "4.0",
         per_thread = "cuMemcpyPeer_ptds@7.0"
     )]
@@ -29,7 +28,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuMemcpyHtoD_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0503, local, planned, since = "2.0")]
+    #[call(id = 0x0503, local, since = "2.0")]
     fn cuMemcpyHtoD(
         dstDevice: CUdeviceptr_v1,
         #[input(bytes = ByteCount, bulk)] srcHost: *const c_void,
@@ -51,7 +50,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuMemcpyDtoH_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0505, local, planned, since = "2.0")]
+    #[call(id = 0x0505, local, since = "2.0")]
     fn cuMemcpyDtoH(
         #[out(bytes = ByteCount, bulk)] dstHost: *mut c_void,
         srcDevice: CUdeviceptr_v1,
@@ -73,7 +72,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuMemcpyDtoD_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0507, local, planned, since = "2.0")]
+    #[call(id = 0x0507, local, since = "2.0")]
     fn cuMemcpyDtoD(
         dstDevice: CUdeviceptr_v1,
         srcDevice: CUdeviceptr_v1,
@@ -95,7 +94,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuMemcpyDtoA_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0509, local, planned, since = "2.0")]
+    #[call(id = 0x0509, local, since = "2.0")]
     fn cuMemcpyDtoA(
         dstArray: CUarray,
         dstOffset: u32,
@@ -108,7 +107,6 @@ extern "C" {
         id = 0x050a,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemcpyDtoA_v2_ptds@7.0"
     )]
@@ -120,7 +118,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuMemcpyAtoD_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x050b, local, planned, since = "2.0")]
+    #[call(id = 0x050b, local, since = "2.0")]
     fn cuMemcpyAtoD(
         dstDevice: CUdeviceptr_v1,
         srcArray: CUarray,
@@ -133,7 +131,6 @@ extern "C" {
         id = 0x050c,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemcpyAtoD_v2_ptds@7.0"
     )]
@@ -145,7 +142,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuMemcpyHtoA_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x050d, local, planned, since = "2.0")]
+    #[call(id = 0x050d, local, since = "2.0")]
     fn cuMemcpyHtoA(
         dstArray: CUarray,
         dstOffset: u32,
@@ -158,7 +155,6 @@ extern "C" {
         id = 0x050e,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemcpyHtoA_v2_ptds@7.0"
     )]
@@ -170,7 +166,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuMemcpyAtoH_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x050f, local, planned, since = "2.0")]
+    #[call(id = 0x050f, local, since = "2.0")]
     fn cuMemcpyAtoH(
         #[out(bytes = ByteCount, bulk)] dstHost: *mut c_void,
         srcArray: CUarray,
@@ -183,7 +179,6 @@ extern "C" {
         id = 0x0510,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemcpyAtoH_v2_ptds@7.0"
     )]
@@ -195,7 +190,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuMemcpyAtoA_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0511, local, planned, since = "2.0")]
+    #[call(id = 0x0511, local, since = "2.0")]
     fn cuMemcpyAtoA(
         dstArray: CUarray,
         dstOffset: u32,
@@ -209,7 +204,6 @@ extern "C" {
         id = 0x0512,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemcpyAtoA_v2_ptds@7.0"
     )]
@@ -222,7 +216,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuMemcpy2D_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0513, local, planned, since = "2.0")]
+    #[call(id = 0x0513, local, since = "2.0")]
     fn cuMemcpy2D(#[input] pCopy: *const CUDA_MEMCPY2D_v1) -> CUresult;
 
     /// Copies a rectangle.
@@ -236,7 +230,7 @@ extern "C" {
     fn cuMemcpy2D_v2(#[input] pCopy: *const CUDA_MEMCPY2D) -> CUresult;
 
     /// `cuMemcpy2DUnaligned_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0515, local, planned, since = "2.0")]
+    #[call(id = 0x0515, local, since = "2.0")]
     fn cuMemcpy2DUnaligned(#[input] pCopy: *const CUDA_MEMCPY2D_v1) -> CUresult;
 
     /// Copies a rectangle, whatever its pitches.
@@ -250,7 +244,7 @@ extern "C" {
     fn cuMemcpy2DUnaligned_v2(#[input] pCopy: *const CUDA_MEMCPY2D) -> CUresult;
 
     /// `cuMemcpy3D_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0517, local, planned, since = "2.0")]
+    #[call(id = 0x0517, local, since = "2.0")]
     fn cuMemcpy3D(#[input] pCopy: *const CUDA_MEMCPY3D_v1) -> CUresult;
 
     /// Copies a box.
@@ -258,7 +252,6 @@ extern "C" {
         id = 0x0518,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemcpy3D_v2_ptds@7.0"
     )]
@@ -269,7 +262,6 @@ extern "C" {
         id = 0x0519,
         local,
         manual(client),
-        planned,
         since = "4.0",
         per_thread = "cuMemcpy3DPeer_ptds@7.0"
     )]
@@ -295,7 +287,6 @@ extern "C" {
         id = 0x051b,
         local,
         manual(client),
-        planned,
         since = "4.0",
         per_thread = "cuMemcpyPeerAsync_ptsz@7.0"
     )]
@@ -309,7 +300,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuMemcpyHtoDAsync_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x051c, local, planned, since = "2.0")]
+    #[call(id = 0x051c, local, since = "2.0")]
     fn cuMemcpyHtoDAsync(
         dstDevice: CUdeviceptr_v1,
         #[input(bytes = ByteCount, bulk)] srcHost: *const c_void,
@@ -333,7 +324,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuMemcpyDtoHAsync_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x051e, local, planned, since = "2.0")]
+    #[call(id = 0x051e, local, since = "2.0")]
     fn cuMemcpyDtoHAsync(
         #[out(bytes = ByteCount, bulk)] dstHost: *mut c_void,
         srcDevice: CUdeviceptr_v1,
@@ -357,7 +348,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuMemcpyDtoDAsync_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0520, local, planned, since = "3.0")]
+    #[call(id = 0x0520, local, since = "3.0")]
     fn cuMemcpyDtoDAsync(
         dstDevice: CUdeviceptr_v1,
         srcDevice: CUdeviceptr_v1,
@@ -381,7 +372,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuMemcpyHtoAAsync_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0522, local, planned, since = "2.0")]
+    #[call(id = 0x0522, local, since = "2.0")]
     fn cuMemcpyHtoAAsync(
         dstArray: CUarray,
         dstOffset: u32,
@@ -395,7 +386,6 @@ extern "C" {
         id = 0x0523,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemcpyHtoAAsync_v2_ptsz@7.0"
     )]
@@ -408,7 +398,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuMemcpyAtoHAsync_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0524, local, planned, since = "2.0")]
+    #[call(id = 0x0524, local, since = "2.0")]
     fn cuMemcpyAtoHAsync(
         #[out(bytes = ByteCount, bulk)] dstHost: *mut c_void,
         srcArray: CUarray,
@@ -422,7 +412,6 @@ extern "C" {
         id = 0x0525,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemcpyAtoHAsync_v2_ptsz@7.0"
     )]
@@ -435,7 +424,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuMemcpy2DAsync_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0526, local, planned, since = "2.0")]
+    #[call(id = 0x0526, local, since = "2.0")]
     fn cuMemcpy2DAsync(#[input] pCopy: *const CUDA_MEMCPY2D_v1, hStream: CUstream) -> CUresult;
 
     /// Copies a rectangle, in stream order.
@@ -449,7 +438,7 @@ extern "C" {
     fn cuMemcpy2DAsync_v2(#[input] pCopy: *const CUDA_MEMCPY2D, hStream: CUstream) -> CUresult;
 
     /// `cuMemcpy3DAsync_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0528, local, planned, since = "2.0")]
+    #[call(id = 0x0528, local, since = "2.0")]
     fn cuMemcpy3DAsync(#[input] pCopy: *const CUDA_MEMCPY3D_v1, hStream: CUstream) -> CUresult;
 
     /// Copies a box, in stream order.
@@ -457,7 +446,6 @@ extern "C" {
         id = 0x0529,
         local,
         manual(client),
-        planned,
         since = "3.2",
         per_thread = "cuMemcpy3DAsync_v2_ptsz@7.0"
     )]
@@ -468,7 +456,6 @@ extern "C" {
         id = 0x052a,
         local,
         manual(client),
-        planned,
         since = "4.0",
         per_thread = "cuMemcpy3DPeerAsync_ptsz@7.0"
     )]
@@ -482,7 +469,6 @@ extern "C" {
         id = 0x052b,
         local,
         manual(client),
-        planned,
         since = "12.8",
         per_thread = "cuMemcpyBatchAsync_ptsz@12.8"
     )]
@@ -503,7 +489,6 @@ extern "C" {
         id = 0x052c,
         local,
         manual(client),
-        planned,
         since = "13.0",
         per_thread = "cuMemcpyBatchAsync_v2_ptsz@13.0"
     )]
@@ -523,7 +508,6 @@ extern "C" {
         id = 0x052d,
         local,
         manual(client),
-        planned,
         since = "12.8",
         per_thread = "cuMemcpy3DBatchAsync_ptsz@12.8"
     )]
@@ -540,7 +524,6 @@ extern "C" {
         id = 0x052e,
         local,
         manual(client),
-        planned,
         since = "13.0",
         per_thread = "cuMemcpy3DBatchAsync_v2_ptsz@13.0"
     )]
@@ -556,7 +539,6 @@ extern "C" {
         id = 0x052f,
         local,
         manual(client),
-        planned,
         since = "13.2",
         per_thread = "cuMemcpyWithAttributesAsync_ptsz@13.2"
     )]
@@ -573,7 +555,6 @@ extern "C" {
         id = 0x0530,
         local,
         manual(client),
-        planned,
         since = "13.2",
         per_thread = "cuMemcpy3DWithAttributesAsync_ptsz@13.2"
     )]
@@ -584,7 +565,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuMemsetD8_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0531, local, planned, since = "2.0")]
+    #[call(id = 0x0531, local, since = "2.0")]
     fn cuMemsetD8(dstDevice: CUdeviceptr_v1, uc: u8, N: u32) -> CUresult;
 
     /// Fills memory with a byte.
@@ -598,7 +579,7 @@ extern "C" {
     fn cuMemsetD8_v2(dstDevice: CUdeviceptr, uc: u8, N: usize) -> CUresult;
 
     /// `cuMemsetD16_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0533, local, planned, since = "2.0")]
+    #[call(id = 0x0533, local, since = "2.0")]
     fn cuMemsetD16(dstDevice: CUdeviceptr_v1, us: u16, N: u32) -> CUresult;
 
     /// Fills memory with a 16-bit value.
@@ -612,7 +593,7 @@ extern "C" {
     fn cuMemsetD16_v2(dstDevice: CUdeviceptr, us: u16, N: usize) -> CUresult;
 
     /// `cuMemsetD32_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0535, local, planned, since = "2.0")]
+    #[call(id = 0x0535, local, since = "2.0")]
     fn cuMemsetD32(dstDevice: CUdeviceptr_v1, ui: u32, N: u32) -> CUresult;
 
     /// Fills memory with a 32-bit value.
@@ -626,7 +607,7 @@ extern "C" {
     fn cuMemsetD32_v2(dstDevice: CUdeviceptr, ui: u32, N: usize) -> CUresult;
 
     /// `cuMemsetD2D8_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0537, local, planned, since = "2.0")]
+    #[call(id = 0x0537, local, since = "2.0")]
     fn cuMemsetD2D8(
         dstDevice: CUdeviceptr_v1,
         dstPitch: u32,
@@ -652,7 +633,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuMemsetD2D16_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0539, local, planned, since = "2.0")]
+    #[call(id = 0x0539, local, since = "2.0")]
     fn cuMemsetD2D16(
         dstDevice: CUdeviceptr_v1,
         dstPitch: u32,
@@ -678,7 +659,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuMemsetD2D32_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x053b, local, planned, since = "2.0")]
+    #[call(id = 0x053b, local, since = "2.0")]
     fn cuMemsetD2D32(
         dstDevice: CUdeviceptr_v1,
         dstPitch: u32,

@@ -123,7 +123,7 @@ extern "C" {
 
     /// Writes a box. `place`: x in bytes, y, z, width in bytes, height, depth, pitch, height of a slice; in an array, or from an address
     /// on. The rows lie end to end: in `data`, or in the payload of this number.
-    #[call(id = 0x0f23, internal, planned, async, manual(server))]
+    #[call(id = 0x0f23, internal, async, manual(server))]
     fn WriteBox(
         stream: CUstream,
         array: CUarray,
@@ -135,7 +135,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Reads a box, as `WriteBox` writes one.
-    #[call(id = 0x0f24, internal, planned, async, manual(server))]
+    #[call(id = 0x0f24, internal, async, manual(server))]
     fn ReadBox(
         stream: CUstream,
         array: CUarray,
@@ -159,7 +159,7 @@ extern "C" {
 
     /// Copies a box between arrays and addresses. `place`: source x in bytes, y, z, level, pitch, height of a slice; the same of the
     /// destination; width in bytes, height, depth.
-    #[call(id = 0x0f26, internal, planned, async, manual(server))]
+    #[call(id = 0x0f26, internal, async, manual(server))]
     fn CopyBox(
         stream: CUstream,
         destination_array: CUarray,

@@ -265,6 +265,17 @@ impl Driver {
         run: impl FnOnce(CUresult) + Send + 'static,
     ) -> Result<(), CUresult> {
         let (acting, handle) = self.on(stream)?;
+        self.host_function_on(&acting, handle, sync_mode, run)
+    }
+
+    /// Has `run` called when a stream comes to it; the stream stands still until it has returned.
+    pub(crate) fn host_function_on(
+        &self,
+        acting: &Acting<'_>,
+        handle: wire::StreamHandle,
+        sync_mode: u32,
+        run: impl FnOnce(CUresult) + Send + 'static,
+    ) -> Result<(), CUresult> {
         let sender = self.host_calls.sender().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let session = Arc::downgrade(acting.session);
         let number = Arc::new(std::sync::OnceLock::<u64>::new());

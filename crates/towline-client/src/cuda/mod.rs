@@ -26,7 +26,7 @@ use crate::meter::Meter;
 use crate::peer::Control;
 use crate::state::{Event, Write};
 
-pub use transfer::{HostRows, Rows};
+pub use transfer::{DeviceBox, HostRows};
 
 /// CUDA's words.
 const CUDA: &Vocabulary = &Vocabulary {
@@ -263,6 +263,11 @@ impl Session {
         };
         let queue = state.failures.keys().copied().find(is_ours)?;
         state.failures.remove(&queue)
+    }
+
+    /// Notes a failure of something on `stream` that this side found.
+    pub fn note_failure(&self, stream: u64, status: i32) {
+        self.link.state().failures.entry(stream).or_insert(status);
     }
 
     /// A number for something that the server will tell the end of: a recording of an event.

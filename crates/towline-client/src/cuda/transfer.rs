@@ -6,27 +6,71 @@ use towline_session::Landing;
 use super::{Actor, PAYLOAD_TAG, Session};
 use crate::memory::HostBox;
 use crate::state::Read;
-use crate::tuning::{INLINE_CREDIT, SLAB_BYTES, tuning};
+use crate::tuning::{INLINE_CREDIT, tuning};
 
 /// Reads up to this size come on the command lane; the worker has the same number.
 const INLINE_READ: usize = 128 << 10;
 
-/// Rows of device memory, from an address on.
-#[derive(Debug, Clone, Copy)]
-pub struct Rows {
-    /// Where the first begins.
+/// A box on the device: of an array, or of memory with pitches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceBox {
+    /// The array's number; 0 for memory.
+    pub array: u64,
+    /// Where memory begins.
     pub address: u64,
-    /// Bytes from one to the next.
+    /// Where in it the box begins: x in bytes, y, z.
+    pub start: [usize; 3],
+    /// Bytes from a row of memory to the next.
     pub pitch: usize,
+    /// Rows from a slice of memory to the next.
+    pub height: usize,
 }
 
-/// The application's rows.
-#[derive(Debug, Clone, Copy)]
+/// Rows of the application's memory, and slices of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostRows {
-    /// Where the first begins.
+    /// Where its first row begins.
     pub start: *mut u8,
-    /// Bytes from one to the next.
+    /// Bytes from a row to the next.
     pub pitch: usize,
+    /// Bytes from a slice to the next.
+    pub slice_pitch: usize,
+}
+
+impl DeviceBox {
+    /// `size` bytes of memory in a row.
+    pub fn bytes(address: u64, size: usize) -> Self {
+        Self {
+            array: 0,
+            address,
+            start: [0; 3],
+            pitch: size,
+            height: 1,
+        }
+    }
+
+    /// Where a box of this size begins, if its rows lie end to end in memory.
+    pub fn linear(&self, [width, height, depth]: [usize; 3]) -> Option<u64> {
+        let [x, y, z] = self.start;
+        let rows_touch = height == 1 || self.pitch == width;
+        let slices_touch = depth == 1 || (self.pitch == width && self.height == height);
+        let first = (z * self.height + y) * self.pitch + x;
+        let touch = self.array == 0 && rows_touch && slices_touch;
+        touch.then(|| self.address.wrapping_add(first as u64))
+    }
+
+    /// x, y, z, width, height, depth, pitch, height of a slice.
+    fn place(&self, [width, height, depth]: [usize; 3]) -> [u64; 8] {
+        let [x, y, z] = self.start;
+        [x, y, z, width, height, depth, self.pitch, self.height].map(|word| word as u64)
+    }
+}
+
+impl HostRows {
+    fn of(&self, [width, height, depth]: [usize; 3]) -> HostBox {
+        let (pitch, slice_pitch) = (self.pitch, self.slice_pitch);
+        HostBox::pitched(self.start, width, height, depth, pitch, slice_pitch)
+    }
 }
 
 impl Session {
@@ -103,86 +147,131 @@ impl Session {
         self.arrived(call, payload, size, posted, wait)
     }
 
-    /// As [`Self::write`], row by row.
+    /// As [`Self::write`], for a box of so many bytes, rows and slices.
     ///
     /// # Safety
     /// As for [`Self::write`], for each row.
-    pub unsafe fn write_rows(
+    pub unsafe fn write_box(
         &self,
         actor: Actor,
         call: &'static str,
         stream: u64,
-        rows: Rows,
-        source: HostRows,
-        (width, height): (usize, usize),
+        to: DeviceBox,
+        from: HostRows,
+        size: [usize; 3],
         captured: bool,
     ) -> Result<(), i32> {
-        for (rows, source, height) in slabs(rows, source, width, height) {
-            let area = HostBox::pitched(source.start, width, height, 1, source.pitch, 0);
-            let size = width * height;
-            self.settle_reads(source.start.addr(), source.pitch * height)?;
-            let place = place(rows, width, height);
-            let mut request = wire::WriteBox {
-                stream: wire::StreamHandle(stream),
-                array: wire::ArrayHandle(0),
-                address: rows.address,
-                place: wire::List::Values(&place),
-                payload: 0,
-                size: size as u64,
-                data: None,
+        let area = from.of(size);
+        let (range, bytes) = (area.range(), area.size());
+        self.settle_reads(range.start, range.len())?;
+        let stream = wire::StreamHandle(stream);
+        let array = wire::ArrayHandle(to.array);
+        let (place, linear) = (to.place(size), to.linear(size));
+        let place = wire::List::Values(&place);
+        let length = bytes as u64;
+        if self.travels_inline(bytes) {
+            let mut packed = Vec::with_capacity(bytes);
+            // SAFETY: the caller's contract.
+            unsafe { area.gather(0, bytes, &mut packed) };
+            return match linear {
+                Some(address) => self.post(
+                    actor,
+                    &wire::WriteInline {
+                        stream,
+                        address,
+                        size: length,
+                        data: &packed,
+                    },
+                ),
+                None => self.post(
+                    actor,
+                    &wire::WriteBox {
+                        stream,
+                        array,
+                        address: to.address,
+                        place,
+                        payload: 0,
+                        size: length,
+                        data: Some(&packed),
+                    },
+                ),
             };
-            if self.travels_inline(size) {
-                let mut packed = Vec::with_capacity(size);
-                // SAFETY: the caller's contract.
-                unsafe { area.gather(0, size, &mut packed) };
-                request.data = Some(&packed);
-                self.post(actor, &request)?;
-            } else {
-                let payload = self.mint(PAYLOAD_TAG);
-                self.healthy()?;
-                self.expect_grants(payload, area, size);
-                request.payload = payload;
-                let posted = self.post(actor, &request);
-                self.captured(call, payload, posted, captured)?;
-            }
         }
-        Ok(())
+        let payload = self.mint(PAYLOAD_TAG);
+        self.healthy()?;
+        self.expect_grants(payload, area, bytes);
+        let posted = match linear {
+            Some(address) => self.post(
+                actor,
+                &wire::WriteBulk {
+                    stream,
+                    address,
+                    size: length,
+                    payload,
+                },
+            ),
+            None => self.post(
+                actor,
+                &wire::WriteBox {
+                    stream,
+                    array,
+                    address: to.address,
+                    place,
+                    payload,
+                    size: length,
+                    data: None,
+                },
+            ),
+        };
+        self.captured(call, payload, posted, captured)
     }
 
-    /// As [`Self::read`], row by row.
+    /// As [`Self::read`], for a box of so many bytes, rows and slices.
     ///
     /// # Safety
     /// As for [`Self::read`], for each row.
-    pub unsafe fn read_rows(
+    pub unsafe fn read_box(
         &self,
         actor: Actor,
         call: &'static str,
         stream: u64,
-        rows: Rows,
-        target: HostRows,
-        (width, height): (usize, usize),
+        from: DeviceBox,
+        to: HostRows,
+        size: [usize; 3],
         wait: bool,
     ) -> Result<(), i32> {
-        for (rows, target, height) in slabs(rows, target, width, height) {
-            self.healthy()?;
-            let area = HostBox::pitched(target.start, width, height, 1, target.pitch, 0);
-            let payload = self.expect_data(area, wait);
-            let place = place(rows, width, height);
-            let posted = self.post(
+        self.healthy()?;
+        let area = to.of(size);
+        let bytes = area.size();
+        let payload = self.expect_data(area, wait);
+        let stream = wire::StreamHandle(stream);
+        let place = from.place(size);
+        let urgent = u32::from(wait);
+        let posted = match from.linear(size) {
+            Some(address) => self.post(
+                actor,
+                &wire::Read {
+                    stream,
+                    address,
+                    size: bytes as u64,
+                    payload,
+                    urgent,
+                },
+            ),
+            None => self.post(
                 actor,
                 &wire::ReadBox {
-                    stream: wire::StreamHandle(stream),
-                    array: wire::ArrayHandle(0),
-                    address: rows.address,
+                    stream,
+                    array: wire::ArrayHandle(from.array),
+                    address: from.address,
                     place: wire::List::Values(&place),
-                    size: (width * height) as u64,
+                    size: bytes as u64,
                     payload,
-                    urgent: u32::from(wait),
+                    urgent,
                 },
-            );
-            self.arrived(call, payload, width * height, posted, wait)?;
-        }
-        Ok(())
+            ),
+        };
+        self.arrived(call, payload, bytes, posted, wait)
     }
 
     /// Whether so much data goes with its request: it is small, and the server has room.
@@ -286,61 +375,27 @@ impl Session {
     }
 }
 
-/// x, y, z, width, height, depth, pitch, height of a slice.
-fn place(rows: Rows, width: usize, height: usize) -> [u64; 8] {
-    let word = |value: usize| value as u64;
-    [
-        0,
-        0,
-        0,
-        word(width),
-        word(height),
-        1,
-        word(rows.pitch),
-        word(height),
-    ]
-}
-
-/// Cuts rows into pieces that a worker can stage: of whole rows, where a row fits.
-fn slabs(
-    rows: Rows,
-    host: HostRows,
-    width: usize,
-    height: usize,
-) -> impl Iterator<Item = (Rows, HostRows, usize)> {
-    let step = (SLAB_BYTES / width.max(1)).max(1);
-    (0..height).step_by(step).map(move |row| {
-        let device = Rows {
-            address: rows.address + (row * rows.pitch) as u64,
-            ..rows
-        };
-        let host = HostRows {
-            start: host.start.wrapping_add(row * host.pitch),
-            ..host
-        };
-        (device, host, step.min(height - row))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_cut_into_slabs_without_a_gap() {
-        let rows = Rows {
+    fn a_box_is_linear_where_its_rows_and_slices_touch() {
+        let memory = DeviceBox {
+            array: 0,
             address: 0x1000,
-            pitch: 1 << 20,
+            start: [0, 1, 2],
+            pitch: 16,
+            height: 4,
         };
-        let host = HostRows {
-            start: std::ptr::null_mut(),
-            pitch: 1 << 19,
-        };
-        let cut: Vec<_> = slabs(rows, host, 1 << 19, 70).collect();
-        assert_eq!(cut.iter().map(|(_, _, height)| height).sum::<usize>(), 70);
-        let (second, host, _) = cut[1];
-        assert_eq!(second.address, 0x1000 + (32 << 20));
-        assert_eq!(host.start.addr(), 16 << 20);
-        assert!(slabs(rows, host, 0, 0).next().is_none());
+        let first = 0x1000 + (2 * 4 + 1) * 16;
+        assert_eq!(memory.linear([16, 3, 1]), Some(first));
+        assert_eq!(memory.linear([16, 4, 5]), Some(first));
+        assert_eq!(memory.linear([8, 1, 1]), Some(first));
+        assert_eq!(memory.linear([8, 2, 1]), None);
+        assert_eq!(memory.linear([16, 3, 2]), None);
+        assert_eq!(memory.linear([8, 1, 2]), None);
+        let array = DeviceBox { array: 9, ..memory };
+        assert_eq!(array.linear([16, 1, 1]), None);
     }
 }

@@ -11,6 +11,7 @@ mod dispatch;
 mod engine;
 mod manual;
 mod pinned;
+mod region;
 mod residents;
 mod session;
 mod shared;

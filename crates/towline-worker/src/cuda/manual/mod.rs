@@ -6,6 +6,7 @@
 )]
 
 mod array;
+mod boxes;
 mod context;
 mod launch;
 mod memory;

@@ -11,6 +11,7 @@ use towline_wire::error::ProtocolError;
 use towline_wire::push::Push;
 
 use crate::cuda::pinned::{Block, LARGE, SMALL};
+use crate::cuda::region::{Region, Way};
 use crate::cuda::session::Session;
 use crate::cuda::shared::Shared;
 use crate::cuda::streams::{Places, Target};
@@ -48,11 +49,41 @@ struct Granted {
     landed: Receiver<bool>,
 }
 
+/// Takes in payload that has no place to go, since the client has to send what it announced.
+pub(super) fn discard(shared: &Arc<Shared>, size: u64, payload: u64) {
+    shared.start(move |shared| {
+        let mut room = vec![0_u8; size.min(LARGE as u64) as usize];
+        let mut next = 0;
+        while next < size {
+            let length = (size - next).min(LARGE as u64);
+            let (sender, landed) = channel();
+            let done = Box::new(move |all: bool| {
+                // The receiver is there until this has run.
+                let _ = sender.send(all);
+            });
+            let memory = Raw(room.as_mut_ptr().cast());
+            if let Err(error) = shared.payloads.open(payload, next, length, memory, done) {
+                shared.close(&error);
+                return;
+            }
+            shared.push(&Push::Grant {
+                payload,
+                offset: next,
+                length,
+            });
+            if landed.recv() != Ok(true) {
+                return;
+            }
+            next += length;
+        }
+    });
+}
+
 /// Writes payload as it lands. Runs on the stream's thread: whatever stands behind it on the stream is parked.
-fn write_bulk(
+pub(super) fn write_bulk(
     shared: &Arc<Shared>,
     target: &Target,
-    address: CUdeviceptr,
+    region: Region,
     size: u64,
     payload: u64,
 ) -> CUresult {
@@ -63,7 +94,7 @@ fn write_bulk(
     let mut failed = CUDA_SUCCESS;
     while next < size || !granted.is_empty() {
         while next < size && granted.len() + copying.load(Ordering::Acquire) < WINDOWS {
-            let length = (size - next).min(LARGE as u64) as usize;
+            let length = region.window(next, size);
             let block = match target.context.pinned.take(api, length) {
                 Ok(block) => block,
                 // The client has to send what it was told to; so wait for a block of our own, or give up on the session.
@@ -118,16 +149,17 @@ fn write_bulk(
             continue;
         }
         target.context.enter(api);
-        // SAFETY: the block holds the window's bytes and is not given back before the copy is done; the driver judges the address.
+        // SAFETY: the block holds the window's bytes and is not given back before the copy is done.
         failed = unsafe {
-            api.cuMemcpyHtoDAsync_v2(
-                address.wrapping_add(window.offset),
-                window.block.memory.0,
-                window.length,
+            region.copy(
+                api,
                 target.stream(),
+                Way::ToDevice,
+                (window.offset, window.length),
+                window.block.memory,
+                || shared.enqueued(target),
             )
         };
-        shared.enqueued(target);
         let marked = if failed == CUDA_SUCCESS {
             shared.mark(target)
         } else {
@@ -154,28 +186,43 @@ fn write_bulk(
 }
 
 /// The end of a read: its data comes, or the reason why not.
-fn read_failed(shared: &Shared, payload: u64, status: CUresult) {
+pub(super) fn read_failed(shared: &Shared, payload: u64, status: CUresult) {
     shared.look(status);
     shared.post(&Push::NoData { payload, status });
     shared.read_over(payload);
+}
+
+/// Enqueues the copy of a part of a region into a block.
+///
+/// # Safety
+/// The block has room, and is not given back before the copy is done.
+unsafe fn copy_out(
+    shared: &Shared,
+    target: &Target,
+    region: &Region,
+    part: (u64, usize),
+    block: Block,
+) -> CUresult {
+    let (api, stream) = (&*shared.api, target.stream());
+    // SAFETY: the caller's contract.
+    unsafe {
+        region.copy(api, stream, Way::ToHost, part, block.memory, || {
+            shared.enqueued(target);
+        })
+    }
 }
 
 /// Enqueues a read of at most [`SMALL`] bytes: its block, and an event behind the copy.
 fn start_small_read(
     shared: &Shared,
     target: &Target,
-    address: CUdeviceptr,
+    region: &Region,
     size: usize,
     payload: u64,
 ) -> Result<(Block, Raw), CUresult> {
     let block = target.context.pinned.take(&*shared.api, size)?;
-    // SAFETY: the block has room, and is not given back before the copy is done; the driver judges the address.
-    let status = unsafe {
-        shared
-            .api
-            .cuMemcpyDtoHAsync_v2(block.memory.0, address, size, target.stream())
-    };
-    shared.enqueued(target);
+    // SAFETY: the block has room, and is not given back before the copy is done.
+    let status = unsafe { copy_out(shared, target, region, (0, size), block) };
     let marked = if status == CUDA_SUCCESS {
         shared.mark(target)
     } else {
@@ -216,14 +263,8 @@ fn finish_small_read(
 }
 
 /// A small read whose completion a thread waits for in the stream's order.
-fn small_read(
-    shared: &Arc<Shared>,
-    target: &Target,
-    address: CUdeviceptr,
-    size: usize,
-    payload: u64,
-) {
-    match start_small_read(shared, target, address, size, payload) {
+fn small_read(shared: &Arc<Shared>, target: &Target, region: &Region, size: usize, payload: u64) {
+    match start_small_read(shared, target, region, size, payload) {
         Err(status) => read_failed(shared, payload, status),
         Ok((block, mark)) => {
             let on = target.clone();
@@ -269,7 +310,7 @@ impl BulkRead {
 }
 
 /// Reads window by window. Runs on the stream's thread until the last window is enqueued.
-fn bulk_read(shared: &Arc<Shared>, target: &Target, address: CUdeviceptr, size: u64, payload: u64) {
+fn bulk_read(shared: &Arc<Shared>, target: &Target, region: &Region, size: u64, payload: u64) {
     let read = Arc::new(BulkRead {
         payload,
         left: AtomicUsize::new(1),
@@ -284,10 +325,10 @@ fn bulk_read(shared: &Arc<Shared>, target: &Target, address: CUdeviceptr, size: 
         {
             return;
         }
-        let length = (size - next).min(LARGE as u64) as usize;
+        let length = region.window(next, size);
         target.context.enter(&*shared.api);
         let last = next + length as u64 == size;
-        match start_window(shared, target, address.wrapping_add(next), length) {
+        match start_window(shared, target, region, (next, length)) {
             Err(status) => read.fail(status),
             Ok((block, mark)) => {
                 read.left.fetch_add(1, Ordering::AcqRel);
@@ -328,18 +369,13 @@ fn bulk_read(shared: &Arc<Shared>, target: &Target, address: CUdeviceptr, size: 
 fn start_window(
     shared: &Shared,
     target: &Target,
-    address: CUdeviceptr,
-    length: usize,
+    region: &Region,
+    part: (u64, usize),
 ) -> Result<(Block, Raw), CUresult> {
     // A window of few bytes is a small block's.
-    let block = target.context.pinned.take(&*shared.api, length)?;
-    // SAFETY: the block has room, and is not given back before the copy is done; the driver judges the address.
-    let status = unsafe {
-        shared
-            .api
-            .cuMemcpyDtoHAsync_v2(block.memory.0, address, length, target.stream())
-    };
-    shared.enqueued(target);
+    let block = target.context.pinned.take(&*shared.api, part.1)?;
+    // SAFETY: the block has room, and is not given back before the copy is done.
+    let status = unsafe { copy_out(shared, target, region, part, block) };
     let marked = if status == CUDA_SUCCESS {
         shared.mark(target)
     } else {
@@ -393,61 +429,90 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         let call = <wire::WriteBulk as Request<'_>>::ID;
         let wire::WriteBulk {
+            stream,
             address,
             size,
             payload,
-            ..
         } = request;
-        match self.target(request.stream)? {
-            Ok(target) => self.park(
-                number,
-                call,
-                &target,
-                Places::new(),
-                move |shared, target| write_bulk(shared, target, address, size, payload),
-            ),
-            Err(status) => self.shared.settle(number, call, request.stream.0, status),
-        }
+        let target = self.target(stream)?;
+        self.write_payload(
+            number,
+            call,
+            stream,
+            target.map(|target| (target, Region::Linear(address))),
+            (size, payload),
+        );
         Ok(())
+    }
+
+    /// Writes payload to a region behind what stands before it on the stream, or takes it in for nothing.
+    pub(super) fn write_payload(
+        &mut self,
+        number: u64,
+        call: u16,
+        stream: wire::StreamHandle,
+        to: Result<(Target, Region), CUresult>,
+        (size, payload): (u64, u64),
+    ) {
+        match to {
+            Ok((target, region)) => {
+                let go = move |shared: &Arc<Shared>, target: &Target| {
+                    write_bulk(shared, target, region, size, payload)
+                };
+                self.park(number, call, &target, Places::new(), go);
+            }
+            Err(status) => {
+                discard(&self.shared, size, payload);
+                self.shared.settle(number, call, stream.0, status);
+            }
+        }
     }
 
     pub(crate) fn Read(&mut self, number: u64, request: wire::Read) -> Result<(), ProtocolError> {
         let call = <wire::Read as Request<'_>>::ID;
         let wire::Read {
+            stream,
             address,
             size,
             payload,
             urgent,
-            ..
         } = request;
-        let target = match self.target(request.stream)? {
-            Ok(target) => target,
-            Err(status) => {
-                read_failed(&self.shared, payload, status);
-                return Ok(());
+        match self.target(stream)? {
+            Ok(target) => {
+                let region = Region::Linear(address);
+                self.read_region(number, call, target, region, (size, payload), urgent != 0);
             }
-        };
+            Err(status) => read_failed(&self.shared, payload, status),
+        }
+        Ok(())
+    }
+
+    /// Reads a region behind what stands before the read on the stream.
+    pub(super) fn read_region(
+        &mut self,
+        number: u64,
+        call: u16,
+        target: Target,
+        region: Region,
+        (size, payload): (u64, u64),
+        urgent: bool,
+    ) {
         self.shared.read_started(payload);
         if size > SMALL as u64 {
-            self.park(
-                number,
-                call,
-                &target,
-                Places::new(),
-                move |shared, target| {
-                    bulk_read(shared, target, address, size, payload);
-                    CUDA_SUCCESS
-                },
-            );
-            return Ok(());
+            let go = move |shared: &Arc<Shared>, target: &Target| {
+                bulk_read(shared, target, &region, size, payload);
+                CUDA_SUCCESS
+            };
+            self.park(number, call, &target, Places::new(), go);
+            return;
         }
         let size = size as usize;
-        if urgent != 0 && self.shared.is_clear(&target, &[]) {
+        if urgent && self.shared.is_clear(&target, &[]) {
             // The client waits for this and nothing else: the thread that is awake does so too.
             let shared = Arc::clone(&self.shared);
             let entered = target.context.enter(&*self.api);
             let started = if entered == CUDA_SUCCESS {
-                start_small_read(&shared, &target, address, size, payload)
+                start_small_read(&shared, &target, &region, size, payload)
             } else {
                 Err(entered)
             };
@@ -463,14 +528,13 @@ impl Session {
                     target.context.give_event(mark);
                 }),
             }
-            return Ok(());
+            return;
         }
         let go = move |shared: &Arc<Shared>, target: &Target| {
-            small_read(shared, target, address, size, payload);
+            small_read(shared, target, &region, size, payload);
             CUDA_SUCCESS
         };
         self.issue(number, call, &target, Places::new(), go);
-        Ok(())
     }
 
     pub(crate) fn Copy(&mut self, number: u64, request: wire::Copy) -> Result<(), ProtocolError> {

@@ -1,0 +1,222 @@
+//! The driver over workers on devices in host memory, all in this process: what comes back are bytes, and waits are counted.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test program uses some of it"
+)]
+
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use towline_backend::cuda::*;
+use towline_client::cuda::Session;
+use towline_cuda::Driver;
+use towline_transport::memory::MemoryTransport;
+use towline_transport::{Address, ConnectOptions, Transport};
+use towline_worker::{Counters, CudaEngine, Limits, RunError, SideLane};
+
+/// Nothing here takes longer, on a busy machine either.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Servers with devices, and a driver over them with a primary context each; the first device's is the thread's.
+pub struct Machine {
+    pub driver: Driver,
+    pub sessions: Vec<Arc<Session>>,
+    pub contexts: Vec<CUcontext>,
+    pub nulls: Vec<Arc<NullCuda>>,
+    ended: Vec<Receiver<Result<(), RunError>>>,
+}
+
+fn serve(null: &Arc<NullCuda>, name: &str) -> (Session, Receiver<Result<(), RunError>>) {
+    let engine = CudaEngine::open(Arc::clone(null) as _, false, &|_, _| true).unwrap();
+    let snapshot = engine.snapshot().to_vec();
+    let transport = MemoryTransport::new();
+    let address: Address = format!("memory://{name}").parse().unwrap();
+    let listener = transport.listen(&address).unwrap();
+    let mut pairs: Vec<_> = (0..3)
+        .map(|_| {
+            let ours = transport.connect(&address, &ConnectOptions::default());
+            (ours.unwrap(), listener.accept().unwrap())
+        })
+        .collect();
+    let (command, lane) = pairs.remove(0);
+    let (lanes, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+    let mut theirs = theirs.into_iter().map(SideLane::Payload);
+    let (sender, ended) = channel();
+    std::thread::spawn(move || {
+        let limits = Limits {
+            chunk_bytes: 64 << 10,
+        };
+        let counters = Arc::new(Counters::default());
+        // The test may have given up.
+        let _ = sender.send(engine.run(lane, move || theirs.next(), limits, counters));
+    });
+    let session = Session::over_lanes(name, command, lanes, &snapshot, 64 << 10).unwrap();
+    (session, ended)
+}
+
+impl Machine {
+    /// A server with one device.
+    pub fn new() -> Self {
+        Self::with(&[1])
+    }
+
+    /// Servers with so many devices each.
+    pub fn with(servers: &[usize]) -> Self {
+        let (mut sessions, mut nulls, mut ended) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, devices) in servers.iter().enumerate() {
+            let null = Arc::new(NullCuda::new(*devices));
+            let (session, end) = serve(&null, &format!("server{index}"));
+            sessions.push(Arc::new(session));
+            nulls.push(null);
+            ended.push(end);
+        }
+        let driver = Driver::over(sessions.clone(), None);
+        // SAFETY: no pointers.
+        assert_eq!(unsafe { driver.cuInit(0) }, CUDA_SUCCESS);
+        let mut contexts = Vec::new();
+        for device in 0..servers.iter().sum::<usize>() {
+            let mut context = null_mut();
+            // SAFETY: the context is a local.
+            let made =
+                unsafe { driver.cuDevicePrimaryCtxRetain(&raw mut context, device as CUdevice) };
+            assert_eq!(made, CUDA_SUCCESS);
+            contexts.push(context);
+        }
+        let machine = Self {
+            driver,
+            sessions,
+            contexts,
+            nulls,
+            ended,
+        };
+        machine.enter(0);
+        machine
+    }
+
+    /// Makes a device's context the thread's.
+    pub fn enter(&self, device: usize) {
+        // SAFETY: the context was made.
+        let set = unsafe { self.driver.cuCtxSetCurrent(self.contexts[device]) };
+        assert_eq!(set, CUDA_SUCCESS);
+    }
+
+    /// Waits that a call cost on all sessions.
+    pub fn costs<T>(&self, call: impl FnOnce(&Driver) -> T) -> (T, u64) {
+        let waits = || -> u64 {
+            let sessions = self.sessions.iter();
+            sessions.map(|session| session.meter().round_trips()).sum()
+        };
+        let before = waits();
+        let outcome = call(&self.driver);
+        (outcome, waits() - before)
+    }
+
+    pub fn allocate(&self, size: usize) -> CUdeviceptr {
+        let mut address = 0;
+        // SAFETY: the address is a local.
+        let made = unsafe { self.driver.cuMemAlloc_v2(&raw mut address, size) };
+        assert_eq!(made, CUDA_SUCCESS);
+        address
+    }
+
+    /// Memory with these bytes.
+    pub fn filled(&self, bytes: &[u8]) -> CUdeviceptr {
+        let address = self.allocate(bytes.len());
+        let from = bytes.as_ptr().cast();
+        // SAFETY: the bytes are readable.
+        let written = unsafe { self.driver.cuMemcpyHtoD_v2(address, from, bytes.len()) };
+        assert_eq!(written, CUDA_SUCCESS);
+        // Streams that keep no order with the default one may read it next.
+        self.synchronise();
+        address
+    }
+
+    /// The bytes of memory.
+    pub fn bytes(&self, address: CUdeviceptr, size: usize) -> Vec<u8> {
+        let mut bytes = vec![0; size];
+        let to = bytes.as_mut_ptr().cast();
+        // SAFETY: the room is writable.
+        let read = unsafe { self.driver.cuMemcpyDtoH_v2(to, address, size) };
+        assert_eq!(read, CUDA_SUCCESS);
+        bytes
+    }
+
+    pub fn synchronise(&self) {
+        // SAFETY: no pointers.
+        assert_eq!(unsafe { self.driver.cuCtxSynchronize() }, CUDA_SUCCESS);
+    }
+
+    pub fn stream(&self) -> CUstream {
+        let mut stream = null_mut();
+        let flags = CU_STREAM_NON_BLOCKING;
+        // SAFETY: the stream is a local.
+        let made = unsafe { self.driver.cuStreamCreate(&raw mut stream, flags) };
+        assert_eq!(made, CUDA_SUCCESS);
+        stream
+    }
+
+    /// Ends all sessions, and sees that nothing is left on the devices.
+    pub fn leave(self) {
+        for session in &self.sessions {
+            session.close();
+        }
+        for ended in &self.ended {
+            // How it ended is the test's own matter.
+            let _ = ended
+                .recv_timeout(PATIENCE)
+                .expect("the worker neither hangs nor panics");
+        }
+        for null in &self.nulls {
+            assert_eq!(null.allocated_bytes(), 0, "memory is left behind");
+            assert_eq!(null.live_objects(), 0, "objects are left behind");
+        }
+    }
+}
+
+/// Bytes that no shift of themselves repeats soon.
+pub fn pattern(size: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..size)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        })
+        .collect()
+}
+
+/// A copy of nothing from nowhere.
+pub fn blank() -> CUDA_MEMCPY3D {
+    CUDA_MEMCPY3D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcZ: 0,
+        srcLOD: 0,
+        srcMemoryType: 0,
+        srcHost: std::ptr::null(),
+        srcDevice: 0,
+        srcArray: null_mut(),
+        reserved0: null_mut(),
+        srcPitch: 0,
+        srcHeight: 0,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstZ: 0,
+        dstLOD: 0,
+        dstMemoryType: 0,
+        dstHost: null_mut(),
+        dstDevice: 0,
+        dstArray: null_mut(),
+        reserved1: null_mut(),
+        dstPitch: 0,
+        dstHeight: 0,
+        WidthInBytes: 0,
+        Height: 0,
+        Depth: 0,
+    }
+}
