@@ -672,6 +672,148 @@ fn a_function_that_nobody_pends_closes_the_session() {
     client.leave();
 }
 
+fn write_box<'a>(place: &'a [u64; 8], size: u64, payload: u64) -> wire::WriteBox<'a> {
+    wire::WriteBox {
+        stream: A,
+        array: wire::ArrayHandle(0),
+        address: 0x1000,
+        place: List::Values(place),
+        payload,
+        size,
+        data: None,
+    }
+}
+
+#[test]
+fn a_box_of_another_size_than_its_payload_fails_and_its_payload_is_taken_in() {
+    let client = Client::new();
+    let place = [0, 0, 0, 10, 10, 10, 10, 10];
+    let number = client.post(&write_box(&place, 5 << 20, 40));
+    client.fill(40, &pattern(5 << 20, 1));
+    client.wait("the failure", |inbox| {
+        let told = inbox.failures.iter();
+        told.clone()
+            .any(|told| *told == (number, CUDA_ERROR_INVALID_VALUE))
+            .then_some(())
+    });
+    let number = client.post(&wire::WriteBox {
+        data: Some(&[1; 999]),
+        ..write_box(&place, 999, 0)
+    });
+    client.post(&wire::ReadBox {
+        stream: A,
+        array: wire::ArrayHandle(0),
+        address: 0x1000,
+        place: List::Values(&[0, 0, 0, 10, 0, 10, 10, 10]),
+        size: 0,
+        payload: 41,
+        urgent: 1,
+    });
+    client.wait("both refusals", |inbox| {
+        let write = inbox.failures.contains(&(number, CUDA_ERROR_INVALID_VALUE));
+        let read = inbox.no_data.contains(&(41, CUDA_ERROR_INVALID_VALUE));
+        (write && read).then_some(())
+    });
+    // The session goes on.
+    assert_eq!(client.synchronize(A), CUDA_SUCCESS);
+    client.leave();
+}
+
+#[test]
+fn a_write_without_a_context_takes_its_payload_in_and_fails() {
+    let client = Client::bare();
+    client.write_bulk(DEFAULT, 0x1000, 300_000, 42);
+    client.fill(42, &pattern(300_000, 1));
+    client.wait("the failure", |inbox| {
+        let told = inbox.failures.iter();
+        told.clone()
+            .any(|(_, status)| *status == CUDA_ERROR_INVALID_CONTEXT)
+            .then_some(())
+    });
+    client.leave();
+}
+
+#[test]
+fn a_copy_of_a_box_that_lacks_words_fails() {
+    let client = Client::new();
+    for place in [&[1_u64; 15][..], &[u64::MAX; 15]] {
+        client.post(&wire::CopyBox {
+            stream: A,
+            destination_array: wire::ArrayHandle(0),
+            destination: 0x1000,
+            destination_context: wire::ContextHandle(0),
+            source_array: wire::ArrayHandle(0),
+            source: 0x2000,
+            source_context: wire::ContextHandle(0),
+            place: List::Values(place),
+        });
+    }
+    client.wait("the failures", |inbox| {
+        (inbox.failures.len() == 2).then_some(())
+    });
+    client.leave();
+}
+
+#[test]
+fn a_description_of_a_tensor_with_other_words_than_its_kind_has_is_refused() {
+    let client = Client::new();
+    for (kind, words) in [
+        (0, vec![6, 3, 1, 1, 1]),
+        (0, vec![6, u64::MAX]),
+        (1, vec![6, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        (2, vec![]),
+        (3, vec![0; 15]),
+        (9, vec![6, 1, 1]),
+    ] {
+        let number = client.post(&wire::TensorMap {
+            kind,
+            address: 0x1000,
+            count: words.len() as u32,
+            words: List::Values(&words),
+        });
+        assert_eq!(client.status_of(number), CUDA_ERROR_INVALID_VALUE, "{kind}");
+    }
+    client.leave();
+}
+
+#[test]
+fn the_end_of_a_texture_that_nobody_made_closes_the_session() {
+    let client = Client::new();
+    client.post(&wire::TexObjectDestroy { texObject: 0x77 });
+    assert_eq!(client.closed(), Some(CloseCode::UnknownHandle));
+    client.leave();
+}
+
+#[test]
+fn an_array_in_use_by_a_parked_write_ends_behind_it() {
+    let client = Client::new();
+    let array = wire::ArrayHandle(HANDLE_BASE | 50);
+    let number = client.post(&wire::Array3DCreateV2 {
+        pHandle: array,
+        pAllocateArray: wire::Array3dDescriptor {
+            Width: 1 << 10,
+            Height: 1 << 10,
+            Depth: 0,
+            Format: CU_AD_FORMAT_UNSIGNED_INT8,
+            NumChannels: 1,
+            Flags: 0,
+        },
+    });
+    assert_eq!(client.status_of(number), CUDA_SUCCESS);
+    let place = [0, 0, 0, 1 << 10, 1 << 10, 1, 0, 0];
+    client.post(&wire::WriteBox {
+        array,
+        ..write_box(&place, 1 << 20, 43)
+    });
+    let destroyed = client.post(&wire::ArrayDestroy { hArray: array });
+    // The lane goes on meanwhile.
+    assert_eq!(client.synchronize(B), CUDA_SUCCESS);
+    client.fill(43, &pattern(1 << 20, 1));
+    assert_eq!(client.status_of(destroyed), CUDA_SUCCESS);
+    assert_eq!(client.failures(), []);
+    client.leave();
+}
+
 #[test]
 fn a_call_that_no_worker_serves_closes_the_session() {
     let client = Client::new();
