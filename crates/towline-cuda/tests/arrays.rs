@@ -222,10 +222,8 @@ fn what_an_array_is_is_answered_without_asking_and_parts_are_the_same_each_time(
     (copy.dstMemoryType, copy.dstArray) = (CU_MEMORYTYPE_ARRAY, level);
     (copy.WidthInBytes, copy.Height, copy.Depth) = (9 * 8, 2, 1);
     // SAFETY: the content is readable.
-    assert_eq!(
-        unsafe { driver.cuMemcpy3D_v2(&raw const copy) },
-        CUDA_SUCCESS
-    );
+    let written = unsafe { driver.cuMemcpy3D_v2(&raw const copy) };
+    assert_eq!(written, CUDA_SUCCESS);
     machine.synchronise();
     // SAFETY: as above.
     let beyond = unsafe { driver.cuMipmappedArrayGetLevel(&raw mut again, mipmap, 4) };
@@ -234,10 +232,8 @@ fn what_an_array_is_is_answered_without_asking_and_parts_are_the_same_each_time(
     let part = unsafe { driver.cuArrayDestroy(level) };
     assert_eq!(part, CUDA_ERROR_INVALID_HANDLE);
     // SAFETY: the array lives.
-    assert_eq!(
-        unsafe { driver.cuMipmappedArrayDestroy(mipmap) },
-        CUDA_SUCCESS
-    );
+    let destroyed = unsafe { driver.cuMipmappedArrayDestroy(mipmap) };
+    assert_eq!(destroyed, CUDA_SUCCESS);
     // SAFETY: as above.
     let gone = unsafe { driver.cuArray3DGetDescriptor_v2(&raw mut told, level) };
     assert_eq!(gone, CUDA_ERROR_INVALID_HANDLE);
@@ -639,10 +635,8 @@ fn texture_references_keep_what_they_were_set_to() {
     let memory = machine.filled(&[0; 1024]);
     let (mut reference, mut bound) = (null_mut(), null_mut());
     // SAFETY: all pointers here and below are to locals.
-    assert_eq!(
-        unsafe { driver.cuTexRefCreate(&raw mut reference) },
-        CUDA_SUCCESS
-    );
+    let created = unsafe { driver.cuTexRefCreate(&raw mut reference) };
+    assert_eq!(created, CUDA_SUCCESS);
     // SAFETY: as above.
     let set = unsafe { driver.cuTexRefSetArray(reference, array, CU_TRSA_OVERRIDE_FORMAT) };
     // SAFETY: as above.

@@ -324,10 +324,8 @@ fn rows_read_into_pinned_memory_are_there_after_a_synchronisation() {
         );
     }
     // SAFETY: nothing uses it any more.
-    assert_eq!(
-        unsafe { machine.driver.cuMemFreeHost(pinned) },
-        CUDA_SUCCESS
-    );
+    let freed = unsafe { machine.driver.cuMemFreeHost(pinned) };
+    assert_eq!(freed, CUDA_SUCCESS);
     machine.leave();
 }
 
