@@ -229,9 +229,12 @@ impl Driver {
                 // As the driver: a copy into pageable memory returns when it is done.
                 let wait = mode == Mode::Sync || !self.is_pinned(&to, size);
                 let (session, actor) = (acting.session, acting.actor);
+                let posted = acting.posted(stream);
                 // SAFETY: the caller's contract.
                 unsafe { session.read_box(actor, call, stream.0, from, to, size, wait) }?;
-                if !wait {
+                if wait {
+                    acting.note_done(stream.0, posted);
+                } else {
                     acting.touch(stream);
                 }
             }
