@@ -20,16 +20,13 @@ use crate::event::Recorded;
 use crate::image::Functions;
 
 use crate::memory::Ranges;
+use crate::peer::Peers;
 use crate::pool::Pools;
 
-use crate::peer::Peers;
-
 use crate::stream::{HostCalls, Stream};
-use crate::virtual_memory::VirtualMemory;
-
 use crate::tensor::Tensors;
-
 use crate::texture::Textures;
+use crate::virtual_memory::VirtualMemory;
 
 include!(concat!(env!("OUT_DIR"), "/cuda_driver.rs"));
 
