@@ -107,8 +107,10 @@ impl Handle {
     pub fn short(&self) -> &str {
         let name = self.name.strip_prefix("cl_");
         let name = name.or_else(|| self.name.strip_prefix("CU"));
+        let name = name.or_else(|| self.name.strip_prefix("nvml"));
         let name = name.unwrap_or(&self.name);
-        name.strip_suffix("_id").unwrap_or(name)
+        let shorter = name.strip_suffix("_id");
+        shorter.or_else(|| name.strip_suffix("_t")).unwrap_or(name)
     }
 }
 
@@ -204,6 +206,10 @@ pub struct Call {
     pub forward: bool,
     /// Declared, answered "not supported".
     pub unsupported: bool,
+    /// Declared, and refused because no client may: `unsupported` too.
+    pub denied: bool,
+    /// Its answers never change while the server runs.
+    pub fixed: bool,
     /// Declared for later: has its message, and is answered "not supported" until both halves are there.
     pub planned: bool,
     /// A message of the session itself: not exported.
@@ -231,6 +237,7 @@ impl Call {
     pub fn message(&self) -> String {
         let name = self.name.strip_prefix("cl");
         let name = name.or_else(|| self.name.strip_prefix("cu"));
+        let name = name.or_else(|| self.name.strip_prefix("nvml"));
         camel(name.unwrap_or(&self.name))
     }
 
@@ -247,6 +254,11 @@ impl Call {
     /// Whether a client and a worker have a half of it by now.
     pub fn served(&self) -> bool {
         !self.unsupported && !self.planned
+    }
+
+    /// Whether what goes in and out of a parameter travels: it does where a half is generated.
+    pub fn carries_inout(&self) -> bool {
+        self.travels() && !(self.manual_client && self.manual_server)
     }
 
     /// Whether it returns a new handle.
@@ -294,7 +306,7 @@ pub enum Shape {
         /// The driver picks it and the device interprets it.
         device_value: bool,
     },
-    /// Data into the call and out of it again, which no message carries.
+    /// Data into the call and out of it again. A message carries a structure that says its own size.
     InOut {
         /// How far it points.
         extent: Extent,
@@ -363,10 +375,14 @@ pub struct Dialect {
     pub success: &'static str,
     /// The status of a pointer that must not be NULL.
     pub invalid_value: &'static str,
+    /// The status of a structure of another version than is declared.
+    pub version_mismatch: &'static str,
     /// Every handle that a call gives out is made by it; in OpenCL only events are.
     pub creates_by_out: bool,
-    /// The library's functions are exported by name and found by version; OpenCL's are found through a dispatch table.
+    /// The library's functions are exported by name; OpenCL's are found through a dispatch table.
     pub by_symbol: bool,
+    /// They are also found by name and version.
+    pub by_version: bool,
     /// The version that a call without one is from.
     pub first_version: &'static str,
 }
@@ -377,8 +393,10 @@ const OPENCL: Dialect = Dialect {
     status: "cl_int",
     success: "CL_SUCCESS",
     invalid_value: "CL_INVALID_VALUE",
+    version_mismatch: "CL_INVALID_VALUE",
     creates_by_out: false,
     by_symbol: false,
+    by_version: false,
     first_version: "1.0",
 };
 
@@ -388,26 +406,60 @@ const CUDA: Dialect = Dialect {
     status: "CUresult",
     success: "CUDA_SUCCESS",
     invalid_value: "CUDA_ERROR_INVALID_VALUE",
+    version_mismatch: "CUDA_ERROR_INVALID_VALUE",
     creates_by_out: true,
     by_symbol: true,
+    by_version: true,
     first_version: "2.0",
+};
+
+const NVML: Dialect = Dialect {
+    contract: "NvmlApi",
+    native: "NativeNvml",
+    status: "nvmlReturn_t",
+    success: "NVML_SUCCESS",
+    invalid_value: "NVML_ERROR_INVALID_ARGUMENT",
+    version_mismatch: "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
+    creates_by_out: true,
+    by_symbol: true,
+    by_version: false,
+    first_version: "1.0",
 };
 
 impl Api {
     /// How this API differs from the others.
     pub fn dialect(&self) -> &'static Dialect {
-        if self.name == "cuda" { &CUDA } else { &OPENCL }
+        match self.name.as_str() {
+            "cuda" => &CUDA,
+            "nvml" => &NVML,
+            _ => &OPENCL,
+        }
     }
 
-    /// Whether a structure travels field by field: scalars, handles, arrays of scalars, and structures of nothing but those.
+    /// Whether a structure travels field by field: scalars, handles, arrays of scalars, and structures of nothing but those. One
+    /// without fields is only named, since no call that looks into it is answered.
     pub fn travels(&self, name: &str) -> bool {
         self.structure(name).is_some_and(|structure| {
             !structure.union
+                && !structure.fields.is_empty()
                 && structure.align.is_none()
                 && structure.fields.iter().all(|(_, ty)| match ty {
                     Type::Scalar(..) | Type::Handle(_) => true,
                     other => self.is_data(other),
                 })
+        })
+    }
+
+    /// Whether a structure says its own size, in the low 24 bits of its first field: it goes in and comes out again.
+    pub fn says_its_size(&self, ty: &Type) -> bool {
+        let Type::Struct(name) = ty else {
+            return false;
+        };
+        let first = self
+            .structure(name)
+            .and_then(|structure| structure.fields.first());
+        first.is_some_and(|(field, ty)| {
+            field == "version" && matches!(ty, Type::Scalar(_, Prim::U32))
         })
     }
 

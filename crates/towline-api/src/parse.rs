@@ -393,6 +393,8 @@ fn call(api: &Api, file: &str, function: &syn::ForeignItemFn) -> Result<Call> {
         manual_server: false,
         forward: false,
         unsupported: false,
+        denied: false,
+        fixed: false,
         planned: false,
         internal: false,
         aliases: Vec::new(),
@@ -459,6 +461,8 @@ fn call(api: &Api, file: &str, function: &syn::ForeignItemFn) -> Result<Call> {
                 },
                 "forward" => call.forward = true,
                 "unsupported" => call.unsupported = true,
+                "denied" => (call.unsupported, call.denied) = (true, true),
+                "fixed" => call.fixed = true,
                 "planned" => call.planned = true,
                 "internal" => call.internal = true,
                 "alias" => {
@@ -682,6 +686,10 @@ fn check(api: &Api, file: &str, span: Span, call: &Call) -> Result<()> {
     for param in &call.params {
         let extent = match &param.shape {
             Shape::Input { extent, .. } | Shape::Output { extent, .. } => extent,
+            Shape::InOut {
+                extent: Extent::One,
+                nullable: false,
+            } if call.carries_inout() && versioned_struct(api, param) => continue,
             Shape::Callback | Shape::UserData | Shape::Local | Shape::InOut { .. }
                 if call.travels() && !(call.manual_client && call.manual_server) =>
             {
@@ -762,6 +770,14 @@ fn check(api: &Api, file: &str, span: Span, call: &Call) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Whether a parameter points to a structure that travels and says its own size: both sides hold it to the size that they know.
+fn versioned_struct(api: &Api, param: &Param) -> bool {
+    match &param.ty {
+        Type::Pointer { to, .. } => api.says_its_size(to),
+        _ => false,
+    }
 }
 
 /// What a message carries is data and numbers of objects: addresses of the application's or the vendor's process have no place there.

@@ -13,12 +13,13 @@ fn tests() -> PathBuf {
 }
 
 /// The shapes of each dialect, with the folder of their golden files.
-fn shapes() -> [(Api, PathBuf); 2] {
+fn shapes() -> [(Api, PathBuf); 3] {
     let load = |name| towline_api::load(&tests().join("declarations"), name).unwrap();
     let golden = tests().join("golden");
     [
         (load("shapes"), golden.clone()),
         (load("cuda"), golden.join("cuda")),
+        (load("nvml"), golden.join("nvml")),
     ]
 }
 
@@ -93,22 +94,36 @@ fn generated_code_is_rust() {
 
 #[test]
 fn what_only_one_dialect_has_is_rust() {
-    let [(opencl, _), (cuda, _)] = shapes();
+    let [(opencl, _), (cuda, _), (nvml, _)] = shapes();
     assert_rust([
         backend::emit_methods(&opencl, "Contract", "Backend", &["clForward"]),
         backend::emit_serial(&opencl, "Contract", &["clForward"]),
         stub::emit(&opencl),
         stub::emit_platform(&opencl, "Contract", "Platform"),
         export::emit(&cuda),
+        export::emit(&nvml),
         symbols::emit(&cuda),
     ]);
 }
 
 #[test]
 fn what_is_planned_has_its_message_and_no_half() {
-    let [_, (cuda, _)] = shapes();
+    let [_, (cuda, _), _] = shapes();
     assert!(codec::emit(&cuda).contains("struct Planned"));
     assert!(backend::emit_trait(&cuda, "Contract").contains("fn cuPlanned"));
     assert!(!remote::emit(&cuda, "Contract", "Driver").contains("cuPlanned"));
     assert!(!dispatch::emit(&cuda).contains("cuPlanned"));
+}
+
+#[test]
+fn what_no_client_may_is_refused_as_such_and_has_no_message() {
+    let [.., (nvml, _)] = shapes();
+    assert!(backend::emit_trait(&nvml, "Contract").contains("NO_PERMISSION as nvmlReturn_t"));
+    assert!(!codec::emit(&nvml).contains("struct Denied"));
+}
+
+#[test]
+fn answers_that_never_change_are_listed() {
+    let [.., (nvml, _)] = shapes();
+    assert!(codec::emit(&nvml).contains("FIXED_CALLS: &[u16] = &[0x0103]"));
 }

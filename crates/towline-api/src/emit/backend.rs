@@ -20,10 +20,15 @@ fn refuse(call: &Call, indent: &str) -> String {
             param.name
         );
     }
+    let refusal = if call.denied {
+        "NO_PERMISSION"
+    } else {
+        "NOT_SUPPORTED"
+    };
     match &call.ret {
         Type::Void => {}
         Type::Scalar(..) => {
-            let _ = writeln!(out, "{indent}NOT_SUPPORTED as {}", call.ret.rust());
+            let _ = writeln!(out, "{indent}{refusal} as {}", call.ret.rust());
         }
         _ => {
             let _ = writeln!(out, "{indent}std::ptr::null_mut()");

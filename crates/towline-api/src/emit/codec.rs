@@ -75,7 +75,7 @@ impl Field {
 }
 
 /// The fields that a parameter puts into the request.
-fn request_field(api: &Api, param: &Param) -> Option<Field> {
+fn request_field(api: &Api, call: &Call, param: &Param) -> Option<Field> {
     let field = |ty: String, form, optional| {
         Some(Field {
             name: param.name.clone(),
@@ -112,6 +112,9 @@ fn request_field(api: &Api, param: &Param) -> Option<Field> {
             optional: false,
             doc: "Whether the application gave a callback.".into(),
         }),
+        Shape::InOut { .. } if call.carries_inout() => {
+            field(wire_element(api, pointee(param)), Form::Scalar, false)
+        }
         Shape::Output { .. }
         | Shape::InOut { .. }
         | Shape::SizeOf
@@ -122,7 +125,7 @@ fn request_field(api: &Api, param: &Param) -> Option<Field> {
 }
 
 /// The fields that a parameter puts into the reply.
-fn reply_field(api: &Api, param: &Param) -> Option<Field> {
+fn reply_field(api: &Api, call: &Call, param: &Param) -> Option<Field> {
     let field = |ty: String, form, optional| {
         Some(Field {
             name: param.name.clone(),
@@ -139,6 +142,9 @@ fn reply_field(api: &Api, param: &Param) -> Option<Field> {
             Extent::Len(_) => field(wire_element(api, pointee(param)), Form::List, true),
             _ => field(String::new(), Form::Blob, true),
         },
+        Shape::InOut { .. } if call.carries_inout() => {
+            field(wire_element(api, pointee(param)), Form::Scalar, true)
+        }
         Shape::SizeOf => field("u64".into(), Form::Scalar, false),
         _ => None,
     }
@@ -244,7 +250,7 @@ fn request_fields(api: &Api, call: &Call) -> Vec<Field> {
     let mut fields: Vec<Field> = call
         .params
         .iter()
-        .filter_map(|param| request_field(api, param))
+        .filter_map(|param| request_field(api, call, param))
         .collect();
     if let Type::Handle(_) = &call.ret {
         fields.push(Field {
@@ -261,7 +267,7 @@ fn request_fields(api: &Api, call: &Call) -> Vec<Field> {
 fn reply_fields(api: &Api, call: &Call) -> Vec<Field> {
     call.params
         .iter()
-        .filter_map(|param| reply_field(api, param))
+        .filter_map(|param| reply_field(api, call, param))
         .collect()
 }
 
@@ -383,6 +389,19 @@ pub fn emit(api: &Api) -> String {
             out,
             "/// Requests whose answers the driver picks and the device interprets: what a migration must rewrite.\npub const DEVICE_VALUES: &[u16] = &[{}];",
             device_values.join(", ")
+        );
+    }
+    let fixed: Vec<String> = api
+        .calls
+        .iter()
+        .filter(|call| call.travels() && call.fixed)
+        .map(|call| format!("{:#06x}", call.id))
+        .collect();
+    if !fixed.is_empty() {
+        let _ = writeln!(
+            out,
+            "/// Requests whose answers never change while the server runs.\npub const FIXED_CALLS: &[u16] = &[{}];",
+            fixed.join(", ")
         );
     }
     let _ = write!(

@@ -6,6 +6,7 @@ use crate::model::{Api, Call, Mode};
 
 fn answer(call: &Call) -> &'static str {
     match (call.unsupported, call.mode) {
+        (true, _) if call.denied => "denied",
         (true, _) => "refused",
         _ if call.planned => "not yet",
         (_, Mode::Local) => "client",
@@ -27,11 +28,16 @@ pub fn emit(api: &Api, title: &str) -> String {
              worker do not. They answer \"not supported\".\n"
         )
     };
+    let denied = if calls.iter().any(|call| call.denied) {
+        " *denied*: would change a\ndevice, which no client may."
+    } else {
+        ""
+    };
     let mut out = format!(
         "# {title} coverage\n\nGenerated from `api/{}/` by `cargo xtask api coverage`; `make test` checks that it is fresh.\n\n\
          {} functions: {} supported, {refused} refused with the specified error.\n{not_yet}\n\
          *client*: answered or composed in the application's process. *posted*: one way, no wait; errors come with the event or the next\n\
-         wait. *round trip*: waits for the server, results that cannot change are cached. *refused*: declared, not advertised.\n",
+         wait. *round trip*: waits for the server, results that cannot change are cached. *refused*: declared, not advertised.{denied}\n",
         api.name,
         calls.len(),
         calls.len() - refused - planned

@@ -12,9 +12,17 @@ fn resolve(handle: &str, value: &str) -> String {
     )
 }
 
-fn prepare(out: &mut String, api: &Api, param: &Param) {
+fn prepare(out: &mut String, api: &Api, call: &Call, param: &Param) {
     let name = &param.name;
     match &param.shape {
+        Shape::InOut { .. } if call.carries_inout() => {
+            let target = pointee(param).rust();
+            let _ = write!(
+                out,
+                "            if request.{name}.version & 0x00ff_ffff != size_of::<{target}>() as u32 {{ break 'call wire::{} }}\n            {name} = request.{name}.to_raw();\n",
+                api.dialect().version_mismatch
+            );
+        }
         Shape::Value { .. } => {
             if let Type::Handle(raw) = &param.ty {
                 let _ = writeln!(
@@ -150,7 +158,7 @@ fn prepare(out: &mut String, api: &Api, param: &Param) {
     }
 }
 
-fn argument(param: &Param) -> String {
+fn argument(call: &Call, param: &Param) -> String {
     let name = &param.name;
     match &param.shape {
         Shape::Value { .. } => match &param.ty {
@@ -219,6 +227,7 @@ fn argument(param: &Param) -> String {
                 pointer
             }
         }
+        Shape::InOut { .. } if call.carries_inout() => format!("&raw mut {name}"),
         Shape::SizeOf => format!("&raw mut {name}"),
         Shape::ErrCode => format!("&raw mut {name}"),
         Shape::Callback => "None".into(),
@@ -243,7 +252,9 @@ fn locals(out: &mut String, api: &Api, call: &Call) {
                 extent: Extent::Len(_),
                 ..
             } => writeln!(out, "        let mut {name}: Vec<{target}> = Vec::new();"),
-            Shape::Output { .. } if matches!(pointee(param), Type::Struct(_)) => {
+            Shape::Output { .. } | Shape::InOut { .. }
+                if matches!(pointee(param), Type::Struct(_)) =>
+            {
                 // Zeros, whatever the structure derives.
                 let wire = format!("wire::{}", wire_element(api, pointee(param)));
                 writeln!(
@@ -302,6 +313,10 @@ fn reply(api: &Api, call: &Call) -> String {
                     _ => format!("{name}: {want}.then_some({name} as {})", wire_element(api, pointee(param))),
                 });
             }
+            Shape::InOut { .. } if call.carries_inout() => fields.push(format!(
+                "{name}: Some(wire::{}::from({name}))",
+                wire_element(api, pointee(param))
+            )),
             Shape::SizeOf => fields.push(format!("{name}: {name} as u64")),
             _ => {}
         }
@@ -313,7 +328,7 @@ fn body(out: &mut String, api: &Api, call: &Call) {
     locals(out, api, call);
     let _ = writeln!(out, "        let status = 'call: {{");
     for param in &call.params {
-        prepare(out, api, param);
+        prepare(out, api, call, param);
     }
     if call.params.iter().any(|param| param.name == "param_name") {
         let _ = writeln!(
@@ -325,7 +340,7 @@ fn body(out: &mut String, api: &Api, call: &Call) {
     let arguments = call
         .params
         .iter()
-        .map(argument)
+        .map(|param| argument(call, param))
         .collect::<Vec<_>>()
         .join(", ");
     let invoke = format!("unsafe {{ self.api.{}({arguments}) }}", call.name);

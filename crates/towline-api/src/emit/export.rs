@@ -62,6 +62,9 @@ pub fn emit(api: &Api) -> String {
             );
         }
     }
+    if !api.dialect().by_version {
+        return out;
+    }
     let _ = write!(
         out,
         "\n/// The address of an exported function by its symbol.\npub(crate) fn address(symbol: &str) -> Option<*const c_void> {{\n    Some(match symbol {{\n{addresses}        _ => return None,\n    }})\n}}\n"

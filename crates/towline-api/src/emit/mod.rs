@@ -24,7 +24,9 @@ pub fn show(api: &Api, call: &Call) -> String {
     if call.exported() {
         if api.dialect().by_symbol {
             section("the C ABI (export)", export::functions(api, call));
-            section("its symbols (symbols)", symbols::entries(api, call));
+            if api.dialect().by_version {
+                section("its symbols (symbols)", symbols::entries(api, call));
+            }
         } else {
             section("the C ABI (stub)", stub::function(call));
         }
@@ -117,13 +119,16 @@ fn wire_element(api: &Api, ty: &Type) -> String {
     }
 }
 
-/// `cl_image_desc` travels as `ImageDesc`, `CUDA_ARRAY3D_DESCRIPTOR` as `Array3dDescriptor`.
+/// `cl_image_desc` travels as `ImageDesc`, `CUDA_ARRAY3D_DESCRIPTOR` as `Array3dDescriptor`, `nvmlMemory_v2_t` as `MemoryV2`.
 fn wire_struct(name: &str) -> String {
     if let Some(shouted) = name.strip_prefix("CUDA_") {
         return crate::model::camel(&shouted.to_lowercase());
     }
     let short = name.strip_prefix("cl_");
     let short = short.or_else(|| name.strip_prefix("CU"));
+    if let Some(short) = name.strip_prefix("nvml") {
+        return crate::model::camel(short.strip_suffix("_t").unwrap_or(short));
+    }
     crate::model::camel(short.unwrap_or(name))
 }
 

@@ -31,6 +31,18 @@ fn leave(call: &Call, status: &str) -> String {
 
 /// A local of the parameter's own name that holds its wire form.
 fn prepare(out: &mut String, api: &Api, call: &Call, param: &Param) {
+    if matches!(param.shape, Shape::InOut { .. }) && call.carries_inout() {
+        let name = &param.name;
+        let dialect = api.dialect();
+        let _ = write!(
+            out,
+            "        // SAFETY: the caller's contract: `{name}` is NULL or a structure that says its own size.\n        let {name}_in = match unsafe {{ crate::raw::versioned({name}) }} {{\n            Some(Some(value)) => wire::{}::from(value),\n            Some(None) => {{\n            {}\n            }}\n            None => {{\n            {}\n            }}\n        }};\n",
+            wire_element(api, pointee(param)),
+            leave(call, &format!("wire::{}", dialect.version_mismatch)),
+            leave(call, &format!("wire::{}", dialect.invalid_value)),
+        );
+        return;
+    }
     let Shape::Input { extent, nullable } = &param.shape else {
         return;
     };
@@ -187,6 +199,7 @@ fn field(api: &Api, call: &Call, param: &Param) -> Option<String> {
             }
         }
         Shape::Output { nullable: true, .. } => format!("want_{name}: !{name}.is_null()"),
+        Shape::InOut { .. } if call.carries_inout() => format!("{name}: {name}_in"),
         _ => return None,
     })
 }
@@ -297,6 +310,12 @@ fn results(call: &Call) -> String {
                     out,
                     "{aside}                if let Some(value) = reply.{} {{\n                    // SAFETY: the caller's contract: `{name}` is NULL or writable for its count, which `fill` does not exceed.\n                    {copy};\n                }}\n",
                     param.name
+                );
+            }
+            Shape::InOut { .. } if call.carries_inout() => {
+                let _ = write!(
+                    out,
+                    "                if let Some(value) = reply.{name} {{\n                    // SAFETY: the caller's contract: `{name}` is writable.\n                    unsafe {{ crate::raw::fill({name}, 1, [value.to_raw()].into_iter()) }};\n                }}\n"
                 );
             }
             Shape::SizeOf => {
