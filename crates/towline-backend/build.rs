@@ -131,8 +131,9 @@ const IMPLEMENTED: &[&str] = &[
 ];
 
 fn main() {
-    let cuda = towline_api::load_for_build("cuda");
-    write(&cuda);
+    for name in ["cuda", "nvml"] {
+        write(&towline_api::load_for_build(name));
+    }
     let api = towline_api::load_for_build("opencl");
     write(&api);
     towline_api::write_for_build(

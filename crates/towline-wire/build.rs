@@ -1,7 +1,7 @@
 //! Generates the messages of each API from `api/`.
 
 fn main() {
-    for name in ["opencl", "cuda"] {
+    for name in ["opencl", "cuda", "nvml"] {
         let api = towline_api::load_for_build(name);
         let types = towline_api::emit::types::emit(&api);
         towline_api::write_for_build(&format!("{name}_types.rs"), &types);

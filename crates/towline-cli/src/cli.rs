@@ -178,6 +178,12 @@ pub(crate) struct ServeOptions {
     /// With auto the driver is libcuda.so.1 as this system finds it, and is loaded when the first CUDA program comes.
     #[arg(long, value_name = "DRIVER", default_value = "auto")]
     pub(crate) cuda: String,
+    /// Tell what NVML says of the CUDA devices: auto, off, or the path of the library
+    ///
+    /// Programs then find temperature, power, utilisation and the like through NVML, as nvidia-smi and PyTorch do. With auto the
+    /// library is libnvidia-ml.so.1 as this system finds it, and is loaded when the first program asks.
+    #[arg(long, value_name = "LIBRARY", default_value = "auto")]
+    pub(crate) nvml: String,
     /// Run workers on these CPUs, as in 0-3,8
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<String>,
@@ -290,9 +296,14 @@ pub(crate) enum BackendKind {
     Opencl,
     /// A device without hardware that computes nothing: for tests and measurements
     Null,
+    /// No OpenCL devices: for a server of CUDA devices
+    Off,
     /// A CUDA driver: `serve` has a worker of its own kind for it
     #[value(hide = true)]
     Cuda,
+    /// NVML: `serve` has one worker that asks it
+    #[value(hide = true)]
+    Nvml,
 }
 
 #[derive(Args, Debug)]
@@ -300,6 +311,9 @@ pub(crate) struct WorkerOptions {
     /// The CUDA driver library, `auto` for the system's, `null` for a device in host memory
     #[arg(long, value_name = "DRIVER", default_value = "auto")]
     pub(crate) cuda: String,
+    /// The NVML library, `auto` for the system's, `null` for the device in host memory
+    #[arg(long, value_name = "LIBRARY", default_value = "auto")]
+    pub(crate) nvml: String,
     #[command(flatten)]
     pub(crate) backend: BackendOptions,
 }

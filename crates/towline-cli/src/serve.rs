@@ -58,6 +58,9 @@ const INHERITED_PREFIXES: [&str; 21] = [
     "RUSTICL_",
 ];
 
+/// In which order CUDA counts devices.
+const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
+
 /// Payload lanes that a session may have at least, whatever the server suggests.
 const MIN_MAX_PAYLOAD_LANES: u16 = 16;
 
@@ -156,8 +159,11 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
         .as_deref()
         .map(UnprivilegedUser::named)
         .transpose()?;
-    if options.backend.backend == BackendKind::Cuda {
-        bail!("--backend: CUDA devices are offered beside the others; see --cuda");
+    if [BackendKind::Cuda, BackendKind::Nvml].contains(&options.backend.backend) {
+        bail!("--backend: CUDA devices are offered beside the others; see --cuda and --nvml");
+    }
+    if options.backend.backend == BackendKind::Off && options.cuda == "off" {
+        bail!("--backend off and --cuda off: that leaves no device to offer");
     }
     if options.peers.len() > limits::PEERS {
         bail!("--peer: a server has at most {} peers", limits::PEERS);
@@ -177,12 +183,9 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
             chunk_bytes: options.chunk_bytes,
             chunk_count: options.chunk_count,
         },
-        worker: WorkerProgram {
-            path: WorkerProgram::this_program(),
-            arguments: worker_arguments(&options.backend)?,
-            environment: worker_environment(options),
-        },
+        worker: opencl_worker(options)?,
         cuda_worker: cuda_worker(options)?,
+        nvml_worker: nvml_worker(options)?,
         jail: JailConfig {
             disabled: options.no_jail,
             user,
@@ -199,6 +202,18 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
     })
 }
 
+/// How to start a worker for OpenCL.
+fn opencl_worker(options: &ServeOptions) -> anyhow::Result<Option<WorkerProgram>> {
+    if options.backend.backend == BackendKind::Off {
+        return Ok(None);
+    }
+    Ok(Some(WorkerProgram {
+        path: WorkerProgram::this_program(),
+        arguments: worker_arguments(&options.backend)?,
+        environment: worker_environment(options),
+    }))
+}
+
 /// How to start a worker for CUDA.
 fn cuda_worker(options: &ServeOptions) -> anyhow::Result<Option<WorkerProgram>> {
     if options.cuda == "off" {
@@ -207,10 +222,39 @@ fn cuda_worker(options: &ServeOptions) -> anyhow::Result<Option<WorkerProgram>> 
     let mut arguments: Vec<OsString> = ["worker", "--backend", "cuda", "--cuda"]
         .map(OsString::from)
         .into();
-    arguments.push(match cuda_path(options)? {
+    arguments.push(match library_path("--cuda", &options.cuda)? {
         Some(path) => path.into(),
         None => options.cuda.clone().into(),
     });
+    for device in &options.backend.devices {
+        arguments.extend(["--device".into(), device.into()]);
+    }
+    let mut environment = worker_environment(options);
+    if !options.backend.devices.is_empty() && std::env::var_os(CUDA_ORDER).is_none() {
+        // NVML counts devices by their places; so a number means the same device to both.
+        environment.push((CUDA_ORDER.into(), "PCI_BUS_ID".into()));
+    }
+    Ok(Some(WorkerProgram {
+        path: WorkerProgram::this_program(),
+        arguments,
+        environment,
+    }))
+}
+
+/// How to start the worker that asks NVML: of the devices that CUDA offers, and so not without CUDA.
+fn nvml_worker(options: &ServeOptions) -> anyhow::Result<Option<WorkerProgram>> {
+    let library = match (options.cuda.as_str(), options.nvml.as_str()) {
+        ("off", _) | (_, "off") => return Ok(None),
+        ("null", "auto") => "null".into(),
+        (_, named) => match library_path("--nvml", named)? {
+            Some(path) => path.into_os_string(),
+            None => named.into(),
+        },
+    };
+    let mut arguments: Vec<OsString> = ["worker", "--backend", "nvml", "--nvml"]
+        .map(OsString::from)
+        .into();
+    arguments.push(library);
     for device in &options.backend.devices {
         arguments.extend(["--device".into(), device.into()]);
     }
@@ -221,15 +265,15 @@ fn cuda_worker(options: &ServeOptions) -> anyhow::Result<Option<WorkerProgram>> 
     }))
 }
 
-/// The driver that the command line names, by absolute path: workers run in /.
-fn cuda_path(options: &ServeOptions) -> anyhow::Result<Option<PathBuf>> {
-    if ["auto", "off", "null"].contains(&options.cuda.as_str()) {
+/// The library that an option names, by absolute path: workers run in /.
+fn library_path(option: &str, named: &str) -> anyhow::Result<Option<PathBuf>> {
+    if ["auto", "off", "null"].contains(&named) {
         return Ok(None);
     }
-    let path = Path::new(&options.cuda);
+    let path = Path::new(named);
     let path = path
         .canonicalize()
-        .with_context(|| format!("could not find {} (--cuda)", path.display()))?;
+        .with_context(|| format!("could not find {} ({option})", path.display()))?;
     Ok(Some(path))
 }
 
@@ -323,7 +367,8 @@ fn keep_readable(options: &ServeOptions) -> anyhow::Result<Vec<PathBuf>> {
             std::env::split_paths(&search).filter(|folder| folder.is_absolute() && folder.is_dir()),
         );
     }
-    paths.extend(cuda_path(options)?);
+    paths.extend(library_path("--cuda", &options.cuda)?);
+    paths.extend(library_path("--nvml", &options.nvml)?);
     for path in &options.readable {
         paths.push(
             path.canonicalize()

@@ -227,7 +227,7 @@ fn supervise() {
             chunk_bytes: 4096,
             chunk_count: 2,
         },
-        worker: WorkerProgram {
+        worker: Some(WorkerProgram {
             path: WorkerProgram::this_program(),
             arguments: vec!["worker".into()],
             environment: std::env::vars_os()
@@ -237,8 +237,9 @@ fn supervise() {
                         .any(|wanted| name == wanted)
                 })
                 .collect(),
-        },
+        }),
         cuda_worker: None,
+        nvml_worker: None,
         jail: JailConfig::default(),
         identity: ServerIdentity::default(),
     });

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Failed, Trial};
 use towline_server::supervisor::{JailConfig, Supervisor, SupervisorConfig, SupervisorError};
 use towline_server::worker::cuda::{self, CudaOptions};
+use towline_server::worker::nvml::{self, NvmlOptions};
 use towline_server::worker::process::{self, Engine, EngineError, LaneKind, Session};
 use towline_sys::process::WorkerProgram;
 use towline_transport::{
@@ -20,9 +21,13 @@ use towline_transport::{
 };
 use towline_wire::control::{
     AttachPreamble, ClientHandshake, ClientProgress, HandshakeError, Hello, Message, MessageBuffer,
-    PEER_CHALLENGE_BYTES, PEER_HELLO_BYTES, PeerConnect, PeerConnector, PeerOffer, Purpose, Reject,
-    RejectCode, ServerIdentity, SessionLimits, Status, TICKET_BYTES, Ticket, Token, VersionRange,
-    Welcome, limits,
+    NvmlQuestions, PEER_CHALLENGE_BYTES, PEER_HELLO_BYTES, PeerConnect, PeerConnector, PeerOffer,
+    Purpose, Question, Reject, RejectCode, ServerIdentity, SessionLimits, Status, TICKET_BYTES,
+    Ticket, Token, VersionRange, Welcome, limits,
+};
+use towline_wire::nvml::{
+    DeviceGetPowerUsage, DeviceGetPowerUsageReply, DeviceHandle, Message as _,
+    NVML_ERROR_INVALID_ARGUMENT, Processes, ProcessesReply, Request,
 };
 
 fn main() {
@@ -30,6 +35,13 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() == Some("worker") {
         let kind = arguments.next().unwrap_or_default();
+        if kind.starts_with("monitor") {
+            let options = NvmlOptions {
+                null: true,
+                ..NvmlOptions::default()
+            };
+            process::monitor(|| {}, move || nvml::open(&options));
+        }
         process::main(|| {}, move || open_engine(&kind));
     }
     type Test = fn() -> Result<(), Failed>;
@@ -46,6 +58,31 @@ fn main() {
             "cuda_session_without_a_driver_is_told_and_others_go_on",
             cuda_session_without_a_driver_is_told_and_others_go_on,
         ),
+        (
+            "server_with_cuda_only_serves_and_says_what_it_lacks",
+            server_with_cuda_only_serves_and_says_what_it_lacks,
+        ),
+        (
+            "server_without_any_device_says_why_for_each_api",
+            server_without_any_device_says_why_for_each_api,
+        ),
+        (
+            "cuda_devices_are_told_without_a_session_and_nobody_stays",
+            cuda_devices_are_told_without_a_session_and_nobody_stays,
+        ),
+        (
+            "one_monitor_answers_all_who_ask_nvml",
+            one_monitor_answers_all_who_ask_nvml,
+        ),
+        (
+            "monitor_that_died_is_followed_by_another",
+            monitor_that_died_is_followed_by_another,
+        ),
+        (
+            "client_sees_the_processes_of_its_own_machine",
+            client_sees_the_processes_of_its_own_machine,
+        ),
+        ("server_without_nvml_says_so", server_without_nvml_says_so),
         (
             "token_matrix_lets_in_only_equal_tokens",
             token_matrix_lets_in_only_equal_tokens,
@@ -164,7 +201,7 @@ struct EchoEngine;
 
 fn open_engine(kind: &str) -> Result<Box<dyn Engine>, EngineError> {
     match kind {
-        "cuda" => cuda::open(&CudaOptions {
+        "cuda" | "cuda-look" => cuda::open(&CudaOptions {
             null: true,
             ..CudaOptions::default()
         }),
@@ -247,6 +284,7 @@ impl Engine for EchoEngine {
                             let count = pongs.load(Relaxed).to_le_bytes();
                             let _ = lane.connection.send(&[IoSlice::new(&count)]);
                         }
+                        b"alloc---" => counters.device_memory_bytes.store(4096, Relaxed),
                         b"jail----" => {
                             let report = jail_report();
                             let _ = lane.connection.send(&[IoSlice::new(report.as_bytes())]);
@@ -344,8 +382,17 @@ impl Client {
         purpose: Purpose,
         token: Option<Token>,
     ) -> Result<Self, HandshakeError> {
+        Self::join_from("here", address, purpose, token)
+    }
+
+    fn join_from(
+        host: &str,
+        address: &Address,
+        purpose: Purpose,
+        token: Option<Token>,
+    ) -> Result<Self, HandshakeError> {
         let mut client = Self::dial(address);
-        let hello = Hello::new(purpose, "test", std::process::id(), "here", [7; 32]);
+        let hello = Hello::new(purpose, "test", std::process::id(), host, [7; 32]);
         let (mut handshake, first) = ClientHandshake::start(hello, token);
         client.send(&first);
         loop {
@@ -510,8 +557,9 @@ fn config(kind: &str) -> SupervisorConfig {
             chunk_bytes: 1 << 20,
             chunk_count: 4,
         },
-        worker: worker(kind),
+        worker: Some(worker(kind)),
         cuda_worker: None,
+        nvml_worker: None,
         jail: JailConfig {
             disabled: true,
             ..JailConfig::default()
@@ -634,6 +682,213 @@ fn cuda_session_without_a_driver_is_told_and_others_go_on() -> Result<(), Failed
                 code: RejectCode::NoDevice,
                 ..
             })) => {}
+            other => return Err(format!("refused with {other:?}").into()),
+        }
+        assert!(Client::session(&server.address).lane(0, 1).echoes());
+    }
+    Ok(())
+}
+
+fn server_with_cuda_only_serves_and_says_what_it_lacks() -> Result<(), Failed> {
+    for worker_kind in [None, Some(worker("broken"))] {
+        let server = serve(SupervisorConfig {
+            worker: worker_kind,
+            cuda_worker: Some(worker("cuda")),
+            ..config("echo")
+        });
+        let refused = Client::join(&server.address, Purpose::Session, None).err();
+        match refused {
+            Some(HandshakeError::Rejected(Reject {
+                code: RejectCode::NoDevice,
+                text,
+                ..
+            })) => assert!(text.contains("no OpenCL devices"), "{text}"),
+            other => return Err(format!("refused with {other:?}").into()),
+        }
+        let query = Client::query(&server.address);
+        let snapshot = query.welcome.expect("it was let in").snapshot;
+        assert_eq!(
+            towline_wire::snapshot::Snapshot::decode(&snapshot)?.devices,
+            []
+        );
+        let cuda = Client::join(&server.address, Purpose::CudaSession, None)?;
+        assert!(cuda.welcome.is_some());
+    }
+    Ok(())
+}
+
+fn server_without_any_device_says_why_for_each_api() -> Result<(), Failed> {
+    let started = Supervisor::start(SupervisorConfig {
+        cuda_worker: Some(worker("broken")),
+        ..config("broken")
+    });
+    let said = started
+        .err()
+        .map(|error| error.to_string())
+        .unwrap_or_default();
+    assert!(
+        said.contains("no OpenCL platform was found; nor for CUDA:"),
+        "{said}"
+    );
+    Ok(())
+}
+
+fn cuda_devices_are_told_without_a_session_and_nobody_stays() -> Result<(), Failed> {
+    let server = serve(SupervisorConfig {
+        cuda_worker: Some(worker("cuda-look")),
+        ..config("echo")
+    });
+    let mut client = Client::query(&server.address);
+    for _ in 0..2 {
+        client.send(&Message::CudaDevicesRequest.encode());
+        let Some(Message::CudaDevices(devices)) = client.message() else {
+            panic!("no devices")
+        };
+        let snapshot = devices.snapshot.map_err(Failed::from)?;
+        let snapshot = towline_wire::cuda::snapshot::Snapshot::decode(&snapshot)?;
+        assert_eq!(snapshot.devices[0].name, b"Towline null device");
+    }
+    // A driver would hold memory of the device.
+    wait_until("no worker", Duration::from_secs(5), || {
+        workers("cuda-look").is_empty()
+    });
+    Ok(())
+}
+
+/// The workers of a kind that live. Tests run at once, so each that counts has a kind of its own.
+fn workers(kind: &str) -> Vec<u32> {
+    let arguments = format!("worker\0{kind}\0");
+    let entries = std::fs::read_dir("/proc")
+        .expect("/proc is mounted")
+        .flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| {
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+        line.is_ok_and(|line| line.ends_with(&arguments))
+    })
+    .collect()
+}
+
+fn with_monitor(kind: &str) -> SupervisorConfig {
+    SupervisorConfig {
+        cuda_worker: Some(worker("echo")),
+        nvml_worker: Some(worker(kind)),
+        ..config("echo")
+    }
+}
+
+/// Asks NVML one question, and gives the reply if it went well.
+fn ask<'a>(client: &mut Client, request: &impl Request<'a>) -> Result<Vec<u8>, i32> {
+    let mut body = Vec::new();
+    request.encode(&mut body);
+    let question = Question {
+        call: call_of(request),
+        body,
+    };
+    let questions = vec![question];
+    client.send(&Message::NvmlQuestions(NvmlQuestions { questions }).encode());
+    match client.message() {
+        Some(Message::NvmlAnswers(mut answers)) if answers.answers.len() == 1 => {
+            let answer = answers.answers.remove(0);
+            match answer.status {
+                0 => Ok(answer.body),
+                status => Err(status),
+            }
+        }
+        other => panic!("not an answer: {other:?}"),
+    }
+}
+
+fn call_of<'a, R: Request<'a>>(_: &R) -> u16 {
+    R::ID
+}
+
+const POWER: DeviceGetPowerUsage = DeviceGetPowerUsage {
+    device: DeviceHandle(1),
+};
+
+fn one_monitor_answers_all_who_ask_nvml() -> Result<(), Failed> {
+    let server = serve(with_monitor("monitor-one"));
+    assert_eq!(workers("monitor-one").len(), 0);
+    let mut clients: Vec<Client> = (0..3)
+        .map(|_| Client::join(&server.address, Purpose::Nvml, None))
+        .collect::<Result<_, _>>()?;
+    for client in &mut clients {
+        let welcome = client.welcome.as_ref().expect("it was let in");
+        assert!(welcome.session.is_none());
+        let snapshot = towline_wire::nvml::snapshot::Snapshot::decode(&welcome.snapshot)?;
+        assert_eq!(snapshot.devices[0].name, b"Towline null device");
+        let reply = ask(client, &POWER).expect("it is supported");
+        let reply = DeviceGetPowerUsageReply::decode(&reply)?;
+        assert_eq!(reply.power, Some(42_000));
+    }
+    assert_eq!(workers("monitor-one").len(), 1);
+    assert!(clients[0].status().sessions.is_empty());
+    Ok(())
+}
+
+fn monitor_that_died_is_followed_by_another() -> Result<(), Failed> {
+    let server = serve(with_monitor("monitor-dies"));
+    let mut client = Client::join(&server.address, Purpose::Nvml, None)?;
+    assert!(ask(&mut client, &POWER).is_ok());
+    let monitor = workers("monitor-dies").first().map(|pid| *pid as i32);
+    let monitor = monitor.and_then(rustix::process::Pid::from_raw);
+    rustix::process::kill_process(monitor.expect("it runs"), rustix::process::Signal::KILL)?;
+    let answered = || ask(&mut client, &POWER).is_ok();
+    wait_until("an answer of another", Duration::from_secs(20), answered);
+    Ok(())
+}
+
+fn client_sees_the_processes_of_its_own_machine() -> Result<(), Failed> {
+    let server = serve(with_monitor("monitor"));
+    let cuda = Client::join(&server.address, Purpose::CudaSession, None)?;
+    let lane = cuda.lane(0, 1);
+    lane.order(b"alloc---");
+    let mut nvml = Client::join(&server.address, Purpose::Nvml, None)?;
+    let processes = |room| Processes {
+        device: DeviceHandle(1),
+        room,
+    };
+    let mut told = Vec::new();
+    wait_until(
+        "the session among the processes",
+        Duration::from_secs(5),
+        || {
+            let body = ask(&mut nvml, &processes(8)).expect("it is supported");
+            let reply = ProcessesReply::decode(&body).expect("a reply");
+            told = reply.pids.map(|pids| pids.to_vec()).unwrap_or_default();
+            !told.is_empty()
+        },
+    );
+    assert_eq!(told, [std::process::id()]);
+    let body = ask(&mut nvml, &processes(0)).expect("it is supported");
+    assert_eq!(ProcessesReply::decode(&body)?.count, 1);
+    // Another machine has other processes.
+    let mut elsewhere = Client::join_from("there", &server.address, Purpose::Nvml, None)?;
+    let body = ask(&mut elsewhere, &processes(8)).expect("it is supported");
+    assert_eq!(ProcessesReply::decode(&body)?.count, 0);
+    // One that is not there has none.
+    let missing = Processes {
+        device: DeviceHandle(9),
+        room: 8,
+    };
+    assert_eq!(ask(&mut nvml, &missing), Err(NVML_ERROR_INVALID_ARGUMENT));
+    Ok(())
+}
+
+fn server_without_nvml_says_so() -> Result<(), Failed> {
+    for nvml_worker in [None, Some(worker("broken"))] {
+        let server = serve(SupervisorConfig {
+            nvml_worker,
+            ..config("echo")
+        });
+        let refused = Client::join(&server.address, Purpose::Nvml, None).err();
+        match refused {
+            Some(HandshakeError::Rejected(Reject {
+                code: RejectCode::NoDevice,
+                text,
+                ..
+            })) => assert!(text.contains("through NVML"), "{text}"),
             other => return Err(format!("refused with {other:?}").into()),
         }
         assert!(Client::session(&server.address).lane(0, 1).echoes());
@@ -1313,7 +1568,7 @@ fn jailed_worker_is_confined() -> Result<(), Failed> {
         hide: vec![secret.clone()],
         ..JailConfig::default()
     };
-    config.worker.environment.push((
+    config.worker.as_mut().expect("it has one").environment.push((
         "TEST_PROBES".into(),
         format!("{}:{}", open.display(), secret.display()).into(),
     ));

@@ -2,7 +2,7 @@
 //!
 //! Every message is one length-prefixed frame ([`MessageBuffer`] cuts them out of a byte stream, [`Message`] gives them a
 //! meaning). A control connection starts with a handshake ([`ClientHandshake`], [`ServerHandshake`]) that takes one round
-//! trip without a token and two with one; afterwards the client may ask for [`Status`] and [`Devices`], and the server
+//! trip without a token and two with one; afterwards the client may ask for [`Status`], [`Devices`] and, on a connection for NVML, [`NvmlQuestions`], and the server
 //! may report [`SessionEnded`]. A data lane starts with a fixed-size [`AttachPreamble`] instead and never carries a
 //! control message; the first four bytes of a connection tell the two apart ([`ConnectionKind`]). So do they for a third
 //! kind: another server, that connects its worker to one here ([`PeerConnector`], [`PeerAcceptor`]).
@@ -16,6 +16,7 @@ mod frame;
 mod handshake;
 mod message;
 mod peer;
+mod question;
 mod reject;
 mod token;
 
@@ -30,7 +31,7 @@ pub use handshake::{
     ServerProgress,
 };
 pub use message::{
-    Challenge, Devices, Hello, Message, NONCE_BYTES, Nonce, PROOF_BYTES, PeerConnect,
+    Challenge, CudaDevices, Devices, Hello, Message, NONCE_BYTES, Nonce, PROOF_BYTES, PeerConnect,
     PeerConnected, PeerOffer, PeerTicket, Proof, Purpose, SessionEnded, SessionGrant,
     SessionLimits, SessionStatus, Status, VersionRange, Welcome,
 };
@@ -38,6 +39,7 @@ pub use peer::{
     PEER_ACCEPTED, PEER_CHALLENGE_BYTES, PEER_HELLO_BYTES, PeerAcceptor, PeerConnector, PeerError,
     TicketName,
 };
+pub use question::{Answer, NvmlAnswers, NvmlQuestions, Question};
 pub use reject::{Reject, RejectCode};
 pub use token::{Token, TokenError};
 
@@ -64,6 +66,12 @@ pub mod limits {
     pub const LANES: u16 = 64;
     /// Most servers that one server lists as its peers.
     pub const PEERS: usize = 64;
+    /// Most questions about devices in one message.
+    pub const QUESTIONS: usize = 64;
+    /// Longest body of a question: a message with one fits what a server accepts.
+    pub const QUESTION_BYTES: usize = 3 * 1024;
+    /// Longest body of an answer: a driver's longest list fits many times.
+    pub const ANSWER_BYTES: usize = 64 * 1024;
 }
 
 /// Feeds arbitrary bytes to every decoder of this module. For the fuzz target: it must return, whatever it is given.

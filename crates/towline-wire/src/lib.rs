@@ -8,6 +8,7 @@ pub mod cuda;
 pub mod error;
 pub mod facts;
 pub mod frame;
+pub mod nvml;
 pub mod opencl;
 pub mod peer;
 pub mod push;

@@ -27,6 +27,15 @@ pub enum NativeError {
         #[source]
         source: libloading::Error,
     },
+    /// It is the one that gives programs the devices of servers.
+    #[error(
+        "{library} is Towline's own library, not the vendor's driver: a server would be a client of itself; take its folder out \
+         of LD_LIBRARY_PATH, or name the vendor's with --cuda"
+    )]
+    OwnLibrary {
+        /// Its name or path.
+        library: String,
+    },
     /// The library is no driver.
     #[error("{library} is no CUDA driver library: it lacks {symbol}")]
     NotADriver {
@@ -70,6 +79,11 @@ impl NativeCuda {
         // The driver keeps threads and exit handlers: unloading it is never safe.
         let library: &'static libloading::Library = Box::leak(Box::new(library));
         let lookup = Lookup::new(library);
+        if !lookup.symbol(crate::OWN_LIBRARY_SYMBOL).is_null() {
+            return Err(NativeError::OwnLibrary {
+                library: name.into(),
+            });
+        }
         if lookup.symbol("cuInit").is_null() {
             return Err(NativeError::NotADriver {
                 library: name.into(),

@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 
 use towline_transport::{Address, Connection, TransportError, recv_exact};
 use towline_wire::control::{
-    AttachPreamble, ConnectionKind, ControlError, Devices, HandshakeError, Hello, Message,
-    MessageBuffer, NONCE_BYTES, Purpose, Reject, RejectCode, ServerHandshake, ServerProgress,
-    SessionEnded, SessionGrant, Status, TICKET_BYTES, Ticket, limits,
+    AttachPreamble, ConnectionKind, ControlError, CudaDevices, Devices, HandshakeError, Hello,
+    Message, MessageBuffer, NONCE_BYTES, Purpose, Reject, RejectCode, ServerHandshake,
+    ServerProgress, SessionEnded, SessionGrant, Status, TICKET_BYTES, Ticket, limits,
 };
+use towline_wire::snapshot::Snapshot;
 
 use super::accept::UnprovenGuard;
 use super::deadline::Deadlines;
+use super::monitor::Asker;
 use super::peer::{self, Peering};
 use super::pool::WorkerPool;
 use super::session::{Lanes, Session};
@@ -96,14 +98,14 @@ fn serve_connection(
     drop((deadline, unproven));
     let result = authenticated.and_then(|(handshake, hello)| match hello.purpose {
         Purpose::Query => answer_queries(&control, &handshake, &mut inbox, shared),
-        Purpose::Session => run_session(
-            &control,
-            &handshake,
-            hello,
-            &mut inbox,
-            shared,
-            &shared.pool,
-        ),
+        Purpose::Nvml => tell_of_devices(&control, &handshake, &hello, &mut inbox, shared),
+        Purpose::Session => match &shared.pool {
+            Ok(pool) => run_session(&control, &handshake, hello, &mut inbox, shared, pool),
+            Err(reason) => Err(Fault::Rejected(
+                RejectCode::NoDevice
+                    .because(format!("this server gives no OpenCL devices: {reason}")),
+            )),
+        },
         Purpose::CudaSession => match &shared.cuda_pool {
             Some(pool) => run_session(&control, &handshake, hello, &mut inbox, shared, pool),
             None => Err(Fault::Rejected(
@@ -176,17 +178,73 @@ fn answer_queries(
 ) -> Result<(), Fault> {
     let _place =
         QueryPlace::take(shared).ok_or_else(|| Fault::Rejected(RejectCode::Busy.plain()))?;
-    control.welcome(&handshake.welcome(None, shared.pool.snapshot()))?;
-    loop {
-        let idle = shared
-            .deadlines
-            .set(&control.connection, QUERY_IDLE_LIMIT, Vec::new());
-        let frame = inbox.next_frame(control)?;
-        drop(idle);
-        match frame {
-            Some(frame) => answer(control, Message::decode(&frame)?, shared)?,
-            None => return Ok(()),
+    control.welcome(&handshake.welcome(None, opencl_devices(shared)))?;
+    while let Some(message) = next_message(control, inbox, shared)? {
+        answer(control, message, shared)?;
+    }
+    Ok(())
+}
+
+/// A connection that asks what NVML tells.
+fn tell_of_devices(
+    control: &ControlConnection,
+    handshake: &ServerHandshake,
+    hello: &Hello,
+    inbox: &mut Inbox,
+    shared: &Shared,
+) -> Result<(), Fault> {
+    let _place =
+        QueryPlace::take(shared).ok_or_else(|| Fault::Rejected(RejectCode::Busy.plain()))?;
+    let none = |reason: &str| {
+        let text = format!("this server tells nothing of its devices through NVML: {reason}");
+        Fault::Rejected(RejectCode::NoDevice.because(text))
+    };
+    let Some(monitor) = &shared.monitor else {
+        return Err(none("it was started without"));
+    };
+    let snapshot = monitor.snapshot().map_err(|reason| none(&reason))?;
+    control.welcome(&handshake.welcome(None, snapshot))?;
+    let peer = control.peer();
+    let asker = Asker { hello, peer: &peer };
+    while let Some(message) = next_message(control, inbox, shared)? {
+        match message {
+            Message::NvmlQuestions(asked) => {
+                let answers = monitor.answer(&asked, &asker, &shared.sessions);
+                control.send(&Message::NvmlAnswers(answers).encode())?;
+            }
+            other => answer(control, other, shared)?,
         }
+    }
+    Ok(())
+}
+
+/// What a connection without a session says next; `None` at its end.
+fn next_message(
+    control: &ControlConnection,
+    inbox: &mut Inbox,
+    shared: &Shared,
+) -> Result<Option<Message>, Fault> {
+    let idle = shared
+        .deadlines
+        .set(&control.connection, QUERY_IDLE_LIMIT, Vec::new());
+    let frame = inbox.next_frame(control)?;
+    drop(idle);
+    Ok(frame.map(|frame| Message::decode(&frame)).transpose()?)
+}
+
+/// The devices for OpenCL; none where the server has none.
+fn opencl_devices(shared: &Shared) -> Vec<u8> {
+    match &shared.pool {
+        Ok(pool) => pool.snapshot(),
+        Err(_) => Snapshot::default().encode(),
+    }
+}
+
+/// The devices for CUDA; in the error, why there are none.
+fn cuda_devices(shared: &Shared) -> Result<Vec<u8>, String> {
+    match &shared.cuda_pool {
+        Some(pool) => pool.look(&shared.draining),
+        None => Err("this server gives no CUDA devices".into()),
     }
 }
 
@@ -326,7 +384,10 @@ fn answer(control: &ControlConnection, request: Message, shared: &Shared) -> Res
     let reply = match request {
         Message::StatusRequest => Message::Status(status(shared)),
         Message::DevicesRequest => Message::Devices(Devices {
-            snapshot: shared.pool.snapshot(),
+            snapshot: opencl_devices(shared),
+        }),
+        Message::CudaDevicesRequest => Message::CudaDevices(CudaDevices {
+            snapshot: cuda_devices(shared),
         }),
         other => {
             return Err(HandshakeError::Unexpected {

@@ -5,6 +5,7 @@
 //!
 //! - `accept`: listeners, and the bounded set of connections that have not proven themselves yet.
 //! - `control`: a control connection from its first byte to its last.
+//! - `monitor`: the one worker that asks NVML what clients ask.
 //! - `peer`: connections between workers here and workers of the servers that this one lists.
 //! - `session`: the table of sessions, and what joins a lane to one.
 //! - `pool`: worker processes of one kind; one is started ahead, so that a client does not wait for a driver to load: always for
@@ -20,6 +21,7 @@ mod accept;
 mod control;
 mod deadline;
 mod folder;
+mod monitor;
 mod peer;
 mod pool;
 mod session;
@@ -40,6 +42,7 @@ use towline_wire::control::{ServerIdentity, SessionLimits, Token};
 use self::accept::Unproven;
 use self::deadline::Deadlines;
 use self::folder::RuntimeFolder;
+use self::monitor::Monitor;
 use self::peer::PeerTickets;
 use self::pool::WorkerPool;
 use self::session::SessionTable;
@@ -53,8 +56,8 @@ const MAX_UNPROVEN: usize = 256;
 /// How old the oldest of them must be before it makes place for a new one; until then new ones wait to be accepted. An
 /// honest client is through in milliseconds, so only those who flood us lose theirs.
 const UNPROVEN_GRACE: Duration = Duration::from_millis(250);
-/// Connections that ask for status or devices, at once.
-const MAX_QUERIES: u64 = 64;
+/// Connections that ask for status, devices or what NVML tells, at once. Programs keep the last kind open while they ask.
+const MAX_QUERIES: u64 = 256;
 /// How long a client may wait for a worker to start: loading a driver on a machine with many devices takes seconds.
 const WORKER_START_LIMIT: Duration = Duration::from_secs(60);
 /// How long a worker may take to end by itself before it is killed.
@@ -75,10 +78,12 @@ pub struct SupervisorConfig {
     pub max_sessions: u32,
     /// What sessions are told they may use.
     pub limits: SessionLimits,
-    /// How to start a worker.
-    pub worker: WorkerProgram,
+    /// How to start a worker for OpenCL; `None` where OpenCL is not offered.
+    pub worker: Option<WorkerProgram>,
     /// How to start a worker for CUDA; `None` where CUDA is not offered.
     pub cuda_worker: Option<WorkerProgram>,
+    /// How to start the worker that asks NVML; `None` where nothing of it is told.
+    pub nvml_worker: Option<WorkerProgram>,
     /// How to jail it.
     pub jail: JailConfig,
     /// What to call this server.
@@ -162,9 +167,11 @@ struct Shared {
     draining: AtomicBool,
     sessions: SessionTable,
     peer_tickets: PeerTickets,
-    pool: Arc<WorkerPool>,
+    /// Workers for OpenCL; in the error, why there are none.
+    pool: Result<Arc<WorkerPool>, String>,
     /// Workers for CUDA.
     cuda_pool: Option<Arc<WorkerPool>>,
+    monitor: Option<Monitor>,
     unproven: Unproven,
     deadlines: Arc<Deadlines>,
     queries: AtomicU64,
@@ -197,21 +204,14 @@ impl Supervisor {
             .iter()
             .map(|address| Ok(Arc::from(Registry::global().listen(address)?)))
             .collect::<Result<Vec<Arc<dyn Listener>>, TransportError>>()?;
-        let folder = RuntimeFolder::make()?;
-        let pool = WorkerPool::start(&config, &config.worker, folder, 1)?;
-        if let Err(reason) = pool.wait_first_ready(interrupted) {
-            pool.stop();
-            return Err(SupervisorError::Worker { reason });
-        }
-        // A driver holds memory of every device while it is loaded: none is before somebody wants it.
-        let cuda_pool = match &config.cuda_worker {
+        let (pool, cuda_pool) = start_pools(&config, interrupted)?;
+        let monitor = match &config.nvml_worker {
             None => None,
-            Some(program) => Some(WorkerPool::start(
+            Some(program) => Some(Monitor::new(WorkerPool::start_on_demand(
                 &config,
                 program,
                 RuntimeFolder::make()?,
-                0,
-            )?),
+            )?)),
         };
         let shared = Arc::new(Shared {
             started: Instant::now(),
@@ -220,6 +220,7 @@ impl Supervisor {
             peer_tickets: PeerTickets::default(),
             pool,
             cuda_pool,
+            monitor,
             unproven: Unproven::default(),
             deadlines: Deadlines::start()?,
             queries: AtomicU64::new(0),
@@ -257,9 +258,14 @@ impl Supervisor {
         self.listeners.iter().for_each(|listener| listener.close());
         self.shared.unproven.close_all();
         self.shared.sessions.end_all("the server is shutting down");
-        self.shared.pool.stop();
+        if let Ok(pool) = &self.shared.pool {
+            pool.stop();
+        }
         if let Some(pool) = &self.shared.cuda_pool {
             pool.stop();
+        }
+        if let Some(monitor) = &self.shared.monitor {
+            monitor.stop();
         }
         self.shared.deadlines.stop();
         for thread in self.threads.drain(..) {
@@ -274,6 +280,56 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         self.stop_now();
     }
+}
+
+/// Workers for OpenCL, or why there are none, and for CUDA.
+type Pools = (Result<Arc<WorkerPool>, String>, Option<Arc<WorkerPool>>);
+
+/// Starts the pools of both APIs. Without OpenCL devices there must be CUDA devices.
+fn start_pools(
+    config: &SupervisorConfig,
+    interrupted: &AtomicBool,
+) -> Result<Pools, SupervisorError> {
+    let pool = match &config.worker {
+        None => Err("it was started without".to_owned()),
+        Some(program) => {
+            let pool = WorkerPool::start(config, program, RuntimeFolder::make()?, 1)?;
+            match pool.wait_first_ready(interrupted) {
+                Ok(()) => Ok(pool),
+                Err(reason) => {
+                    pool.stop();
+                    Err(reason)
+                }
+            }
+        }
+    };
+    // A driver holds memory of every device while it is loaded: none is before somebody wants it.
+    let cuda_pool = match &config.cuda_worker {
+        None => None,
+        Some(program) => Some(WorkerPool::start(
+            config,
+            program,
+            RuntimeFolder::make()?,
+            0,
+        )?),
+    };
+    if let Err(reason) = &pool {
+        let Some(cuda) = &cuda_pool else {
+            return Err(SupervisorError::Worker {
+                reason: reason.clone(),
+            });
+        };
+        if let Err(cuda_reason) = cuda.look(interrupted) {
+            cuda.stop();
+            return Err(SupervisorError::Worker {
+                reason: format!("{reason}; nor for CUDA: {cuda_reason}"),
+            });
+        }
+        if config.worker.is_some() {
+            log::warn!("this server offers CUDA devices only; for OpenCL: {reason}");
+        }
+    }
+    Ok((pool, cuda_pool))
 }
 
 fn check_reach(address: &Address, config: &SupervisorConfig) -> Result<(), SupervisorError> {

@@ -54,6 +54,8 @@ struct State {
     waiting: usize,
     /// How many workers to have ready for clients to come.
     ahead: usize,
+    /// Whether one is kept ready once a client has come.
+    learns: bool,
     /// Started in all.
     started: u64,
     /// Failures to start since the last success, and when the next attempt may be.
@@ -81,6 +83,25 @@ impl WorkerPool {
         folder: RuntimeFolder,
         ahead: usize,
     ) -> Result<Arc<Self>, SupervisorError> {
+        Self::start_with(config, program, folder, ahead, true)
+    }
+
+    /// As [`start`](Self::start), with none ahead ever.
+    pub(super) fn start_on_demand(
+        config: &SupervisorConfig,
+        program: &WorkerProgram,
+        folder: RuntimeFolder,
+    ) -> Result<Arc<Self>, SupervisorError> {
+        Self::start_with(config, program, folder, 0, false)
+    }
+
+    fn start_with(
+        config: &SupervisorConfig,
+        program: &WorkerProgram,
+        folder: RuntimeFolder,
+        ahead: usize,
+        learns: bool,
+    ) -> Result<Arc<Self>, SupervisorError> {
         let first_user = u64::from(u32::from_le_bytes(super::random()?));
         let pool = Arc::new_cyclic(|this| Self {
             program: program.clone(),
@@ -89,6 +110,7 @@ impl WorkerPool {
             first_user,
             state: Mutex::new(State {
                 ahead,
+                learns,
                 ..State::default()
             }),
             changed: Condvar::new(),
@@ -136,13 +158,64 @@ impl WorkerPool {
         lock(&self.state).snapshot.clone()
     }
 
+    /// The devices, as a worker sees them that is started for that if none has been; in the error, why none sees them.
+    pub(super) fn look(&self, interrupted: &AtomicBool) -> Result<Vec<u8>, String> {
+        let deadline = Instant::now() + WORKER_START_LIMIT;
+        let mut state = lock(&self.state);
+        let pausing = state.not_before.is_some_and(|at| at > Instant::now());
+        if state.snapshot.is_empty() && pausing {
+            // Who asks again at once is told again.
+            return Err(state.last_failure.clone());
+        }
+        let failures_before = state.failure_count;
+        state.waiting += 1;
+        self.changed.notify_all();
+        let outcome = loop {
+            if !state.snapshot.is_empty() {
+                break Ok(state.snapshot.clone());
+            }
+            if state.failure_count > failures_before {
+                break Err(state.last_failure.clone());
+            }
+            if state.stopping || interrupted.load(Ordering::Acquire) {
+                break Err("the server is shutting down".into());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break Err(format!(
+                    "no worker was ready within {} s",
+                    WORKER_START_LIMIT.as_secs()
+                ));
+            }
+            let wait = left.min(INTERRUPT_PERIOD);
+            state = self
+                .changed
+                .wait_timeout(state, wait)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        };
+        state.waiting -= 1;
+        // Whom no client has asked for does not stay and hold the device.
+        let spare: Vec<_> = match (state.ahead, state.waiting) {
+            (0, 0) => state.ready.drain(..).collect(),
+            _ => Vec::new(),
+        };
+        for worker in &spare {
+            // Taken by nobody, whom nobody is told of.
+            state.assigned.insert(worker.number(), Box::new(|_| ()));
+        }
+        drop(state);
+        spare.iter().for_each(|worker| worker.ask_to_end());
+        outcome
+    }
+
     /// A worker for a session; in the error, why there is none. Give it back by ending it.
     ///
     /// `ended` is called when the worker is gone, from another thread, and even if that is at once.
     pub(super) fn take(&self, ended: EndCallback) -> Result<Arc<Worker>, String> {
         let mut state = lock(&self.state);
         state.waiting += 1;
-        state.ahead = state.ahead.max(1);
+        state.ahead = state.ahead.max(usize::from(state.learns));
         self.changed.notify_all();
         let failures_before = state.failure_count;
         let waited = self

@@ -200,6 +200,7 @@ impl Session {
         let statistics = self.worker.statistics(deadline);
         SessionStatus {
             session_id: self.id,
+            purpose: self.hello.purpose,
             program: self.hello.program.clone(),
             hostname: self.hello.hostname.clone(),
             client_pid: self.hello.pid,

@@ -3,6 +3,7 @@
 //! A thread per worker reads what it says until the channel ends, then kills what is left, reaps it and reports how it
 //! ended. Nobody else touches the process, so nobody signals a number that means another process by now.
 
+use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use towline_sys::SysError;
 use towline_sys::channel::Channel;
 use towline_sys::process::{Exit, WorkerProcess};
-use towline_wire::control::limits::SNAPSHOT_BYTES;
+use towline_wire::control::limits::{SERVER_MESSAGE_BYTES, SNAPSHOT_BYTES};
 
 use super::{WORKER_END_LIMIT, folder, lock};
 use crate::worker::process::{ENGINE_ERROR_CODE, SessionParameters, Statistics};
@@ -51,6 +52,9 @@ struct State {
     statistics: Statistics,
     statistics_asked: u64,
     statistics_answered: u64,
+    questions_asked: u64,
+    /// Answers that have come, by request.
+    answers: HashMap<u64, Vec<u8>>,
     /// What the worker said about its end.
     last_words: Option<String>,
 }
@@ -159,6 +163,30 @@ impl Worker {
         waited.unwrap_or_else(PoisonError::into_inner).0.statistics
     }
 
+    /// Has a monitor answer a frame of questions, and gives the frame of answers; in the error, why there is none.
+    pub(super) fn ask(&self, questions: &[u8], limit: Duration) -> Result<Vec<u8>, String> {
+        let mut state = lock(&self.state);
+        state.questions_asked += 1;
+        let request = state.questions_asked;
+        drop(state);
+        let message = ToWorker::Ask {
+            request,
+            questions: questions.to_vec(),
+        };
+        self.channel
+            .send_now(&protocol::encode(&message), None)
+            .map_err(|error| format!("{error}: {}", error.source))?;
+        let state = lock(&self.state);
+        let waited = self.changed.wait_timeout_while(state, limit, |state| {
+            !state.answers.contains_key(&request) && !state.reaped
+        });
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        // What comes later than this has nobody to take it; the worker answers in order.
+        let answer = state.answers.remove(&request);
+        state.answers.retain(|late, _| *late > request);
+        answer.ok_or_else(|| "the monitor did not answer in time".into())
+    }
+
     /// Asks it to end. [`wait_reaped`](Self::wait_reaped) makes sure.
     pub(super) fn ask_to_end(&self) {
         lock(&self.state).ending = true;
@@ -218,7 +246,7 @@ impl Worker {
                 snapshot_bytes,
                 jail_missing,
             } => {
-                let snapshot = self.receive_snapshot(snapshot_bytes)?;
+                let snapshot = self.receive("device snapshot", snapshot_bytes, SNAPSHOT_BYTES)?;
                 self.snapshot
                     .set(snapshot)
                     .map_err(|_| "it said twice that it is ready")?;
@@ -241,27 +269,39 @@ impl Worker {
                 drop(state);
                 self.changed.notify_all();
             }
+            FromWorker::Answers {
+                request,
+                frame_bytes,
+            } => {
+                let frame = self.receive("answer", frame_bytes, SERVER_MESSAGE_BYTES)?;
+                let mut state = lock(&self.state);
+                if request > state.questions_asked {
+                    return Err("it answered what nobody asked".into());
+                }
+                state.answers.insert(request, frame);
+                drop(state);
+                self.changed.notify_all();
+            }
         }
         Ok(())
     }
 
-    fn receive_snapshot(&self, len: usize) -> Result<Vec<u8>, String> {
-        if len > SNAPSHOT_BYTES {
-            return Err(format!(
-                "its device snapshot has {len} bytes, more than {SNAPSHOT_BYTES}"
-            ));
+    /// Receives what was announced.
+    fn receive(&self, what: &str, len: usize, limit: usize) -> Result<Vec<u8>, String> {
+        if len > limit {
+            return Err(format!("its {what} has {len} bytes, more than {limit}"));
         }
-        let mut snapshot = Vec::with_capacity(len);
-        while snapshot.len() < len {
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
             match self.channel.recv() {
-                Ok(Some(piece)) => snapshot.extend_from_slice(&piece.bytes),
-                Ok(None) => return Err("it ended within its device snapshot".into()),
+                Ok(Some(piece)) => bytes.extend_from_slice(&piece.bytes),
+                Ok(None) => return Err(format!("it ended within its {what}")),
                 Err(error) => return Err(format!("{error}: {}", error.source)),
             }
         }
-        match snapshot.len() == len {
-            true => Ok(snapshot),
-            false => Err("its device snapshot is longer than announced".into()),
+        match bytes.len() == len {
+            true => Ok(bytes),
+            false => Err(format!("its {what} is longer than announced")),
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub mod cuda;
 mod lanes;
+pub mod nvml;
 pub mod opencl;
 pub mod process;
 pub(crate) mod protocol;

@@ -41,6 +41,7 @@ use towline_sys::channel::{Channel, Received};
 use towline_sys::jail::{self, JailRequest};
 use towline_sys::process::{exit_now, take_channel};
 use towline_transport::{Connection, Registry};
+use towline_wire::control::{Message, NvmlAnswers, NvmlQuestions};
 
 use super::protocol::{self, FromWorker, ToWorker};
 pub use super::protocol::{SessionParameters, Statistics};
@@ -59,6 +60,15 @@ pub trait Engine: Send {
 
     /// Serves one session; returns when its lanes are closed. An error is told to the client.
     fn run(self: Box<Self>, session: Session) -> Result<(), EngineError>;
+}
+
+/// The other kind of worker: answers questions about devices, of whoever asks, and has no session.
+pub trait Monitor {
+    /// What never changes, in its encoding.
+    fn snapshot(&self) -> Vec<u8>;
+
+    /// Answers questions.
+    fn answer(&mut self, questions: &NvmlQuestions) -> NvmlAnswers;
 }
 
 /// What an engine gets.
@@ -148,31 +158,52 @@ pub fn main(
     prepare: impl FnOnce(),
     open: impl FnOnce() -> Result<Box<dyn Engine>, EngineError>,
 ) -> ! {
-    let channel = match take_channel() {
-        Ok(channel) => Arc::new(channel),
-        Err(error) => {
-            eprintln!("towline: {error}: {}", error.source);
-            exit_now(2);
-        }
-    };
-    let code = match start(&channel, prepare, open) {
+    let channel = Arc::new(channel());
+    let code = match start(&channel, prepare, open, |engine| engine.snapshot()) {
         Ok(engine) => serve(&channel, engine),
-        Err(error) => {
-            let reason = protocol::shorten(&describe(&*error));
-            log::error!("the worker cannot start: {reason}");
-            tell(&channel, &FromWorker::Failed { reason });
-            1
-        }
+        Err(error) => refuse(&channel, &*error),
     };
     exit_now(code)
 }
 
+/// As [`main`], for a worker that only answers questions.
+pub fn monitor(
+    prepare: impl FnOnce(),
+    open: impl FnOnce() -> Result<Box<dyn Monitor>, EngineError>,
+) -> ! {
+    let channel = channel();
+    let code = match start(&channel, prepare, open, |monitor| monitor.snapshot()) {
+        Ok(monitor) => answer(&channel, monitor),
+        Err(error) => refuse(&channel, &*error),
+    };
+    exit_now(code)
+}
+
+fn channel() -> Channel {
+    match take_channel() {
+        Ok(channel) => channel,
+        Err(error) => {
+            eprintln!("towline: {error}: {}", error.source);
+            exit_now(2);
+        }
+    }
+}
+
+/// Says why this worker cannot work. Gives the exit code.
+fn refuse(channel: &Channel, error: &(dyn Error + 'static)) -> i32 {
+    let reason = protocol::shorten(&describe(error));
+    log::error!("the worker cannot start: {reason}");
+    tell(channel, &FromWorker::Failed { reason });
+    1
+}
+
 /// Jail, device, jail again; then tells the supervisor.
-fn start(
+fn start<T>(
     channel: &Channel,
     prepare: impl FnOnce(),
-    open: impl FnOnce() -> Result<Box<dyn Engine>, EngineError>,
-) -> Result<Box<dyn Engine>, EngineError> {
+    open: impl FnOnce() -> Result<T, EngineError>,
+    describe: impl FnOnce(&T) -> Vec<u8>,
+) -> Result<T, EngineError> {
     let Some(Received { bytes, .. }) = channel.recv()? else {
         return Err("the supervisor closed the channel before saying how to start".into());
     };
@@ -186,11 +217,11 @@ fn start(
     // The jail may hide the shared objects that hold further transports.
     Registry::global();
     let jail_missing = enter_jail(jail.as_ref(), &home)?;
-    let engine = open()?;
+    let opened = open()?;
     if jail.is_some() {
         jail::seal()?;
     }
-    let snapshot = engine.snapshot();
+    let snapshot = describe(&opened);
     let jail_missing = jail_missing
         .iter()
         .map(|missing| protocol::shorten(missing))
@@ -203,8 +234,8 @@ fn start(
         }),
         None,
     )?;
-    protocol::send_snapshot(channel, &snapshot)?;
-    Ok(engine)
+    protocol::send_pieces(channel, &snapshot)?;
+    Ok(opened)
 }
 
 fn enter_jail(request: Option<&JailRequest>, home: &Path) -> Result<Vec<String>, EngineError> {
@@ -216,6 +247,45 @@ fn enter_jail(request: Option<&JailRequest>, home: &Path) -> Result<Vec<String>,
         None => {
             jail::adopt_home(home)?;
             Ok(Vec::new())
+        }
+    }
+}
+
+/// Answers questions until the supervisor wants no more. Gives the exit code.
+fn answer(channel: &Channel, mut monitor: Box<dyn Monitor>) -> i32 {
+    loop {
+        let received = match channel.recv() {
+            Ok(Some(received)) => received,
+            Ok(None) => return 0,
+            Err(error) => {
+                log::error!("{error}: {}", error.source);
+                return 1;
+            }
+        };
+        match protocol::decode(&received.bytes) {
+            Ok(ToWorker::Ask { request, questions }) => {
+                let asked = match Message::decode(&questions) {
+                    Ok(Message::NvmlQuestions(asked)) => asked,
+                    _ => NvmlQuestions::default(),
+                };
+                let frame = Message::NvmlAnswers(monitor.answer(&asked)).encode();
+                tell(
+                    channel,
+                    &FromWorker::Answers {
+                        request,
+                        frame_bytes: frame.len(),
+                    },
+                );
+                if let Err(error) = protocol::send_pieces(channel, &frame) {
+                    log::debug!("{error}: {}", error.source);
+                }
+            }
+            Ok(ToWorker::End) => return 0,
+            Ok(other) => log::warn!("a monitor has no session for {other:?}"),
+            Err(error) => {
+                log::error!("the supervisor sent nonsense: {error}");
+                return 1;
+            }
         }
     }
 }
@@ -302,6 +372,7 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>) -> i32 {
                 log::warn!("peer lane {lane} came without its descriptor")
             }
             (ToWorker::Start { .. }, _) => log::warn!("the worker was told twice to start"),
+            (ToWorker::Ask { .. }, _) => log::warn!("only a monitor answers questions"),
         }
     }
 }

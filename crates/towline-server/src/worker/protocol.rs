@@ -44,6 +44,13 @@ pub(crate) enum ToWorker {
         /// Comes back in the answer.
         request: u64,
     },
+    /// Answer with [`FromWorker::Answers`].
+    Ask {
+        /// Comes back in the answer.
+        request: u64,
+        /// A frame of the control protocol: the questions.
+        questions: Vec<u8>,
+    },
     /// The session is over: let go of everything and exit.
     End,
 }
@@ -69,6 +76,13 @@ pub(crate) enum FromWorker {
         request: u64,
         /// The figures.
         statistics: Statistics,
+    },
+    /// To what was asked. A frame of the control protocol follows in messages of raw bytes.
+    Answers {
+        /// Of the request.
+        request: u64,
+        /// Length of the frame.
+        frame_bytes: usize,
     },
     /// The engine has returned; the worker exits.
     Finished {
@@ -131,9 +145,9 @@ pub(crate) fn shorten(text: &str) -> String {
         .collect()
 }
 
-/// Sends the snapshot behind its announcement.
-pub(crate) fn send_snapshot(channel: &Channel, snapshot: &[u8]) -> Result<(), SysError> {
-    snapshot
+/// Sends what was announced: a snapshot, or answers.
+pub(crate) fn send_pieces(channel: &Channel, bytes: &[u8]) -> Result<(), SysError> {
+    bytes
         .chunks(channel::MESSAGE_BYTES)
         .try_for_each(|piece| channel.send(piece, None))
 }
@@ -148,6 +162,16 @@ mod tests {
         assert!(encode(&FromWorker::Failed { reason }).len() <= channel::MESSAGE_BYTES);
         let reason = shorten(&"\u{10ffff}".repeat(1 << 20));
         assert!(encode(&FromWorker::Failed { reason }).len() <= channel::MESSAGE_BYTES);
+    }
+
+    #[test]
+    fn longest_questions_fit_a_message() {
+        let questions = vec![0xff; towline_wire::control::limits::CLIENT_MESSAGE_BYTES];
+        let message = ToWorker::Ask {
+            request: u64::MAX,
+            questions,
+        };
+        assert!(encode(&message).len() <= channel::MESSAGE_BYTES);
     }
 
     #[test]

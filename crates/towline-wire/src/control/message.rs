@@ -4,6 +4,7 @@ use super::attach::{TICKET_BYTES, Ticket};
 use super::codec::{ControlError, Reader, Writer};
 use super::frame;
 use super::handshake::ServerIdentity;
+use super::question::{NvmlAnswers, NvmlQuestions};
 use super::{Reject, SUPPORTED_VERSIONS, limits};
 
 /// Length of a [`Nonce`].
@@ -49,14 +50,43 @@ impl VersionRange {
 }
 
 /// What a client wants from a server.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Purpose {
     /// Only to ask for status and devices. Takes no worker.
     Query,
     /// A session for OpenCL: a worker of its own, and a ticket for lanes to it.
+    #[default]
     Session,
     /// The same for CUDA.
     CudaSession,
+    /// To ask what NVML tells of the devices. Takes no worker of its own: one serves all who ask.
+    Nvml,
+}
+
+impl Purpose {
+    fn write(self, writer: &mut Writer) {
+        writer.u8(match self {
+            Self::Query => 0,
+            Self::Session => 1,
+            Self::CudaSession => 2,
+            Self::Nvml => 3,
+        });
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
+        Ok(match reader.u8("purpose")? {
+            0 => Self::Query,
+            1 => Self::Session,
+            2 => Self::CudaSession,
+            3 => Self::Nvml,
+            value => {
+                return Err(ControlError::InvalidValue {
+                    field: "purpose",
+                    value: value.into(),
+                });
+            }
+        })
+    }
 }
 
 /// Client to server, first message.
@@ -97,11 +127,7 @@ impl Hello {
 
     fn write(&self, writer: &mut Writer) {
         self.versions.write(writer);
-        writer.u8(match self.purpose {
-            Purpose::Query => 0,
-            Purpose::Session => 1,
-            Purpose::CudaSession => 2,
-        });
+        self.purpose.write(writer);
         writer.u32(self.pid);
         writer.raw(&self.nonce);
         writer.text(&self.program, limits::NAME_BYTES);
@@ -111,17 +137,7 @@ impl Hello {
     fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
         Ok(Self {
             versions: VersionRange::read(reader)?,
-            purpose: match reader.u8("purpose")? {
-                0 => Purpose::Query,
-                1 => Purpose::Session,
-                2 => Purpose::CudaSession,
-                value => {
-                    return Err(ControlError::InvalidValue {
-                        field: "purpose",
-                        value: value.into(),
-                    });
-                }
-            },
+            purpose: Purpose::read(reader)?,
             pid: reader.u32("client process id")?,
             nonce: reader.array("client nonce")?,
             program: reader.text("program name", limits::NAME_BYTES)?,
@@ -250,6 +266,8 @@ impl Welcome {
 pub struct SessionStatus {
     /// Number of the session.
     pub session_id: u64,
+    /// Which API it is for.
+    pub purpose: Purpose,
     /// The client's program.
     pub program: String,
     /// The client's host name, as the client gave it.
@@ -279,6 +297,7 @@ pub struct SessionStatus {
 impl SessionStatus {
     fn write(&self, writer: &mut Writer) {
         writer.u64(self.session_id);
+        self.purpose.write(writer);
         writer.text(&self.program, limits::NAME_BYTES);
         writer.text(&self.hostname, limits::NAME_BYTES);
         writer.u32(self.client_pid);
@@ -296,6 +315,7 @@ impl SessionStatus {
     fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
         Ok(Self {
             session_id: reader.u64("session id")?,
+            purpose: Purpose::read(reader)?,
             program: reader.text("program name", limits::NAME_BYTES)?,
             hostname: reader.text("host name", limits::NAME_BYTES)?,
             client_pid: reader.u32("client process id")?,
@@ -369,6 +389,13 @@ impl Status {
 pub struct Devices {
     /// As in [`Welcome::snapshot`].
     pub snapshot: Vec<u8>,
+}
+
+/// Server to client: the answer to a `CudaDevicesRequest`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CudaDevices {
+    /// The devices in their encoding; or why there are none.
+    pub snapshot: Result<Vec<u8>, String>,
 }
 
 /// Server to client: the session is over, and not because the client closed it.
@@ -447,6 +474,14 @@ pub enum Message {
     PeerConnect(PeerConnect),
     /// Server to client.
     PeerConnected(PeerConnected),
+    /// Client to server, on a connection for NVML.
+    NvmlQuestions(NvmlQuestions),
+    /// Server to client.
+    NvmlAnswers(NvmlAnswers),
+    /// Client to server, any time after `Welcome`.
+    CudaDevicesRequest,
+    /// Server to client.
+    CudaDevices(CudaDevices),
 }
 
 impl Message {
@@ -462,7 +497,7 @@ impl Message {
             Self::Proof(proof) => body.raw(&proof.proof),
             Self::Welcome(welcome) => welcome.write(&mut body),
             Self::Reject(reject) => reject.write(&mut body),
-            Self::StatusRequest | Self::DevicesRequest => {}
+            Self::StatusRequest | Self::DevicesRequest | Self::CudaDevicesRequest => {}
             Self::Status(status) => status.write(&mut body),
             Self::Devices(devices) => body.blob(&devices.snapshot, limits::SNAPSHOT_BYTES),
             Self::SessionEnded(ended) => body.text(&ended.reason, limits::TEXT_BYTES),
@@ -488,6 +523,15 @@ impl Message {
                 body.bool(answer.outcome.is_ok());
                 if let Err(reason) = &answer.outcome {
                     body.text(reason, limits::TEXT_BYTES);
+                }
+            }
+            Self::NvmlQuestions(questions) => questions.write(&mut body),
+            Self::NvmlAnswers(answers) => answers.write(&mut body),
+            Self::CudaDevices(devices) => {
+                body.bool(devices.snapshot.is_ok());
+                match &devices.snapshot {
+                    Ok(snapshot) => body.blob(snapshot, limits::SNAPSHOT_BYTES),
+                    Err(reason) => body.text(reason, limits::TEXT_BYTES),
                 }
             }
         }
@@ -541,6 +585,15 @@ impl Message {
                     false => Err(reader.text("reason", limits::TEXT_BYTES)?),
                 },
             }),
+            15 => Self::NvmlQuestions(NvmlQuestions::read(&mut reader)?),
+            16 => Self::NvmlAnswers(NvmlAnswers::read(&mut reader)?),
+            17 => Self::CudaDevicesRequest,
+            18 => Self::CudaDevices(CudaDevices {
+                snapshot: match reader.bool("whether there are devices")? {
+                    true => Ok(reader.blob("device snapshot", limits::SNAPSHOT_BYTES)?),
+                    false => Err(reader.text("reason", limits::TEXT_BYTES)?),
+                },
+            }),
             value => {
                 return Err(ControlError::InvalidValue {
                     field: "message kind",
@@ -569,6 +622,10 @@ impl Message {
             Self::PeerTicket(_) => "PeerTicket",
             Self::PeerConnect(_) => "PeerConnect",
             Self::PeerConnected(_) => "PeerConnected",
+            Self::NvmlQuestions(_) => "NvmlQuestions",
+            Self::NvmlAnswers(_) => "NvmlAnswers",
+            Self::CudaDevicesRequest => "CudaDevicesRequest",
+            Self::CudaDevices(_) => "CudaDevices",
         }
     }
 
@@ -588,6 +645,10 @@ impl Message {
             Self::PeerTicket(_) => 12,
             Self::PeerConnect(_) => 13,
             Self::PeerConnected(_) => 14,
+            Self::NvmlQuestions(_) => 15,
+            Self::NvmlAnswers(_) => 16,
+            Self::CudaDevicesRequest => 17,
+            Self::CudaDevices(_) => 18,
         }
     }
 }

@@ -368,6 +368,7 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
     (
         (
             any::<u64>(),
+            purpose(),
             name(),
             name(),
             any::<u32>(),
@@ -378,7 +379,11 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
         any::<[u16; 2]>(),
     )
         .prop_map(
-            |((session_id, program, hostname, client_pid, peer, worker_pid), numbers, lanes)| {
+            |(
+                (session_id, purpose, program, hostname, client_pid, peer, worker_pid),
+                numbers,
+                lanes,
+            )| {
                 let [
                     age_ms,
                     device_memory_bytes,
@@ -389,6 +394,7 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
                 let [lanes, peer_lanes] = lanes;
                 SessionStatus {
                     session_id,
+                    purpose,
                     program,
                     hostname,
                     client_pid,
@@ -441,6 +447,30 @@ fn session_grant() -> impl Strategy<Value = SessionGrant> {
         )
 }
 
+fn purpose() -> impl Strategy<Value = Purpose> {
+    prop_oneof![
+        Just(Purpose::Query),
+        Just(Purpose::Session),
+        Just(Purpose::CudaSession),
+        Just(Purpose::Nvml),
+    ]
+}
+
+fn device_message() -> impl Strategy<Value = Message> {
+    let bytes = || prop::collection::vec(any::<u8>(), 0..100);
+    let question = (any::<u16>(), bytes()).prop_map(|(call, body)| Question { call, body });
+    let answer = (any::<i32>(), bytes()).prop_map(|(status, body)| Answer { status, body });
+    prop_oneof![
+        prop::collection::vec(question, 0..8)
+            .prop_map(|questions| Message::NvmlQuestions(NvmlQuestions { questions })),
+        prop::collection::vec(answer, 0..8)
+            .prop_map(|answers| Message::NvmlAnswers(NvmlAnswers { answers })),
+        Just(Message::CudaDevicesRequest),
+        prop_oneof![bytes().prop_map(Ok), name().prop_map(Err)]
+            .prop_map(|snapshot| Message::CudaDevices(CudaDevices { snapshot })),
+    ]
+}
+
 fn peer_message() -> impl Strategy<Value = Message> {
     let ticket = || nonce().prop_map(Ticket::from_random);
     prop_oneof![
@@ -468,13 +498,8 @@ fn peer_message() -> impl Strategy<Value = Message> {
 
 fn message() -> impl Strategy<Value = Message> {
     let versions = || (any::<u16>(), any::<u16>()).prop_map(|(min, max)| VersionRange { min, max });
-    let purpose = prop_oneof![
-        Just(Purpose::Query),
-        Just(Purpose::Session),
-        Just(Purpose::CudaSession)
-    ];
     let snapshot = || prop::collection::vec(any::<u8>(), 0..2000);
-    let hello = (versions(), purpose, name(), any::<u32>(), name(), nonce()).prop_map(
+    let hello = (versions(), purpose(), name(), any::<u32>(), name(), nonce()).prop_map(
         |(versions, purpose, program, pid, hostname, nonce)| {
             Message::Hello(Hello {
                 versions,
@@ -541,6 +566,7 @@ fn message() -> impl Strategy<Value = Message> {
         Just(Message::DevicesRequest),
         snapshot().prop_map(|snapshot| Message::Devices(Devices { snapshot })),
         name().prop_map(|reason| Message::SessionEnded(SessionEnded { reason })),
+        device_message(),
         peer_message(),
     ]
 }

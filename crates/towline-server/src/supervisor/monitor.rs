@@ -1,0 +1,250 @@
+//! The monitor: one worker process that asks NVML what all clients ask. It is started when the first one asks, and again when it has
+//! ended.
+//!
+//! Whose a process is, it cannot know: the driver names workers, and clients know their own processes. That part of the answer comes
+//! from the table of sessions. A client is told of programs on its own machine only; process ids of others mean nothing there.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use towline_wire::control::{
+    Answer, Hello, Message, NvmlAnswers, NvmlQuestions, Purpose, Question, SessionStatus,
+};
+use towline_wire::nvml::snapshot::Snapshot;
+use towline_wire::nvml::{
+    List, Message as _, NVML_ERROR_INSUFFICIENT_SIZE, NVML_ERROR_INVALID_ARGUMENT,
+    NVML_ERROR_UNKNOWN, NVML_SUCCESS, Processes, ProcessesReply, Request,
+};
+
+use super::pool::WorkerPool;
+use super::session::SessionTable;
+use super::worker::Worker;
+use super::{WORKER_END_LIMIT, lock};
+
+/// How long the library may take for one message of questions.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// Processes of a device that are asked for.
+const PROCESSES: u32 = 512;
+
+/// The one worker that answers questions, when there is one.
+pub(super) struct Monitor {
+    pool: Arc<WorkerPool>,
+    worker: Arc<Mutex<Option<Arc<Worker>>>>,
+    /// Held while one is started, so that two who ask at once start one.
+    starting: Mutex<()>,
+}
+
+impl Monitor {
+    /// Workers come from `pool`.
+    pub(super) fn new(pool: Arc<WorkerPool>) -> Self {
+        Self {
+            pool,
+            worker: Arc::default(),
+            starting: Mutex::default(),
+        }
+    }
+
+    /// What never changes; in the error, why there is nothing to tell.
+    pub(super) fn snapshot(&self) -> Result<Vec<u8>, String> {
+        Ok(self.worker()?.snapshot().to_vec())
+    }
+
+    /// Answers a client's questions, one for one.
+    pub(super) fn answer(
+        &self,
+        asked: &NvmlQuestions,
+        asker: &Asker<'_>,
+        sessions: &SessionTable,
+    ) -> NvmlAnswers {
+        match self.ask(asked) {
+            Ok((mut answers, devices)) => {
+                let own = Owned {
+                    asker,
+                    sessions,
+                    one_device: devices == 1,
+                };
+                for (answer, question) in answers.answers.iter_mut().zip(&asked.questions) {
+                    if question.call == Processes::ID {
+                        *answer = own.processes(question, answer);
+                    }
+                }
+                answers
+            }
+            Err(reason) => {
+                log::warn!("NVML cannot be asked: {reason}");
+                let answers = asked.questions.iter().map(|_| refusal(NVML_ERROR_UNKNOWN));
+                NvmlAnswers {
+                    answers: answers.collect(),
+                }
+            }
+        }
+    }
+
+    /// The library's answers, and how many devices it has.
+    fn ask(&self, asked: &NvmlQuestions) -> Result<(NvmlAnswers, usize), String> {
+        let worker = self.worker()?;
+        let devices = Snapshot::decode(worker.snapshot())
+            .map_err(|error| error.to_string())?
+            .devices
+            .len();
+        let questions = asked.questions.iter().map(|question| match question.call {
+            Processes::ID => all_processes(question),
+            _ => question.clone(),
+        });
+        let questions = Message::NvmlQuestions(NvmlQuestions {
+            questions: questions.collect(),
+        });
+        let frame = worker
+            .ask(&questions.encode(), ANSWER_LIMIT)
+            .inspect_err(|_| self.give_up(&worker))?;
+        match Message::decode(&frame) {
+            Ok(Message::NvmlAnswers(answers)) if answers.answers.len() == asked.questions.len() => {
+                Ok((answers, devices))
+            }
+            _ => Err("the monitor's answer is none".into()),
+        }
+    }
+
+    /// Ends the worker and returns when it is reaped.
+    pub(super) fn stop(&self) {
+        let worker = lock(&self.worker).take();
+        if let Some(worker) = worker {
+            worker.ask_to_end();
+            worker.wait_reaped(WORKER_END_LIMIT);
+        }
+        self.pool.stop();
+    }
+
+    /// Ends a worker that does not answer, be it dead or stuck in the driver; the next question starts another.
+    fn give_up(&self, worker: &Arc<Worker>) {
+        let mut known = lock(&self.worker);
+        if known
+            .as_ref()
+            .is_some_and(|known| Arc::ptr_eq(known, worker))
+        {
+            *known = None;
+        }
+        drop(known);
+        worker.ask_to_end();
+        worker.wait_reaped(WORKER_END_LIMIT);
+    }
+
+    fn worker(&self) -> Result<Arc<Worker>, String> {
+        let _starting = lock(&self.starting);
+        let known = lock(&self.worker).clone();
+        if let Some(worker) = known {
+            return Ok(worker);
+        }
+        let place = Arc::clone(&self.worker);
+        let worker = self.pool.take(Box::new(move |ending| {
+            if let Some(ending) = ending {
+                log::error!("the monitor ended: {}", ending.reason);
+            }
+            *lock(&place) = None;
+        }))?;
+        *lock(&self.worker) = Some(Arc::clone(&worker));
+        Ok(worker)
+    }
+}
+
+/// Who asks.
+pub(super) struct Asker<'a> {
+    pub(super) hello: &'a Hello,
+    /// Its address.
+    pub(super) peer: &'a str,
+}
+
+fn refusal(status: i32) -> Answer {
+    Answer {
+        status,
+        body: Vec::new(),
+    }
+}
+
+/// The question for all of a device's processes, whatever room the client has.
+fn all_processes(question: &Question) -> Question {
+    let mut body = Vec::new();
+    if let Ok(asked) = Processes::decode(&question.body) {
+        let all = Processes {
+            room: PROCESSES,
+            ..asked
+        };
+        all.encode(&mut body);
+    }
+    Question {
+        call: question.call,
+        body,
+    }
+}
+
+/// What tells whose a process is.
+struct Owned<'a> {
+    asker: &'a Asker<'a>,
+    sessions: &'a SessionTable,
+    /// What a session holds is on this one.
+    one_device: bool,
+}
+
+impl Owned<'_> {
+    /// The asking machine's own among the processes that the driver names.
+    fn processes(&self, question: &Question, answer: &Answer) -> Answer {
+        let Ok(asked) = Processes::decode(&question.body) else {
+            return refusal(NVML_ERROR_INVALID_ARGUMENT);
+        };
+        let known = ProcessesReply::decode(&answer.body);
+        let known: Vec<(u32, u64)> = match (answer.status, &known) {
+            (NVML_ERROR_INVALID_ARGUMENT, _) => return answer.clone(),
+            (
+                NVML_SUCCESS,
+                Ok(ProcessesReply {
+                    pids: Some(pids),
+                    bytes: Some(bytes),
+                    ..
+                }),
+            ) => pids.iter().zip(bytes.iter()).collect(),
+            // A driver that does not tell; sessions are known all the same.
+            _ => Vec::new(),
+        };
+        let own: Vec<(u32, u64)> = self
+            .sessions
+            .status()
+            .iter()
+            .filter(|session| self.is_own(session))
+            .filter_map(|session| {
+                let told = known.iter().find(|(pid, _)| *pid == session.worker_pid);
+                // In a container the driver may not name our workers.
+                let held = (self.one_device && session.device_memory_bytes > 0)
+                    .then_some(session.device_memory_bytes);
+                let bytes = told.map(|(_, bytes)| *bytes).or(held)?;
+                Some((session.client_pid, bytes))
+            })
+            .collect();
+        let room = asked.room as usize;
+        if 0 < room && room < own.len() {
+            return refusal(NVML_ERROR_INSUFFICIENT_SIZE);
+        }
+        let (pids, bytes): (Vec<u32>, Vec<u64>) = own.iter().take(room).copied().unzip();
+        let reply = ProcessesReply {
+            count: own.len() as u64,
+            pids: Some(List::Values(&pids)),
+            bytes: Some(List::Values(&bytes)),
+        };
+        let mut body = Vec::new();
+        reply.encode(&mut body);
+        Answer {
+            status: NVML_SUCCESS,
+            body,
+        }
+    }
+
+    fn is_own(&self, session: &SessionStatus) -> bool {
+        session.purpose == Purpose::CudaSession
+            && session.hostname == self.asker.hello.hostname
+            && host(&session.peer) == host(self.asker.peer)
+    }
+}
+
+/// An address without its port.
+fn host(peer: &str) -> &str {
+    peer.rsplit_once(':').map_or(peer, |(host, _)| host)
+}

@@ -1,0 +1,15 @@
+//! The generated dispatcher: one arm per call.
+
+#![allow(
+    clippy::unnecessary_cast,
+    clippy::unnecessary_map_on_constructor,
+    reason = "generated code is the same for every width of scalar"
+)]
+
+use towline_backend::nvml as wire;
+use towline_backend::nvml::*;
+use towline_wire::error::{CloseCode, ProtocolError};
+
+use super::session::{Session, room};
+
+include!(concat!(env!("OUT_DIR"), "/nvml_dispatch.rs"));
