@@ -37,9 +37,9 @@ build_workloads() {
 
 pack() {
   local target=${CARGO_TARGET_DIR:-target}/release
-  cargo build --release --locked -p towline-cli -p towline-cuda -p towline-opencl
+  cargo build --release --locked -p towline-cli -p towline-cuda -p towline-nvml -p towline-opencl
   mkdir -p "$packed"
-  for file in towline libtowline_cuda.so libtowline_opencl.so; do strip -o "$packed/$file" "$target/$file"; done
+  for file in towline libtowline_cuda.so libtowline_nvml.so libtowline_opencl.so; do strip -o "$packed/$file" "$target/$file"; done
   build_workloads "$root/$packed/workloads/cuda" || echo "no ${NVCC:-nvcc}: the workloads are compiled where they run"
   du -sh "$packed"
 }

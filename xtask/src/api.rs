@@ -18,9 +18,19 @@ use towline_api::{Api, emit};
 use crate::workspace::Workspace;
 
 /// The folders below `api/`, with the names that titles have.
-const APIS: [(&str, &str); 2] = [("opencl", "OpenCL"), ("cuda", "CUDA")];
+const APIS: [(&str, &str); 3] = [("opencl", "OpenCL"), ("cuda", "CUDA"), ("nvml", "NVML")];
 const LIBRARY: &str = "libtowline_opencl.so";
-const CUDA_LIBRARY: &str = "libtowline_cuda.so";
+
+/// What libraries that are found by their symbols export beside the declared calls: what tells them from a vendor's, and functions that
+/// return no status or are not documented.
+const FURTHER_EXPORTS: &[(&str, &[&str])] = &[
+    ("cuda", &[OWN_LIBRARY]),
+    (
+        "nvml",
+        &[OWN_LIBRARY, "nvmlErrorString", "nvmlInternalGetExportTable"],
+    ),
+];
+const OWN_LIBRARY: &str = "towline_library";
 
 /// What loaders look for by `dlsym`. They find everything else through these; one symbol more could take the place of a loader's or an
 /// application's own function.
@@ -98,10 +108,12 @@ fn check(
             coverage(workspace, api, title),
         );
         if api.dialect().by_symbol {
-            report(&format!("{title} symbols"), symbols(api));
+            if api.dialect().by_version {
+                report(&format!("{title} symbols"), symbols(api));
+            }
             report(
                 &format!("{title} exported symbols"),
-                cuda_exports(workspace, api),
+                symbol_exports(workspace, api),
             );
         } else {
             report("dispatch table", dispatch(api));
@@ -133,7 +145,7 @@ fn compare(apis: &[(Api, &'static str)], path: &Path) -> Result<String> {
     let driver = driver_header::is_driver(&text);
     let (api, _) = apis
         .iter()
-        .find(|(api, _)| api.dialect().by_symbol == driver)
+        .find(|(api, _)| api.dialect().by_version == driver)
         .context("no API is declared that the header could be of")?;
     if driver {
         driver_header::compare(api, path)
@@ -228,30 +240,35 @@ fn exports(workspace: &Workspace) -> Result<String> {
     Ok(format!("{LIBRARY} exports {}", EXPORTS.join(", ")))
 }
 
-/// The CUDA driver library exports the symbols of every declared call, and nothing else.
-fn cuda_exports(workspace: &Workspace, api: &Api) -> Result<String> {
+/// A library that is found by its symbols exports those of every declared call, and nothing else.
+fn symbol_exports(workspace: &Workspace, api: &Api) -> Result<String> {
+    let name = format!("libtowline_{}.so", api.name);
     let library = workspace
         .metadata()?
         .target_directory
         .join("release")
-        .join(CUDA_LIBRARY);
+        .join(&name);
     ensure!(
         library.is_file(),
-        "{} is missing; run `cargo build --release -p towline-cuda` first",
-        library.display()
+        "{} is missing; run `cargo build --release -p towline-{}` first",
+        library.display(),
+        api.name
     );
     let found: BTreeSet<String> = exported_symbols(&library)?.into_iter().collect();
     let exported = api.calls.iter().filter(|call| call.exported());
+    let further = FURTHER_EXPORTS.iter().filter(|(of, _)| *of == api.name);
+    let further = further.flat_map(|(_, names)| names.iter().map(|name| (*name).to_owned()));
     let declared: BTreeSet<String> = exported
         .flat_map(|call| emit::symbols::of(api, call))
         .map(|symbol| symbol.name)
+        .chain(further)
         .collect();
     let differing: Vec<_> = found.symmetric_difference(&declared).collect();
     ensure!(
         differing.is_empty(),
-        "{CUDA_LIBRARY} exports other symbols than are declared: {differing:?}"
+        "{name} exports other symbols than are declared: {differing:?}"
     );
-    Ok(format!("{CUDA_LIBRARY} exports {} symbols", found.len()))
+    Ok(format!("{name} exports {} symbols", found.len()))
 }
 
 /// The dynamic symbols that a shared library defines, as binutils' `nm` lists them: address, type, name.

@@ -3,6 +3,7 @@
 //! ```text
 //! bin/towline
 //! lib/libtowline_cuda.so
+//! lib/libtowline_nvml.so
 //! lib/libtowline_opencl.so
 //! lib/towline/libtowline_pmpi_{mpich,openmpi}.so    of those MPIs that this machine has a compiler for
 //! share/man/man1/towline*.1
@@ -21,7 +22,11 @@ use anyhow::{Context, Result, ensure};
 use crate::workspace::Workspace;
 
 const PROGRAM: &str = "towline";
-const LIBRARIES: &[&str] = &["libtowline_cuda.so", "libtowline_opencl.so"];
+const LIBRARIES: &[&str] = &[
+    "libtowline_cuda.so",
+    "libtowline_nvml.so",
+    "libtowline_opencl.so",
+];
 /// Compiler of an MPI, and what the tracing library for it is called after.
 const TRACED_MPIS: &[(&str, &str)] = &[("mpicc.mpich", "mpich"), ("mpicc.openmpi", "openmpi")];
 const DOCUMENTS: &[&str] = &["CHANGELOG.md", "LICENSE", "README.md"];
@@ -97,6 +102,8 @@ fn stage(workspace: &Workspace, tree: &Path) -> Result<()> {
         "towline-cli",
         "--package",
         "towline-cuda",
+        "--package",
+        "towline-nvml",
         "--package",
         "towline-opencl",
     ]))?;

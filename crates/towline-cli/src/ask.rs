@@ -85,6 +85,19 @@ impl Server {
         }
     }
 
+    /// Its devices for CUDA; or why it has none.
+    pub(crate) fn cuda_devices(&mut self) -> anyhow::Result<Result<Vec<u8>, String>> {
+        self.send(&Message::CudaDevicesRequest.encode())?;
+        match Message::decode(&self.frame()?)? {
+            Message::CudaDevices(devices) => Ok(devices.snapshot),
+            Message::Reject(reject) => bail!(reject),
+            other => bail!(
+                "the server answered with {} instead of its CUDA devices",
+                other.name()
+            ),
+        }
+    }
+
     fn send(&self, frame: &[u8]) -> anyhow::Result<()> {
         Ok(self.connection.send(&[IoSlice::new(frame)])?)
     }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use serde::Serialize;
 use towline_transport::Address;
+use towline_wire::cuda;
 use towline_wire::opencl::*;
 use towline_wire::snapshot::{self, Snapshot};
 
@@ -19,7 +20,9 @@ use crate::table::{self, Table};
 #[derive(Debug, PartialEq, Serialize)]
 struct Device {
     server: String,
-    /// Its number on its server, as `towline serve --device` takes it there.
+    /// Through which API: a GPU may be there for both.
+    api: &'static str,
+    /// Its number on its server for that API, as `towline serve --device` takes it there.
     index: usize,
     name: String,
     vendor: String,
@@ -33,6 +36,8 @@ struct Device {
     global_memory_bytes: u64,
     local_memory_bytes: u64,
     max_allocation_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uuid: Option<String>,
 }
 
 pub(crate) fn run(options: &DevicesOptions) -> anyhow::Result<ExitCode> {
@@ -44,7 +49,13 @@ pub(crate) fn run(options: &DevicesOptions) -> anyhow::Result<ExitCode> {
         .map(servers::read_token)
         .transpose()?;
     let results = ask::on_all(&servers, |address| {
-        list(address, &Server::connect(address, token.as_ref())?.snapshot)
+        let mut server = Server::connect(address, token.as_ref())?;
+        let mut devices = list(address, &server.snapshot)?;
+        match server.cuda_devices()? {
+            Ok(snapshot) => devices.extend(list_cuda(address, &snapshot)?),
+            Err(reason) => log::info!("{address}: {reason}"),
+        }
+        Ok(devices)
     });
     let mut devices = Vec::new();
     let mut failed = false;
@@ -74,6 +85,7 @@ fn list(address: &Address, snapshot: &[u8]) -> anyhow::Result<Vec<Device>> {
         let platform = snapshot.platforms.get(device.platform as usize);
         Device {
             server: address.to_string(),
+            api: "opencl",
             index,
             name: text(CL_DEVICE_NAME),
             vendor: text(CL_DEVICE_VENDOR),
@@ -88,9 +100,61 @@ fn list(address: &Address, snapshot: &[u8]) -> anyhow::Result<Vec<Device>> {
             global_memory_bytes: number(CL_DEVICE_GLOBAL_MEM_SIZE),
             local_memory_bytes: number(CL_DEVICE_LOCAL_MEM_SIZE),
             max_allocation_bytes: number(CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+            uuid: None,
         }
     };
     Ok(snapshot.devices.iter().enumerate().map(describe).collect())
+}
+
+fn list_cuda(address: &Address, snapshot: &[u8]) -> anyhow::Result<Vec<Device>> {
+    let snapshot = cuda::snapshot::Snapshot::decode(snapshot)
+        .context("its list of CUDA devices cannot be read")?;
+    let driver = snapshot.driver_version;
+    let describe = |(index, device): (usize, &cuda::snapshot::Device)| {
+        let number = |attribute| {
+            let value = device.attribute(attribute).unwrap_or(0);
+            u64::try_from(value).unwrap_or(0)
+        };
+        Device {
+            server: address.to_string(),
+            api: "cuda",
+            index,
+            name: String::from_utf8_lossy(&device.name).into_owned(),
+            vendor: match snapshot.genuine {
+                true => "NVIDIA Corporation".to_owned(),
+                false => String::new(),
+            },
+            platform: "CUDA".to_owned(),
+            version: format!(
+                "compute capability {}.{}",
+                number(cuda::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+                number(cuda::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
+            ),
+            driver_version: format!("CUDA {}.{}", driver / 1000, driver % 1000 / 10),
+            kind: "GPU",
+            compute_units: number(cuda::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+            clock_mhz: number(cuda::CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / 1000,
+            global_memory_bytes: device.total_bytes,
+            local_memory_bytes: number(cuda::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
+            max_allocation_bytes: device.total_bytes,
+            uuid: Some(uuid_text(&device.uuid)),
+        }
+    };
+    Ok(snapshot.devices.iter().enumerate().map(describe).collect())
+}
+
+/// A UUID as NVIDIA's tools write it.
+fn uuid_text(uuid: &[u8; 16]) -> String {
+    let mut text = "GPU".to_owned();
+    for (index, byte) in uuid.iter().enumerate() {
+        let dash = if [0, 4, 6, 8, 10].contains(&index) {
+            "-"
+        } else {
+            ""
+        };
+        text.push_str(&format!("{dash}{byte:02x}"));
+    }
+    text
 }
 
 fn kind(bits: u64) -> &'static str {
@@ -108,11 +172,16 @@ fn kind(bits: u64) -> &'static str {
 
 fn render(devices: &[Device]) -> String {
     let mut table = Table::new(&[
-        "SERVER", ">#", "DEVICE", "TYPE", ">UNITS", ">MEMORY", "VERSION", "DRIVER",
+        "SERVER", "API", ">#", "DEVICE", "TYPE", ">UNITS", ">MEMORY", "VERSION", "DRIVER",
     ]);
     for device in devices {
         table.add(vec![
             device.server.clone(),
+            match device.api {
+                "cuda" => "CUDA",
+                _ => "OpenCL",
+            }
+            .to_owned(),
             device.index.to_string(),
             device.name.clone(),
             device.kind.to_owned(),
@@ -163,6 +232,40 @@ mod tests {
         );
         assert_eq!(devices[0].platform, "Vendor Platform");
         assert!(render(&devices).contains("128.0 GiB"));
+    }
+
+    #[test]
+    fn cuda_devices_stand_beside_the_others() {
+        let snapshot = cuda::snapshot::Snapshot {
+            driver_version: 12_040,
+            genuine: true,
+            devices: vec![cuda::snapshot::Device {
+                name: b"NVIDIA H200".into(),
+                uuid: [0xab; 16],
+                total_bytes: 1 << 37,
+                attributes: vec![
+                    (cuda::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9),
+                    (cuda::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132),
+                ],
+                ..cuda::snapshot::Device::default()
+            }],
+        };
+        let devices = list_cuda(&"gpu1:7000".parse().unwrap(), &snapshot.encode()).unwrap();
+        assert_eq!(
+            devices[0].uuid.as_deref(),
+            Some("GPU-abababab-abab-abab-abab-abababababab")
+        );
+        let table = render(&devices);
+        for part in [
+            "CUDA",
+            "NVIDIA H200",
+            "132",
+            "128.0 GiB",
+            "compute capability 9.0",
+            "CUDA 12.4",
+        ] {
+            assert!(table.contains(part), "no {part} in {table}");
+        }
     }
 
     #[test]

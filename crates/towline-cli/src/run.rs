@@ -21,8 +21,11 @@ use crate::servers;
 const LIBRARY: &str = "libtowline_opencl.so";
 /// Our CUDA driver library's, beside it.
 const CUDA_LIBRARY: &str = "libtowline_cuda.so";
-/// The name that programs load the driver by.
+/// Our NVML library's, beside it.
+const NVML_LIBRARY: &str = "libtowline_nvml.so";
+/// The names that programs load the driver and NVML by.
 const CUDA_SONAME: &str = "libcuda.so.1";
+const NVML_SONAME: &str = "libnvidia-ml.so.1";
 /// Where OpenCL loaders look when not told otherwise.
 const USUAL_VENDORS: &str = "/etc/OpenCL/vendors";
 /// Tells our library where this machine's own vendors are.
@@ -46,11 +49,12 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
         .env(LOCAL_VENDORS_VARIABLE, &vendors)
         .env("OCL_ICD_VENDORS", &folder)
         .env("OPENCL_VENDOR_PATH", &folder);
-    if let Some(cuda) = library
-        .parent()
-        .and_then(|folder| folder.join(CUDA_LIBRARY).canonicalize().ok())
-    {
-        let path = search_path(&driver_folder(&private_folder()?, &cuda)?)?;
+    let beside = |name: &str| library.parent()?.join(name).canonicalize().ok();
+    if let Some(cuda) = beside(CUDA_LIBRARY) {
+        let mut links = vec![(CUDA_SONAME, cuda)];
+        // Without it programs would find this machine's own NVML, and devices that CUDA does not have.
+        links.extend(beside(NVML_LIBRARY).map(|nvml| (NVML_SONAME, nvml)));
+        let path = search_path(&driver_folder(&private_folder()?, &links)?)?;
         command.env("LD_LIBRARY_PATH", path);
     }
     if options.no_cudart_handshake {
@@ -163,10 +167,15 @@ fn vendor_files(vendors: &OsStr) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
     Ok(found)
 }
 
-/// A folder that holds our CUDA driver under the name that programs load; the same one each time for the same library.
-fn driver_folder(parent: &Path, library: &Path) -> anyhow::Result<PathBuf> {
-    let digest = Sha256::digest(library.as_os_str().as_encoded_bytes());
-    let digest: String = digest
+/// A folder that holds our libraries under the names that programs load; the same one each time for the same libraries.
+fn driver_folder(parent: &Path, links: &[(&str, PathBuf)]) -> anyhow::Result<PathBuf> {
+    let mut hash = Sha256::new();
+    for (_, library) in links {
+        hash.update(library.as_os_str().as_encoded_bytes());
+        hash.update([0]);
+    }
+    let digest: String = hash
+        .finalize()
         .iter()
         .take(8)
         .map(|byte| format!("{byte:02x}"))
@@ -174,13 +183,14 @@ fn driver_folder(parent: &Path, library: &Path) -> anyhow::Result<PathBuf> {
     let folder = parent.join(format!("cuda-{digest}"));
     let action = || format!("could not make {}", folder.display());
     std::fs::create_dir_all(&folder).with_context(action)?;
-    match std::os::unix::fs::symlink(library, folder.join(CUDA_SONAME)) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(error).with_context(action)
+    for (name, library) in links {
+        match std::os::unix::fs::symlink(library, folder.join(name)) {
+            // Another process made it, of the same name and so for the same library.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            outcome => outcome.with_context(action)?,
         }
-        // Another process made it, of the same name and so for the same library.
-        _ => Ok(folder),
     }
+    Ok(folder)
 }
 
 /// `LD_LIBRARY_PATH` with a folder in front.
@@ -341,13 +351,20 @@ mod tests {
     #[test]
     fn the_driver_lies_under_the_name_that_programs_load_and_is_used_again() {
         let parent = tempfile::tempdir().unwrap();
-        let library = Path::new("/lib/libtowline_cuda.so");
-        let folder = driver_folder(parent.path(), library).unwrap();
-        assert_eq!(
-            std::fs::read_link(folder.join("libcuda.so.1")).unwrap(),
-            library
-        );
-        assert_eq!(driver_folder(parent.path(), library).unwrap(), folder);
+        let links = [
+            ("libcuda.so.1", PathBuf::from("/lib/libtowline_cuda.so")),
+            (
+                "libnvidia-ml.so.1",
+                PathBuf::from("/lib/libtowline_nvml.so"),
+            ),
+        ];
+        let folder = driver_folder(parent.path(), &links).unwrap();
+        for (name, library) in &links {
+            assert_eq!(&std::fs::read_link(folder.join(name)).unwrap(), library);
+        }
+        assert_eq!(driver_folder(parent.path(), &links).unwrap(), folder);
+        let without = driver_folder(parent.path(), &links[..1]).unwrap();
+        assert_ne!(without, folder);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use towline_transport::Address;
-use towline_wire::control::{ServerIdentity, Status};
+use towline_wire::control::{Purpose, ServerIdentity, Status};
 
 use crate::FAILURE;
 use crate::ask::{self, Server};
@@ -36,6 +36,7 @@ struct ServerStatus {
 #[derive(Debug, Serialize)]
 struct SessionStatus {
     id: u64,
+    api: &'static str,
     program: String,
     host: String,
     pid: u32,
@@ -100,6 +101,10 @@ pub(crate) fn run(options: &StatusOptions) -> anyhow::Result<ExitCode> {
 fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> ServerStatus {
     let sessions = status.sessions.into_iter().map(|session| SessionStatus {
         id: session.session_id,
+        api: match session.purpose {
+            Purpose::CudaSession => "cuda",
+            _ => "opencl",
+        },
         program: session.program,
         host: session.hostname,
         pid: session.client_pid,
@@ -151,6 +156,7 @@ fn render(servers: &[ServerStatus]) -> String {
         );
         let mut sessions = Table::new(&[
             ">ID",
+            "API",
             "PROGRAM",
             "CLIENT",
             ">PID",
@@ -166,6 +172,11 @@ fn render(servers: &[ServerStatus]) -> String {
         for session in &server.sessions {
             sessions.add(vec![
                 session.id.to_string(),
+                match session.api {
+                    "cuda" => "CUDA",
+                    _ => "OpenCL",
+                }
+                .to_owned(),
                 session.program.clone(),
                 session.host.clone(),
                 session.pid.to_string(),
@@ -194,6 +205,7 @@ mod tests {
     fn sessions_are_listed_below_their_server() {
         let session = towline_wire::control::SessionStatus {
             session_id: 3,
+            purpose: Purpose::CudaSession,
             program: "nbody".into(),
             device_memory_bytes: 1 << 30,
             ..Default::default()
@@ -212,6 +224,8 @@ mod tests {
             text.starts_with("tcp://gpu1:7000 (gpu1, towline 1), up 0.0 s: 1 of 8 sessions in use"),
             "{text}"
         );
-        assert!(text.contains("nbody") && text.contains("1.0 GiB"), "{text}");
+        for part in ["CUDA", "nbody", "1.0 GiB"] {
+            assert!(text.contains(part), "no {part} in {text}");
+        }
     }
 }

@@ -107,9 +107,7 @@ pub(crate) fn dial(
 ) -> Result<Dialled, DialError> {
     let server = address.to_string();
     let transport = Registry::global().get(address.scheme())?;
-    let connection = transport.connect(address, &ConnectOptions::control())?;
-    let mut buffer = MessageBuffer::new(limits::SERVER_MESSAGE_BYTES);
-    let welcome = shake_hands(&*connection, &mut buffer, &server, token, purpose)?;
+    let (connection, buffer, welcome) = knock(address, token, purpose)?;
     let Some(grant) = welcome.session else {
         return Err(DialError::NoSession(server));
     };
@@ -146,6 +144,20 @@ pub(crate) fn dial(
         control,
         snapshot: welcome.snapshot,
     })
+}
+
+/// Opens a control connection: what has come on it beyond the welcome, and the welcome.
+pub(crate) fn knock(
+    address: &Address,
+    token: Option<Token>,
+    purpose: Purpose,
+) -> Result<(Arc<dyn Connection>, MessageBuffer, Welcome), DialError> {
+    let transport = Registry::global().get(address.scheme())?;
+    let connection = transport.connect(address, &ConnectOptions::control())?;
+    let mut buffer = MessageBuffer::new(limits::SERVER_MESSAGE_BYTES);
+    let server = address.to_string();
+    let welcome = shake_hands(&*connection, &mut buffer, &server, token, purpose)?;
+    Ok((connection, buffer, welcome))
 }
 
 fn shake_hands(

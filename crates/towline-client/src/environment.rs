@@ -34,6 +34,11 @@ pub fn cuda_sessions() -> Vec<Result<Arc<crate::cuda::Session>, Unreachable>> {
     each_server(crate::cuda::Session::connect)
 }
 
+/// As [`sessions`], of what NVML tells: no sessions, and nothing of it uses a device.
+pub fn monitors() -> Vec<Result<Arc<crate::nvml::Monitor>, Unreachable>> {
+    each_server(crate::nvml::Monitor::connect)
+}
+
 fn each_server<S: Send + Sync>(
     connect: impl Fn(&Address, Option<Token>) -> Result<S, DialError> + Sync,
 ) -> Vec<Result<Arc<S>, Unreachable>> {

@@ -1,5 +1,5 @@
 //! The client's end of sessions: dialling servers, the ordered command lane, payload, completions; [`opencl::Remote`], the OpenCL
-//! contract over one session; and [`cuda::Session`], what a CUDA driver is made of.
+//! contract over one session; [`cuda::Session`], what a CUDA driver is made of; and [`nvml::Monitor`], what NVML tells of a server.
 //!
 //! Whatever can be answered here is answered here; everything else goes one way, and only what needs data back waits. Each wait is
 //! counted by the API call that it was for ([`meter`]), so tests assert round trips and `--report` shows them.
@@ -10,6 +10,7 @@ pub mod environment;
 mod link;
 mod memory;
 pub mod meter;
+pub mod nvml;
 pub mod opencl;
 mod payload;
 pub mod peer;

@@ -53,6 +53,24 @@ pub unsafe fn pairs(start: *const u64) -> Option<SmallVec<[u64; 8]>> {
     }
 }
 
+/// A structure whose first word has its size in the low 24 bits, as its caller knows it; `Some(None)` where that is not this one's
+/// size, and `None` where it is NULL.
+///
+/// # Safety
+/// `start` is NULL or readable for as many bytes as its first word says.
+pub unsafe fn versioned<T: Copy>(start: *const T) -> Option<Option<T>> {
+    if start.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's contract: the first word is there.
+    let word = unsafe { start.cast::<u32>().read() };
+    if (word & 0x00ff_ffff) as usize != size_of::<T>() {
+        return Some(None);
+    }
+    // SAFETY: the caller's contract: all of it is.
+    Some(Some(unsafe { start.read() }))
+}
+
 /// Writes at most `room` values to `target`, unless it is NULL.
 ///
 /// # Safety

@@ -15,6 +15,8 @@ use crate::policy::{self, Policy};
 pub(crate) struct Device {
     /// The server's session.
     pub(crate) session: u8,
+    /// The server's place among those that the environment names: its PCI domain, as in NVML.
+    pub(crate) domain: u16,
     /// Its number on the server.
     pub(crate) ordinal: i32,
     pub(crate) facts: snapshot::Device,
@@ -33,9 +35,16 @@ pub(crate) struct Primary {
 }
 
 impl Device {
-    pub(crate) fn new(session: u8, ordinal: i32, facts: &snapshot::Device, link: &Session) -> Self {
+    pub(crate) fn new(
+        session: u8,
+        domain: u16,
+        ordinal: i32,
+        facts: &snapshot::Device,
+        link: &Session,
+    ) -> Self {
         Self {
             session,
+            domain,
             ordinal,
             facts: facts.clone(),
             primary: link.mint(wire::ContextHandle::TAG),
@@ -51,7 +60,7 @@ impl Device {
             Policy::Mask => 0,
             // Each server has a domain of its own, so that no two devices have the same place.
             Policy::Compute if attribute == CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID => {
-                i32::from(self.session)
+                i32::from(self.domain)
             }
             Policy::Compute => -1,
         }
@@ -280,7 +289,7 @@ impl DeviceCalls for Driver {
             let fits = |device: &Device| {
                 let id = device.bus_id();
                 let short = id.strip_suffix(".0").unwrap_or(&id);
-                wanted == id || wanted == short || format!("{:04X}:{wanted}", device.session) == id
+                wanted == id || wanted == short || format!("{:04X}:{wanted}", device.domain) == id
             };
             let index = started.devices.iter().position(fits);
             index

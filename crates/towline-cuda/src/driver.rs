@@ -118,6 +118,7 @@ impl Driver {
     /// A driver over these sessions, of whose devices `visible` shows some, as `CUDA_VISIBLE_DEVICES` would.
     pub fn over(sessions: Vec<Arc<Session>>, visible: Option<&str>) -> Self {
         let driver = Self::default();
+        let sessions = (0..).zip(sessions).collect();
         let _ = driver.started.set(start(sessions, visible));
         driver
     }
@@ -297,9 +298,9 @@ impl Acting<'_> {
 fn from_environment() -> Result<Started, CUresult> {
     let mut sessions = Vec::new();
     let mut failures = Vec::new();
-    for session in environment::cuda_sessions() {
+    for (place, session) in (0..).zip(environment::cuda_sessions()) {
         match session {
-            Ok(session) => sessions.push(session),
+            Ok(session) => sessions.push((place, session)),
             Err(unreachable) => {
                 let mut text = unreachable.to_string();
                 let mut source = std::error::Error::source(&unreachable);
@@ -323,13 +324,14 @@ fn from_environment() -> Result<Started, CUresult> {
     start(sessions, visible.as_deref())
 }
 
-fn start(sessions: Vec<Arc<Session>>, visible: Option<&str>) -> Result<Started, CUresult> {
+/// Begins with these sessions, each with its server's place among those that are named.
+fn start(sessions: Vec<(u16, Arc<Session>)>, visible: Option<&str>) -> Result<Started, CUresult> {
     let mut all = Vec::new();
-    for (index, session) in sessions.iter().enumerate() {
+    for (index, (place, session)) in sessions.iter().enumerate() {
         let index = u8::try_from(index).map_err(|_| CUDA_ERROR_INVALID_DEVICE)?;
         session.number_as(index);
         for (ordinal, facts) in session.snapshot().devices.iter().enumerate() {
-            all.push(Device::new(index, ordinal as i32, facts, session));
+            all.push(Device::new(index, *place, ordinal as i32, facts, session));
         }
     }
     let uuids: Vec<[u8; 16]> = all.iter().map(|device| device.facts.uuid).collect();
@@ -345,6 +347,7 @@ fn start(sessions: Vec<Arc<Session>>, visible: Option<&str>) -> Result<Started, 
     if devices.is_empty() {
         return Err(CUDA_ERROR_NO_DEVICE);
     }
+    let sessions: Vec<Arc<Session>> = sessions.into_iter().map(|(_, session)| session).collect();
     let snapshots = || sessions.iter().map(|session| session.snapshot());
     Ok(Started {
         version: snapshots()

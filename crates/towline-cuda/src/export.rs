@@ -89,6 +89,15 @@ fn tell_forked() {
     }
 }
 
+/// Tells this library from a vendor's (`towline_backend::OWN_LIBRARY_SYMBOL`).
+#[unsafe(no_mangle)]
+#[allow(
+    non_upper_case_globals,
+    unreachable_pub,
+    reason = "servers reach it by its symbol, named as symbols are"
+)]
+pub static towline_library: u8 = 1;
+
 mod symbols {
     #![allow(
         unreachable_pub,
