@@ -15,5 +15,6 @@ pub mod opencl;
 mod payload;
 pub mod peer;
 pub mod raw;
+pub mod report;
 mod state;
 pub mod tuning;

@@ -321,7 +321,9 @@ fn from_environment() -> Result<Started, CUresult> {
         (false, _) => failures.iter().for_each(|text| log::warn!("{text}")),
     }
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-    start(sessions, visible.as_deref())
+    let started = start(sessions, visible.as_deref())?;
+    crate::report::watch(&started.sessions);
+    Ok(started)
 }
 
 /// Begins with these sessions, each with its server's place among those that are named.

@@ -40,6 +40,7 @@ mod pack;
 mod peer;
 mod policy;
 mod pool;
+mod report;
 mod stream;
 mod tables;
 mod tensor;
