@@ -13,6 +13,7 @@ mod devices;
 mod faults;
 mod footprint;
 mod many;
+mod nvml;
 mod peers;
 mod processes;
 mod programs;
