@@ -1568,10 +1568,15 @@ fn jailed_worker_is_confined() -> Result<(), Failed> {
         hide: vec![secret.clone()],
         ..JailConfig::default()
     };
-    config.worker.as_mut().expect("it has one").environment.push((
-        "TEST_PROBES".into(),
-        format!("{}:{}", open.display(), secret.display()).into(),
-    ));
+    config
+        .worker
+        .as_mut()
+        .expect("it has one")
+        .environment
+        .push((
+            "TEST_PROBES".into(),
+            format!("{}:{}", open.display(), secret.display()).into(),
+        ));
     let server = serve(config);
     let client = Client::session(&server.address);
     let lane = client.lane(0, 1);
