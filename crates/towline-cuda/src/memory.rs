@@ -188,9 +188,21 @@ impl Driver {
         };
         ranges.0.remove(&address);
         drop(ranges);
+        self.settle_host(address, size)?;
         let layout = Layout::from_size_align(size, PAGE).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         // SAFETY: `allocate_host` allocated it with this layout, and nobody else can free it: the range is gone from the table.
         unsafe { dealloc(start.cast(), layout) };
+        Ok(())
+    }
+
+    /// Waits until nothing is on its way into host memory that goes out of use.
+    fn settle_host(&self, start: u64, size: usize) -> Result<(), CUresult> {
+        for session in &self.ready()?.sessions {
+            // A session that is lost writes no more.
+            if session.lost().is_none() {
+                session.settle(start as usize, size)?;
+            }
+        }
         Ok(())
     }
 
@@ -398,13 +410,13 @@ impl MemoryCalls for Driver {
         status(self.ready().and_then(|_| {
             let start = p.addr() as u64;
             let mut ranges = write(&self.memory);
-            match ranges.0.get(&start).map(|range| range.kind) {
-                Some(Kind::Registered(_)) => {
-                    ranges.0.remove(&start);
-                    Ok(())
-                }
-                _ => Err(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED),
-            }
+            let size = match ranges.0.get(&start) {
+                Some(range) if matches!(range.kind, Kind::Registered(_)) => range.size,
+                _ => return Err(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED),
+            };
+            ranges.0.remove(&start);
+            drop(ranges);
+            self.settle_host(start, size)
         }))
     }
 

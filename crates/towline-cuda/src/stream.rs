@@ -109,7 +109,13 @@ impl Acting<'_> {
             (idle, all.get(&stream.0).map_or(0, |work| work.posted))
         };
         if !idle {
-            self.call_for("cuStreamSynchronize", &wire::SynchronizeStream { stream })?;
+            // Data of the last small read is the answer, where that is what the stream is left with.
+            match self.session.finish_held(Some(stream.0)) {
+                Some(read) => read?,
+                None => {
+                    self.call_for("cuStreamSynchronize", &wire::SynchronizeStream { stream })?;
+                }
+            }
             self.note_done(stream.0, posted);
         }
         self.healthy(stream)

@@ -270,6 +270,38 @@ fn what_is_known_to_be_done_is_not_waited_for_again() {
 }
 
 #[test]
+fn a_small_read_into_pinned_memory_and_a_wait_for_its_stream_are_one_request() {
+    let bench = Bench::new();
+    let address = bench.allocated();
+    let (mut pinned, stream) = (null_mut(), null_mut());
+    // SAFETY: the place is a local.
+    let made = unsafe { bench.driver.cuMemHostAlloc(&raw mut pinned, 4096, 0) };
+    assert_eq!(made, CUDA_SUCCESS);
+    // SAFETY: the memory is pinned and large enough.
+    let read = |driver: &Driver| unsafe { driver.cuMemcpyDtoHAsync_v2(pinned, address, 8, stream) };
+    // SAFETY: the default stream is always there.
+    let synchronise = |driver: &Driver| unsafe { driver.cuStreamSynchronize(stream) };
+    assert_eq!(bench.costs(read), (CUDA_SUCCESS, 0));
+    assert_eq!(bench.costs(synchronise), (CUDA_SUCCESS, 1));
+    // SAFETY: the memory is pinned, and the read is over.
+    assert_eq!(unsafe { pinned.cast::<[u8; 8]>().read() }, [CONTENT; 8]);
+    assert_eq!(bench.heard(wire::SynchronizeStream::ID), 0);
+    // What comes between is posted behind the read.
+    assert_eq!(bench.costs(read), (CUDA_SUCCESS, 0));
+    let function = bench.function();
+    assert_eq!(launch(&bench.driver, function), CUDA_SUCCESS);
+    assert_eq!(bench.costs(synchronise), (CUDA_SUCCESS, 1));
+    assert_eq!(bench.heard(wire::SynchronizeStream::ID), 1);
+    assert_eq!(bench.heard(wire::Read::ID), 2);
+    // Memory is not given back before its data has come.
+    assert_eq!(bench.costs(read), (CUDA_SUCCESS, 0));
+    // SAFETY: the memory is ours.
+    let freed = unsafe { bench.driver.cuMemFreeHost(pinned) };
+    assert_eq!(freed, CUDA_SUCCESS);
+    assert_eq!(bench.heard(wire::Read::ID), 3);
+}
+
+#[test]
 fn a_stream_is_idle_once_its_last_event_has_passed() {
     let bench = Bench::new();
     let function = bench.function();

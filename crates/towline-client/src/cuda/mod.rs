@@ -26,6 +26,7 @@ use crate::meter::Meter;
 use crate::peer::Control;
 use crate::state::{Event, Write};
 
+use transfer::HeldRead;
 pub use transfer::{DeviceBox, HostRows};
 
 /// CUDA's words.
@@ -70,7 +71,17 @@ pub struct Session {
     link: Arc<Link>,
     _control: Option<Arc<Control>>,
     snapshot: Snapshot,
-    acting: Mutex<Option<Actor>>,
+    posting: Mutex<Posting>,
+}
+
+/// What posting in order goes by.
+#[derive(Default)]
+struct Posting {
+    /// In whose name the last message was posted.
+    actor: Option<Actor>,
+    /// A small read that has not been posted: a wait for its stream, which most likely comes next, then is a wait for its data. Whatever
+    /// else is posted comes behind it.
+    held: Option<HeldRead>,
 }
 
 impl Session {
@@ -100,7 +111,7 @@ impl Session {
             link,
             _control: control,
             snapshot,
-            acting: Mutex::new(None),
+            posting: Mutex::default(),
         }
     }
 
@@ -154,8 +165,19 @@ impl Session {
     #[inline]
     pub fn post<'a, R: Request<'a>>(&self, actor: Actor, request: &R) -> Result<(), i32> {
         self.healthy()?;
-        let mut acting = self.acting();
-        if *acting == Some(actor) {
+        let mut posting = self.posting();
+        self.post_held(&mut posting)?;
+        self.post_as(&mut posting, actor, request)
+    }
+
+    #[inline]
+    fn post_as<'a, R: Request<'a>>(
+        &self,
+        posting: &mut Posting,
+        actor: Actor,
+        request: &R,
+    ) -> Result<(), i32> {
+        if posting.actor == Some(actor) {
             return self.link.post(request).map(|_| ());
         }
         let act = act(actor);
@@ -163,12 +185,13 @@ impl Session {
             batch.post(wire::Act::ID, |out| wire::Message::encode(&act, out));
             batch.post(R::ID, |out| request.encode(out));
         })?;
-        *acting = Some(actor);
+        posting.actor = Some(actor);
         Ok(())
     }
 
     /// Posts a request that needs neither thread nor context.
     pub fn post_plain<'a, R: Request<'a>>(&self, request: &R) -> Result<(), i32> {
+        self.post_held(&mut self.posting())?;
         self.link.post(request).map(|_| ())
     }
 
@@ -196,10 +219,11 @@ impl Session {
         self.healthy()?;
         let started = std::time::Instant::now();
         let number = {
-            let mut acting = self.acting();
-            if *acting != Some(actor) {
+            let mut posting = self.posting();
+            self.post_held(&mut posting)?;
+            if posting.actor != Some(actor) {
                 self.link.post(&act(actor))?;
-                *acting = Some(actor);
+                posting.actor = Some(actor);
             }
             self.link.ask_only(request)?
         };
@@ -335,8 +359,8 @@ impl Session {
         }
     }
 
-    fn acting(&self) -> MutexGuard<'_, Option<Actor>> {
-        self.acting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn posting(&self) -> MutexGuard<'_, Posting> {
+        self.posting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,13 +3,25 @@
 use towline_backend::cuda as wire;
 use towline_session::Landing;
 
-use super::{Actor, PAYLOAD_TAG, Session};
+use super::{Actor, PAYLOAD_TAG, Posting, Session};
 use crate::memory::HostBox;
 use crate::state::Read;
 use crate::tuning::{INLINE_CREDIT, tuning};
 
 /// Reads up to this size come on the command lane; the worker has the same number.
 const INLINE_READ: usize = 128 << 10;
+
+/// Asynchronous reads up to this size wait for what comes next before they are posted.
+const HELD_BYTES: usize = 4 << 10;
+
+/// A read that has not been posted.
+pub(super) struct HeldRead {
+    actor: Actor,
+    call: &'static str,
+    stream: u64,
+    address: u64,
+    target: HostBox,
+}
 
 /// A box on the device: of an array, or of memory with pitches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,18 +145,70 @@ impl Session {
         wait: bool,
     ) -> Result<(), i32> {
         self.healthy()?;
-        let payload = self.expect_data(HostBox::linear(target, size), wait);
-        let posted = self.post(
+        let read = HeldRead {
             actor,
-            &wire::Read {
-                stream: wire::StreamHandle(stream),
-                address,
-                size: size as u64,
-                payload,
-                urgent: u32::from(wait),
-            },
-        );
+            call,
+            stream,
+            address,
+            target: HostBox::linear(target, size),
+        };
+        let mut posting = self.posting();
+        self.post_held(&mut posting)?;
+        if !wait && size <= HELD_BYTES {
+            posting.held = Some(read);
+            return Ok(());
+        }
+        let (payload, posted) = self.post_read(&mut posting, &read, wait);
+        drop(posting);
         self.arrived(call, payload, size, posted, wait)
+    }
+
+    fn post_read(
+        &self,
+        posting: &mut Posting,
+        read: &HeldRead,
+        wait: bool,
+    ) -> (u64, Result<(), i32>) {
+        let payload = self.expect_data(read.target, wait);
+        let request = wire::Read {
+            stream: wire::StreamHandle(read.stream),
+            address: read.address,
+            size: read.target.size() as u64,
+            payload,
+            urgent: u32::from(wait),
+        };
+        (payload, self.post_as(posting, read.actor, &request))
+    }
+
+    /// Posts the read that was held back, if there is one.
+    #[inline]
+    pub(super) fn post_held(&self, posting: &mut Posting) -> Result<(), i32> {
+        match posting.held.take() {
+            None => Ok(()),
+            Some(read) => {
+                let (payload, posted) = self.post_read(posting, &read, false);
+                self.arrived(read.call, payload, read.target.size(), posted, false)
+            }
+        }
+    }
+
+    /// Waits for the read that was held back on `stream`, or on any; `None` where there is none. Then all that was posted to its stream
+    /// before has been done.
+    pub fn finish_held(&self, stream: Option<u64>) -> Option<Result<(), i32>> {
+        let mut posting = self.posting();
+        let held = posting.held.as_ref()?;
+        if stream.is_some_and(|stream| stream != held.stream) {
+            return None;
+        }
+        let read = posting.held.take()?;
+        let (payload, posted) = self.post_read(&mut posting, &read, true);
+        drop(posting);
+        Some(self.arrived(read.call, payload, read.target.size(), posted, true))
+    }
+
+    /// Waits until no data is on its way into a range of host memory.
+    pub fn settle(&self, start: usize, size: usize) -> Result<(), i32> {
+        self.settle_reads(start, size)
     }
 
     /// As [`Self::write`], for a box of so many bytes, rows and slices.
@@ -363,6 +427,7 @@ impl Session {
 
     /// Data on its way into a range that is about to be read must be there first: on the device the copies would run in order.
     fn settle_reads(&self, start: usize, size: usize) -> Result<(), i32> {
+        self.post_held(&mut self.posting())?;
         let overlaps = |state: &crate::state::State| {
             let mut targets = state.reads.values().map(|read| read.target.range());
             targets.any(|target| target.start < start.saturating_add(size) && start < target.end)
