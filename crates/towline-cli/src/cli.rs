@@ -190,9 +190,9 @@ pub(crate) struct ServeOptions {
     /// Run workers on the CPUs of this NUMA node, with its memory
     #[arg(long, value_name = "N", conflicts_with = "cpus")]
     pub(crate) numa: Option<u32>,
-    /// Payload connections that clients are told to open per session
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=32))]
-    pub(crate) payload_lanes: u16,
+    /// Payload connections that clients are told to open per session: 4, or 8 on machines with 16 cores and more
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=32))]
+    pub(crate) payload_lanes: Option<u16>,
     /// Size of one buffer of a session's payload pool
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20,
           value_parser = clap::value_parser!(u64).range(4096..=1 << 30))]

@@ -171,6 +171,11 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
     if user.as_ref().is_some_and(|user| user.uid == 0) {
         bail!("--user: workers must not run as root");
     }
+    let payload_lanes = options.payload_lanes.unwrap_or_else(|| {
+        // One connection moves 4 to 7 GB/s over loopback (H200 machine of 16 cores): four have 15, eight 24 to 30.
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        if cores >= 16 { 8 } else { 4 }
+    });
     Ok(SupervisorConfig {
         listen: options.listen.clone(),
         token,
@@ -178,8 +183,8 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
         peers: options.peers.clone(),
         max_sessions: options.max_sessions,
         limits: SessionLimits {
-            max_lanes: 1 + options.payload_lanes.max(MIN_MAX_PAYLOAD_LANES),
-            payload_lanes: options.payload_lanes,
+            max_lanes: 1 + payload_lanes.max(MIN_MAX_PAYLOAD_LANES),
+            payload_lanes,
             chunk_bytes: options.chunk_bytes,
             chunk_count: options.chunk_count,
         },
