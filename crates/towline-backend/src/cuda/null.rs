@@ -11,11 +11,13 @@
 //! | `spin_until` | address | waits until the 32-bit number there is not 0 |
 //! | `fetch` | texture or surface, address, count | copies so many bytes from the start of what it is over |
 //! | `fault` | | fails as a kernel does that uses an address nobody has |
+//! | `count_down` | address, handle | takes 1 from the 32-bit number there, and sets the conditional value to what is left |
 //!
 //! As a driver's, a stream takes only so many commands before the caller has to wait.
 
 mod array;
 mod device;
+mod graph;
 mod streams;
 mod texture;
 
@@ -27,6 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::*;
 use array::{Array, Mipmap, array_calls};
 use device::{Allocation, Kernel};
+use graph::Work;
 use streams::{Event, Queue, Streams};
 use texture::{Binding, Reference, texture_calls};
 
@@ -58,6 +61,10 @@ struct State {
     references: HashMap<usize, Reference>,
     /// Contexts that reach another's memory, with that one.
     peers: HashSet<(usize, usize)>,
+    graphs: HashMap<usize, graph::Graph>,
+    nodes: HashMap<usize, graph::Node>,
+    execs: HashMap<usize, Arc<graph::Exec>>,
+    conditions: HashMap<u64, graph::Condition>,
 }
 
 #[derive(Clone, Default)]
@@ -126,6 +133,8 @@ impl NullCuda {
                 .filter(|binding| !binding.ended)
                 .count()
             + state.references.len()
+            + state.graphs.len()
+            + state.execs.len()
     }
 
     /// Bytes of device memory that are allocated; what belongs to images is not counted.
@@ -992,4 +1001,5 @@ impl CudaApi for NullCuda {
             )
         }
     }
+    graph::methods!();
 }

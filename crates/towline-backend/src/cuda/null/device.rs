@@ -83,6 +83,7 @@ enum Kind {
     SpinUntil,
     Fetch,
     Fault,
+    CountDown,
 }
 
 /// A kernel of an image.
@@ -99,6 +100,7 @@ impl Kernel {
             b"spin_until" => Kind::SpinUntil,
             b"fetch" => Kind::Fetch,
             b"fault" => Kind::Fault,
+            b"count_down" => Kind::CountDown,
             _ => return None,
         };
         let name = CString::new(name).ok()?;
@@ -117,6 +119,7 @@ impl Kernel {
             Kind::SpinUntil => &[(0, 8)],
             Kind::Fetch => &[(0, 8), (8, 8), (16, 4)],
             Kind::Fault => &[],
+            Kind::CountDown => &[(0, 8), (8, 8)],
         }
     }
 
@@ -143,11 +146,32 @@ impl Kernel {
                 texture::fetch(state, address, to, word(16) as usize)
             }
             Kind::Fault => CUDA_ERROR_ILLEGAL_ADDRESS,
+            Kind::CountDown => {
+                let handle = u64::from(word(8)) | u64::from(word(12)) << 32;
+                let mut left = 0;
+                let status = each(state, address, 1, |value| {
+                    left = value.wrapping_sub(1);
+                    left
+                });
+                let conditions = &mut state
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .conditions;
+                if let Some(condition) = conditions.get_mut(&handle) {
+                    condition.value = left;
+                }
+                status
+            }
         }
     }
 }
 
-fn each(state: &Mutex<State>, address: u64, count: u32, step: impl Fn(u32) -> u32) -> CUresult {
+fn each(
+    state: &Mutex<State>,
+    address: u64,
+    count: u32,
+    mut step: impl FnMut(u32) -> u32,
+) -> CUresult {
     let state = state.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(memory) = find(&state, address, count as usize * 4) else {
         return CUDA_ERROR_ILLEGAL_ADDRESS;

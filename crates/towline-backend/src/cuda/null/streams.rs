@@ -30,6 +30,9 @@ struct Commands {
 /// A stream, and how many of its commands must be done.
 type Place = (Weak<Queue>, u64);
 
+/// A command that another may stand behind.
+pub(super) struct Mark(Place);
+
 /// What an event was recorded behind.
 #[derive(Default)]
 pub(super) struct Event(Mutex<Recorded>);
@@ -120,6 +123,13 @@ impl Streams {
     /// Enqueues a command.
     pub(super) fn push(&self, queue: &Arc<Queue>, work: Work) {
         self.push_after(queue, Vec::new(), work);
+    }
+
+    /// Enqueues a command behind another of whatever stream, and notes where it is.
+    pub(super) fn push_behind(&self, queue: &Arc<Queue>, last: &mut Option<Mark>, work: Work) {
+        let after = last.take().map(|mark| mark.0).into_iter().collect();
+        self.push_after(queue, after, work);
+        *last = Some(Mark(queue.here()));
     }
 
     fn push_after(&self, queue: &Arc<Queue>, mut after: Vec<Place>, work: Work) {
