@@ -11,6 +11,7 @@
 )]
 
 pub mod facts;
+pub mod graph;
 pub mod snapshot;
 pub mod texture_reference;
 
