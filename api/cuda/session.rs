@@ -216,20 +216,6 @@ extern "C" {
         #[input(len = words)] operations: *const u64,
     ) -> CUresult;
 
-    /// The state of a capture. Nodes and graph that the client does not know yet get the numbers from `first` on.
-    #[call(id = 0x0f36, internal, planned, sync, manual(server))]
-    fn CaptureState(
-        stream: CUstream,
-        first: u64,
-        room: u32,
-        #[out] status: *mut CUstreamCaptureStatus,
-        #[out] id: *mut u64,
-        #[out] graph: *mut u64,
-        #[out(len = room, actual = count)] dependencies: *mut u64,
-        #[out(len = room, actual = count)] edges: *mut CUgraphEdgeData,
-        #[out(size_of)] count: *mut usize,
-    ) -> CUresult;
-
     /// Ends the session in good order.
     #[call(id = 0x0f40, internal, async, manual(server))]
     fn Goodbye(reason: u32) -> CUresult;
@@ -519,101 +505,78 @@ extern "C" {
     #[call(id = 0x0f85, internal, sync, manual(server))]
     fn DevicePath(device: CUdevice, peer: CUdevice, #[out(len = 6)] values: *mut i32) -> CUresult;
 
-    /// Adds a node; `params` are written as its kind has them.
-    #[call(id = 0x0f90, internal, planned, async, manual(server))]
-    fn GraphAddNode(
+    /// Makes a graph on the server ahead of its first instantiation: some of its nodes, or conditional values of it, have numbers that the
+    /// device interprets.
+    #[call(id = 0x0fa0, internal, async, manual(server))]
+    fn GraphAnchor(#[out(creates)] graph: *mut CUgraph) -> CUresult;
+
+    /// Ends such a graph.
+    #[call(id = 0x0fa1, internal, async, manual(server))]
+    fn GraphAnchorEnd(#[destroys] graph: CUgraph) -> CUresult;
+
+    /// Adds a node that allocates to such a graph. `access`: kind of location, its number, flags, of each.
+    #[call(id = 0x0fa2, internal, sync, manual(server))]
+    fn GraphAlloc(
         graph: CUgraph,
-        kind: CUgraphNodeType,
-        num_dependencies: u32,
-        #[input(len = num_dependencies)] dependencies: *const CUgraphNode,
-        num_edges: u32,
-        #[input(len = num_edges)] edges: *const CUgraphEdgeData,
+        node: u64,
+        device: CUdevice,
         size: u64,
-        #[input(bytes = size)] params: *const c_void,
-        #[out(creates)] node: *mut CUgraphNode,
+        words: u32,
+        #[input(len = words)] access: *const u64,
+        #[out(device_value)] address: *mut CUdeviceptr,
     ) -> CUresult;
 
-    /// Replaces a node's parameters: in an executable graph, or in the node's own where that is 0.
-    #[call(id = 0x0f91, internal, planned, sync, manual(server))]
-    fn GraphSetNode(
-        exec: CUgraphExec,
-        node: CUgraphNode,
-        kind: CUgraphNodeType,
-        size: u64,
-        #[input(bytes = size)] params: *const c_void,
-    ) -> CUresult;
-
-    /// Sets a launch attribute of a kernel node; `value` is the API's union, handles in it as their numbers.
-    #[call(id = 0x0f92, internal, planned, sync, manual(server))]
-    fn GraphNodeAttribute(
-        node: CUgraphNode,
-        attribute: CUkernelNodeAttrID,
-        #[input(bytes = 64)] value: *const c_void,
-    ) -> CUresult;
-
-    /// Lists nodes: of a graph, its roots, its edges, or around a node, as `which` says. Those that the client does not know yet get the
-    /// numbers from `first` on; `kinds` tells what each is.
-    #[call(id = 0x0f93, internal, planned, sync, manual(server))]
-    fn GraphNodes(
+    /// Creates a value that conditional nodes of such a graph look at.
+    #[call(id = 0x0fa3, internal, sync, manual(server))]
+    fn GraphCondition(
         graph: CUgraph,
-        node: CUgraphNode,
-        which: u32,
-        first: u64,
-        room: u32,
-        #[out(len = room, actual = count)] nodes: *mut u64,
-        #[out(len = room, actual = count)] kinds: *mut CUgraphNodeType,
-        #[out(len = room, actual = count)] targets: *mut u64,
-        #[out(len = room, actual = count)] edges: *mut CUgraphEdgeData,
-        #[out(size_of)] count: *mut usize,
+        default: u32,
+        flags: u32,
+        #[out(device_value)] handle: *mut u64,
     ) -> CUresult;
 
-    /// Makes a graph executable; a node that stands in the way is told by its number.
-    #[call(id = 0x0f94, internal, planned, sync, waits, manual(server))]
-    fn GraphInstantiate(
+    /// Makes a graph executable: the one that `description` describes (`towline_wire::cuda::graph`), in the anchored graph of this number
+    /// or, where that is 0, a new one. A node that stands in the way is told by its number.
+    #[call(id = 0x0fa4, internal, sync, waits, manual(server))]
+    fn GraphMake(
         graph: CUgraph,
         flags: u64,
-        upload_stream: CUstream,
-        #[out(creates)] exec: *mut CUgraphExec,
+        stream: CUstream,
+        size: u64,
+        #[input(bytes = size)] description: *const c_void,
+        exec: u64,
         #[out] result: *mut CUgraphInstantiateResult,
         #[out] error_node: *mut u64,
     ) -> CUresult;
 
-    /// Changes an executable graph to be like another.
-    #[call(id = 0x0f95, internal, planned, sync, manual(server))]
-    fn GraphUpdate(
-        exec: CUgraphExec,
-        graph: CUgraph,
-        #[out] result: *mut CUgraphExecUpdateResult,
+    /// Replaces what nodes of an executable graph do: `changes` is a description without edges. It ends at the first that is refused.
+    #[call(id = 0x0fa5, internal, sync, waits, manual(server))]
+    fn GraphChange(
+        exec: u64,
+        size: u64,
+        #[input(bytes = size)] changes: *const c_void,
         #[out] error_node: *mut u64,
-        #[out] error_from_node: *mut u64,
     ) -> CUresult;
 
-    /// Launches an executable graph; a failure comes with the stream.
-    #[call(id = 0x0f96, internal, planned, async, manual(server))]
-    fn GraphLaunch(exec: CUgraphExec, stream: CUstream) -> CUresult;
+    /// Switches a node of an executable graph on or off.
+    #[call(id = 0x0fa6, internal, sync, waits, manual(server))]
+    fn GraphEnable(exec: u64, node: u64, enabled: u32) -> CUresult;
 
-    /// Draws a graph for people.
-    #[call(id = 0x0f97, internal, planned, sync, manual(server))]
-    fn GraphDraw(
-        graph: CUgraph,
-        flags: u32,
-        room: u64,
-        #[out(bytes = room)] text: *mut c_void,
-    ) -> CUresult;
+    /// Brings an executable graph to the device ahead of its launch.
+    #[call(id = 0x0fa7, internal, async, manual(server))]
+    fn GraphBring(exec: u64, stream: CUstream) -> CUresult;
 
-    /// Begins to capture a stream, into a new graph or one that is there.
-    #[call(id = 0x0f98, internal, planned, sync, manual(server))]
-    fn CaptureBegin(
+    /// Launches an executable graph. `calls`: a node, and the number under which the client is called, or data is moved, when this launch
+    /// comes to it.
+    #[call(id = 0x0fa8, internal, async, manual(server))]
+    fn GraphRun(
+        exec: u64,
         stream: CUstream,
-        mode: CUstreamCaptureMode,
-        graph: CUgraph,
-        num_dependencies: u32,
-        #[input(len = num_dependencies)] dependencies: *const CUgraphNode,
-        num_edges: u32,
-        #[input(len = num_edges)] edges: *const CUgraphEdgeData,
+        words: u32,
+        #[input(len = words)] calls: *const u64,
     ) -> CUresult;
 
-    /// Ends a capture and names its graph.
-    #[call(id = 0x0f99, internal, planned, sync, manual(server))]
-    fn CaptureEnd(stream: CUstream, #[out(creates)] graph: *mut CUgraph) -> CUresult;
+    /// Ends an executable graph, once its launches are done.
+    #[call(id = 0x0fa9, internal, async, manual(server))]
+    fn GraphEnd(exec: u64) -> CUresult;
 }

@@ -13,6 +13,7 @@ use towline_backend::cuda::*;
 use towline_session::{HANDLE_BASE, Outbox};
 use towline_transport::memory::MemoryTransport;
 use towline_transport::{Address, ConnectOptions, Connection, Transport, recv_exact};
+use towline_wire::cuda::graph as described;
 use towline_wire::error::CloseCode;
 use towline_wire::frame::{CHUNK_HEADER, ChunkHeader, FrameReader};
 use towline_wire::push::Push;
@@ -817,10 +818,11 @@ fn an_array_in_use_by_a_parked_write_ends_behind_it() {
 #[test]
 fn a_call_that_no_worker_serves_closes_the_session() {
     let client = Client::new();
-    client.post(&wire::GraphLaunch {
-        exec: wire::GraphExecHandle(1),
-        stream: A,
-    });
+    client.outbox.post(0x0fff, |_| {});
+    client
+        .outbox
+        .flush(|| 0, |bytes| client.command.send(&[IoSlice::new(bytes)]))
+        .expect("the worker listens");
     assert_eq!(client.closed(), Some(CloseCode::UnknownCall));
     client.leave();
 }
@@ -875,6 +877,136 @@ fn the_last_reference_to_a_context_ends_it() {
     });
     let ping = client.post(&wire::Ping { token: 1 });
     assert_eq!(client.status_of(ping), CUDA_SUCCESS);
+    client.leave();
+}
+
+/// A graph of one kernel.
+fn one_kernel(node: u64, params: Vec<u8>) -> described::Graph {
+    let work = described::Work::Kernel(described::Kernel {
+        function: ADD_ONE.0,
+        grid: [1; 3],
+        block: [32, 1, 1],
+        params,
+        ..described::Kernel::default()
+    });
+    described::Graph {
+        nodes: vec![described::Node { number: node, work }],
+        edges: Vec::new(),
+    }
+}
+
+impl Client {
+    fn make_graph(&self, exec: u64, graph: &described::Graph) -> (i32, wire::GraphMakeReply) {
+        let description = graph.encode();
+        let number = self.post(&wire::GraphMake {
+            graph: wire::GraphHandle(0),
+            flags: 0,
+            stream: DEFAULT,
+            size: description.len() as u64,
+            description: &description,
+            exec,
+        });
+        let (status, body) = self.reply_to(number);
+        let reply = wire::GraphMakeReply::decode(&body).expect("the body is always there");
+        (status, reply)
+    }
+
+    fn run_graph(&self, exec: u64, stream: wire::StreamHandle, calls: &[u64]) {
+        self.post(&wire::GraphRun {
+            exec,
+            stream,
+            words: calls.len() as u32,
+            calls: List::Values(calls),
+        });
+    }
+}
+
+#[test]
+fn a_graph_whose_nodes_are_refused_says_which() {
+    let client = Client::new();
+    let (status, reply) = client.make_graph(70, &one_kernel(9, Vec::new()));
+    assert_eq!(status, CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(reply.error_node, Some(9));
+    // Nothing was made, so the number is free.
+    let memory = client.allocate(4);
+    let graph = one_kernel(9, params(memory, &[1]));
+    assert_eq!(client.make_graph(70, &graph).0, CUDA_SUCCESS);
+    client.run_graph(70, A, &[]);
+    client.run_graph(70, B, &[]);
+    assert_eq!(client.synchronize(A), CUDA_SUCCESS);
+    assert_eq!(client.read(B, memory, 4, 1), 2_u32.to_le_bytes());
+    client.post(&wire::GraphEnd { exec: 70 });
+    assert_eq!(client.failures(), []);
+    let freed = client.post(&wire::MemoryFree { address: memory });
+    assert_eq!(client.status_of(freed), CUDA_SUCCESS);
+    client.leave();
+}
+
+#[test]
+fn a_change_is_behind_launches_that_are_parked() {
+    let client = Client::new();
+    let memory = client.allocate(8);
+    client.write(A, memory, &[0; 8]);
+    let graph = one_kernel(9, params(memory, &[1]));
+    assert_eq!(client.make_graph(70, &graph).0, CUDA_SUCCESS);
+    // The stream stands still, and the launch behind it.
+    client.post(&wire::HostFunction {
+        stream: A,
+        function: 7,
+        sync_mode: 0,
+    });
+    client.run_graph(70, A, &[]);
+    let changes = one_kernel(9, params(memory + 4, &[1])).encode();
+    let change = client.post(&wire::GraphChange {
+        exec: 70,
+        size: changes.len() as u64,
+        changes: &changes,
+    });
+    assert_eq!(client.event(7), CUDA_SUCCESS);
+    client.post(&wire::HostDone { function: 7 });
+    assert_eq!(client.status_of(change), CUDA_SUCCESS);
+    client.run_graph(70, A, &[]);
+    let both = [1_u32, 1].map(u32::to_le_bytes).concat();
+    assert_eq!(client.read(A, memory, 8, 1), both);
+    client.leave();
+}
+
+#[test]
+fn graphs_that_do_not_exist_or_do_twice_end_the_session() {
+    let graph = described::Graph::default();
+    let client = Client::new();
+    client.run_graph(70, A, &[]);
+    assert_eq!(client.closed(), Some(CloseCode::UnknownHandle));
+    client.leave();
+
+    let client = Client::new();
+    assert_eq!(client.make_graph(70, &graph).0, CUDA_SUCCESS);
+    client.run_graph(70, A, &[5, 6]);
+    assert_eq!(
+        client.closed(),
+        Some(CloseCode::UnknownHandle),
+        "no such node"
+    );
+    client.leave();
+
+    let client = Client::new();
+    assert_eq!(client.make_graph(70, &graph).0, CUDA_SUCCESS);
+    client.post(&wire::GraphAnchor {
+        graph: wire::GraphHandle(70),
+    });
+    assert_eq!(client.closed(), Some(CloseCode::DuplicateHandle));
+    client.leave();
+
+    let client = Client::new();
+    client.post(&wire::GraphMake {
+        graph: wire::GraphHandle(0),
+        flags: 0,
+        stream: DEFAULT,
+        size: 3,
+        description: &[1, 2, 3],
+        exec: 70,
+    });
+    assert_eq!(client.closed(), Some(CloseCode::Malformed));
     client.leave();
 }
 

@@ -9,6 +9,7 @@
 mod context;
 mod dispatch;
 mod engine;
+mod graph;
 mod manual;
 mod pinned;
 mod region;

@@ -320,6 +320,7 @@ impl Session {
                 shared.streams.wait_until(idle);
             }
             shared.streams.forget(&context);
+            shared.end_graphs(context.id);
             for stream in streams {
                 // SAFETY: the stream is the context's, and nothing runs on it any more.
                 unsafe { shared.api.cuStreamDestroy_v2(stream.0.cast()) };
@@ -381,6 +382,7 @@ impl Serve for Session {
         let contexts = std::mem::take(&mut self.contexts);
         for context in contexts.values() {
             context.enter(&*self.api);
+            self.shared.end_graphs(context.id);
             self.streams.retain(|id, target| {
                 if target.context.id == context.id {
                     let _ = self.table.remove(*id, wire::StreamHandle::TAG);

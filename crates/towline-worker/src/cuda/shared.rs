@@ -11,6 +11,7 @@ use towline_session::Entry;
 use towline_wire::push::Push;
 
 use super::context::Context;
+use super::graph::Graphs;
 use super::streams::{Streams, Target};
 use crate::link::{Link, Raw};
 
@@ -60,6 +61,7 @@ pub(crate) struct Shared {
     arrived: AtomicBool,
     /// Where the parameters of functions and kernels lie in their blocks, by the driver's address of each.
     layouts: RwLock<HashMap<usize, Arc<Layout>>>,
+    pub(crate) graphs: Mutex<Graphs>,
     /// Device memory: bytes by address.
     pub(crate) memory: Mutex<HashMap<u64, u64>>,
     /// Bytes of inline writes given back, and how many of them the client knows of.
@@ -108,6 +110,7 @@ impl Shared {
             records: Mutex::default(),
             watches: Mutex::default(),
             functions: Mutex::default(),
+            graphs: Mutex::default(),
             arrivals: Mutex::default(),
             arrived: AtomicBool::new(false),
             layouts: RwLock::default(),

@@ -153,6 +153,16 @@ fn config(shape: Shape, stream: CUstream, attributes: &mut [u64]) -> CUlaunchCon
     }
 }
 
+impl Shared {
+    /// Waits until a function of the application has returned, or the session is over.
+    pub(crate) fn wait_returned(&self, function: u64) {
+        let functions = &self.functions;
+        self.streams
+            .wait_until(|| lock(functions).get(&function).is_none_or(|done| *done));
+        lock(functions).remove(&function);
+    }
+}
+
 impl Session {
     /// A function by its number or its kernel's.
     fn function(
@@ -311,11 +321,11 @@ impl Session {
             shared.settle_before_answer();
             shared.tell(function, reached);
             shared.flush();
-            let functions = &shared.functions;
-            shared
-                .streams
-                .wait_until(|| lock(functions).get(&function).is_none_or(|done| *done));
-            lock(functions).remove(&function);
+            match reached {
+                CUDA_SUCCESS => shared.wait_returned(function),
+                // The client does not call it, or tells it of the failure and answers nothing.
+                _ => drop(lock(&shared.functions).remove(&function)),
+            }
             CUDA_SUCCESS
         };
         self.park(number, call, &target, Places::new(), call_out);

@@ -8,6 +8,7 @@
 mod array;
 mod boxes;
 mod context;
+mod graph;
 mod launch;
 mod memory;
 mod module;
