@@ -1,29 +1,29 @@
-//! Graphs: built and launched one way; only the instantiation waits for a verdict.
+//! Graphs. What they are is the client's; a server learns of one when it is made executable (`GraphInstantiate`), which waits for its
+//! verdict, and of its launches.
 
 extern "C" {
     /// Creates an empty graph.
-    #[call(id = 0x0c01, async, planned, since = "10.0")]
-    fn cuGraphCreate(#[out(creates)] phGraph: *mut CUgraph, flags: u32) -> CUresult;
+    #[call(id = 0x0c01, local, since = "10.0")]
+    fn cuGraphCreate(#[out] phGraph: *mut CUgraph, flags: u32) -> CUresult;
 
     /// Ends a graph.
-    #[call(id = 0x0c02, async, planned, since = "10.0")]
-    fn cuGraphDestroy(#[destroys] hGraph: CUgraph) -> CUresult;
+    #[call(id = 0x0c02, local, since = "10.0")]
+    fn cuGraphDestroy(hGraph: CUgraph) -> CUresult;
 
     /// Copies a graph.
-    #[call(id = 0x0c03, sync, planned, since = "10.0")]
-    fn cuGraphClone(#[out(creates)] phGraphClone: *mut CUgraph, originalGraph: CUgraph)
-    -> CUresult;
+    #[call(id = 0x0c03, local, since = "10.0")]
+    fn cuGraphClone(#[out] phGraphClone: *mut CUgraph, originalGraph: CUgraph) -> CUresult;
 
     /// Finds the copy of a node in a copied graph.
-    #[call(id = 0x0c04, sync, planned, since = "10.0")]
+    #[call(id = 0x0c04, local, since = "10.0")]
     fn cuGraphNodeFindInClone(
-        #[out(creates)] phNode: *mut CUgraphNode,
+        #[out] phNode: *mut CUgraphNode,
         hOriginalNode: CUgraphNode,
         hClonedGraph: CUgraph,
     ) -> CUresult;
 
     /// Adds a kernel launch to a graph: the form without a context.
-    #[call(id = 0x0c05, local, manual(client), planned, since = "10.0")]
+    #[call(id = 0x0c05, local, manual(client), since = "10.0")]
     fn cuGraphAddKernelNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
@@ -33,7 +33,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Adds a kernel launch to a graph.
-    #[call(id = 0x0c06, local, manual(client), planned, since = "12.0")]
+    #[call(id = 0x0c06, local, manual(client), since = "12.0")]
     fn cuGraphAddKernelNode_v2(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
@@ -43,39 +43,39 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the launch of a kernel node: the form without a context.
-    #[call(id = 0x0c07, local, planned, since = "10.0")]
+    #[call(id = 0x0c07, local, since = "10.0")]
     fn cuGraphKernelNodeGetParams(
         hNode: CUgraphNode,
         #[out] nodeParams: *mut CUDA_KERNEL_NODE_PARAMS_v1,
     ) -> CUresult;
 
     /// Tells the launch of a kernel node.
-    #[call(id = 0x0c08, local, planned, since = "12.0")]
+    #[call(id = 0x0c08, local, since = "12.0")]
     fn cuGraphKernelNodeGetParams_v2(
         hNode: CUgraphNode,
         #[out] nodeParams: *mut CUDA_KERNEL_NODE_PARAMS,
     ) -> CUresult;
 
     /// Replaces the launch of a kernel node: the form without a context.
-    #[call(id = 0x0c09, local, manual(client), planned, since = "10.0")]
+    #[call(id = 0x0c09, local, manual(client), since = "10.0")]
     fn cuGraphKernelNodeSetParams(
         hNode: CUgraphNode,
         #[input] nodeParams: *const CUDA_KERNEL_NODE_PARAMS_v1,
     ) -> CUresult;
 
     /// Replaces the launch of a kernel node.
-    #[call(id = 0x0c0a, local, manual(client), planned, since = "12.0")]
+    #[call(id = 0x0c0a, local, manual(client), since = "12.0")]
     fn cuGraphKernelNodeSetParams_v2(
         hNode: CUgraphNode,
         #[input] nodeParams: *const CUDA_KERNEL_NODE_PARAMS,
     ) -> CUresult;
 
     /// Copies the launch attributes of a kernel node to another.
-    #[call(id = 0x0c0b, async, planned, since = "11.0")]
+    #[call(id = 0x0c0b, local, since = "11.0")]
     fn cuGraphKernelNodeCopyAttributes(dst: CUgraphNode, src: CUgraphNode) -> CUresult;
 
     /// Tells a launch attribute of a kernel node.
-    #[call(id = 0x0c0c, local, manual(client), planned, since = "11.0")]
+    #[call(id = 0x0c0c, local, manual(client), since = "11.0")]
     fn cuGraphKernelNodeGetAttribute(
         hNode: CUgraphNode,
         attr: CUkernelNodeAttrID,
@@ -83,7 +83,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Sets a launch attribute of a kernel node.
-    #[call(id = 0x0c0d, local, manual(client), planned, since = "11.0")]
+    #[call(id = 0x0c0d, local, manual(client), since = "11.0")]
     fn cuGraphKernelNodeSetAttribute(
         hNode: CUgraphNode,
         attr: CUkernelNodeAttrID,
@@ -91,7 +91,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Adds a copy to a graph.
-    #[call(id = 0x0c0e, local, manual(client), planned, since = "10.0")]
+    #[call(id = 0x0c0e, local, manual(client), since = "10.0")]
     fn cuGraphAddMemcpyNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
@@ -102,21 +102,21 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the copy of a node.
-    #[call(id = 0x0c0f, local, planned, since = "10.0")]
+    #[call(id = 0x0c0f, local, since = "10.0")]
     fn cuGraphMemcpyNodeGetParams(
         hNode: CUgraphNode,
         #[out] nodeParams: *mut CUDA_MEMCPY3D,
     ) -> CUresult;
 
     /// Replaces the copy of a node.
-    #[call(id = 0x0c10, local, manual(client), planned, since = "10.0")]
+    #[call(id = 0x0c10, local, manual(client), since = "10.0")]
     fn cuGraphMemcpyNodeSetParams(
         hNode: CUgraphNode,
         #[input] nodeParams: *const CUDA_MEMCPY3D,
     ) -> CUresult;
 
     /// Adds a fill to a graph.
-    #[call(id = 0x0c11, local, manual(client), planned, since = "10.0")]
+    #[call(id = 0x0c11, local, manual(client), since = "10.0")]
     fn cuGraphAddMemsetNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
@@ -127,21 +127,21 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the fill of a node.
-    #[call(id = 0x0c12, local, planned, since = "10.0")]
+    #[call(id = 0x0c12, local, since = "10.0")]
     fn cuGraphMemsetNodeGetParams(
         hNode: CUgraphNode,
         #[out] nodeParams: *mut CUDA_MEMSET_NODE_PARAMS,
     ) -> CUresult;
 
     /// Replaces the fill of a node.
-    #[call(id = 0x0c13, local, manual(client), planned, since = "10.0")]
+    #[call(id = 0x0c13, local, manual(client), since = "10.0")]
     fn cuGraphMemsetNodeSetParams(
         hNode: CUgraphNode,
         #[input] nodeParams: *const CUDA_MEMSET_NODE_PARAMS,
     ) -> CUresult;
 
     /// Adds a call of the application's function to a graph.
-    #[call(id = 0x0c14, local, manual(client), planned, since = "10.0")]
+    #[call(id = 0x0c14, local, manual(client), since = "10.0")]
     fn cuGraphAddHostNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
@@ -151,21 +151,21 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the function of a node.
-    #[call(id = 0x0c15, local, planned, since = "10.0")]
+    #[call(id = 0x0c15, local, since = "10.0")]
     fn cuGraphHostNodeGetParams(
         hNode: CUgraphNode,
         #[out] nodeParams: *mut CUDA_HOST_NODE_PARAMS,
     ) -> CUresult;
 
     /// Replaces the function of a node.
-    #[call(id = 0x0c16, local, manual(client), planned, since = "10.0")]
+    #[call(id = 0x0c16, local, manual(client), since = "10.0")]
     fn cuGraphHostNodeSetParams(
         hNode: CUgraphNode,
         #[input] nodeParams: *const CUDA_HOST_NODE_PARAMS,
     ) -> CUresult;
 
     /// Adds a graph to a graph.
-    #[call(id = 0x0c17, local, manual(client), planned, since = "10.0")]
+    #[call(id = 0x0c17, local, manual(client), since = "10.0")]
     fn cuGraphAddChildGraphNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
@@ -175,25 +175,22 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the graph of a node.
-    #[call(id = 0x0c18, sync, planned, since = "10.0")]
-    fn cuGraphChildGraphNodeGetGraph(
-        hNode: CUgraphNode,
-        #[out(creates)] phGraph: *mut CUgraph,
-    ) -> CUresult;
+    #[call(id = 0x0c18, local, since = "10.0")]
+    fn cuGraphChildGraphNodeGetGraph(hNode: CUgraphNode, #[out] phGraph: *mut CUgraph) -> CUresult;
 
     /// Adds a node that only orders others.
-    #[call(id = 0x0c19, async, planned, since = "10.0")]
+    #[call(id = 0x0c19, local, since = "10.0")]
     fn cuGraphAddEmptyNode(
-        #[out(creates)] phGraphNode: *mut CUgraphNode,
+        #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
         #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
         numDependencies: usize,
     ) -> CUresult;
 
     /// Adds the recording of an event to a graph.
-    #[call(id = 0x0c1a, async, planned, since = "11.1")]
+    #[call(id = 0x0c1a, local, since = "11.1")]
     fn cuGraphAddEventRecordNode(
-        #[out(creates)] phGraphNode: *mut CUgraphNode,
+        #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
         #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
         numDependencies: usize,
@@ -201,20 +198,20 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the event that a node records.
-    #[call(id = 0x0c1b, local, planned, since = "11.1")]
+    #[call(id = 0x0c1b, local, since = "11.1")]
     fn cuGraphEventRecordNodeGetEvent(
         hNode: CUgraphNode,
         #[out] event_out: *mut CUevent,
     ) -> CUresult;
 
     /// Replaces the event that a node records.
-    #[call(id = 0x0c1c, async, planned, since = "11.1")]
+    #[call(id = 0x0c1c, local, since = "11.1")]
     fn cuGraphEventRecordNodeSetEvent(hNode: CUgraphNode, event: CUevent) -> CUresult;
 
     /// Adds the wait for an event to a graph.
-    #[call(id = 0x0c1d, async, planned, since = "11.1")]
+    #[call(id = 0x0c1d, local, since = "11.1")]
     fn cuGraphAddEventWaitNode(
-        #[out(creates)] phGraphNode: *mut CUgraphNode,
+        #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
         #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
         numDependencies: usize,
@@ -222,12 +219,12 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the event that a node waits for.
-    #[call(id = 0x0c1e, local, planned, since = "11.1")]
+    #[call(id = 0x0c1e, local, since = "11.1")]
     fn cuGraphEventWaitNodeGetEvent(hNode: CUgraphNode, #[out] event_out: *mut CUevent)
     -> CUresult;
 
     /// Replaces the event that a node waits for.
-    #[call(id = 0x0c1f, async, planned, since = "11.1")]
+    #[call(id = 0x0c1f, local, since = "11.1")]
     fn cuGraphEventWaitNodeSetEvent(hNode: CUgraphNode, event: CUevent) -> CUresult;
 
     /// Adds the signal of external semaphores to a graph.
@@ -279,7 +276,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Adds waits for and writes of values to a graph.
-    #[call(id = 0x0c26, local, manual(client), planned, since = "11.7")]
+    #[call(id = 0x0c26, local, manual(client), since = "11.7")]
     fn cuGraphAddBatchMemOpNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
@@ -289,21 +286,21 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the values of a node.
-    #[call(id = 0x0c27, local, planned, since = "11.7")]
+    #[call(id = 0x0c27, local, since = "11.7")]
     fn cuGraphBatchMemOpNodeGetParams(
         hNode: CUgraphNode,
         #[out] nodeParams_out: *mut CUDA_BATCH_MEM_OP_NODE_PARAMS,
     ) -> CUresult;
 
     /// Replaces the values of a node.
-    #[call(id = 0x0c28, local, manual(client), planned, since = "11.7")]
+    #[call(id = 0x0c28, local, manual(client), since = "11.7")]
     fn cuGraphBatchMemOpNodeSetParams(
         hNode: CUgraphNode,
         #[input] nodeParams: *const CUDA_BATCH_MEM_OP_NODE_PARAMS,
     ) -> CUresult;
 
     /// Adds an allocation to a graph.
-    #[call(id = 0x0c29, local, manual(client), planned, since = "11.4")]
+    #[call(id = 0x0c29, local, manual(client), since = "11.4")]
     fn cuGraphAddMemAllocNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
@@ -313,16 +310,16 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the allocation of a node.
-    #[call(id = 0x0c2a, local, planned, since = "11.4")]
+    #[call(id = 0x0c2a, local, since = "11.4")]
     fn cuGraphMemAllocNodeGetParams(
         hNode: CUgraphNode,
         #[out] params_out: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
     ) -> CUresult;
 
     /// Adds the end of an allocation to a graph.
-    #[call(id = 0x0c2b, async, planned, since = "11.4")]
+    #[call(id = 0x0c2b, local, since = "11.4")]
     fn cuGraphAddMemFreeNode(
-        #[out(creates)] phGraphNode: *mut CUgraphNode,
+        #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
         #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
         numDependencies: usize,
@@ -330,14 +327,14 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the address that a node frees.
-    #[call(id = 0x0c2c, local, planned, since = "11.4")]
+    #[call(id = 0x0c2c, local, since = "11.4")]
     fn cuGraphMemFreeNodeGetParams(
         hNode: CUgraphNode,
         #[out] dptr_out: *mut CUdeviceptr,
     ) -> CUresult;
 
     /// Adds a node of any kind to a graph: CUDA 12.2's form, without edge data.
-    #[call(id = 0x0c2d, local, manual(client), planned, since = "12.2")]
+    #[call(id = 0x0c2d, local, manual(client), since = "12.2")]
     fn cuGraphAddNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
@@ -347,7 +344,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Adds a node of any kind to a graph: CUDA 12.3's form.
-    #[call(id = 0x0c2e, local, manual(client), planned, since = "12.3")]
+    #[call(id = 0x0c2e, local, manual(client), since = "12.3")]
     fn cuGraphAddNode_v2(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
@@ -358,7 +355,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Adds a node of any kind to a graph.
-    #[call(id = 0x0c2f, local, manual(client), planned, since = "13.4")]
+    #[call(id = 0x0c2f, local, manual(client), since = "13.4")]
     fn cuGraphAddNode_v3(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
@@ -369,7 +366,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the parameters of any node.
-    #[call(id = 0x0c30, local, planned, since = "13.2")]
+    #[call(id = 0x0c30, local, since = "13.2")]
     fn cuGraphNodeGetParams(
         hNode: CUgraphNode,
         #[out] nodeParams: *mut CUgraphNodeParams,
@@ -380,7 +377,6 @@ extern "C" {
         id = 0x0c31,
         local,
         manual(client),
-        planned,
         since = "13.4",
         alias = "cuGraphNodeSetParams@12.2"
     )]
@@ -390,7 +386,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Creates the value that a conditional node looks at.
-    #[call(id = 0x0c32, sync, planned, since = "12.3")]
+    #[call(id = 0x0c32, local, since = "12.3")]
     fn cuGraphConditionalHandleCreate(
         #[out] pHandle_out: *mut CUgraphConditionalHandle,
         hGraph: CUgraph,
@@ -400,31 +396,31 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the kind of a node.
-    #[call(id = 0x0c33, local, planned, since = "10.0")]
+    #[call(id = 0x0c33, local, since = "10.0")]
     fn cuGraphNodeGetType(hNode: CUgraphNode, #[out] r#type: *mut CUgraphNodeType) -> CUresult;
 
     /// Tells the graph that a node is in.
-    #[call(id = 0x0c34, local, planned, since = "13.1")]
+    #[call(id = 0x0c34, local, since = "13.1")]
     fn cuGraphNodeGetContainingGraph(hNode: CUgraphNode, #[out] phGraph: *mut CUgraph) -> CUresult;
 
     /// Tells a node's number in its graph.
-    #[call(id = 0x0c35, sync, planned, since = "13.1")]
+    #[call(id = 0x0c35, local, since = "13.1")]
     fn cuGraphNodeGetLocalId(hNode: CUgraphNode, #[out] nodeId: *mut u32) -> CUresult;
 
     /// Tells a node's number for tools.
-    #[call(id = 0x0c36, sync, planned, since = "13.1")]
+    #[call(id = 0x0c36, local, since = "13.1")]
     fn cuGraphNodeGetToolsId(hNode: CUgraphNode, #[out] toolsNodeId: *mut u64) -> CUresult;
 
     /// Tells a graph's number.
-    #[call(id = 0x0c37, sync, planned, since = "13.1")]
+    #[call(id = 0x0c37, local, since = "13.1")]
     fn cuGraphGetId(hGraph: CUgraph, #[out] graphId: *mut u32) -> CUresult;
 
     /// Tells an executable graph's number.
-    #[call(id = 0x0c38, sync, planned, since = "13.1")]
+    #[call(id = 0x0c38, local, since = "13.1")]
     fn cuGraphExecGetId(hGraphExec: CUgraphExec, #[out] graphId: *mut u32) -> CUresult;
 
     /// Lists the nodes of a graph.
-    #[call(id = 0x0c39, local, manual(client), planned, since = "10.0")]
+    #[call(id = 0x0c39, local, manual(client), since = "10.0")]
     fn cuGraphGetNodes(
         hGraph: CUgraph,
         #[local] nodes: *mut CUgraphNode,
@@ -432,7 +428,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Lists the nodes that depend on none.
-    #[call(id = 0x0c3a, local, manual(client), planned, since = "10.0")]
+    #[call(id = 0x0c3a, local, manual(client), since = "10.0")]
     fn cuGraphGetRootNodes(
         hGraph: CUgraph,
         #[local] rootNodes: *mut CUgraphNode,
@@ -440,7 +436,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Lists the edges of a graph: the form without edge data.
-    #[call(id = 0x0c3b, local, manual(client), planned, since = "10.0")]
+    #[call(id = 0x0c3b, local, manual(client), since = "10.0")]
     fn cuGraphGetEdges(
         hGraph: CUgraph,
         #[local] from: *mut CUgraphNode,
@@ -449,7 +445,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Lists the edges of a graph.
-    #[call(id = 0x0c3c, local, manual(client), planned, since = "12.3")]
+    #[call(id = 0x0c3c, local, manual(client), since = "12.3")]
     fn cuGraphGetEdges_v2(
         hGraph: CUgraph,
         #[local] from: *mut CUgraphNode,
@@ -459,7 +455,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Lists what a node depends on: the form without edge data.
-    #[call(id = 0x0c3d, local, manual(client), planned, since = "10.0")]
+    #[call(id = 0x0c3d, local, manual(client), since = "10.0")]
     fn cuGraphNodeGetDependencies(
         hNode: CUgraphNode,
         #[local] dependencies: *mut CUgraphNode,
@@ -467,7 +463,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Lists what a node depends on.
-    #[call(id = 0x0c3e, local, manual(client), planned, since = "12.3")]
+    #[call(id = 0x0c3e, local, manual(client), since = "12.3")]
     fn cuGraphNodeGetDependencies_v2(
         hNode: CUgraphNode,
         #[local] dependencies: *mut CUgraphNode,
@@ -476,7 +472,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Lists what depends on a node: the form without edge data.
-    #[call(id = 0x0c3f, local, manual(client), planned, since = "10.0")]
+    #[call(id = 0x0c3f, local, manual(client), since = "10.0")]
     fn cuGraphNodeGetDependentNodes(
         hNode: CUgraphNode,
         #[local] dependentNodes: *mut CUgraphNode,
@@ -484,7 +480,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Lists what depends on a node.
-    #[call(id = 0x0c40, local, manual(client), planned, since = "12.3")]
+    #[call(id = 0x0c40, local, manual(client), since = "12.3")]
     fn cuGraphNodeGetDependentNodes_v2(
         hNode: CUgraphNode,
         #[local] dependentNodes: *mut CUgraphNode,
@@ -493,7 +489,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Adds edges to a graph: the form without edge data.
-    #[call(id = 0x0c41, local, manual(client), planned, since = "10.0")]
+    #[call(id = 0x0c41, local, manual(client), since = "10.0")]
     fn cuGraphAddDependencies(
         hGraph: CUgraph,
         #[input(len = numDependencies, nullable)] from: *const CUgraphNode,
@@ -502,7 +498,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Adds edges to a graph.
-    #[call(id = 0x0c42, sync, planned, since = "12.3")]
+    #[call(id = 0x0c42, local, since = "12.3")]
     fn cuGraphAddDependencies_v2(
         hGraph: CUgraph,
         #[input(len = numDependencies, nullable)] from: *const CUgraphNode,
@@ -512,7 +508,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Removes edges from a graph: the form without edge data.
-    #[call(id = 0x0c43, local, manual(client), planned, since = "10.0")]
+    #[call(id = 0x0c43, local, manual(client), since = "10.0")]
     fn cuGraphRemoveDependencies(
         hGraph: CUgraph,
         #[input(len = numDependencies, nullable)] from: *const CUgraphNode,
@@ -521,7 +517,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Removes edges from a graph.
-    #[call(id = 0x0c44, sync, planned, since = "12.3")]
+    #[call(id = 0x0c44, local, since = "12.3")]
     fn cuGraphRemoveDependencies_v2(
         hGraph: CUgraph,
         #[input(len = numDependencies, nullable)] from: *const CUgraphNode,
@@ -531,15 +527,14 @@ extern "C" {
     ) -> CUresult;
 
     /// Removes a node from its graph.
-    #[call(id = 0x0c45, async, planned, since = "10.0")]
-    fn cuGraphDestroyNode(#[destroys] hNode: CUgraphNode) -> CUresult;
+    #[call(id = 0x0c45, local, since = "10.0")]
+    fn cuGraphDestroyNode(hNode: CUgraphNode) -> CUresult;
 
     /// Makes a graph executable: CUDA 11's form, with a log.
     #[call(
         id = 0x0c46,
         local,
         manual(client),
-        planned,
         since = "11.0",
         alias = "cuGraphInstantiate@10.0"
     )]
@@ -552,7 +547,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Makes a graph executable.
-    #[call(id = 0x0c47, local, manual(client), planned, since = "11.4")]
+    #[call(id = 0x0c47, local, manual(client), since = "11.4")]
     fn cuGraphInstantiateWithFlags(
         #[out] phGraphExec: *mut CUgraphExec,
         hGraph: CUgraph,
@@ -564,7 +559,6 @@ extern "C" {
         id = 0x0c48,
         local,
         manual(client),
-        planned,
         since = "12.0",
         per_thread = "cuGraphInstantiateWithParams_ptsz@12.0"
     )]
@@ -575,14 +569,13 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the flags that a graph was made executable with.
-    #[call(id = 0x0c49, local, planned, since = "12.0")]
+    #[call(id = 0x0c49, local, since = "12.0")]
     fn cuGraphExecGetFlags(hGraphExec: CUgraphExec, #[out] flags: *mut cuuint64_t) -> CUresult;
 
     /// Brings an executable graph to the device ahead of its launch.
     #[call(
         id = 0x0c4a,
-        async,
-        planned,
+        local,
         since = "11.1",
         per_thread = "cuGraphUpload_ptsz@11.1"
     )]
@@ -593,18 +586,17 @@ extern "C" {
         id = 0x0c4b,
         local,
         manual(client),
-        planned,
         since = "10.0",
         per_thread = "cuGraphLaunch_ptsz@10.0"
     )]
     fn cuGraphLaunch(hGraphExec: CUgraphExec, hStream: CUstream) -> CUresult;
 
     /// Ends an executable graph.
-    #[call(id = 0x0c4c, async, planned, since = "10.0")]
-    fn cuGraphExecDestroy(#[destroys] hGraphExec: CUgraphExec) -> CUresult;
+    #[call(id = 0x0c4c, local, since = "10.0")]
+    fn cuGraphExecDestroy(hGraphExec: CUgraphExec) -> CUresult;
 
     /// Changes an executable graph to be like another: CUDA 10's form.
-    #[call(id = 0x0c4d, local, manual(client), planned, since = "10.2")]
+    #[call(id = 0x0c4d, local, manual(client), since = "10.2")]
     fn cuGraphExecUpdate(
         hGraphExec: CUgraphExec,
         hGraph: CUgraph,
@@ -613,7 +605,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Changes an executable graph to be like another.
-    #[call(id = 0x0c4e, local, manual(client), planned, since = "12.0")]
+    #[call(id = 0x0c4e, local, manual(client), since = "12.0")]
     fn cuGraphExecUpdate_v2(
         hGraphExec: CUgraphExec,
         hGraph: CUgraph,
@@ -621,7 +613,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Replaces a launch in an executable graph: the form without a context.
-    #[call(id = 0x0c4f, local, manual(client), planned, since = "10.1")]
+    #[call(id = 0x0c4f, local, manual(client), since = "10.1")]
     fn cuGraphExecKernelNodeSetParams(
         hGraphExec: CUgraphExec,
         hNode: CUgraphNode,
@@ -629,7 +621,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Replaces a launch in an executable graph.
-    #[call(id = 0x0c50, local, manual(client), planned, since = "12.0")]
+    #[call(id = 0x0c50, local, manual(client), since = "12.0")]
     fn cuGraphExecKernelNodeSetParams_v2(
         hGraphExec: CUgraphExec,
         hNode: CUgraphNode,
@@ -637,7 +629,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Replaces a copy in an executable graph.
-    #[call(id = 0x0c51, local, manual(client), planned, since = "10.2")]
+    #[call(id = 0x0c51, local, manual(client), since = "10.2")]
     fn cuGraphExecMemcpyNodeSetParams(
         hGraphExec: CUgraphExec,
         hNode: CUgraphNode,
@@ -646,7 +638,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Replaces a fill in an executable graph.
-    #[call(id = 0x0c52, local, manual(client), planned, since = "10.2")]
+    #[call(id = 0x0c52, local, manual(client), since = "10.2")]
     fn cuGraphExecMemsetNodeSetParams(
         hGraphExec: CUgraphExec,
         hNode: CUgraphNode,
@@ -655,7 +647,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Replaces a function in an executable graph.
-    #[call(id = 0x0c53, local, manual(client), planned, since = "10.2")]
+    #[call(id = 0x0c53, local, manual(client), since = "10.2")]
     fn cuGraphExecHostNodeSetParams(
         hGraphExec: CUgraphExec,
         hNode: CUgraphNode,
@@ -663,7 +655,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Replaces a child in an executable graph.
-    #[call(id = 0x0c54, sync, planned, since = "11.1")]
+    #[call(id = 0x0c54, local, since = "11.1")]
     fn cuGraphExecChildGraphNodeSetParams(
         hGraphExec: CUgraphExec,
         hNode: CUgraphNode,
@@ -671,7 +663,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Replaces a recorded event in an executable graph.
-    #[call(id = 0x0c55, sync, planned, since = "11.1")]
+    #[call(id = 0x0c55, local, since = "11.1")]
     fn cuGraphExecEventRecordNodeSetEvent(
         hGraphExec: CUgraphExec,
         hNode: CUgraphNode,
@@ -679,7 +671,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Replaces an event waited for in an executable graph.
-    #[call(id = 0x0c56, sync, planned, since = "11.1")]
+    #[call(id = 0x0c56, local, since = "11.1")]
     fn cuGraphExecEventWaitNodeSetEvent(
         hGraphExec: CUgraphExec,
         hNode: CUgraphNode,
@@ -703,7 +695,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Replaces values in an executable graph.
-    #[call(id = 0x0c59, local, manual(client), planned, since = "11.7")]
+    #[call(id = 0x0c59, local, manual(client), since = "11.7")]
     fn cuGraphExecBatchMemOpNodeSetParams(
         hGraphExec: CUgraphExec,
         hNode: CUgraphNode,
@@ -711,7 +703,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Replaces any node's parameters in an executable graph.
-    #[call(id = 0x0c5a, local, manual(client), planned, since = "12.2")]
+    #[call(id = 0x0c5a, local, manual(client), since = "12.2")]
     fn cuGraphExecNodeSetParams(
         hGraphExec: CUgraphExec,
         hNode: CUgraphNode,
@@ -719,7 +711,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Switches a node of an executable graph on or off.
-    #[call(id = 0x0c5b, sync, planned, since = "11.6")]
+    #[call(id = 0x0c5b, local, since = "11.6")]
     fn cuGraphNodeSetEnabled(
         hGraphExec: CUgraphExec,
         hNode: CUgraphNode,
@@ -727,7 +719,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells whether a node of an executable graph is on.
-    #[call(id = 0x0c5c, sync, planned, since = "11.6")]
+    #[call(id = 0x0c5c, local, since = "11.6")]
     fn cuGraphNodeGetEnabled(
         hGraphExec: CUgraphExec,
         hNode: CUgraphNode,
@@ -735,7 +727,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Writes a graph as a drawing for people.
-    #[call(id = 0x0c5d, local, manual(client), planned, since = "11.3")]
+    #[call(id = 0x0c5d, local, manual(client), since = "11.3")]
     fn cuGraphDebugDotPrint(
         hGraph: CUgraph,
         #[input(cstr)] path: *const c_char,
@@ -743,7 +735,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Wraps something of the application that graphs keep alive.
-    #[call(id = 0x0c5e, local, planned, since = "11.3")]
+    #[call(id = 0x0c5e, local, since = "11.3")]
     fn cuUserObjectCreate(
         #[out] object_out: *mut CUuserObject,
         #[user_data] ptr: *mut c_void,
@@ -753,15 +745,15 @@ extern "C" {
     ) -> CUresult;
 
     /// Adds references to such an object.
-    #[call(id = 0x0c5f, local, planned, since = "11.3")]
+    #[call(id = 0x0c5f, local, since = "11.3")]
     fn cuUserObjectRetain(object: CUuserObject, count: u32) -> CUresult;
 
     /// Drops references to such an object; the last one calls its destructor.
-    #[call(id = 0x0c60, local, manual(client), planned, since = "11.3")]
+    #[call(id = 0x0c60, local, manual(client), since = "11.3")]
     fn cuUserObjectRelease(object: CUuserObject, count: u32) -> CUresult;
 
     /// Lets a graph keep such an object alive.
-    #[call(id = 0x0c61, local, planned, since = "11.3")]
+    #[call(id = 0x0c61, local, since = "11.3")]
     fn cuGraphRetainUserObject(
         graph: CUgraph,
         object: CUuserObject,
@@ -770,6 +762,6 @@ extern "C" {
     ) -> CUresult;
 
     /// Ends that.
-    #[call(id = 0x0c62, local, manual(client), planned, since = "11.3")]
+    #[call(id = 0x0c62, local, manual(client), since = "11.3")]
     fn cuGraphReleaseUserObject(graph: CUgraph, object: CUuserObject, count: u32) -> CUresult;
 }

@@ -271,7 +271,6 @@ extern "C" {
         id = 0x0a17,
         local,
         manual(client),
-        planned,
         since = "10.0",
         per_thread = "cuStreamBeginCapture_ptsz@10.0"
     )]
@@ -282,7 +281,6 @@ extern "C" {
         id = 0x0a18,
         local,
         manual(client),
-        planned,
         since = "10.1",
         per_thread = "cuStreamBeginCapture_v2_ptsz@10.1"
     )]
@@ -293,7 +291,6 @@ extern "C" {
         id = 0x0a19,
         local,
         manual(client),
-        planned,
         since = "12.3",
         per_thread = "cuStreamBeginCaptureToGraph_ptsz@12.3"
     )]
@@ -347,7 +344,6 @@ extern "C" {
         id = 0x0a1d,
         local,
         manual(client),
-        planned,
         since = "10.0",
         per_thread = "cuStreamEndCapture_ptsz@10.0"
     )]
@@ -422,7 +418,6 @@ extern "C" {
         id = 0x0a23,
         local,
         manual(client),
-        planned,
         since = "11.3",
         per_thread = "cuStreamUpdateCaptureDependencies_ptsz@11.3"
     )]
@@ -436,8 +431,7 @@ extern "C" {
     /// Changes what the next captured node depends on.
     #[call(
         id = 0x0a24,
-        sync,
-        planned,
+        local,
         since = "12.3",
         per_thread = "cuStreamUpdateCaptureDependencies_v2_ptsz@12.3"
     )]

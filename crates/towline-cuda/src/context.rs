@@ -97,6 +97,7 @@ impl Driver {
 
     /// Forgets a context and what lived in it.
     fn drop_context(&self, number: u64) {
+        self.drop_graphs_of(number);
         write(&self.contexts).remove(&number);
         write(&self.streams).retain(|_, stream| stream.context != number);
         write(&self.events).retain(|_, event| event.context != number);
@@ -136,6 +137,7 @@ impl Driver {
     }
 
     fn synchronise(&self, context: Arc<Context>) -> Result<(), CUresult> {
+        self.uncaptured_context(context.number)?;
         if context.primary && !context.is_live() {
             return Ok(());
         }

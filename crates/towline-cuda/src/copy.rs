@@ -3,6 +3,7 @@
 mod batch;
 mod boxes;
 mod calls;
+mod capture;
 mod legacy;
 mod relay;
 mod structures;
@@ -14,6 +15,7 @@ use towline_backend::cuda::*;
 use towline_client::cuda::DeviceBox;
 
 use crate::driver::{Driver, read};
+use boxes::{BoxCopy, Memory};
 use relay::End;
 
 /// How a call relates to its stream.
@@ -46,6 +48,11 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let (acting, stream) = self.on(stream)?;
+        if let Some(captured) = self.captured(&acting, stream)? {
+            let host = Memory::Host(source.cast_mut().cast());
+            let copy = BoxCopy::run((Memory::Device(address), 0), (host, 0), size);
+            return self.capture_copy(&acting, &captured, &copy, mode);
+        }
         if let Some(there) = self.beyond(&acting, stream, address)? {
             // SAFETY: the caller's contract.
             return unsafe { there.write(call, address, source.cast(), size) };
@@ -87,6 +94,11 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let (acting, stream) = self.on(stream)?;
+        if let Some(captured) = self.captured(&acting, stream)? {
+            let host = Memory::Host(target.cast());
+            let copy = BoxCopy::run((host, 0), (Memory::Device(address), 0), size);
+            return self.capture_copy(&acting, &captured, &copy, mode);
+        }
         if let Some(there) = self.beyond(&acting, stream, address)? {
             // SAFETY: the caller's contract.
             return unsafe { there.read(call, target.cast(), address, size) };
@@ -128,6 +140,11 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let (acting, stream) = self.on(stream)?;
+        if let Some(captured) = self.captured(&acting, stream)? {
+            let (to, from) = (Memory::Device(target), Memory::Device(source));
+            let copy = BoxCopy::run((to, 0), (from, 0), size);
+            return self.capture_copy(&acting, &captured, &copy, Mode::Async);
+        }
         let homes = (self.home(&acting, target), self.home(&acting, source));
         if homes != (acting.context.number, acting.context.number) {
             let [to, from] = [(homes.0, target), (homes.1, source)].map(|(context, address)| End {
@@ -180,6 +197,12 @@ impl Driver {
             (false, true) => unsafe { self.to_host(call, target_host, source, size, stream, mode) },
             (false, false) => {
                 let (acting, handle) = self.on(stream)?;
+                if let Some(captured) = self.captured(&acting, handle)? {
+                    let (to, from) = (target_host.cast(), source_host.cast_mut().cast());
+                    let (to, from) = (Memory::Host(to), Memory::Host(from));
+                    let copy = BoxCopy::run((to, 0), (from, 0), size);
+                    return self.capture_copy(&acting, &captured, &copy, mode);
+                }
                 acting.synchronise(handle)?;
                 // SAFETY: the caller's contract.
                 unsafe { std::ptr::copy(source_host.cast::<u8>(), target_host.cast::<u8>(), size) };
@@ -205,6 +228,17 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let (acting, stream) = self.on(stream)?;
+        if let Some(captured) = self.captured(&acting, stream)? {
+            let fill = CUDA_MEMSET_NODE_PARAMS {
+                dst: address,
+                pitch,
+                value,
+                elementSize: element_size,
+                width,
+                height,
+            };
+            return captured.add(self.fill_content(&fill, acting.context.number)?);
+        }
         let mut request = wire::Memset {
             stream,
             address,

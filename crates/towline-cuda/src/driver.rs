@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use towline_backend::cuda as wire;
@@ -17,6 +17,7 @@ use crate::context::Context;
 use crate::device::Device;
 
 use crate::event::Recorded;
+use crate::graph::Graphs;
 use crate::image::Functions;
 
 use crate::memory::Ranges;
@@ -47,6 +48,9 @@ pub struct Driver {
     pub(crate) tensors: Tensors,
     pub(crate) peers: Peers,
     pub(crate) host_calls: HostCalls,
+    pub(crate) graphs: Mutex<Graphs>,
+    /// Captures that are under way.
+    pub(crate) capturing: AtomicUsize,
     /// Values that libraries keep with a context, by context and key, with what ends each.
     pub(crate) kept: Mutex<HashMap<(u64, usize), usize>>,
     /// The context that a thread made current last.

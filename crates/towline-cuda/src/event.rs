@@ -1,16 +1,20 @@
 //! Events: whether the last recording of each has passed.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 
-use crate::driver::{Driver, EventCalls, lock, read, status, tell, write};
+use crate::driver::{Acting, Driver, EventCalls, lock, read, status, tell, write};
+use crate::graph::Content;
 
 /// An event of the application.
 pub(crate) struct Recorded {
     pub(crate) context: u64,
     last: Mutex<Option<Recording>>,
+    /// It was recorded in a capture last.
+    captured: AtomicBool,
 }
 
 /// The last recording of an event.
@@ -21,6 +25,31 @@ struct Recording {
     stream: u64,
     /// How much was posted to the stream before.
     position: u64,
+}
+
+impl Recorded {
+    /// Whether it was recorded in a capture last.
+    pub(crate) fn meets_captures(&self) -> bool {
+        self.captured.load(Ordering::Acquire)
+    }
+
+    /// The last recording is behind so much on a stream, and has passed with `mark`.
+    pub(crate) fn recorded_behind(
+        &self,
+        acting: &Acting<'_>,
+        stream: u64,
+        mark: u64,
+        position: u64,
+    ) {
+        let recording = Recording {
+            mark,
+            stream,
+            position,
+        };
+        if let Some(before) = lock(&self.last).replace(recording) {
+            acting.session.forget(before.mark);
+        }
+    }
 }
 
 const KNOWN_FLAGS: u32 = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
@@ -48,6 +77,7 @@ impl Driver {
         let event = Recorded {
             context: acting.context.number,
             last: Mutex::new(None),
+            captured: AtomicBool::new(false),
         };
         write(&self.events).insert(handle.0, Arc::new(event));
         Ok(handle.to_raw())
@@ -59,6 +89,20 @@ impl Driver {
         let context = self.context(known.context)?;
         if context.number != acting.context.number {
             return Err(CUDA_ERROR_INVALID_HANDLE);
+        }
+        if let Some(captured) = self.captured(&acting, stream)? {
+            let number = event.addr() as u64;
+            if flags & CU_EVENT_RECORD_EXTERNAL != 0 {
+                return captured.add(Content::Record(number));
+            }
+            known.captured.store(true, Ordering::Release);
+            captured.record(number);
+            return Ok(());
+        }
+        if known.captured.swap(false, Ordering::AcqRel) {
+            lock(&self.graphs)
+                .captures
+                .forget_event(event.addr() as u64);
         }
         // Under the event's lock, so that its mark is that of the recording posted last.
         let mut held = lock(&known.last);
@@ -82,6 +126,14 @@ impl Driver {
             acting.session.forget(before.mark);
         }
         Ok(())
+    }
+
+    /// Whether the application may ask for an event.
+    fn outside_of_captures(&self, known: &Recorded, event: CUevent) -> Result<(), CUresult> {
+        if known.captured.load(Ordering::Acquire) {
+            self.uncaptured_event(event.addr() as u64)?;
+        }
+        self.safe_in_captures()
     }
 
     /// Waits until the last recording of an event has passed.
@@ -126,6 +178,9 @@ impl EventCalls for Driver {
                 acting.session.forget(recording.mark);
             }
             write(&self.events).remove(&handle.0);
+            if known.captured.load(Ordering::Acquire) {
+                lock(&self.graphs).captures.forget_event(handle.0);
+            }
             Ok(())
         }))
     }
@@ -145,6 +200,7 @@ impl EventCalls for Driver {
 
     unsafe fn cuEventQuery(&self, hEvent: CUevent) -> CUresult {
         status(self.event(hEvent).and_then(|known| {
+            self.outside_of_captures(&known, hEvent)?;
             let acting = self.acting_in(self.context(known.context)?)?;
             let Some(recording) = *lock(&known.last) else {
                 return Ok(());
@@ -161,9 +217,9 @@ impl EventCalls for Driver {
     }
 
     unsafe fn cuEventSynchronize(&self, hEvent: CUevent) -> CUresult {
-        status(
-            self.event(hEvent)
-                .and_then(|known| self.wait_event(&known, wire::EventHandle::from_raw(hEvent))),
-        )
+        status(self.event(hEvent).and_then(|known| {
+            self.outside_of_captures(&known, hEvent)?;
+            self.wait_event(&known, wire::EventHandle::from_raw(hEvent))
+        }))
     }
 }

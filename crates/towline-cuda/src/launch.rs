@@ -33,7 +33,12 @@ impl Driver {
     }
 
     /// What any device refuses is refused here.
-    fn check(&self, known: &Known, shape: Shape, device: CUdevice) -> Result<(), CUresult> {
+    pub(crate) fn check(
+        &self,
+        known: &Known,
+        shape: Shape,
+        device: CUdevice,
+    ) -> Result<(), CUresult> {
         let facts = self.device(device)?;
         let most = |attribute| facts.attribute(attribute) as u32;
         let fits = |value: u32, attribute| value > 0 && value <= most(attribute);
@@ -81,6 +86,12 @@ impl Driver {
         self.check(&known, shape, acting.context.device)?;
         // SAFETY: the caller's contract.
         let block = unsafe { pack::pack(known.facts(), params, extra) }?;
+        if let Some(captured) = self.captured(&acting, stream)? {
+            let (number, context) = (function.addr() as u64, acting.context.number);
+            let words = attributes.to_vec();
+            let content = self.kernel_content(number, context, shape, words, &block)?;
+            return captured.add_kernel(content);
+        }
         let mut hasher = DefaultHasher::new();
         (known.index, shape.block, shape.shared_bytes, &attributes).hash(&mut hasher);
         let configuration = hasher.finish();

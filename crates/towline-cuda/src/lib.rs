@@ -10,11 +10,13 @@
 //! | `device`, `policy` | devices and which of their attributes hold over a network |
 //! | `context`, `stream`, `event`, `memory`, `virtual_memory`, `copy`, `texture`, `pool`, `module`, `launch` | the calls of each group |
 //! | `array`, `tensor`, `peer` | arrays, descriptions of tensors, what devices can do with each other's memory |
+//! | `graph` | graphs, and streams that are captured into them |
 //! | `image`, `pack`, `occupancy` | device code, parameters of launches, how much of a kernel runs at once |
 //! | `entry` | errors by name, functions by name and version |
 //! | `tables`, `handshake` | the undocumented tables that the runtime library asks for |
 //!
-//! Lock order: everything is held alone, and nothing while a server is waited for.
+//! Lock order: an executable graph's state, then `graphs`, then `streams`, `functions` or `memory`. Everything else is held alone, and
+//! but for the first nothing while a server is waited for.
 
 #![allow(
     non_snake_case,
@@ -30,6 +32,7 @@ mod driver;
 mod entry;
 mod event;
 mod export;
+mod graph;
 mod handshake;
 mod image;
 mod launch;

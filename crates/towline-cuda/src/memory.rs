@@ -121,6 +121,7 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let acting = self.session_for(0)?;
+        self.safe_in_captures()?;
         let request = wire::MemoryAlloc {
             size: size as u64,
             managed_flags,
@@ -138,6 +139,7 @@ impl Driver {
         if address == 0 {
             return Ok(());
         }
+        self.safe_in_captures()?;
         let context = match read(&self.memory).find(address) {
             Some((start, range)) if start == address && range.kind == Kind::Device => range.context,
             _ => return Err(CUDA_ERROR_INVALID_VALUE),
@@ -160,6 +162,7 @@ impl Driver {
         if size == 0 || flags & !known != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        self.safe_in_captures()?;
         let layout = Layout::from_size_align(size, PAGE).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
         // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc_zeroed(layout) };

@@ -50,10 +50,23 @@ impl Driver {
         if size == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        if !pool.is_null() {
-            self.pool(pool)?;
-        }
+        let of_pool = match pool.is_null() {
+            true => None,
+            false => Some(self.pool(pool)?),
+        };
         let (acting, stream) = self.on(stream)?;
+        if let Some(captured) = self.captured(&acting, stream)? {
+            // A node allocates from a pool of the graph's own on the same device.
+            let device = of_pool.unwrap_or(acting.context.device);
+            let params = self.allocation_of(size, device);
+            let mut address = 0;
+            captured.add_with(|graph, deps| {
+                let (node, at) = self.add_allocation(graph, deps, &params, &[])?;
+                address = at;
+                Ok(node)
+            })?;
+            return Ok(address);
+        }
         let request = wire::PoolAlloc {
             stream,
             pool: wire::MemoryPoolHandle::from_raw(pool),
@@ -220,6 +233,9 @@ impl PoolCalls for Driver {
 
     unsafe fn cuMemFreeAsync(&self, dptr: CUdeviceptr, hStream: CUstream) -> CUresult {
         status(self.on(hStream).and_then(|(acting, stream)| {
+            if let Some(captured) = self.captured(&acting, stream)? {
+                return captured.add(self.free_content(dptr)?);
+            }
             if !write(&self.memory).remove_device(dptr) {
                 return Err(CUDA_ERROR_INVALID_VALUE);
             }

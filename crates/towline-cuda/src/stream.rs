@@ -10,6 +10,7 @@ use towline_client::cuda::Session;
 
 use crate::context::Context;
 use crate::driver::{Acting, Driver, StreamCalls, lock, read, status, tell, write};
+use crate::graph::{Content, Meeting};
 use crate::thread;
 
 /// A stream of the application.
@@ -18,6 +19,17 @@ pub(crate) struct Stream {
     flags: u32,
     priority: i32,
     id: u64,
+}
+
+impl Stream {
+    /// Whether it keeps order with its context's default stream.
+    pub(crate) fn is_blocking(&self) -> bool {
+        self.flags & CU_STREAM_NON_BLOCKING == 0
+    }
+
+    pub(crate) fn priority(&self) -> i32 {
+        self.priority
+    }
 }
 
 /// What a stream may still have to do.
@@ -47,9 +59,17 @@ impl Work {
 #[derive(Default)]
 pub(crate) struct HostCalls(Mutex<Option<Sender<Job>>>);
 
-type Job = Box<dyn FnOnce() + Send>;
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 impl HostCalls {
+    /// Has the thread do a job after those it has.
+    pub(crate) fn run(&self, job: Job) {
+        if let Some(sender) = self.sender() {
+            // The thread listens as long as the process lives.
+            let _ = sender.send(job);
+        }
+    }
+
     fn sender(&self) -> Option<Sender<Job>> {
         let mut held = lock(&self.0);
         if held.is_none() {
@@ -81,6 +101,38 @@ impl Acting<'_> {
         let work = all.entry(stream.0).or_default();
         work.mark = Some((mark, work.posted));
         work.posted
+    }
+
+    /// Has the server tell when the stream gets here.
+    fn mark_behind(&self, work: &mut Work, stream: wire::StreamHandle) -> Result<u64, CUresult> {
+        let probe = match work.probe {
+            Some(probe) => wire::EventHandle(probe),
+            None => {
+                let probe = wire::EventHandle(self.mint(wire::EventHandle::TAG));
+                self.post(&wire::EventCreate {
+                    phEvent: probe,
+                    Flags: CU_EVENT_DISABLE_TIMING,
+                })?;
+                work.probe = Some(probe.0);
+                probe
+            }
+        };
+        let mark = self.session.mark();
+        self.post(&wire::EventRecord {
+            event: probe,
+            stream,
+            flags: 0,
+            record: mark,
+        })?;
+        Ok(mark)
+    }
+
+    /// A number under which the server tells when the stream gets here, and how much was posted to it.
+    pub(crate) fn mark_here(&self, stream: wire::StreamHandle) -> Result<(u64, u64), CUresult> {
+        let mut all = lock(&self.context.work);
+        let work = all.entry(stream.0).or_default();
+        let mark = self.mark_behind(work, stream)?;
+        Ok((mark, work.posted))
     }
 
     /// Notes that a stream has done so much.
@@ -163,25 +215,7 @@ impl Acting<'_> {
         if work.is_idle() {
             return self.healthy(stream);
         }
-        let probe = match work.probe {
-            Some(probe) => wire::EventHandle(probe),
-            None => {
-                let probe = wire::EventHandle(self.mint(wire::EventHandle::TAG));
-                self.post(&wire::EventCreate {
-                    phEvent: probe,
-                    Flags: CU_EVENT_DISABLE_TIMING,
-                })?;
-                work.probe = Some(probe.0);
-                probe
-            }
-        };
-        let mark = self.session.mark();
-        self.post(&wire::EventRecord {
-            event: probe,
-            stream,
-            flags: 0,
-            record: mark,
-        })?;
+        let mark = self.mark_behind(work, stream)?;
         work.mark = Some((mark, work.posted));
         Err(CUDA_ERROR_NOT_READY)
     }
@@ -233,7 +267,7 @@ impl Driver {
     }
 
     /// What is known of a stream; a default stream is the current context's.
-    fn describe(&self, stream: CUstream) -> Result<Arc<Stream>, CUresult> {
+    pub(crate) fn describe(&self, stream: CUstream) -> Result<Arc<Stream>, CUresult> {
         let context = self.current()?;
         let number = stream.addr() as u64;
         if number <= 2 {
@@ -264,6 +298,33 @@ impl Driver {
         Ok((acting, handle))
     }
 
+    /// A number under which the server calls when a stream or graph comes to a function, which then runs.
+    pub(crate) fn host_number(
+        &self,
+        acting: &Acting<'_>,
+        run: impl FnOnce(CUresult) + Send + 'static,
+    ) -> Result<u64, CUresult> {
+        let sender = self.host_calls.sender().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        let session = Arc::downgrade(acting.session);
+        let number = Arc::new(std::sync::OnceLock::<u64>::new());
+        let told = Arc::clone(&number);
+        let mark = acting.session.mark_with(move |ended| {
+            let job: Job = Box::new(move || {
+                run(ended);
+                let session: Option<Arc<Session>> = session.upgrade();
+                if let (Some(session), Some(function), CUDA_SUCCESS) = (session, told.get(), ended)
+                {
+                    let _ = session.post_plain(&wire::HostDone {
+                        function: *function,
+                    });
+                }
+            });
+            let _ = sender.send(job);
+        });
+        let _ = number.set(mark);
+        Ok(mark)
+    }
+
     fn host_function(
         &self,
         stream: CUstream,
@@ -282,23 +343,7 @@ impl Driver {
         sync_mode: u32,
         run: impl FnOnce(CUresult) + Send + 'static,
     ) -> Result<(), CUresult> {
-        let sender = self.host_calls.sender().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
-        let session = Arc::downgrade(acting.session);
-        let number = Arc::new(std::sync::OnceLock::<u64>::new());
-        let told = Arc::clone(&number);
-        let mark = acting.session.mark_with(move |ended| {
-            let job: Job = Box::new(move || {
-                run(ended);
-                let session: Option<Arc<Session>> = session.upgrade();
-                if let (Some(session), Some(function)) = (session, told.get()) {
-                    let _ = session.post_plain(&wire::HostDone {
-                        function: *function,
-                    });
-                }
-            });
-            let _ = sender.send(job);
-        });
-        let _ = number.set(mark);
+        let mark = self.host_number(acting, run)?;
         acting.post(&wire::HostFunction {
             stream: handle,
             function: mark,
@@ -315,6 +360,11 @@ impl Driver {
         user_data: *mut c_void,
     ) -> Result<(), CUresult> {
         let function = function.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let (acting, handle) = self.on(stream)?;
+        if let Some(captured) = self.captured(&acting, handle)? {
+            let data = user_data.expose_provenance();
+            return captured.add(Content::Host(Some(function), data));
+        }
         let passed = Passed(user_data);
         self.host_function(stream, 0, move |ended| {
             let passed = passed;
@@ -353,6 +403,7 @@ impl StreamCalls for Driver {
             return CUDA_ERROR_INVALID_HANDLE;
         }
         status(self.on(hStream).and_then(|(acting, handle)| {
+            self.uncaptured(&acting, handle)?;
             acting.post(&wire::StreamDestroyV2 { hStream: handle })?;
             write(&self.streams).remove(&handle.0);
             let work = lock(&acting.context.work).remove(&handle.0);
@@ -366,23 +417,29 @@ impl StreamCalls for Driver {
     }
 
     unsafe fn cuStreamQuery(&self, hStream: CUstream) -> CUresult {
-        status(
-            self.on(hStream)
-                .and_then(|(acting, handle)| acting.query(handle)),
-        )
+        status(self.on(hStream).and_then(|(acting, handle)| {
+            self.uncaptured(&acting, handle)?;
+            acting.query(handle)
+        }))
     }
 
     unsafe fn cuStreamSynchronize(&self, hStream: CUstream) -> CUresult {
-        status(
-            self.on(hStream)
-                .and_then(|(acting, handle)| acting.synchronise(handle)),
-        )
+        status(self.on(hStream).and_then(|(acting, handle)| {
+            self.uncaptured(&acting, handle)?;
+            acting.synchronise(handle)
+        }))
     }
 
     unsafe fn cuStreamWaitEvent(&self, hStream: CUstream, hEvent: CUevent, Flags: u32) -> CUresult {
         status(self.on(hStream).and_then(|(acting, handle)| {
             let event = wire::EventHandle::from_raw(hEvent);
             let known = self.event(hEvent)?;
+            if known.meets_captures() || self.captured(&acting, handle)?.is_some() {
+                match self.meet(&acting, handle, event.0, Flags)? {
+                    Meeting::Done => return Ok(()),
+                    Meeting::Outside => {}
+                }
+            }
             if Session::index_of(event.0) != acting.context.session {
                 // Streams of one server cannot wait for another's: the calling thread does.
                 return self.wait_event(&known, event);
@@ -407,6 +464,12 @@ impl StreamCalls for Driver {
         let Some(callback) = callback.filter(|_| flags == 0) else {
             return CUDA_ERROR_INVALID_VALUE;
         };
+        let captured = self
+            .on(hStream)
+            .and_then(|(acting, handle)| self.uncaptured(&acting, handle));
+        if let Err(status) = captured {
+            return status;
+        }
         let (stream, data) = (Passed(hStream.cast()), Passed(userData));
         status(self.host_function(hStream, 0, move |ended| {
             let (stream, data) = (stream, data);
@@ -452,12 +515,91 @@ impl StreamCalls for Driver {
         hStream: CUstream,
         captureStatus: *mut CUstreamCaptureStatus,
     ) -> CUresult {
-        // Captures cannot begin yet, so none is under way.
-        let of = self
-            .describe(hStream)
-            .map(|_| CU_STREAM_CAPTURE_STATUS_NONE);
+        let of = self.capture_state(hStream).map(|state| state.status);
         // SAFETY: the caller's contract.
         unsafe { tell(captureStatus, of) }
+    }
+
+    unsafe fn cuStreamBeginCapture(&self, hStream: CUstream) -> CUresult {
+        status(self.begin_capture(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL, None))
+    }
+
+    unsafe fn cuStreamBeginCapture_v2(
+        &self,
+        hStream: CUstream,
+        mode: CUstreamCaptureMode,
+    ) -> CUresult {
+        status(self.begin_capture(hStream, mode, None))
+    }
+
+    unsafe fn cuStreamBeginCaptureToGraph(
+        &self,
+        hStream: CUstream,
+        hGraph: CUgraph,
+        dependencies: *const CUgraphNode,
+        dependencyData: *const CUgraphEdgeData,
+        numDependencies: usize,
+        mode: CUstreamCaptureMode,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let deps =
+            unsafe { crate::graph::dependencies(dependencies, dependencyData, numDependencies) };
+        status(
+            deps.and_then(|deps| {
+                self.begin_capture(hStream, mode, Some((hGraph.addr() as u64, deps)))
+            }),
+        )
+    }
+
+    unsafe fn cuStreamEndCapture(&self, hStream: CUstream, phGraph: *mut CUgraph) -> CUresult {
+        if phGraph.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract. A capture that went wrong gives no graph.
+        unsafe { phGraph.write(std::ptr::null_mut()) };
+        let graph = self.end_capture(hStream);
+        // SAFETY: as above.
+        unsafe {
+            tell(
+                phGraph,
+                graph.map(|graph| wire::GraphHandle(graph).to_raw()),
+            )
+        }
+    }
+
+    unsafe fn cuStreamUpdateCaptureDependencies(
+        &self,
+        hStream: CUstream,
+        dependencies: *mut CUgraphNode,
+        numDependencies: usize,
+        flags: u32,
+    ) -> CUresult {
+        let none = std::ptr::null();
+        // SAFETY: the caller's contract, passed on.
+        unsafe {
+            StreamCalls::cuStreamUpdateCaptureDependencies_v2(
+                self,
+                hStream,
+                dependencies,
+                none,
+                numDependencies,
+                flags,
+            )
+        }
+    }
+
+    unsafe fn cuStreamUpdateCaptureDependencies_v2(
+        &self,
+        hStream: CUstream,
+        dependencies: *mut CUgraphNode,
+        dependencyData: *const CUgraphEdgeData,
+        numDependencies: usize,
+        flags: u32,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let deps =
+            unsafe { crate::graph::dependencies(dependencies, dependencyData, numDependencies) };
+        status(deps.and_then(|deps| self.update_dependencies(hStream, &deps, flags)))
     }
 
     unsafe fn cuThreadExchangeStreamCaptureMode(&self, mode: *mut CUstreamCaptureMode) -> CUresult {
@@ -479,36 +621,75 @@ impl StreamCalls for Driver {
         &self,
         hStream: CUstream,
         captureStatus_out: *mut CUstreamCaptureStatus,
-        _id_out: *mut cuuint64_t,
+        id_out: *mut cuuint64_t,
     ) -> CUresult {
+        let state = self.capture_state(hStream);
+        if let Ok(state) = &state {
+            // SAFETY: the caller's contract; it may be NULL.
+            unsafe { crate::raw::fill(id_out, 1, [state.id].into_iter()) };
+        }
         // SAFETY: the caller's contract.
-        unsafe { StreamCalls::cuStreamIsCapturing(self, hStream, captureStatus_out) }
+        unsafe { tell(captureStatus_out, state.map(|state| state.status)) }
     }
 
     unsafe fn cuStreamGetCaptureInfo_v2(
         &self,
         hStream: CUstream,
         captureStatus_out: *mut CUstreamCaptureStatus,
-        _id_out: *mut cuuint64_t,
-        _graph_out: *mut CUgraph,
-        _dependencies_out: *mut *const CUgraphNode,
-        _numDependencies_out: *mut usize,
+        id_out: *mut cuuint64_t,
+        graph_out: *mut CUgraph,
+        dependencies_out: *mut *const CUgraphNode,
+        numDependencies_out: *mut usize,
     ) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { StreamCalls::cuStreamIsCapturing(self, hStream, captureStatus_out) }
+        let none = std::ptr::null_mut();
+        // SAFETY: the caller's contract, passed on.
+        unsafe {
+            StreamCalls::cuStreamGetCaptureInfo_v3(
+                self,
+                hStream,
+                captureStatus_out,
+                id_out,
+                graph_out,
+                dependencies_out,
+                none,
+                numDependencies_out,
+            )
+        }
     }
 
     unsafe fn cuStreamGetCaptureInfo_v3(
         &self,
         hStream: CUstream,
         captureStatus_out: *mut CUstreamCaptureStatus,
-        _id_out: *mut cuuint64_t,
-        _graph_out: *mut CUgraph,
-        _dependencies_out: *mut *const CUgraphNode,
-        _edgeData_out: *mut *const CUgraphEdgeData,
-        _numDependencies_out: *mut usize,
+        id_out: *mut cuuint64_t,
+        graph_out: *mut CUgraph,
+        dependencies_out: *mut *const CUgraphNode,
+        edgeData_out: *mut *const CUgraphEdgeData,
+        numDependencies_out: *mut usize,
     ) -> CUresult {
+        let state = match self.capture_state(hStream) {
+            Ok(state) => state,
+            Err(status) => return status,
+        };
+        if state.status == CU_STREAM_CAPTURE_STATUS_ACTIVE {
+            if edgeData_out.is_null() && !dependencies_out.is_null() && !state.plain {
+                return CUDA_ERROR_LOSSY_QUERY;
+            }
+            let graph = wire::GraphHandle(state.graph).to_raw();
+            let nodes = std::ptr::with_exposed_provenance(state.nodes);
+            let edges = std::ptr::with_exposed_provenance(state.edges);
+            // SAFETY: the caller's contract, for this and the others; each may be NULL.
+            unsafe { crate::raw::fill(graph_out, 1, [graph].into_iter()) };
+            // SAFETY: as above.
+            unsafe { crate::raw::fill(dependencies_out, 1, [nodes].into_iter()) };
+            // SAFETY: as above.
+            unsafe { crate::raw::fill(edgeData_out, 1, [edges].into_iter()) };
+            // SAFETY: as above.
+            unsafe { crate::raw::fill(numDependencies_out, 1, [state.count].into_iter()) };
+        }
+        // SAFETY: as above.
+        unsafe { crate::raw::fill(id_out, 1, [state.id].into_iter()) };
         // SAFETY: the caller's contract.
-        unsafe { StreamCalls::cuStreamIsCapturing(self, hStream, captureStatus_out) }
+        unsafe { tell(captureStatus_out, Ok(state.status)) }
     }
 }

@@ -9,6 +9,7 @@
     reason = "a transfer is what the API says of it, and who asks"
 )]
 
+mod area;
 mod transfer;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,8 @@ use crate::peer::Control;
 use crate::state::{Event, Write};
 
 use transfer::HeldRead;
+
+pub use area::HostArea;
 pub use transfer::{DeviceBox, HostRows};
 
 /// CUDA's words.

@@ -374,7 +374,7 @@ impl Session {
         }
     }
 
-    fn expect_data(&self, target: HostBox, wait: bool) -> u64 {
+    pub(super) fn expect_data(&self, target: HostBox, wait: bool) -> u64 {
         let payload = self.mint(PAYLOAD_TAG);
         let read = Read {
             target,
@@ -426,7 +426,7 @@ impl Session {
     }
 
     /// Data on its way into a range that is about to be read must be there first: on the device the copies would run in order.
-    fn settle_reads(&self, start: usize, size: usize) -> Result<(), i32> {
+    pub(super) fn settle_reads(&self, start: usize, size: usize) -> Result<(), i32> {
         self.post_held(&mut self.posting())?;
         let overlaps = |state: &crate::state::State| {
             let mut targets = state.reads.values().map(|read| read.target.range());

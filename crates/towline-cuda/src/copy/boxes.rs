@@ -195,6 +195,9 @@ impl Driver {
         }
         let size = copy.size;
         let (acting, stream) = self.on(stream)?;
+        if let Some(captured) = self.captured(&acting, stream)? {
+            return self.capture_copy(&acting, &captured, copy, mode);
+        }
         let named = match copy.contexts {
             None => None,
             Some((to, from)) => Some((

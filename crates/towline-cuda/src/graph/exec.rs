@@ -1,0 +1,654 @@
+//! Executable graphs: made on the server, changed, launched.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+
+use smallvec::SmallVec;
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+use towline_client::cuda::HostArea;
+use towline_wire::cuda::graph as described;
+
+use super::model::{Content, Deed, Flat, HostRows, Step, WHOLE, pointer};
+use crate::driver::{Acting, Driver, lock, read};
+
+/// Longest description that fits a message.
+const DESCRIPTION_LIMIT: usize = 60 << 20;
+
+/// An executable graph.
+pub(crate) struct Exec {
+    pub(crate) number: u64,
+    pub(crate) id: u32,
+    session: u8,
+    context: u64,
+    pub(crate) flags: u64,
+    allocates: bool,
+    state: Mutex<State>,
+    objects: HashMap<u64, u32>,
+}
+
+#[derive(Default)]
+struct State {
+    flat: Flat,
+    places: HashMap<u64, usize>,
+    /// Steps for which the client does something.
+    deeds: Vec<usize>,
+    /// Events that a launch records.
+    records: Vec<u64>,
+    disabled: HashSet<u64>,
+}
+
+impl State {
+    fn new(flat: Flat) -> Self {
+        let mut state = Self {
+            flat,
+            ..Self::default()
+        };
+        state.look();
+        state
+    }
+
+    /// Finds what launches need to know.
+    fn look(&mut self) {
+        let steps = || self.flat.steps.iter().enumerate();
+        self.places = steps().map(|(at, step)| (step.number, at)).collect();
+        self.deeds = steps()
+            .filter(|(_, step)| step.deed.is_some())
+            .map(|(at, _)| at)
+            .collect();
+        self.records = steps()
+            .filter_map(|(_, step)| match step.content {
+                Content::Record(event) => Some(event),
+                _ => None,
+            })
+            .collect();
+    }
+}
+
+/// A graph that could not be made executable: why, in which words, and because of which node.
+pub(crate) struct Unmade {
+    pub(crate) status: CUresult,
+    pub(crate) result: CUgraphInstantiateResult,
+    pub(crate) node: u64,
+}
+
+impl From<CUresult> for Unmade {
+    fn from(status: CUresult) -> Self {
+        Self {
+            status,
+            result: CUDA_GRAPH_INSTANTIATE_ERROR,
+            node: 0,
+        }
+    }
+}
+
+/// An update that was refused: in which words, and because of which nodes.
+pub(crate) struct Unchanged {
+    pub(crate) status: CUresult,
+    pub(crate) result: CUgraphExecUpdateResult,
+    pub(crate) node: u64,
+}
+
+impl Unchanged {
+    fn new(result: CUgraphExecUpdateResult, node: u64) -> Self {
+        Self {
+            status: CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+            result,
+            node,
+        }
+    }
+}
+
+impl From<CUresult> for Unchanged {
+    fn from(status: CUresult) -> Self {
+        Self {
+            status,
+            result: CU_GRAPH_EXEC_UPDATE_ERROR,
+            node: 0,
+        }
+    }
+}
+
+fn area(rows: &HostRows) -> HostArea {
+    HostArea {
+        start: pointer(rows.start).cast(),
+        width: rows.width,
+        height: rows.height,
+        depth: rows.depth,
+        pitch: rows.pitch,
+        slice: rows.slice,
+    }
+}
+
+/// Copies rows to rows.
+fn move_rows(from: &HostRows, to: &HostRows) {
+    for row in (0..from.depth).flat_map(|z| (0..from.height).map(move |y| (y, z))) {
+        let at = |rows: &HostRows| rows.start + row.1 * rows.slice + row.0 * rows.pitch;
+        let (source, target) = (pointer(at(from)), pointer(at(to)));
+        // SAFETY: the application's contract of memcpy nodes: both boxes are valid whenever the graph runs.
+        unsafe { std::ptr::copy(source.cast::<u8>(), target.cast::<u8>(), from.width) };
+    }
+}
+
+impl Driver {
+    pub(crate) fn exec(&self, exec: CUgraphExec) -> Result<Arc<Exec>, CUresult> {
+        self.ready()?;
+        let number = exec.addr() as u64;
+        let found = lock(&self.graphs).execs.get(&number).cloned();
+        found.ok_or(CUDA_ERROR_INVALID_VALUE)
+    }
+
+    /// The session in which a graph acts, in the thread's context.
+    pub(crate) fn acting_for(&self, session: u8) -> Result<Acting<'_>, CUresult> {
+        let acting = self.session_for(0)?;
+        match acting.context.session == session {
+            true => Ok(acting),
+            // A graph belongs to one server.
+            false => Err(CUDA_ERROR_INVALID_CONTEXT),
+        }
+    }
+
+    /// Makes a graph executable.
+    pub(crate) fn instantiate(
+        &self,
+        graph: u64,
+        flags: u64,
+        stream: CUstream,
+    ) -> Result<CUgraphExec, Unmade> {
+        let known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
+            | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD
+            | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
+            | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+        if flags & !u64::from(known) != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE.into());
+        }
+        self.ready()?;
+        let (session, anchor, allocates, objects, flat, number, id) = {
+            let mut graphs = lock(&self.graphs);
+            let flat = graphs.flatten(graph).map_err(|status| Unmade {
+                result: CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE,
+                ..status.into()
+            })?;
+            let (number, id) = (graphs.number(GraphExecHandle::TAG), graphs.id());
+            let known = graphs.graph(graph)?;
+            let (session, anchor) = (known.session, known.anchor);
+            let (allocates, objects) = (known.allocates, known.objects.clone());
+            (session, anchor, allocates, objects, flat, number, id)
+        };
+        let acting = self.acting_for(session)?;
+        let handle = acting.stream(stream);
+        let description = flat.description().encode();
+        if description.len() > DESCRIPTION_LIMIT {
+            log::error!(
+                "a graph of {} nodes is too large to be sent in one message; divide it",
+                flat.steps.len()
+            );
+            return Err(CUDA_ERROR_OUT_OF_MEMORY.into());
+        }
+        let answer = acting.ask(
+            "cuGraphInstantiate",
+            &wire::GraphMake {
+                graph: wire::GraphHandle(anchor.map_or(0, |_| graph)),
+                flags,
+                stream: handle,
+                size: description.len() as u64,
+                description: &description,
+                exec: number,
+            },
+        )?;
+        let reply = wire::GraphMakeReply::decode(&answer.body).map_err(|_| acting.malformed())?;
+        if answer.status != CUDA_SUCCESS {
+            return Err(Unmade {
+                status: answer.status,
+                result: reply.result.unwrap_or(CUDA_GRAPH_INSTANTIATE_ERROR),
+                node: reply.error_node.unwrap_or(0),
+            });
+        }
+        let mut graphs = lock(&self.graphs);
+        for (object, count) in &objects {
+            // What the graph keeps alive lives.
+            let _ = graphs.objects.retain(*object, *count);
+        }
+        let exec = Exec {
+            number,
+            id,
+            session,
+            context: acting.context.number,
+            flags,
+            allocates,
+            state: Mutex::new(State::new(flat)),
+            objects,
+        };
+        graphs.execs.insert(number, Arc::new(exec));
+        Ok(GraphExecHandle(number).to_raw())
+    }
+
+    pub(crate) fn destroy_exec(&self, exec: CUgraphExec) -> Result<(), CUresult> {
+        let exec = self.exec(exec)?;
+        lock(&self.graphs).execs.remove(&exec.number);
+        // In a context that is gone it has ended with that.
+        if let Ok(acting) = self
+            .context(exec.context)
+            .and_then(|context| self.acting_in(context))
+        {
+            acting.post(&wire::GraphEnd { exec: exec.number })?;
+        }
+        self.release_objects(&exec.objects);
+        Ok(())
+    }
+
+    /// Forgets executable graphs of a context that ends.
+    pub(crate) fn drop_graphs_of(&self, context: u64) {
+        let mut ended = Vec::new();
+        let mut graphs = lock(&self.graphs);
+        graphs.execs.retain(|_, exec| {
+            let stays = exec.context != context;
+            if !stays {
+                ended.push(Arc::clone(exec));
+            }
+            stays
+        });
+        for graph in graphs.graphs.values_mut() {
+            graph.anchor = graph.anchor.filter(|anchor| *anchor != context);
+        }
+        drop(graphs);
+        for exec in ended {
+            self.release_objects(&exec.objects);
+        }
+    }
+
+    pub(crate) fn upload(&self, exec: CUgraphExec, stream: CUstream) -> Result<(), CUresult> {
+        let exec = self.exec(exec)?;
+        let (acting, handle) = self.on(stream)?;
+        self.uncaptured(&acting, handle)?;
+        if acting.context.session != exec.session {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        acting.post(&wire::GraphBring {
+            exec: exec.number,
+            stream: handle,
+        })?;
+        acting.touch(handle);
+        Ok(())
+    }
+
+    pub(crate) fn launch_graph(&self, exec: CUgraphExec, stream: CUstream) -> Result<(), CUresult> {
+        let exec = self.exec(exec)?;
+        let (acting, handle) = self.on(stream)?;
+        if acting.context.session != exec.session {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        if let Some(captured) = self.captured(&acting, handle)? {
+            let flat = lock(&exec.state).flat.clone();
+            return captured.add_with(|graph, deps| self.add_flat(graph, deps, &flat));
+        }
+        // Held until the launch is posted: what nodes do for it is what they do now.
+        let state = lock(&exec.state);
+        let mut calls: SmallVec<[u64; 16]> = SmallVec::new();
+        let steps = || {
+            let deeds = state.deeds.iter();
+            deeds.filter_map(|at| state.flat.steps.get(*at))
+        };
+        // What is sent first: it waits for bytes that earlier launches bring there, and not for this one's.
+        for takes in [false, true] {
+            for step in steps() {
+                let Some(deed) = step.deed else { continue };
+                let is_now = matches!(deed, Deed::Take(_)) == takes;
+                if is_now && !state.disabled.contains(&step.number) {
+                    calls.extend([step.number, self.expect(&acting, &deed)?]);
+                }
+            }
+        }
+        acting.post(&wire::GraphRun {
+            exec: exec.number,
+            stream: handle,
+            words: calls.len() as u32,
+            calls: wire::List::Values(&calls),
+        })?;
+        acting.touch(handle);
+        let records = state.records.clone();
+        drop(state);
+        for event in records {
+            self.recorded_by_graph(&acting, handle, event)?;
+        }
+        Ok(())
+    }
+
+    /// The number under which the server calls for what a node does.
+    fn expect(&self, acting: &Acting<'_>, deed: &Deed) -> Result<u64, CUresult> {
+        match *deed {
+            Deed::Function(function, data) => self.host_number(acting, move |ended| {
+                if let Some(function) = function
+                    && ended == CUDA_SUCCESS
+                {
+                    // SAFETY: the application's contract of host nodes: the function may be called when the graph runs.
+                    unsafe { function(pointer(data)) };
+                }
+            }),
+            Deed::Settle => self.host_number(acting, |_| {}),
+            Deed::Move(from, to) => self.host_number(acting, move |ended| {
+                if ended == CUDA_SUCCESS {
+                    move_rows(&from, &to);
+                }
+            }),
+            // SAFETY: the application's contract of memcpy nodes: the memory is readable whenever the graph runs.
+            Deed::Fetch(rows) => unsafe { acting.session.offer(&area(&rows), true) },
+            // SAFETY: as above.
+            Deed::FetchSettled(rows) => unsafe { acting.session.offer(&area(&rows), false) },
+            // SAFETY: as above: writable.
+            Deed::Take(rows) => Ok(unsafe { acting.session.await_data(&area(&rows)) }),
+        }
+    }
+
+    /// Adds a child node with the contents of an executable graph.
+    fn add_flat(
+        &self,
+        graph: u64,
+        deps: &[super::model::Dep],
+        flat: &Flat,
+    ) -> Result<u64, CUresult> {
+        let mut graphs = lock(&self.graphs);
+        let session = graphs.graph(graph)?.session;
+        let node = graphs.number(GraphNodeHandle::TAG);
+        let child = graphs.create(session, Some(node));
+        let mut numbers = Vec::new();
+        for step in &flat.steps {
+            let content = match &step.content {
+                Content::Child(_) => Content::Empty,
+                Content::Alloc(_) | Content::Conditional(_) => {
+                    graphs.remove_graph(child);
+                    return Err(CUDA_ERROR_NOT_SUPPORTED);
+                }
+                content => content.clone(),
+            };
+            numbers.push(graphs.add(child, &[], content)?);
+        }
+        for edge in &flat.edges {
+            let at = |index: u32| numbers.get(index as usize).copied().unwrap_or(0);
+            let dep = super::model::Dep {
+                node: at(edge.from),
+                data: edge.data,
+            };
+            graphs.tie(child, at(edge.to), dep)?;
+        }
+        graphs.check_deps(graph, deps)?;
+        graphs.add_as(node, graph, deps, Content::Child(child))?;
+        Ok(node)
+    }
+
+    /// Sends what nodes of an executable graph are to do.
+    fn send_changes(
+        &self,
+        exec: &Exec,
+        nodes: Vec<described::Node>,
+    ) -> Result<(), (CUresult, u64)> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let plain = |status| (status, 0);
+        let acting = self.acting_for(exec.session).map_err(plain)?;
+        let changes = described::Graph {
+            nodes,
+            edges: Vec::new(),
+        };
+        let changes = changes.encode();
+        let request = wire::GraphChange {
+            exec: exec.number,
+            size: changes.len() as u64,
+            changes: &changes,
+        };
+        let answer = acting.ask("cuGraphExecUpdate", &request).map_err(plain)?;
+        let reply = wire::GraphChangeReply::decode(&answer.body);
+        let reply = reply.map_err(|_| plain(acting.malformed()))?;
+        match answer.status {
+            CUDA_SUCCESS => Ok(()),
+            status => Err((status, reply.error_node.unwrap_or(0))),
+        }
+    }
+
+    /// Replaces what one node of an executable graph does.
+    pub(crate) fn change_node(
+        &self,
+        exec: CUgraphExec,
+        node: CUgraphNode,
+        content: Content,
+    ) -> Result<(), CUresult> {
+        let exec = self.exec(exec)?;
+        let mut state = lock(&exec.state);
+        let at = state.places.get(&(node.addr() as u64)).copied();
+        let at = at.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let step = state.flat.steps.get(at).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let change = changed(step, &content, true).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        self.send_changes(&exec, change.into_iter().collect())
+            .map_err(|(status, _)| status)?;
+        state.take(at, content);
+        state.look();
+        Ok(())
+    }
+
+    /// Makes an executable graph do what another graph does, which has the same nodes and edges.
+    pub(crate) fn update(&self, exec: CUgraphExec, graph: u64) -> Result<(), Unchanged> {
+        let exec = self.exec(exec)?;
+        let (flat, allocates) = {
+            let mut graphs = lock(&self.graphs);
+            (graphs.flatten(graph)?, graphs.graph(graph)?.allocates)
+        };
+        if allocates || exec.allocates {
+            return Err(Unchanged::new(CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, 0));
+        }
+        let mut state = lock(&exec.state);
+        let range = 0..state.flat.steps.len();
+        self.adopt(&exec, &mut state, range, &flat)
+    }
+
+    /// As [`Self::update`], for the graph of one node.
+    pub(crate) fn update_child(
+        &self,
+        exec: CUgraphExec,
+        node: CUgraphNode,
+        child: u64,
+    ) -> Result<(), CUresult> {
+        let exec = self.exec(exec)?;
+        let flat = lock(&self.graphs).flatten(child)?;
+        let mut state = lock(&exec.state);
+        let at = state.places.get(&(node.addr() as u64)).copied();
+        let at = at.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let is_child = |step: &Step| matches!(step.content, Content::Child(_));
+        if !state.flat.steps.get(at).is_some_and(is_child) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let first = at + 1;
+        let range = first..first.saturating_add(flat.steps.len());
+        self.adopt(&exec, &mut state, range, &flat)
+            .map_err(|unchanged| match unchanged.status {
+                CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE => CUDA_ERROR_INVALID_VALUE,
+                status => status,
+            })
+    }
+
+    fn adopt(
+        &self,
+        exec: &Exec,
+        state: &mut State,
+        range: std::ops::Range<usize>,
+        flat: &Flat,
+    ) -> Result<(), Unchanged> {
+        let topology = |node| Unchanged::new(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, node);
+        let steps = state.flat.steps.get(range.clone());
+        let steps = steps.filter(|steps| steps.len() == flat.steps.len());
+        let steps = steps.ok_or_else(|| topology(0))?;
+        let edges = |edges: &[described::Edge], first: usize| -> HashSet<_> {
+            let inside = edges.iter().filter(|edge| {
+                range.contains(&(edge.from as usize + first))
+                    && range.contains(&(edge.to as usize + first))
+            });
+            inside
+                .map(|edge| {
+                    (
+                        edge.from as usize + first,
+                        edge.to as usize + first,
+                        edge.data,
+                    )
+                })
+                .collect()
+        };
+        let (mine, theirs) = (edges(&state.flat.edges, 0), edges(&flat.edges, range.start));
+        if let Some((_, to, _)) = mine.symmetric_difference(&theirs).next() {
+            let node = flat.steps.get(to - range.start);
+            return Err(topology(node.map_or(0, |step| step.number)));
+        }
+        let mut nodes = Vec::new();
+        let mut sources = HashMap::new();
+        for (step, new) in steps.iter().zip(&flat.steps) {
+            let change = changed(step, &new.content, false)
+                .map_err(|result| Unchanged::new(result, new.number))?;
+            if let Some(node) = change {
+                sources.insert(node.number, new.number);
+                nodes.push(node);
+            }
+        }
+        self.send_changes(exec, nodes)
+            .map_err(|(status, node)| Unchanged {
+                status: match status {
+                    CUDA_ERROR_INVALID_VALUE | CUDA_ERROR_NOT_SUPPORTED => {
+                        CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
+                    }
+                    status => status,
+                },
+                result: CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED,
+                node: sources.get(&node).copied().unwrap_or(0),
+            })?;
+        for (at, new) in range.zip(&flat.steps) {
+            state.take(at, new.content.clone());
+            // What has to be in place before bytes are sent depends on the graph, not on the node alone.
+            if let Some(step) = state.flat.steps.get_mut(at) {
+                step.deed = new.deed;
+            }
+        }
+        state.look();
+        Ok(())
+    }
+
+    /// Switches a node on or off.
+    pub(crate) fn enable(
+        &self,
+        exec: CUgraphExec,
+        node: CUgraphNode,
+        enabled: u32,
+    ) -> Result<(), CUresult> {
+        let exec = self.exec(exec)?;
+        let number = node.addr() as u64;
+        let mut state = lock(&exec.state);
+        state.switchable(number)?;
+        if (enabled != 0) != state.disabled.contains(&number) {
+            return Ok(());
+        }
+        let acting = self.acting_for(exec.session)?;
+        let request = wire::GraphEnable {
+            exec: exec.number,
+            node: number,
+            enabled: u32::from(enabled != 0),
+        };
+        acting.call_for("cuGraphNodeSetEnabled", &request)?;
+        match enabled {
+            0 => state.disabled.insert(number),
+            _ => state.disabled.remove(&number),
+        };
+        Ok(())
+    }
+
+    pub(crate) fn is_enabled(&self, exec: CUgraphExec, node: CUgraphNode) -> Result<u32, CUresult> {
+        let exec = self.exec(exec)?;
+        let number = node.addr() as u64;
+        let state = lock(&exec.state);
+        state.switchable(number)?;
+        Ok(u32::from(!state.disabled.contains(&number)))
+    }
+
+    /// An event that a launch records passes, as far as the application is told, when the launch is over.
+    fn recorded_by_graph(
+        &self,
+        acting: &Acting<'_>,
+        stream: wire::StreamHandle,
+        event: u64,
+    ) -> Result<(), CUresult> {
+        let known = read(&self.events).get(&event).cloned();
+        let Some(known) = known else {
+            return Ok(());
+        };
+        let (mark, position) = acting.mark_here(stream)?;
+        known.recorded_behind(acting, stream.0, mark, position);
+        Ok(())
+    }
+}
+
+impl State {
+    fn take(&mut self, at: usize, content: Content) {
+        if let Some(step) = self.flat.steps.get_mut(at) {
+            if !matches!(content, Content::Child(_) | Content::Conditional(_)) {
+                (step.work, step.deed) = content.work();
+            }
+            step.content = content;
+        }
+    }
+
+    fn switchable(&self, number: u64) -> Result<(), CUresult> {
+        let step = self
+            .places
+            .get(&number)
+            .and_then(|at| self.flat.steps.get(*at));
+        match step.map(|step| &step.content) {
+            // A copy within the application's memory is a function of ours on the server.
+            Some(Content::Copy(copy)) if matches!(copy.deed, Some(Deed::Move(..))) => {
+                Err(CUDA_ERROR_NOT_SUPPORTED)
+            }
+            Some(Content::Kernel(_) | Content::Copy(_) | Content::Fill(_)) => Ok(()),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+}
+
+/// What the server is told when a step is to do something else; nothing when that is the client's alone. For a `single` node attributes
+/// stay as they are.
+fn changed(
+    step: &Step,
+    content: &Content,
+    single: bool,
+) -> Result<Option<described::Node>, CUgraphExecUpdateResult> {
+    if step.content.kind() != content.kind() {
+        return Err(CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED);
+    }
+    let (work, deed) = match content {
+        Content::Child(_) => return Ok(None),
+        Content::Conditional(_) => return Err(CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED),
+        content => content.work(),
+    };
+    let same_way = matches!(
+        (step.deed, deed),
+        (None, None)
+            | (Some(Deed::Function(..)), Some(Deed::Function(..)))
+            | (Some(Deed::Settle), Some(Deed::Function(..)))
+            | (
+                Some(Deed::Fetch(_) | Deed::FetchSettled(_)),
+                Some(Deed::Fetch(_))
+            )
+            | (Some(Deed::Take(_)), Some(Deed::Take(_)))
+            | (Some(Deed::Move(..)), Some(Deed::Move(..)))
+    );
+    if !same_way {
+        return Err(CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
+    }
+    if let (described::Work::Kernel(old), described::Work::Kernel(new)) = (&step.work, &work)
+        && old.attributes != new.attributes
+        && !single
+    {
+        return Err(CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED);
+    }
+    let number = step.number;
+    Ok((step.work != work).then_some(described::Node { number, work }))
+}
+
+/// What begins an edge that orders whole nodes.
+pub(crate) fn is_plain(data: [u8; 8]) -> bool {
+    data == WHOLE
+}

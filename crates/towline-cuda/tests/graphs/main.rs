@@ -1,0 +1,842 @@
+//! Graphs, over a worker on the host-memory device: what is captured and built is carried out as it would be natively.
+
+mod support;
+
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use support::{Bench, ok};
+use towline_backend::cuda::*;
+
+const NON_BLOCKING: u32 = CU_STREAM_NON_BLOCKING;
+
+#[test]
+fn a_captured_sequence_runs_whenever_it_is_launched_and_only_making_it_waits() {
+    let bench = Bench::new();
+    let (stream, address) = (bench.stream(NON_BLOCKING), bench.allocate(64));
+    let before = bench.waits();
+    let graph = bench.captured(stream, || {
+        // SAFETY: the memory is allocated.
+        ok(unsafe { bench.driver.cuMemsetD32Async(address, 5, 4, stream) });
+        ok(bench.add_one(stream, address, 4));
+        ok(bench.add_one(stream, address, 2));
+        // SAFETY: as above.
+        ok(unsafe {
+            bench
+                .driver
+                .cuMemcpyDtoDAsync_v2(address + 16, address, 16, stream)
+        });
+    });
+    let kinds: Vec<_> = bench
+        .nodes(graph)
+        .into_iter()
+        .map(|node| bench.kind(node))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            CU_GRAPH_NODE_TYPE_MEMSET,
+            CU_GRAPH_NODE_TYPE_KERNEL,
+            CU_GRAPH_NODE_TYPE_KERNEL,
+            CU_GRAPH_NODE_TYPE_MEMCPY
+        ]
+    );
+    assert_eq!(bench.waits() - before, 0, "capturing and asking are local");
+    let exec = bench.instantiate(graph);
+    assert_eq!(bench.waits() - before, 1, "the driver's verdict");
+    // Nothing has run yet.
+    assert_eq!(bench.read(address, 8), [0; 8]);
+    let before = bench.waits();
+    for _ in 0..3 {
+        bench.launch(exec, stream);
+    }
+    bench.destroy(graph, exec);
+    assert_eq!(bench.waits() - before, 0, "launches and ends are told");
+    ok(bench.synchronise(stream));
+    assert_eq!(bench.read(address, 8), [7, 7, 6, 6, 7, 7, 6, 6]);
+}
+
+#[test]
+fn host_memory_is_read_and_written_when_the_graph_runs() {
+    let bench = Bench::new();
+    let (stream, address) = (bench.stream(NON_BLOCKING), bench.allocate(1 << 20));
+    for count in [4_usize, 200_000] {
+        let size = count * 4;
+        let mut source = vec![1_u32; count];
+        let mut target = vec![0_u32; count];
+        let from = source.as_mut_ptr();
+        let graph = bench.captured(stream, || {
+            // SAFETY: the memory lives as long as the graph.
+            ok(unsafe {
+                bench
+                    .driver
+                    .cuMemcpyHtoDAsync_v2(address, from.cast_const().cast(), size, stream)
+            });
+            ok(bench.add_one(stream, address, count as u32));
+            let to = target.as_mut_ptr().cast();
+            // SAFETY: as above.
+            ok(unsafe { bench.driver.cuMemcpyDtoHAsync_v2(to, address, size, stream) });
+        });
+        assert_eq!(target, vec![0; count]);
+        let exec = bench.instantiate(graph);
+        for value in [10_u32, 20] {
+            // SAFETY: no launch is under way.
+            unsafe { std::slice::from_raw_parts_mut(from, count) }.fill(value);
+            bench.launch(exec, stream);
+            ok(bench.synchronise(stream));
+            assert_eq!(target, vec![value + 1; count]);
+        }
+        bench.destroy(graph, exec);
+    }
+}
+
+#[test]
+fn bytes_that_a_graph_brings_to_the_host_are_there_before_it_sends_them() {
+    let bench = Bench::new();
+    let (stream, address) = (bench.stream(NON_BLOCKING), bench.allocate(1 << 21));
+    let count = 200_000_usize;
+    let mut between = vec![0_u32; count];
+    let place = between.as_mut_ptr();
+    let half = address + (1 << 20);
+    let graph = bench.captured(stream, || {
+        ok(bench.add_one(stream, address, count as u32));
+        // SAFETY: the memory lives as long as the graph.
+        ok(unsafe {
+            bench
+                .driver
+                .cuMemcpyDtoHAsync_v2(place.cast(), address, count * 4, stream)
+        });
+        // SAFETY: as above.
+        ok(unsafe {
+            bench
+                .driver
+                .cuMemcpyHtoDAsync_v2(half, place.cast_const().cast(), count * 4, stream)
+        });
+    });
+    let exec = bench.instantiate(graph);
+    for round in 1..=3 {
+        bench.launch(exec, stream);
+        ok(bench.synchronise(stream));
+        assert_eq!(bench.read(half, count), vec![round; count]);
+    }
+    bench.destroy(graph, exec);
+}
+
+unsafe extern "C" fn bump(data: *mut c_void) {
+    // SAFETY: the test gives a counter that outlives the graph.
+    let counter = unsafe { &*data.cast::<AtomicU32>() };
+    counter.fetch_add(1, Ordering::SeqCst);
+}
+
+#[test]
+fn functions_of_the_application_run_in_the_order_of_the_graph() {
+    let bench = Bench::new();
+    let (stream, address) = (bench.stream(NON_BLOCKING), bench.allocate(16));
+    let counter = AtomicU32::new(41);
+    let data = (&raw const counter).cast_mut().cast::<c_void>();
+    let graph = bench.graph();
+    let host = bench.add_host(graph, &[], bump, data);
+    let location = counter.as_ptr().expose_provenance() as u64;
+    let copy = bench.copy(
+        (CU_MEMORYTYPE_HOST, location),
+        (CU_MEMORYTYPE_DEVICE, address),
+        4,
+    );
+    let up = bench.add_copy(graph, &[host], &copy);
+    let kernel = bench.add_kernel(graph, &[up], bench.scale, address, [1, 10]);
+    let copy = bench.copy(
+        (CU_MEMORYTYPE_DEVICE, address),
+        (CU_MEMORYTYPE_HOST, location),
+        4,
+    );
+    let down = bench.add_copy(graph, &[kernel], &copy);
+    bench.add_host(graph, &[down], bump, data);
+    let exec = bench.instantiate(graph);
+    bench.launch(exec, stream);
+    ok(bench.synchronise(stream));
+    // 41 + 1, sent, times 10, brought back, + 1.
+    assert_eq!(counter.load(Ordering::SeqCst), 421);
+    bench.launch(exec, stream);
+    ok(bench.synchronise(stream));
+    assert_eq!(counter.load(Ordering::SeqCst), 4221);
+    bench.destroy(graph, exec);
+}
+
+#[test]
+fn forks_by_events_join_or_the_capture_fails() {
+    let bench = Bench::new();
+    let (one, two) = (bench.stream(NON_BLOCKING), bench.stream(NON_BLOCKING));
+    let (fork, join, address) = (bench.event(), bench.event(), bench.allocate(16));
+    let graph = bench.captured(one, || {
+        ok(bench.add_one(one, address, 1));
+        ok(bench.record(fork, one));
+        ok(bench.wait_event(two, fork));
+        assert_eq!(bench.state(two), (CUDA_SUCCESS, 1));
+        ok(bench.add_one(two, address + 4, 1));
+        ok(bench.add_one(one, address + 8, 1));
+        ok(bench.record(join, two));
+        ok(bench.wait_event(one, join));
+        ok(bench.add_one(one, address, 3));
+    });
+    assert_eq!(bench.state(two), (CUDA_SUCCESS, 0));
+    let mut count = 0;
+    // SAFETY: the count is a local.
+    ok(unsafe {
+        bench
+            .driver
+            .cuGraphGetEdges(graph, null_mut(), null_mut(), &raw mut count)
+    });
+    assert_eq!(count, 4, "a diamond has four edges");
+    let exec = bench.instantiate(graph);
+    bench.launch(exec, one);
+    ok(bench.synchronise(one));
+    assert_eq!(bench.read(address, 3), [2, 2, 2]);
+    bench.destroy(graph, exec);
+
+    ok(bench.begin(one, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    ok(bench.record(fork, one));
+    ok(bench.wait_event(two, fork));
+    ok(bench.add_one(two, address, 1));
+    assert_eq!(bench.end(two).0, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+    let (status, graph) = bench.end(one);
+    assert!(graph.is_null());
+    assert_eq!(status, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+
+    ok(bench.begin(one, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    ok(bench.record(fork, one));
+    ok(bench.wait_event(two, fork));
+    ok(bench.add_one(two, address, 1));
+    assert_eq!(
+        bench.end(one),
+        (CUDA_ERROR_STREAM_CAPTURE_UNJOINED, null_mut())
+    );
+    assert_eq!(bench.state(two), (CUDA_SUCCESS, 0));
+}
+
+#[test]
+fn what_no_capture_allows_ends_its_worth_and_no_other_streams() {
+    let bench = Bench::new();
+    let (one, two) = (bench.stream(NON_BLOCKING), bench.stream(NON_BLOCKING));
+    let (blocking, address) = (bench.stream(0), bench.allocate(16));
+    let (outside, inside) = (bench.event(), bench.event());
+    ok(bench.record(outside, two));
+    let attempts: [(&dyn Fn() -> CUresult, CUresult); 5] = [
+        (
+            &|| bench.synchronise(one),
+            CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+        ),
+        (
+            // SAFETY: has no pointers.
+            &|| unsafe { bench.driver.cuStreamQuery(one) },
+            CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+        ),
+        (
+            // SAFETY: has no pointers.
+            &|| unsafe { bench.driver.cuCtxSynchronize() },
+            CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+        ),
+        (
+            &|| bench.wait_event(one, outside),
+            CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
+        ),
+        (
+            &|| {
+                ok(bench.record(inside, one));
+                // SAFETY: has no pointers.
+                unsafe { bench.driver.cuEventQuery(inside) }
+            },
+            CUDA_ERROR_CAPTURED_EVENT,
+        ),
+    ];
+    for (attempt, expected) in attempts {
+        ok(bench.begin(one, CU_STREAM_CAPTURE_MODE_RELAXED));
+        assert_eq!(attempt(), expected);
+        assert_eq!(bench.state(one), (CUDA_SUCCESS, 2));
+        let refused = bench.add_one(one, address, 1);
+        assert_eq!(refused, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        ok(bench.add_one(two, address, 1));
+        let ended = bench.end(one);
+        assert_eq!(ended, (CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, null_mut()));
+        assert_eq!(bench.state(one), (CUDA_SUCCESS, 0));
+    }
+    // A stream that keeps order with the default one: that must be left alone.
+    ok(bench.begin(blocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+    assert_eq!(
+        bench.state(null_mut()).0,
+        CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+    );
+    assert_eq!(bench.state(blocking), (CUDA_SUCCESS, 1));
+    let refused = bench.add_one(null_mut(), address, 1);
+    assert_eq!(refused, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    assert_eq!(bench.end(blocking).0, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    // Two captures do not become one.
+    ok(bench.begin(one, CU_STREAM_CAPTURE_MODE_RELAXED));
+    ok(bench.begin(two, CU_STREAM_CAPTURE_MODE_RELAXED));
+    ok(bench.record(inside, one));
+    let merged = bench.wait_event(two, inside);
+    assert_eq!(merged, CUDA_ERROR_STREAM_CAPTURE_MERGE);
+    assert_eq!(bench.end(one).0, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    assert_eq!(bench.end(two).0, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    assert_eq!(bench.end(two).0, CUDA_ERROR_ILLEGAL_STATE);
+    assert_eq!(
+        bench.begin(null_mut(), 0),
+        CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+    );
+}
+
+/// What a thread with a mode is told of an allocation, and whether the capture of `mode` survives it.
+fn endangered(bench: &Bench, mode: u32, thread_mode: u32, elsewhere: bool) -> (CUresult, bool) {
+    let stream = bench.stream(NON_BLOCKING);
+    ok(bench.begin(stream, mode));
+    let attempt = || {
+        bench.enter();
+        let (mut before, mut address) = (thread_mode, 0);
+        // SAFETY: the mode is a local.
+        ok(unsafe {
+            bench
+                .driver
+                .cuThreadExchangeStreamCaptureMode(&raw mut before)
+        });
+        // SAFETY: the address is a local.
+        let said = unsafe { bench.driver.cuMemAlloc_v2(&raw mut address, 64) };
+        // SAFETY: as above.
+        ok(unsafe {
+            bench
+                .driver
+                .cuThreadExchangeStreamCaptureMode(&raw mut before)
+        });
+        said
+    };
+    let said = match elsewhere {
+        true => std::thread::scope(|scope| scope.spawn(attempt).join().unwrap()),
+        false => attempt(),
+    };
+    let (ended, _) = bench.end(stream);
+    (said, ended == CUDA_SUCCESS)
+}
+
+#[test]
+fn unsafe_calls_are_refused_as_the_modes_of_capture_and_thread_say() {
+    let bench = Bench::new();
+    let (global, local, relaxed) = (0, 1, 2);
+    let refused = (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, false);
+    let taken = (CUDA_SUCCESS, true);
+    // In the thread that captures.
+    assert_eq!(endangered(&bench, global, global, false), refused);
+    assert_eq!(endangered(&bench, local, global, false), refused);
+    assert_eq!(endangered(&bench, relaxed, global, false), taken);
+    assert_eq!(endangered(&bench, global, local, false), refused);
+    assert_eq!(endangered(&bench, global, relaxed, false), taken);
+    // In another.
+    assert_eq!(endangered(&bench, global, global, true), refused);
+    assert_eq!(endangered(&bench, local, global, true), taken);
+    assert_eq!(endangered(&bench, global, local, true), taken);
+    assert_eq!(endangered(&bench, global, relaxed, true), taken);
+    let stream = bench.stream(NON_BLOCKING);
+    ok(bench.begin(stream, local));
+    let number = stream.expose_provenance();
+    let ended = std::thread::scope(|scope| {
+        let end = || {
+            bench.enter();
+            bench.end(std::ptr::with_exposed_provenance_mut(number)).0
+        };
+        scope.spawn(end).join().unwrap()
+    });
+    assert_eq!(ended, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+    ok(bench.end(stream).0);
+}
+
+#[test]
+fn a_capture_tells_its_graph_and_takes_other_dependencies() {
+    let bench = Bench::new();
+    let (stream, address) = (bench.stream(NON_BLOCKING), bench.allocate(16));
+    let graph = bench.graph();
+    let first = bench.add_kernel(graph, &[], bench.add_one, address, [1, 0]);
+    let second = bench.add_kernel(graph, &[], bench.add_one, address + 4, [1, 0]);
+    // SAFETY: one dependency.
+    ok(unsafe {
+        bench.driver.cuStreamBeginCaptureToGraph(
+            stream,
+            graph,
+            &raw const first,
+            null(),
+            1,
+            CU_STREAM_CAPTURE_MODE_RELAXED,
+        )
+    });
+    let (mut state, mut id, mut told) = (0, 0, null_mut());
+    let (mut nodes, mut edges, mut count) = (null(), null(), 0);
+    // SAFETY: all are locals.
+    ok(unsafe {
+        bench.driver.cuStreamGetCaptureInfo_v3(
+            stream,
+            &raw mut state,
+            &raw mut id,
+            &raw mut told,
+            &raw mut nodes,
+            &raw mut edges,
+            &raw mut count,
+        )
+    });
+    assert_eq!((state, told, count), (1, graph, 1));
+    assert_ne!(id, 0);
+    // SAFETY: there is one.
+    assert_eq!(unsafe { nodes.read() }, first);
+    let mut more = [second];
+    // SAFETY: one dependency.
+    ok(unsafe {
+        bench
+            .driver
+            .cuStreamUpdateCaptureDependencies(stream, more.as_mut_ptr(), 1, 0)
+    });
+    ok(bench.add_one(stream, address + 8, 1));
+    let (status, ended) = bench.end(stream);
+    assert_eq!((status, ended), (CUDA_SUCCESS, graph));
+    let last = bench.nodes(graph)[2];
+    let mut count = 9;
+    let mut before = [null_mut(); 9];
+    // SAFETY: there is room.
+    ok(unsafe {
+        bench
+            .driver
+            .cuGraphNodeGetDependencies(last, before.as_mut_ptr(), &raw mut count)
+    });
+    assert_eq!(
+        (count, before[0], before[1], before[2]),
+        (2, first, second, null_mut())
+    );
+}
+
+#[test]
+fn graphs_in_graphs_are_copies_and_can_be_taken_apart() {
+    let bench = Bench::new();
+    let (stream, address) = (bench.stream(NON_BLOCKING), bench.allocate(16));
+    bench.write(address, &[1, 0, 0, 0]);
+    let inner = bench.graph();
+    let one = bench.add_kernel(inner, &[], bench.add_one, address, [1, 0]);
+    bench.add_kernel(inner, &[one], bench.scale, address, [1, 3]);
+    let outer = bench.graph();
+    let before = bench.add_kernel(outer, &[], bench.scale, address, [1, 5]);
+    let mut child = null_mut();
+    // SAFETY: one dependency.
+    ok(unsafe {
+        bench
+            .driver
+            .cuGraphAddChildGraphNode(&raw mut child, outer, &raw const before, 1, inner)
+    });
+    bench.add_kernel(outer, &[child], bench.add_one, address, [1, 0]);
+    // What becomes of the inner graph is nothing to the copy.
+    // SAFETY: has no pointers.
+    ok(unsafe { bench.driver.cuGraphDestroy(inner) });
+    let mut own = null_mut();
+    // SAFETY: the place is a local.
+    ok(unsafe {
+        bench
+            .driver
+            .cuGraphChildGraphNodeGetGraph(child, &raw mut own)
+    });
+    assert_eq!(bench.nodes(own).len(), 2);
+    // SAFETY: has no pointers.
+    let refused = unsafe { bench.driver.cuGraphDestroy(own) };
+    assert_eq!(refused, CUDA_ERROR_INVALID_VALUE, "it is the node's");
+    let exec = bench.instantiate(outer);
+    bench.launch(exec, stream);
+    ok(bench.synchronise(stream));
+    assert_eq!(bench.read(address, 1), [(5 + 1) * 3 + 1]);
+
+    let mut clone = null_mut();
+    // SAFETY: the place is a local.
+    ok(unsafe { bench.driver.cuGraphClone(&raw mut clone, outer) });
+    let mut found = null_mut();
+    // SAFETY: the place is a local.
+    ok(unsafe {
+        bench
+            .driver
+            .cuGraphNodeFindInClone(&raw mut found, child, clone)
+    });
+    assert!(bench.nodes(clone).contains(&found));
+    // SAFETY: has no pointers.
+    ok(unsafe { bench.driver.cuGraphDestroyNode(found) });
+    assert_eq!((bench.nodes(clone).len(), bench.nodes(outer).len()), (2, 3));
+    bench.destroy(outer, exec);
+}
+
+#[test]
+fn a_graph_without_an_order_is_not_made_executable() {
+    let bench = Bench::new();
+    let graph = bench.graph();
+    let (one, two) = (bench.empty(graph, &[]), bench.empty(graph, &[]));
+    ok(bench.tie(graph, one, two));
+    assert_eq!(bench.tie(graph, one, two), CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(bench.tie(graph, one, one), CUDA_ERROR_INVALID_VALUE);
+    ok(bench.tie(graph, two, one));
+    let mut exec = null_mut();
+    let mut params = CUDA_GRAPH_INSTANTIATE_PARAMS {
+        flags: 0,
+        hUploadStream: null_mut(),
+        hErrNode_out: null_mut(),
+        result_out: 9,
+    };
+    // SAFETY: both are locals.
+    let refused = unsafe {
+        bench
+            .driver
+            .cuGraphInstantiateWithParams(&raw mut exec, graph, &raw mut params)
+    };
+    assert_eq!(refused, CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(params.result_out, CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE);
+    // SAFETY: one edge.
+    ok(unsafe {
+        bench
+            .driver
+            .cuGraphRemoveDependencies(graph, &raw const two, &raw const one, 1)
+    });
+    bench.instantiate(graph);
+}
+
+#[test]
+fn parameters_of_nodes_are_told_and_changed() {
+    let bench = Bench::new();
+    let (stream, address) = (bench.stream(NON_BLOCKING), bench.allocate(16));
+    bench.write(address, &[1, 1, 1, 1]);
+    let graph = bench.graph();
+    let node = bench.add_kernel(graph, &[], bench.scale, address, [1, 7]);
+    let read = || {
+        let mut told = std::mem::MaybeUninit::<CUDA_KERNEL_NODE_PARAMS>::zeroed();
+        let place = told.as_mut_ptr();
+        // SAFETY: there is room.
+        ok(unsafe { bench.driver.cuGraphKernelNodeGetParams_v2(node, place) });
+        // SAFETY: it was written.
+        let told = unsafe { told.assume_init() };
+        let third = told.kernelParams.wrapping_add(2);
+        // SAFETY: the kernel has three parameters.
+        let factor = unsafe { third.read() }.cast::<u32>();
+        // SAFETY: the third is a number.
+        (told.func, told.blockDimX, unsafe { factor.read() })
+    };
+    assert_eq!(read(), (bench.scale, 32, 7));
+    ok(bench.kernel(bench.scale, address, [2, 9], |params| {
+        // SAFETY: the parameters are as they must be.
+        unsafe { bench.driver.cuGraphKernelNodeSetParams_v2(node, params) }
+    }));
+    assert_eq!(read(), (bench.scale, 32, 9));
+    let exec = bench.instantiate(graph);
+    bench.launch(exec, stream);
+    ok(bench.synchronise(stream));
+    assert_eq!(bench.read(address, 3), [9, 9, 1]);
+    // The executable graph has its own.
+    ok(bench.kernel(bench.scale, address, [3, 2], |params| {
+        // SAFETY: as above.
+        unsafe {
+            bench
+                .driver
+                .cuGraphExecKernelNodeSetParams_v2(exec, node, params)
+        }
+    }));
+    assert_eq!(read(), (bench.scale, 32, 9));
+    bench.launch(exec, stream);
+    ok(bench.synchronise(stream));
+    assert_eq!(bench.read(address, 3), [18, 18, 2]);
+    // Off and on again.
+    for (enabled, expected) in [(0, [18, 18, 2]), (1, [36, 36, 4])] {
+        // SAFETY: has no pointers.
+        ok(unsafe { bench.driver.cuGraphNodeSetEnabled(exec, node, enabled) });
+        let mut told = 9;
+        // SAFETY: the place is a local.
+        ok(unsafe {
+            bench
+                .driver
+                .cuGraphNodeGetEnabled(exec, node, &raw mut told)
+        });
+        assert_eq!(told, enabled);
+        bench.launch(exec, stream);
+        ok(bench.synchronise(stream));
+        assert_eq!(bench.read(address, 3), expected);
+    }
+    bench.destroy(graph, exec);
+}
+
+fn update(bench: &Bench, exec: CUgraphExec, graph: CUgraph) -> (CUresult, u32) {
+    let mut told = CUgraphExecUpdateResultInfo {
+        result: 99,
+        errorNode: null_mut(),
+        errorFromNode: null_mut(),
+    };
+    // SAFETY: the place is a local.
+    let said = unsafe {
+        bench
+            .driver
+            .cuGraphExecUpdate_v2(exec, graph, &raw mut told)
+    };
+    (said, told.result)
+}
+
+#[test]
+fn an_executable_graph_becomes_like_another_of_its_shape() {
+    let bench = Bench::new();
+    let (stream, address) = (bench.stream(NON_BLOCKING), bench.allocate(1 << 20));
+    let mut buffers = [vec![0_u32; 60_000], vec![0_u32; 60_000]];
+    let mut capture = |which: usize, count: u32| {
+        bench.captured(stream, || {
+            ok(bench.add_one(stream, address, count));
+            let place = buffers[which].as_mut_ptr().cast();
+            // SAFETY: the buffers outlive the graphs.
+            ok(unsafe {
+                bench
+                    .driver
+                    .cuMemcpyDtoHAsync_v2(place, address, 240_000, stream)
+            });
+        })
+    };
+    let (first, second) = (capture(0, 1), capture(1, 60_000));
+    let exec = bench.instantiate(first);
+    bench.launch(exec, stream);
+    let before = bench.waits();
+    assert_eq!(update(&bench, exec, second), (CUDA_SUCCESS, 0));
+    assert_eq!(bench.waits() - before, 1);
+    assert_eq!(update(&bench, exec, second), (CUDA_SUCCESS, 0));
+    assert_eq!(bench.waits() - before, 1, "nothing differs any more");
+    bench.launch(exec, stream);
+    ok(bench.synchronise(stream));
+    assert_eq!((buffers[0][0], buffers[0][1]), (1, 0));
+    assert_eq!((buffers[1][0], buffers[1][59_999]), (2, 1));
+    let other = bench.captured(stream, || ok(bench.add_one(stream, address, 1)));
+    assert_eq!(
+        update(&bench, exec, other),
+        (
+            CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+            CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED
+        )
+    );
+    let other = bench.captured(stream, || {
+        ok(bench.add_one(stream, address, 1));
+        ok(bench.add_one(stream, address, 1));
+    });
+    assert_eq!(
+        update(&bench, exec, other),
+        (
+            CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+            CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED
+        )
+    );
+}
+
+#[test]
+fn memory_that_a_graph_allocates_is_at_the_address_that_it_tells() {
+    let bench = Bench::new();
+    let (stream, result) = (bench.stream(NON_BLOCKING), bench.allocate(16));
+    let before = bench.null.allocated_bytes();
+    let mut address = 0;
+    let graph = bench.captured(stream, || {
+        // SAFETY: the place is a local.
+        ok(unsafe { bench.driver.cuMemAllocAsync(&raw mut address, 64, stream) });
+        // SAFETY: the memory is allocated when this runs.
+        ok(unsafe { bench.driver.cuMemsetD32Async(address, 3, 16, stream) });
+        ok(bench.add_one(stream, address, 16));
+        // SAFETY: as above.
+        ok(unsafe {
+            bench
+                .driver
+                .cuMemcpyDtoDAsync_v2(result, address, 16, stream)
+        });
+        // SAFETY: as above.
+        ok(unsafe { bench.driver.cuMemFreeAsync(address, stream) });
+    });
+    let kinds: Vec<_> = bench
+        .nodes(graph)
+        .into_iter()
+        .map(|node| bench.kind(node))
+        .collect();
+    assert_eq!(kinds[0], CU_GRAPH_NODE_TYPE_MEM_ALLOC);
+    assert_eq!(kinds[4], CU_GRAPH_NODE_TYPE_MEM_FREE);
+    let exec = bench.instantiate(graph);
+    bench.launch(exec, stream);
+    bench.launch(exec, stream);
+    ok(bench.synchronise(stream));
+    assert_eq!(bench.read(result, 4), [4; 4]);
+    let last = bench.nodes(graph)[4];
+    // SAFETY: has no pointers.
+    let refused = unsafe { bench.driver.cuGraphDestroyNode(last) };
+    assert_eq!(refused, CUDA_ERROR_NOT_SUPPORTED);
+    // Made executable again after it has grown.
+    // SAFETY: has no pointers.
+    ok(unsafe { bench.driver.cuGraphExecDestroy(exec) });
+    bench.add_kernel(graph, &[last], bench.add_one, result, [4, 0]);
+    let exec = bench.instantiate(graph);
+    bench.launch(exec, stream);
+    ok(bench.synchronise(stream));
+    assert_eq!(bench.read(result, 4), [5; 4]);
+    bench.destroy(graph, exec);
+    ok(bench.synchronise(stream));
+    // Ends are told one way; a question behind them is answered after them.
+    bench.read(result, 1);
+    assert_eq!(bench.null.allocated_bytes(), before);
+}
+
+#[test]
+fn a_conditional_body_runs_while_its_value_says_so() {
+    let bench = Bench::new();
+    let (stream, address) = (bench.stream(NON_BLOCKING), bench.allocate(16));
+    bench.write(address, &[5, 0]);
+    let graph = bench.graph();
+    let mut handle = 0;
+    // SAFETY: the place is a local.
+    ok(unsafe {
+        bench
+            .driver
+            .cuGraphConditionalHandleCreate(&raw mut handle, graph, null_mut(), 1, 1)
+    });
+    let mut params = CUgraphNodeParams {
+        r#type: CU_GRAPH_NODE_TYPE_CONDITIONAL,
+        reserved0: [0; 3],
+        either: CUgraphNodeParams_either { reserved1: [0; 29] },
+        reserved2: 0,
+    };
+    params.either.conditional = CUDA_CONDITIONAL_NODE_PARAMS {
+        handle,
+        r#type: CU_GRAPH_COND_TYPE_WHILE,
+        size: 1,
+        phGraph_out: null_mut(),
+        ctx: null_mut(),
+    };
+    let mut node = null_mut();
+    // SAFETY: both are locals.
+    ok(unsafe {
+        bench
+            .driver
+            .cuGraphAddNode_v2(&raw mut node, graph, null(), null(), 0, &raw mut params)
+    });
+    // SAFETY: the kind says that it is this.
+    let told = unsafe { params.either.conditional }.phGraph_out;
+    // SAFETY: there is one body.
+    let body = unsafe { told.read() };
+    let first = bench.add_kernel(body, &[], bench.add_one, address + 4, [1, 0]);
+    let halves = [handle as u32, (handle >> 32) as u32];
+    bench.add_kernel(body, &[first], bench.count_down, address, halves);
+    let exec = bench.instantiate(graph);
+    bench.launch(exec, stream);
+    ok(bench.synchronise(stream));
+    assert_eq!(bench.read(address, 2), [0, 5]);
+    bench.destroy(graph, exec);
+}
+
+#[test]
+fn a_launch_that_is_captured_is_a_graph_in_a_graph() {
+    let bench = Bench::new();
+    let (stream, address) = (bench.stream(NON_BLOCKING), bench.allocate(16));
+    let inner = bench.captured(stream, || {
+        ok(bench.add_one(stream, address, 1));
+        ok(bench.add_one(stream, address, 1));
+    });
+    let inner_exec = bench.instantiate(inner);
+    let outer = bench.captured(stream, || {
+        bench.launch(inner_exec, stream);
+        bench.launch(inner_exec, stream);
+    });
+    bench.destroy(inner, inner_exec);
+    let kinds: Vec<_> = bench
+        .nodes(outer)
+        .into_iter()
+        .map(|node| bench.kind(node))
+        .collect();
+    assert_eq!(kinds, [CU_GRAPH_NODE_TYPE_GRAPH; 2]);
+    let exec = bench.instantiate(outer);
+    bench.launch(exec, stream);
+    ok(bench.synchronise(stream));
+    assert_eq!(bench.read(address, 1), [4]);
+}
+
+#[test]
+fn an_event_that_a_graph_records_orders_another_stream() {
+    let bench = Bench::new();
+    let (one, two) = (bench.stream(NON_BLOCKING), bench.stream(NON_BLOCKING));
+    let (event, address) = (bench.event(), bench.allocate(16));
+    let graph = bench.captured(one, || {
+        ok(bench.add_one(one, address, 1));
+        // SAFETY: has no pointers.
+        ok(unsafe {
+            bench
+                .driver
+                .cuEventRecordWithFlags(event, one, CU_EVENT_RECORD_EXTERNAL)
+        });
+    });
+    assert_eq!(
+        bench.kind(bench.nodes(graph)[1]),
+        CU_GRAPH_NODE_TYPE_EVENT_RECORD
+    );
+    let exec = bench.instantiate(graph);
+    bench.launch(exec, one);
+    ok(bench.wait_event(two, event));
+    // SAFETY: the memory is allocated.
+    ok(unsafe {
+        bench
+            .driver
+            .cuMemcpyDtoDAsync_v2(address + 4, address, 4, two)
+    });
+    ok(bench.synchronise(two));
+    assert_eq!(bench.read(address, 2), [1, 1]);
+    // SAFETY: has no pointers.
+    ok(unsafe { bench.driver.cuEventSynchronize(event) });
+    bench.destroy(graph, exec);
+}
+
+#[test]
+fn an_object_of_the_application_lives_as_long_as_graphs_hold_it() {
+    let bench = Bench::new();
+    let stream = bench.stream(NON_BLOCKING);
+    let counter = AtomicU32::new(0);
+    let data = (&raw const counter).cast_mut().cast::<c_void>();
+    let mut object = null_mut();
+    // SAFETY: the counter outlives the object.
+    ok(unsafe {
+        bench
+            .driver
+            .cuUserObjectCreate(&raw mut object, data, Some(bump), 1, 1)
+    });
+    let graph = bench.graph();
+    bench.empty(graph, &[]);
+    // The application's own reference becomes the graph's.
+    // SAFETY: has no pointers.
+    ok(unsafe {
+        bench
+            .driver
+            .cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE)
+    });
+    let exec = bench.instantiate(graph);
+    // SAFETY: has no pointers.
+    ok(unsafe { bench.driver.cuGraphDestroy(graph) });
+    assert_eq!(counter.load(Ordering::SeqCst), 0);
+    // SAFETY: has no pointers.
+    ok(unsafe { bench.driver.cuGraphExecDestroy(exec) });
+    // The destructor runs on the thread of the host functions, before those that come later.
+    let passed = AtomicU32::new(0);
+    let data = (&raw const passed).cast_mut().cast::<c_void>();
+    // SAFETY: the counter outlives the function.
+    ok(unsafe { bench.driver.cuLaunchHostFunc(stream, Some(bump), data) });
+    ok(bench.synchronise(stream));
+    assert_eq!(passed.load(Ordering::SeqCst), 1);
+    assert_eq!(counter.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_drawing_names_every_node_and_edge() {
+    let bench = Bench::new();
+    let address = bench.allocate(16);
+    let graph = bench.graph();
+    let node = bench.add_kernel(graph, &[], bench.add_one, address, [1, 0]);
+    bench.empty(graph, &[node]);
+    let path = std::env::temp_dir().join(format!("towline-graph-{}.dot", std::process::id()));
+    let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    // SAFETY: the path ends.
+    ok(unsafe {
+        bench
+            .driver
+            .cuGraphDebugDotPrint(graph, name.as_ptr(), CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE)
+    });
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert!(text.starts_with("digraph"), "{text}");
+    assert!(text.contains("add_one") && text.contains("EMPTY"), "{text}");
+    assert_eq!(text.matches("->").count(), 1, "{text}");
+}
