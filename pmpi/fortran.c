@@ -72,6 +72,7 @@ static void begin(const fint *status, fint *ierror)
 EXPORT void mpi_init_(fint *ierror)
 {
     fint status = MPI_SUCCESS;
+    trace_check_family();
     pmpi_init_(&status);
     begin(&status, ierror);
 }
@@ -97,6 +98,7 @@ NAMES(mpi_init_thread, MPI_INIT_THREAD, LIST(fint *wanted, fint *provided))
 void mpi_init_thread_(fint *wanted, fint *provided, fint *ierror)
 {
     fint status = MPI_SUCCESS;
+    trace_check_family();
     pmpi_init_thread_(wanted, provided, &status);
     begin(&status, ierror);
 }

@@ -16,6 +16,7 @@ void trace_begin(void)
 
 EXPORT int MPI_Init(int *argc, char ***argv)
 {
+    trace_check_family();
     const int status = PMPI_Init(argc, argv);
     if (status == MPI_SUCCESS)
         trace_begin();
@@ -24,6 +25,7 @@ EXPORT int MPI_Init(int *argc, char ***argv)
 
 EXPORT int MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
 {
+    trace_check_family();
     const int status = PMPI_Init_thread(argc, argv, wanted, provided);
     if (status == MPI_SUCCESS)
         trace_begin();

@@ -1,5 +1,6 @@
 #include "record.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -208,6 +209,22 @@ void trace_write_communicator(const uint32_t *words, size_t count)
 }
 
 /* ---- start and end ---- */
+
+void trace_check_family(void)
+{
+    /* The handle of MPI_COMM_WORLD: an object in Open MPI, a number in MPICH. */
+    const bool is_openmpi = dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world") != NULL;
+#ifdef TOWLINE_MPI_openmpi
+    const bool fits = is_openmpi;
+#else
+    const bool fits = !is_openmpi;
+#endif
+    if (fits)
+        return;
+    fprintf(stderr, "towline trace: this program uses %s: trace it with --mpi %s\n", is_openmpi ? "Open MPI" : "MPICH",
+            is_openmpi ? "openmpi" : "mpich");
+    _exit(125);
+}
 
 static int create(const char *folder, int rank, const char *kind)
 {

@@ -80,6 +80,11 @@ enum event { EVENT_SEND = 1, EVENT_RECV, EVENT_ISEND, EVENT_IRECV, EVENT_WAIT, E
 
 /* ---- start and end ---- */
 
+/*
+ * Ends the program, before it starts MPI, when it uses the other family: its handles would be garbled on their way through the
+ * wrappers.
+ */
+void trace_check_family(void);
 /* Called when MPI is there. */
 void trace_start(void);
 bool trace_is_on(void);

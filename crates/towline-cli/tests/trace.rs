@@ -409,6 +409,32 @@ fn a_program_without_mpi_is_told_apart_from_one_that_sends_nothing() {
 }
 
 #[test]
+fn a_program_of_another_mpi_than_was_said_is_ended_and_told() {
+    for (wrong, mpi) in [("openmpi", MPICH), ("mpich", OPENMPI)] {
+        let (_temporary, folder) = new_folder();
+        let program = mpi.program("dies.c");
+        // Without a launcher there is one rank, and settings come through the environment.
+        let output = Command::new("timeout")
+            .args([
+                "60",
+                env!("CARGO_BIN_EXE_towline"),
+                "trace",
+                "--mpi",
+                wrong,
+                "--out",
+            ])
+            .arg(&folder)
+            .arg(&program)
+            .env("TOWLINE_PMPI", libraries())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(125), "{}", err(&output));
+        let told = format!("--mpi {}", mpi.suffix);
+        assert!(err(&output).contains(&told), "{}", err(&output));
+    }
+}
+
+#[test]
 fn a_folder_that_holds_something_is_refused_before_the_program_runs() {
     let (_temporary, folder) = new_folder();
     std::fs::create_dir(&folder).unwrap();
