@@ -189,6 +189,37 @@ pub fn collect(folder: &Path, run: Run, options: ReplayOptions) -> Result<Summar
     Ok(summary)
 }
 
+/// What the library writes, by the ends of the files' names.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RawFile {
+    /// `.counts`
+    Counts,
+    /// `.comms`
+    Communicators,
+    /// `.events`
+    Events,
+}
+
+/// Reads such a file of rank 0 and answers how many entries it has: pairs, communicators, events. For tests of what any bytes do.
+pub fn check_raw(kind: RawFile, bytes: &[u8]) -> Result<usize, String> {
+    match kind {
+        RawFile::Counts => raw::parse_counts(bytes, 0)
+            .map(|counts| counts.pairs.len())
+            .map_err(str::to_owned),
+        RawFile::Communicators => {
+            let mut communicators = Communicators::default();
+            communicators
+                .read_from(bytes, Path::new("rank-0.comms"), 0, 1 << 16)
+                .map_err(|error| error.to_string())?;
+            Ok(communicators.groups.len())
+        }
+        RawFile::Events => {
+            let read: Result<Vec<_>, _> = events::Events::new(bytes).collect();
+            read.map(|events| events.len()).map_err(str::to_owned)
+        }
+    }
+}
+
 fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }

@@ -198,7 +198,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn parse_counts(bytes: &[u8], rank: u32) -> Result<Counts, &'static str> {
+pub(crate) fn parse_counts(bytes: &[u8], rank: u32) -> Result<Counts, &'static str> {
     let mut fields = Fields(bytes);
     let mut head = Fields(fields.bytes(HEAD_BYTES)?);
     if head.bytes(8)? != MAGIC {
@@ -299,28 +299,39 @@ impl Communicators {
     pub(crate) fn read(&mut self, folder: &Path, rank: u32, ranks: u32) -> Result<(), TraceError> {
         let path = path_of(folder, rank, "comms");
         let file = File::open(&path).map_err(TraceError::io("read", &path))?;
+        self.read_from(BufReader::new(file), &path, rank, ranks)
+    }
+
+    /// The same from anywhere; `path` is what errors name.
+    pub(crate) fn read_from(
+        &mut self,
+        input: impl Read,
+        path: &Path,
+        rank: u32,
+        ranks: u32,
+    ) -> Result<(), TraceError> {
         let mut words = Words {
-            file: BufReader::new(file),
+            input,
             left: MOST_COMMUNICATOR_WORDS,
         };
-        while let Some(length) = words.next(&path)? {
-            let id = words.expect(&path)?;
-            let ordinal = words.expect(&path)?;
-            let inter = words.expect(&path)? != 0;
-            let sizes = [words.expect(&path)?, words.expect(&path)?];
+        while let Some(length) = words.next(path)? {
+            let id = words.expect(path)?;
+            let ordinal = words.expect(path)?;
+            let inter = words.expect(path)? != 0;
+            let sizes = [words.expect(path)?, words.expect(path)?];
             let expected = 6 + u64::from(sizes[0]) + u64::from(sizes[1]);
             if u64::from(length) != expected
                 || sizes.iter().any(|&size| size > ranks.saturating_mul(2))
             {
                 return Err(TraceError::damaged(
-                    &path,
+                    path,
                     "a communicator's size is impossible",
                 ));
             }
             let mut lists = [Vec::new(), Vec::new()];
             for (list, size) in lists.iter_mut().zip(sizes) {
                 for _ in 0..size {
-                    let member = words.expect(&path)?;
+                    let member = words.expect(path)?;
                     list.push(if member < ranks { member } else { u32::MAX });
                 }
             }
@@ -345,12 +356,12 @@ impl Communicators {
     }
 }
 
-struct Words {
-    file: BufReader<File>,
+struct Words<R> {
+    input: R,
     left: u64,
 }
 
-impl Words {
+impl<R: Read> Words<R> {
     /// None at the end of the file. A word that is cut off counts as the end: its writer was killed.
     fn next(&mut self, path: &Path) -> Result<Option<u32>, TraceError> {
         self.left = self
@@ -358,7 +369,7 @@ impl Words {
             .checked_sub(1)
             .ok_or_else(|| TraceError::damaged(path, "it is too long"))?;
         let mut bytes = [0; 4];
-        match self.file.read_exact(&mut bytes) {
+        match self.input.read_exact(&mut bytes) {
             Ok(()) => Ok(Some(u32::from_le_bytes(bytes))),
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(None),
             Err(error) => Err(TraceError::io("read", path)(error)),

@@ -134,7 +134,6 @@ pub(super) const STAGES: &[Stage] = &[
         needs: &["workloads-mpi"],
         tools: &[Tool::Command("mpirun.openmpi")],
         command: "make -C workloads/mpi check-long",
-        limit_s: 3600,
         ..STAGE
     },
     Stage {
