@@ -56,7 +56,22 @@ impl Mpi {
         program: &Path,
         arguments: &[&str],
     ) -> Output {
-        Command::new("timeout")
+        self.tracing(folder, options, ranks, program, arguments)
+            .output()
+            .unwrap()
+    }
+
+    /// The same, not started yet.
+    fn tracing(
+        &self,
+        folder: &Path,
+        options: &[&str],
+        ranks: u32,
+        program: &Path,
+        arguments: &[&str],
+    ) -> Command {
+        let mut command = Command::new("timeout");
+        command
             .args(["120", env!("CARGO_BIN_EXE_towline"), "trace", "--out"])
             .arg(folder)
             .args(options)
@@ -72,9 +87,8 @@ impl Mpi {
             .env("OMPI_MCA_btl", "self,vader,tcp")
             .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
             .env("OMPI_MCA_hwloc_base_binding_policy", "none")
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
+            .stdin(Stdio::null());
+        command
     }
 }
 
@@ -247,6 +261,53 @@ fn matrix_of_a_fortran_program_on_open_mpi_is_what_it_sends() {
     );
     assert!(output.status.success(), "{}", err(&output));
     check_mixture(&folder);
+}
+
+/// Reads what Open MPI's monitoring says of each rank: `E from to bytes "bytes" messages ...` is the program's own messages.
+fn counted_by_open_mpi(folder: &Path) -> Vec<[u64; 4]> {
+    let mut pairs = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        for line in text.lines().filter(|line| line.starts_with('E')) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let number = |place: usize| words[place].parse::<u64>().unwrap();
+            pairs.push([number(1), number(2), number(5), number(3)]);
+        }
+    }
+    pairs.sort_unstable();
+    pairs
+}
+
+#[test]
+fn matrix_of_conjugate_gradients_is_what_open_mpi_counts_itself() {
+    let (temporary, folder) = new_folder();
+    let (programs, counted) = (
+        temporary.path().join("programs"),
+        temporary.path().join("counted"),
+    );
+    std::fs::create_dir(&counted).unwrap();
+    succeed(
+        Command::new("make")
+            .env_remove("MAKEFLAGS")
+            .args(["-C", "workloads/mpi", "MPICC=mpicc.openmpi"])
+            .arg(format!("BUILD={}", programs.display()))
+            .arg(programs.join("cg"))
+            .current_dir(root()),
+    );
+    let output = OPENMPI
+        .tracing(&folder, &[], 8, &programs.join("cg"), &["--class", "S"])
+        .env("OMPI_MCA_pml_monitoring_enable", "2")
+        .env("OMPI_MCA_pml_monitoring_enable_output", "3")
+        .env("OMPI_MCA_pml_monitoring_filename", counted.join("rank"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", err(&output));
+    let counted = counted_by_open_mpi(&counted);
+    assert!(counted.len() > 8, "{counted:?}");
+    assert_eq!(
+        read(folder.join("matrix.json"))["point_to_point"],
+        json!(counted)
+    );
 }
 
 #[test]
