@@ -21,6 +21,9 @@ use crate::workspace::Workspace;
 /// How much of a failed stage's log is shown.
 const TAIL_LINES: usize = 40;
 
+/// The status of a stage that finds that this machine lacks what it takes.
+const SKIPPED: i32 = 77;
+
 /// How much to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Tier {
@@ -140,6 +143,10 @@ fn run_stage(workspace: &Workspace, stage: &Stage, binaries: &Path, log: &Path) 
         .context("cannot run setpriv and timeout, of util-linux and coreutils")?;
     Ok(match status.code() {
         Some(0) => Outcome::Passed,
+        // As test programs of others say it.
+        Some(SKIPPED) => Outcome::Skipped {
+            reason: "it cannot run on this machine; its log says why".to_owned(),
+        },
         Some(124 | 137) => Outcome::Failed {
             reason: format!("still running after {} s", stage.limit_s),
         },
@@ -291,6 +298,15 @@ mod tests {
             std::thread::sleep(Duration::from_millis(10));
         }
         assert!(!started.exists(), "process {} still runs", log.trim());
+    }
+
+    #[test]
+    fn a_stage_says_itself_that_it_cannot_run_here() {
+        let (outcome, _) = outcome_of(&Stage {
+            command: "exit 77",
+            ..STAGE
+        });
+        assert!(matches!(outcome, Outcome::Skipped { .. }), "{outcome:?}");
     }
 
     #[test]

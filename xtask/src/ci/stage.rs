@@ -109,6 +109,15 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // On a real kernel, in an emulated host: inspect, plan, apply, undo.
+        name: "node",
+        tiers: TEST,
+        needs: &["build"],
+        tools: &[Tool::Command("qemu-system-x86_64")],
+        command: "tests/node/emulated-host tests/node/apply-undo.sh \"$TOWLINE_BIN_DIR/towline\" once",
+        ..STAGE
+    },
+    Stage {
         name: "workloads",
         tiers: TEST,
         command: "make -C workloads/opencl check",
@@ -160,6 +169,17 @@ pub(super) const STAGES: &[Stage] = &[
         needs: &["build"],
         command: "cargo test --workspace --lib --bins --tests --locked --no-fail-fast -- --ignored",
         limit_s: 7200,
+        ..STAGE
+    },
+    Stage {
+        // The same, killed at every change. One start of the emulated host serves all kills.
+        name: "node-kills",
+        tiers: LONG,
+        needs: &["node"],
+        tools: &[Tool::Command("qemu-system-x86_64")],
+        command: "TOWLINE_EMULATED_LIMIT_S=3000 \
+            tests/node/emulated-host tests/node/apply-undo.sh \"$TOWLINE_BIN_DIR/towline\" all",
+        limit_s: 3600,
         ..STAGE
     },
     Stage {
