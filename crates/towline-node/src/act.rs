@@ -55,12 +55,9 @@ pub(crate) fn state(
                 (true, Some(bound)) => State::Other(format!("{bound} drives {device}")),
             }
         }
-        Action::Module { name } => {
-            match root.exists(&format!("/sys/module/{}", name.replace('-', "_"))) {
-                true => State::After,
-                false => State::Before,
-            }
-        }
+        Action::Module { name } if root.exists(&module_folder(name)) => State::After,
+        Action::Module { .. } if !brought(world, found).is_empty() => State::Between,
+        Action::Module { .. } => State::Before,
         Action::Service { name } => match inspect::services(root).contains(name) {
             true => State::Before,
             false => State::After,
@@ -112,6 +109,7 @@ pub(crate) fn state(
 pub(crate) fn found(world: &mut dyn World, action: &Action) -> Result<Option<String>, WorldError> {
     match action {
         Action::VirtualFunction { stays: true, .. } => setting(world, action),
+        Action::Module { .. } => Ok(Some(family(world).join(" "))),
         _ => Ok(None),
     }
 }
@@ -185,7 +183,16 @@ pub(crate) fn backward(
         Action::Probe { device, driver } => {
             write(world, &driver_file(driver, "unbind"), &device.to_string())
         }
-        Action::Module { name } => run(world, &["modprobe", "-r", name]),
+        Action::Module { name } => {
+            if world.root().exists(&module_folder(name)) {
+                run(world, &["modprobe", "-r", name])?;
+            }
+            // What it brought along and `modprobe -r` leaves: vfio_virqfd of Linux 6.1.
+            for name in brought(world, found) {
+                run(world, &["modprobe", "-r", &name])?;
+            }
+            Ok(())
+        }
         Action::Service { name } => run(world, &["systemctl", "start", name]),
         Action::InterfaceUp { interface } => {
             run(world, &["ip", "link", "set", "dev", interface, "down"])
@@ -220,6 +227,30 @@ pub(crate) fn device(action: &Action) -> Option<PciAddress> {
             .ok(),
         _ => None,
     }
+}
+
+fn module_folder(name: &str) -> String {
+    format!("/sys/module/{}", name.replace('-', "_"))
+}
+
+/// The modules of vfio that are loaded; those that are built in have no state.
+fn family(world: &dyn World) -> Vec<String> {
+    let root = world.root();
+    let mut names = root.entries("/sys/module");
+    names.retain(|name| {
+        name.starts_with("vfio") && root.exists(&format!("/sys/module/{name}/initstate"))
+    });
+    names
+}
+
+/// Those of them that were not loaded before.
+fn brought(world: &dyn World, found: Option<&str>) -> Vec<String> {
+    let Some(found) = found else {
+        return Vec::new();
+    };
+    let mut names = family(world);
+    names.retain(|name| found.split(' ').all(|before| before != name));
+    names
 }
 
 /// What an action changes: of several with the same, only the last one's state is there to be seen.

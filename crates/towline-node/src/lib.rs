@@ -1,6 +1,6 @@
 //! From a bare host to a virtualized GPU node, and back.
 //!
-//! - [`inspect`]: reads what a host is into [`host::Host`]; changes nothing.
+//! - [`inspect()`]: reads what a host is into [`host::Host`]; changes nothing.
 //! - [`plan()`]: pure; from a host and a [`Request`] to a [`Plan`]: machines, steps, or why it cannot be done.
 //! - [`apply()`], [`apply_plan`], [`undo`]: make the steps' changes to a [`world::World`] and take them back, by a journal.
 //! - [`vm`]: what a plan means to libvirt, cloud-init, NCCL and OpenStack.

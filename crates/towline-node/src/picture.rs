@@ -301,8 +301,8 @@ fn access(acs: Acs) -> String {
 /// A size in the largest unit that it is whole in.
 pub(crate) fn size(bytes: u64) -> String {
     match bytes {
-        _ if bytes >= GIB && bytes % GIB == 0 => format!("{} GiB", bytes / GIB),
-        _ if bytes >= MIB && bytes % MIB == 0 => format!("{} MiB", bytes / MIB),
+        _ if bytes >= GIB && bytes.is_multiple_of(GIB) => format!("{} GiB", bytes / GIB),
+        _ if bytes >= MIB && bytes.is_multiple_of(MIB) => format!("{} MiB", bytes / MIB),
         _ => format!("{} KiB", bytes >> 10),
     }
 }

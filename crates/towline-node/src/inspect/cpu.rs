@@ -125,13 +125,20 @@ fn node(root: &Root, id: u32, folder: &str) -> Node {
     }
 }
 
-/// Those that can be moved: the others have no such file, or an empty one.
+/// Those that somebody handles and that can be moved: the others have no such file, or an empty one.
 pub(super) fn interrupts(root: &Root) -> Vec<Interrupt> {
     let mut interrupts: Vec<Interrupt> = root
         .entries("/proc/irq")
         .iter()
         .filter_map(|name| {
             let number = name.parse().ok()?;
+            // Numbers of old devices that are not there.
+            if root
+                .text(&format!("/sys/kernel/irq/{name}/actions"))
+                .is_some_and(|names| names.is_empty())
+            {
+                return None;
+            }
             let cpus = numbers(&root.text(&format!("/proc/irq/{name}/smp_affinity_list"))?);
             (!cpus.is_empty()).then_some(Interrupt { number, cpus })
         })

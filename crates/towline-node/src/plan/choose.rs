@@ -102,7 +102,7 @@ fn page_kib(host: &Host, request: &Request, draft: &mut Draft) -> u64 {
         .collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let fits = |size: &u64| *size > 0 && request.memory.kib() % size == 0;
+    let fits = |size: &u64| *size > 0 && request.memory.kib().is_multiple_of(*size);
     let found =
         match request.page {
             Some(page) => sizes

@@ -284,6 +284,9 @@ impl<'a> FakeWorld<'a> {
                     "live",
                 );
                 if *module == "vfio-pci" {
+                    // It brings another, which stays when it goes.
+                    self.shape
+                        .write("/sys/module/vfio_virqfd/initstate", "live");
                     for file in ["bind", "unbind"] {
                         self.shape
                             .write(&format!("/sys/bus/pci/drivers/{module}/{file}"), "");
