@@ -240,8 +240,12 @@ mod tests {
     fn no_fixed_policy_is_better() {
         let cluster = preset::cluster("study-qdr").unwrap();
         let sockets = Sockets::default();
-        for kernel in [Kernel::Cg, Kernel::Ft, Kernel::Himeno, Kernel::Is] {
-            let matrix = Matrix::of(&kernel.program(16).unwrap());
+        let more = [("cg", Kernel::Cg, 64), ("himeno", Kernel::Himeno, 96)];
+        let all = Kernel::ALL
+            .iter()
+            .map(|(name, kernel)| (*name, *kernel, 16));
+        for (name, kernel, tasks) in all.chain(more) {
+            let matrix = Matrix::of(&kernel.program(tasks).unwrap());
             let total = |placement: &Placement| {
                 score(&cluster, &matrix, &sockets, placement)
                     .unwrap()
@@ -249,10 +253,10 @@ mod tests {
             };
             let mapped = total(&search(&cluster, &matrix, &sockets, false).unwrap());
             for policy in Policy::usual(&cluster) {
-                let fixed = total(&policy.place(&cluster, 16, false).unwrap());
+                let fixed = total(&policy.place(&cluster, tasks, false).unwrap());
                 assert!(
                     mapped <= fixed * (1.0 + 1e-9),
-                    "{kernel:?} {policy}: {mapped} and {fixed}"
+                    "{name} {policy}: {mapped} and {fixed}"
                 );
             }
         }

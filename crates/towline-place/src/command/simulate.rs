@@ -91,6 +91,9 @@ struct StudyOptions {
     /// Also over Gigabit Ethernet, which the study did not compare
     #[arg(long)]
     networks: bool,
+    /// Leave out what has more tasks
+    #[arg(long, value_name = "TASKS")]
+    most: Option<usize>,
     #[command(flatten)]
     engine: Engine,
 }
@@ -235,7 +238,8 @@ fn again(options: &StudyOptions) -> Result<ExitCode> {
     } else {
         &study::NETWORKS[..1]
     };
-    let points = study::points(networks);
+    let mut points = study::points(networks);
+    points.retain(|point| options.most.is_none_or(|most| point.tasks <= most));
     let mut rows = Vec::new();
     for (index, point) in points.iter().enumerate() {
         let known = done.iter().find(|row| {

@@ -53,10 +53,11 @@ impl Program {
         self.fit_collectives()
     }
 
-    /// Waits need a request.
-    fn fit_waits(&self) -> Result<()> {
-        for part in [&self.start, &self.body] {
-            for (rank, ops) in part.iter().enumerate() {
+    /// Waits need a request. A wait for a message to oneself does not say for which end: it gets one that is open.
+    fn fit_waits(&mut self) -> Result<()> {
+        let ranks = self.ranks();
+        for part in [&mut self.start, &mut self.body] {
+            for (rank, ops) in (0..).zip(part.iter_mut()) {
                 let mut open: HashMap<(u32, u32, bool), u64> = HashMap::new();
                 for op in ops {
                     match op {
@@ -68,12 +69,19 @@ impl Program {
                         }
                         Op::WaitAll => open.clear(),
                         Op::Wait { peer, tag, sent } => {
+                            let is_open = |sent| {
+                                open.get(&(*peer, *tag, sent))
+                                    .is_some_and(|count| *count > 0)
+                            };
+                            if *peer == rank && !is_open(*sent) {
+                                *sent = !*sent;
+                            }
                             let count = open
                                 .get_mut(&(*peer, *tag, *sent))
                                 .filter(|count| **count > 0);
                             let Some(count) = count else {
                                 return Err(Error::Unmatched {
-                                    ranks: self.ranks(),
+                                    ranks,
                                     reason: format!(
                                         "rank {rank} waits for a request with rank {peer} and tag {tag} that it has not made"
                                     ),

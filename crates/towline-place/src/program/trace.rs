@@ -191,7 +191,6 @@ fn action(words: &[&str], rank: u32, ranks: u32) -> Result<Option<Op>, String> {
         "wait" => {
             let (from, to, tag) = (read.rank(0)?, read.rank(1)?, read.tag(2)?);
             match (from == rank, to == rank) {
-                // To itself: the receive, since the send is complete before it.
                 (_, true) => Op::Wait {
                     peer: from,
                     tag,
@@ -394,6 +393,22 @@ mod tests {
                 communicator: 0
             }
         );
+    }
+
+    #[test]
+    fn messages_to_oneself_have_two_ends_to_wait_for() {
+        let text = "0 init\n0 irecv 0 3 8\n0 isend 0 3 8\n0 wait 0 0 3\n0 wait 0 0 3\n0 finalize\n";
+        let program = trace(&[text]).unwrap();
+        let waits: Vec<&Op> = program.start[0]
+            .iter()
+            .filter(|op| matches!(op, Op::Wait { .. }))
+            .collect();
+        let wait = |sent| Op::Wait {
+            peer: 0,
+            tag: 3,
+            sent,
+        };
+        assert_eq!(waits, [&wait(false), &wait(true)]);
     }
 
     #[test]
