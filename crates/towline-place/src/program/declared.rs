@@ -1,9 +1,9 @@
 //! Programs of which only the costs are known: who sends how much to whom, and how much is computed in between, after their
 //! public specifications.
 //!
-//! Counts and sizes follow from the specifications; the speed of a core and what it draws from memory are assumptions: what
-//! such programs are commonly measured at, alone and on a full socket, on processors of the study's generation. They were not
-//! fitted to the study's figures.
+//! Counts and sizes follow from the specifications. The speed of a core and what it draws from memory are assumptions: what such
+//! programs are commonly measured at, alone and on a full socket, on processors of the study's generation. They were chosen with
+//! the study's findings known; docs/study.md says what hangs on them.
 
 mod cg;
 mod ft;

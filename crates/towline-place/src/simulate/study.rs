@@ -438,10 +438,13 @@ fn range(values: &[f64]) -> (f64, f64) {
     )
 }
 
+/// Network, program and tasks.
+type Key<'a> = (&'a str, &'a str, usize);
+
 /// Kendall's rank correlation between estimates and simulated times of the placements of each program, size and network; its
 /// mean, and how many groups there are. Placements whose times differ by less than a percent are equal.
 pub fn agreement(rows: &[Row]) -> (f64, usize) {
-    let mut groups: BTreeMap<(&str, &str, usize), Vec<(f64, f64)>> = BTreeMap::new();
+    let mut groups: BTreeMap<Key<'_>, Vec<(f64, f64)>> = BTreeMap::new();
     for row in rows {
         if let Ok(seconds) = &row.seconds {
             let group = groups
