@@ -8,6 +8,7 @@ use towline_ptx::ComputeCapability;
 use towline_ptx::cubin::Cubin;
 use towline_ptx::fatbin::{self, EntryKind, containers};
 use towline_ptx::image::{self, Kind};
+use towline_ptx::ir::{Body, Program};
 use towline_ptx::ptx::{self, Module, layout};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -129,6 +130,18 @@ fn text(bytes: &[u8]) -> Result<(), Box<dyn Error>> {
             variable.name,
             layout::len(variable)
         );
+    }
+    for function in Program::link(std::slice::from_ref(&module))?.functions {
+        match function.body {
+            Body::Declared => println!("    {}: not here", function.name),
+            Body::Code(code) => println!(
+                "    {}: {} instructions, {} registers",
+                function.name,
+                code.instructions.len(),
+                code.registers
+            ),
+            Body::Refused(error) => println!("    {}: {error}", function.name),
+        }
     }
     let printed = module.to_string();
     if Module::parse(&printed)? != module {

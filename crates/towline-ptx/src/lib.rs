@@ -4,6 +4,7 @@
 //! - [`fatbin`]: the container that holds a program for several devices; which entry of it a device uses.
 //! - [`cubin`]: the kernels, parameters and variables of machine code.
 //! - [`ptx`]: the same of PTX text, and the statements of its functions.
+//! - [`ir`]: what those statements mean: typed operations on registers and memory, linked, for whoever executes or compiles them.
 //!
 //! Everything here takes bytes that somebody else made. Every decoder is total: it answers or says what is wrong and where, it
 //! never panics, and what it allocates is in proportion to what it was given, up to a named limit. No I/O, no `unsafe`.
@@ -16,6 +17,7 @@ mod elf;
 mod error;
 pub mod fatbin;
 pub mod image;
+pub mod ir;
 pub mod ptx;
 
 pub use arch::{Arch, ComputeCapability, Variant};

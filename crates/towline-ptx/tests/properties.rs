@@ -5,6 +5,7 @@ use towline_ptx::ComputeCapability;
 use towline_ptx::cubin::Cubin;
 use towline_ptx::fatbin::{self, Container};
 use towline_ptx::image;
+use towline_ptx::ir::Program;
 use towline_ptx::ptx::{self, Module, layout};
 
 const SIZE: &[u8] = include_bytes!("data/tiny-size.fatbin");
@@ -52,6 +53,7 @@ fn read_text(bytes: &[u8]) {
     for kernel in module.kernels() {
         let _ = layout::parameters(kernel);
     }
+    let _ = Program::link(std::slice::from_ref(&module));
     let printed = module.to_string();
     assert_eq!(Module::parse(&printed).as_ref(), Ok(&module), "{printed}");
 }

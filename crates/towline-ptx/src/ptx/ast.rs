@@ -2,7 +2,20 @@
 
 use std::fmt;
 
+use super::Position;
 use super::types::Type;
+
+/// Where a part of the tree stands in the text it was read from. It says nothing of what the part means: any two are equal.
+#[derive(Debug, Clone, Copy)]
+pub struct Place(pub Position);
+
+impl PartialEq for Place {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Place {}
 
 /// A module.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,6 +158,8 @@ words! {
 /// A variable, register or parameter, or a run of registers with a number each (`%r<10>`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variable<'a> {
+    /// Where its name, or else its state space, stands.
+    pub at: Place,
     /// Who sees it; `None` for this module alone.
     pub linkage: Option<Linkage>,
     /// Where it lies.
@@ -206,6 +221,8 @@ pub enum FunctionKind {
 /// A function: declared, or defined if it has a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function<'a> {
+    /// Where its name stands.
+    pub at: Place,
     /// Who sees it; `None` for this module alone.
     pub linkage: Option<Linkage>,
     /// Who calls it.
@@ -300,6 +317,8 @@ pub struct Prototype<'a> {
 /// An instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instruction<'a> {
+    /// Where its opcode stands.
+    pub at: Place,
     /// `@p` or `@!p`.
     pub guard: Option<Guard<'a>>,
     /// What it does: `ld`.

@@ -162,7 +162,7 @@ pub(super) fn integer(expression: &Expression<'_>) -> Option<u64> {
 }
 
 /// The value of an integer literal: hexadecimal, octal, binary or decimal, with or without `U`.
-pub(super) fn parse_integer(number: &str) -> Option<u64> {
+pub(crate) fn parse_integer(number: &str) -> Option<u64> {
     let number = number.strip_suffix(['u', 'U']).unwrap_or(number);
     let (digits, radix) = match number.as_bytes() {
         [b'0', b'x' | b'X', ..] => (&number[2..], 16),

@@ -9,7 +9,7 @@
 //! "Instruction Operands", "Abstracting the ABI" and "Directives".
 
 pub mod ast;
-mod expression;
+pub(crate) mod expression;
 pub mod layout;
 mod lexer;
 mod parser;

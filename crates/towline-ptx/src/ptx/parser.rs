@@ -1,8 +1,8 @@
 //! Reading modules: what stands outside of bodies.
 
 use super::ast::{
-    Attribute, Directive, File, Function, FunctionKind, Item, Linkage, Module, Pointer, Prototype,
-    StateSpace, Variable,
+    Attribute, Directive, File, Function, FunctionKind, Item, Linkage, Module, Place, Pointer,
+    Prototype, StateSpace, Variable,
 };
 use super::expression::parse_integer;
 use super::lexer::{Lexer, Token};
@@ -41,6 +41,11 @@ impl<'a> Parser<'a> {
     /// The next token.
     pub(super) fn peek(&self) -> &Token<'a> {
         &self.token
+    }
+
+    /// Where the next token stands.
+    pub(super) fn place(&self) -> Place {
+        Place(self.at)
     }
 
     /// Goes past the next token.
@@ -337,6 +342,7 @@ impl<'a> Parser<'a> {
         space: StateSpace,
     ) -> Result<Variable<'a>, SyntaxError> {
         let mut variable = Variable {
+            at: self.place(),
             linkage,
             space,
             attributes: Vec::new(),
@@ -414,6 +420,7 @@ impl<'a> Parser<'a> {
     /// Name, count and dimensions.
     fn variable_name(&mut self, head: Variable<'a>) -> Result<Variable<'a>, SyntaxError> {
         let mut variable = Variable {
+            at: self.place(),
             name: self.word()?,
             ..head
         };
@@ -486,6 +493,7 @@ impl<'a> Parser<'a> {
             kind,
             attributes,
             returns: self.parameters()?,
+            at: self.place(),
             name: self.word()?,
             parameters: self.parameters()?,
             directives: Vec::new(),

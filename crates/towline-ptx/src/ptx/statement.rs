@@ -1,7 +1,7 @@
 //! Reading bodies: blocks, labels, instructions.
 
 use super::SyntaxError;
-use super::ast::{Guard, Instruction, Loc, StateSpace, Statement};
+use super::ast::{Guard, Instruction, Loc, Place, StateSpace, Statement};
 use super::lexer::Token;
 use super::parser::Parser;
 
@@ -31,14 +31,16 @@ impl<'a> Parser<'a> {
                     negated: self.take("!")?,
                     predicate: self.word()?,
                 };
+                let at = self.place();
                 let opcode = self.word()?;
-                self.instruction(Some(guard), opcode)?
+                self.instruction(at, Some(guard), opcode)?
             }
             Token::Word(word) => {
+                let at = self.place();
                 self.advance()?;
                 match self.take(":")? {
                     true => Statement::Label(word),
-                    false => self.instruction(None, word)?,
+                    false => self.instruction(at, None, word)?,
                 }
             }
             Token::Dot(name) => match StateSpace::from_name(name) {
@@ -59,6 +61,7 @@ impl<'a> Parser<'a> {
 
     fn instruction(
         &mut self,
+        at: Place,
         guard: Option<Guard<'a>>,
         opcode: &'a str,
     ) -> Result<Statement<'a>, SyntaxError> {
@@ -75,6 +78,7 @@ impl<'a> Parser<'a> {
         };
         self.expect(";")?;
         Ok(Statement::Instruction(Box::new(Instruction {
+            at,
             guard,
             opcode,
             modifiers,
@@ -109,14 +113,14 @@ impl<'a> Parser<'a> {
     /// What is behind `.loc`, which no semicolon ends.
     fn loc(&mut self) -> Result<Loc<'a>, SyntaxError> {
         let mut loc = Loc {
-            place: self.place()?,
+            place: self.triple()?,
             function: None,
             inlined_at: None,
         };
         while self.take(",")? {
             match self.word()? {
                 "function_name" => loc.function = Some(self.expression()?),
-                "inlined_at" => loc.inlined_at = Some(self.place()?),
+                "inlined_at" => loc.inlined_at = Some(self.triple()?),
                 _ => return self.unexpected("the rest of an attribute of `.loc`"),
             }
         }
@@ -124,7 +128,7 @@ impl<'a> Parser<'a> {
         Ok(loc)
     }
 
-    fn place(&mut self) -> Result<[&'a str; 3], SyntaxError> {
+    fn triple(&mut self) -> Result<[&'a str; 3], SyntaxError> {
         Ok([self.number()?, self.number()?, self.number()?])
     }
 }

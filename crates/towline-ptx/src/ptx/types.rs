@@ -68,6 +68,36 @@ types! {
     SurfRef "surfref" 8,
 }
 
+impl Type {
+    /// Bits of a value in a register; a predicate has one.
+    pub fn bits(self) -> u32 {
+        match self {
+            Type::Pred => 1,
+            other => other.bytes() as u32 * 8,
+        }
+    }
+
+    /// A signed integer.
+    pub fn is_signed(self) -> bool {
+        matches!(self, Type::S8 | Type::S16 | Type::S32 | Type::S64)
+    }
+
+    /// A floating-point number, or a pair of them.
+    pub fn is_float(self) -> bool {
+        matches!(
+            self,
+            Type::F16
+                | Type::F16x2
+                | Type::Bf16
+                | Type::Bf16x2
+                | Type::Tf32
+                | Type::F32
+                | Type::F32x2
+                | Type::F64
+        )
+    }
+}
+
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, ".{}", self.name())

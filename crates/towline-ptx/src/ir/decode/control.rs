@@ -1,0 +1,158 @@
+//! Branches, calls and barriers.
+
+use super::{Decoded, Decoder};
+use crate::ir::op::{Barrier, Call, Callee, Logic, Op};
+use crate::ir::scope::plain_name;
+use crate::ptx::Type;
+use crate::ptx::ast::Expression;
+
+impl<'a> Decoder<'a, '_, '_, '_> {
+    pub(super) fn bra(&mut self) -> Decoded {
+        self.modifiers.flag("uni");
+        let [target] = self.operands()?;
+        Ok(Op::Branch {
+            target: self.builder.label(target)?,
+        })
+    }
+
+    pub(super) fn brx(&mut self) -> Decoded {
+        self.modifiers.flag("idx");
+        self.modifiers.flag("uni");
+        let [index, table] = self.operands()?;
+        Ok(Op::BranchIndexed {
+            index: self.builder.source(index, Type::U32)?,
+            targets: self.builder.table(table)?,
+        })
+    }
+
+    /// `call (results), function, (arguments), prototype`, of which only the function must be there.
+    pub(super) fn call(&mut self) -> Decoded {
+        self.modifiers.flag("uni");
+        let (returns, rest) = match self.operands {
+            [Expression::List(returns), rest @ ..] => (returns.as_slice(), rest),
+            rest => (&[][..], rest),
+        };
+        let [callee, rest @ ..] = rest else {
+            return self.refuse("`call` needs a function");
+        };
+        let arguments = match rest {
+            [Expression::List(arguments), ..] => arguments.as_slice(),
+            _ => &[],
+        };
+        let function = plain_name(callee).and_then(|name| self.builder.function_of(name));
+        let callee = match function {
+            Some(function) => {
+                self.builder.code.calls.push(function);
+                Callee::Function(function)
+            }
+            None => {
+                self.builder.code.calls_indirectly = true;
+                Callee::Address(self.builder.source(callee, Type::U64)?)
+            }
+        };
+        let arguments: Result<Vec<_>, _> = arguments
+            .iter()
+            .map(|argument| self.builder.argument(argument))
+            .collect();
+        let returns: Result<Vec<_>, _> = returns
+            .iter()
+            .map(|place| self.builder.argument(place))
+            .collect();
+        Ok(Op::Call(Box::new(Call {
+            callee,
+            arguments: arguments?,
+            returns: returns?,
+        })))
+    }
+
+    /// `bar` and `barrier`, of a block or a warp.
+    pub(super) fn barrier(&mut self) -> Decoded {
+        if self.modifiers.flag("warp") {
+            self.modifiers.flag("sync");
+            let [mask] = self.operands()?;
+            return Ok(Op::Together {
+                mask: self.builder.source(mask, Type::B32)?,
+                what: Box::new(crate::ir::op::Together::Wait),
+            });
+        }
+        self.modifiers.flag("cta");
+        self.modifiers.flag("aligned");
+        if self.modifiers.flag("cluster") {
+            return self.refuse("clusters of blocks are not supported");
+        }
+        if self.modifiers.flag("red") {
+            return self.reducing_barrier();
+        }
+        let kind = self
+            .modifiers
+            .one_of(&[("sync", Barrier::Sync), ("arrive", Barrier::Arrive)]);
+        let Some(kind) = kind else {
+            return self.refuse("a barrier needs `.sync`, `.arrive` or `.red`");
+        };
+        let (id, threads) = match self.operands {
+            [id] if kind == Barrier::Sync => (id, None),
+            [id, threads] => (id, Some(threads)),
+            _ => return self.refuse("a barrier needs its number, and perhaps a number of threads"),
+        };
+        Ok(Op::Barrier {
+            kind,
+            id: self.builder.source(id, Type::U32)?,
+            threads: match threads {
+                None => None,
+                Some(threads) => Some(self.builder.source(threads, Type::U32)?),
+            },
+        })
+    }
+
+    fn reducing_barrier(&mut self) -> Decoded {
+        let counts = self.modifiers.flag("popc");
+        let op = self
+            .modifiers
+            .one_of(&[("and", Logic::And), ("or", Logic::Or)]);
+        if counts {
+            self.modifiers.flag("u32");
+        } else {
+            self.modifiers.flag("pred");
+        }
+        let (d, id, threads, flag) = match self.operands {
+            [d, id, flag] => (d, id, None, flag),
+            [d, id, threads, flag] => (d, id, Some(threads), flag),
+            _ => return self.refuse("`bar.red` needs a destination, a barrier and a predicate"),
+        };
+        let a = self.builder.flag(flag)?;
+        let kind = match op {
+            _ if counts => Barrier::Count {
+                d: self.builder.reg(d)?,
+                a,
+            },
+            Some(op) => Barrier::Reduce {
+                op,
+                d: self.builder.pred(d)?,
+                a,
+            },
+            None => return self.refuse("`bar.red` needs `.popc`, `.and` or `.or`"),
+        };
+        Ok(Op::Barrier {
+            kind,
+            id: self.builder.source(id, Type::U32)?,
+            threads: match threads {
+                None => None,
+                Some(threads) => Some(self.builder.source(threads, Type::U32)?),
+            },
+        })
+    }
+
+    pub(super) fn nanosleep(&mut self) -> Decoded {
+        self.modifiers.flag("u32");
+        let [a] = self.operands()?;
+        Ok(Op::Nanosleep {
+            a: self.builder.source(a, Type::U32)?,
+        })
+    }
+
+    /// What may be left out.
+    pub(super) fn hint(&mut self) -> Decoded {
+        self.modifiers.skip(|_| true);
+        Ok(Op::Nop)
+    }
+}

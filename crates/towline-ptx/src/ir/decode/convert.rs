@@ -1,0 +1,139 @@
+//! Moves and conversions.
+
+use super::{Decoded, Decoder};
+use crate::ir::op::{Op, Rounding, Space};
+use crate::ptx::Type;
+use crate::ptx::ast::Expression;
+
+impl<'a> Decoder<'a, '_, '_, '_> {
+    pub(super) fn mov(&mut self) -> Decoded {
+        let [d, a] = self.operands()?;
+        if self.modifiers.flag("pred") {
+            return Ok(Op::PredMov {
+                d: self.builder.pred(d)?,
+                a: self.builder.flag(a)?,
+            });
+        }
+        let ty = self.modifiers.ty()?;
+        if ty == Type::B128 {
+            return self.refuse("values of 128 bits are not supported");
+        }
+        match (d, a) {
+            (_, Expression::Vector(parts)) => {
+                let bits = self.part_bits(ty, parts.len())?;
+                let part = part_type(bits);
+                let parts: Result<Box<[_]>, _> = parts
+                    .iter()
+                    .map(|one| self.builder.source(one, part))
+                    .collect();
+                Ok(Op::Pack {
+                    bits,
+                    d: self.builder.reg(d)?,
+                    parts: parts?,
+                })
+            }
+            (Expression::Vector(parts), _) => {
+                let bits = self.part_bits(ty, parts.len())?;
+                let parts: Result<Box<[_]>, _> = parts
+                    .iter()
+                    .map(|one| self.builder.maybe_reg(one))
+                    .collect();
+                Ok(Op::Unpack {
+                    bits,
+                    d: parts?,
+                    a: self.builder.source(a, ty)?,
+                })
+            }
+            _ => Ok(Op::Mov {
+                d: self.builder.reg(d)?,
+                a: self.builder.source(a, ty)?,
+            }),
+        }
+    }
+
+    fn part_bits(&self, ty: Type, parts: usize) -> Result<u8, crate::ir::Error> {
+        match (ty.bits(), parts) {
+            (bits @ 16..=64, 2 | 4) => Ok((bits as usize / parts) as u8),
+            _ => self.refuse(format!("{ty} cannot be made of {parts} parts")),
+        }
+    }
+
+    pub(super) fn cvt(&mut self) -> Decoded {
+        self.modifiers.flag("satfinite");
+        if self.modifiers.flag("pack") {
+            return self.refuse("`cvt.pack` is not supported");
+        }
+        let mode = self.modifiers.mode();
+        let to = self.modifiers.ty()?;
+        let from = self.modifiers.ty()?;
+        let pair = matches!(to, Type::F16x2 | Type::Bf16x2);
+        let odd = |ty| {
+            matches!(
+                ty,
+                Type::Tf32 | Type::F32x2 | Type::U16x2 | Type::S16x2 | Type::Pred | Type::B128
+            )
+        };
+        if odd(to) || odd(from) || matches!(from, Type::F16x2 | Type::Bf16x2) {
+            return self.refuse(format!("a conversion from {from} to {to} is not supported"));
+        }
+        if mode.rounding == Rounding::NearestAway {
+            return self.refuse("`cvt.rna` is not supported");
+        }
+        if pair {
+            let [d, a, b] = self.operands()?;
+            if from != Type::F32 {
+                return self.refuse(format!("a conversion from {from} to {to} is not supported"));
+            }
+            return Ok(Op::ConvertPair {
+                to,
+                from,
+                mode,
+                d: self.builder.reg(d)?,
+                a: self.builder.source(a, from)?,
+                b: self.builder.source(b, from)?,
+            });
+        }
+        let [d, a] = self.operands()?;
+        Ok(Op::Convert {
+            to,
+            from,
+            mode,
+            d: self.builder.reg(d)?,
+            a: self.builder.source(a, from)?,
+        })
+    }
+
+    pub(super) fn cvta(&mut self) -> Decoded {
+        let to_generic = !self.modifiers.flag("to");
+        let space = self.modifiers.space();
+        self.ty_of(&[Type::U32, Type::U64])?;
+        if space == Space::Param && !self.builder.entry {
+            return self.refuse("only parameters of kernels have generic addresses");
+        }
+        let [d, a] = self.operands()?;
+        Ok(Op::Generic {
+            to_generic,
+            space,
+            d: self.builder.reg(d)?,
+            a: self.builder.source(a, Type::U64)?,
+        })
+    }
+
+    pub(super) fn isspacep(&mut self) -> Decoded {
+        let space = self.modifiers.space();
+        let [d, a] = self.operands()?;
+        Ok(Op::InSpace {
+            space,
+            d: self.builder.pred(d)?,
+            a: self.builder.source(a, Type::U64)?,
+        })
+    }
+}
+
+fn part_type(bits: u8) -> Type {
+    match bits {
+        8 => Type::B8,
+        16 => Type::B16,
+        _ => Type::B32,
+    }
+}

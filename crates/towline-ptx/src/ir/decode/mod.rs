@@ -1,0 +1,114 @@
+//! What each instruction means.
+//!
+//! An opcode picks a function of one of the modules here; that takes the modifiers it knows, in any order, and the operands. What is left
+//! over is refused by name.
+
+mod arithmetic;
+mod bits;
+mod compare;
+mod control;
+mod convert;
+mod memory;
+mod warp;
+
+use super::Error;
+use super::function::Builder;
+use super::modifiers::Modifiers;
+use super::op::{Flag, Op};
+use crate::ptx::ast::{Expression, Instruction};
+
+/// An instruction being decoded.
+struct Decoder<'a, 'i, 'b, 'l> {
+    builder: &'b mut Builder<'a, 'l>,
+    modifiers: Modifiers<'a>,
+    operands: &'i [Expression<'a>],
+}
+
+type Decoded = Result<Op, Error>;
+
+/// Decodes an instruction, and appends it.
+pub(super) fn instruction<'a>(
+    builder: &mut Builder<'a, '_>,
+    instruction: &Instruction<'a>,
+) -> Result<(), Error> {
+    let guard = match &instruction.guard {
+        None => None,
+        Some(guard) => {
+            let name = Expression::Name {
+                name: guard.predicate,
+                component: None,
+            };
+            let predicate = builder.pred(&name)?;
+            Some(match guard.negated {
+                true => Flag::Not(predicate),
+                false => Flag::Pred(predicate),
+            })
+        }
+    };
+    let mut decoder = Decoder {
+        builder,
+        modifiers: Modifiers::new(instruction),
+        operands: &instruction.operands,
+    };
+    let op = decoder.decode(instruction.opcode)?;
+    decoder.modifiers.finish()?;
+    builder.emit(guard, op)
+}
+
+impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
+    fn decode(&mut self, opcode: &str) -> Decoded {
+        if let Some(decoded) = self.arithmetic(opcode) {
+            return decoded;
+        }
+        if let Some(decoded) = self.bits(opcode) {
+            return decoded;
+        }
+        match opcode {
+            "activemask" | "elect" | "match" | "redux" | "shfl" | "vote" => self.warp(opcode),
+            "atom" => self.atom(false),
+            "bar" | "barrier" => self.barrier(),
+            "bra" => self.bra(),
+            "brkpt" => Ok(Op::Trap { breakpoint: true }),
+            "brx" => self.brx(),
+            "call" => self.call(),
+            "cvt" => self.cvt(),
+            "cvta" => self.cvta(),
+            "exit" => Ok(Op::Exit),
+            "fence" | "membar" => self.fence(opcode),
+            "isspacep" => self.isspacep(),
+            "ld" | "ldu" => self.ld(),
+            "mov" => self.mov(),
+            "nanosleep" => self.nanosleep(),
+            "prefetch" | "prefetchu" | "discard" | "applypriority" | "pmevent"
+            | "griddepcontrol" | "setmaxnreg" => self.hint(),
+            "red" => self.atom(true),
+            "ret" => {
+                self.modifiers.flag("uni");
+                Ok(Op::Return)
+            }
+            "selp" => self.selp(),
+            "set" => self.set(),
+            "setp" => self.setp(),
+            "slct" => self.slct(),
+            "st" => self.st(),
+            "testp" => self.testp(),
+            "trap" => Ok(Op::Trap { breakpoint: false }),
+            _ => self.refuse(format!("the instruction `{opcode}` is not supported")),
+        }
+    }
+
+    fn refuse<T>(&self, message: impl Into<String>) -> Result<T, Error> {
+        self.builder.refuse(message)
+    }
+
+    /// The operands, which must be so many.
+    fn operands<const N: usize>(&self) -> Result<&'i [Expression<'a>; N], Error> {
+        match self.operands.try_into() {
+            Ok(operands) => Ok(operands),
+            Err(_) => self.refuse(format!(
+                "{} operands where {N} must stand",
+                self.operands.len()
+            )),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Names inside a function: registers, variables and labels, in nested braces.
+
+use std::collections::HashMap;
+
+use super::VariableId;
+use super::op::{Pred, Reg};
+use crate::ptx::Type;
+use crate::ptx::ast::{Expression, Statement, Variable};
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// A place in the code, by its number.
+    Label(u32),
+    /// Local memory of the frame: offset.
+    Local(u32),
+    /// Parameter space: offset and bytes.
+    Parameter { offset: u32, len: u32 },
+    /// A predicate.
+    Pred(Pred),
+    /// A register.
+    Reg(Reg),
+    /// A list of branch targets, by its number.
+    Table(u32),
+    /// A variable of the program.
+    Variable(VariableId),
+}
+
+/// The names of one pair of braces.
+#[derive(Debug, Default)]
+struct Scope<'a> {
+    names: HashMap<&'a str, Slot>,
+    /// `%r<10>`: how many there are, and whether they are predicates.
+    runs: HashMap<&'a str, (u64, bool)>,
+}
+
+/// All names that can be seen, the innermost last.
+#[derive(Debug, Default)]
+pub(super) struct Scopes<'a> {
+    scopes: Vec<Scope<'a>>,
+    pub(super) registers: u32,
+    pub(super) predicates: u32,
+    /// Where each label stands, once that is known.
+    pub(super) labels: Vec<Option<u32>>,
+    pub(super) tables: Vec<Vec<&'a str>>,
+}
+
+impl<'a> Scopes<'a> {
+    /// Opens braces: labels can be seen before they are reached.
+    pub(super) fn open(&mut self, statements: &[Statement<'a>]) {
+        let mut scope = Scope::default();
+        for (index, statement) in statements.iter().enumerate() {
+            let Statement::Label(name) = statement else {
+                continue;
+            };
+            let slot = match statements.get(index + 1) {
+                Some(Statement::Targets { names, .. }) => {
+                    self.tables.push(names.clone());
+                    Slot::Table(self.tables.len() as u32 - 1)
+                }
+                _ => {
+                    self.labels.push(None);
+                    Slot::Label(self.labels.len() as u32 - 1)
+                }
+            };
+            scope.names.insert(name, slot);
+        }
+        self.scopes.push(scope);
+    }
+
+    pub(super) fn close(&mut self) {
+        self.scopes.pop();
+    }
+
+    pub(super) fn insert(&mut self, name: &'a str, slot: Slot) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.names.insert(name, slot);
+        }
+    }
+
+    /// Declares registers. Each gets its number when it is first used.
+    pub(super) fn declare(&mut self, variable: &Variable<'a>) {
+        let predicate = variable.ty == Type::Pred;
+        if let Some(count) = variable.count {
+            if let Some(scope) = self.scopes.last_mut() {
+                scope.runs.insert(variable.name, (count, predicate));
+            }
+            return;
+        }
+        let slot = self.fresh(predicate);
+        self.insert(variable.name, slot);
+    }
+
+    pub(super) fn fresh(&mut self, predicate: bool) -> Slot {
+        if predicate {
+            Slot::Pred(self.predicate())
+        } else {
+            Slot::Reg(self.register())
+        }
+    }
+
+    pub(super) fn register(&mut self) -> Reg {
+        self.registers += 1;
+        Reg(self.registers - 1)
+    }
+
+    pub(super) fn predicate(&mut self) -> Pred {
+        self.predicates += 1;
+        Pred(self.predicates - 1)
+    }
+
+    /// What a name means here.
+    pub(super) fn find(&mut self, name: &'a str) -> Option<Slot> {
+        let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let digits = &name[prefix.len()..];
+        let number = match digits {
+            "0" => Some(0),
+            _ if digits.starts_with('0') => None,
+            _ => digits.parse::<u64>().ok(),
+        };
+        for index in (0..self.scopes.len()).rev() {
+            let scope = &self.scopes[index];
+            if let Some(slot) = scope.names.get(name) {
+                return Some(*slot);
+            }
+            let run = scope.runs.get(prefix);
+            if let (Some(&(count, predicate)), Some(number)) = (run, number)
+                && number < count
+            {
+                let slot = self.fresh(predicate);
+                self.scopes[index].names.insert(name, slot);
+                return Some(slot);
+            }
+        }
+        None
+    }
+}
+
+/// The name that an expression is, where it is just that.
+pub(super) fn plain_name<'a>(expression: &Expression<'a>) -> Option<&'a str> {
+    match expression {
+        Expression::Name {
+            name,
+            component: None,
+        } => Some(name),
+        _ => None,
+    }
+}

@@ -1,0 +1,236 @@
+//! Whole programs: names, layouts, refusals.
+
+use super::op::{Address, Argument, Callee, Flag, Source};
+use super::*;
+use crate::ptx::Module;
+
+const HEAD: &str = ".version 8.0\n.target sm_75\n.address_size 64\n";
+
+fn link(text: &str) -> Result<Program, Error> {
+    let text = format!("{HEAD}{text}");
+    let module = Module::parse(&text).expect("a module");
+    Program::link(&[module])
+}
+
+fn code(program: &Program, name: &str) -> Code {
+    let found = program.functions.iter().find(|one| one.name == name);
+    match &found.expect("the function").body {
+        Body::Code(code) => code.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn refusal(body: &str) -> String {
+    let program = link(&format!(".entry k() {{\n{body}\n}}")).expect("a program");
+    match &program.functions[0].body {
+        Body::Refused(error) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn registers_are_numbered_as_they_are_used_and_scopes_hide_names() {
+    let program = link(
+        ".entry k() { .reg .b32 %r<1000000000>; .reg .pred p; mov.u32 %r9, 1; { .reg .b32 %r9; mov.u32 %r9, 2; }\n\
+         mov.u32 %r9, 3; }",
+    );
+    let code = code(&program.expect("a program"), "k");
+    let registers: Vec<_> = code
+        .instructions
+        .iter()
+        .filter_map(|one| match one.op {
+            Op::Mov { d, .. } => Some(d.0),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(registers, [0, 1, 0]);
+    assert_eq!((code.registers, code.predicates), (2, 1));
+}
+
+#[test]
+fn labels_belong_to_their_braces() {
+    let program = link(
+        ".entry k() { .reg .pred p; { again: @p bra again; } { again: @!p bra again; } bra done; done: ret; }",
+    );
+    let code = code(&program.expect("a program"), "k");
+    let targets: Vec<_> = code
+        .instructions
+        .iter()
+        .filter_map(|one| match one.op {
+            Op::Branch { target } => Some((one.guard, target)),
+            _ => None,
+        })
+        .collect();
+    let p = op::Pred(0);
+    assert_eq!(
+        targets,
+        [(Some(Flag::Pred(p)), 0), (Some(Flag::Not(p)), 1), (None, 3)]
+    );
+}
+
+#[test]
+fn initializers_become_bytes_and_addresses() {
+    let program = link(
+        ".global .align 4 .b8 text[6] = {104, 105};\n.global .u64 where[2] = {generic(text)+2, 7};\n\
+         .const .f32 half = 0.5;\n.global .b32 grid[2][2] = {{1}, {2, 3}};\n.global .b8 low[2] = {0xff(text), 0xff00(text)};",
+    );
+    let program = program.expect("a program");
+    assert_eq!(program.variables[0].bytes, b"hi");
+    assert_eq!(program.variables[0].len, 6);
+    let relocation = Relocation {
+        offset: 0,
+        len: 8,
+        shift: 0,
+        symbol: Symbol::Variable(VariableId(0)),
+        addend: 2,
+        generic: true,
+    };
+    assert_eq!(program.variables[1].relocations, [relocation]);
+    assert_eq!(program.variables[1].bytes[8], 7);
+    assert_eq!(program.variables[2].bytes, 0.5_f32.to_le_bytes());
+    assert_eq!(program.variables[2].space, Space::Const);
+    let grid: Vec<_> = program.variables[3].bytes.iter().step_by(4).collect();
+    assert_eq!(grid, [&1, &0, &2, &3]);
+    let low = &program.variables[4].relocations;
+    assert_eq!((low[1].len, low[1].shift), (1, 8));
+}
+
+#[test]
+fn modules_are_linked_by_name() {
+    let texts = [
+        ".extern .func (.param .b32 r) twice(.param .b32 a);\n.extern .global .b32 count;\n\
+         .visible .entry k() { .param .b32 a; .param .b32 r; .reg .b32 x; ld.global.u32 x, [count]; st.param.b32 [a], x;\n\
+         call (r), twice, (a); ld.param.b32 x, [r]; st.global.u32 [count], x; }",
+        ".visible .global .b32 count = 21;\n.visible .func (.param .b32 r) twice(.param .b32 a) { .reg .b32 x;\n\
+         ld.param.b32 x, [a]; shl.b32 x, x, 1; st.param.b32 [r], x; }",
+    ]
+    .map(|text| format!("{HEAD}{text}"));
+    let modules: Vec<_> = texts
+        .iter()
+        .map(|text| Module::parse(text).expect("a module"))
+        .collect();
+    let program = Program::link(&modules).expect("a program");
+    assert_eq!(program.variables.len(), 1);
+    assert_eq!(program.variables[0].bytes, [21, 0, 0, 0]);
+    let code = code(&program, "k");
+    let call = code.instructions.iter().find_map(|one| match &one.op {
+        Op::Call(call) => Some(call.clone()),
+        _ => None,
+    });
+    let call = call.expect("a call");
+    assert_eq!(call.callee, Callee::Function(FunctionId(0)));
+    assert_eq!(call.arguments, [Argument::Memory { offset: 0, len: 4 }]);
+    assert_eq!(call.returns, [Argument::Memory { offset: 4, len: 4 }]);
+    assert!(matches!(program.functions[0].body, Body::Code(_)));
+}
+
+#[test]
+fn what_is_defined_twice_is_refused_with_its_place() {
+    let twice = link(".visible .func f() { ret; }\n .visible .func f() { ret; }");
+    let error = twice.expect_err("twice");
+    assert_eq!(error.to_string(), "line 5, column 17: `f` is defined twice");
+    assert!(link(".weak .func f() { ret; } .weak .func f() { trap; }").is_ok());
+}
+
+#[test]
+fn kernels_parameters_are_laid_out_and_calls_reuse_their_space() {
+    let program = link(
+        ".func f(.param .b64 a) { ret; }\n.visible .entry k(.param .u8 a, .param .u64 b) .maxntid 64 {\n\
+         { .param .b64 x; call f, (x); } { .param .b64 y; call f, (y); } }",
+    );
+    let program = program.expect("a program");
+    let kernel = &program.functions[1];
+    let places: Vec<_> = kernel.parameters.iter().map(|one| one.place).collect();
+    assert_eq!(
+        places,
+        [ParameterPlace::Memory(0), ParameterPlace::Memory(8)]
+    );
+    assert_eq!((kernel.parameter_bytes, kernel.frame_bytes), (16, 24));
+    assert_eq!(kernel.limits.most_threads, Some([64, 1, 1]));
+}
+
+#[test]
+fn addresses_are_a_base_and_an_offset() {
+    let program = link(
+        ".shared .b32 buffer[4];\n.entry k() { .reg .b64 a; .reg .b32 x; ld.shared.u32 x, [buffer+8];\n\
+         ld.global.u32 x, [a+-4]; st.u32 [a], x; }",
+    );
+    let code = code(&program.expect("a program"), "k");
+    let Op::Load { address, .. } = &code.instructions[0].op else {
+        panic!("a load");
+    };
+    assert_eq!(address.offset, 8);
+    let Source::Constant(index) = address.base else {
+        panic!("a constant");
+    };
+    let symbol = Symbol::Variable(VariableId(0));
+    let expected = Constant::Address {
+        symbol,
+        addend: 0,
+        generic: false,
+    };
+    assert_eq!(code.constants[index as usize], expected);
+    assert_eq!(code.variables, [VariableId(0)]);
+    let Op::Load {
+        address: Address { offset, .. },
+        ..
+    } = code.instructions[1].op
+    else {
+        panic!("a load");
+    };
+    assert_eq!(offset, -4);
+}
+
+#[test]
+fn what_is_unknown_is_refused_by_name_and_place() {
+    for (body, expected) in [
+        (
+            "wgmma.fence.sync.aligned;",
+            "line 5, column 1: the instruction `wgmma` is not supported",
+        ),
+        (
+            ".reg .f32 f;\nadd.wrong.f32 f, f, f;",
+            "line 6, column 1: `add` with `.wrong` is not supported",
+        ),
+        (
+            "bra nowhere;",
+            "line 5, column 1: there is no label `nowhere`",
+        ),
+        (
+            ".reg .b32 r;\nmov.u32 r, %unknown;",
+            "line 6, column 1: there is no `%unknown`",
+        ),
+        (
+            ".reg .f32 f;\nadd.f32 f, f, 1;",
+            "line 6, column 1: `1` is no value of type .f32",
+        ),
+        (
+            ".reg .b32 r;\nadd.u32 r, r;",
+            "line 6, column 1: 2 operands where 3 must stand",
+        ),
+        (
+            ".local .b8 big[100000000];\nret;",
+            "line 5, column 12: 100000000 bytes of local memory are over the limit of 16777216",
+        ),
+    ] {
+        assert_eq!(refusal(body), expected);
+    }
+}
+
+#[test]
+fn one_refused_kernel_does_not_sink_the_others() {
+    let program =
+        link(".visible .entry bad(.param .u64 p) { wgmma; }\n.visible .entry good() { ret; }");
+    let program = program.expect("a program");
+    assert!(matches!(program.functions[0].body, Body::Refused(_)));
+    assert_eq!(program.functions[0].parameters.len(), 1);
+    assert!(matches!(program.functions[1].body, Body::Code(_)));
+}
+
+#[test]
+fn absurd_initializers_are_refused() {
+    let far = link(".global .b8 far[2][274877906944] = {{1}, {2}};");
+    assert!(far.expect_err("too long").message.contains("longer"));
+    assert!(link(".global .b8 huge[1152921504606846976];").is_err());
+    assert!(link(".global .b8 few[2] = {1, 2, 3};").is_err());
+}
