@@ -13,6 +13,8 @@ use crate::ptx::{Module, Position, Type, layout};
 
 /// Most bytes of a variable: more than any device has.
 const VARIABLE_LIMIT: u64 = 1 << 40;
+/// Largest alignment of a variable.
+const ALIGNMENT_LIMIT: u64 = 1 << 16;
 /// Most bytes that an initializer may reach: a short text can put one value far into a large array.
 const CONTENTS_LIMIT: u64 = 1 << 28;
 
@@ -260,6 +262,12 @@ pub(super) fn variable(declared: &ast::Variable<'_>, name: String) -> Result<Var
         (None, Some(Expression::Vector(values))) => declared.ty.bytes() * values.len() as u64,
         (None, _) => 0,
     };
+    if layout::align(declared) > ALIGNMENT_LIMIT {
+        return refuse(
+            at,
+            format!("`{name}` is aligned to more than {ALIGNMENT_LIMIT}"),
+        );
+    }
     if len > VARIABLE_LIMIT {
         return refuse(
             at,

@@ -1,0 +1,379 @@
+//! The driver of software devices: contexts, modules, memory and streams.
+//!
+//! [`api`] is the contract's face: it turns pointers into values and back, and holds what is unsafe. Everything else answers with
+//! `Result`. Kernels and copies are commands of streams ([`streams`]) and run on threads of those. A kernel that fails leaves its context
+//! unusable, as a GPU's does: every later call in it answers the same.
+
+mod api;
+mod attributes;
+mod copy;
+mod launch;
+mod modules;
+mod streams;
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use towline_backend::cuda::*;
+
+use crate::exec::Print;
+use crate::memory::{Arena, Purpose};
+use modules::{Function, Module};
+use streams::{Event, Queue, Streams};
+
+/// Addresses for pinned memory, beside those of the devices' own.
+const PINNED_BYTES: u64 = 64 << 30;
+/// What kernels may allocate, unless the program sets another limit.
+const HEAP_BYTES: usize = 8 << 20;
+/// What the driver answers for the size of a thread's stack; here it grows as it must.
+const STACK_BYTES: usize = 1024;
+const FIFO_BYTES: usize = 1 << 20;
+
+/// What software devices are like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SoftOptions {
+    /// How many there are.
+    pub devices: usize,
+    /// Memory of each, in bytes. It is taken from the host as it is used.
+    pub memory_bytes: u64,
+    /// Compute capability that they report: major, minor.
+    pub capability: (u32, u32),
+    /// How long a launch may run.
+    pub time_limit: Option<Duration>,
+    /// Threads of the host that a launch may use; `None` for all.
+    pub host_threads: Option<usize>,
+}
+
+impl Default for SoftOptions {
+    fn default() -> Self {
+        Self {
+            devices: 1,
+            memory_bytes: 4 << 30,
+            // The lowest that today's compilers make code for, so that they leave out what only newer devices have.
+            capability: (7, 5),
+            time_limit: None,
+            host_threads: None,
+        }
+    }
+}
+
+/// Software devices behind the driver's contract.
+pub struct SoftCuda {
+    options: SoftOptions,
+    host_threads: usize,
+    arena: Arc<Arena>,
+    streams: Arc<Streams>,
+    state: Mutex<State>,
+    heap_bytes: AtomicUsize,
+    launches: AtomicU64,
+    print: Print,
+}
+
+/// Everything that has a handle.
+#[derive(Default)]
+struct State {
+    /// Primary contexts by device, and how often each is retained.
+    primaries: HashMap<CUdevice, (usize, Arc<Context>)>,
+    contexts: HashMap<usize, Arc<Context>>,
+    modules: HashMap<usize, Arc<Module>>,
+    libraries: HashMap<usize, Arc<Module>>,
+    functions: HashMap<usize, Arc<Function>>,
+    queues: HashMap<usize, Arc<Queue>>,
+    events: HashMap<usize, Arc<Event>>,
+}
+
+/// A context.
+pub(crate) struct Context {
+    handle: usize,
+    device: CUdevice,
+    /// What every call in it answers, once something has failed.
+    failed: AtomicI32,
+    /// It ends: kernels stop.
+    cancelled: Arc<AtomicBool>,
+    default: Mutex<Option<Arc<Queue>>>,
+}
+
+impl Context {
+    fn status(&self) -> Result<(), CUresult> {
+        match self.failed.load(Ordering::Acquire) {
+            CUDA_SUCCESS => Ok(()),
+            status => Err(status),
+        }
+    }
+
+    /// Keeps the first failure.
+    fn fail(&self, status: CUresult) {
+        let (order, none) = (Ordering::AcqRel, CUDA_SUCCESS);
+        let _ = self
+            .failed
+            .compare_exchange(none, status, order, Ordering::Acquire);
+    }
+}
+
+thread_local! {
+    /// The context that is current on this thread, by its handle.
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Handles of all drivers of the process, so that none is mistaken for another's.
+static HANDLES: AtomicUsize = AtomicUsize::new(1);
+
+/// A number for an object: aligned like a pointer, and none of the streams with fixed numbers.
+fn fresh() -> usize {
+    HANDLES.fetch_add(1, Ordering::Relaxed) * 64
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SoftCuda {
+    /// Devices that print to the standard output of this process.
+    pub fn new(options: SoftOptions) -> std::io::Result<Self> {
+        Self::with_print(options, Arc::new(print_to_stdout))
+    }
+
+    /// Devices that print elsewhere.
+    pub fn with_print(options: SoftOptions, print: Print) -> std::io::Result<Self> {
+        let devices = options.devices as u64;
+        let addresses = options
+            .memory_bytes
+            .saturating_mul(devices)
+            .saturating_add(PINNED_BYTES);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Self {
+            arena: Arc::new(Arena::reserve(addresses)?),
+            host_threads: options.host_threads.unwrap_or(threads).max(1),
+            options,
+            streams: Arc::default(),
+            state: Mutex::default(),
+            heap_bytes: AtomicUsize::new(HEAP_BYTES),
+            launches: AtomicU64::new(1),
+            print,
+        })
+    }
+
+    /// Allocations that live, those of modules counted.
+    pub fn live_allocations(&self) -> usize {
+        self.arena.live()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    fn check_device(&self, device: CUdevice) -> Result<u32, CUresult> {
+        match usize::try_from(device) {
+            Ok(number) if number < self.options.devices => Ok(number as u32),
+            _ => Err(CUDA_ERROR_INVALID_DEVICE),
+        }
+    }
+
+    /// The current context, whatever has failed in it.
+    fn current(&self) -> Result<Arc<Context>, CUresult> {
+        let handle = CURRENT.get();
+        let state = self.lock();
+        let mut primaries = state.primaries.values().map(|(_, context)| context);
+        let found = state
+            .contexts
+            .get(&handle)
+            .or_else(|| primaries.find(|context| context.handle == handle));
+        found.cloned().ok_or(CUDA_ERROR_INVALID_CONTEXT)
+    }
+
+    /// The current context, if nothing has failed in it.
+    fn context(&self) -> Result<Arc<Context>, CUresult> {
+        let context = self.current()?;
+        context.status()?;
+        Ok(context)
+    }
+
+    fn new_context(&self, device: CUdevice) -> Arc<Context> {
+        Arc::new(Context {
+            handle: fresh(),
+            device,
+            failed: AtomicI32::new(CUDA_SUCCESS),
+            cancelled: Arc::default(),
+            default: Mutex::default(),
+        })
+    }
+
+    fn retain_primary(&self, device: CUdevice) -> Result<usize, CUresult> {
+        self.check_device(device)?;
+        let fresh = self.new_context(device);
+        let mut state = self.lock();
+        let (count, context) = state.primaries.entry(device).or_insert((0, fresh));
+        *count += 1;
+        Ok(context.handle)
+    }
+
+    fn release_primary(&self, device: CUdevice) -> Result<(), CUresult> {
+        self.check_device(device)?;
+        let mut state = self.lock();
+        let Some((count, _)) = state.primaries.get_mut(&device) else {
+            return Err(CUDA_ERROR_INVALID_CONTEXT);
+        };
+        *count -= 1;
+        if *count > 0 {
+            return Ok(());
+        }
+        let ended = state.primaries.remove(&device);
+        drop(state);
+        if let Some((_, context)) = ended {
+            self.end(&context);
+        }
+        Ok(())
+    }
+
+    /// Ends a primary context though it is retained: a new one takes its place at the next call.
+    fn reset_primary(&self, device: CUdevice) -> Result<(), CUresult> {
+        self.check_device(device)?;
+        let ended = self.lock().primaries.remove(&device);
+        if let Some((_, context)) = ended {
+            self.end(&context);
+        }
+        Ok(())
+    }
+
+    fn create_context(&self, device: CUdevice) -> Result<usize, CUresult> {
+        self.check_device(device)?;
+        let context = self.new_context(device);
+        let handle = context.handle;
+        self.lock().contexts.insert(handle, context);
+        CURRENT.set(handle);
+        Ok(handle)
+    }
+
+    fn destroy_context(&self, handle: usize) -> Result<(), CUresult> {
+        let ended = self.lock().contexts.remove(&handle);
+        let context = ended.ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
+        if CURRENT.get() == handle {
+            CURRENT.set(0);
+        }
+        self.end(&context);
+        Ok(())
+    }
+
+    /// Stops what runs in a context, and takes away what belongs to it.
+    fn end(&self, context: &Arc<Context>) {
+        context.cancelled.store(true, Ordering::Release);
+        let mut queues: Vec<_> = lock(&context.default).take().into_iter().collect();
+        self.lock().queues.retain(|_, queue| {
+            let stays = queue.context().handle != context.handle;
+            if !stays {
+                queues.push(Arc::clone(queue));
+            }
+            stays
+        });
+        for queue in queues {
+            self.streams.end(&queue);
+        }
+    }
+
+    /// The stream of a handle; NULL and 1 are the current context's default stream, and so is 2, the one of the thread.
+    fn queue(&self, stream: CUstream) -> Result<Arc<Queue>, CUresult> {
+        let context = self.context()?;
+        if stream.addr() > 2 {
+            let found = self.lock().queues.get(&stream.addr()).cloned();
+            let queue = found.ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+            queue.context().status()?;
+            return Ok(queue);
+        }
+        let mut default = lock(&context.default);
+        let queue =
+            default.get_or_insert_with(|| Queue::start(&self.streams, &context, true, true));
+        Ok(Arc::clone(queue))
+    }
+
+    fn event(&self, event: CUevent) -> Result<Arc<Event>, CUresult> {
+        let found = self.lock().events.get(&event.addr()).cloned();
+        found.ok_or(CUDA_ERROR_INVALID_HANDLE)
+    }
+
+    /// Bytes of a device that are free.
+    fn free_bytes(&self, device: u32) -> u64 {
+        let used = self
+            .arena
+            .used(device, |purpose| purpose != Purpose::Pinned);
+        self.options.memory_bytes.saturating_sub(used)
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<CUdeviceptr, CUresult> {
+        let context = self.context()?;
+        let device = context.device as u32;
+        if bytes == 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        if bytes as u64 > self.free_bytes(device) {
+            return Err(CUDA_ERROR_OUT_OF_MEMORY);
+        }
+        let found = self.arena.allocate(bytes as u64, device, Purpose::Device);
+        found.ok_or(CUDA_ERROR_OUT_OF_MEMORY)
+    }
+
+    /// Takes memory back, once nothing runs that may use it.
+    fn free(&self, address: CUdeviceptr) -> Result<(), CUresult> {
+        if address == 0 {
+            return Ok(());
+        }
+        let context = self.context()?;
+        self.streams.wait_all(None);
+        context.status()?;
+        match self.arena.free(address, Purpose::Device) {
+            Some(_) => Ok(()),
+            None => Err(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+
+    fn limit(&self, limit: CUlimit) -> Result<usize, CUresult> {
+        self.context()?;
+        match limit {
+            CU_LIMIT_STACK_SIZE => Ok(STACK_BYTES),
+            CU_LIMIT_PRINTF_FIFO_SIZE => Ok(FIFO_BYTES),
+            CU_LIMIT_MALLOC_HEAP_SIZE => Ok(self.heap_bytes.load(Ordering::Relaxed)),
+            _ => Err(CUDA_ERROR_UNSUPPORTED_LIMIT),
+        }
+    }
+
+    fn set_limit(&self, limit: CUlimit, value: usize) -> Result<(), CUresult> {
+        self.context()?;
+        match limit {
+            CU_LIMIT_MALLOC_HEAP_SIZE => self.heap_bytes.store(value, Ordering::Relaxed),
+            // Stacks grow, and what is printed is never dropped.
+            CU_LIMIT_STACK_SIZE | CU_LIMIT_PRINTF_FIFO_SIZE => {}
+            _ => return Err(CUDA_ERROR_UNSUPPORTED_LIMIT),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for SoftCuda {
+    fn drop(&mut self) {
+        let state = std::mem::take(&mut *self.lock());
+        let primaries = state.primaries.into_values().map(|(_, context)| context);
+        for context in primaries.chain(state.contexts.into_values()) {
+            context.cancelled.store(true, Ordering::Release);
+            if let Some(queue) = lock(&context.default).take() {
+                self.streams.end(&queue);
+            }
+        }
+        for queue in state.queues.into_values() {
+            self.streams.end(&queue);
+        }
+    }
+}
+
+fn print_to_stdout(text: &[u8]) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    // Nobody to tell when it cannot be written.
+    let _ = out.write_all(text);
+    let _ = out.flush();
+}
+
+#[cfg(test)]
+#[allow(unsafe_code, reason = "the contract's functions are unsafe to call")]
+mod tests;

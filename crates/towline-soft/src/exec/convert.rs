@@ -1,0 +1,220 @@
+//! Conversions between types.
+
+use towline_ptx::ir::op::Mode;
+use towline_ptx::ptx::Type;
+
+use super::float;
+use super::frame::Lanes;
+use super::number::{self, extend};
+
+/// The value of an integer of a type.
+fn integer(ty: Type, bits: u64) -> i128 {
+    let bits = extend(bits, ty);
+    match ty.is_signed() {
+        true => i128::from(bits as i64),
+        false => i128::from(bits),
+    }
+}
+
+/// Least and greatest value of an integer type.
+fn range(ty: Type) -> (i128, i128) {
+    let bits = ty.bits();
+    match ty.is_signed() {
+        true => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
+        false => (0, (1 << bits) - 1),
+    }
+}
+
+fn from_float(to: Type, from: Type, mode: Mode, value: f64) -> Option<u64> {
+    if to.is_float() {
+        let value = match mode.integral {
+            true => number::integral(value, mode.rounding),
+            false => value,
+        };
+        return float::bits(to, value, mode);
+    }
+    if value.is_nan() {
+        // PTX ISA, "cvt": 0 where neither side has 64 bits, else the highest bit.
+        let wide = from == Type::F64 || to.bits() == 64;
+        return Some(if wide {
+            extend(1 << (to.bits() - 1), to)
+        } else {
+            0
+        });
+    }
+    let value = number::integral(value, mode.rounding);
+    let (least, greatest) = range(to);
+    Some(extend((value as i128).clamp(least, greatest) as u64, to))
+}
+
+fn from_integer(to: Type, mode: Mode, value: i128) -> Option<u64> {
+    if to == Type::F64 {
+        return Some(number::integer_f64(value, mode.rounding).to_bits());
+    }
+    if to.is_float() {
+        return float::bits(to, number::odd_integer(value), mode);
+    }
+    let (least, greatest) = range(to);
+    let value = if mode.saturate {
+        value.clamp(least, greatest)
+    } else {
+        value
+    };
+    Some(extend(value as u64, to))
+}
+
+/// `cvt` of all lanes.
+pub(super) fn convert(to: Type, from: Type, mode: Mode, a: &Lanes) -> Option<Lanes> {
+    // What most conversions are.
+    if !to.is_float() && !from.is_float() && !mode.saturate {
+        return Some(std::array::from_fn(|lane| {
+            extend(extend(a[lane], from), to)
+        }));
+    }
+    let mut out = [0; 32];
+    for (place, &bits) in out.iter_mut().zip(a) {
+        *place = if from.is_float() {
+            let value = float::value(from, bits, mode.flush)?;
+            from_float(to, from, mode, value)?
+        } else {
+            from_integer(to, mode, integer(from, bits))?
+        };
+    }
+    Some(out)
+}
+
+/// `cvt` of two numbers into a pair.
+pub(super) fn convert_pair(
+    to: Type,
+    from: Type,
+    mode: Mode,
+    a: &Lanes,
+    b: &Lanes,
+) -> Option<Lanes> {
+    let half = match to {
+        Type::F16x2 => Type::F16,
+        Type::Bf16x2 => Type::Bf16,
+        _ => return None,
+    };
+    let high = convert(half, from, mode, a)?;
+    let low = convert(half, from, mode, b)?;
+    Some(std::array::from_fn(|lane| high[lane] << 16 | low[lane]))
+}
+
+/// The bits of a truth value in a type: all ones for integers, one for numbers.
+pub(super) fn truth(to: Type, holds: bool) -> u64 {
+    match to {
+        _ if !holds => 0,
+        Type::F32 => 1_f32.to_bits().into(),
+        Type::F16 => 0x3c00,
+        Type::Bf16 => 0x3f80,
+        ty => extend(u64::MAX, ty) & (u64::MAX >> (64 - ty.bits())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use towline_ptx::ir::op::Rounding;
+
+    fn one(to: Type, from: Type, mode: Mode, bits: u64) -> u64 {
+        convert(to, from, mode, &[bits; 32]).expect("a conversion")[5]
+    }
+
+    fn integral(rounding: Rounding) -> Mode {
+        Mode {
+            rounding,
+            integral: true,
+            ..Mode::default()
+        }
+    }
+
+    #[test]
+    fn integers_are_cut_and_extended() {
+        let mode = Mode::default();
+        assert_eq!(one(Type::S64, Type::S32, mode, 0xffff_ffff), u64::MAX);
+        assert_eq!(one(Type::U64, Type::U32, mode, 0xffff_ffff), 0xffff_ffff);
+        assert_eq!(one(Type::U64, Type::S8, mode, 0x80), 0xffff_ffff_ffff_ff80);
+        assert_eq!(one(Type::U8, Type::U32, mode, 0x1234), 0x34);
+        assert_eq!(one(Type::S16, Type::U32, mode, 0xffff) as u32, u32::MAX);
+        let saturate = Mode {
+            saturate: true,
+            ..mode
+        };
+        assert_eq!(one(Type::U8, Type::S32, saturate, -5_i32 as u32 as u64), 0);
+        assert_eq!(one(Type::S8, Type::S32, saturate, 300), 127);
+    }
+
+    #[test]
+    fn numbers_become_integers_within_their_range() {
+        let bits = |value: f32| u64::from(value.to_bits());
+        let zero = integral(Rounding::Zero);
+        assert_eq!(
+            one(Type::S32, Type::F32, zero, bits(-2.9)) as u32 as i32,
+            -2
+        );
+        assert_eq!(
+            one(Type::S32, Type::F32, integral(Rounding::Down), bits(-2.1)) as u32 as i32,
+            -3
+        );
+        assert_eq!(
+            one(Type::S32, Type::F32, integral(Rounding::Nearest), bits(2.5)),
+            2
+        );
+        assert_eq!(one(Type::U32, Type::F32, zero, bits(-1.0)), 0);
+        assert_eq!(one(Type::S32, Type::F32, zero, bits(1e20)), i32::MAX as u64);
+        assert_eq!(one(Type::S32, Type::F32, zero, bits(f32::NAN)), 0);
+        assert_eq!(one(Type::S64, Type::F64, zero, f64::NAN.to_bits()), 1 << 63);
+        assert_eq!(
+            one(Type::F32, Type::F32, integral(Rounding::Up), bits(1.25)),
+            bits(2.0)
+        );
+    }
+
+    #[test]
+    fn integers_become_numbers_rounded_as_asked() {
+        let to = |rounding| {
+            let mode = Mode {
+                rounding,
+                ..Mode::default()
+            };
+            f32::from_bits(one(Type::F32, Type::S32, mode, 16_777_217) as u32)
+        };
+        assert_eq!(to(Rounding::Nearest), 16_777_216.0);
+        assert_eq!(to(Rounding::Up), 16_777_218.0);
+        let mode = Mode::default();
+        assert_eq!(
+            f64::from_bits(one(Type::F64, Type::U64, mode, u64::MAX)),
+            u64::MAX as f64
+        );
+        assert_eq!(one(Type::F16, Type::S32, mode, 100_000), 0x7c00);
+    }
+
+    #[test]
+    fn numbers_of_different_widths_are_rounded_once() {
+        let mode = Mode::default();
+        // Twice rounded, through 32 bits, this would be a tie.
+        let value = 1.0 + 2_f64.powi(-11) + 2_f64.powi(-40);
+        assert_eq!(one(Type::F16, Type::F64, mode, value.to_bits()), 0x3c01);
+        assert_eq!(
+            one(Type::F64, Type::F32, mode, 1.5_f32.to_bits().into()),
+            1.5_f64.to_bits()
+        );
+        let pair = convert_pair(
+            Type::F16x2,
+            Type::F32,
+            mode,
+            &[1_f32.to_bits().into(); 32],
+            &[2_f32.to_bits().into(); 32],
+        );
+        assert_eq!(pair.expect("a pair")[0], 0x3c00_4000);
+    }
+
+    #[test]
+    fn truth_has_a_value_in_each_type() {
+        assert_eq!(truth(Type::U32, true), 0xffff_ffff);
+        assert_eq!(truth(Type::F32, true), 0x3f80_0000);
+        assert_eq!(truth(Type::S16, true), 0xffff);
+        assert_eq!(truth(Type::S32, false), 0);
+    }
+}

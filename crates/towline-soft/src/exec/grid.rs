@@ -1,0 +1,135 @@
+//! A grid: blocks in the order of their numbers, on as many threads of the host as there are.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use towline_ptx::ptx::Position;
+
+use super::Launch;
+use super::block::{Block, Pause};
+use crate::fault::{Fault, FaultKind};
+
+/// How long a thread of the host sleeps when all its blocks poll memory, and others may change it.
+const NAP: Duration = Duration::from_micros(50);
+
+/// What the threads of the host share.
+struct Progress {
+    next: AtomicU64,
+    /// Blocks that have started and not ended.
+    resident: AtomicU64,
+    stop: AtomicBool,
+    fault: Mutex<Option<Box<Fault>>>,
+}
+
+/// Carries out a launch.
+pub(crate) fn run(launch: &Launch) -> Result<(), Box<Fault>> {
+    let progress = Progress {
+        next: AtomicU64::new(0),
+        resident: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+        fault: Mutex::new(None),
+    };
+    let threads = launch.blocks().min(launch.host_threads as u64);
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(|| work(launch, &progress));
+        }
+        work(launch, &progress);
+    });
+    let fault = progress.fault.into_inner();
+    match fault.unwrap_or_else(PoisonError::into_inner) {
+        None => Ok(()),
+        Some(fault) => Err(fault),
+    }
+}
+
+/// The next block to start, while there are some and there is room for them.
+fn start<'a>(launch: &'a Launch, progress: &Progress) -> Option<Block<'a>> {
+    let room = |count: u64| (count < launch.resident_blocks).then_some(count + 1);
+    let order = Ordering::AcqRel;
+    let entered = progress
+        .resident
+        .fetch_update(order, Ordering::Acquire, room);
+    entered.ok()?;
+    let number = progress.next.fetch_add(1, Ordering::Relaxed);
+    if number >= launch.blocks() {
+        progress.resident.fetch_sub(1, order);
+        return None;
+    }
+    Some(Block::new(launch, number))
+}
+
+/// Runs blocks until all have been run. A block that polls memory makes room for another, as it may wait for that.
+fn work(launch: &Launch, progress: &Progress) {
+    let mut blocks: VecDeque<Block<'_>> = VecDeque::new();
+    let mut polling = 0;
+    loop {
+        if progress.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        if blocks.len() <= polling {
+            match start(launch, progress) {
+                Some(block) => {
+                    blocks.push_front(block);
+                }
+                None if blocks.is_empty() => return,
+                // Others may be what all of these wait for.
+                None => {
+                    std::thread::sleep(NAP);
+                    polling = 0;
+                }
+            }
+        }
+        let Some(mut block) = blocks.pop_front() else {
+            continue;
+        };
+        match block.run() {
+            Ok(Pause::Done) => {
+                progress.resident.fetch_sub(1, Ordering::AcqRel);
+                polling = 0;
+            }
+            Ok(Pause::Spent) => {
+                blocks.push_front(block);
+                polling = 0;
+            }
+            Ok(Pause::Polling) => {
+                blocks.push_back(block);
+                polling += 1;
+            }
+            Err(fault) => return fail(progress, fault),
+        }
+        if launch.cancelled.load(Ordering::Relaxed) {
+            progress.stop.store(true, Ordering::Relaxed);
+        }
+        if launch
+            .deadline
+            .is_some_and(|deadline| Instant::now() >= deadline)
+        {
+            let kernel = launch.kernel.name().to_owned();
+            return fail(progress, Box::new(out_of_time(kernel)));
+        }
+    }
+}
+
+fn out_of_time(function: String) -> Fault {
+    Fault {
+        kind: FaultKind::TimeLimit,
+        function,
+        at: Position { line: 1, column: 1 },
+        block: [0; 3],
+        thread: [0; 3],
+    }
+}
+
+/// Keeps the first fault, and stops everybody.
+fn fail(progress: &Progress, fault: Box<Fault>) {
+    let mut first = progress
+        .fault
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    first.get_or_insert(fault);
+    progress.stop.store(true, Ordering::Relaxed);
+}

@@ -1,0 +1,97 @@
+//! The interpreter: carries out a launch, warp by warp.
+//!
+//! The threads of a warp go through the code together as long as they are at the same place; a [`warp::Warp`] keeps one *split* for each
+//! place where some of them are, and joins splits that meet. Which split goes on is its own decision (the lowest place first, so that those
+//! behind catch up), but no program can tell: operations that a warp does together wait for exactly the lanes they name, barriers count
+//! threads, and a split that polls memory lets others go on. So do warps within a block, and blocks within the grid.
+//!
+//! Blocks start in the order of their numbers, each on one thread of the host at a time.
+
+mod access;
+mod barrier;
+mod block;
+mod builtin;
+mod call;
+mod convert;
+mod float;
+mod frame;
+mod grid;
+mod integer;
+mod number;
+mod step;
+mod together;
+mod warp;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+pub(crate) use grid::run;
+
+use crate::image::Kernel;
+use crate::memory::Arena;
+
+/// Takes what kernels print.
+pub(crate) type Print = Arc<dyn Fn(&[u8]) + Send + Sync>;
+
+/// Most bytes of local memory of a thread.
+pub(crate) const LOCAL_LIMIT: u32 = 512 << 10;
+/// Most nested calls.
+const DEPTH_LIMIT: u32 = 4096;
+/// Most bytes of registers and parameters of a warp.
+const FRAMES_LIMIT: usize = 128 << 20;
+
+/// One launch of a kernel.
+pub(crate) struct Launch {
+    pub(crate) kernel: Kernel,
+    pub(crate) arena: Arc<Arena>,
+    pub(crate) device: u32,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    /// Of each block, what the launch adds included.
+    pub(crate) shared_bytes: u32,
+    pub(crate) dynamic_bytes: u32,
+    pub(crate) parameters: Vec<u8>,
+    /// Blocks that must be able to wait for each other.
+    pub(crate) resident_blocks: u64,
+    /// Memory that cooperative kernels count their blocks in; 0 without.
+    pub(crate) workspace: u64,
+    pub(crate) number: u64,
+    /// Threads of the host that may be used.
+    pub(crate) host_threads: usize,
+    pub(crate) heap_bytes: u64,
+    pub(crate) started: Instant,
+    pub(crate) deadline: Option<Instant>,
+    /// The process ends, or the context does.
+    pub(crate) cancelled: Arc<AtomicBool>,
+    pub(crate) print: Print,
+}
+
+impl Launch {
+    fn threads_per_block(&self) -> u32 {
+        self.block.iter().product()
+    }
+
+    fn blocks(&self) -> u64 {
+        self.grid.iter().map(|side| u64::from(*side)).product()
+    }
+
+    /// The coordinates of a block.
+    fn block_at(&self, number: u64) -> [u32; 3] {
+        let [x, y, _] = self.grid.map(u64::from);
+        [
+            (number % x) as u32,
+            (number / x % y) as u32,
+            (number / x / y) as u32,
+        ]
+    }
+
+    /// The coordinates of a thread in its block.
+    fn thread_at(&self, number: u32) -> [u32; 3] {
+        let [x, y, _] = self.block;
+        [number % x, number / x % y, number / x / y]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,424 @@
+//! Kernels carried out: control flow, threads that meet, memory, what goes wrong.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::fault::{Fault, FaultKind};
+use crate::image::Image;
+use crate::memory::Purpose;
+
+/// A device with one module.
+struct Bench {
+    arena: Arc<Arena>,
+    image: Arc<Image>,
+    printed: Arc<Mutex<Vec<u8>>>,
+}
+
+/// How to launch.
+struct Shape {
+    grid: u32,
+    block: u32,
+    dynamic_bytes: u32,
+    host_threads: usize,
+    resident_blocks: u64,
+    time_limit: Option<Duration>,
+}
+
+const ONE_WARP: Shape = Shape {
+    grid: 1,
+    block: 32,
+    dynamic_bytes: 0,
+    host_threads: 1,
+    resident_blocks: 64,
+    time_limit: None,
+};
+
+impl Bench {
+    fn new(text: &str) -> Self {
+        let arena = Arc::new(Arena::reserve(64 << 20).expect("memory"));
+        let text = format!(".version 8.0\n.target sm_75\n.address_size 64\n{text}");
+        let image = Image::load(text, &arena, 0).expect("a module");
+        Self {
+            arena,
+            image: Arc::new(image),
+            printed: Arc::default(),
+        }
+    }
+
+    fn words(&self, words: &[u32]) -> u64 {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let len = bytes.len() as u64;
+        let address = self.arena.allocate(len, 0, Purpose::Device);
+        let address = address.expect("room");
+        let span = self.arena.range(address, len).expect("allocated");
+        assert!(span.write(address, &bytes));
+        address
+    }
+
+    fn read(&self, address: u64, count: usize) -> Vec<u32> {
+        let mut bytes = vec![0; count * 4];
+        let span = self.arena.span(address).expect("allocated");
+        assert!(span.read(address, &mut bytes));
+        let words = bytes.as_chunks::<4>().0;
+        words.iter().map(|word| u32::from_le_bytes(*word)).collect()
+    }
+
+    fn launch(&self, shape: Shape, parameters: &[u64]) -> Result<(), Box<Fault>> {
+        let id = self.image.program.kernel("k").expect("a kernel");
+        let kernel = self.image.kernel(id).expect("it runs here");
+        let printed = Arc::clone(&self.printed);
+        let print: Print = Arc::new(move |text| {
+            let mut printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
+            printed.extend_from_slice(text);
+        });
+        let workspace = self.words(&[0; 4]);
+        run(&Launch {
+            shared_bytes: kernel.dynamic_start() + shape.dynamic_bytes,
+            dynamic_bytes: shape.dynamic_bytes,
+            kernel,
+            arena: Arc::clone(&self.arena),
+            device: 0,
+            grid: [shape.grid, 1, 1],
+            block: [shape.block, 1, 1],
+            parameters: parameters
+                .iter()
+                .flat_map(|one| one.to_le_bytes())
+                .collect(),
+            resident_blocks: shape.resident_blocks,
+            workspace,
+            number: 1,
+            host_threads: shape.host_threads,
+            heap_bytes: 1 << 20,
+            started: Instant::now(),
+            deadline: shape.time_limit.map(|limit| Instant::now() + limit),
+            cancelled: Arc::new(AtomicBool::new(false)),
+            print,
+        })
+    }
+
+    fn text(&self) -> String {
+        let printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&printed).into_owned()
+    }
+}
+
+/// What `body` leaves in the 32 words that `out` points to, a word per thread in `r`, from `%tid.x` in `t`.
+fn per_lane(body: &str) -> Vec<u32> {
+    let bench = Bench::new(&kernel(body));
+    let out = bench.words(&[0; 32]);
+    bench.launch(ONE_WARP, &[out]).expect("no fault");
+    bench.read(out, 32)
+}
+
+fn kernel(body: &str) -> String {
+    format!(
+        ".visible .entry k(.param .u64 block) {{\n.reg .b64 out, at; .reg .b32 t, r, a<9>; .reg .pred p<9>; .reg .f32 f<9>;\n\
+         .reg .b64 d<9>; ld.param.u64 out, [block]; mov.u32 t, %tid.x; mul.wide.u32 at, t, 4; add.s64 at, at, out;\n\
+         {body}\nst.global.u32 [at], r; ret; }}"
+    )
+}
+
+#[test]
+fn lanes_that_part_meet_again() {
+    let found = per_lane(
+        "and.b32 a0, t, 1; setp.eq.u32 p0, a0, 0; @p0 bra even; mul.lo.u32 r, t, 10; bra both; even: mov.u32 r, 7;\n\
+         both: activemask.b32 a1; add.u32 r, r, a1;",
+    );
+    let expected: Vec<u32> = (0..32_u32)
+        .map(|lane| (if lane % 2 == 0 { 7 } else { lane * 10 }).wrapping_add(u32::MAX))
+        .collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn loops_run_as_often_as_each_lane_wants() {
+    let found = per_lane(
+        "mov.u32 r, 0; mov.u32 a0, 0; again: setp.ge.u32 p0, a0, t; @p0 bra done; add.u32 a0, a0, 1; add.u32 r, r, a0;\n\
+         bra again; done:",
+    );
+    let expected: Vec<u32> = (0..32).map(|lane| lane * (lane + 1) / 2).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn shuffles_wait_for_lanes_that_come_by_another_way() {
+    // Each half shuffles at a place of its own, with a mask that names all.
+    let found = per_lane(
+        "setp.lt.u32 p0, t, 16; @p0 bra low; shfl.sync.bfly.b32 r, t, 16, 31, -1; bra both;\n\
+         low: add.u32 a0, t, 100; shfl.sync.bfly.b32 r, a0, 16, 31, -1; both:",
+    );
+    let expected: Vec<u32> = (0..32)
+        .map(|lane| if lane < 16 { lane + 16 } else { lane + 84 })
+        .collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn ballots_do_not_wait_for_lanes_that_have_ended() {
+    let bench = Bench::new(&kernel(
+        "setp.ge.u32 p0, t, 8; @p0 exit; setp.lt.u32 p1, t, 3; vote.sync.ballot.b32 r, p1, -1;",
+    ));
+    let out = bench.words(&[9; 32]);
+    bench.launch(ONE_WARP, &[out]).expect("no fault");
+    assert_eq!(bench.read(out, 9), [7, 7, 7, 7, 7, 7, 7, 7, 9]);
+}
+
+#[test]
+fn a_lane_that_holds_a_lock_is_not_starved() {
+    let variables = ".global .b32 lock;\n.global .b32 sum;\n";
+    let body = "mov.u32 r, 0; try: atom.global.cas.b32 a0, [lock], 0, 1; setp.ne.u32 p0, a0, 0; @p0 bra try;\n\
+         ld.global.u32 a1, [sum]; add.u32 a1, a1, 1; st.global.u32 [sum], a1; membar.gl; atom.global.exch.b32 a2, [lock], 0;\n\
+         mov.u32 r, a1;";
+    let bench = Bench::new(&format!("{variables}{}", kernel(body)));
+    let out = bench.words(&[0; 32]);
+    bench.launch(ONE_WARP, &[out]).expect("no fault");
+    let mut order = bench.read(out, 32);
+    order.sort_unstable();
+    assert_eq!(order, (1..=32).collect::<Vec<_>>());
+}
+
+#[test]
+fn barriers_hold_a_whole_block() {
+    let text = ".visible .entry k(.param .u64 block) { .shared .b32 s[128]; .reg .b32 t, r, a<4>; .reg .b64 at, out;\n\
+         .reg .pred p; ld.param.u64 out, [block]; mov.u32 t, %tid.x; shl.b32 a0, t, 2; mov.u32 a1, s; add.u32 a0, a0, a1;\n\
+         st.shared.u32 [a0], t; bar.sync 0; xor.b32 a2, t, 127; shl.b32 a2, a2, 2; add.u32 a2, a2, a1; ld.shared.u32 r, [a2];\n\
+         setp.lt.u32 p, t, 40; bar.red.popc.u32 a3, 1, p; add.u32 r, r, a3; mul.wide.u32 at, t, 4; add.u64 at, at, out;\n\
+         st.global.u32 [at], r; }";
+    let bench = Bench::new(text);
+    let out = bench.words(&[0; 128]);
+    let shape = Shape {
+        block: 128,
+        ..ONE_WARP
+    };
+    bench.launch(shape, &[out]).expect("no fault");
+    let expected: Vec<u32> = (0..128).map(|lane| 127 - lane + 40).collect();
+    assert_eq!(bench.read(out, 128), expected);
+}
+
+#[test]
+fn calls_recurse_and_lanes_come_back_one_by_one() {
+    let text = ".func (.param .b32 result) fib(.param .b32 number) { .reg .b32 n, a, b; .reg .pred p; ld.param.b32 n, [number];\n\
+         setp.lt.u32 p, n, 2; @p bra small; { .param .b32 x; .param .b32 y; sub.u32 a, n, 1; st.param.b32 [x], a;\n\
+         call (y), fib, (x); ld.param.b32 b, [y]; } { .param .b32 x; .param .b32 y; sub.u32 a, n, 2; st.param.b32 [x], a;\n\
+         call (y), fib, (x); ld.param.b32 a, [y]; } add.u32 n, a, b; small: st.param.b32 [result], n; ret; }\n";
+    let body = "{ .param .b32 x; .param .b32 y; rem.u32 a0, t, 12; st.param.b32 [x], a0; call (y), fib, (x);\n\
+         ld.param.b32 r, [y]; }";
+    let bench = Bench::new(&format!("{text}{}", kernel(body)));
+    let out = bench.words(&[0; 32]);
+    bench.launch(ONE_WARP, &[out]).expect("no fault");
+    let fib = |n: u32| (0..n).fold((0, 1), |(a, b), _| (b, a + b)).0;
+    let expected: Vec<u32> = (0..32).map(|lane| fib(lane % 12)).collect();
+    assert_eq!(bench.read(out, 32), expected);
+}
+
+#[test]
+fn indirect_calls_go_where_each_lane_points() {
+    let text = ".func (.reg .b32 r) plus(.reg .b32 a) { add.u32 r, a, 5; ret; }\n\
+         .func (.reg .b32 r) times(.reg .b32 a) { mul.lo.u32 r, a, 3; ret; }\n.global .u64 table[2] = {plus, times};\n";
+    let body = "and.b32 a0, t, 1; mul.wide.u32 d0, a0, 8; mov.u64 d1, table; add.u64 d0, d0, d1; ld.global.u64 d2, [d0];\n\
+         proto: .callprototype (.reg .b32 _) _ (.reg .b32 _); call (r), d2, (t), proto;";
+    let bench = Bench::new(&format!("{text}{}", kernel(body)));
+    let out = bench.words(&[0; 32]);
+    bench.launch(ONE_WARP, &[out]).expect("no fault");
+    let expected: Vec<u32> = (0..32)
+        .map(|lane| if lane % 2 == 0 { lane + 5 } else { lane * 3 })
+        .collect();
+    assert_eq!(bench.read(out, 32), expected);
+}
+
+#[test]
+fn atomic_sums_of_many_blocks_are_exact() {
+    let text = ".visible .entry k(.param .u64 block) { .reg .b64 d; .reg .f32 f; ld.param.u64 d, [block];\n\
+         red.global.add.u32 [d], 3; atom.global.add.f32 f, [d+4], 0f3F000000; }";
+    let bench = Bench::new(text);
+    let out = bench.words(&[0; 2]);
+    let shape = Shape {
+        grid: 50,
+        block: 96,
+        host_threads: 3,
+        ..ONE_WARP
+    };
+    bench.launch(shape, &[out]).expect("no fault");
+    assert_eq!(bench.read(out, 2), [50 * 96 * 3, 2400_f32.to_bits()]);
+}
+
+#[test]
+fn blocks_that_wait_for_all_others_find_them() {
+    // Counts in, then polls until everybody has: on one thread of the host.
+    let text = ".visible .entry k(.param .u64 block) { .reg .b64 d; .reg .b32 a; .reg .pred p; ld.param.u64 d, [block];\n\
+         atom.global.add.u32 a, [d], 1; again: ld.volatile.global.u32 a, [d]; setp.lt.u32 p, a, 20; @p bra again;\n\
+         red.global.add.u32 [d+4], 1; }";
+    let bench = Bench::new(text);
+    for host_threads in [1, 3] {
+        let out = bench.words(&[0; 2]);
+        let shape = Shape {
+            grid: 20,
+            block: 1,
+            host_threads,
+            ..ONE_WARP
+        };
+        bench.launch(shape, &[out]).expect("no fault");
+        assert_eq!(bench.read(out, 2), [20, 20]);
+    }
+}
+
+#[test]
+fn spaces_have_generic_addresses() {
+    let found = per_lane(
+        ".shared .b32 s[32]; .local .b32 l[4]; mov.u64 d0, s; cvta.shared.u64 d1, d0; mul.wide.u32 d2, t, 4; add.u64 d1, d1, d2;\n\
+         st.u32 [d1], t; ld.shared.u32 a0, [s+12]; mov.u64 d3, l; cvta.local.u64 d4, d3; add.u32 a1, t, 1; st.u32 [d4+8], a1;\n\
+         ld.local.u32 a2, [l+8]; isspacep.shared p0, d1; isspacep.local p1, d4; isspacep.global p2, out; and.pred p0, p0, p1;\n\
+         and.pred p0, p0, p2; selp.u32 r, a2, 0, p0; mad.lo.u32 r, a0, 100, r;",
+    );
+    let expected: Vec<u32> = (0..32).map(|lane| 300 + lane + 1).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn dynamic_shared_memory_is_behind_the_static() {
+    let text = format!(
+        ".extern .shared .align 16 .b8 more[];\n{}",
+        kernel(
+            ".shared .b32 s[5]; mov.u32 a0, s; mov.u32 a1, more; sub.u32 r, a1, a0; mov.u32 a2, %dynamic_smem_size;\n\
+             mad.lo.u32 r, a2, 1000, r; st.shared.u32 [a1+60], a2;"
+        )
+    );
+    let bench = Bench::new(&text);
+    let out = bench.words(&[0; 32]);
+    let shape = Shape {
+        dynamic_bytes: 64,
+        ..ONE_WARP
+    };
+    bench.launch(shape, &[out]).expect("no fault");
+    assert_eq!(bench.read(out, 1), [64_032]);
+}
+
+#[test]
+fn kernels_print_and_have_memory_of_their_own() {
+    let text = format!(
+        ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n\
+         .extern .func (.param .b64 r) malloc(.param .b64 n);\n.extern .func free(.param .b64 p);\n\
+         .global .b8 text[12] = {{37, 100, 32, 37, 46, 49, 102, 10}};\n{}",
+        kernel(
+            ".local .align 8 .b8 args[16]; .reg .b64 v; .param .b64 n; .param .b64 m; .param .b64 f; .param .b64 a; .param .b32 c;\n\
+             mov.u64 v, 8; st.param.b64 [n], v; call (m), malloc, (n); ld.param.b64 d0, [m]; st.u32 [d0+4], t;\n\
+             ld.u32 r, [d0+4]; st.param.b64 [n], d0; call free, (n); setp.ne.u32 p0, t, 3; @p0 bra quiet;\n\
+             st.local.u32 [args], t; mov.u64 v, 0d4004000000000000; st.local.u64 [args+8], v; mov.u64 d1, args;\n\
+             cvta.local.u64 d1, d1; mov.u64 d2, text; st.param.b64 [f], d2; st.param.b64 [a], d1; call (c), vprintf, (f, a);\n\
+             ld.param.b32 a0, [c]; add.u32 r, r, a0; quiet:"
+        )
+    );
+    let bench = Bench::new(&text);
+    let out = bench.words(&[0; 32]);
+    let live = bench.arena.live();
+    bench.launch(ONE_WARP, &[out]).expect("no fault");
+    assert_eq!(bench.text(), "3 2.5\n");
+    let mut expected: Vec<u32> = (0..32).collect();
+    expected[3] += 6;
+    assert_eq!(bench.read(out, 32), expected);
+    assert_eq!(bench.arena.live(), live + 1, "only the workspace is left");
+}
+
+fn fault(text: &str, shape: Shape) -> Fault {
+    let bench = Bench::new(text);
+    let out = bench.words(&[0; 32]);
+    *bench.launch(shape, &[out]).expect_err("a fault")
+}
+
+#[test]
+fn wild_accesses_name_thread_address_and_instruction() {
+    let found = fault(
+        &kernel(
+            "setp.ne.u32 p0, t, 5; @p0 bra fine;\nst.global.u32 [at+200], t;\nfine: mov.u32 r, 0;",
+        ),
+        ONE_WARP,
+    );
+    assert_eq!((found.thread, found.at.line), ([5, 0, 0], 8));
+    let text = found.to_string();
+    assert!(
+        text.starts_with("invalid write of 4 bytes at global address 0x"),
+        "{text}"
+    );
+    assert!(
+        text.contains("220 bytes into the allocation of 128 bytes"),
+        "{text}"
+    );
+}
+
+#[test]
+fn every_way_to_fail_has_its_kind() {
+    let kinds = [
+        ("ld.u32 r, [4096];", "invalid read"),
+        ("ld.global.u32 r, [at+1];", "multiple"),
+        (
+            ".shared .b32 s[4]; ld.shared.u32 r, [s+16];",
+            "shared address 0x10",
+        ),
+        (
+            ".local .b32 l[4]; ld.local.u32 r, [l+-4];",
+            "local address 0xfffffffc",
+        ),
+        ("trap;", "trap"),
+        (
+            "call (r), at, (t), proto; proto: .callprototype (.reg .b32 _) _ (.reg .b32 _);",
+            "no function",
+        ),
+        ("bar.sync 16;", "barrier 16"),
+    ];
+    for (body, expected) in kinds {
+        let found = fault(&kernel(body), ONE_WARP).to_string();
+        assert!(found.contains(expected), "{body}: {found}");
+    }
+}
+
+#[test]
+fn endless_recursion_and_loops_end() {
+    let text = ".func f() { .local .b8 l[64]; call g; ret; } .func g() { call f; ret; } .visible .entry k(.param .u64 a) { call f; }";
+    let text = format!(".func g();\n{text}");
+    assert_eq!(fault(&text, ONE_WARP).kind, FaultKind::Stack);
+    let shape = Shape {
+        time_limit: Some(Duration::from_millis(20)),
+        ..ONE_WARP
+    };
+    let forever = ".visible .entry k(.param .u64 a) { again: bra again; }";
+    assert_eq!(fault(forever, shape).kind, FaultKind::TimeLimit);
+}
+
+#[test]
+fn threads_that_wait_for_each_other_in_vain_are_told() {
+    let found = fault(
+        &kernel(
+            "setp.lt.u32 p0, t, 16; @p0 bra other; bar.sync 1, 64; other: bar.sync 2, 64; mov.u32 r, 0;",
+        ),
+        ONE_WARP,
+    );
+    assert_eq!(found.kind, FaultKind::Deadlock);
+}
+
+#[test]
+fn carries_and_packed_values_travel_between_instructions() {
+    let found = per_lane(
+        "mov.u32 a0, -1; add.cc.u32 a1, a0, t; addc.u32 r, 0, 0; mov.b64 d0, {a1, r}; mov.b64 {a2, a3}, d0; shl.b32 r, a3, 8;\n\
+         and.b32 a2, a2, 255; or.b32 r, r, a2; bfi.b32 r, 1, r, 16, 1;",
+    );
+    let expected: Vec<u32> = (0..32_u32)
+        .map(|lane| {
+            let low = lane.wrapping_sub(1) & 255;
+            1 << 16 | u32::from(lane > 0) << 8 | low
+        })
+        .collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn tables_of_targets_are_branched_into() {
+    let found = per_lane(
+        "and.b32 a0, t, 3; brx.idx a0, where; where: .branchtargets zero, one, zero, three;\n\
+         zero: mov.u32 r, 10; bra end; one: mov.u32 r, 11; bra end; three: mov.u32 r, 13; end:",
+    );
+    let expected: Vec<u32> = (0..32).map(|lane| [10, 11, 10, 13][lane % 4]).collect();
+    assert_eq!(found, expected);
+}

@@ -1,0 +1,428 @@
+//! A module on a device: a linked program, its variables in memory, its kernels ready to run.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use towline_ptx::Error as ImageError;
+use towline_ptx::fatbin::{self, Container, EntryKind};
+use towline_ptx::image::{self, Kind};
+use towline_ptx::ir::{
+    Body, Code, Constant, FunctionId, Instruction, Program, Relocation, Space, Symbol, VariableId,
+};
+use towline_ptx::ptx::{self, Module};
+
+use crate::memory::{Arena, Purpose};
+
+/// Where the shared memory of a block starts for generic addresses. No host has memory there.
+pub(crate) const SHARED_WINDOW: u64 = 1 << 50;
+/// The same for a thread's local memory.
+pub(crate) const LOCAL_WINDOW: u64 = 2 << 50;
+/// The same for a kernel's parameters.
+pub(crate) const PARAM_WINDOW: u64 = 3 << 50;
+/// Where functions are, 16 bytes each.
+const FUNCTION_WINDOW: u64 = 4 << 50;
+const FUNCTION_BYTES: u64 = 16;
+
+/// Functions that the device has. Everything else that is only declared is missing.
+pub(crate) const BUILT_IN: [&str; 4] = ["__assertfail", "free", "malloc", "vprintf"];
+
+/// Why an image cannot be loaded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LoadError {
+    #[error("{}{_0}", if matches!(_0, ImageError::Syntax(_)) { "" } else { "the image is damaged: " })]
+    Image(#[from] ImageError),
+    #[error("{0}")]
+    Link(#[from] towline_ptx::ir::Error),
+    #[error("{line}: unresolved function `{name}`, called by `{by}`")]
+    Missing {
+        line: ptx::Position,
+        name: String,
+        by: String,
+    },
+    #[error("the device has no memory for the {0} bytes of the module's variables")]
+    NoMemory(u64),
+    #[error(
+        "the image has machine code and no PTX, and this device runs PTX: build with nvcc -arch=compute_75 or add -gencode \
+         arch=compute_75,code=compute_75; in CuPy set CUPY_COMPILE_WITH_PTX=1; with Numba uninstall nvidia-nvjitlink"
+    )]
+    NoPtx,
+}
+
+/// A module that is loaded.
+pub(crate) struct Image {
+    pub(crate) program: Program,
+    /// The text it was read from, for messages.
+    text: String,
+    /// Where each variable of global or constant memory lies.
+    addresses: Vec<Option<u64>>,
+    arena: Arc<Arena>,
+    kernels: Mutex<HashMap<FunctionId, Result<Arc<Parts>, String>>>,
+}
+
+impl std::fmt::Debug for Image {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Image").finish_non_exhaustive()
+    }
+}
+
+/// The PTX text of an image: itself, or the newest that a container holds.
+pub(crate) fn text_of(bytes: &[u8]) -> Result<String, LoadError> {
+    match image::kind(bytes) {
+        Some(Kind::Container) => {
+            let programs = Container::parse(bytes)?.programs()?;
+            let newest = programs
+                .into_iter()
+                .filter(|program| program.kind == EntryKind::Ptx)
+                // Of equals the first.
+                .min_by_key(|program| std::cmp::Reverse(program.arch.number));
+            let Some(program) = newest else {
+                return Err(LoadError::NoPtx);
+            };
+            let text = program.image()?;
+            let end = text.iter().position(|byte| *byte == 0);
+            let text = text.get(..end.unwrap_or(text.len())).unwrap_or_default();
+            Ok(ptx::text(text)?.to_owned())
+        }
+        Some(Kind::Elf) => Err(LoadError::NoPtx),
+        Some(Kind::Wrapper) => Err(LoadError::Image(ImageError::BadMagic {
+            what: "image",
+            found: fatbin::WRAPPER_MAGIC,
+        })),
+        Some(Kind::Ptx) | None => {
+            let end = bytes.iter().position(|byte| *byte == 0);
+            let text = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
+            Ok(ptx::text(text)?.to_owned())
+        }
+    }
+}
+
+impl Image {
+    /// Loads PTX.
+    pub(crate) fn load(text: String, arena: &Arc<Arena>, device: u32) -> Result<Self, LoadError> {
+        let module = Module::parse(&text).map_err(ImageError::from)?;
+        let program = Program::link(std::slice::from_ref(&module))?;
+        check_calls(&program)?;
+        let mut image = Self {
+            addresses: vec![None; program.variables.len()],
+            program,
+            text: String::new(),
+            arena: Arc::clone(arena),
+            kernels: Mutex::default(),
+        };
+        image.place(device)?;
+        image.initialize();
+        drop(module);
+        image.text = text;
+        Ok(image)
+    }
+
+    /// Gives each variable its memory.
+    fn place(&mut self, device: u32) -> Result<(), LoadError> {
+        for (variable, address) in self.program.variables.iter().zip(&mut self.addresses) {
+            if variable.space == Space::Shared {
+                continue;
+            }
+            let found = self.arena.allocate(variable.len, device, Purpose::Image);
+            *address = Some(found.ok_or(LoadError::NoMemory(variable.len))?);
+        }
+        Ok(())
+    }
+
+    /// Writes what variables hold at first.
+    fn initialize(&self) {
+        for (variable, address) in self.program.variables.iter().zip(&self.addresses) {
+            let Some(address) = *address else {
+                continue;
+            };
+            let mut bytes = variable.bytes.clone();
+            for relocation in &variable.relocations {
+                self.relocate(&mut bytes, relocation);
+            }
+            if let Some(span) = self.arena.span(address) {
+                // Memory that was used before is not zero.
+                let zeros = variable.len.saturating_sub(bytes.len() as u64);
+                span.write(address, &bytes);
+                fill_zero(&span, address + bytes.len() as u64, zeros);
+            }
+        }
+    }
+
+    fn relocate(&self, bytes: &mut [u8], relocation: &Relocation) {
+        // Shared memory has no address before a launch, so nothing can hold one.
+        let address = self.address(relocation.symbol, None).unwrap_or(0);
+        let address = address.wrapping_add(relocation.addend as u64) >> relocation.shift;
+        let places = bytes.iter_mut().skip(relocation.offset as usize);
+        for (place, byte) in places
+            .take(relocation.len.into())
+            .zip(address.to_le_bytes())
+        {
+            *place = byte;
+        }
+    }
+
+    /// The address of a symbol: of a variable in shared memory as the kernel lays it out.
+    fn address(&self, symbol: Symbol, shared: Option<&HashMap<VariableId, u32>>) -> Option<u64> {
+        match symbol {
+            Symbol::Function(FunctionId(number)) => {
+                Some(FUNCTION_WINDOW + u64::from(number) * FUNCTION_BYTES)
+            }
+            Symbol::Variable(id) => match self.addresses.get(id.0 as usize)? {
+                Some(address) => Some(*address),
+                None => shared?.get(&id).map(|offset| u64::from(*offset)),
+            },
+        }
+    }
+
+    /// The function at an address.
+    pub(crate) fn function_at(&self, address: u64) -> Option<FunctionId> {
+        let offset = address.checked_sub(FUNCTION_WINDOW)?;
+        let number = offset / FUNCTION_BYTES;
+        let known = offset % FUNCTION_BYTES == 0 && number < self.program.functions.len() as u64;
+        known.then_some(FunctionId(number as u32))
+    }
+
+    /// Where a variable lies that the host may see, and how long it is.
+    pub(crate) fn global(&self, name: &str) -> Option<(u64, u64)> {
+        let mut named = self.program.variables.iter().zip(&self.addresses);
+        let (variable, address) =
+            named.find(|(variable, address)| variable.name == name && address.is_some())?;
+        Some(((*address)?, variable.len))
+    }
+
+    /// The line of the text that a position is in.
+    pub(crate) fn line(&self, at: ptx::Position) -> &str {
+        let line = self.text.lines().nth(at.line.saturating_sub(1) as usize);
+        line.unwrap_or_default().trim()
+    }
+
+    /// A kernel, made ready at its first use; or why it cannot run here.
+    pub(crate) fn kernel(self: &Arc<Self>, id: FunctionId) -> Result<Kernel, String> {
+        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts = kernels
+            .entry(id)
+            .or_insert_with(|| Parts::new(self, id).map(Arc::new));
+        Ok(Kernel {
+            image: Arc::clone(self),
+            parts: Arc::clone(parts.as_ref().map_err(String::clone)?),
+        })
+    }
+
+    /// Shared memory of a kernel that its variables take.
+    pub(crate) fn shared_bytes(&self, id: FunctionId) -> u32 {
+        let reach = reach(&self.program, id).unwrap_or_default();
+        let (_, end, _) = lay_out_shared(&self.program, &reach);
+        end
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        for address in self.addresses.iter().flatten() {
+            self.arena.free(*address, Purpose::Image);
+        }
+    }
+}
+
+fn fill_zero(span: &crate::memory::Span<'_>, mut address: u64, mut len: u64) {
+    let zeros = [0; 4096];
+    while len > 0 {
+        let part = len.min(zeros.len() as u64);
+        span.write(address, &zeros[..part as usize]);
+        address += part;
+        len -= part;
+    }
+}
+
+/// Whatever is called by name must be there.
+fn check_calls(program: &Program) -> Result<(), LoadError> {
+    for function in &program.functions {
+        let Body::Code(code) = &function.body else {
+            continue;
+        };
+        for callee in &code.calls {
+            let Some(callee) = program.function(*callee) else {
+                continue;
+            };
+            let missing = matches!(callee.body, Body::Declared);
+            if missing && !BUILT_IN.contains(&callee.name.as_str()) {
+                return Err(LoadError::Missing {
+                    line: callee.at,
+                    name: callee.name.clone(),
+                    by: function.name.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The functions that a kernel may come to; or the reason why one of them cannot run here.
+fn reach(program: &Program, kernel: FunctionId) -> Result<Vec<FunctionId>, String> {
+    let mut found = vec![kernel];
+    let mut known = HashSet::from([kernel]);
+    let mut next = 0;
+    let mut indirect = false;
+    while let Some(&id) = found.get(next) {
+        next += 1;
+        let Some(function) = program.function(id) else {
+            continue;
+        };
+        let code = match &function.body {
+            Body::Code(code) => code,
+            Body::Declared => continue,
+            Body::Refused(error) => {
+                return Err(format!("`{}` at {error}", function.name));
+            }
+        };
+        found.extend(code.calls.iter().filter(|callee| known.insert(**callee)));
+        if code.calls_indirectly && !indirect {
+            indirect = true;
+            // Any function whose address may have been taken. One that cannot run is a fault when it is called.
+            let runs = |id: &FunctionId| {
+                let body = program.function(*id).map(|one| &one.body);
+                matches!(body, Some(Body::Code(_)))
+            };
+            let all = (0..program.functions.len() as u32).map(FunctionId);
+            found.extend(all.filter(runs).filter(|id| known.insert(*id)));
+        }
+    }
+    Ok(found)
+}
+
+/// Offsets of variables in shared memory, where the static ones end, and the alignment that what the launch adds needs.
+fn lay_out_shared(
+    program: &Program,
+    functions: &[FunctionId],
+) -> (HashMap<VariableId, u32>, u32, u32) {
+    let mut used: Vec<VariableId> = functions
+        .iter()
+        .filter_map(|id| match &program.function(*id)?.body {
+            Body::Code(code) => Some(&code.variables),
+            _ => None,
+        })
+        .flatten()
+        .copied()
+        .collect();
+    used.sort_unstable();
+    used.dedup();
+    let mut offsets = HashMap::new();
+    let (mut end, mut align) = (0_u64, 1);
+    let shared = used.iter().filter_map(|id| {
+        let variable = program.variable(*id)?;
+        (variable.space == Space::Shared).then_some((*id, variable))
+    });
+    let (dynamic, fixed): (Vec<_>, Vec<_>) =
+        shared.partition(|(_, variable)| variable.external || variable.len == 0);
+    for (id, variable) in fixed {
+        let offset = end.next_multiple_of(variable.align);
+        offsets.insert(id, u32::try_from(offset).unwrap_or(u32::MAX));
+        end = offset.saturating_add(variable.len).min(u32::MAX.into());
+    }
+    for (_, variable) in &dynamic {
+        align = align.max(variable.align);
+    }
+    let start = end.next_multiple_of(align);
+    for (id, _) in dynamic {
+        offsets.insert(id, u32::try_from(start).unwrap_or(u32::MAX));
+    }
+    let align = u32::try_from(align).unwrap_or(1);
+    (offsets, u32::try_from(end).unwrap_or(u32::MAX), align)
+}
+
+/// What a kernel needs to run, apart from its module.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    entry: FunctionId,
+    /// Constants of each function that it may come to, by the function's number.
+    constants: HashMap<FunctionId, Vec<[u64; 32]>>,
+    /// Bytes of shared memory that its variables take, and where those start that the launch adds.
+    shared_bytes: u32,
+    dynamic_start: u32,
+}
+
+/// A function's code, its instructions, and its constants for all lanes.
+type Running<'k> = (&'k Code, &'k [Instruction], &'k [[u64; 32]]);
+
+/// A kernel that can be launched. It keeps its module.
+#[derive(Debug, Clone)]
+pub(crate) struct Kernel {
+    pub(crate) image: Arc<Image>,
+    parts: Arc<Parts>,
+}
+
+impl Parts {
+    fn new(image: &Image, entry: FunctionId) -> Result<Self, String> {
+        let program = &image.program;
+        let functions = reach(program, entry)?;
+        if program
+            .function(entry)
+            .is_some_and(|kernel| kernel.limits.clusters)
+        {
+            return Err("the kernel wants clusters of blocks, which are not supported".into());
+        }
+        let (shared, shared_bytes, align) = lay_out_shared(program, &functions);
+        let mut constants = HashMap::new();
+        for id in functions {
+            let Some(Body::Code(code)) = program.function(id).map(|one| &one.body) else {
+                continue;
+            };
+            let values = code.constants.iter().map(|constant| match *constant {
+                Constant::Bits(bits) => [bits; 32],
+                Constant::Address {
+                    symbol,
+                    addend,
+                    generic,
+                } => {
+                    let shift = match symbol {
+                        Symbol::Variable(id) if generic => {
+                            let space = program.variable(id).map(|variable| variable.space);
+                            u64::from(space == Some(Space::Shared)) * SHARED_WINDOW
+                        }
+                        _ => 0,
+                    };
+                    let address = image.address(symbol, Some(&shared)).unwrap_or(0);
+                    [address.wrapping_add(addend as u64).wrapping_add(shift); 32]
+                }
+            });
+            constants.insert(id, values.collect());
+        }
+        Ok(Self {
+            entry,
+            constants,
+            shared_bytes,
+            dynamic_start: shared_bytes
+                .checked_next_multiple_of(align)
+                .unwrap_or(u32::MAX),
+        })
+    }
+}
+
+impl Kernel {
+    pub(crate) fn entry(&self) -> FunctionId {
+        self.parts.entry
+    }
+
+    /// Bytes of shared memory that its variables take.
+    pub(crate) fn shared_bytes(&self) -> u32 {
+        self.parts.shared_bytes
+    }
+
+    /// Where the shared memory starts that the launch adds.
+    pub(crate) fn dynamic_start(&self) -> u32 {
+        self.parts.dynamic_start
+    }
+
+    /// The code of a function, and its constants; `None` for what the kernel cannot come to.
+    pub(crate) fn code(&self, id: FunctionId) -> Option<Running<'_>> {
+        let constants = self.parts.constants.get(&id)?;
+        match &self.image.program.function(id)?.body {
+            Body::Code(code) => Some((code, &code.instructions, constants)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        let function = self.image.program.function(self.parts.entry);
+        function.map_or("", |function| &function.name)
+    }
+}

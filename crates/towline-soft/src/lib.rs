@@ -1,0 +1,21 @@
+//! A CUDA device in software: PTX carried out on the CPU, behind the driver's contract.
+//!
+//! [`SoftCuda`] implements [`CudaApi`](towline_backend::cuda::CudaApi), so a worker serves it like a GPU's driver. Modules must hold PTX;
+//! what of it this device cannot carry out is refused per kernel, when it is launched, with a line in the log that says which
+//! instruction it is and what helps.
+//!
+//! - [`memory`]: memory that kernels and the host share. Every access is checked.
+//! - [`image`]: a module on a device.
+//! - [`exec`]: the interpreter.
+//! - [`fault`]: what goes wrong while a kernel runs.
+//! - [`driver`]: contexts, streams, and the calls.
+#![deny(unsafe_code)]
+
+mod driver;
+mod exec;
+mod fault;
+mod image;
+#[allow(unsafe_code, reason = "memory that kernels and the host share")]
+mod memory;
+
+pub use driver::{SoftCuda, SoftOptions};

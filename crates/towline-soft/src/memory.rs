@@ -1,0 +1,460 @@
+//! Memory that kernels and the host share.
+//!
+//! An [`Arena`] reserves one range of addresses for all devices of a process and gives out parts of it. Addresses of the device are those
+//! of the host, so pinned memory means the same to both. What a kernel may touch is what is allocated at that moment; a [`Span`] is one such
+//! part, and every access through it is checked.
+//!
+//! Kernels race with each other and with copies as they please, so every access is atomic and unordered; that costs nothing on the machines
+//! this runs on. Memory that was given back stays mapped: a stale span reads other contents, never somebody else's memory.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+/// Allocations start at multiples of this, as the driver's do.
+pub(crate) const ALIGNMENT: u64 = 512;
+/// Given-back memory of at least this size is returned to the system at once.
+const RETURN_BYTES: u64 = 64 << 10;
+const PAGE: u64 = 4096;
+
+/// What an allocation is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The host asked for device memory.
+    Device,
+    /// A kernel asked for it.
+    Heap,
+    /// Variables of a module.
+    Image,
+    /// The host asked for memory of its own that devices see.
+    Pinned,
+}
+
+/// One allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Allocation {
+    pub(crate) base: u64,
+    pub(crate) len: u64,
+    pub(crate) device: u32,
+    pub(crate) purpose: Purpose,
+}
+
+impl Allocation {
+    /// Bytes that it takes.
+    fn taken(&self) -> u64 {
+        self.len.next_multiple_of(ALIGNMENT)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Ranges {
+    live: BTreeMap<u64, Allocation>,
+    /// Start and length of what is free.
+    free: BTreeMap<u64, u64>,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    base: u64,
+    len: u64,
+    ranges: RwLock<Ranges>,
+    /// Counts what changes the ranges: who remembers a span looks again after that.
+    changes: AtomicU64,
+}
+
+/// Why an access did not happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Misaligned,
+    Outside,
+}
+
+/// An allocation that can be accessed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span<'a> {
+    _arena: &'a Arena,
+    base: u64,
+    end: u64,
+}
+
+impl Arena {
+    /// Reserves so many bytes of addresses.
+    pub(crate) fn reserve(len: u64) -> std::io::Result<Self> {
+        let len = len.next_multiple_of(PAGE).max(PAGE);
+        let size = usize::try_from(len).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the system's choice.
+        let memory = unsafe { mmap_anonymous(std::ptr::null_mut(), size, access, flags) }?;
+        let base = memory.expose_provenance() as u64;
+        let ranges = Ranges {
+            live: BTreeMap::new(),
+            free: BTreeMap::from([(base, len)]),
+        };
+        Ok(Self {
+            base,
+            len,
+            ranges: RwLock::new(ranges),
+            changes: AtomicU64::new(0),
+        })
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Ranges> {
+        self.ranges.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Ranges> {
+        self.ranges.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the next allocation of this size goes, first fit.
+    pub(crate) fn allocate(&self, len: u64, device: u32, purpose: Purpose) -> Option<u64> {
+        let mut ranges = self.write();
+        let taken = len.max(1).checked_next_multiple_of(ALIGNMENT)?;
+        let (&start, &room) = ranges.free.iter().find(|(_, room)| **room >= taken)?;
+        ranges.free.remove(&start);
+        if room > taken {
+            ranges.free.insert(start + taken, room - taken);
+        }
+        let allocation = Allocation {
+            base: start,
+            len: len.max(1),
+            device,
+            purpose,
+        };
+        ranges.live.insert(start, allocation);
+        self.changes.fetch_add(1, Ordering::Release);
+        Some(start)
+    }
+
+    /// Takes an allocation back that starts there, if it has this purpose.
+    pub(crate) fn free(&self, base: u64, purpose: Purpose) -> Option<Allocation> {
+        let mut ranges = self.write();
+        let allocation = *ranges.live.get(&base)?;
+        if allocation.purpose != purpose {
+            return None;
+        }
+        ranges.live.remove(&base);
+        self.changes.fetch_add(1, Ordering::Release);
+        let (mut start, mut len) = (base, allocation.taken());
+        self.give_back(start, len);
+        if let Some((&before, &room)) = ranges.free.range(..start).next_back()
+            && before + room == start
+        {
+            ranges.free.remove(&before);
+            start = before;
+            len += room;
+        }
+        if let Some(room) = ranges.free.remove(&(start + len)) {
+            len += room;
+        }
+        ranges.free.insert(start, len);
+        Some(allocation)
+    }
+
+    /// Lets the system have the pages of a range, which read as zeros from then on.
+    fn give_back(&self, start: u64, len: u64) {
+        let first = start.next_multiple_of(PAGE);
+        let end = (start + len) / PAGE * PAGE;
+        if len < RETURN_BYTES || end <= first {
+            return;
+        }
+        let memory = std::ptr::with_exposed_provenance_mut::<c_void>(first as usize);
+        // SAFETY: the pages lie in the mapping, and belong to nobody. It only fails where the advice is not known.
+        let _ = unsafe { madvise(memory, (end - first) as usize, Advice::LinuxDontNeed) };
+    }
+
+    /// Counts up whenever an allocation comes or goes.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// The allocation that holds this address.
+    pub(crate) fn find(&self, address: u64) -> Option<Allocation> {
+        let ranges = self.read();
+        let (_, allocation) = ranges.live.range(..=address).next_back()?;
+        (address - allocation.base < allocation.len).then_some(*allocation)
+    }
+
+    /// The nearest allocations below and above an address that nobody has: for messages.
+    pub(crate) fn neighbours(&self, address: u64) -> (Option<Allocation>, Option<Allocation>) {
+        let ranges = self.read();
+        let below = ranges.live.range(..=address).next_back();
+        let above = ranges.live.range(address..).next();
+        (below.map(|(_, one)| *one), above.map(|(_, one)| *one))
+    }
+
+    /// The allocation that holds this address, to be accessed.
+    pub(crate) fn span(&self, address: u64) -> Option<Span<'_>> {
+        let allocation = self.find(address)?;
+        Some(Span {
+            _arena: self,
+            base: allocation.base,
+            end: allocation.base + allocation.len,
+        })
+    }
+
+    /// The allocation that holds this whole range.
+    pub(crate) fn range(&self, address: u64, len: u64) -> Option<Span<'_>> {
+        let span = self.span(address)?;
+        let end = address.checked_add(len)?;
+        (end <= span.end).then_some(span)
+    }
+
+    /// Bytes that are allocated on a device, by those for whom `counts` says yes.
+    pub(crate) fn used(&self, device: u32, counts: impl Fn(Purpose) -> bool) -> u64 {
+        let ranges = self.read();
+        let of_device = ranges
+            .live
+            .values()
+            .filter(|one| one.device == device && counts(one.purpose));
+        of_device.map(Allocation::taken).sum()
+    }
+
+    /// Allocations that live.
+    pub(crate) fn live(&self) -> usize {
+        self.read().live.len()
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let memory = std::ptr::with_exposed_provenance_mut::<c_void>(self.base as usize);
+        // SAFETY: the mapping is ours, and no span outlives the arena.
+        let _ = unsafe { munmap(memory, self.len as usize) };
+    }
+}
+
+/// The place of an access, which the caller has checked.
+fn place<T>(address: u64) -> *mut T {
+    std::ptr::with_exposed_provenance_mut(address as usize)
+}
+
+macro_rules! words {
+    ($($word:ident $atomic:ident $load:ident $store:ident $exchange:ident;)*) => {
+        impl Span<'_> {
+            $(
+                #[inline(always)]
+                fn $load(&self, address: u64, order: Ordering) -> u64 {
+                    // SAFETY: `check` found the address aligned and in the arena, which lives as long as the span; all accesses are atomic.
+                    let word = unsafe { $atomic::from_ptr(place::<$word>(address)) };
+                    word.load(order).into()
+                }
+
+                #[inline(always)]
+                fn $store(&self, address: u64, value: u64, order: Ordering) {
+                    // SAFETY: as for loads.
+                    let word = unsafe { $atomic::from_ptr(place::<$word>(address)) };
+                    word.store(value as $word, order);
+                }
+
+                #[inline(always)]
+                fn $exchange(&self, address: u64, old: u64, new: u64) -> Result<u64, u64> {
+                    // SAFETY: as for loads.
+                    let word = unsafe { $atomic::from_ptr(place::<$word>(address)) };
+                    let (old, new) = (old as $word, new as $word);
+                    let outcome = word.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst);
+                    outcome.map(u64::from).map_err(u64::from)
+                }
+            )*
+        }
+    };
+}
+
+words! {
+    u8 AtomicU8 load1 store1 exchange1;
+    u16 AtomicU16 load2 store2 exchange2;
+    u32 AtomicU32 load4 store4 exchange4;
+    u64 AtomicU64 load8 store8 exchange8;
+}
+
+impl Span<'_> {
+    /// Whether this range lies in it.
+    #[inline(always)]
+    pub(crate) fn holds(&self, address: u64, len: u64) -> bool {
+        address >= self.base && address <= self.end && self.end - address >= len
+    }
+
+    #[inline(always)]
+    fn check(&self, address: u64, width: u64) -> Result<(), Refused> {
+        if !self.holds(address, width) {
+            return Err(Refused::Outside);
+        }
+        if address & (width - 1) != 0 {
+            return Err(Refused::Misaligned);
+        }
+        Ok(())
+    }
+
+    /// Reads 1, 2, 4 or 8 bytes.
+    #[inline(always)]
+    pub(crate) fn load(&self, address: u64, width: u64, order: Ordering) -> Result<u64, Refused> {
+        self.check(address, width)?;
+        Ok(match width {
+            1 => self.load1(address, order),
+            2 => self.load2(address, order),
+            4 => self.load4(address, order),
+            _ => self.load8(address, order),
+        })
+    }
+
+    /// Writes 1, 2, 4 or 8 bytes.
+    #[inline(always)]
+    pub(crate) fn store(
+        &self,
+        address: u64,
+        width: u64,
+        value: u64,
+        order: Ordering,
+    ) -> Result<(), Refused> {
+        self.check(address, width)?;
+        match width {
+            1 => self.store1(address, value, order),
+            2 => self.store2(address, value, order),
+            4 => self.store4(address, value, order),
+            _ => self.store8(address, value, order),
+        }
+        Ok(())
+    }
+
+    /// Puts `new` in the place of 2, 4 or 8 bytes and gives what was there.
+    pub(crate) fn update(
+        &self,
+        address: u64,
+        width: u64,
+        new: impl Fn(u64) -> u64,
+    ) -> Result<u64, Refused> {
+        let mut old = self.load(address, width, Ordering::Relaxed)?;
+        loop {
+            let value = new(old);
+            let outcome = match width {
+                1 => self.exchange1(address, old, value),
+                2 => self.exchange2(address, old, value),
+                4 => self.exchange4(address, old, value),
+                _ => self.exchange8(address, old, value),
+            };
+            match outcome {
+                Ok(old) => return Ok(old),
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// Reads bytes; `false` when they do not lie in it.
+    pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> bool {
+        if !self.holds(address, to.len() as u64) {
+            return false;
+        }
+        let head = (address.next_multiple_of(8) - address).min(to.len() as u64) as usize;
+        let (start, rest) = to.split_at_mut(head);
+        let mut at = address;
+        for byte in start {
+            *byte = self.load1(at, Ordering::Relaxed) as u8;
+            at += 1;
+        }
+        let (words, tail) = rest.as_chunks_mut::<8>();
+        for word in words {
+            *word = self.load8(at, Ordering::Relaxed).to_ne_bytes();
+            at += 8;
+        }
+        for byte in tail {
+            *byte = self.load1(at, Ordering::Relaxed) as u8;
+            at += 1;
+        }
+        true
+    }
+
+    /// Writes bytes; `false` when there is no room for them.
+    pub(crate) fn write(&self, address: u64, from: &[u8]) -> bool {
+        if !self.holds(address, from.len() as u64) {
+            return false;
+        }
+        let head = (address.next_multiple_of(8) - address).min(from.len() as u64) as usize;
+        let (start, rest) = from.split_at(head);
+        let mut at = address;
+        for byte in start {
+            self.store1(at, (*byte).into(), Ordering::Relaxed);
+            at += 1;
+        }
+        let (words, tail) = rest.as_chunks::<8>();
+        for word in words {
+            self.store8(at, u64::from_ne_bytes(*word), Ordering::Relaxed);
+            at += 8;
+        }
+        for byte in tail {
+            self.store1(at, (*byte).into(), Ordering::Relaxed);
+            at += 1;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocations_are_zero_and_apart_and_their_room_comes_back() {
+        let arena = Arena::reserve(1 << 20).expect("memory");
+        let first = arena.allocate(100, 0, Purpose::Device).expect("room");
+        let second = arena.allocate(1 << 19, 0, Purpose::Device).expect("room");
+        assert!(second - first >= 100 && second.is_multiple_of(ALIGNMENT));
+        assert_eq!(arena.allocate(1 << 19, 0, Purpose::Device), None);
+        let span = arena.range(second, 1 << 19).expect("a span");
+        assert!(span.write(second + 3, &[7; 1000]));
+        let mut bytes = [1; 1004];
+        assert!(span.read(second + 1, &mut bytes));
+        assert_eq!(bytes[..2], [0, 0]);
+        assert_eq!(bytes[2..1002], [7; 1000]);
+        assert_eq!(bytes[1002..], [0, 0]);
+        assert!(span.write(second + 8192, &[7]));
+        assert!(arena.free(second, Purpose::Heap).is_none());
+        assert!(arena.free(first, Purpose::Device).is_some());
+        assert!(arena.free(second, Purpose::Device).is_some());
+        assert!(arena.free(second, Purpose::Device).is_none());
+        let all = arena.allocate(1 << 20, 0, Purpose::Device).expect("room");
+        let mut byte = [1];
+        let span = arena.range(all, 1 << 20).expect("a span");
+        assert!(span.read(second + 8192, &mut byte));
+        assert_eq!(byte, [0], "given back to the system");
+    }
+
+    #[test]
+    fn nothing_outside_of_an_allocation_can_be_accessed() {
+        let arena = Arena::reserve(1 << 20).expect("memory");
+        let base = arena.allocate(10, 0, Purpose::Device).expect("room");
+        let span = arena.span(base + 9).expect("a span");
+        let order = Ordering::Relaxed;
+        assert_eq!(span.load(base + 8, 2, order), Ok(0));
+        assert_eq!(span.load(base + 8, 4, order), Err(Refused::Outside));
+        assert_eq!(span.load(base - 4, 4, order), Err(Refused::Outside));
+        assert_eq!(span.load(u64::MAX, 4, order), Err(Refused::Outside));
+        assert_eq!(span.load(base + 2, 4, order), Err(Refused::Misaligned));
+        assert_eq!(span.store(base + 10, 1, 0, order), Err(Refused::Outside));
+        assert!(arena.span(base + 10).is_none());
+        assert!(arena.range(base, 11).is_none());
+        assert!(arena.range(base, u64::MAX).is_none());
+    }
+
+    #[test]
+    fn updates_of_many_threads_are_all_counted() {
+        let arena = Arena::reserve(1 << 16).expect("memory");
+        let base = arena.allocate(8, 0, Purpose::Device).expect("room");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let span = arena.span(base).expect("a span");
+                    for _ in 0..1000 {
+                        span.update(base + 4, 4, |old| old + 1).expect("aligned");
+                    }
+                });
+            }
+        });
+        let span = arena.span(base).expect("a span");
+        assert_eq!(span.load(base, 8, Ordering::Relaxed), Ok(4000 << 32));
+    }
+}
