@@ -173,9 +173,10 @@ pub(crate) struct ServeOptions {
     pub(crate) max_sessions: u32,
     #[command(flatten)]
     pub(crate) backend: BackendOptions,
-    /// Offer CUDA devices too: auto, off, or the path of the driver library
+    /// Offer CUDA devices too: auto, off, soft, soft:N, or the path of the driver library
     ///
     /// With auto the driver is libcuda.so.1 as this system finds it, and is loaded when the first CUDA program comes.
+    /// With soft it is a device in software, which needs no GPU and runs programs that bring PTX; soft:N offers N of them.
     #[arg(long, value_name = "DRIVER", default_value = "auto")]
     pub(crate) cuda: String,
     /// Tell what NVML says of the CUDA devices: auto, off, or the path of the library
@@ -184,6 +185,8 @@ pub(crate) struct ServeOptions {
     /// library is libnvidia-ml.so.1 as this system finds it, and is loaded when the first program asks.
     #[arg(long, value_name = "LIBRARY", default_value = "auto")]
     pub(crate) nvml: String,
+    #[command(flatten)]
+    pub(crate) soft: SoftDeviceOptions,
     /// Run workers on these CPUs, as in 0-3,8
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<String>,
@@ -290,6 +293,64 @@ pub(crate) struct BackendOptions {
     pub(crate) devices: Vec<String>,
 }
 
+/// What CUDA devices in software are like; the same for `serve` and `worker`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SoftDeviceOptions {
+    /// Memory of each software device, in bytes or with K, M or G behind; the host's is used as programs need it
+    #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = memory_bytes)]
+    pub(crate) soft_memory: u64,
+    /// Compute capability that software devices report, 7.5 to 9.0
+    #[arg(long, value_name = "X.Y", default_value = "7.5", value_parser = capability)]
+    pub(crate) soft_capability: (u32, u32),
+    /// Longest time in seconds that a launch on a software device may take [default: no limit]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub(crate) soft_time_limit: Option<u64>,
+}
+
+impl SoftDeviceOptions {
+    /// The arguments that say the same to a worker.
+    pub(crate) fn arguments(&self) -> Vec<OsString> {
+        let (major, minor) = self.soft_capability;
+        let mut arguments: Vec<OsString> = vec![
+            "--soft-memory".into(),
+            self.soft_memory.to_string().into(),
+            "--soft-capability".into(),
+            format!("{major}.{minor}").into(),
+        ];
+        if let Some(seconds) = self.soft_time_limit {
+            arguments.extend(["--soft-time-limit".into(), seconds.to_string().into()]);
+        }
+        arguments
+    }
+}
+
+/// Memory of a software device: at least what a small program needs, at most what addresses allow.
+fn memory_bytes(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 1 << 10),
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 1 << 20),
+        Some(b'G' | b'g') => (&text[..text.len() - 1], 1 << 30),
+        _ => (text, 1),
+    };
+    let bytes = digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(unit));
+    match bytes {
+        Some(bytes @ 0x10_0000..=0x100_0000_0000) => Ok(bytes),
+        Some(_) => Err("not between 1M and 1024G".into()),
+        None => Err("no number of bytes, such as 512M".into()),
+    }
+}
+
+fn capability(text: &str) -> Result<(u32, u32), String> {
+    let known = [(7, 5), (8, 0), (8, 6), (8, 7), (8, 9), (9, 0)];
+    let found = known
+        .into_iter()
+        .find(|(major, minor)| format!("{major}.{minor}") == text);
+    found.ok_or_else(|| "none of 7.5, 8.0, 8.6, 8.7, 8.9, 9.0".into())
+}
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum BackendKind {
     /// This machine's OpenCL devices
@@ -308,12 +369,14 @@ pub(crate) enum BackendKind {
 
 #[derive(Args, Debug)]
 pub(crate) struct WorkerOptions {
-    /// The CUDA driver library, `auto` for the system's, `null` for a device in host memory
+    /// The CUDA driver library, `auto` for the system's, `soft:N` for devices in software, `null` for a device in host memory
     #[arg(long, value_name = "DRIVER", default_value = "auto")]
     pub(crate) cuda: String,
     /// The NVML library, `auto` for the system's, `null` for the device in host memory
     #[arg(long, value_name = "LIBRARY", default_value = "auto")]
     pub(crate) nvml: String,
+    #[command(flatten)]
+    pub(crate) soft: SoftDeviceOptions,
     #[command(flatten)]
     pub(crate) backend: BackendOptions,
 }

@@ -231,6 +231,7 @@ fn cuda_worker(options: &ServeOptions) -> anyhow::Result<Option<WorkerProgram>> 
         Some(path) => path.into(),
         None => options.cuda.clone().into(),
     });
+    arguments.extend(options.soft.arguments());
     for device in &options.backend.devices {
         arguments.extend(["--device".into(), device.into()]);
     }
@@ -248,8 +249,11 @@ fn cuda_worker(options: &ServeOptions) -> anyhow::Result<Option<WorkerProgram>> 
 
 /// How to start the worker that asks NVML: of the devices that CUDA offers, and so not without CUDA.
 fn nvml_worker(options: &ServeOptions) -> anyhow::Result<Option<WorkerProgram>> {
+    let soft = soft_devices(&options.cuda)?.is_some();
     let library = match (options.cuda.as_str(), options.nvml.as_str()) {
         ("off", _) | (_, "off") => return Ok(None),
+        // This machine's library knows nothing of devices in software.
+        (_, "auto") if soft => return Ok(None),
         ("null", "auto") => "null".into(),
         (_, named) => match library_path("--nvml", named)? {
             Some(path) => path.into_os_string(),
@@ -270,9 +274,25 @@ fn nvml_worker(options: &ServeOptions) -> anyhow::Result<Option<WorkerProgram>> 
     }))
 }
 
+/// How many software devices `soft` or `soft:N` asks for; `None` where it is neither.
+pub(crate) fn soft_devices(cuda: &str) -> anyhow::Result<Option<usize>> {
+    let count = match cuda.strip_prefix("soft") {
+        Some("") => Some(1),
+        Some(rest) => match rest.strip_prefix(':') {
+            Some(count) => count.parse().ok(),
+            None => return Ok(None),
+        },
+        None => return Ok(None),
+    };
+    match count {
+        Some(count @ 1..=64) => Ok(Some(count)),
+        _ => bail!("--cuda {cuda}: software devices are soft or soft:N, with N from 1 to 64"),
+    }
+}
+
 /// The library that an option names, by absolute path: workers run in /.
 fn library_path(option: &str, named: &str) -> anyhow::Result<Option<PathBuf>> {
-    if ["auto", "off", "null"].contains(&named) {
+    if ["auto", "off", "null"].contains(&named) || soft_devices(named)?.is_some() {
         return Ok(None);
     }
     let path = Path::new(named);

@@ -1,19 +1,33 @@
 //! `towline worker`: the process of one session. Started by `towline serve`, never by hand.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use towline_server::worker::cuda::{self, CudaOptions};
+use towline_server::worker::cuda::{self, CudaDriver, CudaOptions, SoftOptions};
 use towline_server::worker::nvml::{self, NvmlOptions};
 use towline_server::worker::opencl::{self, OpenClOptions};
 use towline_server::worker::process;
 
 use crate::cli::{BackendKind, WorkerOptions};
+use crate::serve::soft_devices;
 
 pub(crate) fn run(options: WorkerOptions) -> anyhow::Result<ExitCode> {
     if options.backend.backend == BackendKind::Cuda {
+        let soft = soft_devices(&options.cuda)?.map(|devices| SoftOptions {
+            devices,
+            memory_bytes: options.soft.soft_memory,
+            capability: options.soft.soft_capability,
+            time_limit: options.soft.soft_time_limit.map(Duration::from_secs),
+            ..SoftOptions::default()
+        });
+        let driver = match (options.cuda.as_str(), soft) {
+            (_, Some(soft)) => CudaDriver::Soft(soft),
+            ("null", _) => CudaDriver::Null,
+            ("auto", _) => CudaDriver::System,
+            _ => CudaDriver::Library(options.cuda),
+        };
         let options = CudaOptions {
-            null: options.cuda == "null",
-            driver: Some(options.cuda).filter(|driver| driver != "auto"),
+            driver,
             devices: options.backend.devices,
         };
         // The same device nodes are needed as for NVIDIA's OpenCL, and for NVML below.

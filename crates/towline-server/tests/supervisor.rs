@@ -202,7 +202,7 @@ struct EchoEngine;
 fn open_engine(kind: &str) -> Result<Box<dyn Engine>, EngineError> {
     match kind {
         "cuda" | "cuda-look" => cuda::open(&CudaOptions {
-            null: true,
+            driver: cuda::CudaDriver::Null,
             ..CudaOptions::default()
         }),
         "broken" => Err("no OpenCL platform was found".into()),

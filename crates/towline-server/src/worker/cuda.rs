@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use towline_backend::cuda::{CudaApi, NativeCuda, NullCuda};
+use towline_soft::SoftCuda;
+pub use towline_soft::SoftOptions;
 
 use super::lanes::{self, is_selected};
 use super::process::{Engine, EngineError, Session};
@@ -11,23 +13,36 @@ use super::process::{Engine, EngineError, Session};
 /// What to open.
 #[derive(Clone, Debug, Default)]
 pub struct CudaOptions {
-    /// The driver's library, by name or path; `None`: the system's.
-    pub driver: Option<String>,
-    /// Not a driver but a device in host memory: for tests.
-    pub null: bool,
+    /// What carries out the calls.
+    pub driver: CudaDriver,
     /// Devices to offer, by number or part of their name. Empty: all.
     pub devices: Vec<String>,
 }
 
+/// What carries out CUDA calls.
+#[derive(Clone, Debug, Default)]
+pub enum CudaDriver {
+    /// The system's driver.
+    #[default]
+    System,
+    /// A driver's library, by name or path.
+    Library(String),
+    /// Devices in software.
+    Soft(SoftOptions),
+    /// Not a driver but a device in host memory: for tests.
+    Null,
+}
+
 /// Loads the driver and looks at its devices.
 pub fn open(options: &CudaOptions) -> Result<Box<dyn Engine>, EngineError> {
-    let api: Arc<dyn CudaApi> = match &options.driver {
-        _ if options.null => Arc::new(NullCuda::new(1)),
-        None => Arc::new(NativeCuda::open()?),
-        Some(library) => Arc::new(NativeCuda::from_library(library)?),
+    let (api, genuine): (Arc<dyn CudaApi>, bool) = match &options.driver {
+        CudaDriver::System => (Arc::new(NativeCuda::open()?), true),
+        CudaDriver::Library(library) => (Arc::new(NativeCuda::from_library(library)?), true),
+        CudaDriver::Soft(soft) => (Arc::new(SoftCuda::new(soft.clone())?), false),
+        CudaDriver::Null => (Arc::new(NullCuda::new(1)), false),
     };
     let selected = |number: usize, name: &str| is_selected(&options.devices, number, name);
-    let engine = towline_worker::CudaEngine::open(api, !options.null, &selected)?;
+    let engine = towline_worker::CudaEngine::open(api, genuine, &selected)?;
     // Kernels print to the client, not to whoever started the server.
     engine.capture_output()?;
     Ok(Box::new(CudaEngine(engine)))
