@@ -226,6 +226,14 @@ impl Known {
     }
 }
 
+/// The device that an image is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target {
+    pub(crate) capability: ComputeCapability,
+    /// It runs machine code; a device in software runs PTX alone.
+    pub(crate) machine_code: bool,
+}
+
 /// What travels of an image.
 pub(crate) enum Travelling<'a> {
     Whole(&'a [u8]),
@@ -248,7 +256,7 @@ impl Travelling<'_> {
 pub(crate) unsafe fn travelling<'a>(
     start: *const c_void,
     wrapped: bool,
-    device: ComputeCapability,
+    device: Target,
 ) -> Result<Travelling<'a>, CUresult> {
     if start.is_null() {
         return Err(CUDA_ERROR_INVALID_VALUE);
@@ -293,7 +301,7 @@ const ELF_MAGIC: u32 = u32::from_le_bytes(*b"\x7fELF");
 /// A container starts at `start`.
 unsafe fn container_at<'a>(
     start: *const c_void,
-    device: ComputeCapability,
+    device: Target,
 ) -> Result<Travelling<'a>, CUresult> {
     let header = start.cast::<[u8; fatbin::CONTAINER_HEADER_BYTES]>();
     // SAFETY: the caller's contract.
@@ -301,7 +309,11 @@ unsafe fn container_at<'a>(
     let length = fatbin::container_len(&header).map_err(|_| CUDA_ERROR_INVALID_IMAGE)?;
     // SAFETY: the caller's contract: the container is as long as it says.
     let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), length as usize) };
-    Ok(match fatbin::select(bytes, device) {
+    let chosen = match device.machine_code {
+        true => fatbin::select(bytes, device.capability),
+        false => fatbin::select_text(bytes, device.capability),
+    };
+    Ok(match chosen {
         Ok(Some(chosen)) => Travelling::Chosen(chosen),
         Ok(None) => Travelling::Whole(bytes),
         Err(error) => {
@@ -366,7 +378,10 @@ fn elf_length(bytes: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    const DEVICE: ComputeCapability = ComputeCapability::new(9, 0);
+    const DEVICE: Target = Target {
+        capability: ComputeCapability::new(9, 0),
+        machine_code: true,
+    };
 
     #[test]
     fn text_travels_with_its_nul() {

@@ -10,7 +10,7 @@ use towline_ptx::ComputeCapability;
 use towline_wire::cuda::facts::ModuleFacts;
 
 use crate::driver::{Acting, Driver, ModuleCalls, read, status, tell, write};
-use crate::image::{self, Image, Known};
+use crate::image::{self, Image, Known, Target};
 
 /// Most bytes of facts that a server may answer with.
 const FACTS_ROOM: u64 = 64 << 20;
@@ -84,13 +84,16 @@ impl Options {
 }
 
 impl Driver {
-    fn capability(&self, device: CUdevice) -> Result<ComputeCapability, CUresult> {
-        let device = self.device(device)?;
+    fn target(&self, acting: &Acting<'_>) -> Result<Target, CUresult> {
+        let device = self.device(acting.context.device)?;
         let of = |attribute| device.attribute(attribute) as u32;
-        Ok(ComputeCapability::new(
-            of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-            of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
-        ))
+        Ok(Target {
+            capability: ComputeCapability::new(
+                of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+                of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+            ),
+            machine_code: acting.session.snapshot().genuine,
+        })
     }
 
     /// Loads an image as a module.
@@ -104,7 +107,7 @@ impl Driver {
         options: &Options,
     ) -> Result<CUmodule, CUresult> {
         let acting = self.session_for(0)?;
-        let device = self.capability(acting.context.device)?;
+        let device = self.target(&acting)?;
         // SAFETY: the caller's contract.
         let travelling = unsafe { image::travelling(start, wrapped, device) }?;
         let bytes = travelling.bytes();
@@ -148,7 +151,7 @@ impl Driver {
         options: &Options,
     ) -> Result<CUlibrary, CUresult> {
         let acting = self.session_for_any()?;
-        let device = self.capability(acting.context.device)?;
+        let device = self.target(&acting)?;
         // SAFETY: the caller's contract.
         let travelling = unsafe { image::travelling(start, true, device) }?;
         let bytes = travelling.bytes();

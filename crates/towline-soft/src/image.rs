@@ -3,13 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use towline_ptx::Error as ImageError;
-use towline_ptx::fatbin::{self, Container, EntryKind};
+use towline_ptx::fatbin::{self, Container};
 use towline_ptx::image::{self, Kind};
 use towline_ptx::ir::{
     Body, Code, Constant, FunctionId, Instruction, Program, Relocation, Space, Symbol, VariableId,
 };
 use towline_ptx::ptx::{self, Module};
+use towline_ptx::{ComputeCapability, Error as ImageError};
 
 use crate::memory::{Arena, Purpose};
 
@@ -65,17 +65,12 @@ impl std::fmt::Debug for Image {
     }
 }
 
-/// The PTX text of an image: itself, or the newest that a container holds.
-pub(crate) fn text_of(bytes: &[u8]) -> Result<String, LoadError> {
+/// The PTX text of an image: itself, or what a container holds for a device of this capability.
+pub(crate) fn text_of(bytes: &[u8], device: ComputeCapability) -> Result<String, LoadError> {
     match image::kind(bytes) {
         Some(Kind::Container) => {
             let programs = Container::parse(bytes)?.programs()?;
-            let newest = programs
-                .into_iter()
-                .filter(|program| program.kind == EntryKind::Ptx)
-                // Of equals the first.
-                .min_by_key(|program| std::cmp::Reverse(program.arch.number));
-            let Some(program) = newest else {
+            let Some(program) = fatbin::choose_text(programs, device) else {
                 return Err(LoadError::NoPtx);
             };
             let text = program.image()?;

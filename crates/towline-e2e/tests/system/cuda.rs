@@ -1,6 +1,9 @@
-//! Programs of the CUDA driver API on the device in host memory.
+//! Programs of the CUDA driver API, on the device in host memory and on devices in software.
 
 use crate::support::{Client, Server, opencl_program, towline};
+
+/// PTX of `workloads/cuda`.
+const PTX: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/ptx");
 
 #[test]
 fn program_of_the_driver_api_computes_on_a_server() {
@@ -86,4 +89,52 @@ fn measurements_run_on_the_null_device_and_have_the_documented_shape() {
         );
         assert!(figure["bars"].is_null(), "{figure}");
     }
+}
+
+#[test]
+fn program_with_ptx_computes_on_a_device_in_software() {
+    let server = Server::start_with(&["--backend", "null", "--cuda", "soft"], &[]);
+    let lines = Client::new(&[&server], opencl_program("cuda_ptx"))
+        .args(&[PTX])
+        .run()
+        .lines_of_success();
+    let expected = [
+        "1 of 7.5 with 4096 MiB",
+        "65536 sums, 0 wrong",
+        "65536 results, 0 wrong",
+        "says 0 0.0",
+        "says 1 1.5",
+        "fault 700, then 700",
+    ];
+    assert_eq!(lines, expected);
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("kernel `strays`"));
+    let line = line.expect("the log tells of the fault");
+    for part in [
+        "invalid write of 4 bytes at global address 0x1010",
+        "block (0, 0, 0), thread (0, 0, 0), in strays at line 15, column 1",
+        "st.global.u32 [%d0+16], 7;",
+    ] {
+        assert!(line.contains(part), "{line}");
+    }
+}
+
+#[test]
+fn devices_in_software_are_as_many_and_as_large_as_asked() {
+    let arguments = [
+        "--backend",
+        "null",
+        "--cuda",
+        "soft:3",
+        "--soft-memory",
+        "256M",
+        "--soft-capability",
+        "8.6",
+    ];
+    let server = Server::start_with(&arguments, &[]);
+    let lines = Client::new(&[&server], opencl_program("cuda_ptx"))
+        .args(&[PTX])
+        .run()
+        .lines_of_success();
+    assert_eq!(lines[..2], ["3 of 8.6 with 256 MiB", "65536 sums, 0 wrong"]);
 }

@@ -34,7 +34,7 @@ use crate::arch::{Arch, Variant};
 use crate::bytes::{slice, u16_at, u32_at, u64_at};
 
 pub use compress::{Codec, RAW_LIMIT, WINDOW_LIMIT};
-pub use select::{choose, select};
+pub use select::{choose, choose_text, select, select_text};
 
 /// First word of a wrapper.
 pub const WRAPPER_MAGIC: u32 = 0x466243b1;

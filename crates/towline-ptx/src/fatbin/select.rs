@@ -33,6 +33,28 @@ pub fn choose<'a>(
         })
 }
 
+/// The program that a device uses which runs PTX and no machine code: the newest that a driver would compile for `device`, or else the
+/// oldest of all, which asks for least. `None` where there is no PTX.
+pub fn choose_text<'a>(
+    programs: impl IntoIterator<Item = Program<'a>>,
+    device: ComputeCapability,
+) -> Option<Program<'a>> {
+    programs
+        .into_iter()
+        .filter(|program| program.kind == EntryKind::Ptx)
+        .min_by_key(|program| {
+            let fits = program.arch.compiles_for(device);
+            let number = i64::from(program.arch.number);
+            (!fits, if fits { -number } else { number })
+        })
+}
+
+/// A container with only the entry that [`choose_text`] says.
+pub fn select_text(container: &[u8], device: ComputeCapability) -> Result<Option<Vec<u8>>, Error> {
+    let programs = Container::parse(container)?.programs()?;
+    Ok(choose_text(programs, device).map(|program| program.entry.alone()))
+}
+
 /// A container with only the entry whose program `device` uses, still compressed; `None` as [`choose`] says.
 pub fn select(container: &[u8], device: ComputeCapability) -> Result<Option<Vec<u8>>, Error> {
     let programs = Container::parse(container)?.programs()?;
@@ -102,6 +124,27 @@ mod tests {
             chosen(&[(ELF, 90, 0), (PTX, 90, 0), (8, 75, 0)], 8, 0),
             None
         );
+    }
+
+    #[test]
+    fn a_device_of_ptx_takes_what_fits_or_asks_for_least() {
+        let text = |numbers: &[(u16, u32)]| {
+            let entries: Vec<_> = numbers
+                .iter()
+                .map(|&(kind, number)| entry(kind, number, 0, b"", 0))
+                .collect();
+            let bytes = container(&entries);
+            let programs = Container::parse(&bytes)
+                .and_then(|container| container.programs())
+                .expect("programs");
+            choose_text(programs, ComputeCapability::new(7, 5)).map(|program| program.arch.number)
+        };
+        assert_eq!(
+            text(&[(ELF, 75), (PTX, 52), (PTX, 70), (PTX, 80)]),
+            Some(70)
+        );
+        assert_eq!(text(&[(PTX, 120), (PTX, 80), (PTX, 90)]), Some(80));
+        assert_eq!(text(&[(ELF, 75)]), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::ptx::{Module, Position, Type, layout};
 const VARIABLE_LIMIT: u64 = 1 << 40;
 /// Largest alignment of a variable.
 const ALIGNMENT_LIMIT: u64 = 1 << 16;
-/// Most bytes that an initializer may reach: a short text can put one value far into a large array.
+/// Most bytes that initializers may reach in all: a short text can put one value far into a large array.
 const CONTENTS_LIMIT: u64 = 1 << 28;
 
 /// The program so far, and what each module's names mean.
@@ -25,6 +25,8 @@ pub(super) struct Linker<'a> {
     shared: HashMap<&'a str, Symbol>,
     /// Names of one module.
     own: Vec<HashMap<&'a str, Symbol>>,
+    /// Bytes that initializers may still reach.
+    room: u64,
 }
 
 fn refuse<T>(at: Position, message: impl Into<String>) -> Result<T, Error> {
@@ -50,6 +52,7 @@ impl Program {
             program: Program::default(),
             shared: HashMap::new(),
             own: vec![HashMap::new(); modules.len()],
+            room: CONTENTS_LIMIT,
         };
         // Definitions wait until all names are known.
         let mut variables = Vec::new();
@@ -220,7 +223,7 @@ impl<'a> Linker<'a> {
 
     /// What a variable holds at first.
     pub(super) fn contents(
-        &self,
+        &mut self,
         module: usize,
         declared: &ast::Variable<'a>,
     ) -> Result<(Vec<u8>, Vec<Relocation>), Error> {
@@ -229,7 +232,7 @@ impl<'a> Linker<'a> {
             module,
             ty: declared.ty,
             at: declared.at.0,
-            limit: layout::len(declared).unwrap_or(u64::MAX),
+            limit: layout::len(declared).unwrap_or(u64::MAX).min(self.room),
             bytes: Vec::new(),
             relocations: Vec::new(),
         };
@@ -242,7 +245,9 @@ impl<'a> Linker<'a> {
             shape.extend(declared.vector.map(u64::from));
             contents.fill(initializer, 0, &shape)?;
         }
-        Ok((contents.bytes, contents.relocations))
+        let (bytes, relocations) = (contents.bytes, contents.relocations);
+        self.room -= bytes.len() as u64;
+        Ok((bytes, relocations))
     }
 }
 
@@ -320,7 +325,7 @@ impl<'a> Contents<'a, '_> {
             return Ok(());
         }
         let end = offset.saturating_add(element);
-        if end > self.limit.min(CONTENTS_LIMIT) {
+        if end > self.limit {
             return refuse(self.at, "an initializer is longer than its variable");
         }
         let (linker, module) = (self.linker, self.module);

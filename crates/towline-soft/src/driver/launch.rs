@@ -51,14 +51,7 @@ impl SoftCuda {
         let resident = (at_once * self.host_threads as u64).max(1);
         let blocks: u64 = shape.grid.iter().map(|side| u64::from(*side)).product();
         let device = queue.context().device as u32;
-        let mut workspace = 0;
-        if shape.cooperative {
-            if blocks > resident {
-                return Err(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
-            }
-            workspace = self.workspace(device)?;
-        }
-        let launch = Launch {
+        let mut launch = Launch {
             kernel,
             arena: Arc::clone(&self.arena),
             device,
@@ -68,7 +61,7 @@ impl SoftCuda {
             dynamic_bytes: shape.dynamic_bytes,
             parameters,
             resident_blocks: resident,
-            workspace,
+            workspace: 0,
             number: self.launches.fetch_add(1, Ordering::Relaxed),
             host_threads: self.host_threads,
             heap_bytes: self.heap_bytes.load(Ordering::Relaxed) as u64,
@@ -77,6 +70,21 @@ impl SoftCuda {
             cancelled: Arc::clone(&queue.context().cancelled),
             print: Arc::clone(&self.print),
         };
+        if launch.block_bytes().is_none() {
+            log::error!(
+                "cannot launch the kernel `{}`: registers and local memory of a block of {threads} threads take more than a \
+                 software device has for them; launch smaller blocks",
+                function.name.to_string_lossy()
+            );
+            return Err(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+        }
+        launch.resident_blocks = resident.min(launch.most_resident());
+        if shape.cooperative {
+            if blocks > launch.resident_blocks {
+                return Err(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+            }
+            launch.workspace = self.workspace(device)?;
+        }
         let limit = self.options.time_limit;
         let work = move || {
             let now = Instant::now();

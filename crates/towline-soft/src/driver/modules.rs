@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use towline_backend::cuda::*;
+use towline_ptx::ComputeCapability;
 use towline_ptx::ir::{Body, FunctionId, ParameterPlace};
 
 use super::attributes::SHARED_BYTES;
@@ -50,7 +51,9 @@ impl SoftCuda {
         tell: impl FnOnce(&str),
     ) -> Result<Arc<Module>, CUresult> {
         let device = self.context()?.device as u32;
-        let loaded = text_of(image).and_then(|text| {
+        let (major, minor) = self.options.capability;
+        let capability = ComputeCapability::new(major, minor);
+        let loaded = text_of(image, capability).and_then(|text| {
             let image = Image::load(text.clone(), &self.arena, device)?;
             Ok((text, Arc::new(image)))
         });

@@ -7,7 +7,7 @@ use super::access::{Env, number as to_number};
 use super::frame::{Frame, LANES, Lanes, lanes_of};
 use super::step::Lane;
 use super::warp::{Step, Warp};
-use super::{DEPTH_LIMIT, FRAMES_LIMIT, LOCAL_LIMIT};
+use super::{DEPTH_LIMIT, LOCAL_LIMIT};
 use crate::fault::{Fault, FaultKind};
 
 impl Warp {
@@ -95,7 +95,8 @@ impl Warp {
         if depth > DEPTH_LIMIT || local_end > LOCAL_LIMIT {
             return Err((FaultKind::Stack, Lane::First));
         }
-        if self.frame_bytes() + bytes > FRAMES_LIMIT {
+        let locals = local_end as usize * LANES;
+        if self.frame_bytes() + bytes + locals > env.launch.warp_limit() {
             return Err((FaultKind::Stack, Lane::First));
         }
         let mut frame = Frame::new(id, code, function.frame_bytes);

@@ -38,8 +38,10 @@ pub(crate) type Print = Arc<dyn Fn(&[u8]) + Send + Sync>;
 pub(crate) const LOCAL_LIMIT: u32 = 512 << 10;
 /// Most nested calls.
 const DEPTH_LIMIT: u32 = 4096;
-/// Most bytes of registers and parameters of a warp.
-const FRAMES_LIMIT: usize = 128 << 20;
+/// Most bytes of registers, parameters and local memory of a block.
+const BLOCK_LIMIT: usize = 512 << 20;
+/// The same of all blocks of a launch that have started and not ended.
+const LAUNCH_LIMIT: usize = 4 << 30;
 
 /// One launch of a kernel.
 pub(crate) struct Launch {
@@ -74,6 +76,29 @@ impl Launch {
 
     fn blocks(&self) -> u64 {
         self.grid.iter().map(|side| u64::from(*side)).product()
+    }
+
+    /// Bytes that a warp may take for registers, parameters and local memory.
+    fn warp_limit(&self) -> usize {
+        BLOCK_LIMIT / self.threads_per_block().div_ceil(32).max(1) as usize
+    }
+
+    /// Bytes that a block takes at its start; `None` when that is more than it may.
+    pub(crate) fn block_bytes(&self) -> Option<usize> {
+        let entry = self.kernel.entry();
+        let function = self.kernel.image.program.function(entry)?;
+        let (code, _, _) = self.kernel.code(entry)?;
+        let locals = code.local_bytes as usize * frame::LANES;
+        let warp = frame::Frame::bytes(code, function.frame_bytes) + locals;
+        let fits = warp <= self.warp_limit() && code.local_bytes <= LOCAL_LIMIT;
+        let warps = self.threads_per_block().div_ceil(32) as usize;
+        fits.then(|| warp * warps + self.shared_bytes as usize)
+    }
+
+    /// Blocks that may have started and not ended, for the memory that they take.
+    pub(crate) fn most_resident(&self) -> u64 {
+        let bytes = self.block_bytes().unwrap_or(LAUNCH_LIMIT);
+        (LAUNCH_LIMIT / bytes.max(1)).max(1) as u64
     }
 
     /// The coordinates of a block.

@@ -388,6 +388,14 @@ fn endless_recursion_and_loops_end() {
 }
 
 #[test]
+fn frames_of_a_deep_recursion_are_bounded() {
+    // Each call has a parameter of 64 KiB for each lane.
+    let text = ".func f(.param .b8 a[65536]) { .param .b8 b[65536]; call f, (b); ret; }\n\
+         .visible .entry k(.param .u64 a) { .param .b8 b[65536]; call f, (b); }";
+    assert_eq!(fault(text, ONE_WARP).kind, FaultKind::Stack);
+}
+
+#[test]
 fn threads_that_wait_for_each_other_in_vain_are_told() {
     let found = fault(
         &kernel(
