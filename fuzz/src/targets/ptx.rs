@@ -1,6 +1,7 @@
 //! PTX.
 
 use towline_ptx::fatbin::EntryKind;
+use towline_ptx::ir::Program;
 use towline_ptx::ptx::{self, Module, layout};
 
 use crate::Seed;
@@ -24,6 +25,8 @@ pub fn target(bytes: &[u8]) {
             return;
         }
     };
+    // Linking takes what the tree takes, and what initializers reach, which has a limit of its own.
+    let _ = Program::link(std::slice::from_ref(&module));
     let printed = module.to_string();
     assert_eq!(Module::parse(&printed).as_ref(), Ok(&module), "{printed}");
     for kernel in module.kernels() {

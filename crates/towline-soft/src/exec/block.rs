@@ -15,7 +15,7 @@ use crate::fault::{Fault, FaultKind};
 /// Instructions of a warp before the next has its turn.
 const WARP_SHARE: u64 = 20_000;
 /// Instructions of a block before others may have theirs.
-const BLOCK_SHARE: u64 = 2_000_000;
+const BLOCK_SHARE: u64 = 200_000;
 
 /// Why a block stops for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,13 +81,13 @@ impl<'a> Block<'a> {
             }
             // Those who have ended are not waited for.
             let released = self.release_all();
-            if released || working {
+            if released || working || !polling && self.somebody_is_ready() {
                 if share == 0 {
                     return Ok(Pause::Spent);
                 }
             } else if polling {
                 return Ok(Pause::Polling);
-            } else if !self.somebody_is_ready() {
+            } else {
                 return Err(self.deadlock());
             }
         }

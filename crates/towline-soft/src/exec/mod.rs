@@ -119,4 +119,6 @@ impl Launch {
 }
 
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod tests;

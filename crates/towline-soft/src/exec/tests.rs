@@ -322,6 +322,26 @@ fn kernels_print_and_have_memory_of_their_own() {
     assert_eq!(bench.arena.live(), live + 1, "only the workspace is left");
 }
 
+#[test]
+fn an_assertion_says_what_failed_and_where() {
+    let text = format!(
+        ".extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, .param .b64 e);\n\
+         .global .b8 what[4] = {{120, 62, 49}};\n.global .b8 file[5] = {{97, 46, 99, 117}};\n{}",
+        kernel(
+            ".param .b64 a; .param .b64 b; .param .b32 c; .param .b64 d; .param .b64 e; setp.ne.u32 p0, t, 9; @p0 bra fine;\n\
+             mov.u64 d0, what; mov.u64 d1, file; mov.u32 a0, 12; mov.u64 d2, 1; st.param.b64 [a], d0; st.param.b64 [b], d1;\n\
+             st.param.b32 [c], a0; st.param.b64 [d], d0; st.param.b64 [e], d2; call __assertfail, (a, b, c, d, e); fine:\n\
+             mov.u32 r, 0;"
+        )
+    );
+    let found = fault(&text, ONE_WARP);
+    let said = "a.cu:12: x>1: assertion `x>1` failed".to_owned();
+    assert_eq!(
+        (found.kind, found.thread),
+        (FaultKind::Assertion(said), [9, 0, 0])
+    );
+}
+
 fn fault(text: &str, shape: Shape) -> Fault {
     let bench = Bench::new(text);
     let out = bench.words(&[0; 32]);
@@ -385,6 +405,14 @@ fn endless_recursion_and_loops_end() {
     };
     let forever = ".visible .entry k(.param .u64 a) { again: bra again; }";
     assert_eq!(fault(forever, shape).kind, FaultKind::TimeLimit);
+    // Two warps that take turns in waiting for each other.
+    let shape = Shape {
+        block: 64,
+        time_limit: Some(Duration::from_millis(20)),
+        ..ONE_WARP
+    };
+    let meeting = ".visible .entry k(.param .u64 a) { again: bar.sync 0; bra again; }";
+    assert_eq!(fault(meeting, shape).kind, FaultKind::TimeLimit);
 }
 
 #[test]
