@@ -8,7 +8,7 @@ use towline_backend::cuda::*;
 use towline_ptx::fatbin::{WRAPPER_BYTES, Wrapper};
 use towline_ptx::image::{Extent, Kind, extent};
 
-use super::copy::{Rows, read_into};
+use super::copy::{Extent as Box3, Rows, Side, read_into};
 use super::launch::Shape;
 use super::modules::Function;
 use super::streams::{Event, Queue};
@@ -237,6 +237,36 @@ impl SoftCuda {
     }
 }
 
+/// One side of a copy of a box. Memory of the host's must be pinned, which a worker's always is; arrays there are none.
+fn side(
+    kind: CUmemorytype,
+    (host, device): (u64, CUdeviceptr),
+    (x, y, z): (usize, usize, usize),
+    (pitch, height): (usize, usize),
+) -> Result<Side, CUresult> {
+    let base = match kind {
+        CU_MEMORYTYPE_HOST => host,
+        CU_MEMORYTYPE_DEVICE | CU_MEMORYTYPE_UNIFIED => device,
+        _ => return Err(CUDA_ERROR_NOT_SUPPORTED),
+    };
+    let (pitch, height) = (pitch as u64, height as u64);
+    let slice = pitch.checked_mul(height);
+    let offset = slice.and_then(|slice| {
+        let slices = slice.checked_mul(z as u64)?;
+        let rows = pitch.checked_mul(y as u64)?;
+        slices.checked_add(rows)?.checked_add(x as u64)
+    });
+    let start = offset.and_then(|offset| base.checked_add(offset));
+    match (start, slice) {
+        (Some(start), Some(slice)) => Ok(Side {
+            start,
+            pitch,
+            slice,
+        }),
+        _ => Err(CUDA_ERROR_INVALID_VALUE),
+    }
+}
+
 fn row(width: usize) -> Rows {
     Rows {
         pitch: 0,
@@ -456,6 +486,43 @@ impl CudaApi for SoftCuda {
         // All devices are in one address space.
         let queue = self.queue(stream);
         status(queue.and_then(|queue| self.copy(&queue, to, from, size)))
+    }
+    unsafe fn cuMemcpy3DAsync_v2(&self, copy: *const CUDA_MEMCPY3D, stream: CUstream) -> CUresult {
+        if copy.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the contract of the call.
+        let copy = unsafe { &*copy };
+        status(self.queue(stream).and_then(|queue| {
+            let from = side(
+                copy.srcMemoryType,
+                (copy.srcHost.addr() as u64, copy.srcDevice),
+                (copy.srcXInBytes, copy.srcY, copy.srcZ),
+                (copy.srcPitch, copy.srcHeight),
+            )?;
+            let to = side(
+                copy.dstMemoryType,
+                (copy.dstHost.addr() as u64, copy.dstDevice),
+                (copy.dstXInBytes, copy.dstY, copy.dstZ),
+                (copy.dstPitch, copy.dstHeight),
+            )?;
+            let extent = Box3 {
+                width: copy.WidthInBytes as u64,
+                height: copy.Height as u64,
+                depth: copy.Depth as u64,
+            };
+            self.copy_box(&queue, to, from, extent)
+        }))
+    }
+    unsafe fn cuDeviceCanAccessPeer(
+        &self,
+        can: *mut i32,
+        dev: CUdevice,
+        peer: CUdevice,
+    ) -> CUresult {
+        // All of them are in one address space.
+        let known = self.check_device(dev).and_then(|_| self.check_device(peer));
+        answer(can, known.map(|_| i32::from(dev != peer)))
     }
     unsafe fn cuMemsetD8Async(
         &self,

@@ -13,6 +13,37 @@ const PIECE: u64 = 64 << 10;
 /// Largest row that is filled from one pattern.
 const PATTERN: usize = 4096;
 
+/// One side of a copy of a box: where its first byte is, and how far rows and slices are apart.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Side {
+    pub(super) start: u64,
+    pub(super) pitch: u64,
+    pub(super) slice: u64,
+}
+
+/// The box that a copy moves.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extent {
+    pub(super) width: u64,
+    pub(super) height: u64,
+    pub(super) depth: u64,
+}
+
+impl Side {
+    /// Where a row starts.
+    fn row(&self, y: u64, z: u64) -> Option<u64> {
+        let slices = self.slice.checked_mul(z)?;
+        let rows = self.pitch.checked_mul(y)?;
+        self.start.checked_add(slices)?.checked_add(rows)
+    }
+
+    /// Bytes from the first to the last of a box.
+    fn reach(&self, extent: Extent) -> Option<u64> {
+        let last = self.row(extent.height.checked_sub(1)?, extent.depth.checked_sub(1)?)?;
+        (last - self.start).checked_add(extent.width)
+    }
+}
+
 /// Rows of a fill.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rows {
@@ -90,6 +121,39 @@ impl SoftCuda {
         let work = move || match copy(&arena, to, from, bytes) {
             Some(()) => CUDA_SUCCESS,
             None => CUDA_ERROR_ILLEGAL_ADDRESS,
+        };
+        self.streams.push(queue, Box::new(work));
+        Ok(())
+    }
+
+    /// Copies a box between memory that devices see.
+    pub(super) fn copy_box(
+        &self,
+        queue: &Arc<Queue>,
+        to: Side,
+        from: Side,
+        extent: Extent,
+    ) -> Result<(), CUresult> {
+        if extent.width == 0 || extent.height == 0 || extent.depth == 0 {
+            return Ok(());
+        }
+        for side in [to, from] {
+            let rows_fit = extent.height == 1 || side.pitch >= extent.width;
+            let reach = side.reach(extent).filter(|_| rows_fit);
+            self.check_range(side.start, reach.ok_or(CUDA_ERROR_INVALID_VALUE)?)?;
+        }
+        let arena = Arc::clone(&self.arena);
+        let work = move || {
+            for z in 0..extent.depth {
+                for y in 0..extent.height {
+                    let rows = to.row(y, z).zip(from.row(y, z));
+                    let copied = rows.and_then(|(to, from)| copy(&arena, to, from, extent.width));
+                    if copied.is_none() {
+                        return CUDA_ERROR_ILLEGAL_ADDRESS;
+                    }
+                }
+            }
+            CUDA_SUCCESS
         };
         self.streams.push(queue, Box::new(work));
         Ok(())

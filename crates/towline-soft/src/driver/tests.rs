@@ -335,6 +335,42 @@ fn memory_has_its_size_and_no_more() {
 }
 
 #[test]
+fn boxes_are_copied_row_by_row() {
+    let cuda = devices(SoftOptions::default());
+    let (from, to) = (allocate(&cuda, 256), allocate(&cuda, 256));
+    upload(&cuda, from, &(0..64).collect::<Vec<u32>>(), null_mut());
+    // SAFETY: the driver checks addresses.
+    check(unsafe { cuda.cuMemsetD8Async(to, 0xff, 256, null_mut()) });
+    // Two slices of two rows of two numbers, from (1, 1, 0) in 4 by 4 to (0, 0, 0) in 2 by 3.
+    let copy = CUDA_MEMCPY3D {
+        srcXInBytes: 4,
+        srcY: 1,
+        srcMemoryType: CU_MEMORYTYPE_DEVICE,
+        srcDevice: from,
+        srcPitch: 16,
+        srcHeight: 4,
+        dstMemoryType: CU_MEMORYTYPE_DEVICE,
+        dstDevice: to,
+        dstPitch: 8,
+        dstHeight: 3,
+        WidthInBytes: 8,
+        Height: 2,
+        Depth: 2,
+        // SAFETY: numbers and pointers may all be zero.
+        ..unsafe { std::mem::zeroed() }
+    };
+    // SAFETY: the copy is described.
+    check(unsafe { cuda.cuMemcpy3DAsync_v2(&raw const copy, null_mut()) });
+    let none = u32::MAX;
+    let expected = [5, 6, 9, 10, none, none, 21, 22, 25, 26, none];
+    assert_eq!(download(&cuda, to, 11, null_mut()), expected);
+    let too_deep = CUDA_MEMCPY3D { Depth: 9, ..copy };
+    // SAFETY: as above.
+    let refused = unsafe { cuda.cuMemcpy3DAsync_v2(&raw const too_deep, null_mut()) };
+    assert_eq!(refused, CUDA_ERROR_INVALID_VALUE);
+}
+
+#[test]
 fn cooperative_kernels_find_a_place_to_meet() {
     let cuda = devices(SoftOptions::default());
     let module = module(&cuda, PROGRAM).expect("a module");
