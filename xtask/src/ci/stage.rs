@@ -180,7 +180,6 @@ pub(super) const STAGES: &[Stage] = &[
         command: "TOWLINE_EMULATED_LIMIT_S=3000 \
             tests/node/emulated-host tests/node/apply-undo.sh \"$TOWLINE_BIN_DIR/towline\" all",
         limit_s: 3600,
-        ..STAGE
     },
     Stage {
         name: "miri",
