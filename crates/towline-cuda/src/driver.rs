@@ -179,18 +179,34 @@ impl Driver {
     /// device's.
     pub(crate) fn session_for_any(&self) -> Result<Acting<'_>, CUresult> {
         let context = match self.current() {
-            Err(CUDA_ERROR_INVALID_CONTEXT) => {
-                let latest = self.context(self.latest.load(Ordering::Relaxed));
-                latest.or_else(|_| self.primary(0))?
-            }
+            Err(CUDA_ERROR_INVALID_CONTEXT) => self.context_in_use(None)?,
             current => current?,
         };
         self.acting_in(context)
     }
 
+    /// The context that a thread made current last, or the first device's: of one server, or of any.
+    pub(crate) fn context_in_use(&self, session: Option<u8>) -> Result<Arc<Context>, CUresult> {
+        let fits = |index: u8| session.is_none_or(|session| session == index);
+        let latest = self.context(self.latest.load(Ordering::Relaxed));
+        if let Some(context) = latest.ok().filter(|context| fits(context.session)) {
+            return Ok(context);
+        }
+        let devices = &self.ready()?.devices;
+        let device = devices.iter().position(|device| fits(device.session));
+        self.primary(device.ok_or(CUDA_ERROR_INVALID_HANDLE)? as CUdevice)
+    }
+
     /// The session of the calling thread's context, or of the session that minted `handle` where that is another.
+    ///
+    /// What a handle names has a context of its own: calls with one need none on the thread.
     pub(crate) fn session_for(&self, handle: u64) -> Result<Acting<'_>, CUresult> {
-        let context = self.current()?;
+        let context = match self.current() {
+            Err(CUDA_ERROR_INVALID_CONTEXT) if handle > 2 => {
+                self.context_in_use(Some(Session::index_of(handle)))?
+            }
+            current => current?,
+        };
         let index = Session::index_of(handle);
         // 0 to 2 are the default streams, which belong to the context.
         if handle > 2 && index != context.session {

@@ -268,9 +268,9 @@ impl Driver {
 
     /// What is known of a stream; a default stream is the current context's.
     pub(crate) fn describe(&self, stream: CUstream) -> Result<Arc<Stream>, CUresult> {
-        let context = self.current()?;
         let number = stream.addr() as u64;
         if number <= 2 {
+            let context = self.current()?;
             return Ok(Arc::new(Stream {
                 context: context.number,
                 flags: 0,

@@ -549,6 +549,23 @@ fn contexts_stack_up_by_thread() {
 }
 
 #[test]
+fn a_stream_that_was_created_needs_no_context_on_the_thread() {
+    let bench = Bench::new();
+    let driver = &bench.driver;
+    let mut stream = null_mut();
+    // SAFETY: the stream is a local.
+    let made = unsafe { driver.cuStreamCreate(&raw mut stream, 1) };
+    // SAFETY: NULL takes the context away.
+    let left = unsafe { driver.cuCtxSetCurrent(null_mut()) };
+    assert_eq!((made, left), (CUDA_SUCCESS, CUDA_SUCCESS));
+    // SAFETY: the stream lives.
+    let own = unsafe { driver.cuStreamSynchronize(stream) };
+    // SAFETY: the default stream is the current context's, and there is none.
+    let default = unsafe { driver.cuStreamSynchronize(null_mut()) };
+    assert_eq!((own, default), (CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT));
+}
+
+#[test]
 fn nothing_answers_before_the_driver_is_initialised() {
     let driver = Driver::over(Vec::new(), None);
     let mut count = 0;

@@ -138,14 +138,14 @@ impl Driver {
         found.ok_or(CUDA_ERROR_INVALID_VALUE)
     }
 
-    /// The session in which a graph acts, in the thread's context.
+    /// The session in which a graph acts: in the thread's context where that is of the graph's server, for a graph needs none.
     pub(crate) fn acting_for(&self, session: u8) -> Result<Acting<'_>, CUresult> {
-        let acting = self.session_for(0)?;
-        match acting.context.session == session {
-            true => Ok(acting),
-            // A graph belongs to one server.
-            false => Err(CUDA_ERROR_INVALID_CONTEXT),
-        }
+        let current = self.current();
+        let context = match current.ok().filter(|context| context.session == session) {
+            Some(context) => context,
+            None => self.context_in_use(Some(session))?,
+        };
+        self.acting_in(context)
     }
 
     /// Makes a graph executable.
