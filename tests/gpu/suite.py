@@ -205,8 +205,30 @@ class Suite:
         print(text_of(row), flush=True)
 
     def write(self) -> None:
-        report = {"schema": 1, "kind": "cuda-programs", "cores": self.options.cores, "parts": self.rows}
+        report = {
+            "schema": 1,
+            "kind": "cuda-programs",
+            "machine": machine(),
+            "cores": self.options.cores,
+            "parts": self.rows,
+        }
         (self.out / "programs.json").write_text(json.dumps(report, indent=1) + "\n")
+
+
+def machine() -> dict[str, Any]:
+    """What the figures are of: the GPU and its driver, the processor, its cores."""
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        asked = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
+        gpus = [line.strip() for line in asked.stdout.splitlines() if line.strip()]
+    except (OSError, subprocess.TimeoutExpired):
+        gpus = []
+    models = {
+        line.partition(":")[2].strip()
+        for line in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        if line.startswith("model name")
+    }
+    return {"gpus": gpus, "cpu": sorted(models), "cores": os.cpu_count()}
 
 
 def metric_of(facts: dict[str, Any], path: tuple[str, ...]) -> float | None:
