@@ -68,22 +68,23 @@ impl NativeCuda {
         Self::from_library(DRIVER)
     }
 
-    /// Loads a driver by name or path.
+    /// Loads a vendor's driver by name or path.
     pub fn from_library(name: &str) -> Result<Self, NativeError> {
-        // SAFETY: loading runs the vendor's initialisers, which is what the user asked for by naming the library.
-        let library =
-            unsafe { libloading::Library::new(name) }.map_err(|source| NativeError::Load {
-                library: name.into(),
-                source,
-            })?;
-        // The driver keeps threads and exit handlers: unloading it is never safe.
-        let library: &'static libloading::Library = Box::leak(Box::new(library));
-        let lookup = Lookup::new(library);
+        let lookup = Lookup::load(name)?;
         if !lookup.symbol(crate::OWN_LIBRARY_SYMBOL).is_null() {
             return Err(NativeError::OwnLibrary {
                 library: name.into(),
             });
         }
+        Self::found(name, &lookup)
+    }
+
+    /// Loads whatever library a program would find by this name, Towline's own too: what measures programs does.
+    pub fn from_any_library(name: &str) -> Result<Self, NativeError> {
+        Self::found(name, &Lookup::load(name)?)
+    }
+
+    fn found(name: &str, lookup: &Lookup) -> Result<Self, NativeError> {
         if lookup.symbol("cuInit").is_null() {
             return Err(NativeError::NotADriver {
                 library: name.into(),
@@ -97,6 +98,18 @@ impl NativeCuda {
 }
 
 impl Lookup {
+    fn load(name: &str) -> Result<Self, NativeError> {
+        // SAFETY: loading runs the vendor's initialisers, which is what the user asked for by naming the library.
+        let library =
+            unsafe { libloading::Library::new(name) }.map_err(|source| NativeError::Load {
+                library: name.into(),
+                source,
+            })?;
+        // The driver keeps threads and exit handlers: unloading it is never safe.
+        let library: &'static libloading::Library = Box::leak(Box::new(library));
+        Ok(Self::new(library))
+    }
+
     fn new(library: &'static libloading::Library) -> Self {
         let mut lookup = Self {
             library,

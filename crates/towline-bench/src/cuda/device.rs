@@ -86,7 +86,7 @@ impl Cuda {
     pub(super) fn open(driver: &str, index: usize) -> anyhow::Result<Self> {
         let api: Box<dyn CudaApi> = match driver {
             NULL => Box::new(NullCuda::new(1)),
-            name => Box::new(NativeCuda::from_library(name)?),
+            name => Box::new(NativeCuda::from_any_library(name)?),
         };
         call!(api, cuInit(0))?;
         let mut device: CUdevice = Default::default();
