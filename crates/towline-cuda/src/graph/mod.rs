@@ -9,6 +9,7 @@ mod draw;
 mod exec;
 mod model;
 mod params;
+mod places;
 mod user;
 
 use std::ffi::c_char;
