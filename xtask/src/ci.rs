@@ -3,11 +3,12 @@
 //! A stage that fails does not stop the later ones, except those that need what it was to build: one run tells
 //! everything that is wrong. The last line of the output is the sum, `<n> passed, <m> failed, <k> skipped`.
 
+mod lints;
 mod stage;
 mod tally;
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -43,12 +44,21 @@ enum Outcome {
     Skipped { reason: String },
 }
 
+/// What stages find in their environment.
+struct Surroundings {
+    binaries: PathBuf,
+    lints: &'static str,
+}
+
 pub(crate) fn run(workspace: &Workspace, tier: Tier, only: &[String]) -> Result<ExitCode> {
     let stages = select(tier, only)?;
     let logs = workspace.build_dir().join("ci");
     fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
 
-    let binaries = workspace.metadata()?.target_directory.join("release");
+    let surroundings = Surroundings {
+        binaries: workspace.metadata()?.target_directory.join("release"),
+        lints: lints::of_the_compiler(workspace),
+    };
 
     let start = Instant::now();
     let mut total = Tally::default();
@@ -68,7 +78,7 @@ pub(crate) fn run(workspace: &Workspace, tier: Tier, only: &[String]) -> Result<
             Some(need) => Outcome::Skipped {
                 reason: format!("it needs {need}, which did not pass"),
             },
-            None => run_stage(workspace, stage, &binaries, &log)?,
+            None => run_stage(workspace, stage, &surroundings, &log)?,
         };
         let tally = report(workspace, &outcome, &log, stage_start.elapsed());
         total.add(tally);
@@ -113,7 +123,12 @@ fn select(tier: Tier, only: &[String]) -> Result<Vec<&'static Stage>> {
         .collect())
 }
 
-fn run_stage(workspace: &Workspace, stage: &Stage, binaries: &Path, log: &Path) -> Result<Outcome> {
+fn run_stage(
+    workspace: &Workspace,
+    stage: &Stage,
+    surroundings: &Surroundings,
+    log: &Path,
+) -> Result<Outcome> {
     if let Some(tool) = stage.tools.iter().find(|tool| !tool.is_there(workspace)) {
         return Ok(Outcome::Skipped {
             reason: format!("this machine has {tool}"),
@@ -132,7 +147,8 @@ fn run_stage(workspace: &Workspace, stage: &Stage, binaries: &Path, log: &Path) 
         .env("CARGO_TERM_COLOR", "never")
         .env("TERM", "dumb")
         // Where the whole-system tests find what the stage `build` built.
-        .env("TOWLINE_BIN_DIR", binaries)
+        .env("TOWLINE_BIN_DIR", &surroundings.binaries)
+        .env("TOWLINE_LINTS", surroundings.lints)
         // What the `make` that started us was told is not for the one that a stage runs.
         .env_remove("MAKEFLAGS")
         .current_dir(workspace.root())
@@ -242,7 +258,11 @@ mod tests {
         let workspace = Workspace::locate().unwrap();
         let directory = tempfile::tempdir().unwrap();
         let log = directory.path().join("stage.log");
-        let outcome = run_stage(&workspace, stage, directory.path(), &log).unwrap();
+        let surroundings = Surroundings {
+            binaries: directory.path().to_owned(),
+            lints: "-D warnings",
+        };
+        let outcome = run_stage(&workspace, stage, &surroundings, &log).unwrap();
         (outcome, fs::read_to_string(log).unwrap_or_default())
     }
 

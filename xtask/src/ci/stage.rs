@@ -64,7 +64,7 @@ pub(super) const STAGES: &[Stage] = &[
     Stage {
         name: "clippy",
         tools: &[Tool::Command("cargo clippy")],
-        command: "cargo clippy --workspace --all-targets --locked -- -D warnings",
+        command: "cargo clippy --workspace --all-targets --locked -- ${TOWLINE_LINTS--D warnings}",
         ..STAGE
     },
     Stage {
@@ -98,7 +98,7 @@ pub(super) const STAGES: &[Stage] = &[
         // Private items as well: who reads these pages works on the code, and a module's page may point at what it is made of.
         name: "docs",
         tiers: TEST,
-        command: "RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' \
+        command: "RUSTDOCFLAGS=\"${TOWLINE_LINTS--D warnings} -A rustdoc::private-intra-doc-links\" \
             cargo doc --workspace --no-deps --document-private-items --locked",
         ..STAGE
     },
