@@ -18,6 +18,8 @@ include!(concat!(env!("OUT_DIR"), "/nvml_library.rs"));
 pub struct Library {
     /// How often it was initialised, less how often shut down.
     uses: AtomicU32,
+    /// Held by the call that begins or ends a use, so that the servers are there for as long as there are uses.
+    changing: Mutex<()>,
     servers: RwLock<Option<Arc<Servers>>>,
     /// Sets of events that live, by handle.
     pub(crate) event_sets: Mutex<HashSet<usize>>,
@@ -169,6 +171,7 @@ impl Library {
 
     /// Begins a use: asks the servers if nobody uses it yet. `empty` allows that none answers.
     pub(crate) fn initialise(&self, empty: bool) -> nvmlReturn_t {
+        let _one = lock(&self.changing);
         if self.uses.load(Ordering::Acquire) == 0 {
             let servers = from_environment();
             if servers.devices.is_empty() && !empty {
@@ -182,15 +185,13 @@ impl Library {
 
     /// Ends a use; the last one closes the connections.
     pub(crate) fn shut_down(&self) -> nvmlReturn_t {
-        let fewer = |uses: u32| uses.checked_sub(1);
-        match self
-            .uses
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer)
-        {
-            Ok(1) => self.replace(None),
-            Ok(_) => {}
-            Err(_) => return NVML_ERROR_UNINITIALIZED,
+        let _one = lock(&self.changing);
+        match self.uses.load(Ordering::Acquire) {
+            0 => return NVML_ERROR_UNINITIALIZED,
+            1 => self.replace(None),
+            _ => {}
         }
+        self.uses.fetch_sub(1, Ordering::AcqRel);
         NVML_SUCCESS
     }
 

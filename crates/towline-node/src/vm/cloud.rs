@@ -248,7 +248,7 @@ pub fn seed(
         }],
         "write_files": files,
         // cloud-init can only write whole files.
-        "runcmd": [["sh", "-c", format!("printf %s \"$1\" >> /etc/hosts"), "hosts", known]],
+        "runcmd": [["sh", "-c", "printf %s \"$1\" >> /etc/hosts", "hosts", known]],
     });
     Ok(Seed {
         meta_data: pretty(&meta_data),

@@ -48,18 +48,27 @@ pub(crate) fn run(launch: &Launch) -> Result<(), Box<Fault>> {
 
 /// The next block to start, while there are some and there is room for them.
 fn start<'a>(launch: &'a Launch, progress: &Progress) -> Option<Block<'a>> {
-    let room = |count: u64| (count < launch.resident_blocks).then_some(count + 1);
-    let order = Ordering::AcqRel;
-    let entered = progress
-        .resident
-        .fetch_update(order, Ordering::Acquire, room);
-    entered.ok()?;
+    if !enter(&progress.resident, launch.resident_blocks) {
+        return None;
+    }
     let number = progress.next.fetch_add(1, Ordering::Relaxed);
     if number >= launch.blocks() {
-        progress.resident.fetch_sub(1, order);
+        progress.resident.fetch_sub(1, Ordering::AcqRel);
         return None;
     }
     Some(Block::new(launch, number))
+}
+
+/// Counts one more unless `limit` are counted.
+fn enter(counted: &AtomicU64, limit: u64) -> bool {
+    let mut seen = counted.load(Ordering::Acquire);
+    while seen < limit {
+        match counted.compare_exchange_weak(seen, seen + 1, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return true,
+            Err(now) => seen = now,
+        }
+    }
+    false
 }
 
 /// Runs blocks until all have been run. A block that polls memory makes room for another, as it may wait for that.
