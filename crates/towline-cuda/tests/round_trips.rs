@@ -469,6 +469,12 @@ fn physical_memory_is_mapped_where_addresses_were_reserved_and_nowhere_else() {
     // SAFETY: one descriptor.
     let granted = unsafe { driver.cuMemSetAccess(second, PIECE, &raw const access, 1) };
     assert_eq!(granted, CUDA_SUCCESS);
+    let written = bench.costs(|driver| {
+        let bytes = [7_u8; 8];
+        // SAFETY: both ranges are as long.
+        unsafe { driver.cuMemcpyHtoD_v2(second, bytes.as_ptr().cast(), bytes.len()) }
+    });
+    assert_eq!(written, (CUDA_SUCCESS, 0));
     // SAFETY: the memory is ours; it stays while it is mapped.
     let released = unsafe { driver.cuMemRelease(memory) };
     assert_eq!(released, CUDA_SUCCESS);

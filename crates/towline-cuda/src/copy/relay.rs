@@ -208,8 +208,19 @@ impl Driver {
     /// The context of a device address: that of its allocation, or of whoever acts where there is none.
     pub(super) fn home(&self, acting: &Acting<'_>, address: u64) -> u64 {
         let memory = read(&self.memory);
-        let found = memory.find(address).map(|(_, range)| range.context);
-        found.unwrap_or(acting.context.number)
+        let found = memory.find(address);
+        let Some((context, device)) = found.map(|(_, range)| (range.context, range.device)) else {
+            return acting.context.number;
+        };
+        drop(memory);
+        if context != 0 {
+            return context;
+        }
+        // What is mapped at reserved addresses is of a device and of no context: any on its server will do.
+        match (self.device(device), self.primary(device)) {
+            (Ok(known), Ok(primary)) if known.session != acting.context.session => primary.number,
+            _ => acting.context.number,
+        }
     }
 
     /// Whether one of these contexts is of another server than whoever acts.
