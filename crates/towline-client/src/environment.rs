@@ -13,6 +13,9 @@ pub const SERVERS: &str = "TOWLINE_SERVERS";
 /// File with the token that servers ask for.
 pub const TOKEN_FILE: &str = "TOWLINE_TOKEN_FILE";
 
+/// How much device memory that a CUDA program has freed is kept for its next allocations, in MiB.
+pub const KEPT_MEMORY: &str = "TOWLINE_KEPT_MEMORY_MIB";
+
 /// A server that gave no session.
 #[derive(Debug, thiserror::Error)]
 #[error("no session with {server}: {source}")]

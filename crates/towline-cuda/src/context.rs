@@ -103,6 +103,7 @@ impl Driver {
         write(&self.events).retain(|_, event| event.context != number);
         write(&self.functions).drop_context(number);
         write(&self.memory).drop_context(number);
+        lock(&self.kept_memory).drop_context(number);
         write(&self.arrays).drop_context(number);
         write(&self.textures).drop_context(number);
         self.peers.drop_context(number);

@@ -20,6 +20,7 @@ use crate::event::Recorded;
 use crate::graph::Graphs;
 use crate::image::Functions;
 
+use crate::kept::Kept;
 use crate::memory::Ranges;
 use crate::peer::Peers;
 use crate::pool::Pools;
@@ -41,6 +42,7 @@ pub struct Driver {
     pub(crate) events: RwLock<HashMap<u64, Arc<Recorded>>>,
     pub(crate) functions: RwLock<Functions>,
     pub(crate) memory: RwLock<Ranges>,
+    pub(crate) kept_memory: Mutex<Kept>,
     pub(crate) virtual_memory: Mutex<VirtualMemory>,
     pub(crate) pools: Mutex<Pools>,
     pub(crate) arrays: RwLock<Arrays>,

@@ -35,6 +35,7 @@ mod export;
 mod graph;
 mod handshake;
 mod image;
+mod kept;
 mod launch;
 mod memory;
 mod module;

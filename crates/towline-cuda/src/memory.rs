@@ -8,7 +8,8 @@ use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 
 use crate::context::Context;
-use crate::driver::{Driver, MemoryCalls, read, status, tell, write};
+use crate::driver::{Acting, Driver, MemoryCalls, lock, read, status, tell, write};
+use crate::kept::capacity_for;
 
 /// Host memory begins at pages, as the driver's does.
 const PAGE: usize = 4096;
@@ -70,13 +71,11 @@ impl Ranges {
         (address - start < range.size as u64).then_some((*start, range))
     }
 
-    /// Forgets device memory that begins here; whether there is any.
-    pub(crate) fn remove_device(&mut self, start: u64) -> bool {
-        let is_device = self
-            .0
-            .get(&start)
-            .is_some_and(|range| range.kind == Kind::Device);
-        is_device && self.0.remove(&start).is_some()
+    /// Forgets device memory that begins here; what there was.
+    pub(crate) fn take_device(&mut self, start: u64) -> Option<Range> {
+        let found = self.0.get(&start);
+        found.filter(|range| range.kind == Kind::Device)?;
+        self.0.remove(&start)
     }
 
     /// Forgets the device memory of a context; host memory stays, since the application may still look at it.
@@ -122,6 +121,35 @@ impl Driver {
         }
         let acting = self.session_for(0)?;
         self.safe_in_captures()?;
+        if let Some(fault) = acting.session.fault() {
+            return Err(fault);
+        }
+        let context = &acting.context;
+        let kept = match managed_flags {
+            0 => lock(&self.kept_memory).take(context.number, size),
+            _ => None,
+        };
+        let address = match kept {
+            Some(address) => address,
+            None => self.with_kept_released(context.device, || {
+                self.allocate_anew(&acting, size, managed_flags)
+            })?,
+        };
+        let range = Range::device(context, size, self.new_id());
+        write(&self.memory).insert(address, range);
+        Ok(address)
+    }
+
+    fn allocate_anew(
+        &self,
+        acting: &Acting<'_>,
+        size: usize,
+        managed_flags: u32,
+    ) -> Result<u64, CUresult> {
+        let size = match managed_flags {
+            0 => capacity_for(size),
+            _ => size,
+        };
         let request = wire::MemoryAlloc {
             size: size as u64,
             managed_flags,
@@ -129,8 +157,9 @@ impl Driver {
         let body = acting.call_for("cuMemAlloc", &request)?;
         let reply = wire::MemoryAllocReply::decode(&body).map_err(|_| acting.malformed())?;
         let address = reply.address.ok_or(CUDA_ERROR_UNKNOWN)?;
-        let range = Range::device(&acting.context, size, self.new_id());
-        write(&self.memory).insert(address, range);
+        if managed_flags == 0 {
+            lock(&self.kept_memory).note(address, size);
+        }
         Ok(address)
     }
 
@@ -140,19 +169,34 @@ impl Driver {
             return Ok(());
         }
         self.safe_in_captures()?;
-        let context = match read(&self.memory).find(address) {
-            Some((start, range)) if start == address && range.kind == Kind::Device => range.context,
+        let (context, device) = match read(&self.memory).find(address) {
+            Some((start, range)) if start == address && range.kind == Kind::Device => {
+                (range.context, range.device)
+            }
             _ => return Err(CUDA_ERROR_INVALID_VALUE),
         };
         let acting = self.acting_in(self.context(context)?)?;
-        // Forgotten before the server is asked: another thread may be given the same address at once.
-        let known = write(&self.memory).0.remove(&address);
-        let freed = acting.call_for("cuMemFree", &wire::MemoryFree { address });
-        if let (Err(status), Some(range)) = (&freed, known) {
-            write(&self.memory).insert(address, range);
-            return Err(*status);
+        let would_keep = lock(&self.kept_memory).would_keep(address);
+        // A free waits for what is under way, and may tell what became of it.
+        let told = match would_keep {
+            true => acting.synchronise_all(),
+            false => Ok(()),
+        };
+        if let Some(fault) = acting.session.fault() {
+            return Err(fault);
         }
-        Ok(())
+        // Forgotten before the server is asked: another thread may be given the same address at once.
+        let known = write(&self.memory).take_device(address);
+        let known = known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        if would_keep && lock(&self.kept_memory).keep(context, device, address) {
+            return told;
+        }
+        if let Err(status) = acting.call_for("cuMemFree", &wire::MemoryFree { address }) {
+            write(&self.memory).insert(address, known);
+            return Err(status);
+        }
+        lock(&self.kept_memory).forget(address);
+        told
     }
 
     fn allocate_host(&self, size: usize, flags: u32) -> Result<*mut c_void, CUresult> {
@@ -284,8 +328,9 @@ impl MemoryCalls for Driver {
             let request = wire::MemGetInfoV2 {};
             let body = acting.call(&request)?;
             let reply = wire::MemGetInfoV2Reply::decode(&body).map_err(|_| acting.malformed())?;
+            let kept = lock(&self.kept_memory).of_device(acting.context.device);
             Ok((
-                reply.free.unwrap_or(0) as usize,
+                (reply.free.unwrap_or(0) as usize).saturating_add(kept),
                 reply.total.unwrap_or(0) as usize,
             ))
         });

@@ -236,9 +236,9 @@ impl PoolCalls for Driver {
             if let Some(captured) = self.captured(&acting, stream)? {
                 return captured.add(self.free_content(dptr)?);
             }
-            if !write(&self.memory).remove_device(dptr) {
-                return Err(CUDA_ERROR_INVALID_VALUE);
-            }
+            let known = write(&self.memory).take_device(dptr);
+            known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+            lock(&self.kept_memory).forget(dptr);
             acting.post(&wire::PoolFree {
                 stream,
                 address: dptr,

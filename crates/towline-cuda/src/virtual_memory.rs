@@ -160,7 +160,9 @@ impl Driver {
             flags: if gpu_direct == 0 { 0 } else { RDMA_FLAG },
             memory,
         };
-        session.call(crate::driver::actor(0), "cuMemCreate", &request)?;
+        self.with_kept_released(number, || {
+            session.call(crate::driver::actor(0), "cuMemCreate", &request)
+        })?;
         let made = Physical {
             size,
             device: number,

@@ -100,11 +100,12 @@ fn serve(command: &dyn Connection, heard: &Heard) {
 }
 
 /// Requests that an empty reply answers.
-const WAITING: [u16; 9] = [
+const WAITING: [u16; 10] = [
     wire::PhysicalCreate::ID,
     wire::PhysicalUnmap::ID,
     <wire::SetAccess<'_> as Request<'_>>::ID,
     wire::PrimaryRetain::ID,
+    wire::PrimaryReset::ID,
     wire::FuncSetAttribute::ID,
     <wire::LaunchFirst<'_> as Request<'_>>::ID,
     wire::SynchronizeStream::ID,
@@ -421,6 +422,79 @@ fn what_any_device_refuses_never_leaves() {
     // SAFETY: nothing is read.
     let refused = bench.costs(|driver| unsafe { driver.cuMemcpyHtoD_v2(ADDRESS, null(), 8) });
     assert_eq!(refused, (CUDA_ERROR_INVALID_VALUE, 0));
+}
+
+#[test]
+fn memory_that_was_freed_while_nothing_ran_is_given_again_without_a_wait() {
+    let bench = Bench::new();
+    let (mut first, mut second, mut third) = (0, 0, 0);
+    // SAFETY: the addresses are locals, here and below.
+    let made = bench.costs(|driver| unsafe { driver.cuMemAlloc_v2(&raw mut first, 4 << 20) });
+    assert_eq!(made, (CUDA_SUCCESS, 1));
+    // SAFETY: the memory is ours, here and below.
+    let freed = bench.costs(|driver| unsafe { driver.cuMemFree_v2(first) });
+    assert_eq!(freed, (CUDA_SUCCESS, 0));
+    // SAFETY: as above.
+    let twice = unsafe { bench.driver.cuMemFree_v2(first) };
+    assert_eq!(twice, CUDA_ERROR_INVALID_VALUE);
+    // SAFETY: as above.
+    let again = bench.costs(|driver| unsafe { driver.cuMemAlloc_v2(&raw mut second, 3 << 20) });
+    assert_eq!((again, second), ((CUDA_SUCCESS, 0), first));
+    let (mut base, mut size) = (0, 0);
+    // SAFETY: the places are locals.
+    let range = unsafe {
+        bench
+            .driver
+            .cuMemGetAddressRange_v2(&raw mut base, &raw mut size, second + 1)
+    };
+    assert_eq!((range, base, size), (CUDA_SUCCESS, second, 3 << 20));
+    // SAFETY: as above.
+    let beside = bench.costs(|driver| unsafe { driver.cuMemAlloc_v2(&raw mut third, 3 << 20) });
+    assert_eq!(beside, (CUDA_SUCCESS, 1));
+}
+
+#[test]
+fn a_free_waits_for_what_is_under_way() {
+    let bench = Bench::new();
+    let address = bench.allocated();
+    // SAFETY: the memory is ours.
+    let filled = bench.costs(|driver| unsafe { driver.cuMemsetD8Async(address, 1, 8, null_mut()) });
+    assert_eq!(filled, (CUDA_SUCCESS, 0));
+    // SAFETY: as above.
+    let freed = bench.costs(|driver| unsafe { driver.cuMemFree_v2(address) });
+    assert_eq!(freed, (CUDA_SUCCESS, 1));
+    assert_eq!(bench.heard(wire::MemoryFree::ID), 0);
+}
+
+#[test]
+fn what_is_kept_is_bounded_and_ends_with_its_context() {
+    let bench = Bench::new();
+    let (mut large, mut small) = (0, 0);
+    // SAFETY: the address is a local, here and below.
+    let made = unsafe { bench.driver.cuMemAlloc_v2(&raw mut large, 256 << 20) };
+    assert_eq!(made, CUDA_SUCCESS);
+    // SAFETY: the memory is ours, here and below.
+    let freed = bench.costs(|driver| unsafe { driver.cuMemFree_v2(large) });
+    assert_eq!(
+        (freed, bench.heard(wire::MemoryFree::ID)),
+        ((CUDA_SUCCESS, 1), 1)
+    );
+    // SAFETY: as above.
+    let made = unsafe { bench.driver.cuMemAlloc_v2(&raw mut small, 1 << 20) };
+    // SAFETY: as above.
+    let freed = unsafe { bench.driver.cuMemFree_v2(small) };
+    // SAFETY: no pointers.
+    let reset = unsafe { bench.driver.cuDevicePrimaryCtxReset_v2(0) };
+    assert_eq!([made, freed, reset], [CUDA_SUCCESS; 3]);
+    let mut context = null_mut();
+    // SAFETY: the context is a local.
+    let retained = unsafe { bench.driver.cuDevicePrimaryCtxRetain(&raw mut context, 0) };
+    // SAFETY: the context was just made.
+    let current = unsafe { bench.driver.cuCtxSetCurrent(context) };
+    assert_eq!([retained, current], [CUDA_SUCCESS; 2]);
+    // SAFETY: as above.
+    let anew = bench.costs(|driver| unsafe { driver.cuMemAlloc_v2(&raw mut small, 1 << 20) });
+    assert_eq!(anew, (CUDA_SUCCESS, 1));
 }
 
 #[test]
