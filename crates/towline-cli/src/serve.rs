@@ -232,6 +232,10 @@ fn cuda_worker(options: &ServeOptions) -> anyhow::Result<Option<WorkerProgram>> 
         None => options.cuda.clone().into(),
     });
     arguments.extend(options.soft.arguments());
+    arguments.extend([
+        "--ready-contexts".into(),
+        options.ready_contexts.to_string().into(),
+    ]);
     for device in &options.backend.devices {
         arguments.extend(["--device".into(), device.into()]);
     }

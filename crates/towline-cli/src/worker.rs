@@ -29,6 +29,7 @@ pub(crate) fn run(options: WorkerOptions) -> anyhow::Result<ExitCode> {
         let options = CudaOptions {
             driver,
             devices: options.backend.devices,
+            ready_contexts: options.ready_contexts,
         };
         // The same device nodes are needed as for NVIDIA's OpenCL, and for NVML below.
         process::main(opencl::prepare, move || cuda::open(&options));

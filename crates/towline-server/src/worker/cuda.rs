@@ -17,6 +17,8 @@ pub struct CudaOptions {
     pub driver: CudaDriver,
     /// Devices to offer, by number or part of their name. Empty: all.
     pub devices: Vec<String>,
+    /// Devices on which a context is made before a client has come.
+    pub ready_contexts: usize,
 }
 
 /// What carries out CUDA calls.
@@ -45,14 +47,24 @@ pub fn open(options: &CudaOptions) -> Result<Box<dyn Engine>, EngineError> {
     let engine = towline_worker::CudaEngine::open(api, genuine, &selected)?;
     // Kernels print to the client, not to whoever started the server.
     engine.capture_output()?;
-    Ok(Box::new(CudaEngine(engine)))
+    Ok(Box::new(CudaEngine {
+        engine,
+        ready_contexts: options.ready_contexts,
+    }))
 }
 
-struct CudaEngine(towline_worker::CudaEngine);
+struct CudaEngine {
+    engine: towline_worker::CudaEngine,
+    ready_contexts: usize,
+}
 
 impl Engine for CudaEngine {
     fn snapshot(&self) -> Vec<u8> {
-        self.0.snapshot().to_vec()
+        self.engine.snapshot().to_vec()
+    }
+
+    fn prepare(&mut self) {
+        self.engine.make_contexts(self.ready_contexts);
     }
 
     fn run(self: Box<Self>, session: Session) -> Result<(), EngineError> {
@@ -67,6 +79,6 @@ impl Engine for CudaEngine {
         let limits = towline_worker::Limits {
             chunk_bytes: parameters.chunk_bytes,
         };
-        Ok(self.0.run(command, further, limits, counters)?)
+        Ok(self.engine.run(command, further, limits, counters)?)
     }
 }

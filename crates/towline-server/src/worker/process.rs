@@ -58,6 +58,9 @@ pub trait Engine: Send {
     /// The devices, in the API layer's encoding, for clients of this and the next sessions.
     fn snapshot(&self) -> Vec<u8>;
 
+    /// Called when clients may come: for what shortens their wait, and nobody should wait for.
+    fn prepare(&mut self) {}
+
     /// Serves one session; returns when its lanes are closed. An error is told to the client.
     fn run(self: Box<Self>, session: Session) -> Result<(), EngineError>;
 }
@@ -160,7 +163,10 @@ pub fn main(
 ) -> ! {
     let channel = Arc::new(channel());
     let code = match start(&channel, prepare, open, |engine| engine.snapshot()) {
-        Ok(engine) => serve(&channel, engine),
+        Ok(mut engine) => {
+            engine.prepare();
+            serve(&channel, engine)
+        }
         Err(error) => refuse(&channel, &*error),
     };
     exit_now(code)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use towline_backend::cuda::{CUdevice, CudaApi};
 use towline_transport::Connection;
 
+use super::ahead::Ahead;
 use super::session::Session;
 use super::shared::Shared;
 use super::snapshot;
@@ -19,6 +20,7 @@ pub struct CudaEngine {
     api: Arc<dyn CudaApi>,
     snapshot: Vec<u8>,
     devices: Vec<CUdevice>,
+    ahead: Ahead,
 }
 
 impl CudaEngine {
@@ -34,7 +36,13 @@ impl CudaEngine {
             api,
             snapshot: snapshot.encode(),
             devices,
+            ahead: Ahead::default(),
         })
+    }
+
+    /// Begins to make the primary contexts of so many devices, so that the session need not wait for them. They take device memory.
+    pub fn make_contexts(&mut self, count: usize) {
+        self.ahead = Ahead::make(&self.api, &self.devices, count);
     }
 
     /// The devices in their encoding.
@@ -58,7 +66,7 @@ impl CudaEngine {
         let payloads = Payloads::new(limits.chunk_bytes);
         let link = Arc::new(Link::new(Arc::clone(&command), counters, payloads));
         let shared = Arc::new(Shared::new(Arc::clone(&self.api), Arc::clone(&link)));
-        let session = Session::new(shared, self.devices);
+        let session = Session::new(shared, self.devices, self.ahead);
         lane::run(link, session, command, lanes, limits)
     }
 }

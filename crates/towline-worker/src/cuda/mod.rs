@@ -6,6 +6,7 @@
 //! streams that have nothing to do with it go on. It only ever waits for requests that came before it, so no two wait for each other;
 //! and what the client must send for it, the lane is free to take.
 
+mod ahead;
 mod context;
 mod dispatch;
 mod engine;

@@ -10,6 +10,7 @@ use towline_backend::cuda::*;
 use towline_session::{Entry, Table};
 use towline_wire::error::{CloseCode, DecodeError, ProtocolError};
 
+use super::ahead::Ahead;
 use super::context::Context;
 use super::manual::VirtualMemory;
 use super::residents::{self, Residents};
@@ -31,6 +32,7 @@ pub(crate) struct Session {
     /// The driver's numbers of the devices that the client knows.
     pub(crate) devices: Vec<CUdevice>,
     pub(crate) contexts: HashMap<u64, Arc<Context>>,
+    pub(crate) ahead: Ahead,
     /// The context that messages act in.
     pub(crate) acting: Option<Arc<Context>>,
     pub(crate) streams: HashMap<u64, Target>,
@@ -48,13 +50,14 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(shared: Arc<Shared>, devices: Vec<CUdevice>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, devices: Vec<CUdevice>, ahead: Ahead) -> Self {
         Self {
             api: Arc::clone(&shared.api),
             shared,
             table: Table::default(),
             devices,
             contexts: HashMap::new(),
+            ahead,
             acting: None,
             streams: HashMap::new(),
             recorded: HashMap::new(),

@@ -69,6 +69,7 @@ impl Session {
                 one_ended();
                 if status == CUDA_SUCCESS {
                     self.enter_context(request.context.0, native, device, false)?;
+                    self.ahead.give_up_all(&*self.api);
                 }
                 status
             }
@@ -87,6 +88,7 @@ impl Session {
             Err(status) => status,
             Ok(device) => {
                 if request.flags != 0 {
+                    self.ahead.give_up(&*self.api, device);
                     // Refused where the context lives already with others; that it has these is then the client's to know.
                     // SAFETY: no pointers.
                     unsafe {
@@ -98,6 +100,7 @@ impl Session {
                 let status = unsafe { self.api.cuDevicePrimaryCtxRetain(&raw mut native, device) };
                 if status == CUDA_SUCCESS {
                     self.enter_context(request.context.0, native, device, true)?;
+                    self.ahead.give_up_all(&*self.api);
                 }
                 status
             }
