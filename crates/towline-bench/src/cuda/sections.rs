@@ -1,6 +1,7 @@
 //! What is measured, section by section of a run.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::bars::{self, Basis};
 use super::leg::{Reading, Task};
@@ -11,6 +12,8 @@ use crate::report::{Figure, Leg};
 use crate::stats::{Summary, paired_ratios};
 use crate::table;
 
+/// How long a machine is left alone before a start that finds everything ready.
+const SETTLING: Duration = Duration::from_secs(3);
 /// Launches of a burst: below the depth at which a driver's queue makes the caller wait.
 const BURST: u32 = 1_000;
 /// Launches that no queue holds.
@@ -109,14 +112,22 @@ impl Run {
             move |legs: &mut Legs, leg: LegKind| -> anyhow::Result<(Reading, CpuSeconds)> {
                 salt = salt.wrapping_add(1);
                 let salt = if cold { salt } else { 0 };
+                if !cold {
+                    // A server gets the next session's worker ready meanwhile, and the driver clears up after the last process.
+                    std::thread::sleep(SETTLING);
+                }
                 legs.once(leg, Task::Start { salt })
             }
         };
         let cold = self.legs.take_turns("cold start", repetitions, turn(true));
         let warm = self.legs.take_turns("warm start", repetitions, turn(false));
         for (turns, id, kind) in [
-            (&cold, "start.cold", "image that no cache knows"),
-            (&warm, "start.warm", "known image"),
+            (
+                &cold,
+                "start.cold",
+                "image that no cache knows, at once after another",
+            ),
+            (&warm, "start.warm", "known image, worker ready"),
         ] {
             let mut row = |suffix: &str, title: String, value: &str| {
                 let id = format!("{id}{suffix}");
