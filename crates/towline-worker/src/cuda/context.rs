@@ -2,11 +2,12 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use towline_backend::cuda::*;
 
 use super::pinned::Pinned;
+use super::streams::Depth;
 use crate::link::Raw;
 
 /// A context of the session.
@@ -18,6 +19,8 @@ pub(crate) struct Context {
     /// The device's primary context, of which the session holds one reference.
     pub(crate) primary: bool,
     pub(crate) pinned: Pinned,
+    /// Of its default stream.
+    pub(crate) depth: Arc<Depth>,
     /// Events of our own that are free to be recorded.
     events: Mutex<Vec<Raw>>,
 }
@@ -43,6 +46,7 @@ impl Context {
             device,
             primary,
             pinned: Pinned::default(),
+            depth: Arc::default(),
             events: Mutex::default(),
         }
     }

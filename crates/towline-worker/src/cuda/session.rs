@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
-use towline_session::{Entry, Table};
+use towline_session::{Entry, Numbers, Table};
 use towline_wire::error::{CloseCode, DecodeError, ProtocolError};
 
 use super::ahead::Ahead;
@@ -35,7 +35,7 @@ pub(crate) struct Session {
     pub(crate) ahead: Ahead,
     /// The context that messages act in.
     pub(crate) acting: Option<Arc<Context>>,
-    pub(crate) streams: HashMap<u64, Target>,
+    pub(crate) streams: Numbers<Target>,
     /// Where the latest recording of an event is parked, by the event's number.
     pub(crate) recorded: HashMap<u64, Place>,
     /// Modules that belong to libraries, by number.
@@ -59,7 +59,7 @@ impl Session {
             contexts: HashMap::new(),
             ahead,
             acting: None,
-            streams: HashMap::new(),
+            streams: Numbers::default(),
             recorded: HashMap::new(),
             borrowed: HashSet::new(),
             pools: HashSet::new(),
@@ -134,6 +134,7 @@ impl Session {
                 id,
                 native,
                 context: Arc::clone(context),
+                depth: Arc::default(),
             };
             let blocking = flags & CU_STREAM_NON_BLOCKING == 0;
             self.shared.streams.add(id, context.id, blocking);
@@ -156,6 +157,7 @@ impl Session {
                     id,
                     native: Raw(std::ptr::without_provenance_mut(id as usize)),
                     context: Arc::clone(context),
+                    depth: Arc::clone(&context.depth),
                 }),
             });
         }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use smallvec::SmallVec;
 use towline_backend::cuda::*;
-use towline_session::Entry;
+use towline_session::{Entry, Numbers};
 use towline_wire::push::Push;
 
 use super::context::Context;
@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     arrivals: Mutex<Vec<(u64, u8, Entry<Raw>)>>,
     arrived: AtomicBool,
     /// Where the parameters of functions and kernels lie in their blocks, by the driver's address of each.
-    layouts: RwLock<HashMap<usize, Arc<Layout>>>,
+    layouts: RwLock<Numbers<Arc<Layout>>>,
     pub(crate) graphs: Mutex<Graphs>,
     /// Device memory: bytes by address.
     pub(crate) memory: Mutex<HashMap<u64, u64>>,
@@ -342,12 +342,12 @@ impl Shared {
     /// Where a function's parameters lie; `None` where it was not loaded with its facts.
     pub(crate) fn layout(&self, function: Raw) -> Option<Arc<Layout>> {
         let layouts = self.layouts.read().unwrap_or_else(PoisonError::into_inner);
-        layouts.get(&function.0.addr()).cloned()
+        layouts.get(&(function.0.addr() as u64)).cloned()
     }
 
     pub(crate) fn note_layout(&self, function: Raw, layout: Arc<Layout>) {
         let mut layouts = self.layouts.write().unwrap_or_else(PoisonError::into_inner);
-        layouts.insert(function.0.addr(), layout);
+        layouts.insert(function.0.addr() as u64, layout);
     }
 
     /// An object for the lane's table.

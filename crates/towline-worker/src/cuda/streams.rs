@@ -5,12 +5,13 @@
 //! have been passed: an event's recording on another stream; the default stream's, which every blocking stream of its context stands
 //! behind and which stands behind them all.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 use towline_backend::cuda::*;
+use towline_session::Numbers;
 
 use super::context::Context;
 use super::shared::Shared;
@@ -37,6 +38,16 @@ pub(crate) struct Target {
     pub(crate) id: u64,
     pub(crate) native: Raw,
     pub(crate) context: Arc<Context>,
+    pub(crate) depth: Arc<Depth>,
+}
+
+/// How much the driver has of a stream, as far as every request looks at it: without a lock.
+#[derive(Debug, Default)]
+pub(crate) struct Depth {
+    /// Commands since the last mark.
+    unmarked: AtomicU32,
+    /// Marks that may not have passed.
+    marks: AtomicUsize,
 }
 
 impl Target {
@@ -61,14 +72,13 @@ struct Stream {
     run: u64,
     queue: VecDeque<Parked>,
     running: bool,
-    /// Commands since the last mark, and marks that may not have passed.
-    unmarked: u32,
+    /// Marks that may not have passed.
     marks: VecDeque<Raw>,
 }
 
 #[derive(Default)]
 struct State {
-    streams: HashMap<u64, Stream>,
+    streams: Numbers<Stream>,
     runners: usize,
     ended: bool,
 }
@@ -262,6 +272,10 @@ impl Shared {
 
     /// Whether the driver takes another command of the stream without waiting.
     fn has_room(&self, target: &Target) -> bool {
+        let depth = &target.depth;
+        if depth.marks.load(Ordering::Acquire) < MARKS {
+            return true;
+        }
         let mut state = self.streams.lock();
         let Some(stream) = state.streams.get_mut(&target.key) else {
             return true;
@@ -275,6 +289,7 @@ impl Shared {
                 return false;
             }
             let passed = stream.marks.pop_front();
+            depth.marks.store(stream.marks.len(), Ordering::Release);
             passed
                 .into_iter()
                 .for_each(|event| target.context.give_event(event));
@@ -370,20 +385,21 @@ impl Shared {
     /// A command has been enqueued on the stream.
     #[inline]
     pub(crate) fn enqueued(&self, target: &Target) {
+        let depth = &target.depth;
+        if depth.unmarked.fetch_add(1, Ordering::Relaxed) + 1 < MARK_EVERY {
+            return;
+        }
+        depth.unmarked.store(0, Ordering::Relaxed);
         let mut state = self.streams.lock();
         let Some(stream) = state.streams.get_mut(&target.key) else {
             return;
         };
-        stream.unmarked += 1;
-        if stream.unmarked < MARK_EVERY {
-            return;
-        }
-        stream.unmarked = 0;
         let Ok(mark) = target.context.take_event(&*self.api) else {
             return;
         };
         // SAFETY: the event is ours, the stream is live.
         unsafe { self.api.cuEventRecord(mark.0.cast(), target.stream()) };
         stream.marks.push_back(mark);
+        depth.marks.store(stream.marks.len(), Ordering::Release);
     }
 }

@@ -78,6 +78,7 @@ impl Session {
             key: context.id,
             id: 0,
             native: Raw(std::ptr::null_mut()),
+            depth: Arc::clone(&context.depth),
             context,
         };
         // SAFETY: the context is current.
