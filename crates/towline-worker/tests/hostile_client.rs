@@ -694,9 +694,16 @@ fn a_side_that_cannot_fails_the_other_and_both_sessions_go_on() {
     for client in [&from, &to] {
         client.post(&wire::ReleaseEvent { event: PASSED });
     }
-    to.post(&peer_receive(BUFFER_BYTES + 1, 1));
+    // Another payload: the lane has not heard of the first one's end, it may be.
+    to.post(&wire::PeerReceive {
+        payload: 8,
+        ..peer_receive(BUFFER_BYTES + 1, 1)
+    });
     to.flush();
-    from.post(&peer_send(BUFFER_BYTES, 1));
+    from.post(&wire::PeerSend {
+        payload: 8,
+        ..peer_send(BUFFER_BYTES, 1)
+    });
     assert!(passed(&from) < 0);
     assert!(passed(&to) < 0);
     assert_eq!(from.ping(), Reached::Answer);
