@@ -80,6 +80,8 @@ struct Stream {
 struct State {
     streams: Numbers<Stream>,
     runners: usize,
+    /// Threads that wait for a change: without any, nobody need be woken, which costs a system call.
+    sleepers: usize,
     ended: bool,
 }
 
@@ -95,6 +97,28 @@ pub(crate) struct Streams {
 impl Streams {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for changes as long as `condition` holds.
+    fn sleep_while<'a>(
+        &self,
+        mut state: MutexGuard<'a, State>,
+        condition: impl FnMut(&mut State) -> bool,
+    ) -> MutexGuard<'a, State> {
+        state.sleepers += 1;
+        let waited = self.changed.wait_while(state, condition);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        state.sleepers -= 1;
+        state
+    }
+
+    /// Has those look who wait for a change.
+    fn tell(&self, state: MutexGuard<'_, State>) {
+        let anybody = state.sleepers > 0;
+        drop(state);
+        if anybody {
+            self.changed.notify_all();
+        }
     }
 
     /// A stream has been created.
@@ -149,27 +173,19 @@ impl Streams {
         if places.is_empty() {
             return;
         }
-        let state = self.lock();
-        let waited = self
-            .changed
-            .wait_while(state, |state| !state.passed(places) && !state.ended);
-        drop(waited);
+        let still = |state: &mut State| !state.passed(places) && !state.ended;
+        drop(self.sleep_while(self.lock(), still));
     }
 
     /// Runs waiting threads' conditions again: something that they wait for has changed.
     pub(crate) fn wake(&self) {
-        drop(self.lock());
-        self.changed.notify_all();
+        self.tell(self.lock());
     }
 
     /// Waits until `ready` says so; `false` when the session is over first.
     pub(crate) fn wait_until(&self, mut ready: impl FnMut() -> bool) -> bool {
-        let state = self.lock();
-        let state = self
-            .changed
-            .wait_while(state, |state| !ready() && !state.ended)
-            .unwrap_or_else(PoisonError::into_inner);
-        !state.ended
+        let still = |state: &mut State| !ready() && !state.ended;
+        !self.sleep_while(self.lock(), still).ended
     }
 
     /// The session is over: nobody waits any more, and what is parked is dropped.
@@ -181,18 +197,19 @@ impl Streams {
             .values_mut()
             .map(|stream| std::mem::take(&mut stream.queue))
             .collect();
-        drop(state);
-        self.changed.notify_all();
+        self.tell(state);
         drop(queues);
     }
 
     /// Waits for the streams' threads; `false` when they are still at work after `patience`.
     pub(crate) fn join(&self, patience: std::time::Duration) -> bool {
-        let state = self.lock();
-        let (state, _) = self
+        let mut state = self.lock();
+        state.sleepers += 1;
+        let (mut state, _) = self
             .changed
             .wait_timeout_while(state, patience, |state| state.runners > 0)
             .unwrap_or_else(PoisonError::into_inner);
+        state.sleepers -= 1;
         state.runners == 0
     }
 
@@ -202,8 +219,9 @@ impl Streams {
     }
 
     pub(crate) fn job_over(&self) {
-        self.lock().runners -= 1;
-        self.changed.notify_all();
+        let mut state = self.lock();
+        state.runners -= 1;
+        self.tell(state);
     }
 
     /// Gives the marks of a context's streams back, when nothing runs any more.
@@ -335,11 +353,8 @@ impl Shared {
             let Some(parked) = next.filter(|_| !state.ended) else {
                 break;
             };
-            state = self
-                .streams
-                .changed
-                .wait_while(state, |state| !state.passed(&parked.after) && !state.ended)
-                .unwrap_or_else(PoisonError::into_inner);
+            let still = |state: &mut State| !state.passed(&parked.after) && !state.ended;
+            state = self.streams.sleep_while(state, still);
             if state.ended {
                 break;
             }
@@ -355,14 +370,15 @@ impl Shared {
                     self.streams.waiting.fetch_sub(1, Ordering::AcqRel);
                 }
             }
-            self.streams.changed.notify_all();
+            if state.sleepers > 0 {
+                self.streams.changed.notify_all();
+            }
         }
         if let Some(stream) = state.streams.get_mut(&key) {
             stream.running = false;
         }
         state.runners -= 1;
-        drop(state);
-        self.streams.changed.notify_all();
+        self.streams.tell(state);
     }
 
     fn wait_for_room(&self, target: &Target) {
