@@ -8,7 +8,7 @@ mod table;
 
 pub use landing::{Landing, LandingError};
 pub use outbox::{Batch, Outbox};
-pub use table::{Entry, NumberHasher, Numbers, Table, TableError};
+pub use table::{Addresses, Entry, NumberHasher, Numbers, Table, TableError};
 
 /// High bits of every handle that a client mints. Plain data that a program passes as a kernel argument is not taken for one.
 pub const HANDLE_BASE: u64 = 0x7c4c << 48;

@@ -33,6 +33,9 @@ const LIMIT: usize = 4 << 20;
 /// Values by a number that a client chose: found in fewer instructions than with the standard hasher.
 pub type Numbers<T> = HashMap<u64, T, BuildHasherDefault<NumberHasher>>;
 
+/// Values by where a native object lies, found as quickly.
+pub type Addresses<T> = HashMap<usize, T, BuildHasherDefault<NumberHasher>>;
+
 /// Handles by number and kind.
 #[derive(Debug)]
 pub struct Table<T> {
@@ -114,6 +117,10 @@ impl Hasher for NumberHasher {
         for byte in bytes {
             self.write_u64(u64::from(*byte));
         }
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        self.write_u64(address as u64);
     }
 
     fn write_u64(&mut self, number: u64) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
-use towline_session::{Entry, Table, TableError};
+use towline_session::{Addresses, Entry, Table, TableError};
 use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::push::Push;
 
@@ -26,9 +26,9 @@ pub(crate) struct Session {
     /// The queue that the present request names.
     named_queue: Cell<Raw>,
     /// What transfers need to know of a queue, by native queue.
-    pub(crate) queues: HashMap<usize, Queue>,
+    pub(crate) queues: Addresses<Queue>,
     /// Pinned memory for transfers, by native queue; `None` where the vendor gives none.
-    pub(crate) rings: HashMap<usize, Option<Ring>>,
+    pub(crate) rings: Addresses<Option<Ring>>,
     /// Written data that the vendor may still read, oldest first.
     pub(crate) kept: std::collections::VecDeque<Kept>,
     pub(crate) kept_bytes: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Session {
     /// Files that programs include, by the client's numbers.
     pub(crate) includes: HashMap<u64, Arc<IncludeTree>>,
     /// What kernels expect of their arguments, by native kernel.
-    pub(crate) arguments: HashMap<usize, Vec<Expected>>,
+    pub(crate) arguments: Addresses<Vec<Expected>>,
     /// What the client's latest request waits for, until the lane's thread or another takes it up.
     pub(crate) waiting: Option<Job>,
     pub(crate) goodbye: bool,
@@ -93,15 +93,15 @@ impl Session {
             shared,
             table,
             named_queue: Cell::new(Raw(std::ptr::null_mut())),
-            queues: HashMap::new(),
-            rings: HashMap::new(),
+            queues: Addresses::default(),
+            rings: Addresses::default(),
             kept: std::collections::VecDeque::new(),
             kept_bytes: 0,
             retired: (0, 0),
             svm: BTreeMap::new(),
             open_events: HashMap::new(),
             includes: HashMap::new(),
-            arguments: HashMap::new(),
+            arguments: Addresses::default(),
             waiting: None,
             goodbye: false,
         }
