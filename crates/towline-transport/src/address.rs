@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use crate::TransportError;
 
-/// Where to connect or listen: `tcp://host:port`, `memory://name`, or whatever a loaded transport defines.
+/// Where to connect or listen: `tcp://host:port`, `shm:///path`, `memory://name`, or whatever a loaded transport defines.
 ///
-/// Without a scheme it is tcp. [`Display`](fmt::Display) gives a text that parses to the same address.
+/// Without a scheme it is tcp; `local` is this host's own server, `shm://local`. [`Display`](fmt::Display) gives a text that parses to the same address.
 ///
 /// ```
 /// use towline_transport::Address;
@@ -33,6 +33,9 @@ impl Address {
         };
         let (scheme, rest) = match text.split_once("://") {
             Some((scheme, rest)) => (scheme.to_ascii_lowercase(), rest),
+            None if text == "local" => ("shm".to_owned(), text),
+            // A path begins with a slash, so that two of three are easily left out.
+            None if text.starts_with("shm:/") => ("shm".to_owned(), &text["shm:".len()..]),
             None => ("tcp".to_owned(), text),
         };
         let named_well = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -162,6 +165,13 @@ mod tests {
             Address::parse("gpu1:7000").unwrap(),
             Address::parse("tcp://gpu1:7000").unwrap()
         );
+    }
+
+    #[test]
+    fn addresses_of_this_host_have_short_forms() {
+        for (short, long) in [("local", "shm://local"), ("shm:/run/x", "shm:///run/x")] {
+            assert_eq!(Address::parse(short).unwrap().to_string(), long);
+        }
     }
 
     #[test]

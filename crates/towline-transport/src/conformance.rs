@@ -33,6 +33,7 @@ const LARGE_BYTES: usize = 16 << 20;
 pub struct Fixture {
     transport: Arc<dyn Transport>,
     address: Arc<dyn Fn(u32) -> String + Send + Sync>,
+    options: ConnectOptions,
     number: Arc<AtomicU32>,
 }
 
@@ -46,8 +47,14 @@ impl Fixture {
         Self {
             transport,
             address: Arc::new(address),
+            options: ConnectOptions::default(),
             number: Arc::default(),
         }
+    }
+
+    /// Connects with other options than a lane's.
+    pub fn with_options(self, options: ConnectOptions) -> Self {
+        Self { options, ..self }
     }
 
     fn listen(&self) -> Box<dyn Listener> {
@@ -59,7 +66,7 @@ impl Fixture {
 
     fn connect(&self, address: &Address) -> Arc<dyn Connection> {
         self.transport
-            .connect(address, &ConnectOptions::default())
+            .connect(address, &self.options)
             .expect("connect")
     }
 
@@ -208,7 +215,7 @@ fn connecting_to_nothing_is_refused_and_names_the_address(fixture: &Fixture) {
     drop(listener);
     let error = fixture
         .transport
-        .connect(&address, &ConnectOptions::default())
+        .connect(&address, &fixture.options)
         .err()
         .expect("nobody listens");
     assert!(
@@ -409,7 +416,7 @@ fn large_transfer_through_small_buffers_arrives_whole(fixture: &Fixture) {
     let listener = fixture.listen();
     let options = ConnectOptions {
         buffer_bytes: Some(4096),
-        ..ConnectOptions::default()
+        ..fixture.options.clone()
     };
     let client = fixture
         .transport

@@ -30,7 +30,7 @@ pub enum TransportError {
     Closed { peer: String },
 
     /// Nobody listens there.
-    #[error("{address} refused the connection: is `towline serve` running there, on that port?")]
+    #[error("{address} refused the connection: {}", how_to_serve(address))]
     ConnectionRefused { address: String },
 
     /// The text is no address.
@@ -88,6 +88,14 @@ pub enum TransportError {
         scheme: String,
         operation: &'static str,
     },
+}
+
+fn how_to_serve(address: &str) -> &'static str {
+    match address.split_once("://") {
+        Some(("shm", "local")) => "start a server on this host with `towline serve --listen local`",
+        Some(("shm", _)) => "is `towline serve --listen` running there, with that path?",
+        _ => "is `towline serve` running there, on that port?",
+    }
 }
 
 fn seconds(timeout: &Duration) -> String {

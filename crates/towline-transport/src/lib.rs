@@ -7,6 +7,7 @@
 //! | Scheme | Module | For |
 //! |---|---|---|
 //! | `tcp` | [`tcp`] | the default, between hosts |
+//! | `shm` | [`shm`] | one host: rings in shared memory |
 //! | `memory` | [`memory`] | tests: in-process pairs, optionally over a simulated link |
 //! | any other | [`plugin`] | shared objects loaded at run time, over a versioned C ABI |
 //!
@@ -23,6 +24,11 @@ pub mod memory;
 #[allow(unsafe_code, reason = "calls into foreign code across a C ABI")]
 pub mod plugin;
 mod registry;
+#[allow(unsafe_code, reason = "maps memory that a peer maps too")]
+pub mod shared_memory;
+#[allow(unsafe_code, reason = "reads and writes memory that a peer writes too")]
+pub mod shm;
+mod socket;
 pub mod tcp;
 
 use std::io::IoSlice;
@@ -192,6 +198,32 @@ pub trait Connection: Send + Sync {
     /// Whoever hands it over drops the connection without [`shutdown`](Connection::shutdown), which would end it
     /// for the other process too, and must not have received more than it means to keep.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Whether the peer is on this host and takes descriptors: of memory to share, for instance.
+    fn shares_memory(&self) -> bool {
+        false
+    }
+
+    /// Sends a descriptor beside the stream. It is there for [`take_descriptor`](Connection::take_descriptor) before any byte that is
+    /// sent after it. A peer takes only some at once: send bytes that have it take each.
+    fn send_descriptor(&self, _descriptor: BorrowedFd<'_>) -> Result<(), TransportError> {
+        Err(TransportError::Unsupported {
+            scheme: scheme_of(&self.peer()),
+            operation: "pass a descriptor to its peer",
+        })
+    }
+
+    /// The next descriptor that the peer has sent; `None` when there is none.
+    fn take_descriptor(&self) -> Result<Option<OwnedFd>, TransportError> {
+        Err(TransportError::Unsupported {
+            scheme: scheme_of(&self.peer()),
+            operation: "take a descriptor of its peer",
+        })
+    }
+}
+
+fn scheme_of(peer: &str) -> String {
+    peer.split(':').next().unwrap_or_default().to_owned()
 }
 
 /// Fills `buffer`. A connection that ends before it is full is [`TransportError::Closed`].

@@ -7,6 +7,7 @@ use rustix::process::{getegid, geteuid, getgid, getuid};
 
 use crate::memory::MemoryTransport;
 use crate::plugin::PluginTransport;
+use crate::shm::ShmTransport;
 use crate::tcp::TcpTransport;
 use crate::{Address, ConnectOptions, Connection, Listener, Transport, TransportError};
 
@@ -31,6 +32,7 @@ impl Registry {
     pub fn new() -> Self {
         let built_in: Vec<Arc<dyn Transport>> = vec![
             Arc::new(TcpTransport::new()),
+            Arc::new(ShmTransport::new()),
             Arc::new(MemoryTransport::new()),
         ];
         Self {
@@ -159,7 +161,7 @@ mod tests {
             .err()
             .expect("no such transport");
         assert!(
-            error.to_string().contains("this program knows tcp, memory; others are shared objects that TOWLINE_TRANSPORTS names"),
+            error.to_string().contains("this program knows tcp, shm, memory; others are shared objects that TOWLINE_TRANSPORTS names"),
             "{error}"
         );
     }
@@ -168,7 +170,7 @@ mod tests {
     fn plugin_that_did_not_load_is_told_to_who_asks_for_its_scheme() {
         let registry =
             Registry::with_plugins(["", "/no/such/plugin.so"].map(PathBuf::from).into_iter());
-        assert_eq!(registry.schemes(), ["tcp", "memory"]);
+        assert_eq!(registry.schemes(), ["tcp", "shm", "memory"]);
         let error = registry
             .get("pigeon")
             .err()

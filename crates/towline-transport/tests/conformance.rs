@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use towline_transport::Registry;
 use towline_transport::conformance::{self, Fixture};
 use towline_transport::memory::{Link, MemoryTransport};
+use towline_transport::{ConnectOptions, Registry, Transport};
 
 /// A new transport fails here until it has its line.
 #[test]
@@ -15,10 +15,25 @@ fn every_registry_entry_upholds_every_rule() {
         let transport = registry.get(scheme).unwrap();
         conformance::check(&match scheme {
             "memory" => Fixture::new(transport, |number| format!("memory://conformance-{number}")),
+            "shm" => shm(transport),
             "tcp" => Fixture::new(transport, |_| "tcp://127.0.0.1:0".into()),
             other => panic!("say how to listen with `{other}`"),
         });
     }
+}
+
+/// Sockets in a folder that goes when the test ends.
+fn shm(transport: Arc<dyn Transport>) -> Fixture {
+    let folder = tempfile::tempdir().unwrap();
+    Fixture::new(transport, move |number| {
+        format!("shm://{}/{number}.sock", folder.path().display())
+    })
+}
+
+#[test]
+fn shm_without_memory_upholds_every_rule() {
+    let fixture = shm(Registry::new().get("shm").unwrap());
+    conformance::check(&fixture.with_options(ConnectOptions::control()));
 }
 
 #[test]
