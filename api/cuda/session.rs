@@ -146,6 +146,29 @@ extern "C" {
         urgent: u32,
     ) -> CUresult;
 
+    /// Copies from memory that was shared to the device when the stream comes to it. A `done` that is not 0 is told as an Event when the
+    /// memory is not needed any more.
+    #[call(id = 0x0f28, internal, async, manual(server))]
+    fn WriteShared(
+        stream: CUstream,
+        address: CUdeviceptr,
+        area: u64,
+        offset: u64,
+        size: u64,
+        done: u64,
+    ) -> CUresult;
+
+    /// Copies from the device to memory that was shared, in the same way.
+    #[call(id = 0x0f29, internal, async, manual(server))]
+    fn ReadShared(
+        stream: CUstream,
+        address: CUdeviceptr,
+        area: u64,
+        offset: u64,
+        size: u64,
+        done: u64,
+    ) -> CUresult;
+
     /// Copies between two addresses; a context of 0 is the one acted in.
     #[call(id = 0x0f25, internal, async, manual(server))]
     fn Copy(
@@ -452,6 +475,15 @@ extern "C" {
     /// Frees it.
     #[call(id = 0x0f79, internal, planned, async, manual(server))]
     fn HostFree(address: u64) -> CUresult;
+
+    /// Maps memory of the client's own, whose descriptor was sent on the command lane's connection just before, and registers it with
+    /// the driver. `area` is its number.
+    #[call(id = 0x0f7a, internal, sync, waits, manual(server))]
+    fn ShareHost(area: u64, size: u64) -> CUresult;
+
+    /// Unmaps it, behind what uses it.
+    #[call(id = 0x0f7b, internal, async, manual(server))]
+    fn UnshareHost(area: u64) -> CUresult;
 
     /// Creates a texture. `resource`: its kind, address, format, channels, width, height, pitch, bytes.
     #[call(id = 0x0f80, internal, sync, manual(server))]

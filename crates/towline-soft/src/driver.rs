@@ -12,7 +12,7 @@ mod modules;
 mod streams;
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -83,6 +83,8 @@ struct State {
     functions: HashMap<usize, Arc<Function>>,
     queues: HashMap<usize, Arc<Queue>>,
     events: HashMap<usize, Arc<Event>>,
+    /// Host memory that was registered: bytes by where it begins.
+    registered: BTreeMap<u64, u64>,
 }
 
 /// A context.

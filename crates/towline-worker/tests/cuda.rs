@@ -1,5 +1,8 @@
 //! The CUDA engine on the host-memory device, with a client that says what each test likes.
 
+#[path = "support/shared_host.rs"]
+mod shared_host;
+
 use std::collections::HashMap;
 use std::io::IoSlice;
 use std::sync::mpsc::{Receiver, channel};
@@ -107,14 +110,17 @@ impl Client {
     }
 
     fn on(api: Arc<dyn CudaApi>) -> Self {
+        let address = "memory://cuda".parse().expect("it is well formed");
+        Self::over(api, &MemoryTransport::new(), &address)
+    }
+
+    fn over(api: Arc<dyn CudaApi>, transport: &dyn Transport, address: &Address) -> Self {
         let engine = CudaEngine::open(api, false, &|_, _| true).expect("there is a device");
-        let transport = MemoryTransport::new();
-        let address: Address = "memory://cuda".parse().expect("it is well formed");
-        let listener = transport.listen(&address).expect("the name is free");
+        let listener = transport.listen(address).expect("the name is free");
         let mut pairs: Vec<_> = (0..3)
             .map(|_| {
                 let ours = transport
-                    .connect(&address, &ConnectOptions::default())
+                    .connect(address, &ConnectOptions::default())
                     .expect("the listener is there");
                 (ours, listener.accept().expect("somebody has connected"))
             })

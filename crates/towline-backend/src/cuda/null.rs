@@ -21,7 +21,7 @@ mod graph;
 mod streams;
 mod texture;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{CString, c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,6 +55,8 @@ struct State {
     events: HashMap<usize, Arc<Event>>,
     memory: HashMap<u64, Allocation>,
     pinned: HashMap<usize, Allocation>,
+    /// Host memory that was registered: bytes by where it begins.
+    registered: BTreeMap<usize, usize>,
     arrays: HashMap<usize, Array>,
     mipmaps: HashMap<usize, Mipmap>,
     bindings: HashMap<u64, Binding>,
@@ -103,6 +105,19 @@ fn hand_out<T>(place: *mut *mut T, outcome: Result<usize, CUresult>) -> CUresult
     tell(place, outcome.map(std::ptr::without_provenance_mut))
 }
 
+impl State {
+    /// The last registered range that begins below `end`.
+    fn registered_from(&self, end: usize) -> Option<(usize, usize)> {
+        let (start, size) = self.registered.range(..end).next_back()?;
+        Some((*start, *size))
+    }
+
+    fn is_registered(&self, start: usize, size: usize) -> bool {
+        let range = self.registered_from(start.saturating_add(1));
+        range.is_some_and(|(at, len)| start.saturating_add(size) <= at + len)
+    }
+}
+
 impl NullCuda {
     /// So many devices.
     pub fn new(devices: usize) -> Self {
@@ -125,6 +140,7 @@ impl NullCuda {
             + state.queues.len()
             + state.events.len()
             + state.pinned.len()
+            + state.registered.len()
             + state.arrays.values().filter(|array| !array.part).count()
             + state.mipmaps.len()
             + state
@@ -548,6 +564,27 @@ impl CudaApi for NullCuda {
             None => CUDA_ERROR_INVALID_VALUE,
         }
     }
+    unsafe fn cuMemHostRegister_v2(&self, p: *mut c_void, size: usize, _flags: u32) -> CUresult {
+        let start = p.addr();
+        if size == 0 || start == 0 {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        let mut state = self.lock();
+        if state
+            .registered_from(start.saturating_add(size))
+            .is_some_and(|(at, len)| at + len > start)
+        {
+            return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+        }
+        state.registered.insert(start, size);
+        CUDA_SUCCESS
+    }
+    unsafe fn cuMemHostUnregister(&self, p: *mut c_void) -> CUresult {
+        match self.lock().registered.remove(&p.addr()) {
+            Some(_) => CUDA_SUCCESS,
+            None => CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED,
+        }
+    }
     unsafe fn cuMemcpyHtoDAsync_v2(
         &self,
         to: CUdeviceptr,
@@ -555,6 +592,16 @@ impl CudaApi for NullCuda {
         size: usize,
         stream: CUstream,
     ) -> CUresult {
+        if self.lock().is_registered(from.addr(), size) {
+            // Read when the stream comes to it, as a device does.
+            let from = device::Place(from.cast_mut().cast());
+            return self.enqueue(stream, move |state| {
+                let from = from;
+                // SAFETY: the contract of the call: so many bytes are readable until the copy is done.
+                let bytes = unsafe { std::slice::from_raw_parts(from.0, size) };
+                device::write(state, to, bytes)
+            });
+        }
         // SAFETY: the contract of the call: so many bytes are readable.
         let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), size) }.to_vec();
         self.enqueue(stream, move |state| device::write(state, to, &bytes))

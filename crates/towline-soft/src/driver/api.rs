@@ -419,6 +419,12 @@ impl CudaApi for SoftCuda {
     unsafe fn cuMemFreeHost(&self, memory: *mut c_void) -> CUresult {
         status(self.free_pinned(memory.addr() as u64))
     }
+    unsafe fn cuMemHostRegister_v2(&self, p: *mut c_void, size: usize, _flags: u32) -> CUresult {
+        status(self.register(p.addr() as u64, size as u64))
+    }
+    unsafe fn cuMemHostUnregister(&self, p: *mut c_void) -> CUresult {
+        status(self.unregister(p.addr() as u64))
+    }
     unsafe fn cuMemcpyHtoDAsync_v2(
         &self,
         to: CUdeviceptr,
@@ -431,8 +437,22 @@ impl CudaApi for SoftCuda {
             if self.is_pinned(address, size as u64) {
                 return self.copy(&queue, to, address, size);
             }
-            // Other memory is read before the call returns, as the driver reads it.
             self.check_range(to, size as u64)?;
+            if self.is_registered(address, size as u64) {
+                let (place, arena) = (Place(from.cast_mut().cast()), Arc::clone(&self.arena));
+                let work = move || {
+                    let place = place;
+                    let bytes = bytes_of(place.0, size);
+                    match arena.range(to, size as u64) {
+                        Some(span) if span.write(to, bytes) => CUDA_SUCCESS,
+                        _ if bytes.is_empty() => CUDA_SUCCESS,
+                        _ => CUDA_ERROR_ILLEGAL_ADDRESS,
+                    }
+                };
+                self.streams.push(&queue, Box::new(work));
+                return Ok(());
+            }
+            // Other memory is read before the call returns, as the driver reads it.
             self.write(&queue, to, bytes_of(from.cast(), size).to_vec())
         }))
     }

@@ -88,6 +88,34 @@ impl SoftCuda {
         })
     }
 
+    /// Has host memory count as pinned. Kernels do not see it.
+    pub(super) fn register(&self, start: u64, bytes: u64) -> Result<(), CUresult> {
+        self.context()?;
+        let end = start.checked_add(bytes).filter(|_| start > 0 && bytes > 0);
+        let end = end.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let registered = &mut self.lock().registered;
+        let before = registered.range(..end).next_back();
+        if before.is_some_and(|(at, len)| at + len > start) {
+            return Err(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+        }
+        registered.insert(start, bytes);
+        Ok(())
+    }
+
+    pub(super) fn unregister(&self, start: u64) -> Result<(), CUresult> {
+        self.streams.wait_all(None);
+        match self.lock().registered.remove(&start) {
+            Some(_) => Ok(()),
+            None => Err(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED),
+        }
+    }
+
+    pub(super) fn is_registered(&self, address: u64, bytes: u64) -> bool {
+        let state = self.lock();
+        let range = state.registered.range(..=address).next_back();
+        range.is_some_and(|(at, len)| address.saturating_add(bytes) <= at + len)
+    }
+
     /// Copies bytes that were taken when the call was made.
     pub(super) fn write(
         &self,

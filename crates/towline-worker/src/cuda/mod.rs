@@ -7,6 +7,7 @@
 //! and what the client must send for it, the lane is free to take.
 
 mod ahead;
+mod areas;
 mod context;
 mod dispatch;
 mod engine;

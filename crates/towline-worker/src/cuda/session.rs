@@ -420,6 +420,9 @@ impl Serve for Session {
             }
         }
         self.virtual_memory.release(&*self.api);
+        for area in lock(&self.shared.areas).drain() {
+            area.release(&*self.api);
+        }
         for context in contexts.into_values() {
             self.shared.streams.forget(&context);
             context.end(&*self.api);

@@ -10,6 +10,7 @@ use towline_backend::cuda::*;
 use towline_session::{Entry, Numbers};
 use towline_wire::push::Push;
 
+use super::areas::Areas;
 use super::context::Context;
 use super::graph::Graphs;
 use super::streams::{Streams, Target};
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     /// Where the parameters of functions and kernels lie in their blocks, by the driver's address of each.
     layouts: RwLock<Numbers<Arc<Layout>>>,
     pub(crate) graphs: Mutex<Graphs>,
+    /// Memory that the client shares.
+    pub(crate) areas: Mutex<Areas>,
     /// Device memory: bytes by address.
     pub(crate) memory: Mutex<HashMap<u64, u64>>,
     /// Bytes of inline writes given back, and how many of them the client knows of.
@@ -111,6 +114,7 @@ impl Shared {
             watches: Mutex::default(),
             functions: Mutex::default(),
             graphs: Mutex::default(),
+            areas: Mutex::default(),
             arrivals: Mutex::default(),
             arrived: AtomicBool::new(false),
             layouts: RwLock::default(),

@@ -12,6 +12,7 @@ mod graph;
 mod launch;
 mod memory;
 mod module;
+mod share;
 mod sync;
 mod texture;
 mod transfer;
