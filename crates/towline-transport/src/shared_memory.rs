@@ -33,7 +33,17 @@ impl SharedMemory {
     pub fn allocate(name: &str, len: usize) -> io::Result<Self> {
         let file = make(name, len)?;
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len as u64)?;
-        map(file, len)
+        let memory = map(file, len)?;
+        // A child that the process forks must not change what is its parent's, and has nobody to share it with.
+        // SAFETY: the range is the mapping's own, and this changes nothing for this process.
+        unsafe {
+            rustix::mm::madvise(
+                memory.start.as_ptr().cast(),
+                len,
+                rustix::mm::Advice::LinuxDontFork,
+            )
+        }?;
+        Ok(memory)
     }
 
     /// Makes `len` bytes of zeros, of which pages come to be when they are touched.

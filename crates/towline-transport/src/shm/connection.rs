@@ -420,7 +420,12 @@ impl ShmConnection {
     ) -> Result<usize, Fault> {
         while self.door.leads() {
             match self.door.take_lead(buffer) {
-                0 if self.is_closed() || self.door.gone() => return Ok(0),
+                0 if self.is_closed() => return Ok(0),
+                0 if self.door.gone() => {
+                    // What was sent before the end may not have been looked at.
+                    self.door.collect(&self.socket.socket)?;
+                    return Ok(self.door.take_lead(buffer));
+                }
                 0 => self.wait_lead(None).map(drop)?,
                 count => return Ok(count),
             }

@@ -125,10 +125,7 @@ impl Transport for ShmTransport {
             local: Address::parse(&format!("shm://{}", path.display()))?,
             made: made.ok(),
             path,
-            only_owner: mode
-                .intersects(Mode::RWXG | Mode::RWXO)
-                .then_some(())
-                .is_none(),
+            only_owner: !mode.intersects(Mode::RWXG | Mode::RWXO),
             closed: AtomicBool::new(false),
         };
         if let Some(group) = place.access.group() {

@@ -131,6 +131,18 @@ fn nobody_there_says_how_to_start_a_server() {
 }
 
 #[test]
+fn the_first_bytes_of_a_peer_that_left_are_there_although_sending_to_it_has_failed() {
+    let server = Server::new("");
+    let (client, accepted) = server.pair();
+    send(&*client, b"early");
+    drop(client);
+    // It finds out that the peer is gone before anything was read.
+    while accepted.send(&[IoSlice::new(&[0; 4096])]).is_ok() {}
+    assert_eq!(receive(&*accepted, 5), b"early");
+    assert_eq!(accepted.recv(&mut [0; 1]).unwrap(), 0);
+}
+
+#[test]
 fn a_preamble_can_be_read_without_mapping_what_a_stranger_sent() {
     let server = Server::new("");
     let (stranger, accepted) = server.stranger();
