@@ -8,6 +8,7 @@
 //! Lock order: `inbound`, then `state`. A thread that holds `state` may only *try* `inbound`.
 
 use std::io::IoSlice;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
@@ -154,6 +155,22 @@ impl Link {
         let lane = self.lane.read().unwrap_or_else(PoisonError::into_inner);
         lane.clone().ok_or_else(|| TransportError::Closed {
             peer: self.name.clone(),
+        })
+    }
+
+    /// Whether the server is on this host, and takes descriptors.
+    pub(crate) fn shares_memory(&self) -> bool {
+        self.lane().is_ok_and(|lane| lane.shares_memory())
+    }
+
+    /// Sends a descriptor that the next request to be posted speaks of.
+    pub(crate) fn send_descriptor(&self, descriptor: BorrowedFd<'_>) -> Result<(), i32> {
+        let sent = self
+            .lane()
+            .and_then(|lane| lane.send_descriptor(descriptor));
+        sent.map_err(|error| {
+            self.lane_failed(error.to_string());
+            self.vocabulary.lost
         })
     }
 

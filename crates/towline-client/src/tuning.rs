@@ -15,6 +15,9 @@ pub struct Tuning {
     pub payload_lanes: Option<u16>,
     /// Repeated kernel arguments are not sent again (`TOWLINE_ARG_CACHE=0` turns that off, for measurements).
     pub argument_cache: bool,
+    /// Pageable memory is copied into memory that the worker shares, where that is on this host (`TOWLINE_STAGING=0` turns that off, for
+    /// measurements).
+    pub staging: bool,
     /// Transfers overlap network and device (`TOWLINE_PIPELINE=0` turns that off, for measurements).
     pub pipeline: bool,
 }
@@ -46,6 +49,7 @@ pub fn tuning() -> &'static Tuning {
                 .map_or(64 << 10, |bytes| bytes.min(1 << 20) as usize),
             payload_lanes: number("TOWLINE_PAYLOAD_LANES").map(|lanes| lanes.clamp(1, 32) as u16),
             argument_cache: number("TOWLINE_ARG_CACHE") != Some(0),
+            staging: number("TOWLINE_STAGING") != Some(0),
             pipeline: number("TOWLINE_PIPELINE") != Some(0),
         }
     })

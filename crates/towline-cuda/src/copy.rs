@@ -18,6 +18,9 @@ use crate::driver::{Driver, read};
 use boxes::{BoxCopy, Memory};
 use relay::End;
 
+/// Bytes up to which a copy out of pinned memory, whose call waits for it, is rather captured at once.
+const CAPTURED: usize = 64 << 10;
+
 /// How a call relates to its stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -54,9 +57,21 @@ impl Driver {
             return self.capture_copy(&acting, &captured, &copy, mode);
         }
         if let Some(there) = self.beyond(&acting, stream, address)? {
+            self.settle_pin(source.addr(), size)?;
             // SAFETY: the caller's contract.
             return unsafe { there.write(call, address, source.cast(), size) };
         }
+        if mode != Mode::Captured
+            && let Some(pin) = self.pin_for(&acting, source.addr(), size)
+            && (mode == Mode::Async || size > CAPTURED || !pin.0.is_quiet())
+        {
+            acting.write_from(stream, address, &pin, size)?;
+            return match mode {
+                Mode::Sync => acting.synchronise(stream),
+                _ => Ok(()),
+            };
+        }
+        self.settle_pin(source.addr(), size)?;
         // Pageable memory may change as soon as the call returns, pinned memory only once the stream has been there.
         let captured =
             mode != Mode::Async || !read(&self.memory).is_pinned(source.addr() as u64, size);
@@ -102,6 +117,13 @@ impl Driver {
         if let Some(there) = self.beyond(&acting, stream, address)? {
             // SAFETY: the caller's contract.
             return unsafe { there.read(call, target.cast(), address, size) };
+        }
+        if let Some(pin) = self.pin_for(&acting, target.addr(), size) {
+            acting.read_into(stream, address, &pin, size)?;
+            return match mode {
+                Mode::Sync => acting.synchronise(stream),
+                _ => Ok(()),
+            };
         }
         // As the driver: a copy into pageable memory returns when it is done.
         let wait = mode == Mode::Sync || !read(&self.memory).is_pinned(target.addr() as u64, size);

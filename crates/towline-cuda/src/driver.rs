@@ -23,6 +23,7 @@ use crate::image::Functions;
 use crate::kept::Kept;
 use crate::memory::Ranges;
 use crate::peer::Peers;
+use crate::pinned::Pins;
 use crate::pool::Pools;
 
 use crate::stream::{HostCalls, Stream};
@@ -43,6 +44,8 @@ pub struct Driver {
     pub(crate) functions: RwLock<Functions>,
     pub(crate) memory: RwLock<Ranges>,
     pub(crate) kept_memory: Mutex<Kept>,
+    /// Host memory of ours that a server shares.
+    pub(crate) pins: RwLock<Pins>,
     pub(crate) virtual_memory: Mutex<VirtualMemory>,
     pub(crate) pools: Mutex<Pools>,
     pub(crate) arrays: RwLock<Arrays>,

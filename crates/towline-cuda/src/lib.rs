@@ -42,6 +42,7 @@ mod module;
 mod occupancy;
 mod pack;
 mod peer;
+mod pinned;
 mod policy;
 mod pool;
 mod report;

@@ -208,8 +208,11 @@ impl Driver {
         }
         self.safe_in_captures()?;
         let layout = Layout::from_size_align(size, PAGE).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
-        // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc_zeroed(layout) };
+        let start = match self.share_host(&context, size)? {
+            Some(start) => start,
+            // SAFETY: the layout's size is not zero.
+            None => unsafe { alloc_zeroed(layout) },
+        };
         if start.is_null() {
             return Err(CUDA_ERROR_OUT_OF_MEMORY);
         }
@@ -236,6 +239,9 @@ impl Driver {
         ranges.0.remove(&address);
         drop(ranges);
         self.settle_host(address, size)?;
+        if self.unshare_host(start.addr())? {
+            return Ok(());
+        }
         let layout = Layout::from_size_align(size, PAGE).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         // SAFETY: `allocate_host` allocated it with this layout, and nobody else can free it: the range is gone from the table.
         unsafe { dealloc(start.cast(), layout) };

@@ -55,6 +55,14 @@ impl Work {
     }
 }
 
+impl Context {
+    /// Whether so much of what was posted to a stream is known to be done.
+    pub(crate) fn has_done(&self, stream: u64, posted: u64) -> bool {
+        let all = lock(&self.work);
+        all.get(&stream).is_some_and(|work| work.done >= posted)
+    }
+}
+
 /// The thread that calls the application's functions; it starts with the first.
 #[derive(Default)]
 pub(crate) struct HostCalls(Mutex<Option<Sender<Job>>>);

@@ -10,6 +10,8 @@
 )]
 
 mod area;
+mod shared;
+mod staging;
 mod transfer;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,9 +29,11 @@ use crate::meter::Meter;
 use crate::peer::Control;
 use crate::state::{Event, Write};
 
+use staging::Staging;
 use transfer::HeldRead;
 
 pub use area::HostArea;
+pub use shared::SharedHost;
 pub use transfer::{DeviceBox, HostRows};
 
 /// CUDA's words.
@@ -44,6 +48,8 @@ const CUDA: &Vocabulary = &Vocabulary {
 const PAYLOAD_TAG: u8 = 0xff;
 /// Kind of the numbers of recordings of events and of host functions.
 const MARK_TAG: u8 = 0xfe;
+/// Kind of the numbers of memory that is shared with the worker.
+const AREA_TAG: u8 = 0xfd;
 /// Images up to this size travel with their request.
 const INLINE_IMAGE: usize = 1 << 20;
 /// The sessions of a process are told apart by these bits of every number that they mint.
@@ -75,6 +81,7 @@ pub struct Session {
     _control: Option<Arc<Control>>,
     snapshot: Snapshot,
     posting: Mutex<Posting>,
+    staging: Arc<Staging>,
 }
 
 /// What posting in order goes by.
@@ -115,6 +122,7 @@ impl Session {
             _control: control,
             snapshot,
             posting: Mutex::default(),
+            staging: Arc::default(),
         }
     }
 
@@ -192,6 +200,15 @@ impl Session {
         Ok(())
     }
 
+    /// Has what is posted next be in the name of `actor`.
+    fn act_as(&self, posting: &mut Posting, actor: Actor) -> Result<(), i32> {
+        if posting.actor != Some(actor) {
+            self.link.post(&act(actor))?;
+            posting.actor = Some(actor);
+        }
+        Ok(())
+    }
+
     /// Posts a request that needs neither thread nor context.
     pub fn post_plain<'a, R: Request<'a>>(&self, request: &R) -> Result<(), i32> {
         self.post_held(&mut self.posting())?;
@@ -224,10 +241,7 @@ impl Session {
         let number = {
             let mut posting = self.posting();
             self.post_held(&mut posting)?;
-            if posting.actor != Some(actor) {
-                self.link.post(&act(actor))?;
-                posting.actor = Some(actor);
-            }
+            self.act_as(&mut posting, actor)?;
             self.link.ask_only(request)?
         };
         self.link.meter.requested();

@@ -114,6 +114,18 @@ impl Session {
                 },
             );
         }
+        let (mut address, mut source, mut size) = (address, source, size);
+        if captured && self.stages() {
+            self.healthy()?;
+            // SAFETY: the caller's contract.
+            let taken = unsafe { self.write_staged(actor, call, stream.0, address, source, size) }?;
+            if taken == size {
+                return Ok(());
+            }
+            address = address.wrapping_add(taken as u64);
+            source = source.wrapping_add(taken);
+            size -= taken;
+        }
         let payload = self.mint(PAYLOAD_TAG);
         self.healthy()?;
         self.expect_grants(payload, HostBox::linear(source, size), size);
@@ -127,6 +139,11 @@ impl Session {
             },
         );
         self.captured(call, payload, posted, captured)
+    }
+
+    /// Whether copies from and to pageable memory go through blocks that the worker shares.
+    fn stages(&self) -> bool {
+        tuning().staging && self.shares_memory()
     }
 
     /// Reads `size` bytes of device memory into `target`. With `wait` they are there when this returns, otherwise when a later
@@ -145,6 +162,21 @@ impl Session {
         wait: bool,
     ) -> Result<(), i32> {
         self.healthy()?;
+        let (mut address, mut target, mut size) = (address, target, size);
+        if wait && size > INLINE_READ && self.stages() {
+            self.settle_reads(target.addr(), size)?;
+            let started = std::time::Instant::now();
+            // SAFETY: the caller's contract.
+            let brought = unsafe { self.read_staged(actor, call, stream, address, target, size) };
+            self.link.meter.waited(call, started.elapsed());
+            let brought = brought?;
+            if brought == size {
+                return self.healthy();
+            }
+            address = address.wrapping_add(brought as u64);
+            target = target.wrapping_add(brought);
+            size -= brought;
+        }
         let read = HeldRead {
             actor,
             call,

@@ -90,6 +90,12 @@ impl BoxCopy {
     }
 }
 
+/// Bytes from the first of a box of host memory to its last.
+fn bytes_of(area: &HostRows, size: [usize; 3]) -> usize {
+    let [width, height, depth] = size;
+    (depth - 1) * area.slice_pitch + (height - 1) * area.pitch + width
+}
+
 impl Driver {
     /// What a side of a copy is in, as the API names it.
     pub(super) fn memory_of(
@@ -174,9 +180,7 @@ impl Driver {
 
     /// Whether all of an area is pinned.
     fn is_pinned(&self, area: &HostRows, size: [usize; 3]) -> bool {
-        let [width, height, depth] = size;
-        let bytes = (depth - 1) * area.slice_pitch + (height - 1) * area.pitch + width;
-        read(&self.memory).is_pinned(area.start.addr() as u64, bytes)
+        read(&self.memory).is_pinned(area.start.addr() as u64, bytes_of(area, size))
     }
 
     /// Copies a box.
@@ -212,6 +216,7 @@ impl Driver {
         let from = self.placed(&acting, &copy.from, size, from_named)?;
         match (to, from) {
             (Placed::Device(to, context), Placed::Host(from)) => {
+                self.settle_pin(from.start.addr(), bytes_of(&from, size))?;
                 if let Some(there) = self.beyond_context(&acting, stream, context)? {
                     // SAFETY: the caller's contract.
                     unsafe { there.write_box(call, to, from, size) }?;

@@ -15,6 +15,7 @@ use towline_backend::cuda::*;
 use towline_client::cuda::Session;
 use towline_cuda::Driver;
 use towline_transport::memory::MemoryTransport;
+use towline_transport::shm::ShmTransport;
 use towline_transport::{Address, ConnectOptions, Transport};
 use towline_worker::{Counters, CudaEngine, Limits, RunError, SideLane};
 
@@ -30,15 +31,18 @@ pub struct Machine {
     ended: Vec<Receiver<Result<(), RunError>>>,
 }
 
-fn serve(null: &Arc<NullCuda>, name: &str) -> (Session, Receiver<Result<(), RunError>>) {
+fn serve(
+    null: &Arc<NullCuda>,
+    name: &str,
+    transport: &dyn Transport,
+    address: &Address,
+) -> (Session, Receiver<Result<(), RunError>>) {
     let engine = CudaEngine::open(Arc::clone(null) as _, false, &|_, _| true).unwrap();
     let snapshot = engine.snapshot().to_vec();
-    let transport = MemoryTransport::new();
-    let address: Address = format!("memory://{name}").parse().unwrap();
-    let listener = transport.listen(&address).unwrap();
+    let listener = transport.listen(address).unwrap();
     let mut pairs: Vec<_> = (0..3)
         .map(|_| {
-            let ours = transport.connect(&address, &ConnectOptions::default());
+            let ours = transport.connect(address, &ConnectOptions::default());
             (ours.unwrap(), listener.accept().unwrap())
         })
         .collect();
@@ -66,10 +70,27 @@ impl Machine {
 
     /// Servers with so many devices each.
     pub fn with(servers: &[usize]) -> Self {
+        Self::over(servers, |_| {
+            let address = "memory://server".parse().unwrap();
+            (Box::new(MemoryTransport::new()), address)
+        })
+    }
+
+    /// As [`Self::with`], on this host.
+    pub fn on_this_host(servers: &[usize]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self::over(servers, |index| {
+            let address = format!("shm://{}/{index}", folder.path().display());
+            (Box::new(ShmTransport::new()), address.parse().unwrap())
+        })
+    }
+
+    fn over(servers: &[usize], way: impl Fn(usize) -> (Box<dyn Transport>, Address)) -> Self {
         let (mut sessions, mut nulls, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         for (index, devices) in servers.iter().enumerate() {
             let null = Arc::new(NullCuda::new(*devices));
-            let (session, end) = serve(&null, &format!("server{index}"));
+            let (transport, address) = way(index);
+            let (session, end) = serve(&null, &format!("server{index}"), &*transport, &address);
             sessions.push(Arc::new(session));
             nulls.push(null);
             ended.push(end);
