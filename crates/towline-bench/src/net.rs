@@ -36,7 +36,7 @@ const PINGS: usize = 200;
 /// `towline bench net`.
 #[derive(Args, Debug)]
 pub struct Options {
-    /// Servers, separated by commas: HOST:PORT
+    /// Servers, separated by commas: HOST:PORT, or local
     #[arg(
         long = "server",
         value_name = "ADDR",
@@ -88,10 +88,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
             figures: &mut figures,
         };
         pair.session(server, token.as_ref())?;
-        let address = tcp_address(server)?;
+        let here = match server.scheme() {
+            "tcp" => tcp_address(server)?.ip().is_loopback(),
+            // Beside shared memory stands what loopback gives.
+            _ => server.scheme() == "shm",
+        };
         let (_process, peer) = match options.peers.get(index) {
             Some(peer) => (None, Some(resolve(peer)?)),
-            None if address.ip().is_loopback() => {
+            None if here => {
                 let peer = Peer::start()?;
                 let address = peer.address;
                 (Some(peer), Some(address))
@@ -190,10 +194,14 @@ impl Pair<'_> {
 
     /// What a server itself answers.
     fn session(&mut self, server: &Address, token: Option<&Token>) -> anyhow::Result<()> {
-        let address = tcp_address(server)?;
-        self.figure("connect", "TCP connection made", "us", || {
+        let options = ConnectOptions {
+            timeout: LIMIT,
+            ..ConnectOptions::control()
+        };
+        self.figure("connect", "connection made", "us", || {
             let start = Instant::now();
-            TcpStream::connect_timeout(&address, LIMIT)
+            Registry::global()
+                .connect(server, &options)
                 .with_context(|| format!("could not reach {server}"))?;
             Ok(start.elapsed().as_secs_f64() * 1e6)
         })?;

@@ -28,9 +28,21 @@ pub(crate) struct ServerSpec {
     pub(crate) payload_lanes: usize,
     /// CPUs to run on.
     pub(crate) cpus: Option<String>,
+    /// How it is reached.
+    pub(crate) over: Over,
 }
 
-/// `towline serve` on a free loopback port.
+/// What goes between a client and a server that a run starts for itself.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
+pub(crate) enum Over {
+    /// TCP over loopback
+    #[default]
+    Tcp,
+    /// Shared memory
+    Shm,
+}
+
+/// `towline serve` on a free loopback port, or a socket of its own.
 pub(crate) struct Server {
     process: Process,
     log: PathBuf,
@@ -47,9 +59,13 @@ impl Server {
             .keep();
         let ready = folder.join("address");
         let log = folder.join("log");
+        let listen = match spec.over {
+            Over::Tcp => "127.0.0.1:0".to_owned(),
+            Over::Shm => format!("shm://{}", folder.join("socket").display()),
+        };
         let mut command = Command::new(&spec.program);
         command
-            .args(["serve", "--listen", "127.0.0.1:0", "--ready-file"])
+            .args(["serve", "--listen", &listen, "--ready-file"])
             .arg(&ready)
             .args(["--payload-lanes", &spec.payload_lanes.to_string()])
             .stdin(Stdio::null())

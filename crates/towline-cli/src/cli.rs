@@ -108,8 +108,8 @@ pub(crate) struct StatusOptions {
 pub(crate) struct ServerOptions {
     /// Servers, separated by commas: HOST:PORT or SCHEME://...
     ///
-    /// Without this option they come from --server-file, else from TOWLINE_SERVERS, else from ~/.config/towline/servers,
-    /// else from /etc/towline/servers.
+    /// `local` is this machine's own server, if it listens there. Without this option they come from --server-file, else
+    /// from TOWLINE_SERVERS, else from ~/.config/towline/servers, else from /etc/towline/servers.
     #[arg(long = "server", value_name = "ADDR", value_delimiter = ',')]
     pub(crate) servers: Vec<String>,
     /// File with one server per line; # starts a comment
@@ -151,7 +151,12 @@ pub(crate) struct RunOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct ServeOptions {
-    /// Where to listen; port 0 takes a free one. May be given several times
+    /// Where to listen; may be given several times
+    ///
+    /// HOST:PORT, where port 0 takes a free one. `local` is for programs of this machine, through shared memory: the
+    /// socket /run/towline/local.sock, or of a server that is not root towline/local.sock below XDG_RUNTIME_DIR. A socket
+    /// elsewhere is shm:///PATH; ?mode=660&group=NAME behind it says who may use it, by default everybody on this machine
+    /// where the server is root, and its own user otherwise.
     #[arg(long, value_name = "ADDR", default_value = DEFAULT_LISTEN)]
     pub(crate) listen: Vec<Address>,
     /// File with a secret that clients must know

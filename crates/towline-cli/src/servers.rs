@@ -32,7 +32,7 @@ pub(crate) fn choose(options: &ServerOptions) -> anyhow::Result<Vec<Address>> {
     };
     if servers.is_empty() {
         bail!(
-            "no server given: name them with --server HOST:PORT, in {SERVERS_VARIABLE}, or in ~/.config/towline/servers"
+            "no server given: name them with --server HOST:PORT, or --server local for this machine's own, in {SERVERS_VARIABLE}, or in ~/.config/towline/servers"
         );
     }
     Ok(servers)

@@ -26,7 +26,7 @@ use self::sections::Run;
 use crate::machine::{self, Machine};
 use crate::peer::{Peer, Streams};
 use crate::report::{Report, SCHEMA};
-use crate::server::{Server, ServerSpec};
+use crate::server::{Over, Server, ServerSpec};
 
 /// Bytes of a TCP round trip.
 const PING_BYTES: usize = 64;
@@ -35,12 +35,15 @@ const PING_BYTES: usize = 64;
 #[derive(Args, Debug)]
 #[command(
     after_help = "Runs for some minutes (--quick: about one). The machine should have nothing else to do. Without --server it \
-                        starts a server of its own and talks to it over loopback."
+                        starts a server of its own and talks to it over loopback, or with --over shm through shared memory."
 )]
 pub struct Options {
     /// Server to measure instead of one started here; its first device is used
     #[arg(long, value_name = "ADDR")]
     server: Option<String>,
+    /// What goes between the legs and the server that is started here
+    #[arg(long, value_name = "WAY", value_enum, default_value_t = Over::Tcp, conflicts_with = "server")]
+    over: Over,
     /// Driver to measure: auto is libcuda.so.1 as this system finds it, null a device in host memory; or a path
     #[arg(long, value_name = "auto|null|PATH", default_value = "auto")]
     cuda: String,
@@ -102,10 +105,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
                 cuda: Some(options.cuda.clone()),
                 device: None,
                 payload_lanes: usize::from(options.streams),
+                over: options.over,
                 ..ServerSpec::default()
             };
             let started = server.insert(Server::start(&spec, scratch.path())?);
-            (started.address.clone(), Between::Loopback)
+            (started.address.clone(), between(&started.address))
         }
         None => (String::new(), Between::Other),
     };

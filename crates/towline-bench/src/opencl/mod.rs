@@ -30,7 +30,7 @@ use crate::machine::{self, Machine};
 use crate::peer::Peer;
 use crate::proxy::{Link, Proxy};
 use crate::report::{Report, SCHEMA};
-use crate::server::{Server, ServerSpec};
+use crate::server::{Over, Server, ServerSpec};
 
 /// `towline bench opencl`.
 #[derive(Args, Debug)]
@@ -45,6 +45,9 @@ pub struct Options {
     /// Address of a `towline bench peer` beside those servers, for plain TCP
     #[arg(long, value_name = "ADDR", requires = "servers")]
     peer: Option<String>,
+    /// What goes between the legs and servers that are started here
+    #[arg(long, value_name = "WAY", value_enum, default_value_t = Over::Tcp, conflicts_with_all = ["servers", "link"])]
+    over: Over,
     /// Put a link of this speed and one-way delay between, as in 1G,100us
     #[arg(long, value_name = "RATE,DELAY", conflicts_with = "servers")]
     link: Option<Link>,
@@ -264,6 +267,7 @@ fn server_spec(options: &Options, folders: &Folders) -> anyhow::Result<ServerSpe
         program,
         icd: folders.native(),
         payload_lanes: usize::from(options.streams),
+        over: options.over,
         ..ServerSpec::default()
     })
 }

@@ -1,9 +1,10 @@
-//! Transports that are no part of Towline carry whole sessions.
+//! Whole sessions over other transports than TCP: shared memory, and such as are no part of Towline.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Client, Server, workload};
+use crate::support::{Client, Server, opencl_program, workload};
 
 /// The example of `towline-transport`: sockets of this host, in one file of C.
 fn compile_example(object: &Path) {
@@ -37,5 +38,105 @@ fn program_runs_over_a_transport_from_a_shared_object() {
         "{:?} {}",
         finished.lines,
         finished.errors
+    );
+}
+
+/// A server on a socket of its own, and its address.
+fn neighbour(folder: &Path, arguments: &[&str]) -> (Server, String) {
+    let address = format!("shm://{}/socket", folder.display());
+    let arguments = [&["--listen", &address], arguments].concat();
+    (Server::start_with(&arguments, &[]), address)
+}
+
+#[test]
+fn opencl_workloads_are_right_over_shared_memory() {
+    let folder = tempfile::tempdir().expect("room for temporary files");
+    let (_server, address) = neighbour(folder.path(), &[]);
+    for (name, size) in [
+        ("sgemm", "193"),
+        ("transpose", "517"),
+        ("smith_waterman", "300"),
+    ] {
+        let arguments = [
+            "--platform",
+            "Towline",
+            "--size",
+            size,
+            "--iterations",
+            "2",
+            "--json",
+        ];
+        let lines = Client::with_options(&["--server", &address], workload(name))
+            .args(&arguments)
+            .run()
+            .lines_of_success();
+        let passed = |line: &String| line.contains(r#""check":"pass""#);
+        assert!(lines.iter().any(passed), "{name}: {lines:?}");
+    }
+}
+
+#[test]
+fn cuda_program_computes_over_shared_memory() {
+    let folder = tempfile::tempdir().expect("room for temporary files");
+    let (_server, address) = neighbour(folder.path(), &["--backend", "null", "--cuda", "null"]);
+    let lines = Client::with_options(&["--server", &address], opencl_program("cuda_add"))
+        .run()
+        .lines_of_success();
+    let mut expected = vec!["1 device".to_owned()];
+    expected.extend((0..4).map(|power| format!("{} numbers, 0 wrong", 64_u32.pow(power))));
+    expected.push("fault 700, then 700".into());
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn cuda_program_on_a_device_in_software_computes_over_shared_memory() {
+    let folder = tempfile::tempdir().expect("room for temporary files");
+    let (_server, address) = neighbour(folder.path(), &["--backend", "null", "--cuda", "soft"]);
+    let ptx = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/ptx");
+    let lines = Client::with_options(&["--server", &address], opencl_program("cuda_ptx"))
+        .args(&[ptx])
+        .run()
+        .lines_of_success();
+    assert_eq!(
+        lines[1..3],
+        ["65536 sums, 0 wrong", "65536 results, 0 wrong"]
+    );
+}
+
+#[test]
+fn local_is_found_by_itself_beside_tcp_and_leaves_no_socket() {
+    let runtime = tempfile::tempdir().expect("room for temporary files");
+    let private = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(runtime.path(), private).expect("it is ours");
+    // A server of root is the whole host's, which this test must not get in the way of.
+    let local = match rustix::process::geteuid().is_root() {
+        true => format!("shm://{}/towline/local.sock", runtime.path().display()),
+        false => "local".to_owned(),
+    };
+    let own = runtime.path().join("towline");
+    std::fs::create_dir(&own).expect("it is ours");
+    std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o700)).expect("it is ours");
+    let variable = (
+        "XDG_RUNTIME_DIR",
+        runtime.path().to_str().expect("plain letters"),
+    );
+    let server = Server::start_with(&["--backend", "null", "--listen", &local], &[variable]);
+    assert!(own.join("local.sock").exists());
+    let tcp = server.address().lines().next().expect("it says where it listens");
+    let over_tcp = Client::with_options(&["--server", tcp], opencl_program("list")).run();
+    let over_shm = Client::with_options(&["--server", "local"], opencl_program("list"))
+        .env(variable.0, variable.1)
+        .run();
+    assert!(over_shm.status.success(), "{}", over_shm.errors);
+    assert_eq!(over_shm.lines, over_tcp.lines);
+    drop(server);
+    assert!(!own.join("local.sock").exists());
+    let nobody = Client::with_options(&["--server", "local"], opencl_program("list"))
+        .env(variable.0, variable.1)
+        .run();
+    assert!(
+        nobody.errors.contains("towline serve --listen local"),
+        "{}",
+        nobody.errors
     );
 }
