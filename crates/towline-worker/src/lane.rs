@@ -66,6 +66,12 @@ pub(crate) trait Serve: Send + 'static {
     /// What the latest request waits for.
     fn take_wait(&mut self) -> Option<Job>;
 
+    /// Looks whether what the latest request waits for has come. If it has, the client is told, and there is nothing to take;
+    /// `None` when that cannot be seen without waiting.
+    fn glance(&mut self) -> Option<bool> {
+        None
+    }
+
     /// All requests of a frame have been carried out; `false` when the client said goodbye.
     fn end_of_frame(&mut self) -> bool;
 
@@ -112,6 +118,7 @@ pub(crate) fn run<S: Serve, L: Into<SideLane>>(
         link: Arc::clone(&link),
         command,
         reader: FrameReader::new(),
+        arrived: None,
         told: 0,
         done,
     };
@@ -146,6 +153,8 @@ struct Lane<S> {
     link: Arc<Link>,
     command: Arc<dyn Connection>,
     reader: FrameReader,
+    /// Bytes that have been received and not been looked at.
+    arrived: Option<usize>,
     /// Requests of which the client knows that they arrived.
     told: u64,
     done: Sender<(S, Result<(), RunError>)>,
@@ -158,6 +167,11 @@ impl<S: Serve> Lane<S> {
             match self.serve_frame() {
                 Ok(true) => {}
                 Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+            match self.look_on() {
+                Ok(true) => continue,
+                Ok(false) => {}
                 Err(error) => break Err(error),
             }
             let Some(wait) = self.session.take_wait() else {
@@ -179,6 +193,23 @@ impl<S: Serve> Lane<S> {
         let _ = self.done.send((self.session, result));
     }
 
+    /// Looks for a moment whether what the client waits for comes: most waits are short, and handing the lane to another thread wakes
+    /// that one. Whether it came; otherwise the lane has more to do, or the wait is no short one.
+    fn look_on(&mut self) -> Result<bool, RunError> {
+        let Some(mut ended) = self.session.glance() else {
+            return Ok(false);
+        };
+        let until = std::time::Instant::now() + patience();
+        while !ended {
+            self.arrived = self.command.try_recv(self.reader.space())?;
+            if self.arrived.is_some() || std::time::Instant::now() >= until {
+                return Ok(false);
+            }
+            ended = self.session.glance().unwrap_or(false);
+        }
+        Ok(true)
+    }
+
     /// Carries out what has come; `false` when the client has left.
     fn serve_frame(&mut self) -> Result<bool, RunError> {
         let Self {
@@ -187,7 +218,10 @@ impl<S: Serve> Lane<S> {
             reader,
             ..
         } = self;
-        let count = self.command.recv_soon(reader.space(), patience())?;
+        let count = match self.arrived.take() {
+            Some(count) => count,
+            None => self.command.recv_soon(reader.space(), patience())?,
+        };
         if count == 0 {
             return Ok(false);
         }

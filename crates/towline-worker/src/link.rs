@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use towline_session::Outbox;
 use towline_transport::Connection;
@@ -42,9 +43,14 @@ impl Usage {
     pub(crate) fn waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
         let started = std::time::Instant::now();
         let result = wait();
-        self.device_ns
-            .fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.waited(started.elapsed());
         result
+    }
+
+    /// Counts time that was waited for the device.
+    pub(crate) fn waited(&self, time: Duration) {
+        let ns = time.as_nanos() as u64;
+        self.device_ns.fetch_add(ns, Ordering::Relaxed);
     }
 }
 

@@ -122,7 +122,11 @@ fn local_is_found_by_itself_beside_tcp_and_leaves_no_socket() {
     );
     let server = Server::start_with(&["--backend", "null", "--listen", &local], &[variable]);
     assert!(own.join("local.sock").exists());
-    let tcp = server.address().lines().next().expect("it says where it listens");
+    let tcp = server
+        .address()
+        .lines()
+        .next()
+        .expect("it says where it listens");
     let over_tcp = Client::with_options(&["--server", tcp], opencl_program("list")).run();
     let over_shm = Client::with_options(&["--server", "local"], opencl_program("list"))
         .env(variable.0, variable.1)

@@ -24,6 +24,9 @@ use crate::waiters::Job;
 /// How long the end of a session waits for kernels; a worker process ends with what still runs.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Looks whether a wait is over; if so, the client has been told.
+pub(crate) type Glance = Box<dyn FnMut() -> bool + Send>;
+
 /// One client's session, driven by the lane thread.
 pub(crate) struct Session {
     pub(crate) api: Arc<dyn CudaApi>,
@@ -46,6 +49,8 @@ pub(crate) struct Session {
     pub(crate) residents: Residents,
     /// What the client's latest request waits for, until the lane's thread or another takes it up.
     pub(crate) waiting: Option<Job>,
+    /// Looks whether that has come, and answers if so.
+    pub(crate) glance: Option<Glance>,
     pub(crate) goodbye: bool,
 }
 
@@ -66,6 +71,7 @@ impl Session {
             virtual_memory: VirtualMemory::default(),
             residents: Residents::default(),
             waiting: None,
+            glance: None,
             goodbye: false,
         }
     }
@@ -246,6 +252,7 @@ impl Session {
             shared.streams.job_over();
         });
         // Whatever comes last in a frame is most likely what a blocked client waits for: it gets the thread that is awake.
+        self.glance = None;
         if let Some(earlier) = self.waiting.replace(job) {
             self.shared.waiters.run(earlier);
         }
@@ -366,7 +373,16 @@ impl Serve for Session {
     }
 
     fn take_wait(&mut self) -> Option<Job> {
+        self.glance = None;
         self.waiting.take()
+    }
+
+    fn glance(&mut self) -> Option<bool> {
+        let ended = self.glance.as_mut()?();
+        if ended {
+            self.take_wait();
+        }
+        Some(ended)
     }
 
     fn end_of_frame(&mut self) -> bool {

@@ -1,16 +1,68 @@
 //! Events, and waits of the client's.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_wire::error::ProtocolError;
 
-use crate::cuda::session::Session;
+use crate::cuda::session::{Glance, Session};
 use crate::cuda::shared::Shared;
 use crate::cuda::streams::{Places, Target};
 use crate::link::Raw;
 use crate::session::broken;
+
+/// A look at whether a stream has come to a point, for the client that waits for it.
+struct Looking {
+    shared: Arc<Shared>,
+    number: u64,
+    target: Target,
+    event: Raw,
+    started: Instant,
+}
+
+impl Looking {
+    fn at(shared: &Arc<Shared>, number: u64, target: &Target) -> Option<Glance> {
+        if target.context.enter(&*shared.api) != CUDA_SUCCESS {
+            return None;
+        }
+        // An event, since the stream may get more to do from other threads meanwhile.
+        let looking = Self {
+            shared: Arc::clone(shared),
+            number,
+            target: target.clone(),
+            event: shared.mark(target).ok()?,
+            started: Instant::now(),
+        };
+        Some(Box::new(move || looking.is_over()))
+    }
+
+    /// Whether the stream is there; if so, the client has been told.
+    fn is_over(&self) -> bool {
+        let shared = &self.shared;
+        let api = &*shared.api;
+        // SAFETY: the event is ours, and was recorded.
+        if unsafe { api.cuEventQuery(self.event.0.cast()) } == CUDA_ERROR_NOT_READY {
+            return false;
+        }
+        // Does not wait any more; what kernels have printed comes with it.
+        // SAFETY: as above.
+        let status = unsafe { api.cuEventSynchronize(self.event.0.cast()) };
+        shared.usage.waited(self.started.elapsed());
+        shared.settle_before_answer();
+        shared.answer(self.number, status, &[]);
+        shared.flush();
+        shared.streams.job_over();
+        true
+    }
+}
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.target.context.give_event(self.event);
+    }
+}
 
 impl Session {
     /// Waits for `places`, then for the device with `wait`, and answers.
@@ -42,11 +94,15 @@ impl Session {
             Ok(target) => {
                 let places = self.shared.streams.place(target.key);
                 let stream = target.native;
+                let glance = places
+                    .is_empty()
+                    .then(|| Looking::at(&self.shared, number, &target));
                 // SAFETY: the stream is live: the client waits before it destroys it.
                 self.synchronize(number, target, places, move |api| unsafe {
                     let stream = stream;
                     api.cuStreamSynchronize(stream.0.cast())
                 });
+                self.glance = glance.flatten();
             }
         }
         Ok(())
