@@ -1,8 +1,11 @@
 //! The study of a 32-node GPU cluster again, simulated: its programs, counts of tasks and placements, and what it found.
 
+mod findings;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+pub use self::findings::{Finding, findings};
 use super::{ITERATIONS, Run, Simulator};
 use crate::cluster::preset;
 use crate::gpus::{self, Pool};
@@ -160,284 +163,6 @@ fn himeno_ops(tasks: usize) -> f64 {
     (0..tasks).map(|rank| program.ops(rank)).sum()
 }
 
-/// A finding of the study and whether it comes out here.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
-    pub claim: &'static str,
-    pub reproduced: bool,
-    pub figures: String,
-}
-
-/// The study's findings against its network's rows.
-pub fn findings(rows: &[Row]) -> Vec<Finding> {
-    let table = Table(rows);
-    vec![
-        table.best("FT: 1-core round robin is best throughout", "ft", 1.0),
-        table.best("CG: 1-core round robin is mostly best", "cg", 0.5),
-        table.best("LU: 1-core round robin is best", "lu", 1.0),
-        table.best(
-            "Himeno (GCC): 1-core round robin is mostly best",
-            "himeno",
-            0.5,
-        ),
-        table.best(
-            "Himeno (Intel): 1-core round robin is mostly best",
-            "himeno-intel",
-            0.5,
-        ),
-        table.gap("FT: about 20 s between placements at 16 tasks", "ft"),
-        table.gap("LU: about 20 s between placements at 16 tasks", "lu"),
-        table.indifferent(),
-        table.starved(),
-        table.peak(
-            "Himeno peaks at 256 cores as GCC compiles it",
-            "himeno",
-            256,
-        ),
-        table.peak(
-            "Himeno peaks at 128 cores as Intel's compiler does",
-            "himeno-intel",
-            128,
-        ),
-        table.same_height(),
-        table.gain(
-            "STMV: CPU+GPU gains about 5.5 times at few cores, and less with more",
-            "stmv",
-            4.0,
-            7.5,
-        ),
-        table.gain(
-            "ATPase: CPU+GPU makes no great difference (at most 1.6 times)",
-            "atpase",
-            0.0,
-            1.6,
-        ),
-        table.turns(
-            "ATPase with GPUs: 1- and 2-core round robin do not differ",
-            "atpase-gpu",
-        ),
-        table.turns(
-            "STMV with GPUs: 1- and 2-core round robin do not differ",
-            "stmv-gpu",
-        ),
-    ]
-}
-
-struct Table<'a>(&'a [Row]);
-
-/// Differences below this are what the study calls error.
-const SAME: f64 = 0.05;
-
-impl Table<'_> {
-    fn seconds(&self, program: &str, tasks: usize, turn: u32) -> Option<f64> {
-        let is_it = |row: &&Row| {
-            (row.program, row.tasks, row.turn, row.network) == (program, tasks, turn, NETWORKS[0])
-        };
-        self.0.iter().find(is_it)?.seconds.as_ref().ok().copied()
-    }
-
-    fn sizes(&self, program: &str) -> Vec<usize> {
-        let mut sizes: Vec<usize> = self
-            .0
-            .iter()
-            .filter(|row| row.program == program)
-            .map(|row| row.tasks)
-            .collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
-    }
-
-    /// Those of the study's three placements that were run: turns of 2 are not in its figures of CPU programs.
-    fn placements(&self, program: &str, tasks: usize) -> Vec<(u32, f64)> {
-        let of = |turn| {
-            self.seconds(program, tasks, turn)
-                .map(|seconds| (turn, seconds))
-        };
-        [1, 6, 12].into_iter().filter_map(of).collect()
-    }
-
-    fn best(&self, claim: &'static str, program: &str, share: f64) -> Finding {
-        let (mut won, mut all, mut figures) = (0, 0, Vec::new());
-        for tasks in self.sizes(program) {
-            let placements = self.placements(program, tasks);
-            let Some(best) = placements.iter().min_by(|a, b| a.1.total_cmp(&b.1)) else {
-                continue;
-            };
-            let first = placements[0];
-            all += 1;
-            // A tie within half a percent is not lost.
-            won += usize::from(first.0 == 1 && first.1 <= best.1 * 1.005);
-            figures.push(format!(
-                "{tasks}: rr:{} {:+.1} %",
-                best.0,
-                100.0 * (first.1 / best.1 - 1.0)
-            ));
-        }
-        Finding {
-            claim,
-            reproduced: all > 0 && won as f64 >= share * all as f64,
-            figures: format!(
-                "best at {won} of {all} sizes; best and by how much 1-core is behind it, {}",
-                figures.join(", ")
-            ),
-        }
-    }
-
-    fn gap(&self, claim: &'static str, program: &str) -> Finding {
-        let seconds: Vec<f64> = self
-            .placements(program, 16)
-            .iter()
-            .map(|(_, seconds)| *seconds)
-            .collect();
-        let (least, most) = range(&seconds);
-        Finding {
-            claim,
-            reproduced: (10.0..=40.0).contains(&(most - least)),
-            figures: format!("{least:.1} to {most:.1} s: {:.1} s", most - least),
-        }
-    }
-
-    fn indifferent(&self) -> Finding {
-        let mut figures = Vec::new();
-        let mut worst = 0.0_f64;
-        for tasks in self.sizes("is") {
-            let seconds: Vec<f64> = self
-                .placements("is", tasks)
-                .iter()
-                .map(|(_, seconds)| *seconds)
-                .collect();
-            let (least, most) = range(&seconds);
-            worst = worst.max(most - least);
-            figures.push(format!("{tasks}: {least:.2} to {most:.2} s"));
-        }
-        Finding {
-            claim: "IS: placements differ by no more than error (under 1 s; its figure ends at 4 s)",
-            reproduced: worst < 1.0,
-            figures: figures.join(", "),
-        }
-    }
-
-    fn starved(&self) -> Finding {
-        let mut figures = Vec::new();
-        let mut slower = true;
-        for tasks in [16, 32, 64, 128] {
-            let (Some(one), Some(twelve)) = (
-                self.seconds("himeno", tasks, 1),
-                self.seconds("himeno", tasks, 12),
-            ) else {
-                slower = false;
-                continue;
-            };
-            slower &= twelve > one * (1.0 + SAME);
-            figures.push(format!("{tasks}: {:.2} times slower", twelve / one));
-        }
-        Finding {
-            claim: "12-core round robin starves Himeno of memory bandwidth",
-            reproduced: slower,
-            figures: figures.join(", "),
-        }
-    }
-
-    /// The size at which 1-core round robin computes fastest, and how fast.
-    fn top(&self, program: &str) -> Option<(usize, f64)> {
-        let rows = self
-            .0
-            .iter()
-            .filter(|row| row.program == program && row.turn == 1 && row.network == NETWORKS[0]);
-        let rates = rows.filter_map(|row| row.mflops().map(|rate| (row.tasks, rate)));
-        rates.max_by(|a, b| a.1.total_cmp(&b.1))
-    }
-
-    fn peak(&self, claim: &'static str, program: &str, tasks: usize) -> Finding {
-        let rows = self
-            .0
-            .iter()
-            .filter(|row| row.program == program && row.turn == 1 && row.network == NETWORKS[0]);
-        let rates: Vec<String> = rows
-            .filter_map(|row| {
-                row.mflops()
-                    .map(|rate| format!("{}: {:.0} GFLOPS", row.tasks, rate / 1e3))
-            })
-            .collect();
-        Finding {
-            claim,
-            reproduced: self.top(program).is_some_and(|(at, _)| at == tasks),
-            figures: rates.join(", "),
-        }
-    }
-
-    fn same_height(&self) -> Finding {
-        let tops = (self.top("himeno"), self.top("himeno-intel"));
-        let (reproduced, figures) = match tops {
-            (Some((_, gcc)), Some((_, intel))) => (
-                (gcc / intel - 1.0).abs() < 0.1,
-                format!("{:.0} and {:.0} GFLOPS", gcc / 1e3, intel / 1e3),
-            ),
-            _ => (false, "no peak".to_owned()),
-        };
-        Finding {
-            claim: "Both compilers' peaks are about as high",
-            reproduced,
-            figures,
-        }
-    }
-
-    fn gain(&self, claim: &'static str, program: &str, least: f64, most: f64) -> Finding {
-        let with = format!("{program}-gpu");
-        let gains: Vec<(usize, f64)> = self
-            .sizes(program)
-            .into_iter()
-            .filter_map(|tasks| {
-                Some((
-                    tasks,
-                    self.seconds(program, tasks, 1)? / self.seconds(&with, tasks, 1)?,
-                ))
-            })
-            .collect();
-        let inside = match (gains.first(), gains.last()) {
-            (Some((_, first)), Some((_, last))) => {
-                (least..=most).contains(first) && (least == 0.0 || last < first)
-            }
-            _ => false,
-        };
-        let figures: Vec<String> = gains
-            .iter()
-            .map(|(tasks, gain)| format!("{tasks}: {gain:.2}"))
-            .collect();
-        Finding {
-            claim,
-            reproduced: inside,
-            figures: figures.join(", "),
-        }
-    }
-
-    fn turns(&self, claim: &'static str, program: &str) -> Finding {
-        let mut worst = 0.0_f64;
-        for tasks in self.sizes(program) {
-            if let (Some(one), Some(two)) = (
-                self.seconds(program, tasks, 1),
-                self.seconds(program, tasks, 2),
-            ) {
-                worst = worst.max((two / one - 1.0).abs());
-            }
-        }
-        Finding {
-            claim,
-            reproduced: worst < SAME && !self.sizes(program).is_empty(),
-            figures: format!("at most {:.1} %", 100.0 * worst),
-        }
-    }
-}
-
-fn range(values: &[f64]) -> (f64, f64) {
-    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-    (
-        least.min(f64::MAX),
-        values.iter().copied().fold(0.0, f64::max),
-    )
-}
-
 /// Network, program and tasks.
 type Key<'a> = (&'a str, &'a str, usize);
 
@@ -483,14 +208,19 @@ pub fn agreement(rows: &[Row]) -> (f64, usize) {
 pub fn page(rows: &[Row]) -> String {
     let failed = rows.iter().filter(|row| row.seconds.is_err()).count();
     let (tau, groups) = agreement(rows);
-    let mut text = String::from("| finding of the study | here | figures |\n| --- | --- | --- |\n");
+    let mut text = String::from(
+        "| finding of the study | criterion | here | figures |\n| --- | --- | --- | --- |\n",
+    );
     for finding in findings(rows) {
-        let here = if finding.reproduced {
-            "reproduced"
-        } else {
-            "**not reproduced**"
+        let here = match finding.reproduced {
+            true => "reproduced",
+            false => "**not reproduced**",
         };
-        let _ = writeln!(text, "| {} | {here} | {} |", finding.claim, finding.figures);
+        let _ = writeln!(
+            text,
+            "| {} | {} | {here} | {} |",
+            finding.claim, finding.criterion, finding.figures
+        );
     }
     let _ = writeln!(
         text,
@@ -505,7 +235,7 @@ pub fn page(rows: &[Row]) -> String {
 mod tests {
     use super::*;
 
-    fn row(program: &'static str, tasks: usize, turn: u32, seconds: f64) -> Row {
+    pub(super) fn row(program: &'static str, tasks: usize, turn: u32, seconds: f64) -> Row {
         Row {
             network: NETWORKS[0],
             program,
@@ -514,28 +244,6 @@ mod tests {
             estimate_s: seconds * 2.0,
             seconds: Ok(seconds),
         }
-    }
-
-    #[test]
-    fn findings_follow_the_rows() {
-        let mut rows = vec![
-            row("ft", 16, 1, 50.0),
-            row("ft", 16, 6, 60.0),
-            row("ft", 16, 12, 72.0),
-        ];
-        let find = |rows: &[Row], start: &str| {
-            let all = findings(rows);
-            all.into_iter()
-                .find(|finding| finding.claim.starts_with(start))
-                .unwrap()
-                .reproduced
-        };
-        assert!(find(&rows, "FT: 1-core") && find(&rows, "FT: about 20 s"));
-        assert!(!find(&rows, "LU"), "nothing is no finding");
-        rows[0].seconds = Ok(65.0);
-        assert!(!find(&rows, "FT: 1-core"));
-        rows[0].seconds = Err("it died".to_owned());
-        assert!(!find(&rows, "FT: 1-core"), "a failed run is not scored");
     }
 
     #[test]
