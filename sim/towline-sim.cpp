@@ -124,6 +124,12 @@ double amount(std::istringstream& words, const std::string& line) {
   return value;
 }
 
+unsigned count(std::istringstream& words, const std::string& line) {
+  const double value = amount(words, line);
+  if (value > 1e9 || value != static_cast<double>(static_cast<unsigned>(value))) refuse("wrong count in: " + line);
+  return static_cast<unsigned>(value);
+}
+
 // Ranks that come later may be named: their number is checked when all are known.
 Op read_op(char kind, std::istringstream& words, const std::string& line) {
   Op op;
@@ -253,7 +259,7 @@ void read_scenario(s4u::NetZone* zone) {
     } else if (word == "gpu") {
       add_gpu(zone, words, line);
     } else if (word == "program") {
-      scenario.repeat = static_cast<unsigned>(amount(words, line));
+      scenario.repeat = count(words, line);
     } else if (word == "rank") {
       Rank rank;
       rank.socket = index_below(words, scenario.sockets.size(), false, line);
@@ -262,7 +268,7 @@ void read_scenario(s4u::NetZone* zone) {
       in_body = false;
     } else if (word == "mix") {
       scenario.is_mix = true;
-      scenario.share = static_cast<unsigned>(amount(words, line));
+      scenario.share = count(words, line);
     } else if (word == "client") {
       Client client;
       client.node = index_below(words, scenario.nodes.size(), false, line);
@@ -274,9 +280,9 @@ void read_scenario(s4u::NetZone* zone) {
     } else if (word == "job") {
       Job job;
       job.arrival = amount(words, line);
-      job.nodes = static_cast<unsigned>(amount(words, line));
+      job.nodes = count(words, line);
       job.uses_gpu = amount(words, line) > 0;
-      job.repeat = static_cast<unsigned>(amount(words, line));
+      job.repeat = count(words, line);
       job.compute = amount(words, line);
       job.up = amount(words, line);
       job.kernel = amount(words, line);
