@@ -1,10 +1,10 @@
 //! Programs of which only the costs are known: who sends how much to whom, and how much is computed in between, after their
 //! public specifications.
 //!
-//! Counts and sizes follow from the specifications. The speed of a core and what it draws from memory are assumptions: what such
-//! programs are commonly measured at, alone and on a full socket, on processors of the study's generation. They were chosen with
-//! the study's findings known; docs/study.md says what hangs on them.
+//! Counts and sizes follow from the specifications. The speed of a core and what it draws from memory are assumptions, each with
+//! its source ([`assumed`]); docs/study.md says what hangs on them.
 
+pub mod assumed;
 mod cg;
 mod ft;
 mod grid;
@@ -14,6 +14,7 @@ mod is;
 mod lu;
 mod md;
 
+pub use self::assumed::{Assumed, Quantity};
 pub use self::halo::scrambled_halo;
 
 use super::{MAX_RANKS, Op, Program};
@@ -76,6 +77,11 @@ impl Kernel {
 
     /// The program on so many ranks.
     pub fn program(self, ranks: usize) -> Result<Program> {
+        self.program_assuming(ranks, Assumed::default())
+    }
+
+    /// The same with one of the assumed values varied.
+    pub fn program_assuming(self, ranks: usize, assumed: Assumed) -> Result<Program> {
         let fail = |why: &str| {
             Err(Error::Size(format!(
                 "{} does not run on {ranks} ranks: {why}",
@@ -91,16 +97,18 @@ impl Kernel {
         }
         let n = ranks as u32;
         Ok(match self {
-            Self::Cg => cg::program(n),
-            Self::Ft => ft::program(n),
-            Self::Is => is::program(n),
-            Self::Lu => lu::program(n),
-            Self::Himeno => himeno::program(n, self.name(), himeno::GCC_SPEED),
-            Self::HimenoIntel => himeno::program(n, self.name(), himeno::INTEL_SPEED),
-            Self::Atpase => md::program(n, self.name(), 327_506, false),
-            Self::AtpaseGpu => md::program(n, self.name(), 327_506, true),
-            Self::Stmv => md::program(n, self.name(), 1_066_628, false),
-            Self::StmvGpu => md::program(n, self.name(), 1_066_628, true),
+            Self::Cg => cg::program(n, assumed),
+            Self::Ft => ft::program(n, assumed),
+            Self::Is => is::program(n, assumed),
+            Self::Lu => lu::program(n, assumed),
+            Self::Himeno => himeno::program(n, self.name(), Quantity::HimenoSpeed, assumed),
+            Self::HimenoIntel => {
+                himeno::program(n, self.name(), Quantity::HimenoIntelSpeed, assumed)
+            }
+            Self::Atpase => md::program(n, self.name(), 327_506, false, assumed),
+            Self::AtpaseGpu => md::program(n, self.name(), 327_506, true, assumed),
+            Self::Stmv => md::program(n, self.name(), 1_066_628, false, assumed),
+            Self::StmvGpu => md::program(n, self.name(), 1_066_628, true, assumed),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The study of a 32-node GPU cluster again, simulated: its programs, counts of tasks and placements, and what it found.
 
 mod findings;
+pub mod sensitivity;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,10 +9,11 @@ use std::fmt::Write;
 pub use self::findings::{Finding, findings};
 use super::{ITERATIONS, Run, Simulator};
 use crate::cluster::preset;
-use crate::gpus::{self, Pool};
-use crate::program::declared::Kernel;
+use crate::gpus::{self, Assignment, Pool};
+use crate::program::declared::assumed::ASSUMPTIONS;
+use crate::program::declared::{Assumed, Kernel, Quantity};
 use crate::score::{Sockets, score};
-use crate::{Matrix, Policy, Result};
+use crate::{Cluster, Matrix, Placement, Policy, Program, Result};
 
 /// One simulated run.
 #[derive(Clone, Debug)]
@@ -21,6 +23,8 @@ pub struct Row {
     pub tasks: usize,
     /// n of the n-core round robin.
     pub turn: u32,
+    /// The assumption that was varied, and how many times as large it was.
+    pub varied: Option<(Quantity, f64)>,
     /// What the score of [`crate::score`] says, for comparison.
     pub estimate_s: f64,
     /// Of the whole program, or why there is none.
@@ -34,6 +38,7 @@ pub struct Point {
     pub kernel: Kernel,
     pub tasks: usize,
     pub turn: u32,
+    pub varied: Option<(Quantity, f64)>,
 }
 
 /// The study's network, and the one that the comparison of networks (ours, not the study's) adds.
@@ -59,6 +64,7 @@ pub fn points(networks: &[&'static str]) -> Vec<Point> {
                     kernel: *kernel,
                     tasks,
                     turn,
+                    varied: None,
                 }));
             }
         }
@@ -77,40 +83,85 @@ pub fn points(networks: &[&'static str]) -> Vec<Point> {
 
 /// Runs one point. What the simulator cannot do is in the row.
 pub fn run(simulator: &Simulator, point: Point) -> Result<Row> {
-    let cluster = preset::cluster(point.network)?;
-    let program = point.kernel.program(point.tasks)?;
-    let matrix = Matrix::of(&program);
-    // 512 tasks on 384 cores: two hardware threads per core.
-    let placement = Policy::RoundRobin(point.turn).place(&cluster, point.tasks, true)?;
-    let sockets = Sockets::default();
-    let assignment = gpus::assign_if_used(&cluster, &matrix, &placement, Pool::Local)?;
-    let mut estimate = score(&cluster, &matrix, &sockets, &placement)?;
-    if let Some(gpus) = &assignment {
-        estimate.add_gpus(gpus);
-    }
+    let Posed {
+        cluster,
+        program,
+        placement,
+        gpus,
+        estimate_s,
+    } = pose(point)?;
     let ran = simulator.run(
         &cluster,
         &program,
-        &sockets,
+        &Sockets::default(),
         &placement,
-        assignment.as_ref(),
+        gpus.as_ref(),
         ITERATIONS,
     );
-    Ok(Row {
-        network: point.network,
-        program: point.kernel.name(),
-        tasks: point.tasks,
-        turn: point.turn,
+    let seconds = ran
+        .map(|run: Run| run.seconds)
+        .map_err(|error| error.to_string());
+    Ok(Row::of(point, estimate_s, seconds))
+}
+
+/// The same with the estimate in the simulator's place: no more than a look at it.
+pub fn estimate(point: Point) -> Result<Row> {
+    let estimate_s = pose(point)?.estimate_s;
+    Ok(Row::of(point, estimate_s, Ok(estimate_s)))
+}
+
+/// What a point is about.
+struct Posed {
+    cluster: Cluster,
+    program: Program,
+    placement: Placement,
+    gpus: Option<Assignment>,
+    estimate_s: f64,
+}
+
+fn pose(point: Point) -> Result<Posed> {
+    let assumed = point
+        .varied
+        .map_or(Assumed::default(), |(quantity, factor)| {
+            Assumed::varied(quantity, factor)
+        });
+    let mut cluster = preset::cluster(point.network)?;
+    assumed.apply(&mut cluster);
+    let program = point.kernel.program_assuming(point.tasks, assumed)?;
+    let matrix = Matrix::of(&program);
+    // 512 tasks on 384 cores: two hardware threads per core.
+    let placement = Policy::RoundRobin(point.turn).place(&cluster, point.tasks, true)?;
+    let gpus = gpus::assign_if_used(&cluster, &matrix, &placement, Pool::Local)?;
+    let mut estimate = score(&cluster, &matrix, &Sockets::default(), &placement)?;
+    if let Some(gpus) = &gpus {
+        estimate.add_gpus(gpus);
+    }
+    Ok(Posed {
+        cluster,
+        program,
+        placement,
+        gpus,
         estimate_s: estimate.total_s,
-        seconds: ran
-            .map(|run: Run| run.seconds)
-            .map_err(|error| error.to_string()),
     })
+}
+
+impl Row {
+    fn of(point: Point, estimate_s: f64, seconds: Result<f64, String>) -> Self {
+        Self {
+            network: point.network,
+            program: point.kernel.name(),
+            tasks: point.tasks,
+            turn: point.turn,
+            varied: point.varied,
+            estimate_s,
+            seconds,
+        }
+    }
 }
 
 /// Heading of the table, with tabs.
 pub const HEADING: &str =
-    "network\tprogram\ttasks\tplacement\tseconds\tmflops\testimate_s\terror\n";
+    "network\tprogram\ttasks\tplacement\tvaried\tseconds\tmflops\testimate_s\terror\n";
 
 impl Row {
     /// MFLOPS as Himeno counts them; none of other programs.
@@ -133,18 +184,48 @@ impl Row {
         let mflops = self
             .mflops()
             .map_or(String::new(), |mflops| format!("{mflops:.0}"));
+        let varied = self.varied.map_or(String::new(), |(quantity, factor)| {
+            format!("{} x{factor}", quantity.assumption().name)
+        });
         format!(
-            "{}\t{}\t{}\trr:{}\t{seconds}\t{mflops}\t{:.6}\t{error}\n",
+            "{}\t{}\t{}\trr:{}\t{varied}\t{seconds}\t{mflops}\t{:.6}\t{error}\n",
             self.network, self.program, self.tasks, self.turn, self.estimate_s
         )
     }
 }
 
 impl Row {
+    pub fn is_of(&self, point: &Point) -> bool {
+        (
+            self.network,
+            self.program,
+            self.tasks,
+            self.turn,
+            self.varied,
+        ) == (
+            point.network,
+            point.kernel.name(),
+            point.tasks,
+            point.turn,
+            point.varied,
+        )
+    }
+
     /// A line of the table; none if it is no whole line of a run that succeeded.
     pub fn parse(line: &str) -> Option<Self> {
         let cells: Vec<&str> = line.split('\t').collect();
-        let [network, program, tasks, placement, seconds, _, estimate, _] = cells[..] else {
+        let [
+            network,
+            program,
+            tasks,
+            placement,
+            varied,
+            seconds,
+            _,
+            estimate,
+            _,
+        ] = cells[..]
+        else {
             return None;
         };
         Some(Self {
@@ -152,6 +233,11 @@ impl Row {
             program: Kernel::named(program).ok()?.name(),
             tasks: tasks.parse().ok()?,
             turn: placement.strip_prefix("rr:")?.parse().ok()?,
+            varied: match varied.split_once(" x") {
+                Some((name, factor)) => Some((Quantity::named(name).ok()?, factor.parse().ok()?)),
+                None if varied.is_empty() => None,
+                None => return None,
+            },
             estimate_s: estimate.parse().ok()?,
             seconds: Ok(seconds.parse().ok()?),
         })
@@ -204,14 +290,45 @@ pub fn agreement(rows: &[Row]) -> (f64, usize) {
     (all.iter().sum::<f64>() / all.len().max(1) as f64, all.len())
 }
 
+/// What is assumed, as a table.
+pub fn assumptions() -> String {
+    let mut text =
+        String::from("| assumption | value | earlier | source |\n| --- | --- | --- | --- |\n");
+    for assumption in ASSUMPTIONS {
+        let value = |value: f64| {
+            let (scaled, prefix) = match value {
+                _ if value >= 1e9 => (value / 1e9, "G"),
+                _ if value >= 1e6 => (value / 1e6, "M"),
+                _ if value < 1e-3 => (value * 1e6, "u"),
+                _ => (value, ""),
+            };
+            format!("{scaled:.2} {prefix}{}", assumption.unit)
+        };
+        let earlier = match assumption.earlier == assumption.value {
+            true => "the same".to_owned(),
+            false => value(assumption.earlier),
+        };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {earlier} | {} |",
+            assumption.name,
+            value(assumption.value).trim_end(),
+            assumption.source
+        );
+    }
+    text
+}
+
 /// The page about a run of the study: what was asked, what came out, finding by finding.
 pub fn page(rows: &[Row]) -> String {
+    let is_usual = |row: &&Row| row.varied.is_none();
+    let rows: Vec<Row> = rows.iter().filter(is_usual).cloned().collect();
     let failed = rows.iter().filter(|row| row.seconds.is_err()).count();
-    let (tau, groups) = agreement(rows);
+    let (tau, groups) = agreement(&rows);
     let mut text = String::from(
         "| finding of the study | criterion | here | figures |\n| --- | --- | --- | --- |\n",
     );
-    for finding in findings(rows) {
+    for finding in findings(&rows) {
         let here = match finding.reproduced {
             true => "reproduced",
             false => "**not reproduced**",
@@ -241,6 +358,7 @@ mod tests {
             program,
             tasks,
             turn,
+            varied: None,
             estimate_s: seconds * 2.0,
             seconds: Ok(seconds),
         }

@@ -1,20 +1,22 @@
 //! NPB FT class C: 512 x 512 x 512 complex numbers, 20 steps, slabs: an alltoall of everything in each.
 
-use super::{Op, Program, build};
+use super::{Assumed, Op, Program, Quantity, build};
 use crate::program::collective::Call;
 
 const POINTS: f64 = 512.0 * 512.0 * 512.0;
 const STEPS: u64 = 20;
-/// What NPB counts for the whole.
-const OPS: f64 = 394.0e9;
-const SPEED: f64 = 0.75e9;
-/// Some twenty passes over 16 bytes a point and step, a third of them with strides that waste most of a cache line.
-const BYTES_PER_OP: f64 = 6.7;
 
-pub(super) fn program(ranks: u32) -> Program {
-    let share = OPS / STEPS as f64 / f64::from(ranks);
+/// As NPB counts the whole.
+fn ops() -> f64 {
+    let log = POINTS.ln();
+    POINTS * (14.8157 + 7.19641 * log + (5.23518 + 7.21113 * log) * STEPS as f64)
+}
+
+pub(super) fn program(ranks: u32, assumed: Assumed) -> Program {
+    let (speed, bytes) = (assumed.of(Quantity::FtSpeed), assumed.of(Quantity::FtBytes));
+    let share = ops() / STEPS as f64 / f64::from(ranks);
     let block = (POINTS * 16.0 / f64::from(ranks) / f64::from(ranks)) as u64;
-    build("ft", ranks, STEPS, SPEED, SPEED * BYTES_PER_OP, |_, ops| {
+    build("ft", ranks, STEPS, speed, speed * bytes, |_, ops| {
         let all = |call| Op::Collective {
             call,
             communicator: 0,

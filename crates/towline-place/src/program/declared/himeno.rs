@@ -1,21 +1,18 @@
 //! Himeno, size XL: 1024 x 512 x 512 points of single precision, Jacobi's method, boxes on a three-dimensional grid of ranks.
 
 use super::grid::{cut, neighbour};
-use super::{Op, Program, build};
+use super::{Assumed, Op, Program, Quantity, build};
 use crate::program::collective::Call;
 
 const POINTS: [u32; 3] = [1024, 512, 512];
 /// What the original counts for a point.
-pub(super) const OPS_PER_POINT: f64 = 34.0;
+const OPS_PER_POINT: f64 = 34.0;
 /// Enough to see a steady state; the original runs for about a minute.
 const STEPS: u64 = 200;
-/// Fourteen arrays read and one written, which is read first, are 64 bytes for 34 operations; pressure is read again where three
-/// of its planes outgrow the cache, and prefetching reads beyond the ends of rows.
-const BYTES_PER_OP: f64 = 100.0 / OPS_PER_POINT;
-pub(super) const GCC_SPEED: f64 = 1.7e9;
-pub(super) const INTEL_SPEED: f64 = 3.4e9;
 
-pub(super) fn program(ranks: u32, name: &str, speed: f64) -> Program {
+/// `compiled`: whose speed it has.
+pub(super) fn program(ranks: u32, name: &str, compiled: Quantity, assumed: Assumed) -> Program {
+    let speed = assumed.of(compiled);
     let parts = cut(ranks, POINTS);
     let points: f64 = POINTS.iter().map(|&edge| f64::from(edge - 2)).product();
     let edges = [0, 1, 2].map(|axis: usize| u64::from(POINTS[axis].div_ceil(parts[axis])));
@@ -24,7 +21,7 @@ pub(super) fn program(ranks: u32, name: &str, speed: f64) -> Program {
         ranks,
         STEPS,
         speed,
-        speed * BYTES_PER_OP,
+        speed * assumed.of(Quantity::HimenoBytes),
         |me, ops| {
             ops.push(Op::Compute {
                 ops: points * OPS_PER_POINT / f64::from(ranks),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Op, Program, build};
+use super::{Assumed, Op, Program, Quantity, build};
 use crate::program::collective::Call;
 
 const KEYS: u64 = 1 << 27;
@@ -10,15 +10,13 @@ const STEPS: u64 = 10;
 const BUCKETS: u64 = 1024;
 /// Keys ranked, which is what NPB counts.
 const OPS: f64 = (KEYS * STEPS) as f64;
-const SPEED: f64 = 0.04e9;
-/// A key is read and written twice, and counted at random places.
-const BYTES_PER_OP: f64 = 60.0;
 
-pub(super) fn program(ranks: u32) -> Program {
+pub(super) fn program(ranks: u32, assumed: Assumed) -> Program {
+    let (speed, bytes) = (assumed.of(Quantity::IsSpeed), assumed.of(Quantity::IsBytes));
     let share = OPS / STEPS as f64 / f64::from(ranks);
     let block = KEYS * 4 / u64::from(ranks) / u64::from(ranks);
     let sizes: Arc<[u64]> = vec![block; ranks as usize].into();
-    build("is", ranks, STEPS, SPEED, SPEED * BYTES_PER_OP, |_, ops| {
+    build("is", ranks, STEPS, speed, speed * bytes, |_, ops| {
         let all = |call| Op::Collective {
             call,
             communicator: 0,

@@ -2,27 +2,28 @@
 //! long-range part, whose charges go to a grid that is transformed by FFTs over slabs.
 
 use super::grid::{cut, neighbour};
-use super::{Op, Program, build};
+use super::{Assumed, Op, Program, Quantity, build};
 use crate::program::collective::Call;
 
 /// Steps of a run; a body is four, the last with the long-range part.
 const STEPS: u64 = 500;
 const CYCLE: u64 = 4;
-/// Operations of an atom in a step: pairs within 12 angstrom, and bonds, integration and neighbour lists.
-const PAIR_OPS: f64 = 22_000.0;
-const OTHER_OPS: f64 = 2_600.0;
-/// Charges to the grid and forces back, and the transforms, of an atom.
-const LONG_OPS: f64 = 3_000.0;
+/// Costs are seconds of a core; what an operation is, is free to choose.
 const SPEED: f64 = 1.2e9;
 /// Boxes of atoms fit in caches.
 const BYTES_PER_OP: f64 = 0.4;
-/// Of the GPU at pairs, against one core.
-const GPU_CORES: f64 = 14.0;
 /// Width of a box that holds as many atoms as water does, in angstrom, and what a rank needs of its neighbours.
 const ANGSTROM_PER_ATOM: f64 = 10.0;
 const CUTOFF: f64 = 12.0;
 
-pub(super) fn program(ranks: u32, name: &str, atoms: u32, gpu: bool) -> Program {
+pub(super) fn program(ranks: u32, name: &str, atoms: u32, gpu: bool, assumed: Assumed) -> Program {
+    let ops = |quantity| assumed.of(quantity) * SPEED;
+    let (pairs, other, long) = (
+        ops(Quantity::MdPairs),
+        ops(Quantity::MdOther),
+        ops(Quantity::MdLong),
+    );
+    let kernel_s = assumed.of(Quantity::MdGpu);
     let edge = (f64::from(atoms) * ANGSTROM_PER_ATOM).cbrt();
     let parts = cut(ranks, [1000, 1000, 1000]);
     let mine = f64::from(atoms) / f64::from(ranks);
@@ -39,21 +40,17 @@ pub(super) fn program(ranks: u32, name: &str, atoms: u32, gpu: bool) -> Program 
                 match gpu {
                     true => ops.push(Op::Gpu {
                         up: (mine * 16.0) as u64,
-                        seconds: mine * PAIR_OPS / SPEED / GPU_CORES,
+                        seconds: mine * kernel_s,
                         down: (mine * 16.0) as u64,
                         calls: 12,
                     }),
-                    false => ops.push(Op::Compute {
-                        ops: mine * PAIR_OPS,
-                    }),
+                    false => ops.push(Op::Compute { ops: mine * pairs }),
                 }
-                ops.push(Op::Compute {
-                    ops: mine * OTHER_OPS,
-                });
+                ops.push(Op::Compute { ops: mine * other });
                 // Forces go back the way that positions came.
                 halo(me, parts, widths, mine, ops);
                 if step + 1 == CYCLE {
-                    long_range(ranks, edge, mine, ops);
+                    long_range(ranks, edge, mine * long, ops);
                 }
             }
         },
@@ -77,12 +74,10 @@ fn halo(me: u32, parts: [u32; 3], widths: [f64; 3], mine: f64, ops: &mut Vec<Op>
 }
 
 /// Two transposes of a grid of a point an angstrom, in single-precision complex numbers.
-fn long_range(ranks: u32, edge: f64, mine: f64, ops: &mut Vec<Op>) {
+fn long_range(ranks: u32, edge: f64, work: f64, ops: &mut Vec<Op>) {
     let block = (edge.powi(3) * 8.0 / f64::from(ranks) / f64::from(ranks)) as u64;
     for _ in 0..2 {
-        ops.push(Op::Compute {
-            ops: mine * LONG_OPS / 2.0,
-        });
+        ops.push(Op::Compute { ops: work / 2.0 });
         ops.push(Op::Collective {
             call: Call::Alltoall { bytes: block },
             communicator: 0,
