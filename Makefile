@@ -7,7 +7,7 @@ TARGET_DIR = $${CARGO_TARGET_DIR:-target}
 ENV = . build/env
 XTASK = $(ENV) && cargo xtask
 
-.PHONY: help demo test check test-long bench dist install install-icd clean
+.PHONY: help demo test check test-long bench report dist install install-icd clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 22
@@ -35,6 +35,12 @@ bench: ## Measure OpenCL calls and workloads, native against Towline
 	@$(ENV) && cargo build --release --locked -p towline-cli -p towline-cuda -p towline-nvml -p towline-opencl
 	@$(MAKE) --no-print-directory -C workloads/opencl
 	@$(ENV) && mkdir -p build && $(TARGET_DIR)/release/towline bench opencl --json build/bench-opencl.json
+
+report: ## Draw the committed results: build/report/report.html
+	@scripts/setup bench
+	@PYTHONPATH=python/src build/python/bin/python -m towline_bench report --title "Towline: committed results" \
+	    --out build/report bench/results/placement-study.tsv bench/results/*.json bench/results/shaped/*.json
+	@echo build/report/report.html
 
 dist: ## Pack the release into build/dist/
 	@scripts/setup build

@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! bin/towline
+//! bin/towline-sim                                   where this machine has SimGrid
 //! lib/libtowline_cuda.so
 //! lib/libtowline_nvml.so
 //! lib/libtowline_opencl.so
 //! lib/towline/libtowline_pmpi_{mpich,openmpi}.so    of those MPIs that this machine has a compiler for
+//! lib/towline/python/towline_bench/                  the benchmark suite; needs Python 3.11 and matplotlib
 //! share/man/man1/towline*.1
 //! share/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}/...
 //! share/doc/towline/{CHANGELOG.md,LICENSE,README.md}
@@ -116,6 +118,9 @@ fn stage(workspace: &Workspace, tree: &Path) -> Result<()> {
     }
 
     place_tracing_libraries(workspace, tree)?;
+    place_simulator(workspace, tree)?;
+    let package = workspace.root().join("python/src/towline_bench");
+    place_python(&package, &tree.join("lib/towline/python/towline_bench"))?;
 
     let share = tree.join("share");
     let manual = share.join("man/man1");
@@ -162,6 +167,48 @@ fn place_tracing_libraries(workspace: &Workspace, tree: &Path) -> Result<()> {
             &build.join(&name),
             &tree.join("lib").join(PROGRAM).join(&name),
         )?;
+    }
+    Ok(())
+}
+
+/// What `towline simulate` starts. Without SimGrid it says how to get one.
+fn place_simulator(workspace: &Workspace, tree: &Path) -> Result<()> {
+    let source = workspace.root().join("sim");
+    let built = workspace.build_dir().join("towline-sim");
+    let compiled = Command::new("make")
+        .env_remove("MAKEFLAGS")
+        .arg("--silent")
+        .arg("-C")
+        .arg(&source)
+        .arg(format!("OUT={}", built.display()))
+        .status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        println!("without SimGrid (libsimgrid-dev) there is no towline-sim");
+        return Ok(());
+    }
+    place_stripped(&built, &tree.join("bin/towline-sim"))
+}
+
+/// Copies a Python package: its sources, not what the interpreter leaves beside them.
+fn place_python(from: &Path, to: &Path) -> Result<()> {
+    let mut entries: Vec<_> = fs::read_dir(from)
+        .and_then(Iterator::collect::<std::io::Result<Vec<_>>>)
+        .with_context(|| format!("cannot read {}", from.display()))?
+        .into_iter()
+        .map(|entry| entry.path())
+        .collect();
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().context("an entry without a name")?;
+        let is_source = path
+            .extension()
+            .is_some_and(|extension| extension == "py" || extension == "typed");
+        if path.is_dir() && name != "__pycache__" {
+            place_python(&path, &to.join(name))?;
+        } else if is_source {
+            let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            write(&to.join(name), &text)?;
+        }
     }
     Ok(())
 }

@@ -138,6 +138,25 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // Without SimGrid there is nothing to build, and 77 says so.
+        name: "sim",
+        tiers: TEST,
+        command: "printf '#include <simgrid/s4u.hpp>\\n' | g++ -E -x c++ - >/dev/null 2>&1 || \
+            { echo 'no SimGrid: scripts/setup test installs it'; exit 77; }; \
+            make -C sim CXXFLAGS='-O2 -Wall -Wextra -Werror' && sim/towline-sim --version",
+        ..STAGE
+    },
+    Stage {
+        // Format, lints, types and tests of the benchmark suite; its sweeps use what `build` and `sim` built.
+        name: "python",
+        tiers: TEST,
+        needs: &["build"],
+        tools: &[Tool::Command("build/python/bin/python")],
+        command: "python/check",
+        limit_s: 600,
+        ..STAGE
+    },
+    Stage {
         name: "workloads-mpi-long",
         tiers: LONG,
         needs: &["workloads-mpi"],
