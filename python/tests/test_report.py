@@ -6,7 +6,7 @@ import pytest
 
 from towline_bench.cli import main
 from towline_bench.figures import draw
-from towline_bench.figures.placed import speedup
+from towline_bench.figures.placed import behind, speedup
 from towline_bench.report import agreement, choices
 from towline_bench.table import Row, write_csv
 
@@ -42,6 +42,11 @@ def test_agreement_is_of_orders() -> None:
 
 def test_speed_up_counts_the_fewest_tasks_as_ideal() -> None:
     assert speedup({16: 10.0, 32: 8.0}) == {16: 16.0, 32: 20.0}
+
+
+def test_what_a_placement_costs_is_told_where_all_were_run() -> None:
+    lines = {"rr:1": {16: 10.0, 32: 8.0}, "rr:12": {16: 15.0}}
+    assert behind(lines) == {"rr:1": {16: 0.0}, "rr:12": {16: 50.0}}
 
 
 def test_the_page_is_whole_and_escapes_what_others_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -206,7 +206,8 @@ fn place_python(from: &Path, to: &Path) -> Result<()> {
         if path.is_dir() && name != "__pycache__" {
             place_python(&path, &to.join(name))?;
         } else if is_source {
-            let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text =
+                fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
             write(&to.join(name), &text)?;
         }
     }

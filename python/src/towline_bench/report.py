@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from towline_bench.figures.placed import label, network_label
+from towline_bench.figures.placed import COMPILERS, label, network_label
 from towline_bench.style import Drawn, placement_label
 from towline_bench.table import Row
 
@@ -78,7 +78,7 @@ def choices(rows: Iterable[Row]) -> list[Choice]:
     found = []
     for (network, program, compiler, device, tasks), group in groups.items():
         ranked = sorted(group, key=lambda row: row.value)
-        name = f"{label(program)}{f' ({compiler})' if compiler else ''}"
+        name = f"{label(program)}{f' ({COMPILERS.get(compiler, compiler)})' if compiler else ''}"
         second = ranked[1] if len(ranked) > 1 else None
         found.append(Choice(network, name, device, tasks, ranked[0], second, ranked[-1]))
     return found

@@ -153,7 +153,6 @@ pub(super) const STAGES: &[Stage] = &[
         needs: &["build"],
         tools: &[Tool::Command("build/python/bin/python")],
         command: "python/check",
-        limit_s: 600,
         ..STAGE
     },
     Stage {

@@ -27,6 +27,8 @@ _STUDY = {
 
 #: Networks by what people call them.
 NETWORKS = {"study-qdr": "InfiniBand QDR", "study-gbe": "Gigabit Ethernet"}
+#: Compilers likewise.
+COMPILERS = {"gcc": "GCC", "clang": "Clang", "icx": "Intel's compiler"}
 _NAMES = {"atpase": "ATPase (327,506 atoms)", "stmv": "STMV (1,066,628 atoms)", "himeno": "Himeno"}
 
 #: Tasks to value.
@@ -82,9 +84,18 @@ def speedup(line: Line) -> Line:
     return {tasks: first * line[first] / seconds for tasks, seconds in line.items()}
 
 
+def behind(lines: dict[str, Line]) -> dict[str, Line]:
+    """By how many percent each is behind the best, where all were run."""
+    shared = set.intersection(*(set(line) for line in lines.values()))
+    best = {tasks: min(line[tasks] for line in lines.values()) for tasks in shared}
+    return {
+        key: {tasks: 100 * (line[tasks] / best[tasks] - 1) for tasks in sorted(shared)} for key, line in lines.items()
+    }
+
+
 def _ideal(axes: Axes, lines: dict[str, Line]) -> None:
     tasks = sorted({task for line in lines.values() for task in line})
-    axes.plot(tasks, tasks, color="0.6", linewidth=1, zorder=1, label="ideal")
+    axes.plot(tasks, tasks, color="0.6", linewidth=1, zorder=1)
 
 
 def draw(rows: Sequence[Row], folder: Path) -> list[Drawn]:
@@ -117,7 +128,7 @@ def _of_program(rows: Sequence[Row], network: str, program: str, compiler: str, 
 
     if rates and program == "himeno":
         lines = _lines(rates, lambda row: row.placement)
-        title = f"{label(program)}{f', {compiler}' if compiler else ''}"
+        title = f"{label(program)}{f', {COMPILERS.get(compiler, compiler)}' if compiler else ''}"
         with figure(width=5.2) as (made, (axes,)):
             plot(axes, {key: {at: value / 1e3 for at, value in line.items()} for key, line in lines.items()})
             axes.set(ylabel="GFLOPS", title=f"{title}\n{where}")
@@ -136,20 +147,25 @@ def _of_program(rows: Sequence[Row], network: str, program: str, compiler: str, 
 def _time_and_speedup(
     lines: dict[str, Line], heading: str, kind: str, save_as: Callable[[str, object, str, str], None], title: str
 ) -> None:
-    with figure(2) as (made, (left, right)):
+    with figure(3 if len(lines) > 2 else 2, width=4.2) as (made, (left, *middle, right)):
         plot(left, lines)
         left.set(ylabel="time (s)", title="Time")
         left.set_ylim(bottom=0)
         left.legend()
+        for axes in middle:
+            plot(axes, behind(lines))
+            axes.set(ylabel="slower than the best placement (%)", title="What a placement costs")
+            axes.set_ylim(bottom=0)
         faster = {key: speedup(line) for key, line in lines.items()}
         _ideal(right, faster)
         plot(right, faster)
         right.set(ylabel="speed-up", title="Speed-up over the fewest tasks")
         right.set_yscale("log", base=2)
         right.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        right.legend()
         made.suptitle(heading)
-        save_as(kind, made, title, "Time by placement, and speed-up over the fewest tasks, which count as ideal.")
+        costs = ", what each costs over the best" if middle else ""
+        caption = f"Time by placement{costs}, and speed-up over the fewest tasks, which count as ideal (grey)."
+        save_as(kind, made, title, caption)
 
 
 def _gain(
