@@ -1,6 +1,6 @@
 /*
  * The same for Fortran, where its calls do not come through those of C: in Open MPI they call the library's inner functions.
- * In MPICH they call MPI_Send and so on, which are traced as C's.
+ * In MPICH they call MPI_Send and so on, which are traced as C's, but for some of the module mpi_f08 (f08.c).
  *
  * Each wrapper calls the library's own Fortran entry (pmpi_send_), so that what Fortran has of its own (MPI_BOTTOM, logicals,
  * statuses as arrays) stays the library's business, and translates handles only to record. Handles are integers; arguments

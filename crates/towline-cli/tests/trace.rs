@@ -311,17 +311,48 @@ fn matrix_of_conjugate_gradients_is_what_open_mpi_counts_itself() {
 }
 
 #[test]
-fn matrix_of_a_modern_fortran_program_on_open_mpi_is_what_it_sends() {
-    let (_temporary, folder) = new_folder();
-    let program = OPENMPI.program("modern_fortran.f90");
-    let output = OPENMPI.trace(&folder, &[], 3, &program, &[]);
-    assert!(output.status.success(), "{}", err(&output));
-    let matrix = read(folder.join("matrix.json"));
-    assert_eq!(
-        matrix["point_to_point"],
-        json!([[0, 1, 1, 24], [1, 2, 1, 24], [2, 0, 1, 24]])
-    );
-    assert_eq!(matrix["communicators"][0]["collectives"][0]["bytes"], 72);
+fn matrix_of_a_modern_fortran_program_is_what_it_sends() {
+    for mpi in [OPENMPI, MPICH] {
+        let (_temporary, folder) = new_folder();
+        let program = mpi.program("modern_fortran.f90");
+        let output = mpi.trace(&folder, &[], 3, &program, &[]);
+        assert!(output.status.success(), "{}", err(&output));
+        let matrix = read(folder.join("matrix.json"));
+        assert_eq!(
+            matrix["point_to_point"],
+            json!([[0, 1, 1, 24], [1, 2, 1, 24], [2, 0, 1, 24]])
+        );
+        assert_eq!(matrix["communicators"][0]["collectives"][0]["bytes"], 72);
+    }
+}
+
+#[test]
+fn waits_and_communicators_of_modern_fortran_are_recorded_and_do_what_they_did() {
+    for mpi in [OPENMPI, MPICH] {
+        let (_temporary, folder) = new_folder();
+        let program = mpi.program("modern_fortran_requests.f90");
+        let output = mpi.trace(&folder, &[], 4, &program, &[]);
+        assert!(output.status.success(), "{}", err(&output));
+        let matrix = read(folder.join("matrix.json"));
+        assert_eq!(
+            matrix["point_to_point"],
+            json!([
+                [0, 1, 10, 40],
+                [1, 2, 10, 40],
+                [2, 3, 10, 40],
+                [3, 0, 10, 40]
+            ])
+        );
+        let members: Vec<_> = matrix["communicators"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|communicator| communicator["collectives"] != json!([]))
+            .map(|communicator| communicator["ranks"].clone())
+            .collect();
+        assert_eq!(members, [json!([0, 2]), json!([0, 1, 2, 3]), json!([1, 3])]);
+        assert_eq!(read(folder.join("trace.json"))["replay"]["usable"], true);
+    }
 }
 
 #[test]
