@@ -121,3 +121,48 @@ def test_an_energy_report_without_outcome_is_an_error() -> None:
         energy(json.dumps({"outcome": None}))
     with pytest.raises(BenchError, match="no outcome"):
         energy("")
+
+
+FAKE = """#!/bin/sh
+# Writes what `towline bench` writes, and lines for people around it.
+echo "measuring {not JSON}"
+what=$2
+while [ "$1" != --json ]; do shift; done
+side='{"value": 4.0, "partial": false}'
+sides="{\\"client\\": $side, \\"server\\": $side, \\"total\\": $side}"
+case $what in
+net) echo '{"figures": [{"id": "net.0.round_trip", "unit": "us", "legs": {"tcp": {"median": 20.5}}}]}' >"$2" ;;
+energy) echo "{\\"outcome\\": {\\"time_s\\": 2.0, \\"power_w\\": $sides, \\"energy_j\\": $sides}}" >"$2" ;;
+esac
+echo "done"
+"""
+
+METERED = """
+name = "metered"
+launcher = "local"
+towline = "{towline}"
+[[programs]]
+name = "md"
+command = ["./md"]
+adapter = "lammps"
+[[clients]]
+name = "here"
+power = ["rapl"]
+[[servers]]
+name = "there"
+power = ["csv:it's.csv"]
+address = { gbe = "127.0.0.1:1" }
+"""
+
+
+def test_remote_gpus_are_metered_and_their_links_measured(tmp_path: Path) -> None:
+    towline = tmp_path / "towline"
+    towline.write_text(FAKE.replace("\\\\", "\\"))
+    towline.chmod(0o755)
+    path = tmp_path / "suite.toml"
+    path.write_text(METERED.replace("{towline}", str(towline)))
+    remote, link = run_suite(read(path), tmp_path / "log.jsonl", progress=io.StringIO())
+    assert (remote.error, link.error) == ("", "")
+    assert remote.figures["seconds"] == [2.0]
+    assert remote.figures["server_energy"] == [4.0]
+    assert (link.figures, link.units) == ({"net.round_trip": [20.5]}, {"net.round_trip": "us"})

@@ -57,7 +57,7 @@ def run(suite: Suite, point: Point, scratch: Path) -> Figures:
     """Run one point once."""
     program = suite.programs[point.program]
     if point.client:
-        return _remote(suite, point, program, scratch)
+        return _remote(suite, point, program)
     if suite.launcher == "simulate":
         return _simulate(suite, point, program)
     if program.adapter is None:
@@ -133,7 +133,21 @@ def _at(end: End, command: list[str]) -> list[str]:
     return ["ssh", "-o", "BatchMode=yes", end.host, shlex.join(command)] if end.host else command
 
 
-def _remote(suite: Suite, point: Point, program: Program, scratch: Path) -> Figures:
+#: Stands before the JSON in an output that has lines for people, too.
+_MARK = "towline-bench: what follows is JSON"
+
+
+def _json_of(suite: Suite, end: End, before: list[str], after: list[str]) -> str:
+    """Run a command that takes ``--json FILE``, here or elsewhere, and answer what it wrote there."""
+    script = (
+        f'file=$(mktemp) && {shlex.join(before)} --json "$file" {shlex.join(after)}; status=$?; '
+        f'printf "\\n%s\\n" {shlex.quote(_MARK)}; cat "$file"; rm -f "$file"; exit $status'
+    )
+    output = execute(_at(end, ["sh", "-c", script]), suite.limit_s, suite.folder)
+    return output.rpartition(_MARK)[2]
+
+
+def _remote(suite: Suite, point: Point, program: Program) -> Figures:
     """Time, power and energy of a program, as the rCUDA paper's Tables II and III have them."""
     client = suite.clients[point.client]
     command = built(suite, point, program)
@@ -144,20 +158,17 @@ def _remote(suite: Suite, point: Point, program: Program, scratch: Path) -> Figu
         sources += [word for source in server.power for word in ("--server", source)]
         command = [suite.towline, "run", "--server", address, "--", *command]
     if sources:
-        report = scratch / "energy.json"
-        target = "/dev/stdout" if client.host else str(report)
-        measure = [suite.towline, "bench", "energy", *sources, "--json", target, *suite.arguments, "--", *command]
-        output = execute(_at(client, measure), suite.limit_s, suite.folder)
-        return energy(output[output.index("{") :] if client.host and "{" in output else report.read_text("utf-8"))
+        measure = [suite.towline, "bench", "energy", *sources, *suite.arguments]
+        return energy(_json_of(suite, client, measure, ["--", *command]))
     if program.adapter is None:
         raise BenchError(f"program {program.name} has nothing to read it by")
     return program.adapter.read(execute(_at(client, command), suite.limit_s, suite.folder))
 
 
 def energy(text: str) -> Figures:
-    """Read the JSON of `towline bench energy`, perhaps with lines for people behind it."""
+    """Read the JSON of `towline bench energy`."""
     try:
-        document, _ = json.JSONDecoder().raw_decode(text)
+        document = json.loads(text)
         outcome = document["outcome"]
         figures: Figures = {"seconds": (float(outcome["time_s"]), "s")}
         for side in ("client", "server", "total"):
@@ -175,15 +186,14 @@ def energy(text: str) -> Figures:
 
 def bandwidth(suite: Suite, client: End, address: str) -> Figures:
     """Between a client and a server, as the paper's Table IV has it."""
-    command = [suite.towline, "bench", "net", "--server", address, "--json", "/dev/stdout"]
-    output = execute(_at(client, command), suite.limit_s, suite.folder)
+    command = [suite.towline, "bench", "net", "--server", address]
     try:
-        document, _ = json.JSONDecoder().raw_decode(output[output.index("{") :])
-        figures = {figure["id"]: figure for figure in document["figures"]}
+        document = json.loads(_json_of(suite, client, command, []))
         found: Figures = {}
-        for name, figure in figures.items():
+        for figure in document["figures"]:
             leg = next(iter(figure["legs"].values()))
-            found[name] = (float(leg["median"]), figure["unit"])
+            # "net.0.round_trip" is of the first server, and there is no other.
+            found[figure["id"].replace("net.0.", "net.")] = (float(leg["median"]), figure["unit"])
     except (KeyError, StopIteration, TypeError, ValueError) as error:
         raise BenchError(f"`towline bench net` gave no figures: {error!r}") from error
     return found
