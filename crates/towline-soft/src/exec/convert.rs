@@ -4,7 +4,6 @@ use towline_ptx::ir::op::Mode;
 use towline_ptx::ptx::Type;
 
 use super::float;
-use super::frame::Lanes;
 use super::number::{self, extend};
 
 /// The value of an integer of a type.
@@ -64,14 +63,19 @@ fn from_integer(to: Type, mode: Mode, value: i128) -> Option<u64> {
 }
 
 /// `cvt` of all lanes.
-pub(super) fn convert(to: Type, from: Type, mode: Mode, a: &Lanes) -> Option<Lanes> {
+pub(crate) fn convert<const N: usize>(
+    to: Type,
+    from: Type,
+    mode: Mode,
+    a: &[u64; N],
+) -> Option<[u64; N]> {
     // What most conversions are.
     if !to.is_float() && !from.is_float() && !mode.saturate {
         return Some(std::array::from_fn(|lane| {
             extend(extend(a[lane], from), to)
         }));
     }
-    let mut out = [0; 32];
+    let mut out = [0; N];
     for (place, &bits) in out.iter_mut().zip(a) {
         *place = if from.is_float() {
             let value = float::value(from, bits, mode.flush)?;
@@ -84,13 +88,13 @@ pub(super) fn convert(to: Type, from: Type, mode: Mode, a: &Lanes) -> Option<Lan
 }
 
 /// `cvt` of two numbers into a pair.
-pub(super) fn convert_pair(
+pub(crate) fn convert_pair<const N: usize>(
     to: Type,
     from: Type,
     mode: Mode,
-    a: &Lanes,
-    b: &Lanes,
-) -> Option<Lanes> {
+    a: &[u64; N],
+    b: &[u64; N],
+) -> Option<[u64; N]> {
     let half = match to {
         Type::F16x2 => Type::F16,
         Type::Bf16x2 => Type::Bf16,
@@ -102,7 +106,7 @@ pub(super) fn convert_pair(
 }
 
 /// The bits of a truth value in a type: all ones for integers, one for numbers.
-pub(super) fn truth(to: Type, holds: bool) -> u64 {
+pub(crate) fn truth(to: Type, holds: bool) -> u64 {
     match to {
         _ if !holds => 0,
         Type::F32 => 1_f32.to_bits().into(),

@@ -1,4 +1,4 @@
-//! Floating-point arithmetic, all lanes at once.
+//! Floating-point arithmetic, for `N` lanes at once: all of a warp, or one.
 //!
 //! Numbers of 32 and 64 bits are computed as the host does where rounding is to nearest; everything else goes through a wider value that is
 //! rounded once (see [`super::number`]). Approximate instructions are computed with 64 bits and rounded: closer than the ISA asks, and not
@@ -7,9 +7,8 @@
 use towline_ptx::ir::op::{Atomic, Binary, Class, Compare, Mode, Rounding, Ternary, Unary};
 use towline_ptx::ptx::Type;
 
-use super::frame::{LANES, Lanes};
 use super::integer::{map1, map2, map3};
-use super::number::{self, BF16, F16, F32, Format, Word, flush};
+use super::number::{self, BF16, F16, F32, Format, Word, flush, settle};
 
 /// Rounds, and then flushes and saturates as the modifiers say.
 fn finish(value: f64, mode: Mode) -> f32 {
@@ -85,7 +84,12 @@ fn extremum_f32(op: Binary, a: f32, b: f32, mode: Mode) -> f32 {
     }
 }
 
-fn binary_f32(op: Binary, mode: Mode, a: &Lanes, b: &Lanes) -> Option<Lanes> {
+fn binary_f32<const N: usize>(
+    op: Binary,
+    mode: Mode,
+    a: &[u64; N],
+    b: &[u64; N],
+) -> Option<[u64; N]> {
     let plain = is_plain(mode);
     let nearest = mode.rounding == Rounding::Nearest;
     let wide = |f: &dyn Fn(f64, f64) -> f64| {
@@ -128,13 +132,20 @@ fn signed_zero(sum: f64, a: f64, b: f64, mode: Mode) -> f64 {
     }
 }
 
-fn binary_f64(op: Binary, mode: Mode, a: &Lanes, b: &Lanes) -> Option<Lanes> {
+fn binary_f64<const N: usize>(
+    op: Binary,
+    mode: Mode,
+    a: &[u64; N],
+    b: &[u64; N],
+) -> Option<[u64; N]> {
     let rounding = mode.rounding;
+    let arithmetic =
+        |f: fn(f64, f64, Rounding) -> f64| map2(a, b, |a, b| settle(f(a, b, rounding), [a, b]));
     Some(match op {
-        Binary::Add => map2(a, b, |a: f64, b: f64| number::add_f64(a, b, rounding)),
-        Binary::Sub => map2(a, b, |a: f64, b: f64| number::add_f64(a, -b, rounding)),
-        Binary::Mul => map2(a, b, |a: f64, b: f64| number::mul_f64(a, b, rounding)),
-        Binary::Div => map2(a, b, |a: f64, b: f64| number::div_f64(a, b, rounding)),
+        Binary::Add => arithmetic(number::add_f64),
+        Binary::Sub => arithmetic(|a, b, rounding| number::add_f64(a, -b, rounding)),
+        Binary::Mul => arithmetic(number::mul_f64),
+        Binary::Div => arithmetic(number::div_f64),
         Binary::Max | Binary::Min => map2(a, b, |a: f64, b: f64| extremum(op, a, b, mode)),
         Binary::CopySign => map2(a, b, |a: u64, b: u64| a & 1 << 63 | b & !(1 << 63)),
         _ => return None,
@@ -181,12 +192,12 @@ fn enter_narrow(format: Format, bits: u64, mode: Mode) -> f64 {
 }
 
 /// An operation on 16 bits, or on both halves.
-fn narrow<const N: usize>(
+fn narrow<const N: usize, const I: usize>(
     (format, pair): (Format, bool),
     mode: Mode,
-    inputs: [&Lanes; N],
-    f: impl Fn([f64; N]) -> f64,
-) -> Lanes {
+    inputs: [&[u64; N]; I],
+    f: impl Fn([f64; I]) -> f64,
+) -> [u64; N] {
     let one = |lane: usize, shift: u32| {
         let values = inputs.map(|input| enter_narrow(format, input[lane] >> shift, mode));
         finish_narrow(format, f(values), mode)
@@ -198,21 +209,27 @@ fn narrow<const N: usize>(
 }
 
 /// Both halves of 64 bits.
-fn halves(value: &Lanes) -> [Lanes; 2] {
+fn halves<const N: usize>(value: &[u64; N]) -> [[u64; N]; 2] {
     [
         map1(value, |a: u64| a as u32),
         map1(value, |a: u64| a >> 32),
     ]
 }
 
-fn joined(low: &Lanes, high: &Lanes) -> Lanes {
+fn joined<const N: usize>(low: &[u64; N], high: &[u64; N]) -> [u64; N] {
     map2(low, high, |low: u32, high: u32| {
         u64::from(high) << 32 | u64::from(low)
     })
 }
 
 /// An operation with two inputs.
-pub(super) fn binary(op: Binary, ty: Type, mode: Mode, a: &Lanes, b: &Lanes) -> Option<Lanes> {
+pub(crate) fn binary<const N: usize>(
+    op: Binary,
+    ty: Type,
+    mode: Mode,
+    a: &[u64; N],
+    b: &[u64; N],
+) -> Option<[u64; N]> {
     match ty {
         Type::F32 => binary_f32(op, mode, a, b),
         Type::F64 => binary_f64(op, mode, a, b),
@@ -241,7 +258,7 @@ pub(super) fn binary(op: Binary, ty: Type, mode: Mode, a: &Lanes, b: &Lanes) -> 
     }
 }
 
-fn fma_f32(mode: Mode, a: &Lanes, b: &Lanes, c: &Lanes) -> Lanes {
+fn fma_f32<const N: usize>(mode: Mode, a: &[u64; N], b: &[u64; N], c: &[u64; N]) -> [u64; N] {
     if is_plain(mode) {
         return map3(a, b, c, |a: f32, b: f32, c: f32| a.mul_add(b, c));
     }
@@ -259,12 +276,17 @@ fn fma_f32(mode: Mode, a: &Lanes, b: &Lanes, c: &Lanes) -> Lanes {
 }
 
 /// An operation with three inputs.
-pub(super) fn ternary(op: Ternary, ty: Type, mode: Mode, inputs: [&Lanes; 3]) -> Option<Lanes> {
+pub(crate) fn ternary<const N: usize>(
+    op: Ternary,
+    ty: Type,
+    mode: Mode,
+    inputs: [&[u64; N]; 3],
+) -> Option<[u64; N]> {
     let [a, b, c] = inputs;
     Some(match (op, ty) {
         (Ternary::Fma, Type::F32) => fma_f32(mode, a, b, c),
         (Ternary::Fma, Type::F64) => map3(a, b, c, |a: f64, b: f64, c: f64| {
-            number::fma_f64(a, b, c, mode.rounding)
+            settle(number::fma_f64(a, b, c, mode.rounding), [a, b, c])
         }),
         (Ternary::Fma, Type::F32x2) => {
             let ([al, ah], [bl, bh], [cl, ch]) = (halves(a), halves(b), halves(c));
@@ -302,7 +324,12 @@ fn function(op: Unary, x: f64) -> Option<f64> {
 }
 
 /// An operation with one input.
-pub(super) fn unary(op: Unary, ty: Type, mode: Mode, a: &Lanes) -> Option<Lanes> {
+pub(crate) fn unary<const N: usize>(
+    op: Unary,
+    ty: Type,
+    mode: Mode,
+    a: &[u64; N],
+) -> Option<[u64; N]> {
     let sign = match ty {
         Type::F64 => 1 << 63,
         Type::F32 => 1 << 31,
@@ -322,7 +349,9 @@ pub(super) fn unary(op: Unary, ty: Type, mode: Mode, a: &Lanes) -> Option<Lanes>
                 finish(value, mode)
             })
         }
-        (Unary::Sqrt, Type::F64) => map1(a, |a: f64| number::sqrt_f64(a, mode.rounding)),
+        (Unary::Sqrt, Type::F64) => {
+            map1(a, |a: f64| settle(number::sqrt_f64(a, mode.rounding), [a]))
+        }
         // The flushing forms look at the upper half only, and leave the lower one zero.
         (Unary::Rcp, Type::F64) if mode.flush => {
             map1(a, |a: u64| gross(f64::from_bits(a & !0xffff_ffff).recip()))
@@ -330,8 +359,10 @@ pub(super) fn unary(op: Unary, ty: Type, mode: Mode, a: &Lanes) -> Option<Lanes>
         (Unary::Rsqrt, Type::F64) if mode.flush => map1(a, |a: u64| {
             gross(f64::from_bits(a & !0xffff_ffff).sqrt().recip())
         }),
-        (Unary::Rcp, Type::F64) => map1(a, |a: f64| number::div_f64(1.0, a, mode.rounding)),
-        (Unary::Rsqrt, Type::F64) => map1(a, |a: f64| a.sqrt().recip()),
+        (Unary::Rcp, Type::F64) => map1(a, |a: f64| {
+            settle(number::div_f64(1.0, a, mode.rounding), [a])
+        }),
+        (Unary::Rsqrt, Type::F64) => map1(a, |a: f64| settle(a.sqrt().recip(), [a])),
         (_, ty) => {
             function(op, 1.0)?;
             narrow(narrow_format(ty)?, mode, [a], |[x]| {
@@ -349,7 +380,7 @@ fn gross(value: f64) -> u64 {
 }
 
 /// The value of bits of a type that numbers have.
-pub(super) fn value(ty: Type, bits: u64, flushes: bool) -> Option<f64> {
+pub(crate) fn value(ty: Type, bits: u64, flushes: bool) -> Option<f64> {
     Some(match ty {
         Type::F64 => f64::from_bits(bits),
         Type::F32 if flushes => flush(f32::take(bits)).into(),
@@ -404,7 +435,7 @@ pub(super) fn compare(compare: Compare, a: f64, b: f64) -> bool {
 }
 
 /// Whether a number is of a class.
-pub(super) fn is_class(class: Class, ty: Type, bits: u64) -> bool {
+pub(crate) fn is_class(class: Class, ty: Type, bits: u64) -> bool {
     let (finite, infinite, normal, nan, subnormal) = match ty {
         Type::F32 => {
             let value = f32::take(bits);
@@ -438,19 +469,20 @@ pub(super) fn is_class(class: Class, ty: Type, bits: u64) -> bool {
 }
 
 /// What an atomic operation on floating-point numbers leaves.
-pub(super) fn atomic(op: Atomic, ty: Type, old: u64, a: u64) -> Option<u64> {
+pub(crate) fn atomic(op: Atomic, ty: Type, old: u64, a: u64) -> Option<u64> {
     let op = match op {
         Atomic::Add => Binary::Add,
         Atomic::Max => Binary::Max,
         Atomic::Min => Binary::Min,
         _ => return None,
     };
-    let result = binary(op, ty, Mode::default(), &[old; LANES], &[a; LANES])?;
+    let result = binary(op, ty, Mode::default(), &[old], &[a])?;
     Some(result[0])
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::frame::LANES;
     use super::*;
 
     fn two(op: Binary, ty: Type, mode: Mode, a: u64, b: u64) -> u64 {

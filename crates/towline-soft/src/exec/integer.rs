@@ -1,38 +1,37 @@
-//! Integer arithmetic and logic, all lanes at once.
+//! Integer arithmetic and logic, for `N` lanes at once: all of a warp, or one.
 
 use towline_ptx::ir::op::{Atomic, Binary, Carried, Permute, Ternary, Unary};
 use towline_ptx::ptx::Type;
 
-use super::frame::{LANES, Lanes};
 use super::number::Word;
 
 #[inline(always)]
-pub(super) fn map1<A: Word, D: Word>(a: &Lanes, f: impl Fn(A) -> D) -> Lanes {
+pub(super) fn map1<A: Word, D: Word, const N: usize>(a: &[u64; N], f: impl Fn(A) -> D) -> [u64; N] {
     std::array::from_fn(|lane| f(A::take(a[lane])).put())
 }
 
 #[inline(always)]
-pub(super) fn map2<A: Word, B: Word, D: Word>(
-    a: &Lanes,
-    b: &Lanes,
+pub(super) fn map2<A: Word, B: Word, D: Word, const N: usize>(
+    a: &[u64; N],
+    b: &[u64; N],
     f: impl Fn(A, B) -> D,
-) -> Lanes {
-    let mut out = [0; LANES];
-    for lane in 0..LANES {
+) -> [u64; N] {
+    let mut out = [0; N];
+    for lane in 0..N {
         out[lane] = f(A::take(a[lane]), B::take(b[lane])).put();
     }
     out
 }
 
 #[inline(always)]
-pub(super) fn map3<A: Word, B: Word, C: Word, D: Word>(
-    a: &Lanes,
-    b: &Lanes,
-    c: &Lanes,
+pub(super) fn map3<A: Word, B: Word, C: Word, D: Word, const N: usize>(
+    a: &[u64; N],
+    b: &[u64; N],
+    c: &[u64; N],
     f: impl Fn(A, B, C) -> D,
-) -> Lanes {
-    let mut out = [0; LANES];
-    for lane in 0..LANES {
+) -> [u64; N] {
+    let mut out = [0; N];
+    for lane in 0..N {
         out[lane] = f(A::take(a[lane]), B::take(b[lane]), C::take(c[lane])).put();
     }
     out
@@ -125,22 +124,30 @@ integers! {
     u64 u64 u64 u128;
 }
 
-/// Runs a generic function for the integer type of a PTX type.
+/// Evaluates an expression with a name standing for the integer type of a PTX type.
 macro_rules! by_type {
-    ($ty:expr, $function:ident($($argument:expr),*)) => {
+    ($ty:expr, $name:ident => $body:expr) => {
+        by_type!(@ $ty, $name, $body,
+            U16 B16 u16, S16 S16 i16, U32 B32 u32, S32 S32 i32, U64 B64 u64, S64 S64 i64)
+    };
+    (@ $ty:expr, $name:ident, $body:expr, $($first:ident $second:ident $int:ident),*) => {
         match $ty {
-            Type::U16 | Type::B16 => $function::<u16>($($argument),*),
-            Type::S16 => $function::<i16>($($argument),*),
-            Type::U32 | Type::B32 => $function::<u32>($($argument),*),
-            Type::S32 => $function::<i32>($($argument),*),
-            Type::U64 | Type::B64 => $function::<u64>($($argument),*),
-            Type::S64 => $function::<i64>($($argument),*),
+            $(#[allow(unreachable_patterns, reason = "signed types have one name")]
+            Type::$first | Type::$second => {
+                type $name = $int;
+                $body
+            })*
             _ => None,
         }
     };
 }
 
-fn binary_of<T: Integer>(op: Binary, saturate: bool, a: &Lanes, b: &Lanes) -> Option<Lanes> {
+fn binary_of<T: Integer, const N: usize>(
+    op: Binary,
+    saturate: bool,
+    a: &[u64; N],
+    b: &[u64; N],
+) -> Option<[u64; N]> {
     Some(match op {
         Binary::Add if saturate => map2(a, b, T::add_saturating),
         Binary::Add => map2(a, b, T::add),
@@ -159,14 +166,14 @@ fn binary_of<T: Integer>(op: Binary, saturate: bool, a: &Lanes, b: &Lanes) -> Op
 }
 
 /// An operation with two inputs.
-pub(super) fn binary(
+pub(crate) fn binary<const N: usize>(
     op: Binary,
     ty: Type,
     saturate: bool,
     relu: bool,
-    a: &Lanes,
-    b: &Lanes,
-) -> Option<Lanes> {
+    a: &[u64; N],
+    b: &[u64; N],
+) -> Option<[u64; N]> {
     let bits = ty.bits();
     Some(match op {
         Binary::And => map2(a, b, |a: u64, b: u64| a & b),
@@ -195,7 +202,7 @@ pub(super) fn binary(
         Binary::SzextWrap => map2(a, b, |a: u32, b: u32| a & mask_bits(0, b & 31)),
         _ if matches!(ty, Type::U16x2 | Type::S16x2) => pairs(op, ty, saturate, relu, a, b)?,
         _ => {
-            let out = by_type!(ty, binary_of(op, saturate, a, b))?;
+            let out = by_type!(ty, T => binary_of::<T, N>(op, saturate, a, b))?;
             match relu {
                 true => map1(&out, |value: i32| value.max(0)),
                 false => out,
@@ -205,15 +212,22 @@ pub(super) fn binary(
 }
 
 /// The same on both halves of 32 bits.
-fn pairs(op: Binary, ty: Type, saturate: bool, relu: bool, a: &Lanes, b: &Lanes) -> Option<Lanes> {
+fn pairs<const N: usize>(
+    op: Binary,
+    ty: Type,
+    saturate: bool,
+    relu: bool,
+    a: &[u64; N],
+    b: &[u64; N],
+) -> Option<[u64; N]> {
     let half = if ty == Type::S16x2 {
         Type::S16
     } else {
         Type::U16
     };
-    let upper = |from: &Lanes| map1(from, |value: u32| value >> 16);
-    let mut low = by_type!(half, binary_of(op, saturate, a, b))?;
-    let mut high = by_type!(half, binary_of(op, saturate, &upper(a), &upper(b)))?;
+    let upper = |from: &[u64; N]| -> [u64; N] { map1(from, |value: u32| value >> 16) };
+    let mut low = by_type!(half, T => binary_of::<T, N>(op, saturate, a, b))?;
+    let mut high = by_type!(half, T => binary_of::<T, N>(op, saturate, &upper(a), &upper(b)))?;
     if relu {
         low = map1(&low, |value: i16| value.max(0));
         high = map1(&high, |value: i16| value.max(0));
@@ -244,7 +258,7 @@ fn sign_extend(value: u32, width: u32) -> u32 {
     }
 }
 
-fn signed_magnitude<T: Integer>(op: Unary, a: &Lanes) -> Option<Lanes> {
+fn signed_magnitude<T: Integer, const N: usize>(op: Unary, a: &[u64; N]) -> Option<[u64; N]> {
     let zero = T::take(0);
     Some(match op {
         Unary::Abs => map1(a, |a: T| if a < zero { zero.sub(a) } else { a }),
@@ -254,10 +268,10 @@ fn signed_magnitude<T: Integer>(op: Unary, a: &Lanes) -> Option<Lanes> {
 }
 
 /// An operation with one input.
-pub(super) fn unary(op: Unary, ty: Type, a: &Lanes) -> Option<Lanes> {
+pub(crate) fn unary<const N: usize>(op: Unary, ty: Type, a: &[u64; N]) -> Option<[u64; N]> {
     let wide = ty.bits() == 64;
     Some(match op {
-        Unary::Abs | Unary::Neg => by_type!(ty, signed_magnitude(op, a))?,
+        Unary::Abs | Unary::Neg => by_type!(ty, T => signed_magnitude::<T, N>(op, a))?,
         Unary::Not => map1(a, |a: u64| !a),
         Unary::Cnot => match ty.bits() {
             16 => map1(a, |a: u16| u16::from(a == 0)),
@@ -291,7 +305,11 @@ pub(super) fn unary(op: Unary, ty: Type, a: &Lanes) -> Option<Lanes> {
     })
 }
 
-fn ternary_of<T: Integer>(op: Ternary, saturate: bool, [a, b, c]: [&Lanes; 3]) -> Option<Lanes> {
+fn ternary_of<T: Integer, const N: usize>(
+    op: Ternary,
+    saturate: bool,
+    [a, b, c]: [&[u64; N]; 3],
+) -> Option<[u64; N]> {
     Some(match op {
         Ternary::Mad => map3(a, b, c, |a: T, b: T, c: T| a.mul(b).add(c)),
         Ternary::MadHi if saturate => {
@@ -307,7 +325,12 @@ fn ternary_of<T: Integer>(op: Ternary, saturate: bool, [a, b, c]: [&Lanes; 3]) -
 }
 
 /// An operation with three inputs.
-pub(super) fn ternary(op: Ternary, ty: Type, saturate: bool, inputs: [&Lanes; 3]) -> Option<Lanes> {
+pub(crate) fn ternary<const N: usize>(
+    op: Ternary,
+    ty: Type,
+    saturate: bool,
+    inputs: [&[u64; N]; 3],
+) -> Option<[u64; N]> {
     let [a, b, c] = inputs;
     Some(match op {
         Ternary::Mad24Lo => {
@@ -350,7 +373,7 @@ pub(super) fn ternary(op: Ternary, ty: Type, saturate: bool, inputs: [&Lanes; 3]
             });
             products.fold(c, |sum, product| sum.wrapping_add(product as u32))
         }),
-        op => by_type!(ty, ternary_of(op, saturate, inputs))?,
+        op => by_type!(ty, T => ternary_of::<T, N>(op, saturate, inputs))?,
     })
 }
 
@@ -382,7 +405,7 @@ fn extract(value: u64, bits: u32, start: u32, len: u32, signed: bool) -> u64 {
 }
 
 /// `bfi`: the lowest `len` bits of `a` in place of those of `b` from `start` on.
-pub(super) fn insert(a: u64, b: u64, start: u32, len: u32, bits: u32) -> u64 {
+pub(crate) fn insert(a: u64, b: u64, start: u32, len: u32, bits: u32) -> u64 {
     let (start, len) = (start & 0xff, len & 0xff);
     if start >= bits {
         return b;
@@ -446,7 +469,7 @@ fn find_nth_set(mask: u32, base: u32, offset: u32) -> u32 {
 }
 
 /// Sum or difference and its carry, for 32 or 64 bits.
-pub(super) fn carried(op: Carried, ty: Type, [a, b, c]: [u64; 3], carry: bool) -> (u64, bool) {
+pub(crate) fn carried(op: Carried, ty: Type, [a, b, c]: [u64; 3], carry: bool) -> (u64, bool) {
     let wide = ty.bits() == 64;
     let mask = if wide { u64::MAX } else { u32::MAX.into() };
     let (a, b, c) = (a & mask, b & mask, c & mask);
@@ -483,7 +506,7 @@ fn combine<T: Integer>(op: Atomic, old: u64, a: u64) -> Option<u64> {
 }
 
 /// What an atomic operation on integers leaves.
-pub(super) fn atomic(op: Atomic, ty: Type, old: u64, a: u64, b: u64) -> Option<u64> {
+pub(crate) fn atomic(op: Atomic, ty: Type, old: u64, a: u64, b: u64) -> Option<u64> {
     Some(match op {
         Atomic::And => old & a,
         Atomic::Or => old | a,
@@ -508,12 +531,13 @@ pub(super) fn atomic(op: Atomic, ty: Type, old: u64, a: u64, b: u64) -> Option<u
                 old - 1
             })
         }
-        op => by_type!(ty, combine(op, old, a))?,
+        op => by_type!(ty, T => combine::<T>(op, old, a))?,
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::frame::LANES;
     use super::*;
 
     fn two(op: Binary, ty: Type, a: u64, b: u64) -> u64 {

@@ -55,7 +55,7 @@ impl Word for f64 {
 
 /// Keeps the bits of a type, and repeats its sign above them.
 #[inline(always)]
-pub(super) fn extend(bits: u64, ty: Type) -> u64 {
+pub(crate) fn extend(bits: u64, ty: Type) -> u64 {
     match ty {
         Type::U8 | Type::B8 => bits as u8 as u64,
         Type::S8 => bits as u8 as i8 as i64 as u64,
@@ -309,6 +309,20 @@ pub(super) fn sqrt_f64(a: f64, rounding: Rounding) -> f64 {
         return root;
     }
     directed(root, (-root).mul_add(root, a), rounding, false)
+}
+
+/// A result of 64 bits: if it is no number, the first input that is none, made quiet, or else the one that invalid operations give. Hosts
+/// differ here, and compilers pick whichever input comes handy.
+#[inline(always)]
+pub(super) fn settle<const I: usize>(value: f64, inputs: [f64; I]) -> f64 {
+    if !value.is_nan() {
+        return value;
+    }
+    let mut found = inputs.into_iter().filter(|input| input.is_nan());
+    f64::from_bits(match found.next() {
+        Some(input) => input.to_bits() | 1 << 51,
+        None => 0xfff8 << 48,
+    })
 }
 
 /// To an integral value.
