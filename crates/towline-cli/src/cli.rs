@@ -316,6 +316,20 @@ pub(crate) struct SoftDeviceOptions {
     /// Longest time in seconds that a launch on a software device may take [default: no limit]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub(crate) soft_time_limit: Option<u64>,
+    /// How software devices carry kernels out
+    #[arg(long, value_enum, value_name = "TIER", default_value_t = TierChoice::Auto)]
+    pub(crate) soft_tier: TierChoice,
+}
+
+/// How software devices carry kernels out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum TierChoice {
+    /// Compile kernels that have enough to do, and interpret the others
+    Auto,
+    /// Interpret all: the reference, and the most exact reports of faults
+    Interpreter,
+    /// Compile all that can be compiled, at their first launch
+    Jit,
 }
 
 impl SoftDeviceOptions {
@@ -328,6 +342,9 @@ impl SoftDeviceOptions {
             "--soft-capability".into(),
             format!("{major}.{minor}").into(),
         ];
+        if let Some(tier) = self.soft_tier.to_possible_value() {
+            arguments.extend(["--soft-tier".into(), tier.get_name().into()]);
+        }
         if let Some(seconds) = self.soft_time_limit {
             arguments.extend(["--soft-time-limit".into(), seconds.to_string().into()]);
         }

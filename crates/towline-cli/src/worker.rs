@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use towline_server::worker::cuda::{self, CudaDriver, CudaOptions, SoftOptions};
+use towline_server::worker::cuda::{self, CudaDriver, CudaOptions, SoftOptions, SoftTier};
 use towline_server::worker::nvml::{self, NvmlOptions};
 use towline_server::worker::opencl::{self, OpenClOptions};
 use towline_server::worker::process;
 
-use crate::cli::{BackendKind, WorkerOptions};
+use crate::cli::{BackendKind, TierChoice, WorkerOptions};
 use crate::serve::soft_devices;
 
 pub(crate) fn run(options: WorkerOptions) -> anyhow::Result<ExitCode> {
@@ -18,6 +18,11 @@ pub(crate) fn run(options: WorkerOptions) -> anyhow::Result<ExitCode> {
             memory_bytes: options.soft.soft_memory,
             capability: options.soft.soft_capability,
             time_limit: options.soft.soft_time_limit.map(Duration::from_secs),
+            tier: match options.soft.soft_tier {
+                TierChoice::Auto => SoftTier::Auto,
+                TierChoice::Interpreter => SoftTier::Interpreter,
+                TierChoice::Jit => SoftTier::Jit,
+            },
             ..SoftOptions::default()
         });
         let driver = match (options.cuda.as_str(), soft) {

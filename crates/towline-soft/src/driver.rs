@@ -20,7 +20,9 @@ use std::time::Duration;
 use towline_backend::cuda::*;
 
 use crate::exec::Print;
+use crate::jit::Cache;
 use crate::memory::{Arena, Purpose};
+pub use crate::tier::SoftTier;
 use modules::{Function, Module};
 use streams::{Event, Queue, Streams};
 
@@ -45,6 +47,8 @@ pub struct SoftOptions {
     pub time_limit: Option<Duration>,
     /// Threads of the host that a launch may use; `None` for all.
     pub host_threads: Option<usize>,
+    /// How kernels are carried out.
+    pub tier: SoftTier,
 }
 
 impl Default for SoftOptions {
@@ -56,6 +60,7 @@ impl Default for SoftOptions {
             capability: (7, 5),
             time_limit: None,
             host_threads: None,
+            tier: SoftTier::Auto,
         }
     }
 }
@@ -69,6 +74,8 @@ pub struct SoftCuda {
     state: Mutex<State>,
     heap_bytes: AtomicUsize,
     launches: AtomicU64,
+    /// Kernels that were compiled.
+    codes: Arc<Cache>,
     print: Print,
 }
 
@@ -154,6 +161,7 @@ impl SoftCuda {
             state: Mutex::default(),
             heap_bytes: AtomicUsize::new(HEAP_BYTES),
             launches: AtomicU64::new(1),
+            codes: Arc::default(),
             print,
         })
     }

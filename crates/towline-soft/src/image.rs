@@ -1,8 +1,10 @@
 //! A module on a device: a linked program, its variables in memory, its kernels ready to run.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sha2::{Digest, Sha256};
 use towline_ptx::fatbin::{self, Container};
 use towline_ptx::image::{self, Kind};
 use towline_ptx::ir::{
@@ -12,6 +14,7 @@ use towline_ptx::ptx::{self, Module};
 use towline_ptx::{ComputeCapability, Error as ImageError};
 
 use crate::memory::{Arena, Purpose};
+use crate::tier::{is_worthwhile, weight};
 
 /// Where the shared memory of a block starts for generic addresses. No host has memory there.
 pub(crate) const SHARED_WINDOW: u64 = 1 << 50;
@@ -51,8 +54,9 @@ pub(crate) enum LoadError {
 /// A module that is loaded.
 pub(crate) struct Image {
     pub(crate) program: Program,
-    /// The text it was read from, for messages.
+    /// The text it was read from, for messages, and its hash.
     text: String,
+    pub(crate) hash: [u8; 32],
     /// Where each variable of global or constant memory lies.
     addresses: Vec<Option<u64>>,
     arena: Arc<Arena>,
@@ -101,6 +105,7 @@ impl Image {
             addresses: vec![None; program.variables.len()],
             program,
             text: String::new(),
+            hash: Sha256::digest(&text).into(),
             arena: Arc::clone(arena),
             kernels: Mutex::default(),
         };
@@ -333,6 +338,11 @@ pub(crate) struct Parts {
     /// Bytes of shared memory that its variables take, and where those start that the launch adds.
     shared_bytes: u32,
     dynamic_start: u32,
+    /// Instructions of all that it may come to, and those that a thread may carry out.
+    instructions: u64,
+    weight: u64,
+    /// Instructions of threads that the interpreter has carried out.
+    done: AtomicU64,
 }
 
 /// A function's code, its instructions, and its constants for all lanes.
@@ -357,6 +367,7 @@ impl Parts {
         }
         let (shared, shared_bytes, align) = lay_out_shared(program, &functions);
         let mut constants = HashMap::new();
+        let (mut instructions, mut thread_weight) = (0, 0_u64);
         for id in functions {
             let Some(Body::Code(code)) = program.function(id).map(|one| &one.body) else {
                 continue;
@@ -380,6 +391,8 @@ impl Parts {
                 }
             });
             constants.insert(id, values.collect());
+            instructions += code.instructions.len() as u64;
+            thread_weight = thread_weight.saturating_add(weight(code));
         }
         Ok(Self {
             entry,
@@ -388,11 +401,35 @@ impl Parts {
             dynamic_start: shared_bytes
                 .checked_next_multiple_of(align)
                 .unwrap_or(u32::MAX),
+            instructions,
+            weight: thread_weight,
+            done: AtomicU64::new(0),
         })
     }
 }
 
 impl Kernel {
+    /// Whether what the interpreter has carried out of it makes up for compiling it, a launch that is to come counted by what it may be.
+    pub(crate) fn is_busy(&self, blocks: u64, threads: u32) -> bool {
+        let parts = &*self.parts;
+        let work = blocks
+            .saturating_mul(threads.into())
+            .saturating_mul(parts.weight);
+        let done = parts.done.load(Ordering::Relaxed);
+        is_worthwhile(done.saturating_add(work), parts.instructions)
+    }
+
+    /// The interpreter has carried out so many instructions of threads.
+    pub(crate) fn has_done(&self, executed: u64) {
+        self.parts.done.fetch_add(executed, Ordering::Relaxed);
+    }
+
+    /// Bytes of its parameters.
+    pub(crate) fn parameter_bytes(&self) -> usize {
+        let function = self.image.program.function(self.parts.entry);
+        function.map_or(0, |function| function.parameter_bytes as usize)
+    }
+
     pub(crate) fn entry(&self) -> FunctionId {
         self.parts.entry
     }

@@ -6,16 +6,22 @@
 //!
 //! - [`memory`]: memory that kernels and the host share. Every access is checked.
 //! - [`image`]: a module on a device.
-//! - [`exec`]: the interpreter.
+//! - [`exec`]: launches, and the interpreter.
+//! - [`jit`]: kernels as machine code.
 //! - [`fault`]: what goes wrong while a kernel runs.
+//! - [`tier`]: which of the two runs a launch.
 //! - [`driver`]: contexts, streams, and the calls.
 #![deny(unsafe_code)]
 
+#[cfg(any(test, feature = "differ"))]
+pub mod differ;
 mod driver;
 mod exec;
 mod fault;
 mod image;
+mod jit;
 #[allow(unsafe_code, reason = "memory that kernels and the host share")]
 mod memory;
+mod tier;
 
-pub use driver::{SoftCuda, SoftOptions};
+pub use driver::{SoftCuda, SoftOptions, SoftTier};

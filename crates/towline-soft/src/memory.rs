@@ -279,6 +279,11 @@ impl Span<'_> {
         address >= self.base && address <= self.end && self.end - address >= len
     }
 
+    /// Where it starts, and how many bytes it has.
+    pub(crate) fn extent(&self) -> (u64, u64) {
+        (self.base, self.end - self.base)
+    }
+
     #[inline(always)]
     fn check(&self, address: u64, width: u64) -> Result<(), Refused> {
         if !self.holds(address, width) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use towline_backend::cuda::{CudaApi, NativeCuda, NullCuda};
 use towline_soft::SoftCuda;
-pub use towline_soft::SoftOptions;
+pub use towline_soft::{SoftOptions, SoftTier};
 
 use super::lanes::{self, is_selected};
 use super::process::{Engine, EngineError, Session};

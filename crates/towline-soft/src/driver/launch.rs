@@ -1,7 +1,7 @@
 //! Launches.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use towline_backend::cuda::*;
@@ -53,6 +53,7 @@ impl SoftCuda {
         let device = queue.context().device as u32;
         let mut launch = Launch {
             kernel,
+            code: None,
             arena: Arc::clone(&self.arena),
             device,
             grid: shape.grid,
@@ -67,6 +68,7 @@ impl SoftCuda {
             heap_bytes: self.heap_bytes.load(Ordering::Relaxed) as u64,
             started: Instant::now(),
             deadline: None,
+            executed: AtomicU64::new(0),
             cancelled: Arc::clone(&queue.context().cancelled),
             print: Arc::clone(&self.print),
         };
@@ -86,14 +88,21 @@ impl SoftCuda {
             launch.workspace = self.workspace(device)?;
         }
         let limit = self.options.time_limit;
+        let tier = self.options.tier;
+        let cache = Arc::clone(&self.codes);
         let work = move || {
+            let code = tier.code(&launch, &cache);
             let now = Instant::now();
             let launch = Launch {
+                code,
                 started: now,
                 deadline: limit.and_then(|limit| now.checked_add(limit)),
                 ..launch
             };
             let outcome = exec::run(&launch);
+            launch
+                .kernel
+                .has_done(launch.executed.load(Ordering::Relaxed));
             if launch.workspace != 0 {
                 launch.arena.free(launch.workspace, Purpose::Image);
             }

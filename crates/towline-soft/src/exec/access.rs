@@ -24,10 +24,12 @@ pub(super) struct Env<'a> {
     /// By place in the code: where the last access from there went.
     spans: [Option<Span<'a>>; REMEMBERED],
     changes: u64,
+    /// Instructions of threads that were carried out.
+    pub(super) executed: u64,
 }
 
 /// The space that a generic address lies in, and its address there.
-pub(super) fn locate(space: Space, address: u64) -> (Space, u64) {
+pub(crate) fn locate(space: Space, address: u64) -> (Space, u64) {
     match space {
         Space::Generic => {}
         // These are small, and 32 bits of a register may be all that was computed.
@@ -74,6 +76,7 @@ impl<'a> Env<'a> {
             shared: vec![0; launch.shared_bytes as usize],
             spans: [None; REMEMBERED],
             changes: launch.arena.changes(),
+            executed: 0,
         }
     }
 
@@ -171,21 +174,21 @@ impl<'a> Env<'a> {
 
 /// Refuses what is not aligned.
 #[inline(always)]
-pub(super) fn check_aligned(address: u64, bytes: u64) -> Result<(), FaultKind> {
+pub(crate) fn check_aligned(address: u64, bytes: u64) -> Result<(), FaultKind> {
     match address & (bytes - 1) {
         0 => Ok(()),
         _ => Err(FaultKind::Misaligned { address, bytes }),
     }
 }
 
-pub(super) fn refused(refused: Refused, address: u64, bytes: u64, write: bool) -> FaultKind {
+pub(crate) fn refused(refused: Refused, address: u64, bytes: u64, write: bool) -> FaultKind {
     match refused {
         Refused::Misaligned => FaultKind::Misaligned { address, bytes },
         Refused::Outside => outside(Space::Global, address, bytes, write),
     }
 }
 
-fn outside(space: Space, address: u64, bytes: u64, write: bool) -> FaultKind {
+pub(crate) fn outside(space: Space, address: u64, bytes: u64, write: bool) -> FaultKind {
     FaultKind::Address {
         space,
         address,
@@ -196,7 +199,10 @@ fn outside(space: Space, address: u64, bytes: u64, write: bool) -> FaultKind {
 }
 
 /// What lies around an address, for messages.
-fn near((below, above): (Option<Allocation>, Option<Allocation>), address: u64) -> String {
+pub(crate) fn near(
+    (below, above): (Option<Allocation>, Option<Allocation>),
+    address: u64,
+) -> String {
     match (below, above) {
         (Some(one), _) if address - one.base <= 2 * one.len => format!(
             ", {} bytes into the allocation of {} bytes at {:#x}",
@@ -219,14 +225,14 @@ fn slice(bytes: &[u8], start: u64, len: u64) -> Option<&[u8]> {
     bytes.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
 }
 
-fn slice_mut(bytes: &mut [u8], start: u64, len: u64) -> Option<&mut [u8]> {
+pub(crate) fn slice_mut(bytes: &mut [u8], start: u64, len: u64) -> Option<&mut [u8]> {
     let end = start.checked_add(len)?;
     bytes.get_mut(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
 }
 
 /// The number in up to 8 bytes.
 #[inline(always)]
-pub(super) fn number(bytes: &[u8]) -> u64 {
+pub(crate) fn number(bytes: &[u8]) -> u64 {
     match *bytes {
         [a] => a.into(),
         [a, b] => u16::from_le_bytes([a, b]).into(),
@@ -243,7 +249,7 @@ pub(super) fn number(bytes: &[u8]) -> u64 {
 
 /// Writes a number into up to 8 bytes.
 #[inline(always)]
-pub(super) fn put_number(to: &mut [u8], value: u64) {
+pub(crate) fn put_number(to: &mut [u8], value: u64) {
     let len = to.len().min(8);
     to[..len].copy_from_slice(&value.to_le_bytes()[..len]);
 }

@@ -9,11 +9,11 @@ use super::together::answers;
 use super::warp::{State, Warp};
 
 /// Barriers of a block.
-pub(super) const BARRIERS: usize = 16;
+pub(crate) const BARRIERS: usize = 16;
 
 /// One of them.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Meeting {
+pub(crate) struct Meeting {
     /// Lanes of each warp that have come.
     arrived: Vec<u32>,
     /// How many threads must come; all that live when it is not said.
@@ -24,34 +24,36 @@ pub(super) struct Meeting {
 }
 
 impl Meeting {
-    /// Lanes of a warp come. A warp counts as a whole once all its lanes are there.
-    pub(super) fn arrive(
+    /// Lanes of a warp come, and say yes or no where they are asked. A warp counts as a whole once all its lanes are there.
+    pub(crate) fn arrive(
         &mut self,
         warps: usize,
-        warp: &mut Warp,
-        number: usize,
-        kind: Barrier,
+        warp: usize,
+        mask: u32,
+        yes: Option<u32>,
         threads: Option<u64>,
     ) {
         self.arrived.resize(warps, 0);
-        let mask = warp.splits[number].mask;
-        if let Some(place) = self.arrived.get_mut(warp.number as usize) {
+        if let Some(place) = self.arrived.get_mut(warp) {
             *place |= mask;
         }
         self.threads = threads;
-        if let Barrier::Reduce { a, .. } | Barrier::Count { a, .. } = kind {
-            let yes = answers(warp, number, a);
+        if let Some(yes) = yes {
             self.yes += u64::from(yes.count_ones());
             self.no |= yes != mask;
         }
     }
 
-    fn is_complete(&self, warps: &[Warp]) -> bool {
-        let mut lanes = self.arrived.iter().zip(warps);
+    /// Whether somebody has come, and nobody is missing of those that live.
+    pub(crate) fn is_complete(&self, live: impl Iterator<Item = u32>) -> bool {
+        if self.arrived.iter().all(|mask| *mask == 0) {
+            return false;
+        }
+        let mut lanes = self.arrived.iter().zip(live);
         match self.threads {
-            None => lanes.all(|(arrived, warp)| warp.live & !arrived == 0),
+            None => lanes.all(|(arrived, live)| live & !arrived == 0),
             Some(wanted) => {
-                let come = lanes.map(|(arrived, warp)| match warp.live & !arrived {
+                let come = lanes.map(|(arrived, live)| match live & !arrived {
                     _ if *arrived == 0 => 0,
                     0 => LANES as u64,
                     _ => u64::from(arrived.count_ones()),
@@ -61,10 +63,48 @@ impl Meeting {
         }
     }
 
+    /// Whether it holds for all, or any.
+    pub(crate) fn holds(&self, op: Logic) -> bool {
+        match op {
+            Logic::And => !self.no,
+            _ => self.yes > 0,
+        }
+    }
+
+    /// For how many it holds.
+    pub(crate) fn count(&self) -> u64 {
+        self.yes
+    }
+
+    /// The next one at the same barrier.
+    pub(crate) fn emptied(mut self) -> Self {
+        self.arrived.fill(0);
+        Self {
+            arrived: self.arrived,
+            ..Self::default()
+        }
+    }
+
+    /// Lanes of a split come.
+    pub(super) fn arrive_split(
+        &mut self,
+        warps: usize,
+        warp: &mut Warp,
+        number: usize,
+        kind: Barrier,
+        threads: Option<u64>,
+    ) {
+        let mask = warp.splits[number].mask;
+        let yes = match kind {
+            Barrier::Reduce { a, .. } | Barrier::Count { a, .. } => Some(answers(warp, number, a)),
+            Barrier::Arrive | Barrier::Sync => None,
+        };
+        self.arrive(warps, warp.number as usize, mask, yes, threads);
+    }
+
     /// Lets those who wait go on, when all have come.
     pub(super) fn release(&mut self, id: usize, warps: &mut [Warp], env: &Env<'_>) -> bool {
-        let anybody = self.arrived.iter().any(|mask| *mask != 0);
-        if !anybody || !self.is_complete(warps) {
+        if !self.is_complete(warps.iter().map(|warp| warp.live)) {
             return false;
         }
         for warp in warps {
@@ -79,7 +119,7 @@ impl Meeting {
                 split.state = State::Ready;
             }
         }
-        *self = Self::default();
+        *self = std::mem::take(self).emptied();
         true
     }
 
@@ -94,11 +134,8 @@ impl Meeting {
         };
         match *kind {
             Barrier::Reduce { op, d, .. } => {
-                let holds = match op {
-                    Logic::And => !self.no,
-                    _ => self.yes > 0,
-                };
-                frame.set_flag(d, split.mask, if holds { u32::MAX } else { 0 });
+                let holds = if self.holds(op) { u32::MAX } else { 0 };
+                frame.set_flag(d, split.mask, holds);
             }
             Barrier::Count { d, .. } => frame.set(d, split.mask, &[self.yes; LANES]),
             Barrier::Arrive | Barrier::Sync => {}

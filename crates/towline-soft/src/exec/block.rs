@@ -1,5 +1,7 @@
 //! A block: its warps in turn.
 
+use std::sync::atomic::Ordering;
+
 use towline_ptx::ir::Op;
 use towline_ptx::ir::op::{Barrier, Source};
 use towline_ptx::ptx::Position;
@@ -8,6 +10,7 @@ use super::Launch;
 use super::access::Env;
 use super::barrier::{BARRIERS, Meeting};
 use super::frame::Frame;
+use super::grid::{Pause, Work};
 use super::step::Lane;
 use super::warp::{State, Stop, Warp};
 use crate::fault::{Fault, FaultKind};
@@ -17,16 +20,6 @@ const WARP_SHARE: u64 = 20_000;
 /// Instructions of a block before others may have theirs.
 const BLOCK_SHARE: u64 = 200_000;
 
-/// Why a block stops for now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pause {
-    Done,
-    /// Every warp that could go on polls memory.
-    Polling,
-    /// It has had its share.
-    Spent,
-}
-
 /// See the module's text.
 pub(super) struct Block<'a> {
     env: Env<'a>,
@@ -34,9 +27,11 @@ pub(super) struct Block<'a> {
     barriers: [Meeting; BARRIERS],
 }
 
-impl<'a> Block<'a> {
+impl<'a> Work<'a> for Block<'a> {
+    type Shared = ();
+
     /// A block at the start of the kernel.
-    pub(super) fn new(launch: &'a Launch, number: u64) -> Self {
+    fn start(launch: &'a Launch, (): &'a (), number: u64, _: Option<Self>) -> Self {
         let env = Env::new(launch, launch.block_at(number));
         let kernel = &launch.kernel;
         let function = kernel.image.program.function(kernel.entry());
@@ -57,7 +52,7 @@ impl<'a> Block<'a> {
     }
 
     /// Goes on until it ends, has had its share, or only polls.
-    pub(super) fn run(&mut self) -> Result<Pause, Box<Fault>> {
+    fn run(&mut self) -> Result<Pause, Box<Fault>> {
         let mut share = BLOCK_SHARE;
         loop {
             self.env.look_again();
@@ -77,6 +72,11 @@ impl<'a> Block<'a> {
                 }
             }
             if !going {
+                let executed = std::mem::take(&mut self.env.executed);
+                self.env
+                    .launch
+                    .executed
+                    .fetch_add(executed, Ordering::Relaxed);
                 return Ok(Pause::Done);
             }
             // Those who have ended are not waited for.
@@ -92,7 +92,9 @@ impl<'a> Block<'a> {
             }
         }
     }
+}
 
+impl Block<'_> {
     /// Runs a warp, through barriers that it does not wait at.
     fn run_warp(&mut self, number: usize, fuel: &mut u64) -> Result<Stop, Box<Fault>> {
         loop {
@@ -127,7 +129,7 @@ impl<'a> Block<'a> {
             let split = warp.splits[split_number];
             return Err(warp.fault((kind, Lane::First), split, instruction.at, &self.env));
         };
-        barrier.arrive(warps, warp, split_number, *kind, threads);
+        barrier.arrive_split(warps, warp, split_number, *kind, threads);
         if matches!(kind, Barrier::Arrive) {
             warp.splits[split_number].pc += 1;
         } else {

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use towline_ptx::ptx::Position;
 
 use super::Launch;
-use super::block::{Block, Pause};
+use super::block::Block;
 use crate::fault::{Fault, FaultKind};
+use crate::jit::Threads;
 
 /// How long a thread of the host sleeps when all its blocks poll memory, and others may change it.
 const NAP: Duration = Duration::from_micros(50);
@@ -24,8 +25,43 @@ struct Progress {
     fault: Mutex<Option<Box<Fault>>>,
 }
 
+/// Why a block stops for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pause {
+    Done,
+    /// Everything in it that could go on polls memory.
+    Polling,
+    /// It has had its share.
+    Spent,
+}
+
+/// A block that is being carried out, in one way or another.
+pub(crate) trait Work<'a>: Sized {
+    /// What all blocks need besides the launch.
+    type Shared: Sync;
+
+    /// A block at the start of the kernel. It may take over from one that has ended.
+    fn start(
+        launch: &'a Launch,
+        shared: &'a Self::Shared,
+        number: u64,
+        spent: Option<Self>,
+    ) -> Self;
+
+    /// Goes on until it ends, has had its share, or only polls.
+    fn run(&mut self) -> Result<Pause, Box<Fault>>;
+}
+
 /// Carries out a launch.
 pub(crate) fn run(launch: &Launch) -> Result<(), Box<Fault>> {
+    match &launch.code {
+        Some(code) => spread::<Threads<'_>>(launch, code),
+        None => spread::<Block<'_>>(launch, &()),
+    }
+}
+
+/// Has threads of the host carry out the blocks of a launch.
+fn spread<'a, W: Work<'a>>(launch: &'a Launch, shared: &'a W::Shared) -> Result<(), Box<Fault>> {
     let progress = Progress {
         next: AtomicU64::new(0),
         resident: AtomicU64::new(0),
@@ -35,9 +71,9 @@ pub(crate) fn run(launch: &Launch) -> Result<(), Box<Fault>> {
     let threads = launch.blocks().min(launch.host_threads as u64);
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            scope.spawn(|| work(launch, &progress));
+            scope.spawn(|| work::<W>(launch, shared, &progress));
         }
-        work(launch, &progress);
+        work::<W>(launch, shared, &progress);
     });
     let fault = progress.fault.into_inner();
     match fault.unwrap_or_else(PoisonError::into_inner) {
@@ -46,8 +82,8 @@ pub(crate) fn run(launch: &Launch) -> Result<(), Box<Fault>> {
     }
 }
 
-/// The next block to start, while there are some and there is room for them.
-fn start<'a>(launch: &'a Launch, progress: &Progress) -> Option<Block<'a>> {
+/// The number of the next block to start, while there are some and there is room for them.
+fn next(launch: &Launch, progress: &Progress) -> Option<u64> {
     if !enter(&progress.resident, launch.resident_blocks) {
         return None;
     }
@@ -56,7 +92,7 @@ fn start<'a>(launch: &'a Launch, progress: &Progress) -> Option<Block<'a>> {
         progress.resident.fetch_sub(1, Ordering::AcqRel);
         return None;
     }
-    Some(Block::new(launch, number))
+    Some(number)
 }
 
 /// Counts one more unless `limit` are counted.
@@ -72,17 +108,18 @@ fn enter(counted: &AtomicU64, limit: u64) -> bool {
 }
 
 /// Runs blocks until all have been run. A block that polls memory makes room for another, as it may wait for that.
-fn work(launch: &Launch, progress: &Progress) {
-    let mut blocks: VecDeque<Block<'_>> = VecDeque::new();
+fn work<'a, W: Work<'a>>(launch: &'a Launch, shared: &'a W::Shared, progress: &Progress) {
+    let mut blocks: VecDeque<W> = VecDeque::new();
+    let mut spent = None;
     let mut polling = 0;
     loop {
         if progress.stop.load(Ordering::Relaxed) {
             return;
         }
         if blocks.len() <= polling {
-            match start(launch, progress) {
-                Some(block) => {
-                    blocks.push_front(block);
+            match next(launch, progress) {
+                Some(number) => {
+                    blocks.push_front(W::start(launch, shared, number, spent.take()));
                 }
                 None if blocks.is_empty() => return,
                 // Others may be what all of these wait for.
@@ -99,6 +136,7 @@ fn work(launch: &Launch, progress: &Progress) {
             Ok(Pause::Done) => {
                 progress.resident.fetch_sub(1, Ordering::AcqRel);
                 polling = 0;
+                spent = Some(block);
             }
             Ok(Pause::Spent) => {
                 blocks.push_front(block);

@@ -1,6 +1,6 @@
 //! Programs that nobody would write: whatever they do ends as a fault or in time, never in a panic.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
@@ -163,6 +163,7 @@ proptest! {
             shared_bytes: kernel.dynamic_start(),
             dynamic_bytes: 0,
             kernel,
+            code: None,
             arena: Arc::clone(&arena),
             device: 0,
             grid: [2, 1, 1],
@@ -175,6 +176,7 @@ proptest! {
             heap_bytes: 1 << 16,
             started: Instant::now(),
             deadline: Some(Instant::now() + Duration::from_millis(10)),
+            executed: AtomicU64::new(0),
             cancelled: Arc::new(AtomicBool::new(false)),
             print: Arc::new(|_: &[u8]| {}),
         };

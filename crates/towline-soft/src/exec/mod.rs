@@ -7,28 +7,30 @@
 //!
 //! Blocks start in the order of their numbers, each on one thread of the host at a time.
 
-mod access;
-mod barrier;
+pub(crate) mod access;
+pub(crate) mod barrier;
 mod block;
 mod builtin;
 mod call;
-mod convert;
-mod float;
-mod frame;
-mod grid;
-mod integer;
-mod number;
+pub(crate) mod convert;
+pub(crate) mod float;
+pub(crate) mod frame;
+pub(crate) mod grid;
+pub(crate) mod integer;
+pub(crate) mod number;
 mod step;
-mod together;
+pub(crate) mod together;
 mod warp;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
 pub(crate) use grid::run;
+pub(crate) use step::compare_one;
 
 use crate::image::Kernel;
+use crate::jit::Compiled;
 use crate::memory::Arena;
 
 /// Takes what kernels print.
@@ -46,6 +48,8 @@ const LAUNCH_LIMIT: usize = 4 << 30;
 /// One launch of a kernel.
 pub(crate) struct Launch {
     pub(crate) kernel: Kernel,
+    /// What it is compiled to, unless the interpreter is to run it.
+    pub(crate) code: Option<Arc<Compiled>>,
     pub(crate) arena: Arc<Arena>,
     pub(crate) device: u32,
     pub(crate) grid: [u32; 3],
@@ -64,17 +68,19 @@ pub(crate) struct Launch {
     pub(crate) heap_bytes: u64,
     pub(crate) started: Instant,
     pub(crate) deadline: Option<Instant>,
+    /// Instructions of threads that the interpreter has carried out.
+    pub(crate) executed: AtomicU64,
     /// The process ends, or the context does.
     pub(crate) cancelled: Arc<AtomicBool>,
     pub(crate) print: Print,
 }
 
 impl Launch {
-    fn threads_per_block(&self) -> u32 {
+    pub(crate) fn threads_per_block(&self) -> u32 {
         self.block.iter().product()
     }
 
-    fn blocks(&self) -> u64 {
+    pub(crate) fn blocks(&self) -> u64 {
         self.grid.iter().map(|side| u64::from(*side)).product()
     }
 
@@ -102,7 +108,7 @@ impl Launch {
     }
 
     /// The coordinates of a block.
-    fn block_at(&self, number: u64) -> [u32; 3] {
+    pub(crate) fn block_at(&self, number: u64) -> [u32; 3] {
         let [x, y, _] = self.grid.map(u64::from);
         [
             (number % x) as u32,
@@ -112,7 +118,7 @@ impl Launch {
     }
 
     /// The coordinates of a thread in its block.
-    fn thread_at(&self, number: u32) -> [u32; 3] {
+    pub(crate) fn thread_at(&self, number: u32) -> [u32; 3] {
         let [x, y, _] = self.block;
         [number % x, number / x % y, number / x / y]
     }

@@ -464,6 +464,11 @@ fn compare_lanes(compare: Compare, ty: Type, flush: bool, a: &Lanes, b: &Lanes) 
     }
 }
 
+/// Whether a comparison holds for one thread.
+pub(crate) fn compare_one(compare: Compare, ty: Type, flush: bool, a: u64, b: u64) -> bool {
+    compare_lanes(compare, ty, flush, &[a; LANES], &[b; LANES]) & 1 != 0
+}
+
 fn in_space(space: Space, address: u64, env: &Env<'_>) -> bool {
     let (found, _) = locate(Space::Generic, address);
     match space {

@@ -1,14 +1,56 @@
 //! Kernels carried out: control flow, threads that meet, memory, what goes wrong.
 
+use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use super::*;
 use crate::fault::{Fault, FaultKind};
 use crate::image::Image;
 use crate::memory::Purpose;
+
+thread_local! {
+    /// Launches of this thread's test compile their kernels.
+    static COMPILES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What a test of compiled kernels runs.
+fn compiled(kernel: &Kernel) -> Option<Arc<Compiled>> {
+    let code = COMPILES.get().then(|| Compiled::new(kernel));
+    code.map(|code| Arc::new(code.expect("all of it is translated")))
+}
+
+/// The tests of kernels that can be compiled once more, with them compiled.
+macro_rules! also_compiled {
+    ($($name:ident,)*) => {
+        mod compiled_too {
+            $(#[test]
+            fn $name() {
+                super::COMPILES.set(true);
+                super::$name();
+            })*
+        }
+    };
+}
+
+also_compiled! {
+    a_lane_that_holds_a_lock_is_not_starved,
+    atomic_sums_of_many_blocks_are_exact,
+    ballots_do_not_wait_for_lanes_that_have_ended,
+    barriers_hold_a_whole_block,
+    blocks_that_wait_for_all_others_find_them,
+    carries_and_packed_values_travel_between_instructions,
+    dynamic_shared_memory_is_behind_the_static,
+    every_way_to_fail_has_its_kind,
+    loops_run_as_often_as_each_lane_wants,
+    shuffles_wait_for_lanes_that_come_by_another_way,
+    spaces_have_generic_addresses,
+    tables_of_targets_are_branched_into,
+    threads_that_wait_for_each_other_in_vain_are_told,
+    wild_accesses_name_thread_address_and_instruction,
+}
 
 /// A device with one module.
 struct Bench {
@@ -78,6 +120,7 @@ impl Bench {
         run(&Launch {
             shared_bytes: kernel.dynamic_start() + shape.dynamic_bytes,
             dynamic_bytes: shape.dynamic_bytes,
+            code: compiled(&kernel),
             kernel,
             arena: Arc::clone(&self.arena),
             device: 0,
@@ -94,6 +137,7 @@ impl Bench {
             heap_bytes: 1 << 20,
             started: Instant::now(),
             deadline: shape.time_limit.map(|limit| Instant::now() + limit),
+            executed: AtomicU64::new(0),
             cancelled: Arc::new(AtomicBool::new(false)),
             print,
         })
@@ -269,7 +313,7 @@ fn blocks_that_wait_for_all_others_find_them() {
 fn spaces_have_generic_addresses() {
     let found = per_lane(
         ".shared .b32 s[32]; .local .b32 l[4]; mov.u64 d0, s; cvta.shared.u64 d1, d0; mul.wide.u32 d2, t, 4; add.u64 d1, d1, d2;\n\
-         st.u32 [d1], t; ld.shared.u32 a0, [s+12]; mov.u64 d3, l; cvta.local.u64 d4, d3; add.u32 a1, t, 1; st.u32 [d4+8], a1;\n\
+         st.u32 [d1], t; bar.warp.sync -1; ld.shared.u32 a0, [s+12]; mov.u64 d3, l; cvta.local.u64 d4, d3; add.u32 a1, t, 1; st.u32 [d4+8], a1;\n\
          ld.local.u32 a2, [l+8]; isspacep.shared p0, d1; isspacep.local p1, d4; isspacep.global p2, out; and.pred p0, p0, p1;\n\
          and.pred p0, p0, p2; selp.u32 r, a2, 0, p0; mad.lo.u32 r, a0, 100, r;",
     );
@@ -382,16 +426,19 @@ fn every_way_to_fail_has_its_kind() {
             "local address 0xfffffffc",
         ),
         ("trap;", "trap"),
-        (
-            "call (r), at, (t), proto; proto: .callprototype (.reg .b32 _) _ (.reg .b32 _);",
-            "no function",
-        ),
         ("bar.sync 16;", "barrier 16"),
     ];
     for (body, expected) in kinds {
         let found = fault(&kernel(body), ONE_WARP).to_string();
         assert!(found.contains(expected), "{body}: {found}");
     }
+}
+
+#[test]
+fn a_call_of_what_is_no_function_is_a_fault() {
+    let body = "call (r), at, (t), proto; proto: .callprototype (.reg .b32 _) _ (.reg .b32 _);";
+    let found = fault(&kernel(body), ONE_WARP).to_string();
+    assert!(found.contains("no function"), "{found}");
 }
 
 #[test]

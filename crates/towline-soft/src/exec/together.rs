@@ -10,21 +10,22 @@ use super::integer;
 use super::warp::{State, Warp};
 
 /// What each lane brings.
-struct Brought {
-    a: Lanes,
-    b: Lanes,
-    c: Lanes,
-    flags: u32,
+#[derive(Default)]
+pub(crate) struct Brought {
+    pub(crate) a: Lanes,
+    pub(crate) b: Lanes,
+    pub(crate) c: Lanes,
+    pub(crate) flags: u32,
 }
 
 /// What each lane takes away.
-struct Taken {
-    values: Lanes,
-    flags: u32,
+pub(crate) struct Taken {
+    pub(crate) values: Lanes,
+    pub(crate) flags: u32,
 }
 
 /// Whether two instructions are the same operation.
-fn matches(one: &Together, other: &Together) -> bool {
+pub(crate) fn matches(one: &Together, other: &Together) -> bool {
     match (one, other) {
         (Together::Shuffle { kind: a, .. }, Together::Shuffle { kind: b, .. }) => a == b,
         (Together::Vote { kind: a, .. }, Together::Vote { kind: b, .. }) => a == b,
@@ -106,12 +107,7 @@ impl Warp {
         if members & self.live & !present != 0 {
             return;
         }
-        let mut brought = Brought {
-            a: [0; LANES],
-            b: [0; LANES],
-            c: [0; LANES],
-            flags: 0,
-        };
+        let mut brought = Brought::default();
         for &other in &group {
             if let Some((theirs, _, constants)) = self.operation(other, env) {
                 self.bring(other, theirs, constants, &mut brought);
@@ -171,7 +167,7 @@ impl Warp {
 }
 
 /// Computes the outcome for the lanes that are there.
-fn carry_out(what: &Together, present: u32, brought: &Brought) -> Taken {
+pub(crate) fn carry_out(what: &Together, present: u32, brought: &Brought) -> Taken {
     let mut taken = Taken {
         values: [0; LANES],
         flags: 0,

@@ -127,7 +127,10 @@ impl Warp {
                     false => Stop::Blocked,
                 });
             };
-            match self.run_split(number, env, fuel)? {
+            let (lanes, before) = (self.splits[number].mask.count_ones(), *fuel);
+            let step = self.run_split(number, env, fuel)?;
+            env.executed += (before - *fuel) * u64::from(lanes);
+            match step {
                 Step::Again => {}
                 Step::Barrier(split) => return Ok(Stop::Barrier(split)),
                 Step::Spent => return Ok(Stop::Spent),

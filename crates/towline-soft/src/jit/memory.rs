@@ -1,0 +1,484 @@
+//! Memory accesses: a comparison with what is known to be allocated, and a helper where that does not hold.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, AtomicRmwOp, InstBuilder, MemFlags, Value, types};
+use towline_ptx::ir::Space;
+use towline_ptx::ir::op::{Address, Atomic, Op, Order, Reg, Source};
+use towline_ptx::ptx::Type;
+
+use super::Refusal;
+use super::emit::{Emitter, Kind, Site};
+use super::head::{Slot, offset, shared_count};
+use super::operands;
+
+/// An access to memory.
+#[derive(Debug, Clone, Copy)]
+struct Access {
+    space: Space,
+    address: Address,
+    /// Of all its parts, which must be aligned to that.
+    bytes: u64,
+    write: bool,
+}
+
+impl Emitter<'_, '_> {
+    pub(super) fn memory(&mut self, op: &Op) -> Result<(), Refusal> {
+        match op {
+            Op::Load {
+                space,
+                ty,
+                order,
+                polls,
+                d,
+                address,
+            } => self.load(*space, *ty, *order, *polls, &[Some(*d)], *address),
+            Op::LoadVector {
+                space,
+                ty,
+                order,
+                polls,
+                d,
+                address,
+            } => self.load(*space, *ty, *order, *polls, d, *address),
+            Op::Store {
+                space,
+                ty,
+                order,
+                address,
+                a,
+            } => self.store(*space, *ty, *order, *address, &[*a]),
+            Op::StoreVector {
+                space,
+                ty,
+                order,
+                address,
+                a,
+            } => self.store(*space, *ty, *order, *address, a),
+            Op::Atomic {
+                op,
+                space,
+                ty,
+                d,
+                address,
+                a,
+                b,
+            } => {
+                if d.is_some() {
+                    self.polled();
+                }
+                self.atomic((*op, *space, *ty), *d, *address, *a, *b);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn load(
+        &mut self,
+        space: Space,
+        ty: Type,
+        order: Order,
+        polls: bool,
+        d: &[Option<Reg>],
+        address: Address,
+    ) -> Result<(), Refusal> {
+        if polls {
+            if matches!(space, Space::Shared | Space::Generic) {
+                return Err(Refusal::InStep);
+            }
+            self.polled();
+        }
+        let width = ty.bytes();
+        let at = self.place(Access {
+            space,
+            address,
+            bytes: (width * d.len() as u64).next_power_of_two(),
+            write: false,
+        });
+        let ordered = polls || order != Order::Weak;
+        for (index, d) in d.iter().enumerate() {
+            let Some(d) = d else {
+                continue;
+            };
+            let offset = (width * index as u64) as i32;
+            self.load_one(*d, ty, ordered, at, offset);
+        }
+        Ok(())
+    }
+
+    fn load_one(&mut self, d: Reg, ty: Type, ordered: bool, at: Value, offset: i32) {
+        let flags = MemFlags::new().with_notrap();
+        let width = ty.bytes();
+        let kind = self.moved_as(d);
+        let host = match (width, kind) {
+            (8, Kind::F64) if !ordered => Kind::F64,
+            (8, _) => Kind::I64,
+            (4, Kind::F32) if !ordered => Kind::F32,
+            _ => Kind::I32,
+        };
+        let value = match (width, ordered) {
+            (1, false) if ty.is_signed() => self.b.ins().sload8(types::I32, flags, at, offset),
+            (1, false) => self.b.ins().uload8(types::I32, flags, at, offset),
+            (2, false) if ty.is_signed() => self.b.ins().sload16(types::I32, flags, at, offset),
+            (2, false) => self.b.ins().uload16(types::I32, flags, at, offset),
+            (_, false) => self.b.ins().load(host.ty(), flags, at, offset),
+            (width, true) => {
+                let at = self.b.ins().iadd_imm(at, i64::from(offset));
+                let plain = integer_of(width);
+                let value = self.b.ins().atomic_load(plain, flags, at);
+                match (width, ty.is_signed()) {
+                    (1 | 2, true) => self.b.ins().sextend(types::I32, value),
+                    (1 | 2, false) => self.b.ins().uextend(types::I32, value),
+                    _ => value,
+                }
+            }
+        };
+        match host == Kind::I32 && ty.is_signed() {
+            true => self.set_signed(d, value),
+            false => self.set(d, value, host),
+        }
+    }
+
+    fn store(
+        &mut self,
+        space: Space,
+        ty: Type,
+        order: Order,
+        address: Address,
+        sources: &[Source],
+    ) -> Result<(), Refusal> {
+        let width = ty.bytes();
+        let at = self.place(Access {
+            space,
+            address,
+            bytes: (width * sources.len() as u64).next_power_of_two(),
+            write: true,
+        });
+        let flags = MemFlags::new().with_notrap();
+        for (index, source) in sources.iter().enumerate() {
+            let offset = (width * index as u64) as i32;
+            let ordered = order != Order::Weak;
+            let kind = match (width, source) {
+                (8, Source::Reg(reg)) if !ordered && self.moved_as(*reg) == Kind::F64 => Kind::F64,
+                (8, _) => Kind::I64,
+                (4, Source::Reg(reg)) if !ordered && self.moved_as(*reg) == Kind::F32 => Kind::F32,
+                _ => Kind::I32,
+            };
+            let value = self.get_exact(*source, kind);
+            match (width, ordered) {
+                (1, false) => self.b.ins().istore8(flags, value, at, offset),
+                (2, false) => self.b.ins().istore16(flags, value, at, offset),
+                (_, false) => self.b.ins().store(flags, value, at, offset),
+                (width, true) => {
+                    let at = self.b.ins().iadd_imm(at, i64::from(offset));
+                    let value = match width {
+                        1 => self.b.ins().ireduce(types::I8, value),
+                        2 => self.b.ins().ireduce(types::I16, value),
+                        _ => value,
+                    };
+                    self.b.ins().atomic_store(flags, value, at)
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// The host's address of an access.
+    fn place(&mut self, access: Access) -> Value {
+        let step = &self.flat.steps[self.at as usize];
+        match access.space {
+            Space::Param => {
+                let base = self.known(access.address.base);
+                let at = base.map(|base| base.wrapping_add(access.address.offset as u64));
+                let at = at.map(|at| at & 0xffff_ffff);
+                let end = at.map(|at| at + access.bytes);
+                let (start, len) = step.parameters;
+                match (at, end) {
+                    (Some(at), Some(end))
+                        if step.outermost
+                            && !access.write
+                            && end <= u64::from(self.flat.kernel_bytes) =>
+                    {
+                        let parameters = self.constant_load(types::I64, offset!(parameters));
+                        self.b.ins().iadd_imm(parameters, at as i64)
+                    }
+                    (Some(at), Some(end)) if end <= len.into() && at % access.bytes == 0 => {
+                        let base = self.argument_base;
+                        self.b.ins().iadd_imm(base, (u64::from(start) + at) as i64)
+                    }
+                    _ => {
+                        let address = self.address(access.address);
+                        self.asked(access, address)
+                    }
+                }
+            }
+            Space::Shared => {
+                let base = self.constant_load(types::I64, offset!(shared));
+                let count = self.constant_load(types::I64, shared_count(access.bytes));
+                self.within(access, base, count)
+            }
+            Space::Local => {
+                let count = u64::from(self.flat.local_bytes) / access.bytes;
+                let count = self.b.ins().iconst(types::I64, count as i64);
+                let base = self.local_base;
+                self.within(access, base, count)
+            }
+            Space::Const | Space::Generic | Space::Global => self.remembered(access),
+        }
+    }
+
+    fn address(&mut self, address: Address) -> Value {
+        let base = self.get(address.base, Kind::I64);
+        match address.offset {
+            0 => base,
+            offset => self.b.ins().iadd_imm(base, offset),
+        }
+    }
+
+    /// Whole accesses below an offset, if it is aligned; otherwise a number beyond all counts.
+    fn whole(&mut self, offset: Value, bytes: u64) -> Value {
+        match bytes {
+            1 => offset,
+            bytes => self
+                .b
+                .ins()
+                .rotr_imm(offset, i64::from(bytes.trailing_zeros())),
+        }
+    }
+
+    /// An access at an offset of 32 bits in memory that lies in one piece.
+    fn within(&mut self, access: Access, base: Value, count: Value) -> Value {
+        let offset = self.get_exact(access.address.base, Kind::I32);
+        let more = i64::from(access.address.offset as u32);
+        let offset = match more {
+            0 => offset,
+            more => self.b.ins().iadd_imm(offset, more),
+        };
+        let offset = self.b.ins().uextend(types::I64, offset);
+        let whole = self.whole(offset, access.bytes);
+        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, whole, count);
+        let (on, slow) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(inside, on, &[], slow, &[]);
+        self.b.switch_to_block(slow);
+        self.b.set_cold_block(slow);
+        self.asked(access, offset);
+        self.b.ins().jump(on, &[]);
+        self.b.switch_to_block(on);
+        self.b.ins().iadd(base, offset)
+    }
+
+    /// An access where the last one from here went, if it did.
+    fn remembered(&mut self, access: Access) -> Value {
+        let address = self.address(access.address);
+        let at = (self.outline.sites.len() * size_of::<Slot>()) as i32;
+        let slots = self.constant_load(types::I64, offset!(slots));
+        let flags = MemFlags::trusted();
+        let base = self.b.ins().load(types::I64, flags, slots, at);
+        let count = self.b.ins().load(types::I64, flags, slots, at + 8);
+        let offset = self.b.ins().isub(address, base);
+        let whole = self.whole(offset, access.bytes);
+        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, whole, count);
+        let (fast, slow, on) = (
+            self.b.create_block(),
+            self.b.create_block(),
+            self.b.create_block(),
+        );
+        if access.space != Space::Generic {
+            // Global memory has the host's addresses.
+            self.b.ins().brif(inside, on, &[], slow, &[]);
+            self.b.switch_to_block(fast);
+            self.b.ins().jump(on, &[]);
+            self.b.switch_to_block(slow);
+            self.b.set_cold_block(slow);
+            self.asked(access, address);
+            self.b.ins().jump(on, &[]);
+            self.b.switch_to_block(on);
+            return address;
+        }
+        let host = self.b.append_block_param(on, types::I64);
+        self.b.ins().brif(inside, fast, &[], slow, &[]);
+        self.b.switch_to_block(fast);
+        let shift = self.b.ins().load(types::I64, flags, slots, at + 16);
+        let near = self.b.ins().iadd(address, shift);
+        self.b.ins().jump(on, &[near.into()]);
+        self.b.switch_to_block(slow);
+        self.b.set_cold_block(slow);
+        let far = self.asked(access, address);
+        self.b.ins().jump(on, &[far.into()]);
+        self.b.switch_to_block(on);
+        host
+    }
+
+    /// Asks a helper for the host's address: it remembers what it finds, or the thread has failed.
+    fn asked(&mut self, access: Access, address: Value) -> Value {
+        let site = self.outline.sites.len() as u32;
+        self.outline.sites.push(Site {
+            step: self.at,
+            bytes: access.bytes as u32,
+            write: access.write,
+        });
+        let (head, lane) = (self.head, self.lane);
+        let site = self.b.ins().iconst(types::I64, i64::from(site));
+        let call = self
+            .b
+            .ins()
+            .call(self.helpers.access, &[head, site, address, lane]);
+        let host = self.b.inst_results(call)[0];
+        let on = self.b.create_block();
+        let faulted = self.faulted;
+        self.b.ins().brif(host, on, &[], faulted, &[]);
+        self.b.switch_to_block(on);
+        host
+    }
+
+    fn atomic(
+        &mut self,
+        (op, space, ty): (Atomic, Space, Type),
+        d: Option<Reg>,
+        address: Address,
+        a: Source,
+        b: Option<Source>,
+    ) {
+        let bytes = ty.bytes();
+        let simple = operands::is_simple(op, ty);
+        if !simple || !matches!(space, Space::Global | Space::Shared) {
+            return self.atomic_by_helper(ty, d, address, a, b);
+        }
+        let kind = if bytes == 8 { Kind::I64 } else { Kind::I32 };
+        let value = self.get_exact(a, kind);
+        let other = b.map(|b| self.get_exact(b, kind));
+        let at = self.place(Access {
+            space,
+            address,
+            bytes,
+            write: true,
+        });
+        let flags = MemFlags::trusted();
+        let old = match (space, other) {
+            (Space::Global, Some(new)) => self.b.ins().atomic_cas(flags, at, value, new),
+            (Space::Global, None) => {
+                self.b
+                    .ins()
+                    .atomic_rmw(kind.ty(), flags, host_op(op, ty), at, value)
+            }
+            _ => {
+                // Only this thread of the host runs the block.
+                let flags = MemFlags::new().with_notrap();
+                let old = self.b.ins().load(kind.ty(), flags, at, 0);
+                let new = match (op, other) {
+                    (Atomic::Cas, Some(other)) => {
+                        let same = self.b.ins().icmp(IntCC::Equal, old, value);
+                        self.b.ins().select(same, other, old)
+                    }
+                    _ => self.combined(op, ty, old, value),
+                };
+                self.b.ins().store(flags, new, at, 0);
+                old
+            }
+        };
+        if let Some(d) = d {
+            self.set(d, old, kind);
+        }
+    }
+
+    fn combined(&mut self, op: Atomic, ty: Type, old: Value, value: Value) -> Value {
+        match (op, ty.is_signed()) {
+            (Atomic::Add, _) => self.b.ins().iadd(old, value),
+            (Atomic::And, _) => self.b.ins().band(old, value),
+            (Atomic::Or, _) => self.b.ins().bor(old, value),
+            (Atomic::Xor, _) => self.b.ins().bxor(old, value),
+            (Atomic::Max, true) => self.b.ins().smax(old, value),
+            (Atomic::Max, false) => self.b.ins().umax(old, value),
+            (Atomic::Min, true) => self.b.ins().smin(old, value),
+            (Atomic::Min, false) => self.b.ins().umin(old, value),
+            _ => value,
+        }
+    }
+
+    fn atomic_by_helper(
+        &mut self,
+        ty: Type,
+        d: Option<Reg>,
+        address: Address,
+        a: Source,
+        b: Option<Source>,
+    ) {
+        let address = self.address(address);
+        let a = self.get_exact(a, Kind::I64);
+        let b = match b {
+            Some(b) => self.get_exact(b, Kind::I64),
+            None => self.b.ins().iconst(types::I64, 0),
+        };
+        let site = self.outline.sites.len() as u32;
+        self.outline.sites.push(Site {
+            step: self.at,
+            bytes: ty.bytes() as u32,
+            write: true,
+        });
+        let (head, lane) = (self.head, self.lane);
+        let site = self.b.ins().iconst(types::I64, i64::from(site));
+        let call = self
+            .b
+            .ins()
+            .call(self.helpers.atomic, &[head, site, address, lane, a, b]);
+        let done = self.b.inst_results(call)[0];
+        let on = self.b.create_block();
+        let faulted = self.faulted;
+        self.b.ins().brif(done, on, &[], faulted, &[]);
+        self.b.switch_to_block(on);
+        if let Some(d) = d {
+            let value = self
+                .b
+                .ins()
+                .load(types::I64, MemFlags::trusted(), head, offset!(answer));
+            self.set(d, value, Kind::I64);
+        }
+    }
+
+    /// Copies arguments of a call.
+    pub(super) fn copy(&mut self, kernel: bool, from: u32, to: u32, len: u32) {
+        let parameters = self.constant_load(types::I64, offset!(parameters));
+        let source = if kernel {
+            parameters
+        } else {
+            self.argument_base
+        };
+        let target = self.argument_base;
+        let flags = MemFlags::new().with_notrap();
+        let mut at = 0;
+        while at < len {
+            let (ty, step) = match len - at {
+                8.. => (types::I64, 8),
+                4.. => (types::I32, 4),
+                2.. => (types::I16, 2),
+                _ => (types::I8, 1),
+            };
+            let value = self.b.ins().load(ty, flags, source, (from + at) as i32);
+            self.b.ins().store(flags, value, target, (to + at) as i32);
+            at += step;
+        }
+    }
+}
+
+fn integer_of(bytes: u64) -> ir::Type {
+    match bytes {
+        1 => types::I8,
+        2 => types::I16,
+        4 => types::I32,
+        _ => types::I64,
+    }
+}
+
+fn host_op(op: Atomic, ty: Type) -> AtomicRmwOp {
+    match (op, ty.is_signed()) {
+        (Atomic::Add, _) => AtomicRmwOp::Add,
+        (Atomic::And, _) => AtomicRmwOp::And,
+        (Atomic::Or, _) => AtomicRmwOp::Or,
+        (Atomic::Xor, _) => AtomicRmwOp::Xor,
+        (Atomic::Max, true) => AtomicRmwOp::Smax,
+        (Atomic::Max, false) => AtomicRmwOp::Umax,
+        (Atomic::Min, true) => AtomicRmwOp::Smin,
+        (Atomic::Min, false) => AtomicRmwOp::Umin,
+        _ => AtomicRmwOp::Xchg,
+    }
+}

@@ -1,0 +1,614 @@
+//! Blocks of threads that machine code runs: who goes on, who waits for whom.
+
+use std::cell::Cell;
+
+use towline_ptx::ir::Space;
+use towline_ptx::ir::op::{Barrier, Op, Together};
+use towline_ptx::ptx::Position;
+
+use super::DONE;
+use super::code::Compiled;
+use super::emit::{Wait, op_of};
+use super::flat::Step;
+use super::head::{Head, SIZES, Slot, UNIFORMS, Uniform};
+use super::helpers::nowhere;
+use crate::exec::Launch;
+use crate::exec::access::{outside, slice_mut};
+use crate::exec::barrier::{BARRIERS, Meeting};
+use crate::exec::frame::{LANES, lanes_of};
+use crate::exec::grid::{Pause, Work};
+use crate::exec::together::{Brought, carry_out, matches};
+use crate::fault::{Fault, FaultKind};
+use crate::memory::Span;
+
+/// Rounds of a block through its barriers before others have their turn.
+const ROUNDS: u32 = 1000;
+
+/// A warp.
+#[derive(Debug, Clone, Copy, Default)]
+struct Warp {
+    /// Lanes that have not ended.
+    live: u32,
+    /// Lanes that can go on.
+    ready: u32,
+    /// Lanes that wait for others of the warp.
+    together: u32,
+}
+
+/// A barrier, and who waits there.
+#[derive(Debug, Default)]
+struct Gate {
+    meeting: Meeting,
+    /// Lanes of each warp.
+    waiting: Vec<u32>,
+    /// Some of them want to know the verdict.
+    asked: bool,
+}
+
+/// A block. The head comes first: machine code is given its address.
+#[repr(C)]
+pub(crate) struct Threads<'a> {
+    pub(super) head: Head,
+    pub(super) launch: &'a Launch,
+    pub(super) code: &'a Compiled,
+    block: [u32; 3],
+    warps: Vec<Warp>,
+    gates: [Gate; BARRIERS],
+    states: Vec<u32>,
+    frames: Vec<u64>,
+    arguments: Vec<u8>,
+    locals: Vec<u8>,
+    shared: Vec<u8>,
+    slots: Vec<Slot>,
+    spans: Vec<Option<Span<'a>>>,
+    constants: Vec<u64>,
+    coordinates: Vec<[u16; 4]>,
+    changes: u64,
+    /// The warp that runs.
+    warp: usize,
+    fault: Option<Box<Fault>>,
+    rounds: Cell<u32>,
+}
+
+impl<'a> Threads<'a> {
+    fn new(launch: &'a Launch, code: &'a Compiled) -> Self {
+        let threads = launch.threads_per_block() as usize;
+        let warps = threads.div_ceil(LANES);
+        let flat = &code.flat;
+        let lanes = warps * LANES;
+        let argument_bytes = flat.parameter_bytes.next_multiple_of(16) as usize;
+        let local_bytes = flat.local_bytes.next_multiple_of(16) as usize;
+        let coordinates = (0..lanes as u32).map(|thread| {
+            let [x, y, z] = launch.thread_at(thread);
+            [x as u16, y as u16, z as u16, 0]
+        });
+        let constants = flat.constants.iter().zip(&flat.origins);
+        let constants = constants.map(|(constant, origin)| match (constant, origin) {
+            (towline_ptx::ir::Constant::Bits(bits), _) => *bits,
+            (_, Some((id, number))) => {
+                let found = launch.kernel.code(*id);
+                found.map_or(0, |(_, _, values)| {
+                    values.get(*number as usize).map_or(0, |value| value[0])
+                })
+            }
+            _ => 0,
+        });
+        let mut uniform = [0; UNIFORMS];
+        let sides = [
+            (Uniform::ThreadsX, launch.block[0]),
+            (Uniform::ThreadsY, launch.block[1]),
+            (Uniform::ThreadsZ, launch.block[2]),
+            (Uniform::GridX, launch.grid[0]),
+            (Uniform::GridY, launch.grid[1]),
+            (Uniform::GridZ, launch.grid[2]),
+            (Uniform::DynamicShared, launch.dynamic_bytes),
+            (Uniform::TotalShared, launch.shared_bytes),
+        ];
+        for (which, value) in sides {
+            uniform[which as usize] = value.into();
+        }
+        uniform[Uniform::Grid as usize] = launch.number;
+        uniform[Uniform::HostThreads as usize] = launch.host_threads as u64;
+        uniform[Uniform::Warps as usize] = warps as u64;
+        uniform[Uniform::WorkspaceHigh as usize] = launch.workspace >> 32;
+        uniform[Uniform::WorkspaceLow as usize] = launch.workspace & 0xffff_ffff;
+        let mut shared_counts = [0; SIZES];
+        for (size, count) in shared_counts.iter_mut().enumerate() {
+            *count = u64::from(launch.shared_bytes) >> size;
+        }
+        let null = std::ptr::null_mut();
+        Self {
+            head: Head {
+                parameters: launch.parameters.as_ptr(),
+                shared: null,
+                slots: null.cast(),
+                constants: null.cast(),
+                threads: null.cast(),
+                states: null.cast(),
+                frames: null.cast(),
+                arguments: null,
+                locals: null,
+                answer: 0,
+                uniform,
+                shared_counts,
+            },
+            launch,
+            code,
+            block: [0; 3],
+            warps: vec![Warp::default(); warps],
+            gates: std::array::from_fn(|_| Gate {
+                waiting: vec![0; warps],
+                ..Gate::default()
+            }),
+            states: vec![0; lanes],
+            frames: vec![0; lanes * code.outline.frame_words],
+            arguments: vec![0; lanes * argument_bytes],
+            locals: vec![0; lanes * local_bytes],
+            shared: vec![0; launch.shared_bytes as usize],
+            slots: vec![Slot::default(); code.outline.sites.len()],
+            spans: vec![None; code.outline.sites.len()],
+            constants: constants.collect(),
+            coordinates: coordinates.collect(),
+            changes: launch.arena.changes(),
+            warp: 0,
+            fault: None,
+            rounds: Cell::new(0),
+        }
+    }
+
+    /// Makes it the block of this number, at the start of the kernel.
+    fn begin(&mut self, number: u64) {
+        let launch = self.launch;
+        self.block = launch.block_at(number);
+        for (which, side) in [Uniform::BlockX, Uniform::BlockY, Uniform::BlockZ]
+            .into_iter()
+            .zip(self.block)
+        {
+            self.head.uniform[which as usize] = side.into();
+        }
+        let mut threads = launch.threads_per_block();
+        for warp in &mut self.warps {
+            let live = match threads {
+                32.. => u32::MAX,
+                few => (1 << few) - 1,
+            };
+            threads = threads.saturating_sub(32);
+            *warp = Warp {
+                live,
+                ready: live,
+                together: 0,
+            };
+        }
+        self.states.fill(0);
+        self.arguments.fill(0);
+        self.locals.fill(0);
+        self.shared.fill(0);
+    }
+
+    /// Forgets where accesses went when allocations have come or gone.
+    fn look_again(&mut self) {
+        let changes = self.launch.arena.changes();
+        if changes != self.changes {
+            self.changes = changes;
+            self.slots.fill(Slot::default());
+            self.spans.fill(None);
+        }
+    }
+
+    /// Runs the lanes of a warp that are ready, and sorts them by what they stopped for.
+    fn run_warp(&mut self, number: usize, turned: &mut bool) -> Result<(), Box<Fault>> {
+        let warp = self.warps[number];
+        let code = self.code;
+        self.warp = number;
+        let lane = number * LANES;
+        let head = &mut self.head;
+        head.uniform[Uniform::Warp as usize] = number as u64;
+        head.shared = self.shared.as_mut_ptr();
+        head.slots = self.slots.as_mut_ptr();
+        head.constants = self.constants.as_ptr();
+        head.threads = self.coordinates.as_ptr().wrapping_add(lane);
+        head.states = self.states.as_mut_ptr().wrapping_add(lane);
+        let words = code.outline.frame_words;
+        head.frames = self.frames.as_mut_ptr().wrapping_add(lane * words);
+        let share = self.arguments.len() / self.states.len().max(1);
+        head.arguments = self.arguments.as_mut_ptr().wrapping_add(lane * share);
+        let share = self.locals.len() / self.states.len().max(1);
+        head.locals = self.locals.as_mut_ptr().wrapping_add(lane * share);
+        let this: *mut Self = self;
+        if !code.run(this.cast(), warp.ready) {
+            let unknown = || Box::new(self.blame(FaultKind::Trap, 0, 0));
+            let found = self.fault.clone();
+            return Err(found.unwrap_or_else(unknown));
+        }
+        let mut rest = warp.ready;
+        let ended = self.warps[number].live;
+        while rest != 0 {
+            let first = rest.trailing_zeros() as usize;
+            let state = self.states[lane + first];
+            let states = &self.states[lane..lane + LANES];
+            let same = lanes_of(rest).filter(|other| states[*other] == state);
+            let group = same.fold(0, |mask, other| mask | 1 << other);
+            rest &= !group;
+            self.sort(number, state, group, turned);
+        }
+        if self.warps[number].live != ended {
+            self.release_all();
+        }
+        self.meet(number);
+        Ok(())
+    }
+
+    /// Lanes of a warp have stopped at one place.
+    fn sort(&mut self, number: usize, state: u32, group: u32, turned: &mut bool) {
+        let code = self.code;
+        let warp = &mut self.warps[number];
+        if state == DONE {
+            warp.ready &= !group;
+            warp.live &= !group;
+            return;
+        }
+        let Some(stop) = code.outline.stops.get(state as usize - 1) else {
+            return;
+        };
+        match stop.wait {
+            Wait::Turn => *turned = true,
+            Wait::Together => {
+                warp.ready &= !group;
+                warp.together |= group;
+            }
+            Wait::All(id) => {
+                warp.ready &= !group;
+                self.arrive(number, id, group, None, None, true);
+            }
+            Wait::Barrier => {
+                let step = code.flat.steps.get(stop.step as usize);
+                let Some(Op::Barrier { kind, threads, .. }) = step.and_then(op_of) else {
+                    return;
+                };
+                warp.ready &= !group;
+                self.arrive_by_values(number, *kind, threads.is_some(), group);
+            }
+        }
+    }
+
+    fn word(&self, number: usize, lane: usize, word: usize) -> u64 {
+        let at = (number * LANES + lane) * self.code.outline.frame_words + word;
+        self.frames.get(at).copied().unwrap_or(0)
+    }
+
+    fn set_word(&mut self, number: usize, lane: usize, word: usize, value: u64) {
+        let at = (number * LANES + lane) * self.code.outline.frame_words + word;
+        if let Some(place) = self.frames.get_mut(at) {
+            *place = value;
+        }
+    }
+
+    /// Lanes come to barriers that registers name.
+    fn arrive_by_values(&mut self, number: usize, kind: Barrier, counted: bool, group: u32) {
+        let mut rest = group;
+        while rest != 0 {
+            let first = rest.trailing_zeros() as usize;
+            let wanted = (self.word(number, first, 0), self.word(number, first, 1));
+            let alike = lanes_of(rest).filter(|lane| {
+                let id = self.word(number, *lane, 0);
+                id == wanted.0 && (!counted || self.word(number, *lane, 1) == wanted.1)
+            });
+            let alike = alike.fold(0, |mask, lane| mask | 1 << lane);
+            rest &= !alike;
+            let asks = matches!(kind, Barrier::Reduce { .. } | Barrier::Count { .. });
+            let yes = lanes_of(alike).filter(|lane| self.word(number, *lane, 2) != 0);
+            let yes = asks.then(|| yes.fold(0, |mask, lane| mask | 1 << lane));
+            let waits = !matches!(kind, Barrier::Arrive);
+            let threads = counted.then_some(wanted.1);
+            self.arrive(number, wanted.0 as u32, alike, yes, threads, waits);
+            if !waits {
+                self.warps[number].ready |= alike;
+            }
+        }
+    }
+
+    fn arrive(
+        &mut self,
+        number: usize,
+        id: u32,
+        mask: u32,
+        yes: Option<u32>,
+        threads: Option<u64>,
+        waits: bool,
+    ) {
+        let warps = self.warps.len();
+        let Some(gate) = self.gates.get_mut(id as usize) else {
+            let kind = FaultKind::Resources(format!("barrier {id}, of {BARRIERS}"));
+            let lane = mask.trailing_zeros() as usize & 31;
+            let step = self.step_of(number, lane);
+            self.fault = Some(Box::new(self.blame(kind, step, lane)));
+            return;
+        };
+        gate.meeting.arrive(warps, number, mask, yes, threads);
+        if waits {
+            gate.waiting[number] |= mask;
+            gate.asked |= yes.is_some();
+        }
+        self.release(id as usize);
+    }
+
+    /// The step that a lane of a warp has stopped at.
+    fn step_of(&self, number: usize, lane: usize) -> u32 {
+        let state = self.states.get(number * LANES + lane).copied().unwrap_or(0);
+        let stop = self
+            .code
+            .outline
+            .stops
+            .get((state as usize).wrapping_sub(1));
+        stop.map_or(0, |stop| stop.step)
+    }
+
+    fn release_all(&mut self) -> bool {
+        (0..BARRIERS).fold(false, |any, id| self.release(id) | any)
+    }
+
+    /// Lets those go on who wait at a barrier, when all have come.
+    fn release(&mut self, id: usize) -> bool {
+        let live = self.warps.iter().map(|warp| warp.live);
+        let gate = &mut self.gates[id];
+        if !gate.meeting.is_complete(live) {
+            return false;
+        }
+        let meeting = std::mem::take(&mut gate.meeting);
+        let asked = std::mem::take(&mut gate.asked);
+        for number in 0..self.warps.len() {
+            let lanes = std::mem::take(&mut self.gates[id].waiting[number]);
+            self.warps[number].ready |= lanes;
+            if !asked {
+                continue;
+            }
+            for lane in lanes_of(lanes) {
+                let step = self.step_of(number, lane) as usize;
+                let op = self.code.flat.steps.get(step).and_then(op_of);
+                match op {
+                    Some(Op::Barrier {
+                        kind: Barrier::Reduce { op, .. },
+                        ..
+                    }) => {
+                        let holds = meeting.holds(*op);
+                        self.set_word(number, lane, 1, holds.into());
+                    }
+                    Some(Op::Barrier {
+                        kind: Barrier::Count { .. },
+                        ..
+                    }) => self.set_word(number, lane, 0, meeting.count()),
+                    _ => {}
+                }
+            }
+        }
+        self.gates[id].meeting = meeting.emptied();
+        true
+    }
+
+    fn together_of(&self, number: usize, lane: usize) -> Option<&'a Together> {
+        let step = self.step_of(number, lane) as usize;
+        match op_of(self.code.flat.steps.get(step)?)? {
+            Op::Together { what, .. } => Some(what),
+            _ => None,
+        }
+    }
+
+    /// Carries out what lanes of a warp do together, where all are there.
+    fn meet(&mut self, number: usize) {
+        let mut rest = self.warps[number].together;
+        while rest != 0 {
+            let first = rest.trailing_zeros() as usize;
+            let Some(what) = self.together_of(number, first) else {
+                return;
+            };
+            let members = self.word(number, first, 3) as u32;
+            let state = self.states[number * LANES + first];
+            let alike = lanes_of(rest).filter(|lane| {
+                let same = self.states[number * LANES + lane] == state;
+                self.word(number, *lane, 3) as u32 == members
+                    && (same
+                        || self
+                            .together_of(number, *lane)
+                            .is_some_and(|other| matches(what, other)))
+            });
+            let present = alike.fold(0, |mask, lane| mask | 1 << lane);
+            rest &= !present;
+            if members & self.warps[number].live & !present != 0 {
+                continue;
+            }
+            let mut brought = Brought::default();
+            let votes = matches!(what, Together::Vote { .. });
+            for lane in lanes_of(present) {
+                brought.a[lane] = self.word(number, lane, 0);
+                if votes {
+                    brought.flags |= u32::from(brought.a[lane] != 0) << lane;
+                } else if matches!(what, Together::Shuffle { .. }) {
+                    brought.b[lane] = self.word(number, lane, 1);
+                    brought.c[lane] = self.word(number, lane, 2);
+                }
+            }
+            let taken = carry_out(what, present, &brought);
+            for lane in lanes_of(present) {
+                self.set_word(number, lane, 0, taken.values[lane]);
+                self.set_word(number, lane, 1, (taken.flags >> lane & 1).into());
+            }
+            let warp = &mut self.warps[number];
+            warp.together &= !present;
+            warp.ready |= present;
+        }
+    }
+
+    fn blame(&self, kind: FaultKind, step: u32, lane: usize) -> Fault {
+        let step: Option<&Step> = self.code.flat.steps.get(step as usize);
+        let program = &self.launch.kernel.image.program;
+        let function = step.and_then(|step| program.function(step.function));
+        Fault {
+            kind,
+            function: function.map(|one| one.name.clone()).unwrap_or_default(),
+            at: step.map_or(Position { line: 0, column: 0 }, |step| step.at),
+            block: self.block,
+            thread: self.launch.thread_at((self.warp * LANES + lane) as u32),
+        }
+    }
+
+    /// A thread has failed: to be told when the code has come back.
+    pub(super) fn fail(&mut self, kind: FaultKind, step: u32, lane: usize) {
+        let fault = self.blame(kind, step, lane);
+        self.fault.get_or_insert(Box::new(fault));
+    }
+
+    /// The span of an access to global memory.
+    pub(super) fn global(
+        &mut self,
+        site: usize,
+        address: u64,
+        bytes: u64,
+        write: bool,
+    ) -> Result<Span<'a>, FaultKind> {
+        if let Some(Some(span)) = self.spans.get(site)
+            && span.holds(address, bytes)
+        {
+            return Ok(*span);
+        }
+        match self.launch.arena.range(address, bytes) {
+            Some(span) => {
+                if let Some(place) = self.spans.get_mut(site) {
+                    *place = Some(span);
+                }
+                Ok(span)
+            }
+            None => Err(nowhere(self, address, bytes, write)),
+        }
+    }
+
+    /// Has machine code find an access where it was found now.
+    pub(super) fn remember(&mut self, site: usize, bytes: u64) {
+        if let Some(Some(span)) = self.spans.get(site) {
+            let (base, len) = span.extent();
+            let count = len / bytes.max(1);
+            self.set_slot(
+                site,
+                Slot {
+                    base,
+                    count,
+                    shift: 0,
+                },
+            );
+        }
+    }
+
+    pub(super) fn set_slot(&mut self, site: usize, slot: Slot) {
+        if let Some(place) = self.slots.get_mut(site) {
+            *place = slot;
+        }
+    }
+
+    pub(super) fn shared_len(&self) -> u64 {
+        self.launch.shared_bytes.into()
+    }
+
+    pub(super) fn shared_part(&mut self, at: u64, bytes: u64) -> Option<&mut [u8]> {
+        slice_mut(&mut self.shared, at, bytes)
+    }
+
+    /// The host's address of a part of a space that is not global memory.
+    pub(super) fn part(
+        &mut self,
+        step: &Step,
+        lane: usize,
+        (space, at): (Space, u64),
+        bytes: u64,
+        write: bool,
+    ) -> Result<u64, FaultKind> {
+        let lost = || outside(space, at, bytes, write);
+        let thread = self.warp * LANES + lane;
+        let lanes = self.states.len().max(1);
+        let found = match space {
+            Space::Shared => self.shared_part(at, bytes),
+            Space::Local => {
+                let share = self.locals.len() / lanes;
+                let mine = self.locals.get_mut(thread * share..);
+                let len = self.code.flat.local_bytes as usize;
+                let mine = mine.and_then(|mine| mine.get_mut(..len));
+                mine.and_then(|mine| slice_mut(mine, at, bytes))
+            }
+            Space::Param => {
+                let kernel = &self.launch.parameters;
+                let end = at.checked_add(bytes);
+                if step.outermost && !write && end.is_some_and(|end| end <= kernel.len() as u64) {
+                    return Ok((kernel.as_ptr() as usize as u64).wrapping_add(at));
+                }
+                let share = self.arguments.len() / lanes;
+                let (start, len) = step.parameters;
+                let mine = self.arguments.get_mut(thread * share..);
+                let mine = mine.and_then(|mine| mine.get_mut(start as usize..));
+                let mine = mine.and_then(|mine| mine.get_mut(..len as usize));
+                mine.and_then(|mine| slice_mut(mine, at, bytes))
+            }
+            _ => None,
+        };
+        found
+            .map(|bytes| bytes.as_mut_ptr() as usize as u64)
+            .ok_or_else(lost)
+    }
+}
+
+impl<'a> Work<'a> for Threads<'a> {
+    type Shared = Compiled;
+
+    fn start(launch: &'a Launch, code: &'a Compiled, number: u64, spent: Option<Self>) -> Self {
+        let mut block = spent.unwrap_or_else(|| Self::new(launch, code));
+        block.begin(number);
+        block
+    }
+
+    fn run(&mut self) -> Result<Pause, Box<Fault>> {
+        loop {
+            self.look_again();
+            let (mut going, mut turned, mut worked) = (false, false, false);
+            for number in 0..self.warps.len() {
+                let before = self.warps[number];
+                going |= before.live != 0;
+                if before.ready == 0 {
+                    continue;
+                }
+                let mut stopped = false;
+                self.run_warp(number, &mut stopped)?;
+                if let Some(fault) = self.fault.take() {
+                    return Err(fault);
+                }
+                turned |= stopped;
+                // All that could go on and could not end or meet others polls.
+                worked |= !(stopped && self.code.is_polling());
+            }
+            if !going {
+                return Ok(Pause::Done);
+            }
+            if self.warps.iter().all(|warp| warp.live == 0) {
+                return Ok(Pause::Done);
+            }
+            if self.warps.iter().all(|warp| warp.ready == 0) {
+                return Err(self.deadlock());
+            }
+            self.rounds.set(self.rounds.get() + 1);
+            if turned && !worked {
+                return Ok(Pause::Polling);
+            }
+            if turned || self.rounds.get().is_multiple_of(ROUNDS) {
+                return Ok(Pause::Spent);
+            }
+        }
+    }
+}
+
+impl Threads<'_> {
+    /// What to say when nobody can go on.
+    fn deadlock(&mut self) -> Box<Fault> {
+        let waiting = self.warps.iter().position(|warp| warp.live != 0);
+        self.warp = waiting.unwrap_or(0);
+        let live = self.warps.get(self.warp).map_or(0, |warp| warp.live);
+        let lane = live.trailing_zeros() as usize & 31;
+        let step = self.step_of(self.warp, lane);
+        Box::new(self.blame(FaultKind::Deadlock, step, lane))
+    }
+}
