@@ -445,7 +445,7 @@ fn outcome(text: &str, compiled: bool) -> Result<Vec<u8>, String> {
         cancelled: Arc::new(AtomicBool::new(false)),
         print: Arc::new(|_: &[u8]| {}),
     };
-    run(&launch).map_err(|fault| fault.to_string())?;
+    run(&Arc::new(launch)).map_err(|fault| fault.to_string())?;
     let mut bytes = vec![0; len as usize + 16];
     let (own, sums) = bytes.split_at_mut(len as usize);
     let read = |address: u64, to: &mut [u8]| arena.span(address).map(|span| span.read(address, to));

@@ -20,6 +20,7 @@ mod exec;
 mod fault;
 mod image;
 mod jit;
+pub mod measure;
 #[allow(unsafe_code, reason = "memory that kernels and the host share")]
 mod memory;
 mod tier;

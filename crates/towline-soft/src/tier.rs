@@ -5,8 +5,8 @@ use std::sync::Arc;
 use towline_ptx::ir::op::Op;
 use towline_ptx::ir::{Code, Instruction};
 
-use crate::exec::Launch;
-use crate::jit::{Cache, Compiled};
+use crate::exec::{LAUNCH_LIMIT, Launch};
+use crate::jit::{Cache, Compiled, block_bytes};
 
 /// How kernels are carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,7 +39,10 @@ impl SoftTier {
         };
         // Parameters that the launch lacks are zeros to the interpreter.
         let complete = launch.kernel.parameter_bytes() <= launch.parameters.len();
-        (worthwhile && complete).then(|| cache.get(&launch.kernel).ok())?
+        let code = (worthwhile && complete).then(|| cache.get(&launch.kernel).ok())??;
+        let at_once = launch.resident_blocks.min(launch.blocks());
+        let bytes = (block_bytes(launch, &code) as u64).saturating_mul(at_once);
+        (bytes <= LAUNCH_LIMIT as u64).then_some(code)
     }
 }
 

@@ -93,12 +93,12 @@ impl SoftCuda {
         let work = move || {
             let code = tier.code(&launch, &cache);
             let now = Instant::now();
-            let launch = Launch {
+            let launch = Arc::new(Launch {
                 code,
                 started: now,
                 deadline: limit.and_then(|limit| now.checked_add(limit)),
                 ..launch
-            };
+            });
             let outcome = exec::run(&launch);
             launch
                 .kernel

@@ -1,15 +1,15 @@
 //! A grid: blocks in the order of their numbers, on as many threads of the host as there are.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use towline_ptx::ptx::Position;
 
 use super::Launch;
 use super::block::Block;
+use super::pool;
 use crate::fault::{Fault, FaultKind};
 use crate::jit::Threads;
 
@@ -52,31 +52,22 @@ pub(crate) trait Work<'a>: Sized {
     fn run(&mut self) -> Result<Pause, Box<Fault>>;
 }
 
-/// Carries out a launch.
-pub(crate) fn run(launch: &Launch) -> Result<(), Box<Fault>> {
-    match &launch.code {
-        Some(code) => spread::<Threads<'_>>(launch, code),
-        None => spread::<Block<'_>>(launch, &()),
-    }
-}
-
-/// Has threads of the host carry out the blocks of a launch.
-fn spread<'a, W: Work<'a>>(launch: &'a Launch, shared: &'a W::Shared) -> Result<(), Box<Fault>> {
-    let progress = Progress {
+/// Carries out a launch, on as many threads of the host as it may have and has blocks for.
+pub(crate) fn run(launch: &Arc<Launch>) -> Result<(), Box<Fault>> {
+    let progress = Arc::new(Progress {
         next: AtomicU64::new(0),
         resident: AtomicU64::new(0),
         stop: AtomicBool::new(false),
         fault: Mutex::new(None),
-    };
-    let threads = launch.blocks().min(launch.host_threads as u64);
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(|| work::<W>(launch, shared, &progress));
-        }
-        work::<W>(launch, shared, &progress);
     });
-    let fault = progress.fault.into_inner();
-    match fault.unwrap_or_else(PoisonError::into_inner) {
+    let threads = launch.blocks().min(launch.host_threads as u64) as usize;
+    let (launch, shared) = (Arc::clone(launch), Arc::clone(&progress));
+    pool::share(threads.saturating_sub(1), move || match &launch.code {
+        Some(code) => work::<Threads<'_>>(&launch, code, &shared),
+        None => work::<Block<'_>>(&launch, &(), &shared),
+    });
+    let fault = progress.fault.lock();
+    match fault.unwrap_or_else(PoisonError::into_inner).take() {
         None => Ok(()),
         Some(fault) => Err(fault),
     }

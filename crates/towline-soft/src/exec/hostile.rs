@@ -181,6 +181,6 @@ proptest! {
             print: Arc::new(|_: &[u8]| {}),
         };
         // Either outcome will do.
-        let _ = run(&launch);
+        let _ = run(&Arc::new(launch));
     }
 }

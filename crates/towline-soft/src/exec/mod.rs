@@ -18,6 +18,7 @@ pub(crate) mod frame;
 pub(crate) mod grid;
 pub(crate) mod integer;
 pub(crate) mod number;
+mod pool;
 mod step;
 pub(crate) mod together;
 mod warp;
@@ -43,7 +44,7 @@ const DEPTH_LIMIT: u32 = 4096;
 /// Most bytes of registers, parameters and local memory of a block.
 const BLOCK_LIMIT: usize = 512 << 20;
 /// The same of all blocks of a launch that have started and not ended.
-const LAUNCH_LIMIT: usize = 4 << 30;
+pub(crate) const LAUNCH_LIMIT: usize = 4 << 30;
 
 /// One launch of a kernel.
 pub(crate) struct Launch {

@@ -117,7 +117,7 @@ impl Bench {
             printed.extend_from_slice(text);
         });
         let workspace = self.words(&[0; 4]);
-        run(&Launch {
+        run(&Arc::new(Launch {
             shared_bytes: kernel.dynamic_start() + shape.dynamic_bytes,
             dynamic_bytes: shape.dynamic_bytes,
             code: compiled(&kernel),
@@ -140,7 +140,7 @@ impl Bench {
             executed: AtomicU64::new(0),
             cancelled: Arc::new(AtomicBool::new(false)),
             print,
-        })
+        }))
     }
 
     fn text(&self) -> String {

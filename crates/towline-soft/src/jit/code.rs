@@ -24,7 +24,7 @@ use crate::image::Kernel;
 type Entry = unsafe extern "C" fn(*mut Head, u32) -> u32;
 
 /// Kernels that are kept compiled.
-const KEPT: usize = 512;
+const KEPT: usize = 256;
 
 /// A compiled kernel.
 pub(crate) struct Compiled {

@@ -122,6 +122,26 @@ pub(super) struct Emitter<'a, 'b> {
     /// The step that is being translated.
     pub(super) at: u32,
     fixed: HashMap<u32, u64>,
+    /// Registers that something reads.
+    pub(super) read: HashSet<u32>,
+}
+
+/// Most registers of all blocks of code together.
+const LIVE_LIMIT: u64 = 1 << 27;
+
+/// Registers that some instruction reads.
+fn read_registers(flat: &mut Flat) -> HashSet<u32> {
+    let mut found = HashSet::new();
+    for step in &mut flat.steps {
+        if let Action::Op(op) = &mut step.action {
+            super::operands::operands(op, &mut |operand| {
+                if let super::operands::Operand::Reads(Source::Reg(reg), _) = operand {
+                    found.insert(reg.0);
+                }
+            });
+        }
+    }
+    found
 }
 
 /// First steps of blocks of code, in order.
@@ -182,6 +202,11 @@ impl<'a, 'b> Emitter<'a, 'b> {
         has_fma: bool,
     ) -> Result<Outline, Refusal> {
         let leaders = leaders(flat);
+        let registers = u64::from(flat.registers) + u64::from(flat.predicates);
+        if registers * leaders.len() as u64 > LIVE_LIMIT {
+            return Err(Refusal::Large);
+        }
+        let read = read_registers(flat);
         let classes = classes(flat);
         let live = Liveness::new(flat, &leaders);
         let fixed = fixed(flat);
@@ -238,6 +263,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
             has_fma,
             at: 0,
             fixed,
+            read,
         };
         emitter.thread(&leaders, rest, dispatch, next_thread)?;
         emitter.b.seal_all_blocks();

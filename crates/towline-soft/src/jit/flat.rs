@@ -14,7 +14,7 @@ use super::operands::{Operand, operands};
 use crate::image::Kernel;
 
 /// Most instructions of a kernel with all that it calls.
-const CODE_LIMIT: usize = 20_000;
+const CODE_LIMIT: usize = 10_000;
 /// Most bytes of parameter space of a thread, and of its local memory.
 const PARAMETERS_LIMIT: u32 = 64 << 10;
 const LOCAL_LIMIT: u32 = 64 << 10;

@@ -63,7 +63,8 @@ impl Emitter<'_, '_> {
                 a,
                 b,
             } => {
-                if d.is_some() {
+                // Whoever does not look at the result waits for nothing.
+                if d.is_some_and(|d| self.read.contains(&d.0)) {
                     self.polled();
                 }
                 self.atomic((*op, *space, *ty), *d, *address, *a, *b);

@@ -30,7 +30,7 @@ mod operands;
 mod run;
 
 pub(crate) use code::{Cache, Compiled};
-pub(crate) use run::Threads;
+pub(crate) use run::{Threads, block_bytes};
 
 /// State of a thread that has ended.
 const DONE: u32 = u32::MAX;

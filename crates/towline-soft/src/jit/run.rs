@@ -45,6 +45,16 @@ struct Gate {
     asked: bool,
 }
 
+/// Bytes that a block takes.
+pub(crate) fn block_bytes(launch: &Launch, code: &Compiled) -> usize {
+    let flat = &code.flat;
+    let threads = (launch.threads_per_block() as usize).next_multiple_of(LANES);
+    let thread =
+        code.outline.frame_words * 8 + (flat.parameter_bytes + flat.local_bytes) as usize + 64;
+    let sites = code.outline.sites.len() * (size_of::<Slot>() + size_of::<Option<Span<'_>>>());
+    threads * thread + sites + launch.shared_bytes as usize
+}
+
 /// A block. The head comes first: machine code is given its address.
 #[repr(C)]
 pub(crate) struct Threads<'a> {
@@ -178,6 +188,11 @@ impl<'a> Threads<'a> {
                 ready: live,
                 together: 0,
             };
+        }
+        for gate in &mut self.gates {
+            gate.meeting = std::mem::take(&mut gate.meeting).emptied();
+            gate.waiting.fill(0);
+            gate.asked = false;
         }
         self.states.fill(0);
         self.arguments.fill(0);

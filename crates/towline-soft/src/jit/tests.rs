@@ -1,1 +1,126 @@
+//! What is translated, and what is not; how code is kept.
 
+use std::sync::Arc;
+
+use super::{Cache, Compiled, Refusal};
+use crate::image::{Image, Kernel};
+use crate::measure::{Shape, Subject};
+use crate::memory::Arena;
+
+fn kernel(body: &str) -> String {
+    format!(
+        ".version 8.0\n.target sm_75\n.address_size 64\n.extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n\
+         .func (.reg .b32 x) down(.reg .b32 a) {{ .reg .pred p; setp.eq.u32 p, a, 0; @p bra end; sub.u32 a, a, 1; call (x), down, (a);\n\
+         end: ret; }}\n\
+         .visible .entry k(.param .u64 out) {{ .shared .b32 s[64]; .reg .b64 d<4>; .reg .b32 t, a<4>; .reg .pred p;\n\
+         ld.param.u64 d0, [out]; mov.u32 t, %tid.x; {body} ret; }}"
+    )
+}
+
+fn loaded(text: &str) -> Kernel {
+    let arena = Arc::new(Arena::reserve(1 << 20).expect("memory"));
+    let image = Arc::new(Image::load(text.to_owned(), &arena, 0).expect("a module"));
+    let id = image.program.kernel("k").expect("a kernel");
+    image.kernel(id).expect("it runs here")
+}
+
+fn refusal(body: &str) -> Refusal {
+    Compiled::new(&loaded(&kernel(body))).expect_err("not translated")
+}
+
+#[test]
+fn what_is_not_translated_says_why() {
+    assert_eq!(
+        refusal("activemask.b32 a0;"),
+        Refusal::Instruction("activemask")
+    );
+    assert_eq!(refusal("ld.volatile.shared.u32 a0, [s];"), Refusal::InStep);
+    assert_eq!(
+        refusal("call (a0), down, (t);"),
+        Refusal::Call("`down` calls itself".into())
+    );
+    let printing = "{ .param .b64 f; .param .b64 a; .param .b32 r; call (r), vprintf, (f, a); }";
+    assert_eq!(
+        refusal(printing),
+        Refusal::Call("a call of `vprintf`".into())
+    );
+    let indirect =
+        "call (a0), d0, (t), proto; proto: .callprototype (.reg .b32 _) _ (.reg .b32 _);";
+    assert_eq!(
+        refusal(indirect),
+        Refusal::Call("a call of what an address points to".into())
+    );
+}
+
+#[test]
+fn code_can_be_written_or_executed_and_never_both() {
+    let code = Compiled::new(&loaded(&kernel("st.global.u32 [d0], t;"))).expect("code");
+    assert!(code.code_bytes > 0);
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("the list of mappings");
+    let both = maps.lines().find(|line| line.contains(" rwx"));
+    assert_eq!(both, None);
+}
+
+#[test]
+fn a_module_that_is_loaded_again_is_not_compiled_again() {
+    let cache = Cache::default();
+    let text = kernel("st.global.u32 [d0], t;");
+    let first = cache.get(&loaded(&text)).expect("code");
+    let again = cache.get(&loaded(&text)).expect("code");
+    assert!(Arc::ptr_eq(&first, &again));
+    let other = cache.get(&loaded(&kernel("st.global.u32 [d0+4], t;")));
+    assert!(!Arc::ptr_eq(&first, &other.expect("code")));
+}
+
+#[test]
+fn what_a_block_leaves_at_a_barrier_is_no_other_blocks() {
+    // In the first block the first warp arrives and does not wait; in the second the second waits for it in vain.
+    let text = kernel(
+        "mov.u32 a0, %ctaid.x; shr.u32 a1, t, 5; setp.ne.u32 p, a0, a1; @p exit; setp.eq.u32 p, a0, 1; @p bra wait;\n\
+         bar.arrive 1, 64; exit; wait: bar.sync 1, 64;",
+    );
+    let mut subject = Subject::new(&text, "k").expect("a module");
+    subject.compile().expect("code");
+    for compiled in [false, true] {
+        let shape = Shape {
+            grid: [2, 1, 1],
+            block: [64, 1, 1],
+            host_threads: 1,
+            compiled,
+        };
+        let outcome = subject.launch(shape, &[0; 8]).expect_err("a deadlock");
+        assert!(outcome.contains("wait for each other"), "{outcome}");
+    }
+}
+
+#[test]
+fn variables_are_found_where_each_copy_of_the_module_has_them() {
+    // The same code serves two images, whose variables lie elsewhere.
+    let text = kernel("").replace(".visible .entry", ".global .b32 here;\n.visible .entry");
+    let text = text.replace(
+        "mov.u32 t, %tid.x;",
+        "mov.u32 t, 7; st.global.u32 [here], t;",
+    );
+    let cache = Cache::default();
+    let arena = Arc::new(Arena::reserve(1 << 20).expect("memory"));
+    let images = [0, 1].map(|_| Arc::new(Image::load(text.clone(), &arena, 0).expect("a module")));
+    let codes = images.each_ref().map(|image| {
+        let id = image.program.kernel("k").expect("a kernel");
+        let kernel = image.kernel(id).expect("it runs here");
+        let code = cache.get(&kernel).expect("code");
+        crate::measure::run_once(kernel, Arc::clone(&code), &arena).expect("no fault");
+        code
+    });
+    assert!(Arc::ptr_eq(&codes[0], &codes[1]));
+    for image in images {
+        let (address, len) = image.global("here").expect("a variable");
+        let mut bytes = [0; 4];
+        assert!(
+            arena
+                .range(address, len)
+                .expect("memory")
+                .read(address, &mut bytes)
+        );
+        assert_eq!(bytes, [7, 0, 0, 0]);
+    }
+}
