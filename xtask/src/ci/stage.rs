@@ -176,7 +176,7 @@ pub(super) const STAGES: &[Stage] = &[
         tiers: LONG,
         needs: &["fuzz-corpus"],
         command: "TOWLINE_FUZZ_SECONDS=180 \
-            cargo test --manifest-path fuzz/Cargo.toml --release --locked --no-fail-fast",
+            cargo test --manifest-path fuzz/Cargo.toml --release --locked --no-fail-fast --features soft",
         limit_s: 7200,
         ..STAGE
     },
