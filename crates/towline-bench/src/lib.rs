@@ -18,6 +18,7 @@ pub mod peer;
 pub mod proxy;
 pub mod report;
 mod server;
+pub mod soft;
 pub mod stats;
 pub mod table;
 
@@ -40,6 +41,8 @@ enum What {
     Opencl(opencl::Options),
     /// Measure CUDA's driver interface natively and through a server
     Cuda(cuda::Options),
+    /// Measure CUDA devices in software: the interpreter, compiled kernels, and what compiling takes
+    Soft(soft::Options),
     /// Measure time, average power and energy of a program
     Energy(energy::Options),
     /// Record the power of this machine for `towline bench energy` on another
@@ -62,6 +65,7 @@ pub fn run(options: Options) -> anyhow::Result<ExitCode> {
         What::Net(options) => net::run(&options),
         What::Opencl(options) => opencl::run(&options),
         What::Cuda(options) => cuda::run(&options),
+        What::Soft(options) => soft::run(&options),
         What::Energy(options) => energy::run(&options),
         What::Power(options) => energy::record(&options),
         What::Proxy(options) => proxy::run(&options),
