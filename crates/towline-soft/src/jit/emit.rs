@@ -117,6 +117,8 @@ pub(super) struct Emitter<'a, 'b> {
     pub(super) argument_base: Value,
     pub(super) local_base: Value,
     next_thread: Block,
+    /// Threads may stop before their end.
+    stops: bool,
     pub(super) faulted: Block,
     pub(super) has_fma: bool,
     /// The step that is being translated.
@@ -259,6 +261,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
             argument_base: lane,
             local_base: lane,
             next_thread: dispatch,
+            stops: true,
             faulted,
             has_fma,
             at: 0,
@@ -283,15 +286,26 @@ impl<'a, 'b> Emitter<'a, 'b> {
         self.argument_base = self.beside(base, flat.parameter_bytes.next_multiple_of(16).into());
         let base = self.constant_load(types::I64, offset!(locals));
         self.local_base = self.beside(base, flat.local_bytes.next_multiple_of(16).into());
-        // The frame's length is known at the end only: states tell where to go, so the frame comes by a load of its own.
-        let states = self.constant_load(types::I64, offset!(states));
-        let by = self.b.ins().ishl_imm(self.lane, 2);
-        let state_at = self.b.ins().iadd(states, by);
         let frames = self.constant_load(types::I64, offset!(frames));
         let words = self.frame_words();
         self.outline.frame_words = words;
         self.frame = self.beside(frames, words as u64 * 8);
         let start = self.b.create_block();
+        if !self.stops {
+            // Every thread runs from its start to its end.
+            self.b.ins().jump(start, &[]);
+            self.b.switch_to_block(start);
+            self.clear((0, flat.registers), (0, flat.predicates));
+            let first = self.blocks[&0];
+            self.b.ins().jump(first, &[]);
+            self.body(leaders)?;
+            self.b.switch_to_block(stopped);
+            self.b.ins().jump(next_thread, &[rest.into()]);
+            return Ok(());
+        }
+        let states = self.constant_load(types::I64, offset!(states));
+        let by = self.b.ins().ishl_imm(self.lane, 2);
+        let state_at = self.b.ins().iadd(states, by);
         let resume = self.b.create_block();
         let state = self
             .b
@@ -302,13 +316,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
         self.clear((0, flat.registers), (0, flat.predicates));
         let first = self.blocks[&0];
         self.b.ins().jump(first, &[]);
-        for (index, at) in leaders.iter().enumerate() {
-            let end = leaders.get(index + 1).copied();
-            let end = end.unwrap_or(flat.steps.len() as u32);
-            let block = self.blocks[at];
-            self.b.switch_to_block(block);
-            self.run(*at, end)?;
-        }
+        self.body(leaders)?;
         self.b.switch_to_block(stopped);
         let state_now = self.b.block_params(stopped)[0];
         self.b
@@ -322,6 +330,18 @@ impl<'a, 'b> Emitter<'a, 'b> {
         }
         let faulted = self.faulted;
         switch.emit(self.b, state, faulted);
+        Ok(())
+    }
+
+    /// All blocks of code.
+    fn body(&mut self, leaders: &[u32]) -> Result<(), Refusal> {
+        for (index, at) in leaders.iter().enumerate() {
+            let end = leaders.get(index + 1).copied();
+            let end = end.unwrap_or(self.flat.steps.len() as u32);
+            let block = self.blocks[at];
+            self.b.switch_to_block(block);
+            self.run(*at, end)?;
+        }
         Ok(())
     }
 
@@ -347,6 +367,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
                 _ => {}
             }
         }
+        self.stops = !targets.is_empty();
         for target in targets {
             for number in self.live.at(target).collect::<Vec<_>>() {
                 let next = (EXCHANGE + self.slots.len()) as i32 * 8;

@@ -235,21 +235,33 @@ impl<'a> Threads<'a> {
             let found = self.fault.clone();
             return Err(found.unwrap_or_else(unknown));
         }
-        let mut rest = warp.ready;
         let ended = self.warps[number].live;
+        if code.outline.stops.is_empty() {
+            let warp = &mut self.warps[number];
+            (warp.live, warp.ready) = (0, 0);
+            return Ok(());
+        }
+        let mut rest = warp.ready;
         while rest != 0 {
             let first = rest.trailing_zeros() as usize;
             let state = self.states[lane + first];
             let states = &self.states[lane..lane + LANES];
-            let same = lanes_of(rest).filter(|other| states[*other] == state);
-            let group = same.fold(0, |mask, other| mask | 1 << other);
+            let group = match rest == u32::MAX && states.iter().all(|other| *other == state) {
+                true => rest,
+                false => {
+                    let same = lanes_of(rest).filter(|other| states[*other] == state);
+                    same.fold(0, |mask, other| mask | 1 << other)
+                }
+            };
             rest &= !group;
             self.sort(number, state, group, turned);
         }
         if self.warps[number].live != ended {
             self.release_all();
         }
-        self.meet(number);
+        if self.warps[number].together != 0 {
+            self.meet(number);
+        }
         Ok(())
     }
 
