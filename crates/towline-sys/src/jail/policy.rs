@@ -18,7 +18,7 @@ pub(super) const ALLOWED: &[i64] = &[
     SYS_flock, SYS_fcntl, SYS_dup, SYS_dup3, SYS_fadvise64, SYS_copy_file_range, SYS_sendfile, SYS_splice, SYS_tee,
     SYS_vmsplice, SYS_readahead, SYS_getxattr, SYS_lgetxattr, SYS_fgetxattr, SYS_inotify_init1, SYS_inotify_add_watch,
     SYS_inotify_rm_watch, SYS_memfd_create, SYS_pipe2,
-    // Memory.
+    // Memory. Devices in software write code and then make it executable (mprotect), as PoCL's loader does.
     SYS_brk, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_mremap, SYS_madvise, SYS_mincore, SYS_msync, SYS_mlock, SYS_mlock2,
     SYS_munlock, SYS_mlockall, SYS_munlockall, SYS_membarrier, SYS_pkey_alloc, SYS_pkey_free, SYS_pkey_mprotect,
     // NUMA placement: CUDA and PoCL put pinned memory and threads near their device.
