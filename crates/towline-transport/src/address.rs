@@ -8,7 +8,8 @@ use crate::TransportError;
 
 /// Where to connect or listen: `tcp://host:port`, `shm:///path`, `memory://name`, or whatever a loaded transport defines.
 ///
-/// Without a scheme it is tcp; `local` is this host's own server, `shm://local`. [`Display`](fmt::Display) gives a text that parses to the same address.
+/// Without a scheme it is tcp; `local` is this host's own server, `shm://local`; `vsock:2:7000` and `virtio-serial:/dev/...` may leave
+/// the slashes out. [`Display`](fmt::Display) gives a text that parses to the same address.
 ///
 /// ```
 /// use towline_transport::Address;
@@ -36,7 +37,10 @@ impl Address {
             None if text == "local" => ("shm".to_owned(), text),
             // A path begins with a slash, so that two of three are easily left out.
             None if text.starts_with("shm:/") => ("shm".to_owned(), &text["shm:".len()..]),
-            None => ("tcp".to_owned(), text),
+            None => match short(text) {
+                Some((scheme, rest)) => (scheme.to_owned(), rest),
+                None => ("tcp".to_owned(), text),
+            },
         };
         let named_well = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
             && scheme
@@ -83,16 +87,29 @@ impl Address {
         split_host_port(&self.rest).ok()
     }
 
-    /// Whether only this host can reach a tcp listener at this address. Judged by the text alone, so a host name
+    /// Whether only this host can reach a tcp or vsock listener at this address. Judged by the text alone, so a host name
     /// other than `localhost` is not loopback; nor is any address of another scheme, for which
     /// [`crosses_hosts`](crate::Capabilities::crosses_hosts) says what is needed.
     pub fn is_loopback(&self) -> bool {
+        if self.scheme == "vsock" {
+            return self.rest.starts_with("local:") || self.rest.starts_with("1:");
+        }
         self.host_port()
             .is_some_and(|(host, _)| match host.parse::<IpAddr>() {
                 Ok(ip) => ip.to_canonical().is_loopback(),
                 Err(_) => host.eq_ignore_ascii_case("localhost"),
             })
     }
+}
+
+/// Schemes of virtual machines without slashes. No tcp address looks like these: that of a host called `vsock` has one colon, and
+/// no port has a slash.
+fn short(text: &str) -> Option<(&'static str, &str)> {
+    if let Some(rest) = text.strip_prefix("vsock:") {
+        return rest.contains(':').then_some(("vsock", rest));
+    }
+    let rest = text.strip_prefix("virtio-serial:")?;
+    rest.starts_with('/').then_some(("virtio-serial", rest))
 }
 
 fn split_host_port(rest: &str) -> Result<(&str, u16), String> {
@@ -188,6 +205,17 @@ mod tests {
     }
 
     #[test]
+    fn addresses_of_virtual_machines_need_no_slashes() {
+        for (short, long) in [
+            ("vsock:2:7000", "vsock://2:7000"),
+            ("virtio-serial:/dev/x", "virtio-serial:///dev/x"),
+            ("vsock:7000", "tcp://vsock:7000"),
+        ] {
+            assert_eq!(Address::parse(short).unwrap().to_string(), long);
+        }
+    }
+
+    #[test]
     fn host_port_drops_brackets() {
         assert_eq!(
             Address::parse("[::1]:7000").unwrap().host_port(),
@@ -204,6 +232,8 @@ mod tests {
             "[::1]:1",
             "localhost:1",
             "[::ffff:127.0.0.1]:1",
+            "vsock:local:1",
+            "vsock:1:1",
         ] {
             assert!(
                 Address::parse(loopback).unwrap().is_loopback(),
@@ -216,6 +246,8 @@ mod tests {
             "gpu1:1",
             "10.0.0.1:1",
             "memory://127.0.0.1:1",
+            "vsock:any:1",
+            "vsock:2:1",
         ] {
             assert!(!Address::parse(other).unwrap().is_loopback(), "{other}");
         }

@@ -9,6 +9,7 @@
 //! | `tcp` | [`tcp`] | the default, between hosts |
 //! | `shm` | [`shm`] | one host: rings in shared memory |
 //! | `memory` | [`memory`] | tests: in-process pairs, optionally over a simulated link |
+//! | `vsock` | [`vsock`] | between a virtual machine and its host |
 //! | any other | [`plugin`] | shared objects loaded at run time, over a versioned C ABI |
 //!
 //! Framing, authentication and sessions live above this crate; it knows nothing of them. What a transport must
@@ -30,6 +31,7 @@ pub mod shared_memory;
 pub mod shm;
 mod socket;
 pub mod tcp;
+pub mod vsock;
 
 use std::io::IoSlice;
 use std::os::fd::{BorrowedFd, OwnedFd};

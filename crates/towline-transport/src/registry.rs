@@ -34,6 +34,7 @@ impl Registry {
             Arc::new(TcpTransport::new()),
             Arc::new(ShmTransport::new()),
             Arc::new(MemoryTransport::new()),
+            Arc::new(crate::vsock::VsockTransport::new()),
         ];
         Self {
             transports: RwLock::new(built_in),
@@ -161,7 +162,10 @@ mod tests {
             .err()
             .expect("no such transport");
         assert!(
-            error.to_string().contains("this program knows tcp, shm, memory; others are shared objects that TOWLINE_TRANSPORTS names"),
+            error.to_string().contains(&format!(
+                "this program knows {}; others are shared objects that TOWLINE_TRANSPORTS names",
+                Registry::new().schemes().join(", ")
+            )),
             "{error}"
         );
     }
@@ -170,7 +174,7 @@ mod tests {
     fn plugin_that_did_not_load_is_told_to_who_asks_for_its_scheme() {
         let registry =
             Registry::with_plugins(["", "/no/such/plugin.so"].map(PathBuf::from).into_iter());
-        assert_eq!(registry.schemes(), ["tcp", "shm", "memory"]);
+        assert_eq!(registry.schemes(), Registry::new().schemes());
         let error = registry
             .get("pigeon")
             .err()

@@ -1,4 +1,4 @@
-//! A connected stream socket as a [`Connection`]: what tcp is, and shm where it needs no memory.
+//! A connected stream socket as a [`Connection`]: what tcp, vsock and virtio-serial are, and shm where it needs no memory.
 //!
 //! One send is one system call and no allocation.
 
@@ -25,7 +25,8 @@ impl SocketConnection {
     #[cold]
     fn failed(&self, errno: Errno) -> TransportError {
         let reason = match errno {
-            Errno::PIPE | Errno::CONNRESET | Errno::SHUTDOWN => {
+            // Over vsock, a socket whose peer has reset it is not connected any more.
+            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN | Errno::SHUTDOWN => {
                 return TransportError::Closed {
                     peer: self.peer.clone(),
                 };
