@@ -10,6 +10,7 @@
 //! | `shm` | [`shm`] | one host: rings in shared memory |
 //! | `memory` | [`memory`] | tests: in-process pairs, optionally over a simulated link |
 //! | `vsock` | [`vsock`] | between a virtual machine and its host |
+//! | `virtio-serial` | [`virtio_serial`] | the same, over ports that look like files |
 //! | any other | [`plugin`] | shared objects loaded at run time, over a versioned C ABI |
 //!
 //! Framing, authentication and sessions live above this crate; it knows nothing of them. What a transport must
@@ -31,6 +32,7 @@ pub mod shared_memory;
 pub mod shm;
 mod socket;
 pub mod tcp;
+pub mod virtio_serial;
 pub mod vsock;
 
 use std::io::IoSlice;

@@ -35,6 +35,7 @@ impl Registry {
             Arc::new(ShmTransport::new()),
             Arc::new(MemoryTransport::new()),
             Arc::new(crate::vsock::VsockTransport::new()),
+            Arc::new(crate::virtio_serial::VirtioSerialTransport::new()),
         ];
         Self {
             transports: RwLock::new(built_in),

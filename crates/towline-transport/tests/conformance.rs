@@ -17,6 +17,12 @@ fn every_registry_entry_upholds_every_rule() {
             "memory" => Fixture::new(transport, |number| format!("memory://conformance-{number}")),
             "shm" => shm(transport),
             "tcp" => Fixture::new(transport, |_| "tcp://127.0.0.1:0".into()),
+            "virtio-serial" => {
+                let folder = tempfile::tempdir().expect("a folder");
+                Fixture::new(transport, move |number| {
+                    format!("virtio-serial:{}/{number}", folder.path().display())
+                })
+            }
             "vsock" if !reaches_itself(&*transport) => {
                 eprintln!(
                     "SKIPPED: vsock: this kernel has no loopback for it (modprobe vsock_loopback); tests/node has"
