@@ -348,8 +348,12 @@ fn place(
         .collect();
     let addresses: Vec<PciAddress> = gpus.iter().map(|gpu| gpu.address).collect();
     companions.retain(|other| !addresses.contains(other));
-    pool.gpus
-        .retain(|gpu| !addresses.contains(&gpu.address) && !companions.contains(&gpu.address));
+    // A group is one machine's, also what of it the machine does not get.
+    let groups: Vec<u32> = gpus.iter().filter_map(|gpu| gpu.group).collect();
+    pool.gpus.retain(|gpu| {
+        let is_left = !addresses.contains(&gpu.address) && !companions.contains(&gpu.address);
+        is_left && gpu.group.is_none_or(|group| !groups.contains(&group))
+    });
     for cell in &cells {
         let taken: usize = cell.cpus.len() / cell.threads.max(1) as usize;
         if let Some(cores) = pool.cores.get_mut(&cell.node) {

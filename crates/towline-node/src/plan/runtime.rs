@@ -206,8 +206,14 @@ fn access(host: &Host, vms: &[Vm], draft: &mut Draft) {
                     ));
                     continue;
                 }
+                // What is above the switch that they share is not between them.
+                let shared = host.switch(gpu);
                 for device in [gpu, adapter] {
-                    let below = device.path.iter().filter_map(|&port| host.device(port));
+                    let below = device
+                        .path
+                        .iter()
+                        .skip_while(|&&port| Some(port) != shared)
+                        .filter_map(|&port| host.device(port));
                     ports.extend(
                         below
                             .filter(|port| port.port == Some(Port::Downstream))
