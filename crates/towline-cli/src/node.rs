@@ -106,6 +106,8 @@ struct WorldOptions {
 struct WriteOptions {
     /// The file
     path: PathBuf,
+    /// Where in it; all of it when not said
+    at: Option<u16>,
 }
 
 /// Which tree is looked at.
@@ -128,6 +130,6 @@ pub(crate) fn run(options: NodeOptions) -> anyhow::Result<ExitCode> {
         NodeCommand::Plan(options) => plan::run(&options),
         NodeCommand::Apply(options) => apply::run(&options),
         NodeCommand::Undo(options) => apply::undo(&options),
-        NodeCommand::Write(options) => Ok(apply::write(&options.path)),
+        NodeCommand::Write(options) => Ok(apply::write(&options.path, options.at)),
     }
 }

@@ -83,6 +83,12 @@ pub enum JournalError {
         /// The line, from 1.
         line: usize,
     },
+    /// It is there and cannot be read.
+    #[error("the journal {path} cannot be read: this needs root")]
+    Unreadable {
+        /// Where it lies.
+        path: String,
+    },
     /// Cannot be written.
     #[error("the journal cannot be written")]
     World(#[from] WorldError),
@@ -117,7 +123,11 @@ impl Journal {
     pub fn load(world: &mut dyn World) -> Result<Self, JournalError> {
         let path = path();
         let Some(bytes) = world.root().bytes(&path) else {
-            return Ok(Self::default());
+            // Not as if nothing had been applied.
+            return match world.root().exists(&path) {
+                true => Err(JournalError::Unreadable { path }),
+                false => Ok(Self::default()),
+            };
         };
         let mut journal = Self::default();
         let mut whole = 0;

@@ -123,14 +123,44 @@ pub struct LiveWorld {
 }
 
 impl LiveWorld {
-    /// The host below `root`. `writer` is a program and its first arguments: it is given a path, writes what it reads to that file
-    /// with [`write_as_child`], and is left behind when the kernel does not answer within `limit`.
+    /// The host below `root`. `writer` is a program and its first arguments: it is given a path, and for a register where in the
+    /// file, writes what it reads there with [`write_as_child`], and is left behind when the kernel does not answer within `limit`.
     #[must_use]
     pub fn new(root: Root, writer: Vec<PathBuf>, limit: Duration) -> Self {
         Self {
             root,
             writer,
             limit,
+        }
+    }
+
+    /// Has a child write, which may hang in the kernel.
+    fn write_by_child(&self, path: &str, at: Option<u16>, bytes: &[u8]) -> Result<(), WorldError> {
+        let (program, arguments) = self.writer.split_first().expect("a writer has a program");
+        let mut child = Command::new(program)
+            .args(arguments)
+            .arg(self.root.path(path))
+            .args(at.map(|at| at.to_string()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(WorldError::io(&program.to_string_lossy()))?;
+        if let Some(mut input) = child.stdin.take() {
+            input.write_all(bytes).map_err(WorldError::io(path))?;
+        }
+        let (status, _) = self.wait(child, path)?;
+        match status.code() {
+            Some(0) => Ok(()),
+            Some(number) => Err(WorldError::Io {
+                path: path.to_owned(),
+                source: io::Error::from_raw_os_error(number),
+            }),
+            None => Err(WorldError::Command {
+                command: format!("write to {path}"),
+                status: status.to_string(),
+                output: String::new(),
+            }),
         }
     }
 
@@ -172,33 +202,7 @@ impl World for LiveWorld {
     }
 
     fn write(&mut self, path: &str, value: &str) -> Result<(), WorldError> {
-        let (program, arguments) = self.writer.split_first().expect("a writer has a program");
-        let mut child = Command::new(program)
-            .args(arguments)
-            .arg(self.root.path(path))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(WorldError::io(&program.to_string_lossy()))?;
-        if let Some(mut input) = child.stdin.take() {
-            input
-                .write_all(value.as_bytes())
-                .map_err(WorldError::io(path))?;
-        }
-        let (status, _) = self.wait(child, path)?;
-        match status.code() {
-            Some(0) => Ok(()),
-            Some(number) => Err(WorldError::Io {
-                path: path.to_owned(),
-                source: io::Error::from_raw_os_error(number),
-            }),
-            None => Err(WorldError::Command {
-                command: format!("write to {path}"),
-                status: status.to_string(),
-                output: String::new(),
-            }),
-        }
+        self.write_by_child(path, None, value.as_bytes())
     }
 
     fn write_register(
@@ -208,11 +212,7 @@ impl World for LiveWorld {
         value: u16,
     ) -> Result<(), WorldError> {
         let path = format!("/sys/bus/pci/devices/{device}/config");
-        OpenOptions::new()
-            .write(true)
-            .open(self.root.path(&path))
-            .and_then(|file| file.write_all_at(&value.to_le_bytes(), offset.into()))
-            .map_err(WorldError::io(&path))
+        self.write_by_child(&path, Some(offset), &value.to_le_bytes())
     }
 
     fn replace(&mut self, path: &str, contents: Option<&str>) -> Result<(), WorldError> {
@@ -328,9 +328,10 @@ pub fn lock(root: &Root) -> io::Result<File> {
     Ok(file)
 }
 
-/// The part of the writing child: one `write` of all that standard input has. Answers the number of the error, 0 for none.
+/// The part of the writing child: one `write` of all that standard input has, to the whole file or `at` a place in it. Answers the
+/// number of the error, 0 for none.
 #[must_use]
-pub fn write_as_child(path: &Path, mut input: impl Read) -> i32 {
+pub fn write_as_child(path: &Path, at: Option<u16>, mut input: impl Read) -> i32 {
     /// Nothing in sysfs takes more than a page.
     const MAX_BYTES: u64 = 4096;
     let mut value = Vec::new();
@@ -340,8 +341,12 @@ pub fn write_as_child(path: &Path, mut input: impl Read) -> i32 {
         .read_to_end(&mut value)
         .and_then(|_| {
             // Not created: a file that is missing in sysfs is missing.
-            let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
-            file.write_all(&value)
+            let mut options = OpenOptions::new();
+            let mut file = options.write(true).truncate(at.is_none()).open(path)?;
+            match at {
+                None => file.write_all(&value),
+                Some(at) => file.write_all_at(&value, at.into()),
+            }
         });
     match written {
         Ok(()) => 0,

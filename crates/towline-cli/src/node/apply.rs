@@ -69,8 +69,8 @@ pub(super) fn undo(options: &UndoOptions) -> anyhow::Result<ExitCode> {
 }
 
 /// Ends with the error's number as status.
-pub(super) fn write(path: &Path) -> ExitCode {
-    let status = world::write_as_child(path, io::stdin().lock());
+pub(super) fn write(path: &Path, at: Option<u16>) -> ExitCode {
+    let status = world::write_as_child(path, at, io::stdin().lock());
     ExitCode::from(u8::try_from(status).unwrap_or(u8::MAX))
 }
 

@@ -34,7 +34,9 @@ pub(super) fn system(root: &Root) -> System {
     System {
         name: text("/proc/sys/kernel/hostname"),
         kernel: text("/proc/sys/kernel/osrelease"),
-        architecture: text("/proc/sys/kernel/arch"),
+        architecture: root
+            .text("/proc/sys/kernel/arch")
+            .unwrap_or_else(|| architecture(&text("/proc/cpuinfo"))),
         boot_id: text("/proc/sys/kernel/random/boot_id"),
         boot_loader: boot_loader(root),
         initramfs: initramfs(root),
@@ -73,6 +75,17 @@ pub(super) fn system(root: &Root) -> System {
             .collect(),
         command_line,
     }
+}
+
+/// By how the kernel describes processors: one before 6.1 does not name the architecture.
+fn architecture(cpuinfo: &str) -> String {
+    let has = |key: &str| cpuinfo.lines().any(|line| line.starts_with(key));
+    match (has("vendor_id"), has("CPU implementer")) {
+        (true, _) => "x86_64",
+        (_, true) => "aarch64",
+        _ => "",
+    }
+    .to_owned()
 }
 
 /// The words of a command line; a value in quotes may have spaces.
@@ -162,6 +175,19 @@ mod tests {
             arguments("quiet  dyndbg=\"file a +p\" iommu=pt\n"),
             ["quiet", "dyndbg=file a +p", "iommu=pt"]
         );
+    }
+
+    #[test]
+    fn kernels_that_do_not_name_the_architecture_show_it() {
+        assert_eq!(
+            architecture("processor\t: 0\nvendor_id\t: GenuineIntel\n"),
+            "x86_64"
+        );
+        assert_eq!(
+            architecture("processor\t: 0\nCPU implementer\t: 0x41\n"),
+            "aarch64"
+        );
+        assert_eq!(architecture(""), "");
     }
 
     #[test]
