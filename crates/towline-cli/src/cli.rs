@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use towline_transport::Address;
 
+/// The port of servers that were not told another one.
+pub(crate) const DEFAULT_PORT: u16 = 7140;
 /// Where a server listens when not told otherwise.
 const DEFAULT_LISTEN: &str = "tcp://127.0.0.1:7140";
 
@@ -109,7 +111,8 @@ pub(crate) struct ServerOptions {
     /// Servers, separated by commas: HOST:PORT or SCHEME://...
     ///
     /// `local` is this machine's own server, if it listens there. Without this option they come from --server-file, else
-    /// from TOWLINE_SERVERS, else from ~/.config/towline/servers, else from /etc/towline/servers.
+    /// from TOWLINE_SERVERS, else from ~/.config/towline/servers, else from /etc/towline/servers. A virtual machine that
+    /// `towline vm` gave ports or vsock to its host finds that one's server by itself.
     #[arg(long = "server", value_name = "ADDR", value_delimiter = ',')]
     pub(crate) servers: Vec<String>,
     /// File with one server per line; # starts a comment

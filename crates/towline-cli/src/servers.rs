@@ -6,10 +6,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use towline_node::vm::PORT_NAME;
 use towline_transport::Address;
 use towline_wire::control::Token;
 
-use crate::cli::ServerOptions;
+use crate::cli::{DEFAULT_PORT, ServerOptions};
 
 /// The variable that lists servers.
 pub(crate) const SERVERS_VARIABLE: &str = "TOWLINE_SERVERS";
@@ -27,6 +28,8 @@ pub(crate) fn choose(options: &ServerOptions) -> anyhow::Result<Vec<Address>> {
         parse_list(&list).context(SERVERS_VARIABLE)?
     } else if let Some(file) = usual_files().into_iter().find(|file| file.exists()) {
         read_file(&file)?
+    } else if let Some(address) = host_of_machine(Path::new("/")) {
+        vec![Address::parse(&address)?]
     } else {
         Vec::new()
     };
@@ -36,6 +39,25 @@ pub(crate) fn choose(options: &ServerOptions) -> anyhow::Result<Vec<Address>> {
         );
     }
     Ok(servers)
+}
+
+/// The server of the host that this virtual machine runs on, where `towline vm` gave it a way there.
+fn host_of_machine(root: &Path) -> Option<String> {
+    let has = |folder: &str, prefix: &str| {
+        let entries = std::fs::read_dir(root.join(folder)).ok()?;
+        let mut names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        names.find(|name| name.starts_with(prefix))
+    };
+    // Ports first: a machine has them only for this. A vsock device may be there for other programs.
+    let port = format!("{PORT_NAME}.");
+    if has("dev/virtio-ports", &port).is_some() {
+        return Some(format!("virtio-serial:/dev/virtio-ports/{PORT_NAME}"));
+    }
+    has(
+        "sys/bus/virtio/drivers/vmw_vsock_virtio_transport",
+        "virtio",
+    )?;
+    Some(format!("vsock:host:{DEFAULT_PORT}"))
 }
 
 /// Reads a token file, and warns when others can read it too.
@@ -107,6 +129,33 @@ mod tests {
 
     fn texts(servers: anyhow::Result<Vec<Address>>) -> Vec<String> {
         servers.unwrap().iter().map(Address::to_string).collect()
+    }
+
+    #[test]
+    fn a_machine_finds_the_server_of_its_host() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(host_of_machine(root.path()), None);
+        let driver = "sys/bus/virtio/drivers/vmw_vsock_virtio_transport";
+        std::fs::create_dir_all(root.path().join(driver)).unwrap();
+        // A driver without a device: the kernel of a host has it too.
+        assert_eq!(host_of_machine(root.path()), None);
+        std::fs::create_dir(root.path().join(driver).join("virtio4")).unwrap();
+        assert_eq!(
+            host_of_machine(root.path()).as_deref(),
+            Some("vsock:host:7140")
+        );
+        let ports = root.path().join("dev/virtio-ports");
+        std::fs::create_dir_all(&ports).unwrap();
+        std::fs::write(ports.join("org.qemu.guest_agent.0"), "").unwrap();
+        assert_eq!(
+            host_of_machine(root.path()).as_deref(),
+            Some("vsock:host:7140")
+        );
+        std::fs::write(ports.join("org.towline.0"), "").unwrap();
+        assert_eq!(
+            host_of_machine(root.path()).as_deref(),
+            Some("virtio-serial:/dev/virtio-ports/org.towline")
+        );
     }
 
     #[test]

@@ -62,6 +62,16 @@ struct MachinesOptions {
     /// Give machines a BIOS instead of UEFI
     #[arg(long)]
     bios: bool,
+    /// Socket of the host's server: `towline serve --listen virtio-serial:SOCKET`
+    #[arg(
+        long,
+        value_name = "SOCKET",
+        default_value = "/run/towline/machines.sock"
+    )]
+    socket: String,
+    /// Give machines no vsock device; for hosts without vhost_vsock
+    #[arg(long)]
+    no_vsock: bool,
     /// libvirt to talk to
     #[arg(long, value_name = "URI", default_value = "qemu:///system")]
     connect: String,

@@ -27,6 +27,21 @@ pub struct Settings {
     /// Whether the machine has UEFI, and not a BIOS. GPUs with large memory need it.
     #[serde(default = "default_true")]
     pub uefi: bool,
+    /// The socket that the host's server listens at for ports of machines: `towline serve --listen virtio-serial:SOCKET`.
+    #[serde(default = "default_socket")]
+    pub socket: String,
+    /// Whether the machine has a vsock device, for `towline serve --listen vsock:any:7140`. The host needs `vhost_vsock`.
+    #[serde(default = "default_true")]
+    pub vsock: bool,
+}
+
+/// Ports that a machine has to its host's server: each process of it that uses the server takes one.
+pub const PORTS: u32 = 4;
+/// What the names of these ports begin with; a dot and a number follow.
+pub const PORT_NAME: &str = "org.towline";
+
+fn default_socket() -> String {
+    "/run/towline/machines.sock".to_owned()
 }
 
 fn default_images() -> String {
@@ -43,6 +58,8 @@ impl Default for Settings {
             images: default_images(),
             bridge: None,
             uefi: true,
+            socket: default_socket(),
+            vsock: true,
         }
     }
 }

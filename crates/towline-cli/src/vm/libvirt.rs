@@ -73,6 +73,8 @@ fn domains(options: &MachinesOptions) -> anyhow::Result<Vec<(String, String)>> {
         images: options.images.clone(),
         bridge: options.bridge.clone(),
         uefi: !options.bios,
+        socket: options.socket.clone(),
+        vsock: !options.no_vsock,
     };
     let mut found = Vec::new();
     for vm in &plan.vms {

@@ -1,8 +1,8 @@
 //! libvirt's XML of a machine.
 
-use super::Settings;
 use super::layout::{Layout, RootPort, Slot, TooManyBuses, layout};
 use super::xml::Element;
+use super::{PORT_NAME, PORTS, Settings};
 use crate::address::PciAddress;
 use crate::host::Host;
 use crate::plan::{Vm, management_mac};
@@ -259,11 +259,6 @@ fn devices(
             .child(mac)
             .child(Element::new("source").with("network", "default")),
     };
-    let channel = Element::new("channel").with("type", "unix").child(
-        Element::new("target")
-            .with("type", "virtio")
-            .with("name", "org.towline.0"),
-    );
     let mut devices = Element::new("devices")
         .child(root(host, vm))
         .children(controllers(layout))
@@ -284,7 +279,7 @@ fn devices(
         .child(interface.child(Element::new("model").with("type", "virtio")))
         .child(Element::new("serial").with("type", "pty"))
         .child(Element::new("console").with("type", "pty"))
-        .child(channel)
+        .children((0..PORTS).map(|number| port(&settings.socket, number)))
         .child(
             Element::new("rng").with("model", "virtio").child(
                 Element::new("backend")
@@ -302,7 +297,31 @@ fn devices(
             ),
         );
     }
+    if settings.vsock {
+        let cid = Element::new("cid").with("auto", "yes");
+        devices = devices.child(Element::new("vsock").with("model", "virtio").child(cid));
+    }
     devices.children(hostdevs(layout))
+}
+
+/// A port to the host's server, whether that is there yet or not.
+fn port(socket: &str, number: u32) -> Element {
+    let reconnect = Element::new("reconnect")
+        .with("enabled", "yes")
+        .with("timeout", 1);
+    Element::new("channel")
+        .with("type", "unix")
+        .child(
+            Element::new("source")
+                .with("mode", "connect")
+                .with("path", socket)
+                .child(reconnect),
+        )
+        .child(
+            Element::new("target")
+                .with("type", "virtio")
+                .with("name", format!("{PORT_NAME}.{number}")),
+        )
 }
 
 /// The first root bus, with room for large memory windows.
