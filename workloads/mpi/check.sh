@@ -59,7 +59,9 @@ if [ "$tier" = quick ]; then
         run 0 2 lj_opencl --class S --steps 40
         run 77 1 lj_opencl --platform "no platform of this name"
     fi
+    run 0 2 pingpong
     # Mistakes are told apart by their status.
+    run 2 3 pingpong
     run 2 2 cg --class Z
     run 2 3 ft --class S
     run 2 3 is --class S
