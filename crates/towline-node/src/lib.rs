@@ -3,6 +3,7 @@
 //! - [`inspect()`]: reads what a host is into [`host::Host`]; changes nothing.
 //! - [`plan()`]: pure; from a host and a [`Request`] to a [`Plan`]: machines, steps, or why it cannot be done.
 //! - [`apply()`], [`apply_plan`], [`undo`]: make the steps' changes to a [`world::World`] and take them back, by a journal.
+//! - [`prove`]: what the machines cost, by benchmarks in turns.
 //! - [`vm`]: what a plan means to libvirt, cloud-init, NCCL and OpenStack.
 //!
 //! Linux only. Everything is read and written below a [`root::Root`], so that tests run on recorded trees.
@@ -18,6 +19,7 @@ pub mod journal;
 mod paths;
 mod picture;
 pub mod plan;
+pub mod prove;
 pub mod request;
 pub mod root;
 pub mod step;

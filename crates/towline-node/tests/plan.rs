@@ -28,9 +28,8 @@ gpu 0000:17:00.0 under=0000:16:01.0 id=10de:1db4 group=2 node=0 bars=16M,16G,-,3
 gpu 0000:17:01.0 under=0000:16:01.0 id=10de:1db4 group=2 node=0 bars=16M,16G,-,32M
 "
     );
-    let request = |vms, gpus| {
-        format!("vms = {vms}\ngpus = {gpus}\ncores = 2\nmemory = \"8 GiB\"\n")
-    };
+    let request =
+        |vms, gpus| format!("vms = {vms}\ngpus = {gpus}\ncores = 2\nmemory = \"8 GiB\"\n");
     let two = planned(&host, &request(2, 1));
     assert_eq!((two.vms.len(), two.obstacles.is_empty()), (1, false));
     let one = planned(&host, &request(1, 2));

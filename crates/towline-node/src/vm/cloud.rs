@@ -207,6 +207,12 @@ pub fn seed(
             "root:root",
         ),
         file(
+            "/etc/towline/host-nodes".to_owned(),
+            host_nodes(member),
+            "0644",
+            "root:root",
+        ),
+        file(
             "/etc/nccl.conf".to_owned(),
             "NCCL_TOPO_FILE=/etc/towline/nccl-topology.xml\n".to_owned(),
             "0644",
@@ -255,6 +261,14 @@ pub fn seed(
         network_config: pretty(&network(cluster, member)),
         user_data: format!("#cloud-config\n{}", pretty(&user_data)),
     })
+}
+
+/// The host's nodes that the machine lies on: `towline node prove` compares them with those of native runs.
+fn host_nodes(member: &Member<'_>) -> String {
+    let mut nodes: Vec<u32> = member.vm.cells.iter().map(|cell| cell.node).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes.iter().map(|node| format!("{node}\n")).collect()
 }
 
 fn names(members: &[Member<'_>]) -> String {
