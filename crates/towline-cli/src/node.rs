@@ -3,6 +3,7 @@
 mod apply;
 mod inspect;
 mod plan;
+mod prove;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,6 +26,10 @@ enum NodeCommand {
     Plan(PlanOptions),
     /// Make a plan's changes; goes on where an earlier run was cut off
     Apply(ApplyOptions),
+    /// Measure what virtual machines cost: the same benchmarks natively and in them, in turns; goes on where it was cut off
+    ///
+    /// Exit status: 0 when every benchmark reaches the goal, 1 when one does not or the sides cannot be compared.
+    Prove(ProveOptions),
     /// Take back everything that was applied
     Undo(UndoOptions),
     /// Write standard input to a file in one go; started by `apply` and `undo`
@@ -89,6 +94,19 @@ struct UndoOptions {
     world: WorldOptions,
 }
 
+#[derive(Args, Debug)]
+struct ProveOptions {
+    /// TOML file that says what is run, and how the nodes of both sides are reached
+    #[arg(value_name = "FILE")]
+    spec: PathBuf,
+    /// Where results are kept and the report is written; made if missing
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Run nothing; only draw up the report of what is there
+    #[arg(long)]
+    report: bool,
+}
+
 /// How a host is changed.
 #[derive(Args, Debug)]
 struct WorldOptions {
@@ -129,6 +147,7 @@ pub(crate) fn run(options: NodeOptions) -> anyhow::Result<ExitCode> {
         NodeCommand::Inspect(options) => inspect::run(&options),
         NodeCommand::Plan(options) => plan::run(&options),
         NodeCommand::Apply(options) => apply::run(&options),
+        NodeCommand::Prove(options) => prove::run(&options),
         NodeCommand::Undo(options) => apply::undo(&options),
         NodeCommand::Write(options) => Ok(apply::write(&options.path, options.at)),
     }
