@@ -118,9 +118,28 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // libvirt's own QEMU driver takes a domain and starts it, emulated.
+        name: "node-libvirt",
+        tiers: TEST,
+        needs: &["node"],
+        tools: &[Tool::Command("libvirtd")],
+        command: "tests/node/libvirt-start",
+        ..STAGE
+    },
+    Stage {
         name: "workloads",
         tiers: TEST,
         command: "make -C workloads/opencl check",
+        ..STAGE
+    },
+    Stage {
+        // From an emulated virtual machine to this machine's server; and the transports' suite over vsock, which that machine has.
+        name: "node-guest",
+        tiers: TEST,
+        needs: &["node", "workloads"],
+        tools: &[Tool::Command("qemu-system-x86_64")],
+        command: "tests/node/guest-session \"$TOWLINE_BIN_DIR\" build/workloads \"$(cargo test --locked -p towline-transport \
+            --test conformance --no-run 2>&1 | sed -n 's/.*Executable .*(\\(.*\\))/\\1/p')\"",
         ..STAGE
     },
     Stage {
@@ -153,6 +172,15 @@ pub(super) const STAGES: &[Stage] = &[
         needs: &["build"],
         tools: &[Tool::Command("build/python/bin/python")],
         command: "python/check",
+        ..STAGE
+    },
+    Stage {
+        // This machine against an emulated one: it falls short, and the report says why.
+        name: "node-prove",
+        tiers: TEST,
+        needs: &["node", "workloads-mpi"],
+        tools: &[Tool::Command("qemu-system-x86_64")],
+        command: "tests/node/prove-guest \"$TOWLINE_BIN_DIR/towline\" build/workloads/mpi",
         ..STAGE
     },
     Stage {

@@ -1,0 +1,31 @@
+# The machines of tests/node/emulated-host: each function sets `machine`, QEMU's arguments, and may add to `modules`.
+# shellcheck shell=bash disable=SC2034
+
+# Two NUMA nodes, each with a root complex, and an Intel IOMMU, which comes before what it translates for. An AMD processor has nested
+# KVM in QEMU's emulation, an Intel one has not.
+two_nodes() {
+  local memory=$1
+  modules+=(kvm_amd)
+  machine=(
+    -machine "q35,kernel-irqchip=split" -accel "tcg,thread=multi" -cpu "EPYC-Rome,-la57" -smp 4 -m "$memory"
+    -device "intel-iommu,intremap=on,caching-mode=on,device-iotlb=on"
+    -object "memory-backend-ram,id=m0,size=$((memory / 2))M" -object "memory-backend-ram,id=m1,size=$((memory / 2))M"
+    -numa "node,nodeid=0,cpus=0-1,memdev=m0" -numa "node,nodeid=1,cpus=2-3,memdev=m1"
+    -device "pxb-pcie,id=complex0,bus=pcie.0,bus_nr=32,numa_node=0"
+    -device "pxb-pcie,id=complex1,bus=pcie.0,bus_nr=64,numa_node=1"
+  )
+}
+
+# A host with a virtio GPU on a root port of its own on each node.
+machine_host() {
+  two_nodes 3072
+  machine+=(
+    -device "pcie-root-port,id=port0,bus=complex0,chassis=1" -device "pcie-root-port,id=port1,bus=complex1,chassis=2"
+    -device "virtio-gpu-pci,bus=port0,ats=on" -device "virtio-gpu-pci,bus=port1,ats=on"
+  )
+}
+
+# A virtual machine like any other: no IOMMU, no devices but those that it is started with.
+machine_guest() {
+  machine=(-machine q35 -accel "tcg,thread=multi" -cpu "EPYC-Rome,-la57" -smp 2 -m 1024)
+}
