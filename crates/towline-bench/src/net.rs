@@ -5,7 +5,7 @@
 //! Against a server alone, the time to connect and the round trip of a control message are measured.
 
 use std::io::IoSlice;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
