@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import NullFormatter
 
 from towline_bench.style import COLOURS, LINES, MARKERS, Drawn, figure, placement_label, save, tasks_axis
 from towline_bench.table import Row
@@ -240,3 +241,5 @@ def _bands(axes: Axes, rows: Sequence[Row], networks: Sequence[str]) -> None:
         every += tasks
     tasks_axis(axes, sorted(set(every)))
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
