@@ -259,7 +259,18 @@ fn what_was_cut_off_is_gone_on_with_and_nothing_is_run_twice() {
     assert_eq!(fake.runs.len(), 120 - 20);
     assert_eq!(results.runs.len(), 120);
     assert!(results.runs.iter().all(|run| run.figure.is_some()));
-    assert_eq!(load(folder.path()).unwrap().runs, results.runs);
+    let kept: Vec<_> = load(folder.path())
+        .unwrap()
+        .runs
+        .into_iter()
+        .map(|run| (run.case, run.side, run.number))
+        .collect();
+    let made: Vec<_> = results
+        .runs
+        .into_iter()
+        .map(|run| (run.case, run.side, run.number))
+        .collect();
+    assert_eq!(kept, made);
     // With everything there nothing is run.
     let mut fake = Fake::new(0.98);
     prove(&spec, folder.path(), &mut fake, &mut quiet()).unwrap();
@@ -349,6 +360,9 @@ fn findings(change: impl Fn(String) -> String, acs: &str) -> Vec<Finding> {
         env!("CARGO_MANIFEST_DIR")
     ))
     .unwrap();
+    // This host has no virtual functions yet: the physical one stands for the one that it would have.
+    let function = "bus='0x1a' slot='0x00' function=";
+    let xml = xml.replace(&format!("{function}'0x2'"), &format!("{function}'0x0'"));
     let mut fake = Fake::new(0.5);
     fake.hosts = vec![
         ("dumpxml", change(xml)),
@@ -381,8 +395,7 @@ fn each_cause_is_seen_where_it_is_and_only_there() {
         "NUMA",
         "ACS",
         "ATS",
-        "processor",
-        "timer",
+        "is emulated",
         "topology",
     ];
     let found = |findings: &[Finding]| -> Vec<&str> {
