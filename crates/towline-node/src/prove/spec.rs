@@ -223,14 +223,14 @@ impl Spec {
         for benchmark in &self.benchmark {
             let least = benchmark.kind.least_nodes();
             let nodes = benchmark.nodes.as_ref().unwrap_or(&self.nodes);
+            if nodes.contains(&0) || benchmark.per_gpu.contains(&0) {
+                return Err("a number of nodes or processes is 0".to_owned());
+            }
             if nodes.iter().all(|&count| count < least) {
                 return Err(format!(
                     "{} takes {least} nodes: say nodes = [{least}]",
                     benchmark.kind.name()
                 ));
-            }
-            if nodes.contains(&0) || benchmark.per_gpu.contains(&0) {
-                return Err("a number of nodes or processes is 0".to_owned());
             }
         }
         Ok(())
