@@ -239,7 +239,7 @@ fn json(text: &str, path: &str) -> Result<Option<f64>, String> {
         .lines()
         .filter(|line| line.starts_with('{'))
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let Some(object) = objects.last() else {
+    let Some(object) = objects.next_back() else {
         return Ok(None);
     };
     match object.get("check").and_then(serde_json::Value::as_str) {

@@ -250,7 +250,7 @@ pub fn prove(
     // What failed, or was cut off, is run again: the file is written anew without it.
     results.runs.retain(|run| run.failure.is_none());
     let path = results_file(folder);
-    let text: String = results.runs.iter().map(|run| line(run)).collect();
+    let text: String = results.runs.iter().map(line).collect();
     crate::world::replace(&path, Some(&text)).map_err(io_error(&path))?;
     let mut file = OpenOptions::new()
         .append(true)
