@@ -265,7 +265,7 @@ extern "C" {
     fn cuFuncLoad(function: CUfunction) -> CUresult;
 
     /// Begins to link device code.
-    #[call(id = 0x082a, local, planned, since = "6.5", alias = "cuLinkCreate@5.5")]
+    #[call(id = 0x082a, local, since = "6.5", alias = "cuLinkCreate@5.5")]
     fn cuLinkCreate_v2(
         numOptions: u32,
         #[input(len = numOptions, nullable)] options: *mut CUjit_option,
@@ -274,13 +274,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Adds device code from memory to a link.
-    #[call(
-        id = 0x082b,
-        local,
-        planned,
-        since = "6.5",
-        alias = "cuLinkAddData@5.5"
-    )]
+    #[call(id = 0x082b, local, since = "6.5", alias = "cuLinkAddData@5.5")]
     fn cuLinkAddData_v2(
         state: CUlinkState,
         r#type: CUjitInputType,
@@ -293,13 +287,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Adds device code from a file to a link.
-    #[call(
-        id = 0x082c,
-        local,
-        planned,
-        since = "6.5",
-        alias = "cuLinkAddFile@5.5"
-    )]
+    #[call(id = 0x082c, local, since = "6.5", alias = "cuLinkAddFile@5.5")]
     fn cuLinkAddFile_v2(
         state: CUlinkState,
         r#type: CUjitInputType,
@@ -310,7 +298,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Links what was added into an image.
-    #[call(id = 0x082d, local, manual(client), planned, since = "5.5")]
+    #[call(id = 0x082d, local, since = "5.5")]
     fn cuLinkComplete(
         state: CUlinkState,
         #[out] cubinOut: *mut *mut c_void,
@@ -318,6 +306,6 @@ extern "C" {
     ) -> CUresult;
 
     /// Ends a link and its image.
-    #[call(id = 0x082e, local, planned, since = "5.5")]
+    #[call(id = 0x082e, local, since = "5.5")]
     fn cuLinkDestroy(#[destroys] state: CUlinkState) -> CUresult;
 }

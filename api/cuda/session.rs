@@ -223,7 +223,7 @@ extern "C" {
     fn EventRecord(event: CUevent, stream: CUstream, flags: u32, record: u64) -> CUresult;
 
     /// Sets an attribute of a stream; `value` is the API's union, handles in it as their numbers.
-    #[call(id = 0x0f34, internal, planned, async, manual(server))]
+    #[call(id = 0x0f34, internal, async, manual(server))]
     fn StreamAttribute(
         stream: CUstream,
         attribute: CUstreamAttrID,
@@ -231,7 +231,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Waits for and writes values, in stream order. Each operation is six words, as the API's union has them.
-    #[call(id = 0x0f35, internal, planned, async, manual(server))]
+    #[call(id = 0x0f35, internal, async, manual(server))]
     fn StreamOperations(
         stream: CUstream,
         flags: u32,
@@ -268,6 +268,9 @@ extern "C" {
         #[out(bytes = room)] facts: *mut c_void,
         log_room: u64,
         #[out(bytes = log_room)] log: *mut c_void,
+        info_room: u64,
+        #[out(bytes = info_room)] info: *mut c_void,
+        #[out] wall: *mut u32,
         #[out] missing: *mut u32,
         #[out(creates)] module: *mut CUmodule,
     ) -> CUresult;
@@ -291,6 +294,9 @@ extern "C" {
         #[out(bytes = room)] facts: *mut c_void,
         log_room: u64,
         #[out(bytes = log_room)] log: *mut c_void,
+        info_room: u64,
+        #[out(bytes = info_room)] info: *mut c_void,
+        #[out] wall: *mut u32,
         #[out] missing: *mut u32,
         #[out(creates)] library: *mut CUlibrary,
     ) -> CUresult;
@@ -307,24 +313,53 @@ extern "C" {
     #[call(id = 0x0f53, internal, async, manual(server))]
     fn KernelFunction(kernel: CUkernel, #[out(creates)] function: *mut CUfunction) -> CUresult;
 
-    /// Links device code. `inputs` lie end to end, `names` are each ended by a NUL.
-    #[call(id = 0x0f54, internal, planned, sync, waits, manual(server))]
+    /// Begins a link of device code under the client's number. Of each log the server keeps so much.
+    #[call(id = 0x0f54, internal, sync, manual(server))]
     fn Link(
-        num_inputs: u32,
-        #[input(len = num_inputs)] kinds: *const CUjitInputType,
-        #[input(len = num_inputs)] sizes: *const u64,
-        size: u64,
-        #[input(bytes = size)] inputs: *const c_void,
-        names_size: u64,
-        #[input(bytes = names_size)] names: *const c_void,
         num_options: u32,
         #[input(len = num_options)] options: *const CUjit_option,
         #[input(len = num_options)] values: *const u64,
+        info_room: u64,
+        log_room: u64,
+        link: u64,
+    ) -> CUresult;
+
+    /// Adds device code to a link: `data`, or the payload of this number.
+    #[call(id = 0x0f55, internal, sync, waits, manual(server))]
+    fn LinkAdd(
+        link: u64,
+        kind: CUjitInputType,
+        size: u64,
+        payload: u64,
+        data_size: u64,
+        #[input(bytes = data_size, nullable)] data: *const c_void,
+        #[input(cstr)] name: *const c_char,
+        num_options: u32,
+        #[input(len = num_options)] options: *const CUjit_option,
+        #[input(len = num_options)] values: *const u64,
+        log_room: u64,
+        #[out(bytes = log_room)] log: *mut c_void,
+        info_room: u64,
+        #[out(bytes = info_room)] info: *mut c_void,
+        #[out] wall: *mut u32,
+    ) -> CUresult;
+
+    /// Links what was added into an image.
+    #[call(id = 0x0f56, internal, sync, waits, manual(server))]
+    fn LinkComplete(
+        link: u64,
         room: u64,
         #[out(bytes = room)] image: *mut c_void,
         log_room: u64,
         #[out(bytes = log_room)] log: *mut c_void,
+        info_room: u64,
+        #[out(bytes = info_room)] info: *mut c_void,
+        #[out] wall: *mut u32,
     ) -> CUresult;
+
+    /// Ends a link.
+    #[call(id = 0x0f57, internal, async, manual(server))]
+    fn LinkEnd(link: u64) -> CUresult;
 
     /// Reserves a window of addresses in which the client places its allocations; 0 where the device cannot.
     #[call(id = 0x0f60, internal, planned, sync, manual(server))]

@@ -107,7 +107,6 @@ extern "C" {
     #[call(
         id = 0x0a0c,
         local,
-        planned,
         since = "12.5",
         per_thread = "cuStreamGetCtx_v2_ptsz@12.5"
     )]
@@ -129,8 +128,7 @@ extern "C" {
     /// Copies the attributes of a stream to another.
     #[call(
         id = 0x0a0e,
-        async,
-        planned,
+        local,
         since = "11.0",
         per_thread = "cuStreamCopyAttributes_ptsz@11.0"
     )]
@@ -140,7 +138,6 @@ extern "C" {
     #[call(
         id = 0x0a0f,
         local,
-        planned,
         since = "11.0",
         per_thread = "cuStreamGetAttribute_ptsz@11.0"
     )]
@@ -154,8 +151,6 @@ extern "C" {
     #[call(
         id = 0x0a10,
         local,
-        manual(client),
-        planned,
         since = "11.0",
         per_thread = "cuStreamSetAttribute_ptsz@11.0"
     )]
@@ -183,8 +178,7 @@ extern "C" {
     /// Makes a stream wait for a 32-bit value in memory.
     #[call(
         id = 0x0a12,
-        async,
-        planned,
+        local,
         since = "11.7",
         alias = "cuStreamWaitValue32@8.0",
         per_thread = "cuStreamWaitValue32_v2_ptsz@11.7",
@@ -200,8 +194,7 @@ extern "C" {
     /// Makes a stream wait for a 64-bit value in memory.
     #[call(
         id = 0x0a13,
-        async,
-        planned,
+        local,
         since = "11.7",
         alias = "cuStreamWaitValue64@9.0",
         per_thread = "cuStreamWaitValue64_v2_ptsz@11.7",
@@ -217,8 +210,7 @@ extern "C" {
     /// Writes a 32-bit value to memory, in stream order.
     #[call(
         id = 0x0a14,
-        async,
-        planned,
+        local,
         since = "11.7",
         alias = "cuStreamWriteValue32@8.0",
         per_thread = "cuStreamWriteValue32_v2_ptsz@11.7",
@@ -234,8 +226,7 @@ extern "C" {
     /// Writes a 64-bit value to memory, in stream order.
     #[call(
         id = 0x0a15,
-        async,
-        planned,
+        local,
         since = "11.7",
         alias = "cuStreamWriteValue64@9.0",
         per_thread = "cuStreamWriteValue64_v2_ptsz@11.7",
@@ -252,8 +243,6 @@ extern "C" {
     #[call(
         id = 0x0a16,
         local,
-        manual(client),
-        planned,
         since = "11.7",
         alias = "cuStreamBatchMemOp@8.0",
         per_thread = "cuStreamBatchMemOp_v2_ptsz@11.7",

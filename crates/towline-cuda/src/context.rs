@@ -100,6 +100,7 @@ impl Driver {
         self.drop_graphs_of(number);
         write(&self.contexts).remove(&number);
         write(&self.streams).retain(|_, stream| stream.context != number);
+        self.forget_stream_attributes(|context, _| context == number);
         write(&self.events).retain(|_, event| event.context != number);
         write(&self.functions).drop_context(number);
         write(&self.memory).drop_context(number);

@@ -19,6 +19,7 @@ use crate::device::Device;
 use crate::event::Recorded;
 use crate::graph::Graphs;
 use crate::image::Functions;
+use crate::link::Links;
 
 use crate::kept::Kept;
 use crate::memory::Ranges;
@@ -27,6 +28,7 @@ use crate::pinned::Pins;
 use crate::pool::Pools;
 
 use crate::stream::{HostCalls, Stream};
+use crate::stream_attributes::StreamAttributes;
 use crate::tensor::Tensors;
 use crate::texture::Textures;
 use crate::virtual_memory::VirtualMemory;
@@ -40,8 +42,10 @@ pub struct Driver {
     initialised: AtomicBool,
     pub(crate) contexts: RwLock<HashMap<u64, Arc<Context>>>,
     pub(crate) streams: RwLock<HashMap<u64, Arc<Stream>>>,
+    pub(crate) stream_attributes: StreamAttributes,
     pub(crate) events: RwLock<HashMap<u64, Arc<Recorded>>>,
     pub(crate) functions: RwLock<Functions>,
+    pub(crate) links: Links,
     pub(crate) memory: RwLock<Ranges>,
     pub(crate) kept_memory: Mutex<Kept>,
     /// Host memory of ours that a server shares.

@@ -9,9 +9,11 @@
 //! | `thread` | what belongs to a thread: context stack, capture mode, its own default stream |
 //! | `device`, `policy` | devices and which of their attributes hold over a network |
 //! | `context`, `stream`, `event`, `memory`, `virtual_memory`, `copy`, `texture`, `pool`, `module`, `launch` | the calls of each group |
+//! | `operations`, `stream_attributes` | values that streams wait for and write, attributes of streams |
 //! | `array`, `tensor`, `peer` | arrays, descriptions of tensors, what devices can do with each other's memory |
 //! | `graph` | graphs, and streams that are captured into them |
-//! | `image`, `pack`, `occupancy` | device code, parameters of launches, how much of a kernel runs at once |
+//! | `image`, `jit`, `link` | device code, options of its compiler, links of it |
+//! | `pack`, `occupancy` | parameters of launches, how much of a kernel runs at once |
 //! | `entry` | errors by name, functions by name and version |
 //! | `tables`, `handshake` | the undocumented tables that the runtime library asks for |
 //!
@@ -35,11 +37,14 @@ mod export;
 mod graph;
 mod handshake;
 mod image;
+mod jit;
 mod kept;
 mod launch;
+mod link;
 mod memory;
 mod module;
 mod occupancy;
+mod operations;
 mod pack;
 mod peer;
 mod pinned;
@@ -47,6 +52,7 @@ mod policy;
 mod pool;
 mod report;
 mod stream;
+mod stream_attributes;
 mod tables;
 mod tensor;
 mod texture;

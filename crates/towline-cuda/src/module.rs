@@ -11,77 +11,14 @@ use towline_wire::cuda::facts::ModuleFacts;
 
 use crate::driver::{Acting, Driver, ModuleCalls, read, status, tell, write};
 use crate::image::{self, Image, Known, Target};
+use crate::jit::{Options, Told};
 
 /// Most bytes of facts that a server may answer with.
 const FACTS_ROOM: u64 = 64 << 20;
-/// Longest log of a compiler that is passed on.
-const LOG_ROOM: u64 = 64 << 10;
 /// Functions of one image get numbers out of a row this long; cuBLAS has some ten thousand.
 const FUNCTION_ROW: u64 = 262_144;
 /// Largest image file.
 const FILE_LIMIT: u64 = 4 << 30;
-
-/// The options of a load that travel, and where its log goes.
-#[derive(Default)]
-pub(crate) struct Options {
-    names: Vec<CUjit_option>,
-    values: Vec<u64>,
-    log: Option<(*mut u8, usize)>,
-}
-
-impl Options {
-    /// # Safety
-    /// `names` and `values` are readable for `count`; a log buffer among them is writable for its size.
-    pub(crate) unsafe fn read(
-        count: u32,
-        names: *mut CUjit_option,
-        values: *mut *mut c_void,
-    ) -> Result<Self, CUresult> {
-        // SAFETY: the caller's contract.
-        let names = unsafe { crate::raw::slice(names.cast_const(), count as usize) };
-        // SAFETY: as above.
-        let values = unsafe { crate::raw::slice(values.cast_const(), count as usize) };
-        let (Some(names), Some(values)) = (names, values) else {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        };
-        let (mut options, mut buffer, mut room) = (Self::default(), std::ptr::null_mut(), 0);
-        for (name, value) in names.iter().zip(values) {
-            match *name {
-                CU_JIT_ERROR_LOG_BUFFER => buffer = value.cast::<u8>(),
-                CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES => room = value.addr() & 0xffff_ffff,
-                // What the driver would write through stays here; times and remarks are not told.
-                CU_JIT_INFO_LOG_BUFFER
-                | CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES
-                | CU_JIT_WALL_TIME
-                | CU_JIT_GLOBAL_SYMBOL_NAMES
-                | CU_JIT_GLOBAL_SYMBOL_ADDRESSES
-                | CU_JIT_GLOBAL_SYMBOL_COUNT => {}
-                other => {
-                    options.names.push(other);
-                    options.values.push(value.addr() as u64);
-                }
-            }
-        }
-        if !buffer.is_null() && room > 0 {
-            options.log = Some((buffer, room));
-        }
-        Ok(options)
-    }
-
-    fn log_room(&self) -> u64 {
-        self.log
-            .map_or(0, |(_, room)| (room as u64 - 1).min(LOG_ROOM))
-    }
-
-    fn tell_log(&self, log: Option<&[u8]>) {
-        if let Some((buffer, room)) = self.log {
-            let text = log.unwrap_or_default().iter().copied();
-            let text = text.filter(|byte| *byte != 0).take(room - 1).chain([0]);
-            // SAFETY: the contract of `read`: writable for that room.
-            unsafe { crate::raw::fill(buffer, room, text) };
-        }
-    }
-}
 
 impl Driver {
     fn target(&self, acting: &Acting<'_>) -> Result<Target, CUresult> {
@@ -99,7 +36,7 @@ impl Driver {
     /// Loads an image as a module.
     ///
     /// # Safety
-    /// `start` is an image as the driver takes it.
+    /// `start` is an image as the driver takes it; what the options named is writable.
     pub(crate) unsafe fn load_module(
         &self,
         start: *const c_void,
@@ -130,12 +67,19 @@ impl Driver {
                     first,
                     room: FACTS_ROOM,
                     log_room: options.log_room(),
+                    info_room: options.info_room(),
                     module,
                 },
             )
         })?;
         let reply = wire::ModuleLoadReply::decode(&answer.body).map_err(|_| acting.malformed())?;
-        options.tell_log(reply.log);
+        let told = Told {
+            error: reply.log,
+            info: reply.info,
+            wall: reply.wall,
+        };
+        // SAFETY: the caller's contract.
+        unsafe { options.tell(&told) };
         let context = acting.context.number;
         self.loaded(&acting, &answer, reply.facts, module.0, context, first)?;
         Ok(module.to_raw())
@@ -144,7 +88,7 @@ impl Driver {
     /// Loads an image as a library.
     ///
     /// # Safety
-    /// `start` is an image as the driver takes it.
+    /// `start` is an image as the driver takes it; what the options named is writable.
     unsafe fn load_library(
         &self,
         start: *const c_void,
@@ -178,12 +122,19 @@ impl Driver {
                     first,
                     room: FACTS_ROOM,
                     log_room: options.log_room(),
+                    info_room: options.info_room(),
                     library,
                 },
             )
         })?;
         let reply = wire::LibraryLoadReply::decode(&answer.body).map_err(|_| acting.malformed())?;
-        options.tell_log(reply.log);
+        let told = Told {
+            error: reply.log,
+            info: reply.info,
+            wall: reply.wall,
+        };
+        // SAFETY: the caller's contract.
+        unsafe { options.tell(&told) };
         self.loaded(&acting, &answer, reply.facts, library.0, 0, first)?;
         Ok(library.to_raw())
     }
@@ -380,7 +331,7 @@ fn set_attribute(
     Ok(())
 }
 
-/// The bytes of an image file, with a NUL for those that are text.
+/// The bytes of a file with device code.
 ///
 /// # Safety
 /// `path` is NULL or a string.
@@ -397,8 +348,17 @@ unsafe fn read_file(path: *const c_char) -> Result<Vec<u8>, CUresult> {
     if size.len() > FILE_LIMIT {
         return Err(CUDA_ERROR_INVALID_IMAGE);
     }
-    let mut bytes = std::fs::read(path).map_err(|_| CUDA_ERROR_FILE_NOT_FOUND)?;
-    // An image is read by what its headers say; the longest header is followed by this much of nothing.
+    std::fs::read(path).map_err(|_| CUDA_ERROR_FILE_NOT_FOUND)
+}
+
+/// The bytes of an image file, and what ends those that are text. An image is read by what its headers say: the longest header is
+/// followed by this much of nothing.
+///
+/// # Safety
+/// `path` is NULL or a string.
+unsafe fn read_image(path: *const c_char) -> Result<Vec<u8>, CUresult> {
+    // SAFETY: the caller's contract.
+    let mut bytes = unsafe { read_file(path) }?;
     bytes.extend([0; 64]);
     Ok(bytes)
 }
@@ -406,7 +366,7 @@ unsafe fn read_file(path: *const c_char) -> Result<Vec<u8>, CUresult> {
 impl ModuleCalls for Driver {
     unsafe fn cuModuleLoad(&self, module: *mut CUmodule, fname: *const c_char) -> CUresult {
         // SAFETY: the caller's contract.
-        let loaded = unsafe { read_file(fname) }.and_then(|bytes| {
+        let loaded = unsafe { read_image(fname) }.and_then(|bytes| {
             // SAFETY: the file is in memory, and ends with zeros.
             unsafe { self.load_module(bytes.as_ptr().cast(), false, &Options::default()) }
         });
@@ -567,7 +527,7 @@ impl ModuleCalls for Driver {
         let options = unsafe { Options::read(numJitOptions, jitOptions, jitOptionsValues) };
         let loaded = options.and_then(|options| {
             // SAFETY: the caller's contract.
-            let bytes = unsafe { read_file(fileName) }?;
+            let bytes = unsafe { read_image(fileName) }?;
             // SAFETY: the file is in memory, and ends with zeros.
             unsafe { self.load_library(bytes.as_ptr().cast(), &options) }
         });
@@ -820,6 +780,90 @@ impl ModuleCalls for Driver {
                 known.map(|known| known.facts().parameters.len()),
             )
         }
+    }
+
+    unsafe fn cuLinkCreate_v2(
+        &self,
+        numOptions: u32,
+        options: *mut CUjit_option,
+        optionValues: *mut *mut c_void,
+        stateOut: *mut CUlinkState,
+    ) -> CUresult {
+        if stateOut.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract.
+        let options = unsafe { Options::read(numOptions, options, optionValues) };
+        let begun = options.and_then(|options| self.begin_link(options));
+        // SAFETY: the caller's contract.
+        unsafe { tell(stateOut, begun) }
+    }
+
+    unsafe fn cuLinkAddData_v2(
+        &self,
+        state: CUlinkState,
+        r#type: CUjitInputType,
+        data: *mut c_void,
+        size: usize,
+        name: *const c_char,
+        numOptions: u32,
+        options: *mut CUjit_option,
+        optionValues: *mut *mut c_void,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let code = unsafe { crate::raw::slice(data.cast_const().cast::<u8>(), size) };
+        // SAFETY: as above.
+        let name = unsafe { crate::raw::text(name) }.unwrap_or_default();
+        // SAFETY: as above.
+        let options = unsafe { Options::read(numOptions, options, optionValues) };
+        status(code.ok_or(CUDA_ERROR_INVALID_VALUE).and_then(|code| {
+            // SAFETY: as above: what the link's options name is writable while it lives.
+            unsafe { self.add_to_link(state, r#type, code, name, &options?) }
+        }))
+    }
+
+    unsafe fn cuLinkAddFile_v2(
+        &self,
+        state: CUlinkState,
+        r#type: CUjitInputType,
+        path: *const c_char,
+        numOptions: u32,
+        options: *mut CUjit_option,
+        optionValues: *mut *mut c_void,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let file = unsafe { read_file(path) };
+        // SAFETY: as above.
+        let name = unsafe { crate::raw::text(path) }.unwrap_or_default();
+        // SAFETY: as above.
+        let options = unsafe { Options::read(numOptions, options, optionValues) };
+        status(file.and_then(|code| {
+            // SAFETY: as above: what the link's options name is writable while it lives.
+            unsafe { self.add_to_link(state, r#type, &code, name, &options?) }
+        }))
+    }
+
+    unsafe fn cuLinkComplete(
+        &self,
+        state: CUlinkState,
+        cubinOut: *mut *mut c_void,
+        sizeOut: *mut usize,
+    ) -> CUresult {
+        if cubinOut.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract.
+        let linked = unsafe { self.complete_link(state) };
+        if let Ok((_, size)) = linked {
+            // SAFETY: the caller's contract: NULL or writable.
+            unsafe { crate::raw::fill(sizeOut, 1, [size].into_iter()) };
+        }
+        // SAFETY: the caller's contract.
+        unsafe { tell(cubinOut, linked.map(|(image, _)| image)) }
+    }
+
+    unsafe fn cuLinkDestroy(&self, state: CUlinkState) -> CUresult {
+        status(self.end_link(state))
     }
 
     unsafe fn cuFuncIsLoaded(

@@ -414,6 +414,7 @@ impl StreamCalls for Driver {
             self.uncaptured(&acting, handle)?;
             acting.post(&wire::StreamDestroyV2 { hStream: handle })?;
             write(&self.streams).remove(&handle.0);
+            self.forget_stream_attributes(|_, stream| stream == handle.0);
             let work = lock(&acting.context.work).remove(&handle.0);
             if let Some(probe) = work.and_then(|work| work.probe) {
                 acting.post(&wire::EventDestroyV2 {
@@ -484,6 +485,102 @@ impl StreamCalls for Driver {
             // SAFETY: the application's contract of cuStreamAddCallback.
             unsafe { callback(stream.0.cast(), ended, data.0) };
         }))
+    }
+
+    unsafe fn cuStreamGetCtx_v2(
+        &self,
+        hStream: CUstream,
+        pCtx: *mut CUcontext,
+        pGreenCtx: *mut CUgreenCtx,
+    ) -> CUresult {
+        let none = std::ptr::null_mut();
+        // SAFETY: the caller's contract: NULL or writable. No stream is of a green context.
+        unsafe { crate::raw::fill(pGreenCtx, 1, [none].into_iter()) };
+        // SAFETY: the caller's contract, passed on.
+        unsafe { StreamCalls::cuStreamGetCtx(self, hStream, pCtx) }
+    }
+
+    unsafe fn cuStreamCopyAttributes(&self, dst: CUstream, src: CUstream) -> CUresult {
+        status(self.copy_stream_attributes(dst, src))
+    }
+
+    unsafe fn cuStreamGetAttribute(
+        &self,
+        hStream: CUstream,
+        attr: CUstreamAttrID,
+        value_out: *mut CUlaunchAttributeValue,
+    ) -> CUresult {
+        let value = self.stream_attribute(hStream, attr);
+        // SAFETY: the caller's contract.
+        unsafe { tell(value_out, value) }
+    }
+
+    unsafe fn cuStreamSetAttribute(
+        &self,
+        hStream: CUstream,
+        attr: CUstreamAttrID,
+        value: *const CUlaunchAttributeValue,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let given = unsafe { value.as_ref() }.ok_or(CUDA_ERROR_INVALID_VALUE);
+        status(given.and_then(|given| self.set_stream_attribute(hStream, attr, given)))
+    }
+
+    unsafe fn cuStreamWaitValue32_v2(
+        &self,
+        stream: CUstream,
+        addr: CUdeviceptr,
+        value: cuuint32_t,
+        flags: u32,
+    ) -> CUresult {
+        let kind = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+        status(self.operate_on(stream, kind, addr, u64::from(value), flags))
+    }
+
+    unsafe fn cuStreamWaitValue64_v2(
+        &self,
+        stream: CUstream,
+        addr: CUdeviceptr,
+        value: cuuint64_t,
+        flags: u32,
+    ) -> CUresult {
+        status(self.operate_on(stream, CU_STREAM_MEM_OP_WAIT_VALUE_64, addr, value, flags))
+    }
+
+    unsafe fn cuStreamWriteValue32_v2(
+        &self,
+        stream: CUstream,
+        addr: CUdeviceptr,
+        value: cuuint32_t,
+        flags: u32,
+    ) -> CUresult {
+        let kind = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+        status(self.operate_on(stream, kind, addr, u64::from(value), flags))
+    }
+
+    unsafe fn cuStreamWriteValue64_v2(
+        &self,
+        stream: CUstream,
+        addr: CUdeviceptr,
+        value: cuuint64_t,
+        flags: u32,
+    ) -> CUresult {
+        status(self.operate_on(stream, CU_STREAM_MEM_OP_WRITE_VALUE_64, addr, value, flags))
+    }
+
+    unsafe fn cuStreamBatchMemOp_v2(
+        &self,
+        stream: CUstream,
+        count: u32,
+        paramArray: *mut CUstreamBatchMemOpParams,
+        flags: u32,
+    ) -> CUresult {
+        if flags != 0 {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract.
+        let words = unsafe { crate::operations::words(count, paramArray) };
+        status(words.and_then(|words| self.operate(stream, &words)))
     }
 
     unsafe fn cuStreamGetPriority(&self, hStream: CUstream, priority: *mut i32) -> CUresult {

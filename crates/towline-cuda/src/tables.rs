@@ -11,7 +11,7 @@ use towline_backend::cuda::*;
 
 use crate::driver::{Driver, lock, tell};
 use crate::handshake::{self, Addresses};
-use crate::module::Options;
+use crate::jit::Options;
 
 type Slot = *const c_void;
 

@@ -61,6 +61,8 @@ fn serve(command: &dyn Connection, heard: &Heard) {
                     encoded(&wire::ModuleLoadReply {
                         facts: Some(&facts.encode()),
                         log: None,
+                        info: None,
+                        wall: None,
                         missing: None,
                     })
                 }

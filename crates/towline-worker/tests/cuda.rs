@@ -207,6 +207,7 @@ impl Client {
             first: FIRST,
             room: 1 << 20,
             log_room: 0,
+            info_room: 0,
             module: MODULE,
         });
         if payload != 0 {
@@ -818,6 +819,71 @@ fn an_array_in_use_by_a_parked_write_ends_behind_it() {
     client.fill(43, &pattern(1 << 20, 1));
     assert_eq!(client.status_of(destroyed), CUDA_SUCCESS);
     assert_eq!(client.failures(), []);
+    client.leave();
+}
+
+#[test]
+fn links_that_do_not_exist_are_there_twice_or_too_large_end_the_session() {
+    let begin = || wire::Link {
+        num_options: 0,
+        options: wire::List::Values(&[]),
+        values: wire::List::Values(&[]),
+        info_room: 0,
+        log_room: 0,
+        link: 5,
+    };
+    let add = |link, size| wire::LinkAdd {
+        link,
+        kind: CU_JIT_INPUT_PTX,
+        size,
+        payload: 9,
+        data_size: 0,
+        data: None,
+        name: b"part",
+        num_options: 0,
+        options: wire::List::Values(&[]),
+        values: wire::List::Values(&[]),
+        log_room: 0,
+        info_room: 0,
+    };
+    let twice = Client::new();
+    let begun = twice.post(&begin());
+    assert_eq!(twice.status_of(begun), CUDA_SUCCESS);
+    twice.post(&begin());
+    assert_eq!(twice.closed(), Some(CloseCode::DuplicateHandle));
+    twice.leave();
+    let unknown = Client::new();
+    unknown.post(&add(6, 10));
+    assert_eq!(unknown.closed(), Some(CloseCode::UnknownHandle));
+    unknown.leave();
+    let large = Client::new();
+    large.post(&begin());
+    large.post(&add(5, u64::MAX));
+    assert_eq!(large.closed(), Some(CloseCode::LimitExceeded));
+    large.leave();
+    let ended = Client::new();
+    ended.post(&wire::LinkEnd { link: 5 });
+    assert_eq!(ended.closed(), Some(CloseCode::UnknownHandle));
+    ended.leave();
+}
+
+#[test]
+fn operations_and_attributes_that_are_none_fail_and_leave_the_session() {
+    let client = Client::new();
+    let cut = client.post(&wire::StreamOperations {
+        stream: A,
+        flags: 0,
+        words: 5,
+        operations: wire::List::Values(&[1; 5]),
+    });
+    let event = client.post(&wire::StreamAttribute {
+        stream: A,
+        attribute: CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT,
+        value: &[0x41; 64],
+    });
+    assert_eq!(client.synchronize(A), CUDA_SUCCESS);
+    let refused = [cut, event].map(|number| (number, CUDA_ERROR_INVALID_VALUE));
+    assert_eq!(client.failures(), refused);
     client.leave();
 }
 

@@ -18,6 +18,8 @@
 mod array;
 mod device;
 mod graph;
+mod link;
+mod operations;
 mod streams;
 mod texture;
 
@@ -30,6 +32,8 @@ use super::*;
 use array::{Array, Mipmap, array_calls};
 use device::{Allocation, Kernel};
 use graph::Work;
+use link::{Link, Logs, link_calls};
+use operations::operate;
 use streams::{Event, Queue, Streams};
 use texture::{Binding, Reference, texture_calls};
 
@@ -66,6 +70,7 @@ struct State {
     graphs: HashMap<usize, graph::Graph>,
     nodes: HashMap<usize, graph::Node>,
     execs: HashMap<usize, Arc<graph::Exec>>,
+    links: HashMap<usize, Link>,
     conditions: HashMap<u64, graph::Condition>,
 }
 
@@ -151,6 +156,7 @@ impl NullCuda {
             + state.references.len()
             + state.graphs.len()
             + state.execs.len()
+            + state.links.len()
     }
 
     /// Bytes of device memory that are allocated; what belongs to images is not counted.
@@ -164,6 +170,13 @@ impl NullCuda {
         let arrays = state.arrays.values().map(|array| array.memory.len());
         let all = state.memory.values().map(Allocation::len).chain(arrays);
         all.sum::<usize>() - globals
+    }
+
+    /// Values that attributes of streams were set to, whichever stream's.
+    pub fn stream_attributes(&self) -> Vec<(u32, [u8; 64])> {
+        let state = self.lock();
+        let queues = state.queues.values().chain(state.defaults.values());
+        queues.flat_map(|queue| queue.attributes()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -378,6 +391,8 @@ fn attribute(which: CUdevice_attribute) -> i32 {
         CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
         | CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING
         | CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS
+        | CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
+        | CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR
         | CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT => 1,
         _ => 0,
     }
@@ -672,6 +687,32 @@ impl CudaApi for NullCuda {
     }
     array_calls!();
     texture_calls!();
+    link_calls!();
+    unsafe fn cuStreamSetAttribute(
+        &self,
+        stream: CUstream,
+        attribute: CUstreamAttrID,
+        value: *const CUlaunchAttributeValue,
+    ) -> CUresult {
+        // SAFETY: the contract of the call: a whole value.
+        let bytes = unsafe { value.cast::<[u8; 64]>().read() };
+        match self.queue(stream) {
+            Err(status) => status,
+            Ok(queue) => {
+                queue.set(attribute, bytes);
+                CUDA_SUCCESS
+            }
+        }
+    }
+    unsafe fn cuStreamBatchMemOp_v2(
+        &self,
+        stream: CUstream,
+        count: u32,
+        operations: *mut CUstreamBatchMemOpParams,
+        _flags: u32,
+    ) -> CUresult {
+        self.operate(stream, count, operations)
+    }
     unsafe fn cuStreamCreate(&self, stream: *mut CUstream, flags: u32) -> CUresult {
         self.create_queue(stream, flags)
     }
@@ -784,13 +825,19 @@ impl CudaApi for NullCuda {
         &self,
         module: *mut CUmodule,
         image: *const c_void,
-        _count: u32,
-        _options: *mut CUjit_option,
-        _values: *mut *mut c_void,
+        count: u32,
+        options: *mut CUjit_option,
+        values: *mut *mut c_void,
     ) -> CUresult {
+        // SAFETY: the contract of the call.
+        let logs = unsafe { Logs::of(count, options, values) };
         match self.read_image(image) {
-            Err(status) => status,
+            Err(status) => {
+                logs.say_wrong("this is no null image");
+                status
+            }
             Ok(image) => {
+                logs.remark(&format!("{} kernels", image.kernels.len()));
                 let handle = self.fresh();
                 self.lock().modules.insert(handle, image);
                 put(module, std::ptr::without_provenance_mut(handle));
@@ -845,16 +892,22 @@ impl CudaApi for NullCuda {
         &self,
         library: *mut CUlibrary,
         image: *const c_void,
-        _options: *mut CUjit_option,
-        _values: *mut *mut c_void,
-        _count: u32,
+        options: *mut CUjit_option,
+        values: *mut *mut c_void,
+        count: u32,
         _library_options: *mut CUlibraryOption,
         _library_values: *mut *mut c_void,
         _library_count: u32,
     ) -> CUresult {
+        // SAFETY: the contract of the call.
+        let logs = unsafe { Logs::of(count, options, values) };
         match self.read_image(image) {
-            Err(status) => status,
+            Err(status) => {
+                logs.say_wrong("this is no null image");
+                status
+            }
             Ok(image) => {
+                logs.remark(&format!("{} kernels", image.kernels.len()));
                 let handle = self.fresh();
                 self.lock().libraries.insert(handle, image);
                 put(library, std::ptr::without_provenance_mut(handle));

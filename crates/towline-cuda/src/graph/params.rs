@@ -9,12 +9,9 @@ use towline_wire::cuda::graph::{self as described, Operand, Place};
 use super::model::{Content, Copy, Deed, Given, HostRows, Kernel, Node, pointer};
 use crate::driver::{Driver, read};
 use crate::launch::{ATTRIBUTE_WORDS, Shape};
+use crate::operations;
 use crate::pack::{self, Block};
 
-/// Most operations of a node, as the API has it.
-const OPERATION_LIMIT: u32 = 256;
-/// Words of an operation.
-const OPERATION_WORDS: usize = 6;
 /// Attributes that nodes have; the others are a launch's alone.
 const NODE_ATTRIBUTES: [CUlaunchAttributeID; 11] = [
     CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW,
@@ -268,17 +265,12 @@ impl Driver {
         params: &CUDA_BATCH_MEM_OP_NODE_PARAMS,
     ) -> Result<Content, CUresult> {
         let context = self.context_or_current(params.ctx)?.number;
-        if params.count == 0 || params.count > OPERATION_LIMIT || params.flags != 0 {
+        if params.flags != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let list = params.paramArray.cast_const();
         // SAFETY: the caller's contract.
-        let list = unsafe { crate::raw::slice(list, params.count as usize) };
-        let mut words = Vec::new();
-        for operation in list.ok_or(CUDA_ERROR_INVALID_VALUE)? {
-            // SAFETY: the words of the union, which the application has filled as far as they count.
-            words.extend(unsafe { operation.pad });
-        }
+        let words = unsafe { operations::words(params.count, params.paramArray) }?;
+        self.check_operations(context, &words)?;
         Ok(Content::Operations {
             context,
             flags: params.flags,
@@ -472,7 +464,7 @@ impl Node {
         };
         Ok(CUDA_BATCH_MEM_OP_NODE_PARAMS {
             ctx: pointer(*context as usize).cast(),
-            count: (words.len() / OPERATION_WORDS) as u32,
+            count: (words.len() / operations::WORDS) as u32,
             paramArray: words.as_mut_ptr().cast(),
             flags: *flags,
         })

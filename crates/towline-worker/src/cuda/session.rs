@@ -12,7 +12,7 @@ use towline_wire::error::{CloseCode, DecodeError, ProtocolError};
 
 use super::ahead::Ahead;
 use super::context::Context;
-use super::manual::VirtualMemory;
+use super::manual::{Link, VirtualMemory};
 use super::residents::{self, Residents};
 use super::shared::{Shared, lock};
 use super::streams::{Place, Places, Target};
@@ -47,6 +47,8 @@ pub(crate) struct Session {
     pub(crate) pools: HashSet<u64>,
     pub(crate) virtual_memory: VirtualMemory,
     pub(crate) residents: Residents,
+    /// Links of device code, by the client's numbers.
+    pub(crate) links: HashMap<u64, Arc<Link>>,
     /// What the client's latest request waits for, until the lane's thread or another takes it up.
     pub(crate) waiting: Option<Job>,
     /// Looks whether that has come, and answers if so.
@@ -70,6 +72,7 @@ impl Session {
             pools: HashSet::new(),
             virtual_memory: VirtualMemory::default(),
             residents: Residents::default(),
+            links: HashMap::new(),
             waiting: None,
             glance: None,
             goodbye: false,
@@ -312,6 +315,7 @@ impl Session {
             self.acting = None;
         }
         self.forget_residents(context.id);
+        self.links.retain(|_, link| link.home() != context.id);
         let mut streams = Vec::new();
         self.streams.retain(|_, target| {
             let stays = target.context.id != context.id;
@@ -400,6 +404,7 @@ impl Serve for Session {
         // Made, and never taken in.
         let _ = self.take_arrivals();
         self.release_residents();
+        self.links.clear();
         let contexts = std::mem::take(&mut self.contexts);
         for context in contexts.values() {
             context.enter(&*self.api);

@@ -190,16 +190,7 @@ fn run(state: &Mutex<State>, work: &Work) -> CUresult {
         }
         Work::Operations(operations) => {
             for operation in operations {
-                let [kind, address, value, ..] = *operation;
-                let status = match kind as u32 {
-                    CU_STREAM_MEM_OP_WRITE_VALUE_32 => {
-                        device::write(state, address, &(value as u32).to_ne_bytes())
-                    }
-                    CU_STREAM_MEM_OP_WRITE_VALUE_64 => {
-                        device::write(state, address, &value.to_ne_bytes())
-                    }
-                    _ => CUDA_SUCCESS,
-                };
+                let status = operate(state, operation);
                 if status != CUDA_SUCCESS {
                     return status;
                 }

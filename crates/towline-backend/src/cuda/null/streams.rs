@@ -1,6 +1,6 @@
 //! Streams: a thread each, that carries out commands in order.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
@@ -17,6 +17,7 @@ pub(super) struct Queue {
     blocking: bool,
     default: bool,
     state: Mutex<Commands>,
+    attributes: Mutex<HashMap<u32, [u8; 64]>>,
 }
 
 #[derive(Default)]
@@ -68,6 +69,14 @@ impl Queue {
         self.blocking
     }
 
+    pub(super) fn set(&self, attribute: u32, value: [u8; 64]) {
+        lock(&self.attributes).insert(attribute, value);
+    }
+
+    pub(super) fn attributes(&self) -> Vec<(u32, [u8; 64])> {
+        lock(&self.attributes).clone().into_iter().collect()
+    }
+
     pub(super) fn start(
         streams: &Arc<Streams>,
         context: usize,
@@ -79,6 +88,7 @@ impl Queue {
             blocking,
             default,
             state: Mutex::default(),
+            attributes: Mutex::default(),
         });
         lock(&streams.all).push(Arc::downgrade(&queue));
         let (streams, running) = (Arc::clone(streams), Arc::clone(&queue));

@@ -9,7 +9,9 @@ mod array;
 mod boxes;
 mod context;
 mod graph;
+mod jit;
 mod launch;
+mod link;
 mod memory;
 mod module;
 mod share;
@@ -18,4 +20,5 @@ mod texture;
 mod transfer;
 mod virtual_memory;
 
+pub(crate) use link::Link;
 pub(crate) use virtual_memory::VirtualMemory;

@@ -11,6 +11,7 @@ use towline_session::Entry;
 use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::push::Push;
 
+use super::jit::Jit;
 use crate::cuda::context::Context;
 use crate::cuda::session::{Session, failure};
 use crate::cuda::shared::{Layout, Shared};
@@ -18,25 +19,9 @@ use crate::link::Raw;
 use crate::session::broken;
 
 /// Largest image: what PyTorch's largest library holds for one architecture, several times over.
-const IMAGE_LIMIT: u64 = 1 << 30;
+pub(super) const IMAGE_LIMIT: u64 = 1 << 30;
 /// Most kernels whose numbers a request can take.
 const KERNEL_LIMIT: usize = 262_144;
-/// Most text that the driver writes about an image.
-const LOG_LIMIT: u64 = 1 << 20;
-
-/// Options that are numbers; the others hold addresses of the client's.
-const NUMERIC: &[u32] = &[
-    CU_JIT_MAX_REGISTERS,
-    CU_JIT_THREADS_PER_BLOCK,
-    CU_JIT_OPTIMIZATION_LEVEL,
-    CU_JIT_TARGET_FROM_CUCONTEXT,
-    CU_JIT_TARGET,
-    CU_JIT_FALLBACK_STRATEGY,
-    CU_JIT_GENERATE_DEBUG_INFO,
-    CU_JIT_LOG_VERBOSE,
-    CU_JIT_GENERATE_LINE_INFO,
-    CU_JIT_CACHE_MODE,
-];
 
 /// What is to be loaded, and how.
 struct Load {
@@ -48,6 +33,7 @@ struct Load {
     first: u64,
     room: u64,
     log_room: u64,
+    info_room: u64,
     id: u64,
     library: bool,
 }
@@ -59,34 +45,32 @@ struct Loaded {
     facts: ModuleFacts,
 }
 
-impl Load {
-    /// Takes the image off the payload lanes.
-    fn receive(&self, shared: &Shared) -> Option<Vec<u8>> {
-        let mut image = vec![0; self.size as usize];
-        let (sender, landed) = channel();
-        let done = Box::new(move |all| {
-            // The receiver is there until it has been told.
-            let _ = sender.send(all);
-        });
-        let memory = Raw(image.as_mut_ptr().cast());
-        let opened = shared
-            .payloads
-            .open(self.payload, 0, self.size, memory, done);
-        if let Err(error) = opened {
-            shared.close(&error);
-            return None;
-        }
-        shared.push(&Push::Grant {
-            payload: self.payload,
-            offset: 0,
-            length: self.size,
-        });
-        (landed.recv() == Ok(true)).then_some(image)
+/// Takes an image off the payload lanes; `None` when the session is over.
+pub(super) fn receive(shared: &Shared, payload: u64, size: u64) -> Option<Vec<u8>> {
+    let mut image = vec![0; size as usize];
+    let (sender, landed) = channel();
+    let done = Box::new(move |all| {
+        // The receiver is there until it has been told.
+        let _ = sender.send(all);
+    });
+    let memory = Raw(image.as_mut_ptr().cast());
+    let opened = shared.payloads.open(payload, 0, size, memory, done);
+    if let Err(error) = opened {
+        shared.close(&error);
+        return None;
     }
+    shared.push(&Push::Grant {
+        payload,
+        offset: 0,
+        length: size,
+    });
+    (landed.recv() == Ok(true)).then_some(image)
+}
 
+impl Load {
     fn run(mut self, shared: &Arc<Shared>, context: Option<&Context>) {
         let image = match self.image.take() {
-            None if self.payload != 0 => match self.receive(shared) {
+            None if self.payload != 0 => match receive(shared, self.payload, self.size) {
                 Some(image) => Some(image),
                 // The session is over.
                 None => return,
@@ -94,19 +78,19 @@ impl Load {
             image => image,
         };
         let Some(mut image) = image else {
-            return self.answer(shared, CUDA_SUCCESS, &[], &[], 1);
+            return self.answer(shared, CUDA_SUCCESS, &[], None, 1);
         };
         // Assembly ends with a NUL, which need not travel.
         image.extend_from_slice(&[0; 8]);
-        let mut log = vec![0_u8; self.log_room.min(LOG_LIMIT) as usize];
+        let mut jit = Jit::new(&self.options, self.log_room, self.info_room);
         let loaded = match context.map(|context| (context, context.enter(&*shared.api))) {
             None => Err(CUDA_ERROR_INVALID_CONTEXT),
             Some((context, CUDA_SUCCESS)) => {
-                self.load(&*shared.api, context.device, &image, &mut log)
+                self.load(&*shared.api, context.device, &image, &mut jit)
             }
             Some((_, status)) => Err(status),
         };
-        let text = log.split(|byte| *byte == 0).next().unwrap_or_default();
+        let text = Some(&jit);
         match loaded {
             Err(status) => self.answer(shared, failure(status), &[], text, 0),
             Ok(loaded) => {
@@ -145,12 +129,24 @@ impl Load {
         }
     }
 
-    fn answer(&self, shared: &Shared, status: CUresult, facts: &[u8], log: &[u8], missing: u32) {
+    fn answer(
+        &self,
+        shared: &Shared,
+        status: CUresult,
+        facts: &[u8],
+        jit: Option<&Jit>,
+        missing: u32,
+    ) {
         let mut body = Vec::new();
+        let log = jit.map_or(&[][..], Jit::error);
+        let info = Some(jit.map_or(&[][..], Jit::info));
+        let wall = Some(jit.map_or(0, Jit::wall));
         if self.library {
             let reply = wire::LibraryLoadReply {
                 facts: Some(facts),
                 log: Some(log),
+                info,
+                wall,
                 missing: Some(missing),
             };
             reply.encode(&mut body);
@@ -158,6 +154,8 @@ impl Load {
             let reply = wire::ModuleLoadReply {
                 facts: Some(facts),
                 log: Some(log),
+                info,
+                wall,
                 missing: Some(missing),
             };
             reply.encode(&mut body);
@@ -170,27 +168,10 @@ impl Load {
         api: &dyn CudaApi,
         device: CUdevice,
         image: &[u8],
-        log: &mut [u8],
+        jit: &mut Jit,
     ) -> Result<Loaded, CUresult> {
-        let mut options: Vec<CUjit_option> = Vec::new();
-        let mut values: Vec<*mut c_void> = Vec::new();
-        for (option, value) in &self.options {
-            if NUMERIC.contains(option) {
-                options.push(*option);
-                values.push(std::ptr::without_provenance_mut(*value as usize));
-            }
-        }
-        if !log.is_empty() {
-            options.extend([CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]);
-            values.push(log.as_mut_ptr().cast());
-            values.push(std::ptr::without_provenance_mut(log.len()));
-        }
-        let count = options.len() as u32;
-        let (image, options, values) = (
-            image.as_ptr().cast::<c_void>(),
-            options.as_mut_ptr(),
-            values.as_mut_ptr(),
-        );
+        let count = jit.count();
+        let (image, options, values) = (image.as_ptr().cast::<c_void>(), jit.names(), jit.values());
         if self.library {
             let mut library: CUlibrary = std::ptr::null_mut();
             // SAFETY: the image is there while the driver reads it, and a library that is loaded without the option to keep it has a
@@ -390,6 +371,7 @@ impl Session {
             first: request.first,
             room: request.room,
             log_room: request.log_room,
+            info_room: request.info_room,
             id: request.module.0,
             library: false,
         })
@@ -409,6 +391,7 @@ impl Session {
             first: request.first,
             room: request.room,
             log_room: request.log_room,
+            info_room: request.info_room,
             id: request.library.0,
             library: true,
         })

@@ -13,6 +13,17 @@ use crate::cuda::streams::{Places, Target};
 use crate::link::Raw;
 use crate::session::broken;
 
+/// Words of an operation on a value in memory: the API's union.
+const OPERATION_WORDS: usize = 6;
+
+/// Attributes of streams that a client may set.
+const STREAM_ATTRIBUTES: [CUstreamAttrID; 4] = [
+    CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW,
+    CU_LAUNCH_ATTRIBUTE_PRIORITY,
+    CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP,
+    CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN,
+];
+
 /// A look at whether a stream has come to a point, for the client that waits for it.
 struct Looking {
     shared: Arc<Shared>,
@@ -303,6 +314,77 @@ impl Session {
             unsafe { shared.api.cuStreamDestroy_v2(target.stream()) }
         };
         self.issue(number, call, &target, Places::new(), go);
+        Ok(())
+    }
+
+    pub(crate) fn StreamOperations(
+        &mut self,
+        number: u64,
+        request: wire::StreamOperations<'_>,
+    ) -> Result<(), ProtocolError> {
+        let call = <wire::StreamOperations<'_> as Request<'_>>::ID;
+        let words: Vec<u64> = request.operations.iter().collect();
+        let flags = request.flags;
+        let target = match self.target(request.stream)? {
+            Ok(_) if !words.len().is_multiple_of(OPERATION_WORDS) || words.is_empty() => {
+                Err(CUDA_ERROR_INVALID_VALUE)
+            }
+            target => target,
+        };
+        match target {
+            Err(status) => self.shared.settle(number, call, request.stream.0, status),
+            Ok(target) => {
+                let go = move |shared: &Arc<Shared>, target: &Target| {
+                    let mut words = words;
+                    let count = (words.len() / OPERATION_WORDS) as u32;
+                    let list = words.as_mut_ptr().cast();
+                    // SAFETY: the stream is live; there are as many operations as said, and the driver judges their addresses. It
+                    // enqueues them: the device waits, the caller does not.
+                    let status = unsafe {
+                        shared
+                            .api
+                            .cuStreamBatchMemOp_v2(target.stream(), count, list, flags)
+                    };
+                    shared.enqueued(target);
+                    status
+                };
+                self.issue(number, call, &target, Places::new(), go);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn StreamAttribute(
+        &mut self,
+        number: u64,
+        request: wire::StreamAttribute<'_>,
+    ) -> Result<(), ProtocolError> {
+        let call = <wire::StreamAttribute<'_> as Request<'_>>::ID;
+        let mut words = [0_u64; 8];
+        for (word, bytes) in words.iter_mut().zip(request.value.as_chunks::<8>().0) {
+            *word = u64::from_ne_bytes(*bytes);
+        }
+        let attribute = request.attribute;
+        let target = match self.target(request.stream)? {
+            // The others hold handles, or are no stream's.
+            Ok(_) if !STREAM_ATTRIBUTES.contains(&attribute) => Err(CUDA_ERROR_INVALID_VALUE),
+            target => target,
+        };
+        match target {
+            Err(status) => self.shared.settle(number, call, request.stream.0, status),
+            Ok(target) => {
+                let go = move |shared: &Arc<Shared>, target: &Target| {
+                    let value = words.as_ptr().cast();
+                    // SAFETY: the stream is live; the words are a whole value.
+                    unsafe {
+                        shared
+                            .api
+                            .cuStreamSetAttribute(target.stream(), attribute, value)
+                    }
+                };
+                self.issue(number, call, &target, Places::new(), go);
+            }
+        }
         Ok(())
     }
 }

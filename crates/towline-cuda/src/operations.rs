@@ -1,0 +1,133 @@
+//! Values in memory that streams and graphs wait for and write.
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+
+use crate::driver::{Driver, read};
+use crate::graph::Content;
+
+/// Words of an operation: the API's union.
+pub(crate) const WORDS: usize = 6;
+/// Most operations of a call or a node, as the API has it.
+const LIMIT: u32 = 256;
+/// Bits of a wait's flags that say what is compared.
+const CONDITION: u32 = 3;
+
+/// The words of operations.
+///
+/// # Safety
+/// `list` is NULL or as long as `count` says.
+pub(crate) unsafe fn words(
+    count: u32,
+    list: *mut CUstreamBatchMemOpParams,
+) -> Result<Vec<u64>, CUresult> {
+    if count == 0 || count > LIMIT {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    // SAFETY: the caller's contract.
+    let list = unsafe { crate::raw::slice(list.cast_const(), count as usize) };
+    let mut words = Vec::with_capacity(count as usize * WORDS);
+    for operation in list.ok_or(CUDA_ERROR_INVALID_VALUE)? {
+        // SAFETY: the words of the union, which the application has filled as far as they count.
+        words.extend(unsafe { operation.pad });
+    }
+    Ok(words)
+}
+
+/// An operation on one value.
+fn one(kind: CUstreamBatchMemOpType, address: CUdeviceptr, value: u64, flags: u32) -> [u64; WORDS] {
+    [u64::from(kind), address, value, u64::from(flags), 0, 0]
+}
+
+impl Driver {
+    /// Refuses operations that the device has not, and that are on no memory.
+    pub(crate) fn check_operations(&self, context: u64, words: &[u64]) -> Result<(), CUresult> {
+        let device = self.device(self.context(context)?.device)?;
+        let has = |attribute| match device.attribute(attribute) {
+            0 => Err(CUDA_ERROR_NOT_SUPPORTED),
+            _ => Ok(()),
+        };
+        let place = |address: u64, bytes: u64| {
+            let ranges = read(&self.memory);
+            let known = ranges.find(address).is_some_and(|(start, range)| {
+                range.kind.is_device() && address - start + bytes <= range.size as u64
+            });
+            match known && address.is_multiple_of(bytes) {
+                true => Ok(()),
+                false => Err(CUDA_ERROR_INVALID_VALUE),
+            }
+        };
+        for [kind, address, _, flags, ..] in words.as_chunks::<WORDS>().0 {
+            let (kind, flags) = (*kind as u32, *flags as u32);
+            match kind {
+                CU_STREAM_MEM_OP_WAIT_VALUE_64 | CU_STREAM_MEM_OP_WRITE_VALUE_64 => {
+                    has(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS)?;
+                    place(*address, 8)?;
+                }
+                CU_STREAM_MEM_OP_WAIT_VALUE_32 | CU_STREAM_MEM_OP_WRITE_VALUE_32 => {
+                    place(*address, 4)?;
+                }
+                CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES => {
+                    has(CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES)?;
+                }
+                // The server's driver judges these; an old one has them not.
+                CU_STREAM_MEM_OP_BARRIER | CU_STREAM_MEM_OP_ATOMIC_REDUCTION => {}
+                _ => return Err(CUDA_ERROR_INVALID_VALUE),
+            }
+            match kind {
+                CU_STREAM_MEM_OP_WAIT_VALUE_32 | CU_STREAM_MEM_OP_WAIT_VALUE_64 => {
+                    if flags & CU_STREAM_WAIT_VALUE_FLUSH != 0 {
+                        has(CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES)?;
+                    }
+                    if flags & !(CU_STREAM_WAIT_VALUE_FLUSH | CONDITION) != 0 {
+                        return Err(CUDA_ERROR_INVALID_VALUE);
+                    }
+                    if flags & CONDITION == CU_STREAM_WAIT_VALUE_NOR {
+                        has(CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR)?;
+                    }
+                }
+                CU_STREAM_MEM_OP_WRITE_VALUE_32 | CU_STREAM_MEM_OP_WRITE_VALUE_64
+                    if flags & !CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER != 0 =>
+                {
+                    return Err(CUDA_ERROR_INVALID_VALUE);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a stream wait for a value, or write one.
+    pub(crate) fn operate_on(
+        &self,
+        stream: CUstream,
+        kind: CUstreamBatchMemOpType,
+        address: CUdeviceptr,
+        value: u64,
+        flags: u32,
+    ) -> Result<(), CUresult> {
+        self.operate(stream, &one(kind, address, value, flags))
+    }
+
+    /// Has a stream carry out operations. Those that wait do so on the device: nothing of the session's does.
+    pub(crate) fn operate(&self, stream: CUstream, words: &[u64]) -> Result<(), CUresult> {
+        let (acting, handle) = self.on(stream)?;
+        let context = acting.context.number;
+        self.check_operations(context, words)?;
+        if let Some(captured) = self.captured(&acting, handle)? {
+            return captured.add(Content::Operations {
+                context,
+                flags: 0,
+                words: words.to_vec(),
+            });
+        }
+        acting.post(&wire::StreamOperations {
+            stream: handle,
+            flags: 0,
+            words: words.len() as u32,
+            operations: wire::List::Values(words),
+        })?;
+        acting.touch(handle);
+        Ok(())
+    }
+}
