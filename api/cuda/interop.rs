@@ -1,20 +1,21 @@
-//! What reaches beyond the driver: other processes, graphics, external memory. It needs the application's own machine, so it is refused.
+//! What reaches beyond the driver: other processes, whose sessions are on the same server; graphics and external memory, which need the
+//! application's own machine, so they are refused.
 
 extern "C" {
     /// Exports an event to another process.
-    #[call(id = 0x0e01, unsupported, since = "4.1")]
+    #[call(id = 0x0e01, local, since = "4.1")]
     fn cuIpcGetEventHandle(#[out] pHandle: *mut CUipcEventHandle, event: CUevent) -> CUresult;
 
     /// Imports an event of another process.
-    #[call(id = 0x0e02, unsupported, since = "4.1")]
+    #[call(id = 0x0e02, local, since = "4.1")]
     fn cuIpcOpenEventHandle(#[out] phEvent: *mut CUevent, handle: CUipcEventHandle) -> CUresult;
 
     /// Exports device memory to another process.
-    #[call(id = 0x0e03, unsupported, since = "4.1")]
+    #[call(id = 0x0e03, local, since = "4.1")]
     fn cuIpcGetMemHandle(#[out] pHandle: *mut CUipcMemHandle, dptr: CUdeviceptr) -> CUresult;
 
     /// Imports device memory of another process: CUDA 4's form.
-    #[call(id = 0x0e04, unsupported, since = "4.1")]
+    #[call(id = 0x0e04, local, since = "4.1")]
     fn cuIpcOpenMemHandle(
         #[out] pdptr: *mut CUdeviceptr,
         handle: CUipcMemHandle,
@@ -22,7 +23,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Imports device memory of another process.
-    #[call(id = 0x0e05, unsupported, since = "11.0")]
+    #[call(id = 0x0e05, local, since = "11.0")]
     fn cuIpcOpenMemHandle_v2(
         #[out] pdptr: *mut CUdeviceptr,
         handle: CUipcMemHandle,
@@ -30,7 +31,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Lets go of imported device memory.
-    #[call(id = 0x0e06, unsupported, since = "4.1")]
+    #[call(id = 0x0e06, local, since = "4.1")]
     fn cuIpcCloseMemHandle(dptr: CUdeviceptr) -> CUresult;
 
     /// Imports memory of a graphics interface.

@@ -572,6 +572,32 @@ extern "C" {
     #[call(id = 0x0f85, internal, sync, manual(server))]
     fn DevicePath(device: CUdevice, peer: CUdevice, #[out(len = 6)] values: *mut i32) -> CUresult;
 
+    /// Offers something to other sessions of the server: kind 0 the allocation that begins at address `number`, 1 the event, 2 the physical
+    /// memory of that number. Whoever knows the token may open it.
+    #[call(id = 0x0f88, internal, sync, waits, manual(server))]
+    fn Share(kind: u32, number: u64, #[out(bytes = 32)] token: *mut c_void) -> CUresult;
+
+    /// Opens what another session offers under a token: memory at an address of the driver's choice, an event or physical memory under
+    /// the client's number.
+    #[call(id = 0x0f89, internal, sync, waits, manual(server))]
+    fn OpenShared(
+        kind: u32,
+        #[input(bytes = 32)] token: *const c_void,
+        flags: u32,
+        number: u64,
+        #[out(device_value)] address: *mut CUdeviceptr,
+        #[out] size: *mut u64,
+        #[out] device: *mut i32,
+    ) -> CUresult;
+
+    /// Lets go of memory of another session.
+    #[call(id = 0x0f8a, internal, sync, waits, manual(server))]
+    fn CloseShared(address: CUdeviceptr) -> CUresult;
+
+    /// Tells whether an event has passed that others record too.
+    #[call(id = 0x0f8b, internal, sync, manual(server))]
+    fn EventState(event: CUevent) -> CUresult;
+
     /// Makes a graph on the server ahead of its first instantiation: some of its nodes, or conditional values of it, have numbers that the
     /// device interprets.
     #[call(id = 0x0fa0, internal, async, manual(server))]

@@ -73,7 +73,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Exports physical memory to another process.
-    #[call(id = 0x060a, unsupported, since = "10.2")]
+    #[call(id = 0x060a, local, since = "10.2")]
     fn cuMemExportToShareableHandle(
         #[local] shareableHandle: *mut c_void,
         handle: CUmemGenericAllocationHandle,
@@ -82,7 +82,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Imports physical memory of another process.
-    #[call(id = 0x060b, unsupported, since = "10.2")]
+    #[call(id = 0x060b, local, since = "10.2")]
     fn cuMemImportFromShareableHandle(
         #[out] handle: *mut CUmemGenericAllocationHandle,
         #[local] osHandle: *mut c_void,

@@ -101,6 +101,7 @@ impl Driver {
         write(&self.contexts).remove(&number);
         write(&self.streams).retain(|_, stream| stream.context != number);
         self.forget_stream_attributes(|context, _| context == number);
+        self.forget_opened(number);
         write(&self.events).retain(|_, event| event.context != number);
         write(&self.functions).drop_context(number);
         write(&self.memory).drop_context(number);

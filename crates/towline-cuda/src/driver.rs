@@ -19,6 +19,7 @@ use crate::device::Device;
 use crate::event::Recorded;
 use crate::graph::Graphs;
 use crate::image::Functions;
+use crate::ipc::Sharing;
 use crate::link::Links;
 
 use crate::kept::Kept;
@@ -46,6 +47,7 @@ pub struct Driver {
     pub(crate) events: RwLock<HashMap<u64, Arc<Recorded>>>,
     pub(crate) functions: RwLock<Functions>,
     pub(crate) links: Links,
+    pub(crate) sharing: Sharing,
     pub(crate) memory: RwLock<Ranges>,
     pub(crate) kept_memory: Mutex<Kept>,
     /// Host memory of ours that a server shares.

@@ -15,6 +15,8 @@ pub(crate) struct Recorded {
     last: Mutex<Option<Recording>>,
     /// It was recorded in a capture last.
     captured: AtomicBool,
+    /// Other processes may record it: only the server knows whether it has passed.
+    shared: bool,
 }
 
 /// The last recording of an event.
@@ -28,6 +30,11 @@ struct Recording {
 }
 
 impl Recorded {
+    /// Whether other processes may record it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared
+    }
+
     /// Whether it was recorded in a capture last.
     pub(crate) fn meets_captures(&self) -> bool {
         self.captured.load(Ordering::Acquire)
@@ -65,8 +72,9 @@ impl Driver {
         if flags & !KNOWN_FLAGS != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        if flags & CU_EVENT_INTERPROCESS != 0 {
-            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        let shared = flags & CU_EVENT_INTERPROCESS != 0;
+        if shared && flags & CU_EVENT_DISABLE_TIMING == 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let acting = self.session_for(0)?;
         let handle = wire::EventHandle(acting.mint(wire::EventHandle::TAG));
@@ -74,13 +82,23 @@ impl Driver {
             phEvent: handle,
             Flags: flags,
         })?;
+        Ok(self.enter_event(&acting, handle.0, shared))
+    }
+
+    /// An event of another process that this one has opened.
+    pub(crate) fn shared_event(&self, acting: &Acting<'_>, number: u64) -> CUevent {
+        self.enter_event(acting, number, true)
+    }
+
+    fn enter_event(&self, acting: &Acting<'_>, number: u64, shared: bool) -> CUevent {
         let event = Recorded {
             context: acting.context.number,
             last: Mutex::new(None),
             captured: AtomicBool::new(false),
+            shared,
         };
-        write(&self.events).insert(handle.0, Arc::new(event));
-        Ok(handle.to_raw())
+        write(&self.events).insert(number, Arc::new(event));
+        wire::EventHandle(number).to_raw()
     }
 
     fn record(&self, event: CUevent, stream: CUstream, flags: u32) -> Result<(), CUresult> {
@@ -143,6 +161,10 @@ impl Driver {
         event: wire::EventHandle,
     ) -> Result<(), CUresult> {
         let acting = self.acting_in(self.context(known.context)?)?;
+        if known.shared {
+            acting.call_for("cuEventSynchronize", &wire::SynchronizeEvent { event })?;
+            return acting.session.take_failure(Some(0)).map_or(Ok(()), Err);
+        }
         let Some(recording) = *lock(&known.last) else {
             return Ok(());
         };
@@ -178,6 +200,7 @@ impl EventCalls for Driver {
                 acting.session.forget(recording.mark);
             }
             write(&self.events).remove(&handle.0);
+            self.unshare_event(handle.0);
             if known.captured.load(Ordering::Acquire) {
                 lock(&self.graphs).captures.forget_event(handle.0);
             }
@@ -202,6 +225,11 @@ impl EventCalls for Driver {
         status(self.event(hEvent).and_then(|known| {
             self.outside_of_captures(&known, hEvent)?;
             let acting = self.acting_in(self.context(known.context)?)?;
+            if known.shared {
+                let event = wire::EventHandle::from_raw(hEvent);
+                acting.call_for("cuEventQuery", &wire::EventState { event })?;
+                return Ok(());
+            }
             let Some(recording) = *lock(&known.last) else {
                 return Ok(());
             };

@@ -9,6 +9,7 @@
 //! | `thread` | what belongs to a thread: context stack, capture mode, its own default stream |
 //! | `device`, `policy` | devices and which of their attributes hold over a network |
 //! | `context`, `stream`, `event`, `memory`, `virtual_memory`, `copy`, `texture`, `pool`, `module`, `launch` | the calls of each group |
+//! | `ipc` | memory and events shared with other processes |
 //! | `operations`, `stream_attributes` | values that streams wait for and write, attributes of streams |
 //! | `array`, `tensor`, `peer` | arrays, descriptions of tensors, what devices can do with each other's memory |
 //! | `graph` | graphs, and streams that are captured into them |
@@ -37,6 +38,7 @@ mod export;
 mod graph;
 mod handshake;
 mod image;
+mod ipc;
 mod jit;
 mod kept;
 mod launch;

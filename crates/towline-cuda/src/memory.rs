@@ -24,6 +24,8 @@ pub(crate) struct Range {
     pub(crate) device: CUdevice,
     pub(crate) id: u64,
     pub(crate) kind: Kind,
+    /// It was allocated by itself, not from a pool: other processes can open it.
+    pub(crate) alone: bool,
 }
 
 /// What a range is.
@@ -32,6 +34,8 @@ pub(crate) enum Kind {
     Device,
     /// Physical memory of this number, mapped at addresses that the application has reserved.
     Mapped(u64),
+    /// Memory of another process.
+    Opened,
     /// Host memory of ours, with the flags that it was asked for with.
     Allocated(u32),
     /// Host memory of the application's, which counts as pinned.
@@ -40,7 +44,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) fn is_device(self) -> bool {
-        matches!(self, Self::Device | Self::Mapped(_))
+        matches!(self, Self::Device | Self::Mapped(_) | Self::Opened)
     }
 }
 
@@ -52,6 +56,7 @@ impl Range {
             device: context.device,
             id,
             kind: Kind::Device,
+            alone: false,
         }
     }
 }
@@ -80,8 +85,9 @@ impl Ranges {
 
     /// Forgets the device memory of a context; host memory stays, since the application may still look at it.
     pub(crate) fn drop_context(&mut self, context: u64) {
-        self.0
-            .retain(|_, range| range.context != context || range.kind != Kind::Device);
+        self.0.retain(|_, range| {
+            range.context != context || !matches!(range.kind, Kind::Device | Kind::Opened)
+        });
     }
 
     pub(crate) fn is_device(&self, address: u64) -> bool {
@@ -135,7 +141,10 @@ impl Driver {
                 self.allocate_anew(&acting, size, managed_flags)
             })?,
         };
-        let range = Range::device(context, size, self.new_id());
+        let range = Range {
+            alone: managed_flags == 0,
+            ..Range::device(context, size, self.new_id())
+        };
         write(&self.memory).insert(address, range);
         Ok(address)
     }
@@ -176,7 +185,9 @@ impl Driver {
             _ => return Err(CUDA_ERROR_INVALID_VALUE),
         };
         let acting = self.acting_in(self.context(context)?)?;
-        let would_keep = lock(&self.kept_memory).would_keep(address);
+        // What other programs can open is given back, so that they cannot any more.
+        let offered = self.is_offered(address);
+        let would_keep = !offered && lock(&self.kept_memory).would_keep(address);
         // A free waits for what is under way, and may tell what became of it.
         let told = match would_keep {
             true => acting.synchronise_all(),
@@ -196,6 +207,7 @@ impl Driver {
             return Err(status);
         }
         lock(&self.kept_memory).forget(address);
+        self.unshare_memory(&known);
         told
     }
 
@@ -281,11 +293,11 @@ impl Driver {
                 }))
             }),
             CU_POINTER_ATTRIBUTE_DEVICE_POINTER => known(&|_, range| match range.kind {
-                Kind::Device | Kind::Mapped(_) => Ok(Told::Word(address)),
+                kind if kind.is_device() => Ok(Told::Word(address)),
                 _ => Err(CUDA_ERROR_INVALID_VALUE),
             }),
             CU_POINTER_ATTRIBUTE_HOST_POINTER => known(&|_, range| match range.kind {
-                Kind::Device | Kind::Mapped(_) => Err(CUDA_ERROR_INVALID_VALUE),
+                kind if kind.is_device() => Err(CUDA_ERROR_INVALID_VALUE),
                 _ => Ok(Told::Word(address)),
             }),
             CU_POINTER_ATTRIBUTE_SYNC_MEMOPS | CU_POINTER_ATTRIBUTE_IS_MANAGED => {
@@ -295,7 +307,9 @@ impl Driver {
             CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => {
                 known(&|_, range| Ok(Told::Number(range.device as u32)))
             }
-            CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE => known(&|_, _| Ok(Told::Flag(false))),
+            CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE => {
+                known(&|_, range| Ok(Told::Flag(range.alone)))
+            }
             CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => known(&|start, _| Ok(Told::Word(start))),
             CU_POINTER_ATTRIBUTE_RANGE_SIZE => known(&|_, range| Ok(Told::Word(range.size as u64))),
             CU_POINTER_ATTRIBUTE_MAPPED => known(&|_, _| Ok(Told::Flag(true))),

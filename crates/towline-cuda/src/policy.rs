@@ -58,10 +58,6 @@ pub(crate) const UNSUPPORTED: &[(CUdevice_attribute, &str)] = &[
         "devices of several servers do not start together",
     ),
     (
-        CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
-        "descriptors do not cross machines",
-    ),
-    (
         CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
         "the client's network adapter does not reach the device",
     ),
@@ -79,7 +75,7 @@ pub(crate) const UNSUPPORTED: &[(CUdevice_attribute, &str)] = &[
     ),
     (
         CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
-        "descriptors do not cross machines",
+        "pools are not shared between processes",
     ),
     (
         CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED,
@@ -88,10 +84,6 @@ pub(crate) const UNSUPPORTED: &[(CUdevice_attribute, &str)] = &[
     (
         CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
         "descriptors do not cross machines",
-    ),
-    (
-        CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
-        "events are not shared between processes yet",
     ),
     (
         CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
@@ -125,6 +117,7 @@ pub(crate) fn of(attribute: CUdevice_attribute) -> Policy {
         | CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT
         | CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED
         | CU_DEVICE_ATTRIBUTE_MPS_ENABLED
+        | CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED
         | CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID
         | CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID => Policy::Pass,
         // -1 says that there is no such node, 0 would name one.

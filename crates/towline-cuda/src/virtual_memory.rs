@@ -19,6 +19,8 @@ const GRANULARITY: usize = 2 << 20;
 const MEMORY_TAG: u8 = 0xfd;
 /// The flag of an allocation that a network adapter may reach.
 const RDMA_FLAG: u32 = 1;
+/// The flag of an allocation that may be exported.
+const EXPORT_FLAG: u32 = 2;
 
 /// What the application has reserved and created.
 #[derive(Default)]
@@ -40,6 +42,8 @@ struct Physical {
     device: CUdevice,
     session: u8,
     gpu_direct: u8,
+    /// It was created to be exported, or imported.
+    exportable: bool,
     references: u32,
     /// How often it is mapped: it is there as long.
     mapped: u32,
@@ -73,8 +77,7 @@ fn wanted(prop: &CUmemAllocationProp) -> Result<CUdevice, CUresult> {
     if prop.r#type != CU_MEM_ALLOCATION_TYPE_PINNED {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    // Descriptors do not cross machines, and no attribute says that they do.
-    if prop.requestedHandleTypes != 0 {
+    if prop.requestedHandleTypes & !CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR != 0 {
         return Err(CUDA_ERROR_NOT_SUPPORTED);
     }
     device_of(&prop.location)
@@ -154,10 +157,12 @@ impl Driver {
         let session = self.session(device.session)?;
         let memory = session.mint(MEMORY_TAG);
         let gpu_direct = prop.allocFlags.gpuDirectRDMACapable;
+        let exportable = prop.requestedHandleTypes != 0;
+        let flag = |set: bool, flag: u32| if set { flag } else { 0 };
         let request = wire::PhysicalCreate {
             device: device.ordinal,
             size: size as u64,
-            flags: if gpu_direct == 0 { 0 } else { RDMA_FLAG },
+            flags: flag(gpu_direct != 0, RDMA_FLAG) | flag(exportable, EXPORT_FLAG),
             memory,
         };
         self.with_kept_released(number, || {
@@ -168,6 +173,7 @@ impl Driver {
             device: number,
             session: device.session,
             gpu_direct,
+            exportable,
             references: 1,
             mapped: 0,
         };
@@ -199,6 +205,7 @@ impl Driver {
             return Ok(());
         }
         known.physical.remove(&handle);
+        self.unshare_physical(handle);
         self.session(physical.session)?
             .post_plain(&wire::PhysicalRelease { memory: handle })
     }
@@ -233,6 +240,7 @@ impl Driver {
             device: physical.device,
             id: self.new_id(),
             kind: Kind::Mapped(handle),
+            alone: false,
         };
         write(&self.memory).insert(address, range);
         Ok(())
@@ -271,6 +279,45 @@ impl Driver {
             }
         }
         Ok(())
+    }
+
+    fn export(&self, handle: u64, kind: CUmemAllocationHandleType) -> Result<i32, CUresult> {
+        self.ready()?;
+        let physical = lock(&self.virtual_memory).physical.get(&handle).copied();
+        let physical = physical.filter(|physical| physical.references > 0);
+        let physical = physical.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        if kind != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !physical.exportable {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let context = self.context_in_use(Some(physical.session))?;
+        self.export_file(&self.acting_in(context)?, handle)
+    }
+
+    fn import(&self, file: i32, kind: CUmemAllocationHandleType) -> Result<u64, CUresult> {
+        if kind != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR {
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
+        let acting = self.session_for_any()?;
+        let memory = acting.mint(MEMORY_TAG);
+        let (size, ordinal) = self.import_file(&acting, file, memory)?;
+        let session = acting.context.session;
+        let mut devices = self.ready()?.devices.iter();
+        let is_it =
+            |device: &crate::device::Device| device.session == session && device.ordinal == ordinal;
+        // A device that this process does not see: its memory is mapped for those that it does see.
+        let device = devices.position(is_it);
+        let device = device.map_or(acting.context.device, |index| index as CUdevice);
+        let made = Physical {
+            size: size as usize,
+            device,
+            session,
+            gpu_direct: 0,
+            exportable: true,
+            references: 1,
+            mapped: 0,
+        };
+        lock(&self.virtual_memory).physical.insert(memory, made);
+        Ok(memory)
     }
 
     pub(crate) fn session(&self, index: u8) -> Result<&std::sync::Arc<Session>, CUresult> {
@@ -428,7 +475,11 @@ impl VirtualMemoryCalls for Driver {
         });
         let described = found.map(|physical| CUmemAllocationProp {
             r#type: CU_MEM_ALLOCATION_TYPE_PINNED,
-            requestedHandleTypes: 0,
+            requestedHandleTypes: if physical.exportable {
+                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+            } else {
+                0
+            },
             location: CUmemLocation {
                 r#type: CU_MEM_LOCATION_TYPE_DEVICE,
                 either: CUmemLocation_either {
@@ -445,6 +496,38 @@ impl VirtualMemoryCalls for Driver {
         });
         // SAFETY: the caller's contract.
         unsafe { tell(prop, described) }
+    }
+
+    unsafe fn cuMemExportToShareableHandle(
+        &self,
+        shareableHandle: *mut c_void,
+        handle: CUmemGenericAllocationHandle,
+        handleType: CUmemAllocationHandleType,
+        flags: u64,
+    ) -> CUresult {
+        if shareableHandle.is_null() || flags != 0 {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract: a handle of this type is a descriptor.
+        unsafe {
+            tell(
+                shareableHandle.cast::<i32>(),
+                self.export(handle, handleType),
+            )
+        }
+    }
+
+    unsafe fn cuMemImportFromShareableHandle(
+        &self,
+        handle: *mut CUmemGenericAllocationHandle,
+        osHandle: *mut c_void,
+        shHandleType: CUmemAllocationHandleType,
+    ) -> CUresult {
+        if handle.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { tell(handle, self.import(osHandle.addr() as i32, shHandleType)) }
     }
 
     unsafe fn cuMemRetainAllocationHandle(

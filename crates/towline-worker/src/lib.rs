@@ -5,6 +5,7 @@
 //! waiter thread or on the vendor's own. The crate knows neither sockets nor processes; `towline-server` starts it in a jailed
 //! process, tests run it in their own.
 
+mod broker;
 mod completion;
 mod cuda;
 mod dispatch;
@@ -21,6 +22,7 @@ mod shared;
 mod snapshot;
 mod waiters;
 
+pub use broker::{Broker, NoBroker, OFFER_BYTES, Offer, Offers, TOKEN_BYTES, Token};
 pub use cuda::{CudaEngine, CudaOpenError};
 pub use engine::Engine;
 pub use lane::{Limits, RunError, SideLane};

@@ -22,6 +22,7 @@ mod link;
 mod operations;
 mod streams;
 mod texture;
+mod virtual_memory;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{CString, c_char, c_void};
@@ -36,6 +37,7 @@ use link::{Link, Logs, link_calls};
 use operations::operate;
 use streams::{Event, Queue, Streams};
 use texture::{Binding, Reference, texture_calls};
+use virtual_memory::{VirtualMemory, virtual_memory_calls};
 
 /// See the module's text.
 pub struct NullCuda {
@@ -71,6 +73,7 @@ struct State {
     nodes: HashMap<usize, graph::Node>,
     execs: HashMap<usize, Arc<graph::Exec>>,
     links: HashMap<usize, Link>,
+    virtual_memory: VirtualMemory,
     conditions: HashMap<u64, graph::Condition>,
 }
 
@@ -157,6 +160,7 @@ impl NullCuda {
             + state.graphs.len()
             + state.execs.len()
             + state.links.len()
+            + state.virtual_memory.live()
     }
 
     /// Bytes of device memory that are allocated; what belongs to images is not counted.
@@ -169,7 +173,7 @@ impl NullCuda {
             .sum();
         let arrays = state.arrays.values().map(|array| array.memory.len());
         let all = state.memory.values().map(Allocation::len).chain(arrays);
-        all.sum::<usize>() - globals
+        all.sum::<usize>() + state.virtual_memory.bytes() - globals
     }
 
     /// Values that attributes of streams were set to, whichever stream's.
@@ -392,6 +396,9 @@ fn attribute(which: CUdevice_attribute) -> i32 {
         | CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING
         | CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS
         | CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
+        | CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+        | CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
+        | CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED
         | CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR
         | CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT => 1,
         _ => 0,
@@ -688,6 +695,7 @@ impl CudaApi for NullCuda {
     array_calls!();
     texture_calls!();
     link_calls!();
+    virtual_memory_calls!();
     unsafe fn cuStreamSetAttribute(
         &self,
         stream: CUstream,

@@ -8,7 +8,8 @@
 
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use towline_backend::cuda::*;
@@ -17,7 +18,9 @@ use towline_cuda::Driver;
 use towline_transport::memory::MemoryTransport;
 use towline_transport::shm::ShmTransport;
 use towline_transport::{Address, ConnectOptions, Transport};
-use towline_worker::{Counters, CudaEngine, Limits, RunError, SideLane};
+use towline_worker::{
+    Broker, Counters, CudaEngine, Limits, NoBroker, Offer, Offers, RunError, SideLane, Token,
+};
 
 /// Nothing here takes longer, on a busy machine either.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -31,13 +34,46 @@ pub struct Machine {
     ended: Vec<Receiver<Result<(), RunError>>>,
 }
 
+/// A transport within this process.
+fn in_process(_index: usize) -> (Box<dyn Transport>, Address) {
+    let address = "memory://server".parse().unwrap();
+    (Box::new(MemoryTransport::new()), address)
+}
+
+/// A session's way to the others of its server.
+struct Neighbour {
+    owner: u64,
+    offers: Arc<Offers>,
+}
+
+impl Broker for Neighbour {
+    fn offer(&self, offer: Offer) -> Option<Token> {
+        static TOKENS: AtomicU64 = AtomicU64::new(1);
+        let mut token = [0x5a; 32];
+        let number = TOKENS.fetch_add(1, Ordering::Relaxed);
+        token[..8].copy_from_slice(&number.to_le_bytes());
+        let token = Token(token);
+        self.offers.offer(self.owner, token, offer).then_some(token)
+    }
+
+    fn take(&self, token: Token) -> Option<Offer> {
+        self.offers.take(token)
+    }
+
+    fn withdraw(&self, token: Token) {
+        self.offers.withdraw(self.owner, token);
+    }
+}
+
 fn serve(
     null: &Arc<NullCuda>,
     name: &str,
+    broker: Arc<dyn Broker>,
     transport: &dyn Transport,
     address: &Address,
 ) -> (Session, Receiver<Result<(), RunError>>) {
     let engine = CudaEngine::open(Arc::clone(null) as _, false, &|_, _| true).unwrap();
+    let engine = engine.with_broker(broker);
     let snapshot = engine.snapshot().to_vec();
     let listener = transport.listen(address).unwrap();
     let mut pairs: Vec<_> = (0..3)
@@ -70,27 +106,47 @@ impl Machine {
 
     /// Servers with so many devices each.
     pub fn with(servers: &[usize]) -> Self {
-        Self::over(servers, |_| {
-            let address = "memory://server".parse().unwrap();
-            (Box::new(MemoryTransport::new()), address)
-        })
+        let nulls = servers.iter().map(|devices| {
+            let broker: Arc<dyn Broker> = Arc::new(NoBroker);
+            (Arc::new(NullCuda::new(*devices)), broker)
+        });
+        Self::over(nulls.collect(), servers.iter().sum(), in_process)
     }
 
     /// As [`Self::with`], on this host.
     pub fn on_this_host(servers: &[usize]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self::over(servers, |index| {
+        let nulls = servers.iter().map(|devices| {
+            let broker: Arc<dyn Broker> = Arc::new(NoBroker);
+            (Arc::new(NullCuda::new(*devices)), broker)
+        });
+        Self::over(nulls.collect(), servers.iter().sum(), |index| {
             let address = format!("shm://{}/{index}", folder.path().display());
             (Box::new(ShmTransport::new()), address.parse().unwrap())
         })
     }
 
-    fn over(servers: &[usize], way: impl Fn(usize) -> (Box<dyn Transport>, Address)) -> Self {
+    /// Programs of their own on one server with a device; what they share is in `offers`.
+    pub fn neighbours(count: u64) -> (Vec<Self>, Arc<Offers>) {
+        let (null, offers) = (Arc::new(NullCuda::new(1)), Arc::new(Offers::default()));
+        let machines = (0..count).map(|owner| {
+            let offers = Arc::clone(&offers);
+            let broker: Arc<dyn Broker> = Arc::new(Neighbour { owner, offers });
+            Self::over(vec![(Arc::clone(&null), broker)], 1, in_process)
+        });
+        (machines.collect(), offers)
+    }
+
+    fn over(
+        servers: Vec<(Arc<NullCuda>, Arc<dyn Broker>)>,
+        devices: usize,
+        way: impl Fn(usize) -> (Box<dyn Transport>, Address),
+    ) -> Self {
         let (mut sessions, mut nulls, mut ended) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, devices) in servers.iter().enumerate() {
-            let null = Arc::new(NullCuda::new(*devices));
+        for (index, (null, broker)) in servers.into_iter().enumerate() {
             let (transport, address) = way(index);
-            let (session, end) = serve(&null, &format!("server{index}"), &*transport, &address);
+            let name = format!("server{index}");
+            let (session, end) = serve(&null, &name, broker, &*transport, &address);
             sessions.push(Arc::new(session));
             nulls.push(null);
             ended.push(end);
@@ -99,7 +155,7 @@ impl Machine {
         // SAFETY: no pointers.
         assert_eq!(unsafe { driver.cuInit(0) }, CUDA_SUCCESS);
         let mut contexts = Vec::new();
-        for device in 0..servers.iter().sum::<usize>() {
+        for device in 0..devices {
             let mut context = null_mut();
             // SAFETY: the context is a local.
             let made =
@@ -182,18 +238,35 @@ impl Machine {
 
     /// Ends all sessions, and sees that nothing is left on the devices.
     pub fn leave(self) {
+        Self::leave_all(vec![self]);
+    }
+
+    /// As [`Self::leave`], of programs that share devices.
+    pub fn leave_all(machines: Vec<Self>) {
+        for machine in &machines {
+            machine.end();
+        }
+        for null in machines.iter().flat_map(|machine| &machine.nulls) {
+            assert_eq!(null.allocated_bytes(), 0, "memory is left behind");
+            assert_eq!(null.live_objects(), 0, "objects are left behind");
+        }
+    }
+}
+
+impl Machine {
+    /// Ends all sessions.
+    pub fn end(&self) {
         for session in &self.sessions {
             session.close();
         }
         for ended in &self.ended {
-            // How it ended is the test's own matter.
-            let _ = ended
-                .recv_timeout(PATIENCE)
-                .expect("the worker neither hangs nor panics");
-        }
-        for null in &self.nulls {
-            assert_eq!(null.allocated_bytes(), 0, "memory is left behind");
-            assert_eq!(null.live_objects(), 0, "objects are left behind");
+            // How it ended is the test's own matter; a second call finds nothing more.
+            let ended = ended.recv_timeout(PATIENCE);
+            assert_ne!(
+                ended.err(),
+                Some(RecvTimeoutError::Timeout),
+                "the worker hangs"
+            );
         }
     }
 }

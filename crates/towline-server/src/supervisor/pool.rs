@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use towline_sys::channel::Channel;
 use towline_sys::jail::{JailRequest, UnprivilegedUser};
 use towline_sys::process::{WorkerProcess, WorkerProgram};
+use towline_worker::Offers;
 
 use super::folder::{self, RuntimeFolder};
 use super::worker::{Ending, Worker, WorkerEvents};
@@ -39,6 +40,8 @@ pub(super) struct WorkerPool {
     state: Mutex<State>,
     changed: Condvar,
     spawner: Mutex<Option<JoinHandle<()>>>,
+    /// What sessions of these workers share.
+    offers: Arc<Offers>,
     this: Weak<Self>,
 }
 
@@ -115,6 +118,7 @@ impl WorkerPool {
             }),
             changed: Condvar::new(),
             spawner: Mutex::new(None),
+            offers: Arc::default(),
             this: this.clone(),
         });
         let body = Arc::clone(&pool);
@@ -323,7 +327,7 @@ impl WorkerPool {
         let attempt = || {
             let (ours, theirs) = Channel::pair()?;
             let process = WorkerProcess::start(&self.program, theirs)?;
-            let worker = Worker::new(number, &process, ours);
+            let worker = Worker::new(number, &process, ours, Arc::clone(&self.offers));
             log::debug!("worker {} starts", worker.pid());
             let mut state = lock(&self.state);
             state.starting.push(Arc::clone(&worker));

@@ -4,17 +4,19 @@
 //! ended. Nobody else touches the process, so nobody signals a number that means another process by now.
 
 use std::collections::HashMap;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use towline_sys::SysError;
-use towline_sys::channel::Channel;
+use towline_sys::channel::{Channel, Received};
 use towline_sys::process::{Exit, WorkerProcess};
 use towline_wire::control::limits::{SERVER_MESSAGE_BYTES, SNAPSHOT_BYTES};
 
-use super::{WORKER_END_LIMIT, folder, lock};
+use super::{WORKER_END_LIMIT, folder, lock, random};
+use towline_worker::{Offer, Offers, Token};
+
 use crate::worker::process::{ENGINE_ERROR_CODE, SessionParameters, Statistics};
 use crate::worker::protocol::{self, FromWorker, ToWorker};
 
@@ -39,6 +41,7 @@ pub(super) struct Worker {
     number: u64,
     pid: u32,
     channel: Channel,
+    offers: Arc<Offers>,
     snapshot: OnceLock<Vec<u8>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -61,11 +64,18 @@ struct State {
 
 impl Worker {
     /// A worker that was just started. [`watch`](Self::watch) it.
-    pub(super) fn new(number: u64, process: &WorkerProcess, channel: Channel) -> Arc<Self> {
+    /// What its session shares with others is in `offers`.
+    pub(super) fn new(
+        number: u64,
+        process: &WorkerProcess,
+        channel: Channel,
+        offers: Arc<Offers>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             number,
             pid: process.id(),
             channel,
+            offers,
             snapshot: OnceLock::new(),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -221,13 +231,13 @@ impl Worker {
     /// Reads what the worker says until it stops. Says what was wrong if it broke the protocol.
     fn read(self: &Arc<Self>, events: &dyn WorkerEvents) -> Option<String> {
         loop {
-            let bytes = match self.channel.recv() {
-                Ok(Some(received)) => received.bytes,
+            let Received { bytes, descriptor } = match self.channel.recv() {
+                Ok(Some(received)) => received,
                 Ok(None) => return None,
                 Err(error) => return Some(format!("{error}: {}", error.source)),
             };
             let step = match protocol::decode(&bytes) {
-                Ok(message) => self.hear(message, events),
+                Ok(message) => self.hear(message, descriptor, events),
                 Err(error) => Err(error.to_string()),
             };
             if let Err(wrong) = step {
@@ -239,9 +249,35 @@ impl Worker {
     fn hear(
         self: &Arc<Self>,
         message: FromWorker,
+        descriptor: Option<OwnedFd>,
         events: &dyn WorkerEvents,
     ) -> Result<(), String> {
         match message {
+            FromWorker::Offer {
+                request,
+                kind,
+                bytes,
+            } => {
+                let offer = Offer {
+                    kind,
+                    bytes,
+                    descriptor,
+                };
+                let token = random()
+                    .ok()
+                    .filter(|token| self.offers.offer(self.number, Token(*token), offer));
+                self.answer(&ToWorker::Offered { request, token }, None);
+            }
+            FromWorker::Take { request, token } => {
+                let taken = self.offers.take(Token(token));
+                let (offer, descriptor) = match taken {
+                    Some(taken) => (Some((taken.kind, taken.bytes)), taken.descriptor),
+                    None => (None, None),
+                };
+                let descriptor = descriptor.as_ref().map(|descriptor| descriptor.as_fd());
+                self.answer(&ToWorker::Taken { request, offer }, descriptor);
+            }
+            FromWorker::Withdraw { token } => self.offers.withdraw(self.number, Token(token)),
             FromWorker::Ready {
                 snapshot_bytes,
                 jail_missing,
@@ -286,6 +322,16 @@ impl Worker {
         Ok(())
     }
 
+    /// Answers a worker that waits. One that does not read is not waited for.
+    fn answer(&self, message: &ToWorker, descriptor: Option<BorrowedFd<'_>>) {
+        let sent = self
+            .channel
+            .send_now(&protocol::encode(message), descriptor);
+        if let Err(error) = sent {
+            log::debug!("worker {}: {error}: {}", self.pid, error.source);
+        }
+    }
+
     /// Receives what was announced.
     fn receive(&self, what: &str, len: usize, limit: usize) -> Result<Vec<u8>, String> {
         if len > limit {
@@ -321,6 +367,7 @@ impl Worker {
         }
         let exit = process.kill_and_reap();
         folder::remove(&home);
+        self.offers.end(self.number);
         let mut state = lock(&self.state);
         let crash = |reason: String| {
             Some(Ending {

@@ -72,6 +72,7 @@ impl Engine for CudaEngine {
             parameters,
             lanes,
             counters,
+            broker,
         } = session;
         let Some((command, further)) = lanes::of(lanes) else {
             return Ok(());
@@ -79,6 +80,7 @@ impl Engine for CudaEngine {
         let limits = towline_worker::Limits {
             chunk_bytes: parameters.chunk_bytes,
         };
-        Ok(self.engine.run(command, further, limits, counters)?)
+        let engine = self.engine.with_broker(broker);
+        Ok(engine.run(command, further, limits, counters)?)
     }
 }

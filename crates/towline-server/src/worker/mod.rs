@@ -1,5 +1,6 @@
 //! The worker: one process per session, started by the supervisor, that runs a client's calls on the device.
 
+mod broker;
 pub mod cuda;
 mod lanes;
 pub mod nvml;

@@ -125,6 +125,7 @@ impl Engine for OpenClEngine {
             parameters,
             lanes,
             counters,
+            ..
         } = session;
         let Some((command, further)) = lanes::of(lanes) else {
             return Ok(());

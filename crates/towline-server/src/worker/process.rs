@@ -42,7 +42,9 @@ use towline_sys::jail::{self, JailRequest};
 use towline_sys::process::{exit_now, take_channel};
 use towline_transport::{Connection, Registry};
 use towline_wire::control::{Message, NvmlAnswers, NvmlQuestions};
+use towline_worker::Broker;
 
+use super::broker::ChannelBroker;
 use super::protocol::{self, FromWorker, ToWorker};
 pub use super::protocol::{SessionParameters, Statistics};
 pub use towline_worker::Counters;
@@ -82,6 +84,8 @@ pub struct Session {
     pub lanes: LaneSource,
     /// Where the engine counts what `towline status` shows.
     pub counters: Arc<Counters>,
+    /// Where the session offers and takes what sessions of this server share.
+    pub broker: Arc<dyn Broker>,
 }
 
 /// One connection of the session.
@@ -303,6 +307,7 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>) -> i32 {
     let ended = Arc::new(AtomicBool::new(false));
     let mut lanes: Option<Sender<Lane>> = None;
     let mut open_lanes: Vec<Arc<dyn Connection>> = Vec::new();
+    let broker = Arc::new(ChannelBroker::new(Arc::clone(channel)));
     loop {
         let received = match channel.recv() {
             Ok(Some(received)) => received,
@@ -336,6 +341,7 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>) -> i32 {
                     parameters,
                     lanes,
                     counters: Arc::clone(&counters),
+                    broker: Arc::clone(&broker) as _,
                 };
                 run_engine(engine, session, Arc::clone(channel));
             }
@@ -362,6 +368,10 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>) -> i32 {
                         statistics: read(&counters),
                     },
                 );
+            }
+            (ToWorker::Offered { request, token }, _) => broker.offered(request, token),
+            (ToWorker::Taken { request, offer }, descriptor) => {
+                broker.taken(request, offer, descriptor);
             }
             (ToWorker::End, _) if engine.is_some() => return 0,
             (ToWorker::End, _) => {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use towline_sys::SysError;
 use towline_sys::channel::{self, Channel};
 use towline_sys::jail::JailRequest;
+use towline_worker::TOKEN_BYTES;
 
 /// What a worker is told.
 #[derive(Debug, Deserialize, Serialize)]
@@ -51,6 +52,20 @@ pub(crate) enum ToWorker {
         /// A frame of the control protocol: the questions.
         questions: Vec<u8>,
     },
+    /// What was offered can be taken under this token; without one it cannot be offered.
+    Offered {
+        /// Of the request.
+        request: u64,
+        /// The token.
+        token: Option<[u8; TOKEN_BYTES]>,
+    },
+    /// What was offered under a token, its kind and description; its descriptor comes with the message.
+    Taken {
+        /// Of the request.
+        request: u64,
+        /// `None` where nothing is offered.
+        offer: Option<(u8, Vec<u8>)>,
+    },
     /// The session is over: let go of everything and exit.
     End,
 }
@@ -83,6 +98,27 @@ pub(crate) enum FromWorker {
         request: u64,
         /// Length of the frame.
         frame_bytes: usize,
+    },
+    /// It offers something to other sessions; a descriptor may come with the message.
+    Offer {
+        /// Comes back in the answer.
+        request: u64,
+        /// What it is.
+        kind: u8,
+        /// What another worker's driver needs to find it.
+        bytes: Vec<u8>,
+    },
+    /// It asks for what is offered under a token.
+    Take {
+        /// Comes back in the answer.
+        request: u64,
+        /// The token.
+        token: [u8; TOKEN_BYTES],
+    },
+    /// It offers something no more.
+    Withdraw {
+        /// The token.
+        token: [u8; TOKEN_BYTES],
     },
     /// The engine has returned; the worker exits.
     Finished {

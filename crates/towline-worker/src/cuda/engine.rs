@@ -9,6 +9,7 @@ use super::ahead::Ahead;
 use super::session::Session;
 use super::shared::Shared;
 use super::snapshot;
+use crate::broker::{Broker, NoBroker};
 use crate::lane::{self, Limits, RunError, SideLane};
 use crate::link::{Counters, Link};
 use crate::payload::Payloads;
@@ -21,6 +22,7 @@ pub struct CudaEngine {
     snapshot: Vec<u8>,
     devices: Vec<CUdevice>,
     ahead: Ahead,
+    broker: Arc<dyn Broker>,
 }
 
 impl CudaEngine {
@@ -37,12 +39,18 @@ impl CudaEngine {
             snapshot: snapshot.encode(),
             devices,
             ahead: Ahead::default(),
+            broker: Arc::new(NoBroker),
         })
     }
 
     /// Begins to make the primary contexts of so many devices, so that the session need not wait for them. They take device memory.
     pub fn make_contexts(&mut self, count: usize) {
         self.ahead = Ahead::make(&self.api, &self.devices, count);
+    }
+
+    /// Has the session share memory and events with others through a broker.
+    pub fn with_broker(self, broker: Arc<dyn Broker>) -> Self {
+        Self { broker, ..self }
     }
 
     /// The devices in their encoding.
@@ -65,7 +73,11 @@ impl CudaEngine {
     ) -> Result<(), RunError> {
         let payloads = Payloads::new(limits.chunk_bytes);
         let link = Arc::new(Link::new(Arc::clone(&command), counters, payloads));
-        let shared = Arc::new(Shared::new(Arc::clone(&self.api), Arc::clone(&link)));
+        let shared = Arc::new(Shared::new(
+            Arc::clone(&self.api),
+            Arc::clone(&link),
+            self.broker,
+        ));
         let session = Session::new(shared, self.devices, self.ahead);
         lane::run(link, session, command, lanes, limits)
     }

@@ -301,7 +301,7 @@ impl Session {
                 return Err(broken(error));
             }
         }
-        Ok(())
+        self.take_imported()
     }
 
     /// Ends a context, once nothing of the session uses it.
@@ -337,6 +337,7 @@ impl Session {
             }
             shared.streams.forget(&context);
             shared.end_graphs(context.id);
+            shared.release_opened_in(context.id);
             for stream in streams {
                 // SAFETY: the stream is the context's, and nothing runs on it any more.
                 unsafe { shared.api.cuStreamDestroy_v2(stream.0.cast()) };
@@ -405,6 +406,7 @@ impl Serve for Session {
         let _ = self.take_arrivals();
         self.release_residents();
         self.links.clear();
+        self.shared.release_opened();
         let contexts = std::mem::take(&mut self.contexts);
         for context in contexts.values() {
             context.enter(&*self.api);

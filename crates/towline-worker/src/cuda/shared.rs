@@ -13,7 +13,9 @@ use towline_wire::push::Push;
 use super::areas::Areas;
 use super::context::Context;
 use super::graph::Graphs;
+use super::manual::{Imported, Sharing};
 use super::streams::{Streams, Target};
+use crate::broker::Broker;
 use crate::link::{Link, Raw};
 
 /// What is to be done once an event has passed.
@@ -67,6 +69,11 @@ pub(crate) struct Shared {
     pub(crate) areas: Mutex<Areas>,
     /// Device memory: bytes by address.
     pub(crate) memory: Mutex<HashMap<u64, u64>>,
+    /// Where the session offers and takes what sessions share.
+    pub(crate) broker: Arc<dyn Broker>,
+    pub(crate) sharing: Mutex<Sharing>,
+    /// Physical memory of other sessions that the lane has not taken in.
+    pub(crate) imported: Mutex<Vec<Imported>>,
     /// Bytes of inline writes given back, and how many of them the client knows of.
     retired: Mutex<(u64, u64)>,
     faulted: AtomicBool,
@@ -104,7 +111,7 @@ pub(crate) fn is_fault(status: CUresult) -> bool {
 }
 
 impl Shared {
-    pub(crate) fn new(api: Arc<dyn CudaApi>, link: Arc<Link>) -> Self {
+    pub(crate) fn new(api: Arc<dyn CudaApi>, link: Arc<Link>, broker: Arc<dyn Broker>) -> Self {
         Self {
             api,
             link,
@@ -119,6 +126,9 @@ impl Shared {
             arrived: AtomicBool::new(false),
             layouts: RwLock::default(),
             memory: Mutex::default(),
+            broker,
+            sharing: Mutex::default(),
+            imported: Mutex::default(),
             retired: Mutex::default(),
             faulted: AtomicBool::new(false),
         }

@@ -40,6 +40,11 @@ unsafe impl Send for Place {}
 
 /// Where an address range lies, if it is all of one allocation's.
 pub(super) fn find(state: &State, address: u64, bytes: usize) -> Option<*mut u8> {
+    if let Some(memory) = state.virtual_memory.find(address, bytes) {
+        return Some(memory);
+    }
+    let opened = state.virtual_memory.resolve(address, bytes);
+    let address = opened.unwrap_or(address);
     let memory = state.memory.values().find(|memory| {
         let offset = address.checked_sub(memory.address());
         offset.is_some_and(|offset| {

@@ -60,6 +60,7 @@ impl Session {
         number: u64,
         request: wire::MemoryFree,
     ) -> Result<(), ProtocolError> {
+        self.shared.withdraw_memory(request.address);
         let places = self.shared.streams.all(None);
         let context = self.acting.clone();
         self.wait(move |shared| {

@@ -15,10 +15,12 @@ mod link;
 mod memory;
 mod module;
 mod share;
+mod sharing;
 mod sync;
 mod texture;
 mod transfer;
 mod virtual_memory;
 
 pub(crate) use link::Link;
+pub(crate) use sharing::{Imported, Sharing};
 pub(crate) use virtual_memory::VirtualMemory;

@@ -277,6 +277,7 @@ impl Session {
         let call = <wire::EventDestroyV2 as Request<'_>>::ID;
         self.end_of_object(number, call, request.hEvent.0, wire::EventHandle::TAG)?;
         self.recorded.remove(&request.hEvent.0);
+        self.shared.withdraw_event(request.hEvent.0);
         Ok(())
     }
 

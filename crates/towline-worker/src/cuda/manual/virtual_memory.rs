@@ -13,6 +13,8 @@ use crate::cuda::session::{Session, unknown};
 const ACCESS_WORDS: usize = 3;
 /// The flag of an allocation that a network adapter may reach.
 const RDMA_FLAG: u32 = 1;
+/// The flag of an allocation that may be exported.
+const EXPORT_FLAG: u32 = 2;
 
 /// Addresses and memory that the application manages by itself.
 #[derive(Default)]
@@ -26,6 +28,16 @@ pub(crate) struct VirtualMemory {
 }
 
 impl VirtualMemory {
+    /// Physical memory by the client's number, and its bytes.
+    pub(crate) fn physical(&self, number: u64) -> Option<(CUmemGenericAllocationHandle, u64)> {
+        self.physical.get(&number).copied()
+    }
+
+    /// Enters memory that another session has created.
+    pub(crate) fn import(&mut self, number: u64, memory: CUmemGenericAllocationHandle, bytes: u64) {
+        self.physical.insert(number, (memory, bytes));
+    }
+
     /// Gives everything back; nothing uses it any more.
     pub(crate) fn release(&mut self, api: &dyn CudaApi) {
         for (address, size) in std::mem::take(&mut self.mapped) {
@@ -73,7 +85,11 @@ impl Session {
             Ok(device) => {
                 let prop = CUmemAllocationProp {
                     r#type: CU_MEM_ALLOCATION_TYPE_PINNED,
-                    requestedHandleTypes: 0,
+                    requestedHandleTypes: if request.flags & EXPORT_FLAG == 0 {
+                        0
+                    } else {
+                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                    },
                     location: location(CU_MEM_LOCATION_TYPE_DEVICE, device),
                     win32HandleMetaData: std::ptr::null_mut(),
                     allocFlags: CUmemAllocationProp_allocFlags {
@@ -111,6 +127,7 @@ impl Session {
         let Some((memory, size)) = released else {
             return Err(unknown("memory", request.memory));
         };
+        self.shared.withdraw_physical(request.memory);
         let held = &self.shared.counters.device_memory_bytes;
         held.fetch_sub(size, Ordering::Relaxed);
         // SAFETY: the reference is the session's own. What is mapped stays until it is taken off its addresses.
