@@ -62,7 +62,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Allocates memory that host and device both reach.
-    #[call(id = 0x040b, local, manual(client), planned, since = "6.0")]
+    #[call(id = 0x040b, local, since = "6.0")]
     fn cuMemAllocManaged(#[out] dptr: *mut CUdeviceptr, bytesize: usize, flags: u32) -> CUresult;
 
     /// `cuMemAllocHost_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
@@ -133,7 +133,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Sets an attribute of an address.
-    #[call(id = 0x0417, local, manual(client), planned, since = "6.0")]
+    #[call(id = 0x0417, local, since = "6.0")]
     fn cuPointerSetAttribute(
         #[local] value: *const c_void,
         attribute: CUpointer_attribute,
@@ -141,7 +141,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the driver how managed memory will be used: CUDA 8's form, by device.
-    #[call(id = 0x0418, local, manual(client), planned, since = "8.0")]
+    #[call(id = 0x0418, local, since = "8.0")]
     fn cuMemAdvise(
         devPtr: CUdeviceptr,
         count: usize,
@@ -150,7 +150,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells the driver how managed memory will be used.
-    #[call(id = 0x0419, local, manual(client), planned, since = "12.2")]
+    #[call(id = 0x0419, local, since = "12.2")]
     fn cuMemAdvise_v2(
         devPtr: CUdeviceptr,
         count: usize,
@@ -162,8 +162,6 @@ extern "C" {
     #[call(
         id = 0x041a,
         local,
-        manual(client),
-        planned,
         since = "8.0",
         per_thread = "cuMemPrefetchAsync_ptsz@8.0"
     )]
@@ -178,8 +176,6 @@ extern "C" {
     #[call(
         id = 0x041b,
         local,
-        manual(client),
-        planned,
         since = "12.2",
         per_thread = "cuMemPrefetchAsync_v2_ptsz@12.2"
     )]
@@ -243,7 +239,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells one attribute of a range of managed memory.
-    #[call(id = 0x041f, sync, planned, since = "8.0")]
+    #[call(id = 0x041f, local, since = "8.0")]
     fn cuMemRangeGetAttribute(
         #[out(bytes = dataSize)] data: *mut c_void,
         dataSize: usize,
@@ -253,7 +249,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells several attributes of a range of managed memory.
-    #[call(id = 0x0420, local, manual(client), planned, since = "8.0")]
+    #[call(id = 0x0420, local, since = "8.0")]
     fn cuMemRangeGetAttributes(
         #[local] data: *mut *mut c_void,
         #[input(len = numAttributes)] dataSizes: *mut usize,

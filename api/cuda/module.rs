@@ -152,7 +152,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells where a managed variable of a library lies.
-    #[call(id = 0x0816, sync, manual(client), planned, since = "12.0")]
+    #[call(id = 0x0816, sync, manual(client), since = "12.0")]
     fn cuLibraryGetManaged(
         #[out(device_value)] dptr: *mut CUdeviceptr,
         #[out] bytes: *mut usize,

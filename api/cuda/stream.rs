@@ -163,8 +163,7 @@ extern "C" {
     /// Ties managed memory to a stream.
     #[call(
         id = 0x0a11,
-        async,
-        planned,
+        local,
         since = "6.0",
         per_thread = "cuStreamAttachMemAsync_ptsz@7.0"
     )]

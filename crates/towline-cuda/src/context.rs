@@ -18,7 +18,7 @@ pub(crate) struct Context {
     pub(crate) id: u64,
     pub(crate) device: CUdevice,
     pub(crate) session: u8,
-    ordinal: i32,
+    pub(crate) ordinal: i32,
     pub(crate) primary: bool,
     pub(crate) flags: Mutex<u32>,
     /// It lives on the server; a primary context is made there when it is first needed.
@@ -102,6 +102,7 @@ impl Driver {
         write(&self.streams).retain(|_, stream| stream.context != number);
         self.forget_stream_attributes(|context, _| context == number);
         self.forget_opened(number);
+        self.drop_mirrors(number);
         write(&self.events).retain(|_, event| event.context != number);
         write(&self.functions).drop_context(number);
         write(&self.memory).drop_context(number);

@@ -50,6 +50,10 @@ impl Driver {
         if source.is_null() || address == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        let from = source.expose_provenance() as u64;
+        if self.is_mirrored(from) {
+            return self.between(address, from, size, stream, mode);
+        }
         let (acting, stream) = self.on(stream)?;
         if let Some(captured) = self.captured(&acting, stream)? {
             let host = Memory::Host(source.cast_mut().cast());
@@ -61,6 +65,7 @@ impl Driver {
             // SAFETY: the caller's contract.
             return unsafe { there.write(call, address, source.cast(), size) };
         }
+        self.before_use(&acting, stream, address, size)?;
         if mode != Mode::Captured
             && let Some(pin) = self.pin_for(&acting, source.addr(), size)
             && (mode == Mode::Async || size > CAPTURED || !pin.0.is_quiet())
@@ -108,6 +113,10 @@ impl Driver {
         if target.is_null() || address == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        let to = target.expose_provenance() as u64;
+        if self.is_mirrored(to) {
+            return self.between(to, address, size, stream, mode);
+        }
         let (acting, stream) = self.on(stream)?;
         if let Some(captured) = self.captured(&acting, stream)? {
             let host = Memory::Host(target.cast());
@@ -118,6 +127,7 @@ impl Driver {
             // SAFETY: the caller's contract.
             return unsafe { there.read(call, target.cast(), address, size) };
         }
+        self.before_use(&acting, stream, address, size)?;
         if let Some(pin) = self.pin_for(&acting, target.addr(), size) {
             acting.read_into(stream, address, &pin, size)?;
             return match mode {
@@ -148,6 +158,23 @@ impl Driver {
         Ok(())
     }
 
+    /// A copy of which one side, or both, host and device have: on the device.
+    fn between(
+        &self,
+        target: u64,
+        source: u64,
+        size: usize,
+        stream: CUstream,
+        mode: Mode,
+    ) -> Result<(), CUresult> {
+        self.on_device(target, source, size, stream)?;
+        if mode == Mode::Async {
+            return Ok(());
+        }
+        let (acting, stream) = self.on(stream)?;
+        acting.synchronise(stream)
+    }
+
     fn on_device(
         &self,
         target: u64,
@@ -167,6 +194,8 @@ impl Driver {
             let copy = BoxCopy::run((to, 0), (from, 0), size);
             return self.capture_copy(&acting, &captured, &copy, Mode::Async);
         }
+        self.before_use(&acting, stream, target, size)?;
+        self.before_use(&acting, stream, source, size)?;
         let homes = (self.home(&acting, target), self.home(&acting, source));
         if homes != (acting.context.number, acting.context.number) {
             let [to, from] = [(homes.0, target), (homes.1, source)].map(|(context, address)| End {
@@ -205,7 +234,8 @@ impl Driver {
         self.ready()?;
         let (to_device, from_device) = {
             let ranges = read(&self.memory);
-            (ranges.is_device(target), ranges.is_device(source))
+            let both = |address| ranges.is_device(address) || self.is_mirrored(address);
+            (both(target), both(source))
         };
         let target_host = std::ptr::with_exposed_provenance_mut::<c_void>(target as usize);
         let source_host = std::ptr::with_exposed_provenance::<c_void>(source as usize);
@@ -261,6 +291,9 @@ impl Driver {
             };
             return captured.add(self.fill_content(&fill, acting.context.number)?);
         }
+        let rows = pitch.saturating_mul(height.saturating_sub(1));
+        let bytes = rows.saturating_add(width.saturating_mul(element_size as usize));
+        self.before_use(&acting, stream, address, bytes)?;
         let mut request = wire::Memset {
             stream,
             address,

@@ -56,6 +56,17 @@ impl Device {
     /// The value of an attribute as this driver has it.
     pub(crate) fn attribute(&self, attribute: CUdevice_attribute) -> i32 {
         match policy::of(attribute) {
+            // Both need memory at addresses of our choice.
+            Policy::Pass
+                if matches!(
+                    attribute,
+                    CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY | CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY
+                ) =>
+            {
+                let has = |attribute| self.facts.attribute(attribute).unwrap_or(0) != 0;
+                let placed = has(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+                i32::from(has(attribute) && placed)
+            }
             Policy::Pass => self.facts.attribute(attribute).unwrap_or(0),
             Policy::Mask => 0,
             // Each server has a domain of its own, so that no two devices have the same place.

@@ -24,6 +24,7 @@ use crate::link::Links;
 
 use crate::kept::Kept;
 use crate::memory::Ranges;
+use crate::mirror::Mirrors;
 use crate::peer::Peers;
 use crate::pinned::Pins;
 use crate::pool::Pools;
@@ -52,6 +53,7 @@ pub struct Driver {
     pub(crate) kept_memory: Mutex<Kept>,
     /// Host memory of ours that a server shares.
     pub(crate) pins: RwLock<Pins>,
+    pub(crate) mirrors: Mirrors,
     pub(crate) virtual_memory: Mutex<VirtualMemory>,
     pub(crate) pools: Mutex<Pools>,
     pub(crate) arrays: RwLock<Arrays>,

@@ -86,12 +86,14 @@ impl Driver {
         self.check(&known, shape, acting.context.device)?;
         // SAFETY: the caller's contract.
         let block = unsafe { pack::pack(known.facts(), params, extra) }?;
+        self.before_launch(&acting, &block)?;
         if let Some(captured) = self.captured(&acting, stream)? {
             let (number, context) = (function.addr() as u64, acting.context.number);
             let words = attributes.to_vec();
             let content = self.kernel_content(number, context, shape, words, &block)?;
             return captured.add_kernel(content);
         }
+        self.before_work(&acting, stream)?;
         let mut hasher = DefaultHasher::new();
         (known.index, shape.block, shape.shared_bytes, &attributes).hash(&mut hasher);
         let configuration = hasher.finish();

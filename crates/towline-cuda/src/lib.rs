@@ -10,6 +10,7 @@
 //! | `device`, `policy` | devices and which of their attributes hold over a network |
 //! | `context`, `stream`, `event`, `memory`, `virtual_memory`, `copy`, `texture`, `pool`, `module`, `launch` | the calls of each group |
 //! | `ipc` | memory and events shared with other processes |
+//! | `mirror` | managed memory, and pinned memory that kernels reach |
 //! | `operations`, `stream_attributes` | values that streams wait for and write, attributes of streams |
 //! | `array`, `tensor`, `peer` | arrays, descriptions of tensors, what devices can do with each other's memory |
 //! | `graph` | graphs, and streams that are captured into them |
@@ -44,6 +45,7 @@ mod kept;
 mod launch;
 mod link;
 mod memory;
+mod mirror;
 mod module;
 mod occupancy;
 mod operations;

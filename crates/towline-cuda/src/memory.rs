@@ -1,6 +1,5 @@
 //! Device memory and host memory: where ranges lie and whose they are.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 
@@ -10,9 +9,8 @@ use towline_backend::cuda::*;
 use crate::context::Context;
 use crate::driver::{Acting, Driver, MemoryCalls, lock, read, status, tell, write};
 use crate::kept::capacity_for;
+use crate::mirror::location;
 
-/// Host memory begins at pages, as the driver's does.
-const PAGE: usize = 4096;
 /// Rows of pitched memory begin at multiples of this, as the driver's do.
 const PITCH: usize = 512;
 
@@ -26,6 +24,8 @@ pub(crate) struct Range {
     pub(crate) kind: Kind,
     /// It was allocated by itself, not from a pool: other processes can open it.
     pub(crate) alone: bool,
+    /// The application wants its copies to be done when they return, as ours of this kind are anyway.
+    pub(crate) synchronous: bool,
 }
 
 /// What a range is.
@@ -36,6 +36,8 @@ pub(crate) enum Kind {
     Mapped(u64),
     /// Memory of another process.
     Opened,
+    /// Memory that host and device both use.
+    Managed,
     /// Host memory of ours, with the flags that it was asked for with.
     Allocated(u32),
     /// Host memory of the application's, which counts as pinned.
@@ -44,7 +46,10 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) fn is_device(self) -> bool {
-        matches!(self, Self::Device | Self::Mapped(_) | Self::Opened)
+        matches!(
+            self,
+            Self::Device | Self::Mapped(_) | Self::Opened | Self::Managed
+        )
     }
 }
 
@@ -57,6 +62,7 @@ impl Range {
             id,
             kind: Kind::Device,
             alone: false,
+            synchronous: false,
         }
     }
 }
@@ -86,7 +92,8 @@ impl Ranges {
     /// Forgets the device memory of a context; host memory stays, since the application may still look at it.
     pub(crate) fn drop_context(&mut self, context: u64) {
         self.0.retain(|_, range| {
-            range.context != context || !matches!(range.kind, Kind::Device | Kind::Opened)
+            range.context != context
+                || !matches!(range.kind, Kind::Device | Kind::Opened | Kind::Managed)
         });
     }
 
@@ -121,7 +128,7 @@ impl Ranges {
 }
 
 impl Driver {
-    fn allocate(&self, size: usize, managed_flags: u32) -> Result<u64, CUresult> {
+    fn allocate(&self, size: usize) -> Result<u64, CUresult> {
         if size == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
@@ -131,44 +138,31 @@ impl Driver {
             return Err(fault);
         }
         let context = &acting.context;
-        let kept = match managed_flags {
-            0 => lock(&self.kept_memory).take(context.number, size),
-            _ => None,
-        };
+        let kept = lock(&self.kept_memory).take(context.number, size);
         let address = match kept {
             Some(address) => address,
-            None => self.with_kept_released(context.device, || {
-                self.allocate_anew(&acting, size, managed_flags)
-            })?,
+            None => {
+                self.with_kept_released(context.device, || self.allocate_anew(&acting, size))?
+            }
         };
         let range = Range {
-            alone: managed_flags == 0,
+            alone: true,
             ..Range::device(context, size, self.new_id())
         };
         write(&self.memory).insert(address, range);
         Ok(address)
     }
 
-    fn allocate_anew(
-        &self,
-        acting: &Acting<'_>,
-        size: usize,
-        managed_flags: u32,
-    ) -> Result<u64, CUresult> {
-        let size = match managed_flags {
-            0 => capacity_for(size),
-            _ => size,
-        };
+    fn allocate_anew(&self, acting: &Acting<'_>, size: usize) -> Result<u64, CUresult> {
+        let size = capacity_for(size);
         let request = wire::MemoryAlloc {
             size: size as u64,
-            managed_flags,
+            managed_flags: 0,
         };
         let body = acting.call_for("cuMemAlloc", &request)?;
         let reply = wire::MemoryAllocReply::decode(&body).map_err(|_| acting.malformed())?;
         let address = reply.address.ok_or(CUDA_ERROR_UNKNOWN)?;
-        if managed_flags == 0 {
-            lock(&self.kept_memory).note(address, size);
-        }
+        lock(&self.kept_memory).note(address, size);
         Ok(address)
     }
 
@@ -178,10 +172,13 @@ impl Driver {
             return Ok(());
         }
         self.safe_in_captures()?;
-        let (context, device) = match read(&self.memory).find(address) {
-            Some((start, range)) if start == address && range.kind == Kind::Device => {
-                (range.context, range.device)
-            }
+        let found = match read(&self.memory).find(address) {
+            Some((start, range)) if start == address => (range.kind, range.context, range.device),
+            _ => return Err(CUDA_ERROR_INVALID_VALUE),
+        };
+        let (context, device) = match found {
+            (Kind::Managed, ..) => return self.free_managed(address),
+            (Kind::Device, context, device) => (context, device),
             _ => return Err(CUDA_ERROR_INVALID_VALUE),
         };
         let acting = self.acting_in(self.context(context)?)?;
@@ -219,21 +216,21 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         self.safe_in_captures()?;
-        let layout = Layout::from_size_align(size, PAGE).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
-        let start = match self.share_host(&context, size)? {
-            Some(start) => start,
-            // SAFETY: the layout's size is not zero.
-            None => unsafe { alloc_zeroed(layout) },
+        // What kernels are to use is mirrored, where the server shares memory too.
+        let shared = match flags & CU_MEMHOSTALLOC_DEVICEMAP {
+            0 => self.share_host(&context, size)?,
+            _ => None,
         };
-        if start.is_null() {
-            return Err(CUDA_ERROR_OUT_OF_MEMORY);
-        }
+        let start = match shared {
+            Some(start) => start.cast(),
+            None => self.map_pinned(size).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?,
+        };
         let range = Range {
             kind: Kind::Allocated(flags),
             ..Range::device(&context, size, self.new_id())
         };
         write(&self.memory).insert(start.expose_provenance() as u64, range);
-        Ok(start.cast())
+        Ok(start)
     }
 
     fn free_host(&self, start: *mut c_void) -> Result<(), CUresult> {
@@ -254,14 +251,11 @@ impl Driver {
         if self.unshare_host(start.addr())? {
             return Ok(());
         }
-        let layout = Layout::from_size_align(size, PAGE).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
-        // SAFETY: `allocate_host` allocated it with this layout, and nobody else can free it: the range is gone from the table.
-        unsafe { dealloc(start.cast(), layout) };
-        Ok(())
+        self.unmap_pinned(address, size)
     }
 
     /// Waits until nothing is on its way into host memory that goes out of use.
-    fn settle_host(&self, start: u64, size: usize) -> Result<(), CUresult> {
+    pub(crate) fn settle_host(&self, start: u64, size: usize) -> Result<(), CUresult> {
         for session in &self.ready()?.sessions {
             // A session that is lost writes no more.
             if session.lost().is_none() {
@@ -293,15 +287,21 @@ impl Driver {
                 }))
             }),
             CU_POINTER_ATTRIBUTE_DEVICE_POINTER => known(&|_, range| match range.kind {
+                // Pinned memory is where the host has it, once a kernel uses it.
+                Kind::Allocated(_) => Ok(Told::Word(address)),
                 kind if kind.is_device() => Ok(Told::Word(address)),
                 _ => Err(CUDA_ERROR_INVALID_VALUE),
             }),
             CU_POINTER_ATTRIBUTE_HOST_POINTER => known(&|_, range| match range.kind {
+                Kind::Managed => Ok(Told::Word(address)),
                 kind if kind.is_device() => Err(CUDA_ERROR_INVALID_VALUE),
                 _ => Ok(Told::Word(address)),
             }),
-            CU_POINTER_ATTRIBUTE_SYNC_MEMOPS | CU_POINTER_ATTRIBUTE_IS_MANAGED => {
-                known(&|_, _| Ok(Told::Flag(false)))
+            CU_POINTER_ATTRIBUTE_SYNC_MEMOPS => {
+                known(&|_, range| Ok(Told::Flag(range.synchronous)))
+            }
+            CU_POINTER_ATTRIBUTE_IS_MANAGED => {
+                known(&|_, range| Ok(Told::Flag(range.kind == Kind::Managed)))
             }
             CU_POINTER_ATTRIBUTE_BUFFER_ID => known(&|_, range| Ok(Told::Word(range.id))),
             CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => {
@@ -368,7 +368,7 @@ impl MemoryCalls for Driver {
             return CUDA_ERROR_INVALID_VALUE;
         }
         // SAFETY: the caller's contract.
-        unsafe { tell(dptr, self.allocate(bytesize, 0)) }
+        unsafe { tell(dptr, self.allocate(bytesize)) }
     }
 
     unsafe fn cuMemAllocPitch_v2(
@@ -388,12 +388,147 @@ impl MemoryCalls for Driver {
             return CUDA_ERROR_INVALID_VALUE;
         };
         // SAFETY: the caller's contract.
-        let told = unsafe { tell(dptr, self.allocate(size, 0)) };
+        let told = unsafe { tell(dptr, self.allocate(size)) };
         if told == CUDA_SUCCESS {
             // SAFETY: the caller's contract.
             unsafe { pPitch.write(pitch) };
         }
         told
+    }
+
+    unsafe fn cuMemAllocManaged(
+        &self,
+        dptr: *mut CUdeviceptr,
+        bytesize: usize,
+        flags: u32,
+    ) -> CUresult {
+        if dptr.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { tell(dptr, self.allocate_managed(bytesize, flags)) }
+    }
+
+    unsafe fn cuMemAdvise(
+        &self,
+        devPtr: CUdeviceptr,
+        count: usize,
+        advice: CUmem_advise,
+        device: CUdevice,
+    ) -> CUresult {
+        status(self.advise(devPtr, count, advice, &location(device)))
+    }
+
+    unsafe fn cuMemAdvise_v2(
+        &self,
+        devPtr: CUdeviceptr,
+        count: usize,
+        advice: CUmem_advise,
+        location: CUmemLocation,
+    ) -> CUresult {
+        status(self.advise(devPtr, count, advice, &location))
+    }
+
+    unsafe fn cuMemPrefetchAsync(
+        &self,
+        devPtr: CUdeviceptr,
+        count: usize,
+        dstDevice: CUdevice,
+        hStream: CUstream,
+    ) -> CUresult {
+        status(self.prefetch(devPtr, count, &location(dstDevice), hStream))
+    }
+
+    unsafe fn cuMemPrefetchAsync_v2(
+        &self,
+        devPtr: CUdeviceptr,
+        count: usize,
+        location: CUmemLocation,
+        flags: u32,
+        hStream: CUstream,
+    ) -> CUresult {
+        match flags {
+            0 => status(self.prefetch(devPtr, count, &location, hStream)),
+            _ => CUDA_ERROR_INVALID_VALUE,
+        }
+    }
+
+    unsafe fn cuMemRangeGetAttribute(
+        &self,
+        data: *mut c_void,
+        dataSize: usize,
+        attribute: CUmem_range_attribute,
+        devPtr: CUdeviceptr,
+        count: usize,
+    ) -> CUresult {
+        let told = self.range_attribute(attribute, dataSize, devPtr, count);
+        match told {
+            Ok(_) if data.is_null() => CUDA_ERROR_INVALID_VALUE,
+            Ok(told) => {
+                // SAFETY: the caller's contract: writable for so many bytes.
+                unsafe { crate::raw::fill(data.cast::<i32>(), dataSize / 4, told.into_iter()) };
+                CUDA_SUCCESS
+            }
+            Err(status) => status,
+        }
+    }
+
+    unsafe fn cuMemRangeGetAttributes(
+        &self,
+        data: *mut *mut c_void,
+        dataSizes: *mut usize,
+        attributes: *mut CUmem_range_attribute,
+        numAttributes: usize,
+        devPtr: CUdeviceptr,
+        count: usize,
+    ) -> CUresult {
+        // SAFETY: the caller's contract, for this and the others: readable for the count.
+        let targets = unsafe { crate::raw::slice(data.cast_const(), numAttributes) };
+        // SAFETY: as above.
+        let sizes = unsafe { crate::raw::slice(dataSizes.cast_const(), numAttributes) };
+        // SAFETY: as above.
+        let wanted = unsafe { crate::raw::slice(attributes.cast_const(), numAttributes) };
+        let (Some(targets), Some(sizes), Some(wanted)) = (targets, sizes, wanted) else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        if wanted.is_empty() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        for ((target, size), attribute) in targets.iter().zip(sizes).zip(wanted) {
+            // SAFETY: as above: each target is writable for its size.
+            let told = unsafe {
+                MemoryCalls::cuMemRangeGetAttribute(self, *target, *size, *attribute, devPtr, count)
+            };
+            if told != CUDA_SUCCESS {
+                return told;
+            }
+        }
+        CUDA_SUCCESS
+    }
+
+    unsafe fn cuPointerSetAttribute(
+        &self,
+        value: *const c_void,
+        attribute: CUpointer_attribute,
+        ptr: CUdeviceptr,
+    ) -> CUresult {
+        if value.is_null() || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        if let Err(status) = self.current() {
+            return status;
+        }
+        // SAFETY: the caller's contract: a flag, as wide as an `unsigned int`.
+        let value = unsafe { value.cast::<u32>().read_unaligned() } != 0;
+        let mut ranges = write(&self.memory);
+        let found = ranges.0.range_mut(..=ptr).next_back();
+        match found {
+            Some((start, range)) if ptr - start < range.size as u64 && range.kind.is_device() => {
+                range.synchronous = value;
+                CUDA_SUCCESS
+            }
+            _ => CUDA_ERROR_INVALID_VALUE,
+        }
     }
 
     unsafe fn cuMemFree_v2(&self, dptr: CUdeviceptr) -> CUresult {
@@ -436,12 +571,15 @@ impl MemoryCalls for Driver {
 
     unsafe fn cuMemHostGetDevicePointer_v2(
         &self,
-        _pdptr: *mut CUdeviceptr,
-        _p: *mut c_void,
-        _Flags: u32,
+        pdptr: *mut CUdeviceptr,
+        p: *mut c_void,
+        Flags: u32,
     ) -> CUresult {
-        // Host memory has no address on the device; CAN_MAP_HOST_MEMORY says so.
-        CUDA_ERROR_NOT_SUPPORTED
+        if pdptr.is_null() || Flags != 0 {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { tell(pdptr, self.device_pointer(p.addr() as u64)) }
     }
 
     unsafe fn cuMemHostGetFlags(&self, pFlags: *mut u32, p: *mut c_void) -> CUresult {

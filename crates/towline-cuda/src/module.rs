@@ -622,6 +622,38 @@ impl ModuleCalls for Driver {
         unsafe { tell_global(place, dptr, bytes) }
     }
 
+    unsafe fn cuLibraryGetManaged(
+        &self,
+        dptr: *mut CUdeviceptr,
+        bytes: *mut usize,
+        library: CUlibrary,
+        name: *const c_char,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let Some(name) = (unsafe { crate::raw::text(name) }) else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        let number = library.addr() as u64;
+        let place = self.image(number).and_then(|image| {
+            let place = self.global(&image, name, |acting| {
+                let body = acting.call(&wire::LibraryGetManaged {
+                    library: wire::LibraryHandle::from_raw(library),
+                    name,
+                })?;
+                let reply =
+                    wire::LibraryGetManagedReply::decode(&body).map_err(|_| acting.malformed())?;
+                Ok((
+                    reply.dptr.ok_or(CUDA_ERROR_UNKNOWN)?,
+                    reply.bytes.unwrap_or(0) as usize,
+                ))
+            })?;
+            self.show_variable(&self.session_for(number)?, place.0, place.1)?;
+            Ok(place)
+        });
+        // SAFETY: the caller's contract.
+        unsafe { tell_global(place, dptr, bytes) }
+    }
+
     unsafe fn cuKernelGetFunction(&self, pFunc: *mut CUfunction, kernel: CUkernel) -> CUresult {
         // SAFETY: the caller's contract.
         unsafe { tell(pFunc, self.kernel_function(kernel)) }

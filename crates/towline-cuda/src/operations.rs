@@ -121,6 +121,7 @@ impl Driver {
                 words: words.to_vec(),
             });
         }
+        self.before_work(&acting, handle)?;
         acting.post(&wire::StreamOperations {
             stream: handle,
             flags: 0,

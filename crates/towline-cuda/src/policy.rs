@@ -18,10 +18,6 @@ pub(crate) enum Policy {
 /// Attributes that say what cannot be had over this transport, with the reason. A test holds each to be masked.
 pub(crate) const UNSUPPORTED: &[(CUdevice_attribute, &str)] = &[
     (
-        CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY,
-        "host memory is not mapped into the device's addresses",
-    ),
-    (
         CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
         "no bus reaches the client's memory",
     ),
@@ -31,15 +27,11 @@ pub(crate) const UNSUPPORTED: &[(CUdevice_attribute, &str)] = &[
     ),
     (
         CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
-        "managed memory does not move between the machines",
-    ),
-    (
-        CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
-        "managed memory does not move between the machines",
+        "managed memory moves between the machines where the device is given work, and where the host looks",
     ),
     (
         CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
-        "host memory is not mapped into the device's addresses",
+        "pages of the application's own cannot be mirrored",
     ),
     (
         CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES,

@@ -526,6 +526,16 @@ impl StreamCalls for Driver {
         status(given.and_then(|given| self.set_stream_attribute(hStream, attr, given)))
     }
 
+    unsafe fn cuStreamAttachMemAsync(
+        &self,
+        hStream: CUstream,
+        dptr: CUdeviceptr,
+        length: usize,
+        flags: u32,
+    ) -> CUresult {
+        status(self.attach(hStream, dptr, length, flags))
+    }
+
     unsafe fn cuStreamWaitValue32_v2(
         &self,
         stream: CUstream,

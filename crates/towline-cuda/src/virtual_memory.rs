@@ -241,6 +241,7 @@ impl Driver {
             id: self.new_id(),
             kind: Kind::Mapped(handle),
             alone: false,
+            synchronous: false,
         };
         write(&self.memory).insert(address, range);
         Ok(())

@@ -114,9 +114,23 @@ impl Driver {
         })
     }
 
+    /// Sides that host and device both have are the device's.
+    fn with_mirrors_on_device(&self, copy: &BoxCopy) -> BoxCopy {
+        let mut copy = *copy;
+        for side in [&mut copy.from, &mut copy.to] {
+            if let Memory::Host(start) = side.memory {
+                let address = start.expose_provenance() as u64;
+                if self.is_mirrored(address) {
+                    side.memory = Memory::Device(address);
+                }
+            }
+        }
+        copy
+    }
+
     /// What an address of the unified kind is in.
     pub(super) fn memory_at(&self, address: CUdeviceptr) -> Memory {
-        match read(&self.memory).is_device(address) {
+        match read(&self.memory).is_device(address) || self.is_mirrored(address) {
             true => Memory::Device(address),
             false => Memory::Host(host_pointer(address).cast()),
         }
@@ -202,6 +216,8 @@ impl Driver {
         if let Some(captured) = self.captured(&acting, stream)? {
             return self.capture_copy(&acting, &captured, copy, mode);
         }
+        self.before_work(&acting, stream)?;
+        let copy = &self.with_mirrors_on_device(copy);
         let named = match copy.contexts {
             None => None,
             Some((to, from)) => Some((

@@ -282,6 +282,7 @@ impl Driver {
             let flat = lock(&exec.state).flat.clone();
             return captured.add_with(|graph, deps| self.add_flat(graph, deps, &flat));
         }
+        self.before_work(&acting, handle)?;
         // Held until the launch is posted: what nodes do for it is what they do now.
         let state = lock(&exec.state);
         let mut calls: SmallVec<[u64; 16]> = SmallVec::new();
@@ -317,6 +318,12 @@ impl Driver {
     /// The number under which the server calls for what a node does.
     fn expect(&self, acting: &Acting<'_>, deed: &Deed) -> Result<u64, CUresult> {
         match *deed {
+            // Captured before a kernel first used that memory: its pages may be protected when the data moves.
+            Deed::Fetch(rows) | Deed::FetchSettled(rows) | Deed::Take(rows)
+                if self.is_mirrored(rows.start as u64) =>
+            {
+                Err(CUDA_ERROR_NOT_SUPPORTED)
+            }
             Deed::Function(function, data) => self.host_number(acting, move |ended| {
                 if let Some(function) = function
                     && ended == CUDA_SUCCESS

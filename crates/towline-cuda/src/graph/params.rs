@@ -101,7 +101,9 @@ impl Driver {
         self.check(&known, shape, context.device)?;
         // SAFETY: the caller's contract.
         let block = unsafe { pack::pack(known.facts(), params.kernelParams, params.extra) }?;
-        self.kernel_content(function, context.number, shape, Vec::new(), &block)
+        let number = context.number;
+        self.before_launch(&self.acting_in(context)?, &block)?;
+        self.kernel_content(function, number, shape, Vec::new(), &block)
     }
 
     /// A copy as a node has it.
@@ -125,9 +127,14 @@ impl Driver {
                 address => Ok((Place::Client, address)),
             };
             match kind {
-                CU_MEMORYTYPE_HOST => host_side(host.expose_provenance()),
+                CU_MEMORYTYPE_HOST => match host.expose_provenance() {
+                    both if self.is_mirrored(both as u64) => device_side(both as u64),
+                    host => host_side(host),
+                },
                 CU_MEMORYTYPE_DEVICE => device_side(device),
-                CU_MEMORYTYPE_UNIFIED if read(&self.memory).is_device(device) => {
+                CU_MEMORYTYPE_UNIFIED
+                    if read(&self.memory).is_device(device) || self.is_mirrored(device) =>
+                {
                     device_side(device)
                 }
                 CU_MEMORYTYPE_UNIFIED => host_side(device as usize),

@@ -1,0 +1,371 @@
+//! Calls about managed memory, and pinned memory that kernels reach.
+
+use std::collections::BTreeSet;
+use std::ffi::c_void;
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+
+use super::region::{Access, Region};
+use super::{Attached, FIRST, Holder, Mirror, PAGE, ROUND};
+use crate::driver::{Acting, Driver, lock, read, write};
+use crate::memory::{Kind, Range};
+
+/// What the application has said of a managed allocation, and is told again. Nothing follows from it here.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Hints {
+    read_mostly: bool,
+    preferred: Option<CUmemLocationType>,
+    accessed_by: BTreeSet<CUdevice>,
+    prefetched: Option<CUmemLocationType>,
+}
+
+/// A location as the calls of CUDA 8 name it.
+pub(crate) fn location(device: CUdevice) -> CUmemLocation {
+    let (kind, id) = match device {
+        CU_DEVICE_CPU => (CU_MEM_LOCATION_TYPE_HOST, 0),
+        device => (CU_MEM_LOCATION_TYPE_DEVICE, device),
+    };
+    CUmemLocation {
+        r#type: kind,
+        either: CUmemLocation_either { id },
+    }
+}
+
+impl Driver {
+    /// Allocates managed memory.
+    pub(crate) fn allocate_managed(&self, size: usize, flags: u32) -> Result<u64, CUresult> {
+        let attached = match flags {
+            CU_MEM_ATTACH_GLOBAL => Attached::All,
+            CU_MEM_ATTACH_HOST => Attached::Host,
+            _ => return Err(CUDA_ERROR_INVALID_VALUE),
+        };
+        if size == 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let acting = self.session_for(0)?;
+        self.safe_in_captures()?;
+        let device = self.device(acting.context.device)?;
+        if device.attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY) == 0 {
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
+        let number = acting.context.device;
+        let address = self.with_kept_released(number, || self.make_mirror(&acting, size))?;
+        if let Some(mirror) = self.mirror(address) {
+            lock(&mirror.blocks).attached = attached;
+        }
+        let range = Range {
+            kind: Kind::Managed,
+            ..Range::device(&acting.context, size, self.new_id())
+        };
+        write(&self.memory).insert(address, range);
+        Ok(address)
+    }
+
+    /// Frees managed memory.
+    pub(crate) fn free_managed(&self, address: u64) -> Result<(), CUresult> {
+        write(&self.memory).remove(address);
+        lock(&self.mirrors.hints).remove(&address);
+        self.end_mirror(address)
+    }
+
+    /// Memory of the process for a pinned allocation, of zeros, where the device can have memory at the same addresses.
+    pub(crate) fn map_pinned(&self, size: usize) -> Option<*mut c_void> {
+        let size = size.checked_next_multiple_of(PAGE)?;
+        let room = size.checked_next_multiple_of(ROUND)? as u64;
+        (0..super::ATTEMPTS).find_map(|_| {
+            let address = self.mirrors.next_address(room);
+            let place = super::region::map_private(address, size);
+            if place.is_none() {
+                self.mirrors.next_address(1 << 30);
+            }
+            place
+        })
+    }
+
+    /// Ends such memory, and what the device has of it.
+    pub(crate) fn unmap_pinned(&self, address: u64, size: usize) -> Result<(), CUresult> {
+        if self.is_mirrored(address) {
+            return self.end_mirror(address);
+        }
+        let size = size.checked_next_multiple_of(PAGE).unwrap_or(size);
+        super::region::unmap(address as usize, size);
+        Ok(())
+    }
+
+    /// Gives the device memory at the addresses of a pinned allocation, where it has none.
+    fn promote(&self, acting: &Acting<'_>, start: u64, size: usize) -> Result<(), CUresult> {
+        if self.is_mirrored(start) {
+            return Ok(());
+        }
+        let device = self.device(acting.context.device)?;
+        if device.attribute(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY) == 0 {
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
+        // What a server shares stays as it is: its driver has it at another address.
+        if read(&self.pins).contains_key(&(start as usize)) {
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
+        // What is on its way there lands in the pages that are about to be replaced.
+        self.settle_host(start, size)?;
+        let size = size.checked_next_multiple_of(PAGE);
+        let size = size.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let Some(memory) = self.back(acting, start, size.next_multiple_of(ROUND))? else {
+            log::warn!(
+                "pinned memory at {start:#x} cannot be used by kernels: the server has no free addresses there"
+            );
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        };
+        let region = Region::over(start as usize, size).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        let lane = self.push_lane(acting)?;
+        let mirror = Mirror::new(region, acting, lane, memory);
+        {
+            let blocks = &mut *lock(&mirror.blocks);
+            blocks.holders.fill(Holder::Host);
+            mirror.region.protect(&(0..size), Access::Write);
+        }
+        self.enter_mirror(mirror)
+    }
+
+    /// Where kernels find pinned memory.
+    pub(crate) fn device_pointer(&self, address: u64) -> Result<u64, CUresult> {
+        self.current()?;
+        let (start, range) = match read(&self.memory).find(address) {
+            Some((start, range)) => (start, range.clone()),
+            None => return Err(CUDA_ERROR_INVALID_VALUE),
+        };
+        match range.kind {
+            Kind::Allocated(_) => {
+                let acting = self.acting_in(self.context(range.context)?)?;
+                self.promote(&acting, start, range.size)?;
+                Ok(address)
+            }
+            // The application's own pages cannot be protected behind its back.
+            Kind::Registered(_) => Err(CUDA_ERROR_NOT_SUPPORTED),
+            kind if kind.is_device() => Ok(address),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+
+    /// Whether a number may be an address of pinned memory.
+    #[inline]
+    fn may_be_pinned(&self, number: u64) -> bool {
+        number.wrapping_sub(FIRST) < self.mirrors.given()
+    }
+
+    /// Before a launch with these parameters: pinned memory that they name is on the device too.
+    #[inline]
+    pub(crate) fn before_launch(
+        &self,
+        acting: &Acting<'_>,
+        parameters: &[u8],
+    ) -> Result<(), CUresult> {
+        for word in parameters.as_chunks::<8>().0 {
+            let number = u64::from_le_bytes(*word);
+            if self.may_be_pinned(number) {
+                self.promote_at(acting, number)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn promote_at(&self, acting: &Acting<'_>, address: u64) -> Result<(), CUresult> {
+        let found = read(&self.memory)
+            .find(address)
+            .filter(|(_, range)| matches!(range.kind, Kind::Allocated(_)))
+            .map(|(start, range)| (start, range.size));
+        match found {
+            Some((start, size)) => self.promote(acting, start, size),
+            None => Ok(()),
+        }
+    }
+
+    /// Shows the application a managed variable, which the server's driver has placed.
+    pub(crate) fn show_variable(
+        &self,
+        acting: &Acting<'_>,
+        address: u64,
+        size: usize,
+    ) -> Result<(), CUresult> {
+        if self.is_mirrored(address) {
+            return Ok(());
+        }
+        let first = address - address % PAGE as u64;
+        let end = address.saturating_add(size as u64);
+        let bytes = (end - first).next_multiple_of(PAGE as u64) as usize;
+        let Some(region) = Region::at(first, bytes) else {
+            log::warn!(
+                "the managed variable at {address:#x} cannot be used by the host: something else of this process lies there"
+            );
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        };
+        let lane = self.push_lane(acting)?;
+        let mirror = Mirror::new(region, acting, lane, 0);
+        {
+            let blocks = &mut *lock(&mirror.blocks);
+            blocks.holders.fill(Holder::Device);
+            blocks.here.clear();
+            mirror.region.protect(&(0..bytes), Access::Nothing);
+        }
+        self.enter_mirror(mirror)
+    }
+
+    /// The managed allocation that all of these bytes are of.
+    fn managed(&self, address: u64, size: usize) -> Result<(u64, Range), CUresult> {
+        self.ready()?;
+        let ranges = read(&self.memory);
+        let (start, range) = ranges.find(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let fits = (address - start).saturating_add(size as u64) <= range.size as u64;
+        match range.kind == Kind::Managed && fits && size > 0 {
+            true => Ok((start, range.clone())),
+            false => Err(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+
+    /// Refuses locations that this driver has not: its devices lack concurrent managed access, which hints about them need.
+    fn host_location(&self, location: &CUmemLocation) -> Result<CUmemLocationType, CUresult> {
+        match location.r#type {
+            CU_MEM_LOCATION_TYPE_DEVICE => {
+                // SAFETY: this type has a number.
+                self.device(unsafe { location.either.id })?;
+                Err(CUDA_ERROR_INVALID_DEVICE)
+            }
+            CU_MEM_LOCATION_TYPE_HOST
+            | CU_MEM_LOCATION_TYPE_HOST_NUMA
+            | CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT => Ok(location.r#type),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+
+    pub(crate) fn advise(
+        &self,
+        address: u64,
+        size: usize,
+        advice: CUmem_advise,
+        location: &CUmemLocation,
+    ) -> Result<(), CUresult> {
+        let (start, _) = self.managed(address, size)?;
+        let change: Box<dyn Fn(&mut Hints)> = match advice {
+            CU_MEM_ADVISE_SET_READ_MOSTLY => Box::new(|hints| hints.read_mostly = true),
+            CU_MEM_ADVISE_UNSET_READ_MOSTLY => Box::new(|hints| hints.read_mostly = false),
+            CU_MEM_ADVISE_SET_PREFERRED_LOCATION => {
+                let kind = self.host_location(location)?;
+                Box::new(move |hints| hints.preferred = Some(kind))
+            }
+            CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION => Box::new(|hints| hints.preferred = None),
+            CU_MEM_ADVISE_SET_ACCESSED_BY => {
+                self.host_location(location)?;
+                Box::new(|hints| {
+                    hints.accessed_by.insert(CU_DEVICE_CPU);
+                })
+            }
+            CU_MEM_ADVISE_UNSET_ACCESSED_BY => {
+                self.host_location(location)?;
+                Box::new(|hints| {
+                    hints.accessed_by.remove(&CU_DEVICE_CPU);
+                })
+            }
+            _ => return Err(CUDA_ERROR_INVALID_VALUE),
+        };
+        change(lock(&self.mirrors.hints).entry(start).or_default());
+        Ok(())
+    }
+
+    pub(crate) fn prefetch(
+        &self,
+        address: u64,
+        size: usize,
+        location: &CUmemLocation,
+        stream: CUstream,
+    ) -> Result<(), CUresult> {
+        let (acting, handle) = self.on(stream)?;
+        self.uncaptured(&acting, handle)?;
+        let (start, _) = self.managed(address, size)?;
+        let kind = self.host_location(location)?;
+        let mut hints = lock(&self.mirrors.hints);
+        hints.entry(start).or_default().prefetched = Some(kind);
+        Ok(())
+    }
+
+    pub(crate) fn attach(
+        &self,
+        stream: CUstream,
+        address: u64,
+        length: usize,
+        flags: u32,
+    ) -> Result<(), CUresult> {
+        let (acting, handle) = self.on(stream)?;
+        self.uncaptured(&acting, handle)?;
+        let (start, range) = self.managed(address, length.max(1))?;
+        if start != address || (length != 0 && length != range.size) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let attached = match flags {
+            CU_MEM_ATTACH_GLOBAL => Attached::All,
+            CU_MEM_ATTACH_HOST => Attached::Host,
+            CU_MEM_ATTACH_SINGLE if stream.addr() > 2 => Attached::Stream(handle.0),
+            _ => return Err(CUDA_ERROR_INVALID_VALUE),
+        };
+        let mirror = self.mirror(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        lock(&mirror.blocks).attached = attached;
+        Ok(())
+    }
+
+    /// An attribute of a managed range, as so many 32-bit numbers.
+    pub(crate) fn range_attribute(
+        &self,
+        attribute: CUmem_range_attribute,
+        bytes: usize,
+        address: u64,
+        size: usize,
+    ) -> Result<Vec<i32>, CUresult> {
+        let (start, _) = self.managed(address, size)?;
+        let hints = lock(&self.mirrors.hints).get(&start).cloned();
+        let hints = hints.unwrap_or_default();
+        let device = |kind: Option<CUmemLocationType>| match kind {
+            Some(_) => CU_DEVICE_CPU,
+            None => CU_DEVICE_INVALID,
+        };
+        let kind =
+            |kind: Option<CUmemLocationType>| kind.unwrap_or(CU_MEM_LOCATION_TYPE_INVALID) as i32;
+        let one = match attribute {
+            CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY => i32::from(hints.read_mostly),
+            CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION => device(hints.preferred),
+            CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION => device(hints.prefetched),
+            CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE => kind(hints.preferred),
+            CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE => kind(hints.prefetched),
+            CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID
+            | CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID => 0,
+            CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY => {
+                if bytes == 0 || !bytes.is_multiple_of(4) {
+                    return Err(CUDA_ERROR_INVALID_VALUE);
+                }
+                let none = std::iter::repeat(CU_DEVICE_INVALID);
+                let devices = hints.accessed_by.into_iter().chain(none);
+                return Ok(devices.take(bytes / 4).collect());
+            }
+            _ => return Err(CUDA_ERROR_INVALID_VALUE),
+        };
+        match bytes {
+            4 => Ok(vec![one]),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+}
+
+impl Mirror {
+    /// Has the server take its memory back; nothing uses it any more.
+    pub(super) fn give_back(&self, acting: &Acting<'_>) -> Result<(), CUresult> {
+        let address = self.region.view() as u64;
+        if self.memory == 0 {
+            // It is a variable's, which goes with its module.
+            return Ok(());
+        }
+        let size = self.region.size().next_multiple_of(ROUND) as u64;
+        acting.call_for("cuMemFree", &wire::PhysicalUnmap { address, size })?;
+        acting.post(&wire::PhysicalRelease {
+            memory: self.memory,
+        })?;
+        acting.post(&wire::AddressFree { address, size })
+    }
+}

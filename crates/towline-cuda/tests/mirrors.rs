@@ -1,0 +1,433 @@
+//! Managed memory, and pinned memory that kernels reach: what host and device write, the other sees where CUDA says so.
+#![allow(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "calls of the C interface stand side by side"
+)]
+
+mod support;
+
+use std::ffi::{CStr, c_void};
+use std::ptr::null_mut;
+
+use support::Machine;
+use towline_backend::cuda::*;
+
+const IMAGE: &CStr = c"towline null image\nkernel add_one\nkernel scale";
+
+struct Program {
+    machine: Machine,
+    add_one: CUfunction,
+}
+
+impl Program {
+    fn new() -> Self {
+        let machine = Machine::new();
+        let (mut module, mut add_one) = (null_mut(), null_mut());
+        // SAFETY: the image ends with a NUL; handles are locals.
+        let loaded = unsafe {
+            let driver = &machine.driver;
+            let loaded = driver.cuModuleLoadData(&raw mut module, IMAGE.as_ptr().cast());
+            let found = driver.cuModuleGetFunction(&raw mut add_one, module, c"add_one".as_ptr());
+            [loaded, found]
+        };
+        assert_eq!(loaded, [CUDA_SUCCESS; 2]);
+        let program = Self { machine, add_one };
+        // The first launch asks for the driver's verdict.
+        let memory = program.machine.filled(&[0; 4]);
+        program.add(memory, 1, null_mut());
+        program.machine.synchronise();
+        assert_eq!(program.free(memory), CUDA_SUCCESS);
+        program
+    }
+
+    fn add(&self, address: CUdeviceptr, count: u32, stream: CUstream) {
+        let (mut address, mut count) = (address, count);
+        let mut params: [*mut c_void; 2] = [(&raw mut address).cast(), (&raw mut count).cast()];
+        let (driver, add_one, params) = (&self.machine.driver, self.add_one, params.as_mut_ptr());
+        // SAFETY: there is a pointer for each parameter.
+        let launched = unsafe {
+            driver.cuLaunchKernel(add_one, 1, 1, 1, 1, 1, 1, 0, stream, params, null_mut())
+        };
+        assert_eq!(launched, CUDA_SUCCESS);
+    }
+
+    fn managed(&self, size: usize) -> *mut u32 {
+        let mut address = 0;
+        let flags = CU_MEM_ATTACH_GLOBAL;
+        // SAFETY: the address is a local.
+        let made = unsafe {
+            self.machine
+                .driver
+                .cuMemAllocManaged(&raw mut address, size, flags)
+        };
+        assert_eq!(made, CUDA_SUCCESS);
+        std::ptr::with_exposed_provenance_mut(address as usize)
+    }
+
+    fn free(&self, address: CUdeviceptr) -> CUresult {
+        // SAFETY: no pointers.
+        unsafe { self.machine.driver.cuMemFree_v2(address) }
+    }
+}
+
+fn at(memory: *mut u32) -> CUdeviceptr {
+    memory.expose_provenance() as u64
+}
+
+fn get(memory: *mut u32, index: usize) -> u32 {
+    // SAFETY: the memory is there, and long enough.
+    unsafe { memory.add(index).read_volatile() }
+}
+
+fn set(memory: *mut u32, index: usize, value: u32) {
+    // SAFETY: as above.
+    unsafe { memory.add(index).write_volatile(value) };
+}
+
+#[test]
+fn both_sides_see_what_the_other_wrote() {
+    let program = Program::new();
+    let count = 1 << 20;
+    let memory = program.managed(count * 4);
+    for index in (0..count).step_by(1000) {
+        assert_eq!(get(memory, index), 0);
+        set(memory, index, index as u32);
+    }
+    for round in 1..4 {
+        program.add(at(memory), count as u32, null_mut());
+        program.machine.synchronise();
+        for index in (0..count).step_by(1000) {
+            assert_eq!(get(memory, index), index as u32 + round);
+        }
+        assert_eq!(get(memory, 1), round);
+    }
+    // A write to what was read before goes back too.
+    set(memory, 5000, 7);
+    program.add(at(memory), count as u32, null_mut());
+    program.machine.synchronise();
+    assert_eq!(get(memory, 5000), 8);
+    assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+    assert_eq!(program.free(at(memory)), CUDA_ERROR_INVALID_VALUE);
+    program.machine.leave();
+}
+
+#[test]
+fn launches_wait_for_nothing_and_only_what_is_touched_comes_back() {
+    let program = Program::new();
+    let memory = program.managed(64 << 20);
+    set(memory, 0, 1);
+    let ((), waits) = program.machine.costs(|_| {
+        for _ in 0..10 {
+            program.add(at(memory), 4, null_mut());
+        }
+    });
+    assert_eq!(waits, 0, "a block that the host has written goes along");
+    program.machine.synchronise();
+    let (value, waits) = program.machine.costs(|_| [get(memory, 0), get(memory, 1)]);
+    assert_eq!((value, waits), ([11, 10], 1));
+    let (value, waits) = program.machine.costs(|_| get(memory, 12 << 20));
+    assert_eq!((value, waits), (0, 1));
+    assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+    program.machine.leave();
+}
+
+#[test]
+fn work_of_other_streams_is_behind_what_the_host_wrote() {
+    let program = Program::new();
+    let memory = program.managed(8 << 20);
+    let streams: Vec<_> = (0..4).map(|_| program.machine.stream()).collect();
+    for round in 0..20 {
+        (0..4).for_each(|index| set(memory, index * 400_000, round));
+        for (index, stream) in streams.iter().enumerate() {
+            program.add(at(memory) + index as u64 * 1_600_000, 1, *stream);
+        }
+        program.machine.synchronise();
+        let found: Vec<_> = (0..4).map(|index| get(memory, index * 400_000)).collect();
+        assert_eq!(found, [round + 1; 4]);
+    }
+    assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+    program.machine.leave();
+}
+
+#[test]
+fn copies_and_fills_take_managed_memory_on_either_side() {
+    let program = Program::new();
+    let (driver, memory) = (&program.machine.driver, program.managed(1 << 20));
+    let device = program.machine.filled(&[9; 64]);
+    (0..32).for_each(|index| set(memory, index, 5));
+    let mut out = [0_u32; 16];
+    // SAFETY: the memory is long enough on both sides.
+    let copied = unsafe {
+        [
+            // From the host's side, then from the device's, to plain host memory.
+            driver.cuMemcpyHtoD_v2(device, memory.cast(), 32),
+            driver.cuMemcpyDtoH_v2(memory.add(16).cast(), device, 64),
+            driver.cuMemsetD32_v2(at(memory), 3, 8),
+            driver.cuMemcpy(out.as_mut_ptr().expose_provenance() as u64, at(memory), 64),
+        ]
+    };
+    assert_eq!(copied, [CUDA_SUCCESS; 4]);
+    assert_eq!(out, [3, 3, 3, 3, 3, 3, 3, 3, 5, 5, 5, 5, 5, 5, 5, 5]);
+    assert_eq!([get(memory, 16), get(memory, 23)], [5; 2]);
+    assert_eq!([get(memory, 24), get(memory, 31)], [0x0909_0909; 2]);
+    assert_eq!(get(memory, 32), 0);
+    assert_eq!(program.free(device), CUDA_SUCCESS);
+    assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+    program.machine.leave();
+}
+
+#[test]
+fn many_threads_touch_pages_at_once() {
+    let program = Program::new();
+    let count = 4 << 20;
+    let memory = program.managed(count * 4);
+    program.add(at(memory), count as u32, null_mut());
+    program.machine.synchronise();
+    let start = memory.expose_provenance();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            scope.spawn(move || {
+                let memory = std::ptr::with_exposed_provenance_mut::<u32>(start);
+                for index in (0..count).step_by(4096) {
+                    assert_eq!(get(memory, index + 8 + thread), 1);
+                    set(memory, index + thread, 10 + thread as u32);
+                }
+            });
+        }
+    });
+    program.add(at(memory), count as u32, null_mut());
+    program.machine.synchronise();
+    for index in (0..count).step_by(4096) {
+        let found = [0, 1, 2, 3, 4].map(|offset| get(memory, index + offset));
+        assert_eq!(found, [11, 12, 13, 14, 2]);
+    }
+    assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+    program.machine.leave();
+}
+
+#[test]
+fn memory_of_the_host_or_of_another_stream_is_left_alone_by_launches() {
+    let program = Program::new();
+    let (driver, stream) = (&program.machine.driver, program.machine.stream());
+    let (memory, other) = (program.managed(1 << 20), program.machine.filled(&[0; 4]));
+    let attach = |stream, flags| {
+        // SAFETY: no pointers.
+        unsafe { driver.cuStreamAttachMemAsync(stream, at(memory), 0, flags) }
+    };
+    assert_eq!(attach(stream, CU_MEM_ATTACH_HOST), CUDA_SUCCESS);
+    set(memory, 0, 4);
+    let (_, waits) = program.machine.costs(|_| {
+        program.add(other, 1, stream);
+        set(memory, 0, 5);
+    });
+    assert_eq!(waits, 0);
+    assert_eq!(attach(stream, CU_MEM_ATTACH_SINGLE), CUDA_SUCCESS);
+    program.add(other, 1, null_mut());
+    set(memory, 0, 6);
+    program.add(at(memory), 1, stream);
+    program.machine.synchronise();
+    assert_eq!(get(memory, 0), 7);
+    assert_eq!(
+        attach(null_mut(), CU_MEM_ATTACH_SINGLE),
+        CUDA_ERROR_INVALID_VALUE
+    );
+    assert_eq!(attach(stream, 3), CUDA_ERROR_INVALID_VALUE);
+    // SAFETY: no pointers.
+    let none = unsafe { driver.cuStreamAttachMemAsync(stream, other, 0, 1) };
+    assert_eq!(none, CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(program.free(other), CUDA_SUCCESS);
+    assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+    program.machine.leave();
+}
+
+#[test]
+fn managed_memory_is_told_from_other_memory() {
+    let program = Program::new();
+    let (driver, memory) = (&program.machine.driver, program.managed(10_000));
+    let (mut managed, mut kind, mut host, mut base, mut size) = (0_u32, 0_u32, 0_u64, 0, 0);
+    // SAFETY: every answer has its room.
+    let told = unsafe {
+        let managed = (&raw mut managed).cast();
+        let attribute = CU_POINTER_ATTRIBUTE_IS_MANAGED;
+        [
+            driver.cuPointerGetAttribute(managed, attribute, at(memory) + 8),
+            driver.cuPointerGetAttribute(
+                (&raw mut kind).cast(),
+                CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                at(memory),
+            ),
+            driver.cuPointerGetAttribute(
+                (&raw mut host).cast(),
+                CU_POINTER_ATTRIBUTE_HOST_POINTER,
+                at(memory) + 4,
+            ),
+            driver.cuMemGetAddressRange_v2(&raw mut base, &raw mut size, at(memory) + 100),
+        ]
+    };
+    assert_eq!(told, [CUDA_SUCCESS; 4]);
+    assert_eq!((managed & 0xff, kind), (1, CU_MEMORYTYPE_DEVICE));
+    assert_eq!((host, base, size), (at(memory) + 4, at(memory), 10_000));
+    assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+    program.machine.leave();
+}
+
+#[test]
+fn hints_are_kept_and_those_about_devices_refused_as_without_concurrent_access() {
+    let program = Program::new();
+    let (driver, memory) = (&program.machine.driver, program.managed(10_000));
+    let advise = |advice, device| {
+        // SAFETY: no pointers.
+        unsafe { driver.cuMemAdvise(at(memory), 10_000, advice, device) }
+    };
+    let tell = |attribute| {
+        let mut value = 77_i32;
+        let place = (&raw mut value).cast();
+        // SAFETY: the value is a local.
+        let told =
+            unsafe { driver.cuMemRangeGetAttribute(place, 4, attribute, at(memory), 10_000) };
+        assert_eq!(told, CUDA_SUCCESS);
+        value
+    };
+    let preferred = CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION;
+    assert_eq!(tell(preferred), CU_DEVICE_INVALID);
+    assert_eq!(advise(CU_MEM_ADVISE_SET_READ_MOSTLY, 0), CUDA_SUCCESS);
+    let set = CU_MEM_ADVISE_SET_PREFERRED_LOCATION;
+    assert_eq!(advise(set, CU_DEVICE_CPU), CUDA_SUCCESS);
+    assert_eq!(advise(set, 0), CUDA_ERROR_INVALID_DEVICE);
+    assert_eq!(advise(99, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(tell(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY), 1);
+    assert_eq!(tell(preferred), CU_DEVICE_CPU);
+    let stream = program.machine.stream();
+    // SAFETY: no pointers.
+    let prefetched = unsafe {
+        [
+            driver.cuMemPrefetchAsync(at(memory), 10_000, CU_DEVICE_CPU, stream),
+            driver.cuMemPrefetchAsync(at(memory), 10_000, 0, stream),
+            driver.cuMemPrefetchAsync(at(memory), 10_001, CU_DEVICE_CPU, stream),
+        ]
+    };
+    let expected = [
+        CUDA_SUCCESS,
+        CUDA_ERROR_INVALID_DEVICE,
+        CUDA_ERROR_INVALID_VALUE,
+    ];
+    assert_eq!(prefetched, expected);
+    assert_eq!(
+        tell(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION),
+        CU_DEVICE_CPU
+    );
+    assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+    program.machine.leave();
+}
+
+fn pinned(machine: &Machine, size: usize, flags: u32) -> *mut u32 {
+    let mut memory = null_mut();
+    // SAFETY: the place is a local.
+    let made = unsafe { machine.driver.cuMemHostAlloc(&raw mut memory, size, flags) };
+    assert_eq!(made, CUDA_SUCCESS);
+    memory.cast()
+}
+
+fn free_pinned(machine: &Machine, memory: *mut u32) {
+    // SAFETY: the memory was allocated so.
+    let freed = unsafe { machine.driver.cuMemFreeHost(memory.cast()) };
+    assert_eq!(freed, CUDA_SUCCESS);
+}
+
+#[test]
+fn kernels_reach_pinned_memory_by_its_device_pointer_or_its_own() {
+    let program = Program::new();
+    let driver = &program.machine.driver;
+    for ask in [true, false] {
+        let memory = pinned(&program.machine, 100_000, CU_MEMHOSTALLOC_DEVICEMAP);
+        (0..100).for_each(|index| set(memory, index, 3));
+        let mut device = at(memory);
+        if ask {
+            // SAFETY: the pointer is a local.
+            let told =
+                unsafe { driver.cuMemHostGetDevicePointer_v2(&raw mut device, memory.cast(), 0) };
+            assert_eq!((told, device), (CUDA_SUCCESS, at(memory)));
+        }
+        for round in 1..4 {
+            program.add(device, 100, null_mut());
+            program.machine.synchronise();
+            assert_eq!([get(memory, 0), get(memory, 99)], [3 + round; 2]);
+            assert_eq!(get(memory, 100), 0);
+        }
+        // Copies see what both have written.
+        let other = program.machine.filled(&[1; 8]);
+        // SAFETY: the memory is long enough.
+        let copied = unsafe {
+            let to = memory.add(1).cast();
+            let stream = null_mut();
+            [
+                driver.cuMemcpyDtoHAsync_v2(to, other, 8, stream),
+                driver.cuMemcpyHtoD_v2(other, memory.cast(), 8),
+            ]
+        };
+        assert_eq!(copied, [CUDA_SUCCESS; 2]);
+        assert_eq!(program.machine.bytes(other, 8), [6, 0, 0, 0, 1, 1, 1, 1]);
+        assert_eq!(program.free(other), CUDA_SUCCESS);
+        free_pinned(&program.machine, memory);
+    }
+    program.machine.leave();
+}
+
+#[test]
+fn pinned_memory_that_no_kernel_uses_stays_as_it_is() {
+    let program = Program::new();
+    let driver = &program.machine.driver;
+    let memory = pinned(&program.machine, 5000, 0);
+    let mut registered = vec![0_u32; 4096];
+    let own: *mut c_void = registered.as_mut_ptr().cast();
+    let mut device = 0;
+    let mapped = CU_MEMHOSTREGISTER_DEVICEMAP;
+    // SAFETY: pointers are to locals; the vector lives until it is unregistered.
+    let refused = unsafe {
+        let mut unknown = 0_u32;
+        [
+            driver.cuMemHostRegister_v2(own, 16_384, mapped),
+            driver.cuMemHostGetDevicePointer_v2(&raw mut device, own, 0),
+            driver.cuMemHostGetDevicePointer_v2(&raw mut device, (&raw mut unknown).cast(), 0),
+            driver.cuMemHostGetDevicePointer_v2(&raw mut device, memory.cast(), 1),
+            driver.cuMemHostUnregister(own),
+        ]
+    };
+    let expected = [
+        CUDA_SUCCESS,
+        CUDA_ERROR_NOT_SUPPORTED,
+        CUDA_ERROR_INVALID_VALUE,
+        CUDA_ERROR_INVALID_VALUE,
+        CUDA_SUCCESS,
+    ];
+    assert_eq!(refused, expected);
+    set(memory, 0, 1);
+    let other = program.machine.filled(&[0; 4]);
+    let ((), waits) = program.machine.costs(|_| program.add(other, 1, null_mut()));
+    assert_eq!(waits, 0);
+    assert_eq!(program.free(other), CUDA_SUCCESS);
+    free_pinned(&program.machine, memory);
+    program.machine.leave();
+}
+
+#[test]
+fn what_cannot_be_managed_is_refused() {
+    let program = Program::new();
+    let driver = &program.machine.driver;
+    let mut address = 0;
+    // SAFETY: the address is a local.
+    let refused = unsafe {
+        [
+            driver.cuMemAllocManaged(&raw mut address, 0, CU_MEM_ATTACH_GLOBAL),
+            driver.cuMemAllocManaged(&raw mut address, 8, CU_MEM_ATTACH_SINGLE),
+            driver.cuMemAllocManaged(null_mut(), 8, CU_MEM_ATTACH_GLOBAL),
+            driver.cuMemFree_v2(0x1234),
+        ]
+    };
+    assert_eq!(refused, [CUDA_ERROR_INVALID_VALUE; 4]);
+    // SAFETY: as above.
+    let large =
+        unsafe { driver.cuMemAllocManaged(&raw mut address, 100 << 30, CU_MEM_ATTACH_GLOBAL) };
+    assert_eq!(large, CUDA_ERROR_OUT_OF_MEMORY);
+    program.machine.leave();
+}
