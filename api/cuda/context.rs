@@ -54,7 +54,7 @@ extern "C" {
     fn cuCtxCreate_v2(#[out] pctx: *mut CUcontext, flags: u32, dev: CUdevice) -> CUresult;
 
     /// Makes a context that is bound to part of a device.
-    #[call(id = 0x0307, local, manual(client), planned, since = "11.4")]
+    #[call(id = 0x0307, local, since = "11.4")]
     fn cuCtxCreate_v3(
         #[out] pctx: *mut CUcontext,
         #[input(len = numParams)] paramsArray: *mut CUexecAffinityParam,
@@ -64,7 +64,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Makes a context with parameters for affinity or graphics.
-    #[call(id = 0x0308, local, manual(client), planned, since = "12.5")]
+    #[call(id = 0x0308, local, since = "12.5")]
     fn cuCtxCreate_v4(
         #[out] pctx: *mut CUcontext,
         #[input] ctxCreateParams: *mut CUctxCreateParams,
@@ -83,11 +83,11 @@ extern "C" {
     fn cuCtxDestroy_v2(#[destroys] ctx: CUcontext) -> CUresult;
 
     /// Counts one more user of the current context: CUDA 3's way.
-    #[call(id = 0x030a, local, planned, since = "2.0")]
+    #[call(id = 0x030a, local, since = "2.0")]
     fn cuCtxAttach(#[out] pctx: *mut CUcontext, flags: u32) -> CUresult;
 
     /// Counts one user less of a context; the last one ends it.
-    #[call(id = 0x030b, local, manual(client), planned, since = "2.0")]
+    #[call(id = 0x030b, local, since = "2.0")]
     fn cuCtxDetach(#[destroys] ctx: CUcontext) -> CUresult;
 
     /// Pushes a context on the thread's stack.
@@ -119,7 +119,7 @@ extern "C" {
     fn cuCtxGetFlags(#[out] flags: *mut u32) -> CUresult;
 
     /// Sets the flags of the current context.
-    #[call(id = 0x0313, sync, planned, since = "12.1")]
+    #[call(id = 0x0313, local, since = "12.1")]
     fn cuCtxSetFlags(flags: u32) -> CUresult;
 
     /// Tells a number that no other context of the process has had.
@@ -174,18 +174,18 @@ extern "C" {
     fn cuCtxResetPersistingL2Cache() -> CUresult;
 
     /// Tells which part of the device the current context is bound to.
-    #[call(id = 0x0320, local, planned, since = "11.4")]
+    #[call(id = 0x0320, local, since = "11.4")]
     fn cuCtxGetExecAffinity(
         #[out] pExecAffinity: *mut CUexecAffinityParam,
         r#type: CUexecAffinityType,
     ) -> CUresult;
 
     /// Records an event behind everything in a context.
-    #[call(id = 0x0321, sync, planned, since = "12.5")]
+    #[call(id = 0x0321, unsupported, since = "12.5")]
     fn cuCtxRecordEvent(hCtx: CUcontext, hEvent: CUevent) -> CUresult;
 
     /// Makes everything that a context does later wait for an event.
-    #[call(id = 0x0322, sync, planned, since = "12.5")]
+    #[call(id = 0x0322, unsupported, since = "12.5")]
     fn cuCtxWaitEvent(hCtx: CUcontext, hEvent: CUevent) -> CUresult;
 
     /// Lets the current context reach the memory of another device's context.

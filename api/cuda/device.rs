@@ -30,7 +30,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuDeviceTotalMem_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0207, local, planned, since = "2.0")]
+    #[call(id = 0x0207, local, since = "2.0")]
     fn cuDeviceTotalMem(#[out] bytes: *mut u32, dev: CUdevice) -> CUresult;
 
     /// Tells how much memory a device has.
@@ -55,7 +55,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells which atomic operations work between a device and its host.
-    #[call(id = 0x020b, local, planned, since = "13.0")]
+    #[call(id = 0x020b, local, since = "13.0")]
     fn cuDeviceGetHostAtomicCapabilities(
         #[out(len = count)] capabilities: *mut u32,
         #[input(len = count)] operations: *const CUatomicOperation,
@@ -116,7 +116,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells which atomic operations work between two devices.
-    #[call(id = 0x0213, local, planned, since = "13.0")]
+    #[call(id = 0x0213, local, since = "13.0")]
     fn cuDeviceGetP2PAtomicCapabilities(
         #[out(len = count)] capabilities: *mut u32,
         #[input(len = count)] operations: *const CUatomicOperation,
@@ -134,7 +134,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Tells how much memory a device holds for graphs.
-    #[call(id = 0x0215, sync, planned, since = "11.4")]
+    #[call(id = 0x0215, sync, manual, since = "11.4")]
     fn cuDeviceGetGraphMemAttribute(
         device: CUdevice,
         attr: CUgraphMem_attribute,
@@ -142,7 +142,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Resets a high mark of the memory that a device holds for graphs.
-    #[call(id = 0x0216, sync, planned, since = "11.4")]
+    #[call(id = 0x0216, sync, manual, since = "11.4")]
     fn cuDeviceSetGraphMemAttribute(
         device: CUdevice,
         attr: CUgraphMem_attribute,
@@ -150,7 +150,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Gives memory that graphs no longer use back to the system.
-    #[call(id = 0x0217, async, planned, since = "11.4")]
+    #[call(id = 0x0217, async, manual, since = "11.4")]
     fn cuDeviceGraphMemTrim(device: CUdevice) -> CUresult;
 
     /// Calls the application back when memory runs short.

@@ -85,8 +85,6 @@ extern "C" {
     #[call(
         id = 0x0906,
         local,
-        manual(client),
-        planned,
         since = "13.1",
         per_thread = "cuLaunchHostFunc_v2_ptsz@13.1"
     )]
@@ -98,27 +96,27 @@ extern "C" {
     ) -> CUresult;
 
     /// Sets the block size of the next old-style launch.
-    #[call(id = 0x0907, local, planned, since = "2.0")]
+    #[call(id = 0x0907, local, since = "2.0")]
     fn cuFuncSetBlockShape(hfunc: CUfunction, x: i32, y: i32, z: i32) -> CUresult;
 
     /// Sets the dynamic shared memory of the next old-style launch.
-    #[call(id = 0x0908, local, planned, since = "2.0")]
+    #[call(id = 0x0908, local, since = "2.0")]
     fn cuFuncSetSharedSize(hfunc: CUfunction, bytes: u32) -> CUresult;
 
     /// Sets the size of the parameters of the next old-style launch.
-    #[call(id = 0x0909, local, planned, since = "2.0")]
+    #[call(id = 0x0909, local, since = "2.0")]
     fn cuParamSetSize(hfunc: CUfunction, numbytes: u32) -> CUresult;
 
     /// Sets an integer parameter of the next old-style launch.
-    #[call(id = 0x090a, local, planned, since = "2.0")]
+    #[call(id = 0x090a, local, since = "2.0")]
     fn cuParamSeti(hfunc: CUfunction, offset: i32, value: u32) -> CUresult;
 
     /// Sets a floating-point parameter of the next old-style launch.
-    #[call(id = 0x090b, local, planned, since = "2.0")]
+    #[call(id = 0x090b, local, since = "2.0")]
     fn cuParamSetf(hfunc: CUfunction, offset: i32, value: f32) -> CUresult;
 
     /// Sets any parameter of the next old-style launch.
-    #[call(id = 0x090c, local, planned, since = "2.0")]
+    #[call(id = 0x090c, local, since = "2.0")]
     fn cuParamSetv(
         hfunc: CUfunction,
         offset: i32,
@@ -127,19 +125,19 @@ extern "C" {
     ) -> CUresult;
 
     /// Does nothing: textures are found by name.
-    #[call(id = 0x090d, local, planned, since = "2.0")]
+    #[call(id = 0x090d, local, since = "2.0")]
     fn cuParamSetTexRef(hfunc: CUfunction, texunit: i32, hTexRef: CUtexref) -> CUresult;
 
     /// Launches one block, the old way.
-    #[call(id = 0x090e, local, manual(client), planned, since = "2.0")]
+    #[call(id = 0x090e, local, since = "2.0")]
     fn cuLaunch(f: CUfunction) -> CUresult;
 
     /// Launches a grid, the old way.
-    #[call(id = 0x090f, local, manual(client), planned, since = "2.0")]
+    #[call(id = 0x090f, local, since = "2.0")]
     fn cuLaunchGrid(f: CUfunction, grid_width: i32, grid_height: i32) -> CUresult;
 
     /// Launches a grid in stream order, the old way.
-    #[call(id = 0x0910, local, manual(client), planned, since = "2.0")]
+    #[call(id = 0x0910, local, since = "2.0")]
     fn cuLaunchGridAsync(
         f: CUfunction,
         grid_width: i32,

@@ -2,7 +2,7 @@
 
 extern "C" {
     /// `cuMemGetInfo_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0401, local, planned, since = "2.0")]
+    #[call(id = 0x0401, local, since = "2.0")]
     fn cuMemGetInfo(#[out] free: *mut u32, #[out] total: *mut u32) -> CUresult;
 
     /// Tells free and total memory of the current device.
@@ -10,7 +10,7 @@ extern "C" {
     fn cuMemGetInfo_v2(#[out] free: *mut usize, #[out] total: *mut usize) -> CUresult;
 
     /// `cuMemAlloc_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0403, local, planned, since = "2.0")]
+    #[call(id = 0x0403, local, since = "2.0")]
     fn cuMemAlloc(#[out] dptr: *mut CUdeviceptr_v1, bytesize: u32) -> CUresult;
 
     /// Allocates device memory.
@@ -18,7 +18,7 @@ extern "C" {
     fn cuMemAlloc_v2(#[out] dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult;
 
     /// `cuMemAllocPitch_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0405, local, planned, since = "2.0")]
+    #[call(id = 0x0405, local, since = "2.0")]
     fn cuMemAllocPitch(
         #[out] dptr: *mut CUdeviceptr_v1,
         #[out] pPitch: *mut u32,
@@ -38,7 +38,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuMemFree_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0407, local, planned, since = "2.0")]
+    #[call(id = 0x0407, local, since = "2.0")]
     fn cuMemFree(dptr: CUdeviceptr_v1) -> CUresult;
 
     /// Frees device memory, once what uses it is done.
@@ -46,7 +46,7 @@ extern "C" {
     fn cuMemFree_v2(dptr: CUdeviceptr) -> CUresult;
 
     /// `cuMemGetAddressRange_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0409, local, planned, since = "2.0")]
+    #[call(id = 0x0409, local, since = "2.0")]
     fn cuMemGetAddressRange(
         #[out(nullable)] pbase: *mut CUdeviceptr_v1,
         #[out(nullable)] psize: *mut u32,
@@ -66,7 +66,7 @@ extern "C" {
     fn cuMemAllocManaged(#[out] dptr: *mut CUdeviceptr, bytesize: usize, flags: u32) -> CUresult;
 
     /// `cuMemAllocHost_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x040c, local, planned, since = "2.0")]
+    #[call(id = 0x040c, local, since = "2.0")]
     fn cuMemAllocHost(#[out] pp: *mut *mut c_void, bytesize: u32) -> CUresult;
 
     /// Allocates pinned host memory.
@@ -82,7 +82,7 @@ extern "C" {
     fn cuMemFreeHost(#[local] p: *mut c_void) -> CUresult;
 
     /// `cuMemHostGetDevicePointer_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x0410, local, planned, since = "2.2")]
+    #[call(id = 0x0410, local, since = "2.2")]
     fn cuMemHostGetDevicePointer(
         #[out] pdptr: *mut CUdeviceptr_v1,
         #[local] p: *mut c_void,

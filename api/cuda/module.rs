@@ -55,7 +55,7 @@ extern "C" {
     ) -> CUresult;
 
     /// `cuModuleGetGlobal_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
-    #[call(id = 0x080a, local, planned, since = "2.0")]
+    #[call(id = 0x080a, local, since = "2.0")]
     fn cuModuleGetGlobal(
         #[out(nullable)] dptr: *mut CUdeviceptr_v1,
         #[out(nullable)] bytes: *mut u32,
@@ -232,7 +232,7 @@ extern "C" {
     fn cuFuncSetCacheConfig(hfunc: CUfunction, config: CUfunc_cache) -> CUresult;
 
     /// Says how wide a function wants the shared memory banks.
-    #[call(id = 0x0823, async, planned, since = "4.2")]
+    #[call(id = 0x0823, async, since = "4.2")]
     fn cuFuncSetSharedMemConfig(hfunc: CUfunction, config: CUsharedconfig) -> CUresult;
 
     /// Tells the module that a function belongs to.

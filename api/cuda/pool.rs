@@ -153,6 +153,6 @@ extern "C" {
     fn cuDeviceGetMemPool(#[out] pool: *mut CUmemoryPool, dev: CUdevice) -> CUresult;
 
     /// Sets the current pool of a device.
-    #[call(id = 0x0714, async, manual(client), since = "11.2")]
+    #[call(id = 0x0714, async, manual, since = "11.2")]
     fn cuDeviceSetMemPool(dev: CUdevice, pool: CUmemoryPool) -> CUresult;
 }

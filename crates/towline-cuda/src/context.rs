@@ -34,6 +34,8 @@ struct Settings {
     limits: HashMap<CUlimit, usize>,
     cache: CUfunc_cache,
     shared: CUsharedconfig,
+    /// Users that were counted beside the first.
+    attached: u32,
 }
 
 impl Context {
@@ -252,6 +254,97 @@ impl ContextCalls for Driver {
         }
         // SAFETY: the caller's contract.
         unsafe { tell(pctx, self.create(flags, dev)) }
+    }
+
+    unsafe fn cuCtxCreate_v3(
+        &self,
+        pctx: *mut CUcontext,
+        _paramsArray: *mut CUexecAffinityParam,
+        numParams: i32,
+        flags: u32,
+        dev: CUdevice,
+    ) -> CUresult {
+        match numParams {
+            // SAFETY: the caller's contract, passed on.
+            0 => unsafe { ContextCalls::cuCtxCreate_v2(self, pctx, flags, dev) },
+            // No device says that contexts can be bound to part of it.
+            1.. => CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY,
+            _ => CUDA_ERROR_INVALID_VALUE,
+        }
+    }
+
+    unsafe fn cuCtxCreate_v4(
+        &self,
+        pctx: *mut CUcontext,
+        ctxCreateParams: *mut CUctxCreateParams,
+        flags: u32,
+        dev: CUdevice,
+    ) -> CUresult {
+        // SAFETY: the caller's contract: NULL or parameters.
+        let given = unsafe { ctxCreateParams.as_ref() };
+        let count = given.map_or(0, |given| given.numExecAffinityParams);
+        let graphics = given.is_some_and(|given| !given.cigParams.is_null());
+        match (count, graphics) {
+            (0, true) => CUDA_ERROR_NOT_SUPPORTED,
+            (_, true) => CUDA_ERROR_INVALID_VALUE,
+            (count, false) => {
+                let params = given.map_or(std::ptr::null_mut(), |given| given.execAffinityParams);
+                // SAFETY: the caller's contract, passed on.
+                unsafe { ContextCalls::cuCtxCreate_v3(self, pctx, params, count, flags, dev) }
+            }
+        }
+    }
+
+    unsafe fn cuCtxAttach(&self, pctx: *mut CUcontext, flags: u32) -> CUresult {
+        if pctx.is_null() || flags != 0 {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        let attached = self.current().map(|context| {
+            lock(&context.settings).attached += 1;
+            wire::ContextHandle(context.number).to_raw()
+        });
+        // SAFETY: the caller's contract.
+        unsafe { tell(pctx, attached) }
+    }
+
+    unsafe fn cuCtxDetach(&self, ctx: CUcontext) -> CUresult {
+        let context = match self.current() {
+            Ok(context) if context.number == ctx.addr() as u64 => context,
+            Ok(_) => return CUDA_ERROR_INVALID_CONTEXT,
+            Err(status) => return status,
+        };
+        let left = lock(&context.settings).attached.checked_sub(1);
+        match left {
+            Some(left) => {
+                lock(&context.settings).attached = left;
+                CUDA_SUCCESS
+            }
+            // SAFETY: the caller's contract, passed on: the last user ends it.
+            None => unsafe { ContextCalls::cuCtxDestroy_v2(self, ctx) },
+        }
+    }
+
+    unsafe fn cuCtxSetFlags(&self, flags: u32) -> CUresult {
+        let schedules = (flags & CU_CTX_SCHED_MASK).count_ones();
+        if flags & !CU_CTX_FLAGS_MASK != 0 || schedules > 1 {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // Like those of its beginning, they say how this process waits.
+        status(self.current().map(|context| *lock(&context.flags) = flags))
+    }
+
+    unsafe fn cuCtxGetExecAffinity(
+        &self,
+        pExecAffinity: *mut CUexecAffinityParam,
+        r#type: CUexecAffinityType,
+    ) -> CUresult {
+        match self.current() {
+            Err(status) => status,
+            Ok(_) if pExecAffinity.is_null() || r#type >= CU_EXEC_AFFINITY_TYPE_MAX => {
+                CUDA_ERROR_INVALID_VALUE
+            }
+            Ok(_) => CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY,
+        }
     }
 
     unsafe fn cuCtxDestroy_v2(&self, ctx: CUcontext) -> CUresult {

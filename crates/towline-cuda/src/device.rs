@@ -1,6 +1,6 @@
 //! Devices: one list over all servers, described from what each server told when its session began.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_void};
 use std::sync::{Mutex, OnceLock};
 
 use towline_backend::cuda as wire;
@@ -8,7 +8,7 @@ use towline_backend::cuda::*;
 use towline_client::cuda::Session;
 use towline_wire::cuda::snapshot;
 
-use crate::driver::{DeviceCalls, Driver, tell};
+use crate::driver::{DeviceCalls, Driver, actor, status, tell};
 use crate::policy::{self, Policy};
 
 /// A device of a server.
@@ -346,6 +346,98 @@ impl DeviceCalls for Driver {
         unsafe { tell(value, told) }
     }
 
+    unsafe fn cuDeviceTotalMem(&self, bytes: *mut u32, dev: CUdevice) -> CUresult {
+        let total = self.device(dev).map(|device| device.facts.total_bytes);
+        let total = total.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
+        // SAFETY: the caller's contract.
+        unsafe { tell(bytes, total) }
+    }
+
+    unsafe fn cuDeviceGetHostAtomicCapabilities(
+        &self,
+        capabilities: *mut u32,
+        operations: *const CUatomicOperation,
+        count: u32,
+        dev: CUdevice,
+    ) -> CUresult {
+        // SAFETY: the caller's contract, passed on.
+        let told = unsafe { no_atomics(capabilities, operations, count) };
+        status(self.device(dev).and(told))
+    }
+
+    unsafe fn cuDeviceGetP2PAtomicCapabilities(
+        &self,
+        capabilities: *mut u32,
+        operations: *const CUatomicOperation,
+        count: u32,
+        srcDevice: CUdevice,
+        dstDevice: CUdevice,
+    ) -> CUresult {
+        let devices = self.device(srcDevice).and(self.device(dstDevice));
+        if devices.is_err() || srcDevice == dstDevice {
+            return CUDA_ERROR_INVALID_DEVICE;
+        }
+        // SAFETY: the caller's contract, passed on.
+        status(unsafe { no_atomics(capabilities, operations, count) })
+    }
+
+    unsafe fn cuDeviceGetGraphMemAttribute(
+        &self,
+        device: CUdevice,
+        attr: CUgraphMem_attribute,
+        value: *mut c_void,
+    ) -> CUresult {
+        let told = self.device(device).and_then(|known| {
+            let session = self.session(known.session)?;
+            let request = wire::DeviceGetGraphMemAttribute {
+                device: known.ordinal,
+                attr,
+            };
+            let call = "cuDeviceGetGraphMemAttribute";
+            let body = session.call(actor(0), call, &request)?;
+            let reply = wire::DeviceGetGraphMemAttributeReply::decode(&body);
+            let reply = reply.map_err(|_| session.malformed())?;
+            let bytes = reply.value.and_then(|value| value.try_into().ok());
+            bytes
+                .map(u64::from_le_bytes)
+                .ok_or_else(|| session.malformed())
+        });
+        // SAFETY: the caller's contract: room for 64 bits.
+        unsafe { tell(value.cast::<u64>(), told) }
+    }
+
+    unsafe fn cuDeviceSetGraphMemAttribute(
+        &self,
+        device: CUdevice,
+        attr: CUgraphMem_attribute,
+        value: *mut c_void,
+    ) -> CUresult {
+        if value.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's contract: 64 bits.
+        let given = unsafe { value.cast::<u64>().read_unaligned() };
+        status(self.device(device).and_then(|known| {
+            let session = self.session(known.session)?;
+            let request = wire::DeviceSetGraphMemAttribute {
+                device: known.ordinal,
+                attr,
+                value: &given.to_le_bytes(),
+            };
+            let call = "cuDeviceSetGraphMemAttribute";
+            session.call(actor(0), call, &request).map(|_| ())
+        }))
+    }
+
+    unsafe fn cuDeviceGraphMemTrim(&self, device: CUdevice) -> CUresult {
+        status(self.device(device).and_then(|known| {
+            let request = wire::DeviceGraphMemTrim {
+                device: known.ordinal,
+            };
+            self.session(known.session)?.post_plain(&request)
+        }))
+    }
+
     unsafe fn cuDeviceGetExecAffinitySupport(
         &self,
         pi: *mut i32,
@@ -355,6 +447,28 @@ impl DeviceCalls for Driver {
         // SAFETY: the caller's contract.
         unsafe { tell(pi, self.device(dev).map(|_| 0)) }
     }
+}
+
+/// Says of each operation that it has no form that works on another's memory.
+///
+/// # Safety
+/// Both are as long as said.
+unsafe fn no_atomics(
+    capabilities: *mut u32,
+    operations: *const CUatomicOperation,
+    count: u32,
+) -> Result<(), CUresult> {
+    // SAFETY: the caller's contract.
+    let operations = unsafe { crate::raw::slice(operations, count as usize) };
+    let operations = operations.filter(|list| !list.is_empty() && !capabilities.is_null());
+    let operations = operations.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    if operations.iter().any(|one| *one >= CU_ATOMIC_OPERATION_MAX) {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    let none = operations.iter().map(|_| 0);
+    // SAFETY: as above.
+    unsafe { crate::raw::fill(capabilities, count as usize, none) };
+    Ok(())
 }
 
 #[cfg(test)]

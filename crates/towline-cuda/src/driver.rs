@@ -25,6 +25,7 @@ use crate::link::Links;
 use crate::kept::Kept;
 use crate::memory::Ranges;
 use crate::mirror::Mirrors;
+use crate::old_launch::OldLaunches;
 use crate::peer::Peers;
 use crate::pinned::Pins;
 use crate::pool::Pools;
@@ -48,6 +49,7 @@ pub struct Driver {
     pub(crate) events: RwLock<HashMap<u64, Arc<Recorded>>>,
     pub(crate) functions: RwLock<Functions>,
     pub(crate) links: Links,
+    pub(crate) old_launches: OldLaunches,
     pub(crate) sharing: Sharing,
     pub(crate) memory: RwLock<Ranges>,
     pub(crate) kept_memory: Mutex<Kept>,

@@ -15,12 +15,12 @@
 //! | `array`, `tensor`, `peer` | arrays, descriptions of tensors, what devices can do with each other's memory |
 //! | `graph` | graphs, and streams that are captured into them |
 //! | `image`, `jit`, `link` | device code, options of its compiler, links of it |
-//! | `pack`, `occupancy` | parameters of launches, how much of a kernel runs at once |
+//! | `pack`, `old_launch`, `occupancy` | parameters of launches, launches as they once were, how much of a kernel runs at once |
 //! | `entry` | errors by name, functions by name and version |
 //! | `tables`, `handshake` | the undocumented tables that the runtime library asks for |
 //!
 //! Lock order: an executable graph's state, then `graphs`, then `streams`, `functions` or `memory`. Everything else is held alone, and
-//! but for the first nothing while a server is waited for.
+//! but for the first, and the blocks of a mirror (then its lane), nothing while a server is waited for.
 
 #![allow(
     non_snake_case,
@@ -48,6 +48,7 @@ mod memory;
 mod mirror;
 mod module;
 mod occupancy;
+mod old_launch;
 mod operations;
 mod pack;
 mod peer;

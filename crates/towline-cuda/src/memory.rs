@@ -208,6 +208,16 @@ impl Driver {
         told
     }
 
+    /// An address for a program that has 32 bits for it; memory beyond is given back.
+    fn narrow(&self, made: Result<u64, CUresult>) -> Result<u32, CUresult> {
+        let address = made?;
+        u32::try_from(address).map_err(|_| {
+            // That it cannot be had is all there is to say.
+            let _ = self.free(address);
+            CUDA_ERROR_OUT_OF_MEMORY
+        })
+    }
+
     fn allocate_host(&self, size: usize, flags: u32) -> Result<*mut c_void, CUresult> {
         let context = self.current()?;
         let known =
@@ -361,6 +371,106 @@ impl MemoryCalls for Driver {
         }
         // SAFETY: the caller's contract.
         unsafe { tell(total, asked.map(|(_, total)| total)) }
+    }
+
+    unsafe fn cuMemGetInfo(&self, free: *mut u32, total: *mut u32) -> CUresult {
+        let (mut wide_free, mut wide_total) = (0, 0);
+        // SAFETY: both are locals.
+        let asked =
+            unsafe { MemoryCalls::cuMemGetInfo_v2(self, &raw mut wide_free, &raw mut wide_total) };
+        if asked != CUDA_SUCCESS {
+            return asked;
+        }
+        for (target, value) in [(free, wide_free), (total, wide_total)] {
+            // SAFETY: the caller's contract.
+            let told = unsafe { tell(target, Ok(u32::try_from(value).unwrap_or(u32::MAX))) };
+            if told != CUDA_SUCCESS {
+                return told;
+            }
+        }
+        CUDA_SUCCESS
+    }
+
+    unsafe fn cuMemAlloc(&self, dptr: *mut CUdeviceptr_v1, bytesize: u32) -> CUresult {
+        let narrow = self.narrow(self.allocate(bytesize as usize));
+        // SAFETY: the caller's contract.
+        unsafe { tell(dptr, narrow) }
+    }
+
+    unsafe fn cuMemAllocPitch(
+        &self,
+        dptr: *mut CUdeviceptr_v1,
+        pPitch: *mut u32,
+        WidthInBytes: u32,
+        Height: u32,
+        ElementSizeBytes: u32,
+    ) -> CUresult {
+        let (mut address, mut pitch) = (0, 0);
+        if dptr.is_null() || pPitch.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        let (width, height) = (WidthInBytes as usize, Height as usize);
+        // SAFETY: both are locals.
+        let made = unsafe {
+            let (address, pitch) = (&raw mut address, &raw mut pitch);
+            MemoryCalls::cuMemAllocPitch_v2(self, address, pitch, width, height, ElementSizeBytes)
+        };
+        let made = match made {
+            CUDA_SUCCESS => Ok(address),
+            status => Err(status),
+        };
+        let narrow = self.narrow(made);
+        if narrow.is_ok() {
+            // SAFETY: the caller's contract.
+            unsafe { pPitch.write(u32::try_from(pitch).unwrap_or(u32::MAX)) };
+        }
+        // SAFETY: the caller's contract.
+        unsafe { tell(dptr, narrow) }
+    }
+
+    unsafe fn cuMemFree(&self, dptr: CUdeviceptr_v1) -> CUresult {
+        status(self.free(dptr.into()))
+    }
+
+    unsafe fn cuMemGetAddressRange(
+        &self,
+        pbase: *mut CUdeviceptr_v1,
+        psize: *mut u32,
+        dptr: CUdeviceptr_v1,
+    ) -> CUresult {
+        let found = match read(&self.memory).find(dptr.into()) {
+            Some((start, range)) => (u32::try_from(start), u32::try_from(range.size)),
+            None => return CUDA_ERROR_NOT_FOUND,
+        };
+        let (Ok(start), Ok(size)) = found else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        // SAFETY: the caller's contract; either may be NULL.
+        unsafe { crate::raw::fill(pbase, 1, [start].into_iter()) };
+        // SAFETY: as above.
+        unsafe { crate::raw::fill(psize, 1, [size].into_iter()) };
+        CUDA_SUCCESS
+    }
+
+    unsafe fn cuMemAllocHost(&self, pp: *mut *mut c_void, bytesize: u32) -> CUresult {
+        // SAFETY: the caller's contract.
+        unsafe { MemoryCalls::cuMemAllocHost_v2(self, pp, bytesize as usize) }
+    }
+
+    unsafe fn cuMemHostGetDevicePointer(
+        &self,
+        pdptr: *mut CUdeviceptr_v1,
+        p: *mut c_void,
+        Flags: u32,
+    ) -> CUresult {
+        if pdptr.is_null() || Flags != 0 {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        let address = self.device_pointer(p.addr() as u64);
+        let narrow = address
+            .and_then(|address| u32::try_from(address).map_err(|_| CUDA_ERROR_INVALID_VALUE));
+        // SAFETY: the caller's contract.
+        unsafe { tell(pdptr, narrow) }
     }
 
     unsafe fn cuMemAlloc_v2(&self, dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult {

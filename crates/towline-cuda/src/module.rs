@@ -493,6 +493,32 @@ impl ModuleCalls for Driver {
         unsafe { tell_global(place, dptr, bytes) }
     }
 
+    unsafe fn cuModuleGetGlobal(
+        &self,
+        dptr: *mut CUdeviceptr_v1,
+        bytes: *mut u32,
+        hmod: CUmodule,
+        name: *const c_char,
+    ) -> CUresult {
+        let (mut address, mut size) = (0, 0);
+        // SAFETY: both are locals; the rest is the caller's contract.
+        let found = unsafe {
+            let (address, size) = (&raw mut address, &raw mut size);
+            ModuleCalls::cuModuleGetGlobal_v2(self, address, size, hmod, name)
+        };
+        if found != CUDA_SUCCESS {
+            return found;
+        }
+        let (Ok(address), Ok(size)) = (u32::try_from(address), u32::try_from(size)) else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        // SAFETY: the caller's contract; either may be NULL.
+        unsafe { crate::raw::fill(dptr, 1, [address].into_iter()) };
+        // SAFETY: as above.
+        unsafe { crate::raw::fill(bytes, 1, [size].into_iter()) };
+        CUDA_SUCCESS
+    }
+
     unsafe fn cuLibraryLoadData(
         &self,
         library: *mut CUlibrary,

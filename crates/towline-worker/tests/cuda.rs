@@ -868,6 +868,37 @@ fn links_that_do_not_exist_are_there_twice_or_too_large_end_the_session() {
 }
 
 #[test]
+fn what_nobody_shares_is_refused_and_numbers_that_are_none_end_the_session() {
+    let client = Client::new();
+    let memory = client.allocate(64);
+    let open = |kind| wire::OpenShared {
+        kind,
+        token: &[7; 32],
+        flags: CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS,
+        number: HANDLE_BASE | 0x77,
+    };
+    for kind in 0..4 {
+        let opened = client.post(&open(kind));
+        assert_eq!(client.status_of(opened), CUDA_ERROR_INVALID_VALUE);
+    }
+    let share = |number| wire::Share { kind: 0, number };
+    let inside = client.post(&share(memory + 4));
+    assert_eq!(client.status_of(inside), CUDA_ERROR_INVALID_VALUE);
+    // This session has nobody to share with.
+    let alone = client.post(&share(memory));
+    assert_eq!(client.status_of(alone), CUDA_ERROR_NOT_SUPPORTED);
+    client.post(&wire::CloseShared { address: memory });
+    assert_eq!(client.closed(), Some(CloseCode::UnknownHandle));
+    client.leave();
+    for (kind, code) in [(2, CloseCode::UnknownHandle), (9, CloseCode::Malformed)] {
+        let client = Client::new();
+        client.post(&wire::Share { kind, number: 5 });
+        assert_eq!(client.closed(), Some(code));
+        client.leave();
+    }
+}
+
+#[test]
 fn operations_and_attributes_that_are_none_fail_and_leave_the_session() {
     let client = Client::new();
     let cut = client.post(&wire::StreamOperations {

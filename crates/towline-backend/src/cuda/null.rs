@@ -698,6 +698,40 @@ impl CudaApi for NullCuda {
     texture_calls!();
     link_calls!();
     virtual_memory_calls!();
+    unsafe fn cuDeviceGetGraphMemAttribute(
+        &self,
+        device: CUdevice,
+        _attribute: CUgraphMem_attribute,
+        value: *mut c_void,
+    ) -> CUresult {
+        if device < 0 || device as usize >= self.devices {
+            return CUDA_ERROR_INVALID_DEVICE;
+        }
+        // Graphs have no memory of their own here.
+        put(value.cast::<u64>(), 0);
+        CUDA_SUCCESS
+    }
+    unsafe fn cuDeviceSetGraphMemAttribute(
+        &self,
+        _device: CUdevice,
+        attribute: CUgraphMem_attribute,
+        _value: *mut c_void,
+    ) -> CUresult {
+        match attribute {
+            CU_GRAPH_MEM_ATTR_USED_MEM_HIGH | CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH => CUDA_SUCCESS,
+            _ => CUDA_ERROR_INVALID_VALUE,
+        }
+    }
+    unsafe fn cuDeviceGraphMemTrim(&self, _device: CUdevice) -> CUresult {
+        CUDA_SUCCESS
+    }
+    unsafe fn cuFuncSetSharedMemConfig(
+        &self,
+        function: CUfunction,
+        _config: CUsharedconfig,
+    ) -> CUresult {
+        self.kernel(function.addr()).err().unwrap_or(CUDA_SUCCESS)
+    }
     unsafe fn cuStreamSetAttribute(
         &self,
         stream: CUstream,

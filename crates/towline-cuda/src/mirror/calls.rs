@@ -69,18 +69,20 @@ impl Driver {
         self.end_mirror(address)
     }
 
-    /// Memory of the process for a pinned allocation, of zeros, where the device can have memory at the same addresses.
+    /// Memory of the process for a pinned allocation, of zeros: where the device can have memory at the same addresses, if there is room.
     pub(crate) fn map_pinned(&self, size: usize) -> Option<*mut c_void> {
         let size = size.checked_next_multiple_of(PAGE)?;
         let room = size.checked_next_multiple_of(ROUND)? as u64;
-        (0..super::ATTEMPTS).find_map(|_| {
+        let placed = (0..super::ATTEMPTS).find_map(|_| {
             let address = self.mirrors.next_address(room);
-            let place = super::region::map_private(address, size);
+            let place = super::region::map_private(Some(address), size);
             if place.is_none() {
                 self.mirrors.next_address(1 << 30);
             }
             place
-        })
+        });
+        // Copies do not care; kernels do not reach it there.
+        placed.or_else(|| super::region::map_private(None, size))
     }
 
     /// Ends such memory, and what the device has of it.

@@ -37,10 +37,12 @@ fn map(address: usize, size: usize, access: i32, flags: i32, file: i32) -> Optio
     Some(place)
 }
 
-/// Private memory of zeros at an address where nothing is mapped.
-pub(super) fn map_private(address: u64, size: usize) -> Option<*mut libc::c_void> {
+/// Private memory of zeros at an address where nothing is mapped, or anywhere.
+pub(super) fn map_private(address: Option<u64>, size: usize) -> Option<*mut libc::c_void> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    let fixed = address.map_or(0, |_| libc::MAP_FIXED_NOREPLACE);
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | fixed;
+    let address = address.unwrap_or(0);
     map(address as usize, size, access, flags, -1).map(std::ptr::with_exposed_provenance_mut)
 }
 

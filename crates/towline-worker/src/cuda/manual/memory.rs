@@ -79,6 +79,82 @@ impl Session {
         Ok(())
     }
 
+    pub(crate) fn cuDeviceGetGraphMemAttribute(
+        &mut self,
+        number: u64,
+        request: wire::DeviceGetGraphMemAttribute,
+    ) -> Result<(), ProtocolError> {
+        let mut value = 0_u64;
+        let place = (&raw mut value).cast();
+        let status = match self.device(request.device) {
+            Err(status) => status,
+            // SAFETY: room for 64 bits, which every attribute of this kind has.
+            Ok(device) => unsafe {
+                self.api
+                    .cuDeviceGetGraphMemAttribute(device, request.attr, place)
+            },
+        };
+        let reply = wire::DeviceGetGraphMemAttributeReply {
+            value: Some(&value.to_le_bytes()),
+        };
+        self.reply(number, status, &reply);
+        Ok(())
+    }
+
+    pub(crate) fn cuDeviceSetGraphMemAttribute(
+        &mut self,
+        number: u64,
+        request: wire::DeviceSetGraphMemAttribute<'_>,
+    ) -> Result<(), ProtocolError> {
+        let mut value = [0; 8];
+        for (to, from) in value.iter_mut().zip(request.value) {
+            *to = *from;
+        }
+        let mut value = u64::from_le_bytes(value);
+        let place = (&raw mut value).cast();
+        let status = match self.device(request.device) {
+            Err(status) => status,
+            // SAFETY: 64 bits, which every attribute of this kind has.
+            Ok(device) => unsafe {
+                self.api
+                    .cuDeviceSetGraphMemAttribute(device, request.attr, place)
+            },
+        };
+        self.reply(number, status, &wire::DeviceSetGraphMemAttributeReply {});
+        Ok(())
+    }
+
+    pub(crate) fn cuDeviceGraphMemTrim(
+        &mut self,
+        number: u64,
+        request: wire::DeviceGraphMemTrim,
+    ) -> Result<(), ProtocolError> {
+        let call = <wire::DeviceGraphMemTrim as Request<'_>>::ID;
+        let status = match self.device(request.device) {
+            Err(status) => status,
+            // SAFETY: no pointers.
+            Ok(device) => unsafe { self.api.cuDeviceGraphMemTrim(device) },
+        };
+        self.settle(number, call, status);
+        Ok(())
+    }
+
+    pub(crate) fn cuDeviceSetMemPool(
+        &mut self,
+        number: u64,
+        request: wire::DeviceSetMemPool,
+    ) -> Result<(), ProtocolError> {
+        let call = <wire::DeviceSetMemPool as Request<'_>>::ID;
+        let pool = self.native(request.pool.0, wire::MemoryPoolHandle::TAG)?;
+        let status = match (self.device(request.dev), pool) {
+            (Err(status), _) | (_, Err(status)) => status,
+            // SAFETY: the pool is live.
+            (Ok(device), Ok(pool)) => unsafe { self.api.cuDeviceSetMemPool(device, pool.cast()) },
+        };
+        self.settle(number, call, status);
+        Ok(())
+    }
+
     pub(crate) fn PoolAlloc(
         &mut self,
         number: u64,
