@@ -115,8 +115,10 @@ pub(super) fn install() {
 
 /// The handler. It takes no lock, allocates nothing, and leaves `errno` as it was.
 extern "C" fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel gives the handler what happened; a fault has an address.
-    let address = unsafe { (*info).si_addr() }.addr();
+    // SAFETY: the kernel gives the handler what happened.
+    let happened = unsafe { info.read() };
+    // SAFETY: a fault has an address.
+    let address = unsafe { happened.si_addr() }.addr();
     if is_ours(address) && wait_for(address) {
         return;
     }

@@ -132,3 +132,78 @@ impl Broker for ChannelBroker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use towline_worker::{Offers, TOKEN_BYTES};
+
+    use super::*;
+
+    /// A broker whose supervisor answers until the channel ends.
+    fn supervised() -> Arc<ChannelBroker> {
+        let (ours, theirs) = Channel::pair().unwrap();
+        let broker = Arc::new(ChannelBroker::new(Arc::new(ours)));
+        let worker = Arc::clone(&broker);
+        std::thread::spawn(move || {
+            let offers = Offers::default();
+            while let Ok(Some(received)) = theirs.recv() {
+                match protocol::decode(&received.bytes).unwrap() {
+                    FromWorker::Offer {
+                        request,
+                        kind,
+                        bytes,
+                    } => {
+                        let offer = Offer {
+                            kind,
+                            bytes,
+                            descriptor: received.descriptor,
+                        };
+                        let token = [request as u8; TOKEN_BYTES];
+                        let kept = offers.offer(1, Token(token), offer);
+                        worker.offered(request, kept.then_some(token));
+                    }
+                    FromWorker::Take { request, token } => {
+                        let taken = offers.take(Token(token));
+                        let (offer, descriptor) = match taken {
+                            Some(taken) => (Some((taken.kind, taken.bytes)), taken.descriptor),
+                            None => (None, None),
+                        };
+                        worker.taken(request, offer, descriptor);
+                    }
+                    FromWorker::Withdraw { token } => offers.withdraw(1, Token(token)),
+                    _ => return,
+                }
+            }
+        });
+        broker
+    }
+
+    #[test]
+    fn what_is_offered_is_taken_with_its_descriptor_until_it_is_withdrawn() {
+        let broker = supervised();
+        let file: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
+        let offer = Offer {
+            kind: 2,
+            bytes: vec![1; OFFER_BYTES],
+            descriptor: Some(file),
+        };
+        let token = broker.offer(offer).unwrap();
+        let taken = broker.take(token).unwrap();
+        assert_eq!((taken.kind, taken.bytes.len()), (2, OFFER_BYTES));
+        assert!(taken.descriptor.is_some());
+        broker.withdraw(token);
+        assert!(broker.take(token).is_none());
+    }
+
+    #[test]
+    fn what_is_too_long_and_what_nobody_offers_is_refused() {
+        let broker = supervised();
+        let long = Offer {
+            kind: 0,
+            bytes: vec![0; OFFER_BYTES + 1],
+            descriptor: None,
+        };
+        assert!(broker.offer(long).is_none());
+        assert!(broker.take(Token([9; TOKEN_BYTES])).is_none());
+    }
+}
