@@ -235,7 +235,7 @@ impl Kind {
 
 /// A figure of the JSON object that our benchmarks print as a line; one whose check failed has none.
 fn json(text: &str, path: &str) -> Result<Option<f64>, String> {
-    let objects = text
+    let mut objects = text
         .lines()
         .filter(|line| line.starts_with('{'))
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
