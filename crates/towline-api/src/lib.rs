@@ -9,6 +9,7 @@
 pub mod emit;
 pub mod model;
 mod parse;
+pub mod runtime;
 
 use std::path::{Path, PathBuf};
 
@@ -49,6 +50,11 @@ pub fn root() -> PathBuf {
 
 /// Reads and checks one API (`"opencl"`) from `root`.
 pub fn load(root: &Path, name: &str) -> Result<Api, ApiError> {
+    parse::parse(name, &sources(root, name)?)
+}
+
+/// The files of one API in order: `opencl/types.rs` and its text.
+fn sources(root: &Path, name: &str) -> Result<Vec<(String, String)>, ApiError> {
     let folder = root.join(name);
     let listing = std::fs::read_dir(&folder).map_err(|source| ApiError::Read {
         path: folder.clone(),
@@ -79,7 +85,7 @@ pub fn load(root: &Path, name: &str) -> Result<Api, ApiError> {
         );
         sources.push((file, text));
     }
-    parse::parse(name, &sources)
+    Ok(sources)
 }
 
 /// Loads an API for a build script: tells cargo what to watch, and panics with the error's text, which cargo shows.

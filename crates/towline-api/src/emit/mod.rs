@@ -7,6 +7,7 @@ pub mod coverage;
 pub mod dispatch;
 pub mod export;
 pub mod remote;
+pub mod runtime;
 pub mod stub;
 pub mod symbols;
 pub mod types;

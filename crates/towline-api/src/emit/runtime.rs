@@ -1,0 +1,176 @@
+//! What follows from a runtime's declarations: its types, the calls that are only passed on, the exported functions of each major
+//! version, and the coverage page.
+
+use std::fmt::Write;
+
+use crate::runtime::{Answer, Function, MAJORS, Runtime};
+
+/// Types, constants and the table of errors.
+pub fn types(runtime: &Runtime) -> String {
+    let mut out = String::new();
+    for item in &runtime.items {
+        let _ = writeln!(out, "{item}");
+    }
+    out.push_str("\n/// Every error: its number, its name, and what it says.\npub(crate) const ERRORS: &[(cudaError_t, &std::ffi::CStr, &std::ffi::CStr)] = &[\n");
+    let mut errors = runtime.errors.clone();
+    errors.sort_by_key(|(_, number, _)| *number);
+    for (name, number, text) in &errors {
+        let _ = writeln!(out, "    ({number}, c\"{name}\", c\"{text}\"),");
+    }
+    out.push_str("];\n");
+    out
+}
+
+fn signature(function: &Function) -> String {
+    let params = function.params.iter();
+    params
+        .map(|(name, ty)| format!("{name}: {ty}"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn returns(function: &Function) -> String {
+    if function.ret.is_empty() {
+        String::new()
+    } else {
+        format!(" -> {}", function.ret)
+    }
+}
+
+/// The methods of the calls that are passed on or refused.
+pub fn methods(runtime: &Runtime) -> String {
+    let mut out = String::from("impl Runtime {\n");
+    for function in &runtime.functions {
+        let head = format!(
+            "    /// {}\n    ///\n    /// # Safety\n    /// The contract of the C function.\n    pub unsafe fn {}(&self, {}){} {{\n",
+            function.doc,
+            function.name,
+            signature(function),
+            returns(function)
+        );
+        let names = function.params.iter().map(|(name, _)| name.as_str());
+        match &function.answer {
+            Answer::Manual => {}
+            Answer::Refused => {
+                let names: Vec<_> = names.collect();
+                let _ = write!(
+                    out,
+                    "{head}        let _ = ({}{});\n        self.refuse(\"{}\")\n    }}\n",
+                    names.join(", "),
+                    if names.len() == 1 { "," } else { "" },
+                    function.name
+                );
+            }
+            Answer::Driver(driver) | Answer::Bare(driver) => {
+                let start = match function.answer {
+                    Answer::Bare(_) => "start",
+                    _ => "enter",
+                };
+                let names = names.map(|name| format!("{name}.pass()"));
+                let passed = names.collect::<Vec<_>>().join(", ");
+                let _ = write!(
+                    out,
+                    "{head}        let driver = match self.{start}() {{\n            Ok(driver) => driver,\n            Err(error) => return error,\n        }};\n        // SAFETY: the application's contract, passed on; both sides' types have one layout.\n        unsafe {{ driver.{driver}({passed}) }}\n    }}\n"
+                );
+            }
+        }
+    }
+    out.push_str("}\n");
+    out
+}
+
+/// The exported functions of a major version.
+pub fn exports(runtime: &Runtime, major: u32) -> String {
+    let mut out = String::new();
+    for function in &runtime.functions {
+        for (symbol, own) in function.symbols(major) {
+            let guard = match (function.ret.as_str(), function.unrecorded) {
+                ("cudaError_t", false) => "guard",
+                ("cudaError_t", true) => "guard_unrecorded",
+                _ => "guard_plain",
+            };
+            let mut passed: Vec<String> = Vec::new();
+            for (name, ty) in &function.params {
+                passed.push(if own && ty == "cudaStream_t" {
+                    format!("per_thread({name})")
+                } else {
+                    name.clone()
+                });
+            }
+            let _ = write!(
+                out,
+                "/// {}\n///\n/// # Safety\n/// The contract of the C function.\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {symbol}({}){} {{\n    {guard}(MAJOR, \"{symbol}\", {own}, |runtime| {{\n        // SAFETY: the application's contract, passed on.\n        unsafe {{ runtime.{}({}) }}\n    }})\n}}\n",
+                function.doc,
+                signature(function),
+                returns(function),
+                function.name,
+                passed.join(", ")
+            );
+        }
+    }
+    out
+}
+
+/// The symbols that a major version exports.
+pub fn symbols(runtime: &Runtime, major: u32) -> Vec<String> {
+    let functions = runtime.functions.iter();
+    functions
+        .flat_map(|function| function.symbols(major))
+        .map(|(symbol, _)| symbol)
+        .collect()
+}
+
+/// The coverage page.
+pub fn coverage(runtime: &Runtime, name: &str, title: &str) -> String {
+    let refused = |function: &&Function| function.answer == Answer::Refused;
+    let counts = MAJORS.map(|major| {
+        let exported = |function: &&Function| function.symbol(major).is_some();
+        let all = runtime.functions.iter().filter(exported).count();
+        let no = runtime.functions.iter().filter(exported).filter(refused);
+        (all, no.count())
+    });
+    let [(all_12, no_12), (all_13, no_13)] = counts;
+    let mut out = format!(
+        "# {title} coverage\n\nGenerated from `api/{name}/` by `cargo xtask api coverage`; `make test` checks that it is fresh.\n\n\
+         `libcudart.so.12`: {all_12} functions, {} answered, {no_12} refused with `cudaErrorNotSupported`. `libcudart.so.13`: {all_13},\n\
+         {} answered, {no_13} refused. Forms with a default stream per thread (`_ptds`, `_ptsz`) are not counted.\n\n\
+         *passed on*: to the driver's function of that name. *runtime*: answered or composed by the library. *refused*: declared, and\n\
+         answered with an error. What the driver below does with a call is in [cuda.md](cuda.md).\n",
+        all_12 - no_12,
+        all_13 - no_13
+    );
+    let mut group = "";
+    for function in &runtime.functions {
+        if function.group != group {
+            group = &function.group;
+            let _ = write!(
+                out,
+                "\n## {group}\n\n| function | versions | answered | what it does |\n| --- | --- | --- | --- |\n"
+            );
+        }
+        let names: Vec<_> = MAJORS
+            .iter()
+            .filter_map(|major| function.symbol(*major))
+            .collect();
+        let shown = match names.as_slice() {
+            [one, other] if one != other => format!("`{other}`, `{one}` in 12"),
+            [one, ..] => format!("`{one}`"),
+            [] => continue,
+        };
+        let versions = match function.only {
+            Some(major) => major.to_string(),
+            None => "12, 13".to_owned(),
+        };
+        let answer = match &function.answer {
+            Answer::Driver(driver) | Answer::Bare(driver) => format!("passed on to `{driver}`"),
+            Answer::Manual => "runtime".to_owned(),
+            Answer::Refused => "refused".to_owned(),
+        };
+        let _ = writeln!(
+            out,
+            "| {shown} | {versions} | {answer} | {} |",
+            function.doc.replace('|', "\\|")
+        );
+    }
+    out
+}

@@ -1,0 +1,893 @@
+//! Copies and fills.
+//!
+//! A call that waits is the driver's own that waits; with a default stream per thread, whose driver functions have names of their own,
+//! it is the asynchronous one on that stream and a wait for it.
+
+use std::ffi::c_void;
+
+use towline_backend::cuda::*;
+
+use super::memory::address;
+use crate::describe::{End, Piece, element_bytes};
+use crate::guard::{own_default, per_thread};
+use crate::runtime::{Outcome, Runtime, status};
+use crate::types::*;
+use crate::{call, get};
+
+/// When a copy or fill is done.
+#[derive(Clone, Copy)]
+enum When {
+    /// Before the call returns.
+    Now,
+    /// In order of a stream.
+    In(cudaStream_t),
+}
+
+const ORIGIN: cudaPos = cudaPos { x: 0, y: 0, z: 0 };
+
+/// One row of a copy that has no others.
+fn row(width: usize) -> cudaExtent {
+    cudaExtent {
+        width,
+        height: 1,
+        depth: 1,
+    }
+}
+
+fn rows(width: usize, height: usize) -> cudaExtent {
+    cudaExtent {
+        width,
+        height,
+        depth: 1,
+    }
+}
+
+fn at(x: usize, y: usize) -> cudaPos {
+    cudaPos { x, y, z: 0 }
+}
+
+/// Memory in rows, whose pitch must hold a row.
+fn pitched(pointer: *const c_void, pitch: usize, width: usize) -> Outcome<End> {
+    if width > pitch {
+        return Err(cudaErrorInvalidPitchValue);
+    }
+    Ok(End::Memory(pointer, pitch, 0))
+}
+
+impl Runtime {
+    /// Does something in a stream, and waits if the call does.
+    fn ordered(
+        &self,
+        when: When,
+        now: impl FnOnce(&NativeCuda) -> CUresult,
+        posted: impl FnOnce(&NativeCuda, CUstream) -> CUresult,
+    ) -> Outcome {
+        let driver = self.enter()?;
+        match when {
+            When::In(stream) => crate::runtime::check(posted(driver, stream)),
+            When::Now if own_default() => {
+                let stream = per_thread(std::ptr::null_mut());
+                crate::runtime::check(posted(driver, stream))?;
+                call!(driver.cuStreamSynchronize(stream));
+                Ok(())
+            }
+            When::Now => crate::runtime::check(now(driver)),
+        }
+    }
+
+    fn copy(
+        &self,
+        dst: *mut c_void,
+        src: *const c_void,
+        count: usize,
+        kind: cudaMemcpyKind,
+        when: When,
+    ) -> Outcome {
+        if count == 0 {
+            return self.enter().map(drop);
+        }
+        let (to, from) = (address(dst), address(src));
+        // SAFETY (all of them): the application's contract: `count` bytes of `src` are readable, those of `dst` writable, and they stay
+        // so until the stream has come past the copy.
+        match kind {
+            cudaMemcpyHostToDevice => self.ordered(
+                when,
+                // SAFETY: as above.
+                |driver| unsafe { driver.cuMemcpyHtoD_v2(to, src, count) },
+                // SAFETY: as above.
+                |driver, stream| unsafe { driver.cuMemcpyHtoDAsync_v2(to, src, count, stream) },
+            ),
+            cudaMemcpyDeviceToHost => self.ordered(
+                when,
+                // SAFETY: as above.
+                |driver| unsafe { driver.cuMemcpyDtoH_v2(dst, from, count) },
+                // SAFETY: as above.
+                |driver, stream| unsafe { driver.cuMemcpyDtoHAsync_v2(dst, from, count, stream) },
+            ),
+            cudaMemcpyDeviceToDevice => self.ordered(
+                when,
+                // SAFETY: as above.
+                |driver| unsafe { driver.cuMemcpyDtoD_v2(to, from, count) },
+                // SAFETY: as above.
+                |driver, stream| unsafe { driver.cuMemcpyDtoDAsync_v2(to, from, count, stream) },
+            ),
+            cudaMemcpyDefault | cudaMemcpyHostToHost => self.ordered(
+                when,
+                // SAFETY: as above.
+                |driver| unsafe { driver.cuMemcpy(to, from, count) },
+                // SAFETY: as above.
+                |driver, stream| unsafe { driver.cuMemcpyAsync(to, from, count, stream) },
+            ),
+            _ => Err(cudaErrorInvalidMemcpyDirection),
+        }
+    }
+
+    fn copy_box(&self, piece: &Piece, kind: cudaMemcpyKind, when: When) -> Outcome {
+        let copy = piece.described(kind)?;
+        if copy.WidthInBytes == 0 || copy.Height == 0 || copy.Depth == 0 {
+            return self.enter().map(drop);
+        }
+        self.ordered(
+            when,
+            // SAFETY: the application's contract: both ends hold the box.
+            |driver| unsafe { driver.cuMemcpy3D_v2(&raw const copy) },
+            // SAFETY: as above, until the stream has come past the copy.
+            |driver, stream| unsafe { driver.cuMemcpy3DAsync_v2(&raw const copy, stream) },
+        )
+    }
+
+    /// An array as the end of a copy.
+    pub(crate) fn array_end(&self, array: cudaArray_t) -> Outcome<End> {
+        let driver = self.enter()?;
+        let found = super::array::descriptor(driver, array)?;
+        let element = element_bytes(found.Format, found.NumChannels)?;
+        Ok(End::Array(array, element))
+    }
+
+    /// The end of a copy of a box, of which one of two members is meant.
+    fn box_end(&self, array: cudaArray_t, memory: &cudaPitchedPtr) -> Outcome<End> {
+        if array.is_null() {
+            return Ok(End::Memory(memory.ptr, memory.pitch, memory.ysize));
+        }
+        if !memory.ptr.is_null() {
+            return Err(cudaErrorInvalidValue);
+        }
+        self.array_end(array)
+    }
+
+    /// The box of a copy's parameters.
+    pub(crate) fn piece(&self, parms: &cudaMemcpy3DParms) -> Outcome<Piece> {
+        Ok(Piece {
+            source: self.box_end(parms.srcArray, &parms.srcPtr)?,
+            source_at: parms.srcPos,
+            target: self.box_end(parms.dstArray, &parms.dstPtr)?,
+            target_at: parms.dstPos,
+            extent: parms.extent,
+            bytes: false,
+        })
+    }
+
+    fn copy_peer_box(&self, parms: *const cudaMemcpy3DPeerParms, when: When) -> Outcome {
+        let parms = get!(parms);
+        let piece = Piece {
+            source: self.box_end(parms.srcArray, &parms.srcPtr)?,
+            source_at: parms.srcPos,
+            target: self.box_end(parms.dstArray, &parms.dstPtr)?,
+            target_at: parms.dstPos,
+            extent: parms.extent,
+            bytes: false,
+        };
+        let copy = piece.described(cudaMemcpyDeviceToDevice)?;
+        let copy = CUDA_MEMCPY3D_PEER {
+            srcXInBytes: copy.srcXInBytes,
+            srcY: copy.srcY,
+            srcZ: copy.srcZ,
+            srcLOD: 0,
+            srcMemoryType: copy.srcMemoryType,
+            srcHost: copy.srcHost,
+            srcDevice: copy.srcDevice,
+            srcArray: copy.srcArray,
+            srcContext: self.primary(parms.srcDevice)?,
+            srcPitch: copy.srcPitch,
+            srcHeight: copy.srcHeight,
+            dstXInBytes: copy.dstXInBytes,
+            dstY: copy.dstY,
+            dstZ: copy.dstZ,
+            dstLOD: 0,
+            dstMemoryType: copy.dstMemoryType,
+            dstHost: copy.dstHost,
+            dstDevice: copy.dstDevice,
+            dstArray: copy.dstArray,
+            dstContext: self.primary(parms.dstDevice)?,
+            dstPitch: copy.dstPitch,
+            dstHeight: copy.dstHeight,
+            WidthInBytes: copy.WidthInBytes,
+            Height: copy.Height,
+            Depth: copy.Depth,
+        };
+        self.ordered(
+            when,
+            // SAFETY: the application's contract: both ends hold the box.
+            |driver| unsafe { driver.cuMemcpy3DPeer(&raw const copy) },
+            // SAFETY: as above, until the stream has come past the copy.
+            |driver, stream| unsafe { driver.cuMemcpy3DPeerAsync(&raw const copy, stream) },
+        )
+    }
+
+    /// Bytes of an array from a place on, which may reach over the ends of its rows.
+    fn runs(
+        &self,
+        array: cudaArray_t,
+        start: (usize, usize),
+        count: usize,
+    ) -> Outcome<Vec<(usize, usize, usize)>> {
+        let driver = self.enter()?;
+        let found = super::array::descriptor(driver, array)?;
+        let element = element_bytes(found.Format, found.NumChannels)?;
+        let width = found.Width.saturating_mul(element);
+        let (mut x, mut y) = start;
+        if x >= width {
+            return Err(cudaErrorInvalidValue);
+        }
+        let mut left = count;
+        let mut runs = Vec::new();
+        while left > 0 {
+            if y >= found.Height.max(1) {
+                return Err(cudaErrorInvalidValue);
+            }
+            let len = left.min(width - x);
+            runs.push((x, y, len));
+            left -= len;
+            (x, y) = (0, y + 1);
+        }
+        Ok(runs)
+    }
+
+    fn copy_runs(
+        &self,
+        array: cudaArray_t,
+        start: (usize, usize),
+        count: usize,
+        mut copy: impl FnMut(End, cudaPos, usize, usize) -> Outcome,
+    ) -> Outcome {
+        let end = self.array_end(array)?;
+        let mut done = 0;
+        for (x, y, len) in self.runs(array, start, count)? {
+            copy(end, at(x, y), done, len)?;
+            done += len;
+        }
+        Ok(())
+    }
+
+    fn to_array(
+        &self,
+        dst: cudaArray_t,
+        start: (usize, usize),
+        src: *const c_void,
+        count: usize,
+        kind: cudaMemcpyKind,
+        when: When,
+    ) -> Outcome {
+        self.copy_runs(dst, start, count, |target, target_at, done, len| {
+            let piece = Piece {
+                source: End::Memory(src.wrapping_byte_add(done), len, 1),
+                source_at: ORIGIN,
+                target,
+                target_at,
+                extent: row(len),
+                bytes: true,
+            };
+            self.copy_box(&piece, kind, when)
+        })
+    }
+
+    fn from_array(
+        &self,
+        dst: *mut c_void,
+        src: cudaArray_t,
+        start: (usize, usize),
+        count: usize,
+        kind: cudaMemcpyKind,
+        when: When,
+    ) -> Outcome {
+        self.copy_runs(src, start, count, |source, source_at, done, len| {
+            let piece = Piece {
+                source,
+                source_at,
+                target: End::Memory(dst.wrapping_byte_add(done), len, 1),
+                target_at: ORIGIN,
+                extent: row(len),
+                bytes: true,
+            };
+            self.copy_box(&piece, kind, when)
+        })
+    }
+
+    fn rows_to_array(
+        &self,
+        dst: cudaArray_t,
+        start: cudaPos,
+        src: *const c_void,
+        pitch: usize,
+        extent: cudaExtent,
+        kind: cudaMemcpyKind,
+        when: When,
+    ) -> Outcome {
+        let piece = Piece {
+            source: pitched(src, pitch, extent.width)?,
+            source_at: ORIGIN,
+            target: self.array_end(dst)?,
+            target_at: start,
+            extent,
+            bytes: true,
+        };
+        self.copy_box(&piece, kind, when)
+    }
+
+    fn rows_from_array(
+        &self,
+        dst: *mut c_void,
+        pitch: usize,
+        src: cudaArray_t,
+        start: cudaPos,
+        extent: cudaExtent,
+        kind: cudaMemcpyKind,
+        when: When,
+    ) -> Outcome {
+        let piece = Piece {
+            source: self.array_end(src)?,
+            source_at: start,
+            target: pitched(dst, pitch, extent.width)?,
+            target_at: ORIGIN,
+            extent,
+            bytes: true,
+        };
+        self.copy_box(&piece, kind, when)
+    }
+
+    fn copy_rows(
+        &self,
+        dst: *mut c_void,
+        dpitch: usize,
+        src: *const c_void,
+        spitch: usize,
+        extent: cudaExtent,
+        kind: cudaMemcpyKind,
+        when: When,
+    ) -> Outcome {
+        let piece = Piece {
+            source: pitched(src, spitch, extent.width)?,
+            source_at: ORIGIN,
+            target: pitched(dst, dpitch, extent.width)?,
+            target_at: ORIGIN,
+            extent,
+            bytes: true,
+        };
+        self.copy_box(&piece, kind, when)
+    }
+
+    fn fill(&self, to: *mut c_void, value: i32, count: usize, when: When) -> Outcome {
+        let (to, byte) = (address(to), byte(value));
+        if count == 0 {
+            return self.enter().map(drop);
+        }
+        self.ordered(
+            when,
+            // SAFETY: the application's contract: `count` bytes are the device's and writable.
+            |driver| unsafe { driver.cuMemsetD8_v2(to, byte, count) },
+            // SAFETY: as above, until the stream has come past the fill.
+            |driver, stream| unsafe { driver.cuMemsetD8Async(to, byte, count, stream) },
+        )
+    }
+
+    fn fill_rows(
+        &self,
+        to: *mut c_void,
+        pitch: usize,
+        value: i32,
+        (width, height): (usize, usize),
+        when: When,
+    ) -> Outcome {
+        let (to, byte) = (address(to), byte(value));
+        if width == 0 || height == 0 {
+            return self.enter().map(drop);
+        }
+        if height > 1 && width > pitch {
+            return Err(cudaErrorInvalidPitchValue);
+        }
+        self.ordered(
+            when,
+            // SAFETY: the application's contract: the rows are the device's and writable.
+            |driver| unsafe { driver.cuMemsetD2D8_v2(to, pitch, byte, width, height) },
+            // SAFETY: as above, until the stream has come past the fill.
+            |driver, stream| unsafe {
+                driver.cuMemsetD2D8Async(to, pitch, byte, width, height, stream)
+            },
+        )
+    }
+
+    fn fill_box(&self, to: cudaPitchedPtr, value: i32, extent: cudaExtent, when: When) -> Outcome {
+        let slice = to
+            .pitch
+            .checked_mul(to.ysize)
+            .ok_or(cudaErrorInvalidValue)?;
+        for z in 0..extent.depth {
+            let at = slice.checked_mul(z).ok_or(cudaErrorInvalidValue)?;
+            let slice = to.ptr.wrapping_byte_add(at);
+            self.fill_rows(slice, to.pitch, value, (extent.width, extent.height), when)?;
+        }
+        self.enter().map(drop)
+    }
+
+    fn copy_peer(
+        &self,
+        (dst, dstDevice): (*mut c_void, i32),
+        (src, srcDevice): (*const c_void, i32),
+        count: usize,
+        when: When,
+    ) -> Outcome {
+        let (to, from) = (address(dst), address(src));
+        let (there, here) = (self.primary(dstDevice)?, self.primary(srcDevice)?);
+        if count == 0 {
+            return self.enter().map(drop);
+        }
+        self.ordered(
+            when,
+            // SAFETY: the application's contract: `count` bytes of both are the devices'.
+            |driver| unsafe { driver.cuMemcpyPeer(to, there, from, here, count) },
+            // SAFETY: as above, until the stream has come past the copy.
+            |driver, stream| unsafe {
+                driver.cuMemcpyPeerAsync(to, there, from, here, count, stream)
+            },
+        )
+    }
+}
+
+/// What memory is filled with: the value's lowest byte.
+fn byte(value: i32) -> u8 {
+    value.to_le_bytes()[0]
+}
+
+/// The C functions.
+impl Runtime {
+    pub unsafe fn cudaMemcpy(
+        &self,
+        dst: *mut c_void,
+        src: *const c_void,
+        count: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
+        status(|| self.copy(dst, src, count, kind, When::Now))
+    }
+
+    pub unsafe fn cudaMemcpyAsync(
+        &self,
+        dst: *mut c_void,
+        src: *const c_void,
+        count: usize,
+        kind: cudaMemcpyKind,
+        stream: cudaStream_t,
+    ) -> cudaError_t {
+        status(|| self.copy(dst, src, count, kind, When::In(stream)))
+    }
+
+    pub unsafe fn cudaMemcpy2D(
+        &self,
+        dst: *mut c_void,
+        dpitch: usize,
+        src: *const c_void,
+        spitch: usize,
+        width: usize,
+        height: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
+        status(|| {
+            self.copy_rows(
+                dst,
+                dpitch,
+                src,
+                spitch,
+                rows(width, height),
+                kind,
+                When::Now,
+            )
+        })
+    }
+
+    pub unsafe fn cudaMemcpy2DAsync(
+        &self,
+        dst: *mut c_void,
+        dpitch: usize,
+        src: *const c_void,
+        spitch: usize,
+        width: usize,
+        height: usize,
+        kind: cudaMemcpyKind,
+        stream: cudaStream_t,
+    ) -> cudaError_t {
+        status(|| {
+            self.copy_rows(
+                dst,
+                dpitch,
+                src,
+                spitch,
+                rows(width, height),
+                kind,
+                When::In(stream),
+            )
+        })
+    }
+
+    pub unsafe fn cudaMemcpy3D(&self, p: *const cudaMemcpy3DParms) -> cudaError_t {
+        status(|| {
+            let parms = get!(p);
+            self.copy_box(&self.piece(&parms)?, parms.kind, When::Now)
+        })
+    }
+
+    pub unsafe fn cudaMemcpy3DAsync(
+        &self,
+        p: *const cudaMemcpy3DParms,
+        stream: cudaStream_t,
+    ) -> cudaError_t {
+        status(|| {
+            let parms = get!(p);
+            self.copy_box(&self.piece(&parms)?, parms.kind, When::In(stream))
+        })
+    }
+
+    pub unsafe fn cudaMemcpy3DPeer(&self, p: *const cudaMemcpy3DPeerParms) -> cudaError_t {
+        status(|| self.copy_peer_box(p, When::Now))
+    }
+
+    pub unsafe fn cudaMemcpy3DPeerAsync(
+        &self,
+        p: *const cudaMemcpy3DPeerParms,
+        stream: cudaStream_t,
+    ) -> cudaError_t {
+        status(|| self.copy_peer_box(p, When::In(stream)))
+    }
+
+    pub unsafe fn cudaMemcpyPeer(
+        &self,
+        dst: *mut c_void,
+        dstDevice: i32,
+        src: *const c_void,
+        srcDevice: i32,
+        count: usize,
+    ) -> cudaError_t {
+        status(|| self.copy_peer((dst, dstDevice), (src, srcDevice), count, When::Now))
+    }
+
+    pub unsafe fn cudaMemcpyPeerAsync(
+        &self,
+        dst: *mut c_void,
+        dstDevice: i32,
+        src: *const c_void,
+        srcDevice: i32,
+        count: usize,
+        stream: cudaStream_t,
+    ) -> cudaError_t {
+        status(|| self.copy_peer((dst, dstDevice), (src, srcDevice), count, When::In(stream)))
+    }
+
+    pub unsafe fn cudaMemcpyToSymbol(
+        &self,
+        symbol: *const c_void,
+        src: *const c_void,
+        count: usize,
+        offset: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
+        status(|| {
+            let dst = self.in_symbol(symbol, offset, count)?;
+            self.copy(dst, src, count, kind, When::Now)
+        })
+    }
+
+    pub unsafe fn cudaMemcpyToSymbolAsync(
+        &self,
+        symbol: *const c_void,
+        src: *const c_void,
+        count: usize,
+        offset: usize,
+        kind: cudaMemcpyKind,
+        stream: cudaStream_t,
+    ) -> cudaError_t {
+        status(|| {
+            let dst = self.in_symbol(symbol, offset, count)?;
+            self.copy(dst, src, count, kind, When::In(stream))
+        })
+    }
+
+    pub unsafe fn cudaMemcpyFromSymbol(
+        &self,
+        dst: *mut c_void,
+        symbol: *const c_void,
+        count: usize,
+        offset: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
+        status(|| {
+            let src = self.in_symbol(symbol, offset, count)?;
+            self.copy(dst, src, count, kind, When::Now)
+        })
+    }
+
+    pub unsafe fn cudaMemcpyFromSymbolAsync(
+        &self,
+        dst: *mut c_void,
+        symbol: *const c_void,
+        count: usize,
+        offset: usize,
+        kind: cudaMemcpyKind,
+        stream: cudaStream_t,
+    ) -> cudaError_t {
+        status(|| {
+            let src = self.in_symbol(symbol, offset, count)?;
+            self.copy(dst, src, count, kind, When::In(stream))
+        })
+    }
+
+    pub unsafe fn cudaMemcpyToArray(
+        &self,
+        dst: cudaArray_t,
+        wOffset: usize,
+        hOffset: usize,
+        src: *const c_void,
+        count: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
+        status(|| self.to_array(dst, (wOffset, hOffset), src, count, kind, When::Now))
+    }
+
+    pub unsafe fn cudaMemcpyToArrayAsync(
+        &self,
+        dst: cudaArray_t,
+        wOffset: usize,
+        hOffset: usize,
+        src: *const c_void,
+        count: usize,
+        kind: cudaMemcpyKind,
+        stream: cudaStream_t,
+    ) -> cudaError_t {
+        status(|| self.to_array(dst, (wOffset, hOffset), src, count, kind, When::In(stream)))
+    }
+
+    pub unsafe fn cudaMemcpyFromArray(
+        &self,
+        dst: *mut c_void,
+        src: cudaArray_const_t,
+        wOffset: usize,
+        hOffset: usize,
+        count: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
+        status(|| self.from_array(dst, src, (wOffset, hOffset), count, kind, When::Now))
+    }
+
+    pub unsafe fn cudaMemcpyFromArrayAsync(
+        &self,
+        dst: *mut c_void,
+        src: cudaArray_const_t,
+        wOffset: usize,
+        hOffset: usize,
+        count: usize,
+        kind: cudaMemcpyKind,
+        stream: cudaStream_t,
+    ) -> cudaError_t {
+        status(|| self.from_array(dst, src, (wOffset, hOffset), count, kind, When::In(stream)))
+    }
+
+    pub unsafe fn cudaMemcpy2DToArray(
+        &self,
+        dst: cudaArray_t,
+        wOffset: usize,
+        hOffset: usize,
+        src: *const c_void,
+        spitch: usize,
+        width: usize,
+        height: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
+        status(|| {
+            self.rows_to_array(
+                dst,
+                at(wOffset, hOffset),
+                src,
+                spitch,
+                rows(width, height),
+                kind,
+                When::Now,
+            )
+        })
+    }
+
+    pub unsafe fn cudaMemcpy2DToArrayAsync(
+        &self,
+        dst: cudaArray_t,
+        wOffset: usize,
+        hOffset: usize,
+        src: *const c_void,
+        spitch: usize,
+        width: usize,
+        height: usize,
+        kind: cudaMemcpyKind,
+        stream: cudaStream_t,
+    ) -> cudaError_t {
+        status(|| {
+            self.rows_to_array(
+                dst,
+                at(wOffset, hOffset),
+                src,
+                spitch,
+                rows(width, height),
+                kind,
+                When::In(stream),
+            )
+        })
+    }
+
+    pub unsafe fn cudaMemcpy2DFromArray(
+        &self,
+        dst: *mut c_void,
+        dpitch: usize,
+        src: cudaArray_const_t,
+        wOffset: usize,
+        hOffset: usize,
+        width: usize,
+        height: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
+        status(|| {
+            self.rows_from_array(
+                dst,
+                dpitch,
+                src,
+                at(wOffset, hOffset),
+                rows(width, height),
+                kind,
+                When::Now,
+            )
+        })
+    }
+
+    pub unsafe fn cudaMemcpy2DFromArrayAsync(
+        &self,
+        dst: *mut c_void,
+        dpitch: usize,
+        src: cudaArray_const_t,
+        wOffset: usize,
+        hOffset: usize,
+        width: usize,
+        height: usize,
+        kind: cudaMemcpyKind,
+        stream: cudaStream_t,
+    ) -> cudaError_t {
+        status(|| {
+            self.rows_from_array(
+                dst,
+                dpitch,
+                src,
+                at(wOffset, hOffset),
+                rows(width, height),
+                kind,
+                When::In(stream),
+            )
+        })
+    }
+
+    pub unsafe fn cudaMemset(&self, devPtr: *mut c_void, value: i32, count: usize) -> cudaError_t {
+        status(|| self.fill(devPtr, value, count, When::Now))
+    }
+
+    pub unsafe fn cudaMemsetAsync(
+        &self,
+        devPtr: *mut c_void,
+        value: i32,
+        count: usize,
+        stream: cudaStream_t,
+    ) -> cudaError_t {
+        status(|| self.fill(devPtr, value, count, When::In(stream)))
+    }
+
+    pub unsafe fn cudaMemset2D(
+        &self,
+        devPtr: *mut c_void,
+        pitch: usize,
+        value: i32,
+        width: usize,
+        height: usize,
+    ) -> cudaError_t {
+        status(|| self.fill_rows(devPtr, pitch, value, (width, height), When::Now))
+    }
+
+    pub unsafe fn cudaMemset2DAsync(
+        &self,
+        devPtr: *mut c_void,
+        pitch: usize,
+        value: i32,
+        width: usize,
+        height: usize,
+        stream: cudaStream_t,
+    ) -> cudaError_t {
+        status(|| self.fill_rows(devPtr, pitch, value, (width, height), When::In(stream)))
+    }
+
+    pub unsafe fn cudaMemset3D(
+        &self,
+        pitchedDevPtr: cudaPitchedPtr,
+        value: i32,
+        extent: cudaExtent,
+    ) -> cudaError_t {
+        status(|| self.fill_box(pitchedDevPtr, value, extent, When::Now))
+    }
+
+    pub unsafe fn cudaMemset3DAsync(
+        &self,
+        pitchedDevPtr: cudaPitchedPtr,
+        value: i32,
+        extent: cudaExtent,
+        stream: cudaStream_t,
+    ) -> cudaError_t {
+        status(|| self.fill_box(pitchedDevPtr, value, extent, When::In(stream)))
+    }
+
+    pub unsafe fn cudaMemcpyArrayToArray(
+        &self,
+        dst: cudaArray_t,
+        wOffsetDst: usize,
+        hOffsetDst: usize,
+        src: cudaArray_const_t,
+        wOffsetSrc: usize,
+        hOffsetSrc: usize,
+        count: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
+        status(|| {
+            // Bytes in a row of both: rows of different width cannot be told apart here.
+            let target = self.array_end(dst)?;
+            let start = (wOffsetSrc, hOffsetSrc);
+            self.copy_runs(src, start, count, |source, source_at, done, len| {
+                let target_at = at(
+                    if done == 0 { wOffsetDst } else { 0 },
+                    hOffsetDst + (source_at.y - hOffsetSrc),
+                );
+                let piece = Piece {
+                    source,
+                    source_at,
+                    target,
+                    target_at,
+                    extent: row(len),
+                    bytes: true,
+                };
+                self.copy_box(&piece, kind, When::Now)
+            })
+        })
+    }
+
+    pub unsafe fn cudaMemcpy2DArrayToArray(
+        &self,
+        dst: cudaArray_t,
+        wOffsetDst: usize,
+        hOffsetDst: usize,
+        src: cudaArray_const_t,
+        wOffsetSrc: usize,
+        hOffsetSrc: usize,
+        width: usize,
+        height: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
+        status(|| {
+            let piece = Piece {
+                source: self.array_end(src)?,
+                source_at: at(wOffsetSrc, hOffsetSrc),
+                target: self.array_end(dst)?,
+                target_at: at(wOffsetDst, hOffsetDst),
+                extent: rows(width, height),
+                bytes: true,
+            };
+            self.copy_box(&piece, kind, When::Now)
+        })
+    }
+}

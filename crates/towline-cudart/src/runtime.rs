@@ -1,0 +1,313 @@
+//! The driver, its devices and their primary contexts, and which of them the calling thread uses.
+//!
+//! Nothing starts before the first call that needs it. A thread that has a context of the driver API current uses that one; any other
+//! gets the primary context of its device.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use towline_backend::cuda::*;
+
+use crate::call;
+use crate::code::Code;
+use crate::types::*;
+
+thread_local! {
+    /// The device that the thread chose; 0 for one that did not.
+    static DEVICE: Cell<i32> = const { Cell::new(0) };
+}
+
+/// What a call ends with when it does not succeed.
+pub(crate) type Outcome<T = ()> = Result<T, cudaError_t>;
+
+/// The driver's status as an outcome. Both sides number their errors alike.
+pub(crate) fn check(status: CUresult) -> Outcome {
+    if status == CUDA_SUCCESS {
+        Ok(())
+    } else {
+        Err(status)
+    }
+}
+
+/// An outcome as what the C function returns.
+pub(crate) fn status(call: impl FnOnce() -> Outcome) -> cudaError_t {
+    match call() {
+        Ok(()) => cudaSuccess,
+        Err(error) => error,
+    }
+}
+
+/// A lock whose holder may have panicked: what these locks guard is whole after every step.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One device.
+#[derive(Default)]
+struct Device {
+    /// Its primary context, once retained.
+    context: Mutex<Option<Context>>,
+    /// Flags for it.
+    flags: AtomicI32,
+    /// The error after which its context is of no use any more.
+    sticky: AtomicI32,
+}
+
+/// A context of the driver, which any thread may make current.
+#[derive(Clone, Copy)]
+struct Context(CUcontext);
+
+// SAFETY: a context is a name to the driver, which does its own locking.
+unsafe impl Send for Context {}
+
+struct Started {
+    driver: NativeCuda,
+    version: i32,
+    devices: Vec<Device>,
+}
+
+/// The runtime of one process.
+pub struct Runtime {
+    major: u32,
+    started: OnceLock<Outcome<Started>>,
+    pub(crate) code: Code,
+}
+
+impl Runtime {
+    /// The runtime of a major version. It loads nothing before it is used.
+    pub(crate) fn new(major: u32) -> Self {
+        Self {
+            major,
+            started: OnceLock::new(),
+            code: Code::default(),
+        }
+    }
+
+    /// The major version of the library that this is.
+    pub(crate) fn major(&self) -> u32 {
+        self.major
+    }
+
+    /// The version whose interface this library has.
+    pub(crate) fn version(&self) -> i32 {
+        match self.major {
+            12 => 12_090,
+            _ => 13_000,
+        }
+    }
+
+    fn started(&self) -> Outcome<&Started> {
+        let started = self.started.get_or_init(|| {
+            let started = begin(self.version());
+            if let Ok(started) = &started {
+                let count = started.devices.len();
+                log::info!("CUDA runtime {}: {count} devices", self.version());
+            }
+            started
+        });
+        started.as_ref().map_err(|error| *error)
+    }
+
+    /// The driver, whatever is current.
+    pub(crate) fn start(&self) -> Outcome<&NativeCuda> {
+        Ok(&self.started()?.driver)
+    }
+
+    /// The driver with a context that is current on this thread.
+    pub(crate) fn enter(&self) -> Outcome<&NativeCuda> {
+        let started = self.started()?;
+        let driver = &started.driver;
+        let mut current = std::ptr::null_mut();
+        call!(driver.cuCtxGetCurrent(&raw mut current));
+        if current.is_null() {
+            self.make_current(DEVICE.get())?;
+        }
+        self.code.load_managed(driver)?;
+        Ok(driver)
+    }
+
+    /// How many devices there are.
+    pub(crate) fn device_count(&self) -> Outcome<i32> {
+        i32::try_from(self.started()?.devices.len()).map_err(|_| cudaErrorUnknown)
+    }
+
+    /// The driver's handle of a device.
+    pub(crate) fn device(&self, ordinal: i32) -> Outcome<CUdevice> {
+        let started = self.started()?;
+        self.state(ordinal)?;
+        let driver = &started.driver;
+        let mut device = 0;
+        call!(driver.cuDeviceGet(&raw mut device, ordinal));
+        Ok(device)
+    }
+
+    fn state(&self, ordinal: i32) -> Outcome<&Device> {
+        let devices = &self.started()?.devices;
+        let device = usize::try_from(ordinal)
+            .ok()
+            .and_then(|at| devices.get(at));
+        device.ok_or(cudaErrorInvalidDevice)
+    }
+
+    /// The device of the calling thread: that of its current context, else the one that it chose.
+    pub(crate) fn thread_device(&self) -> Outcome<i32> {
+        let started = self.started()?;
+        let driver = &started.driver;
+        let mut current = std::ptr::null_mut();
+        call!(driver.cuCtxGetCurrent(&raw mut current));
+        if current.is_null() {
+            return Ok(DEVICE.get());
+        }
+        let mut device = 0;
+        call!(driver.cuCtxGetDevice(&raw mut device));
+        // A device's handle is its number, with every driver there is; a foreign one would still be told by its number.
+        Ok(device)
+    }
+
+    /// Chooses the calling thread's device without starting it.
+    pub(crate) fn choose(&self, ordinal: i32) -> Outcome {
+        self.state(ordinal)?;
+        DEVICE.set(ordinal);
+        Ok(())
+    }
+
+    /// Makes a device's primary context current on this thread.
+    pub(crate) fn make_current(&self, ordinal: i32) -> Outcome {
+        let context = self.primary(ordinal)?;
+        let driver = self.start()?;
+        call!(driver.cuCtxSetCurrent(context));
+        Ok(())
+    }
+
+    /// The primary context of a device.
+    pub(crate) fn primary(&self, ordinal: i32) -> Outcome<CUcontext> {
+        let device = self.device(ordinal)?;
+        let state = self.state(ordinal)?;
+        let driver = self.start()?;
+        let mut context = lock(&state.context);
+        if let Some(Context(context)) = *context {
+            return Ok(context);
+        }
+        let flags = state.flags.load(Ordering::Relaxed);
+        if flags != 0 {
+            // Another user of the context may have set its flags, and then they stay.
+            // SAFETY: plain numbers.
+            let _ = unsafe { driver.cuDevicePrimaryCtxSetFlags_v2(device, flags.cast_unsigned()) };
+        }
+        let mut retained = std::ptr::null_mut();
+        call!(driver.cuDevicePrimaryCtxRetain(&raw mut retained, device));
+        *context = Some(Context(retained));
+        Ok(retained)
+    }
+
+    /// Flags for a device's primary context, from when it starts, or now.
+    pub(crate) fn set_flags(&self, ordinal: i32, flags: u32) -> Outcome {
+        let device = self.device(ordinal)?;
+        let state = self.state(ordinal)?;
+        state.flags.store(flags.cast_signed(), Ordering::Relaxed);
+        let driver = self.start()?;
+        if lock(&state.context).is_some() {
+            call!(driver.cuDevicePrimaryCtxSetFlags_v2(device, flags));
+        }
+        Ok(())
+    }
+
+    /// Destroys what the process has on the thread's device.
+    pub(crate) fn reset(&self) -> Outcome {
+        let ordinal = self.thread_device()?;
+        let device = self.device(ordinal)?;
+        let state = self.state(ordinal)?;
+        let driver = self.start()?;
+        let mut context = lock(&state.context);
+        if context.take().is_some() {
+            call!(driver.cuCtxSetCurrent(std::ptr::null_mut()));
+            call!(driver.cuDevicePrimaryCtxRelease_v2(device));
+        }
+        call!(driver.cuDevicePrimaryCtxReset_v2(device));
+        state.sticky.store(cudaSuccess, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes note of an error after which a device's context is of no use.
+    pub(crate) fn note(&self, error: cudaError_t) {
+        if !is_sticky(error) {
+            return;
+        }
+        // An error of this kind comes from a driver that has started; asking it again would only tell the same.
+        if let Some(Ok(started)) = self.started.get() {
+            let device = usize::try_from(DEVICE.get()).ok();
+            if let Some(device) = device.and_then(|at| started.devices.get(at)) {
+                device.sticky.store(error, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The error after which the thread's device is of no use, if there was one.
+    pub(crate) fn sticky(&self) -> cudaError_t {
+        match self.started.get() {
+            Some(Ok(_)) => self
+                .state(DEVICE.get())
+                .map_or(cudaSuccess, |device| device.sticky.load(Ordering::Relaxed)),
+            _ => cudaSuccess,
+        }
+    }
+
+    /// The version of CUDA that the driver supports; 0 without a driver.
+    pub(crate) fn driver_version(&self) -> i32 {
+        self.started().map_or(0, |started| started.version)
+    }
+
+    /// Answers a call that this library does not have, and says so once in the log.
+    pub(crate) fn refuse(&self, name: &'static str) -> cudaError_t {
+        log::warn!("{name} is not supported by Towline's CUDA runtime; docs/coverage/cudart.md lists what is");
+        cudaErrorNotSupported
+    }
+}
+
+/// Errors that a context does not recover from.
+fn is_sticky(error: cudaError_t) -> bool {
+    matches!(
+        error,
+        cudaErrorECCUncorrectable
+            | cudaErrorIllegalAddress
+            | cudaErrorLaunchTimeout
+            | cudaErrorAssert
+            | cudaErrorHardwareStackError
+            | cudaErrorIllegalInstruction
+            | cudaErrorMisalignedAddress
+            | cudaErrorInvalidAddressSpace
+            | cudaErrorInvalidPc
+            | cudaErrorLaunchFailure
+    )
+}
+
+/// Loads and starts the driver.
+fn begin(wanted: i32) -> Outcome<Started> {
+    let driver = NativeCuda::from_any_library("libcuda.so.1").map_err(|error| {
+        log::warn!("{error}; run the program with `towline run`, or install a driver");
+        cudaErrorInsufficientDriver
+    })?;
+    let mut version = 0;
+    // SAFETY: a place to write to.
+    let told = unsafe { driver.cuDriverGetVersion(&raw mut version) };
+    // SAFETY: no pointers.
+    check(unsafe { driver.cuInit(0) })?;
+    check(told)?;
+    // Within a major version an older driver will do, as with NVIDIA's runtime.
+    if version < wanted / 1000 * 1000 {
+        log::warn!("the driver is of CUDA {version}, this runtime of {wanted}");
+        return Err(cudaErrorInsufficientDriver);
+    }
+    let mut count = 0;
+    // SAFETY: a place to write to.
+    check(unsafe { driver.cuDeviceGetCount(&raw mut count) })?;
+    if count <= 0 {
+        return Err(cudaErrorNoDevice);
+    }
+    Ok(Started {
+        driver,
+        version,
+        devices: (0..count).map(|_| Device::default()).collect(),
+    })
+}
