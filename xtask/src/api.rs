@@ -13,12 +13,15 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
+use towline_api::runtime::{self, MAJORS, Runtime};
 use towline_api::{Api, emit};
 
 use crate::workspace::Workspace;
 
 /// The folders below `api/`, with the names that titles have.
 const APIS: [(&str, &str); 3] = [("opencl", "OpenCL"), ("cuda", "CUDA"), ("nvml", "NVML")];
+/// The runtime, which sends nothing: its folder below `api/`, and the name that titles have.
+const RUNTIME: (&str, &str) = ("cudart", "CUDA runtime");
 const LIBRARY: &str = "libtowline_opencl.so";
 
 /// What libraries that are found by their symbols export beside the declared calls: what tells them from a vendor's, and functions that
@@ -59,8 +62,9 @@ pub(crate) enum ApiChore {
 
 pub(crate) fn run(workspace: &Workspace, chore: &ApiChore) -> Result<ExitCode> {
     let apis = load()?;
+    let runtime = runtime::load(&towline_api::root(), RUNTIME.0)?;
     match chore {
-        ApiChore::Check { headers } => return check(workspace, &apis, headers),
+        ApiChore::Check { headers } => return check(workspace, &apis, &runtime, headers),
         ApiChore::Coverage => {
             for (api, title) in &apis {
                 let page = coverage_page(workspace, api);
@@ -68,6 +72,10 @@ pub(crate) fn run(workspace: &Workspace, chore: &ApiChore) -> Result<ExitCode> {
                     .with_context(|| format!("cannot write {}", page.display()))?;
                 println!("wrote {}", page.display());
             }
+            let page = page(workspace, RUNTIME.0);
+            fs::write(&page, runtime_coverage(&runtime))
+                .with_context(|| format!("cannot write {}", page.display()))?;
+            println!("wrote {}", page.display());
         }
         ApiChore::Show { name } => {
             let found = apis
@@ -91,6 +99,7 @@ fn load() -> Result<Vec<(Api, &'static str)>> {
 fn check(
     workspace: &Workspace,
     apis: &[(Api, &'static str)],
+    runtime: &Runtime,
     headers: &[PathBuf],
 ) -> Result<ExitCode> {
     let mut all_hold = true;
@@ -118,6 +127,17 @@ fn check(
         } else {
             report("dispatch table", dispatch(api));
         }
+    }
+    let (name, title) = RUNTIME;
+    report(
+        &format!("{title} coverage"),
+        is_fresh(workspace, name, &runtime_coverage(runtime)),
+    );
+    for major in MAJORS {
+        report(
+            &format!("{title} {major} exported symbols"),
+            runtime_exports(workspace, runtime, major),
+        );
     }
     report("exported symbols", exports(workspace));
     for path in headers {
@@ -175,24 +195,31 @@ fn symbols(api: &Api) -> Result<String> {
     Ok(format!("{} are found by name and version", all.len()))
 }
 
+fn page(workspace: &Workspace, name: &str) -> PathBuf {
+    workspace.root().join(format!("docs/coverage/{name}.md"))
+}
+
 fn coverage_page(workspace: &Workspace, api: &Api) -> PathBuf {
-    workspace
-        .root()
-        .join(format!("docs/coverage/{}.md", api.name))
+    page(workspace, &api.name)
+}
+
+fn runtime_coverage(runtime: &Runtime) -> String {
+    emit::runtime::coverage(runtime, RUNTIME.0, RUNTIME.1)
 }
 
 fn coverage(workspace: &Workspace, api: &Api, title: &str) -> Result<String> {
-    let page = coverage_page(workspace, api);
+    is_fresh(workspace, &api.name, &emit::coverage::emit(api, title))
+}
+
+fn is_fresh(workspace: &Workspace, name: &str, expected: &str) -> Result<String> {
+    let page = page(workspace, name);
     let written = fs::read_to_string(&page).unwrap_or_default();
     ensure!(
-        written == emit::coverage::emit(api, title),
+        written == expected,
         "{} is not what the declarations say; run `cargo xtask api coverage` and commit it",
         page.display()
     );
-    Ok(format!(
-        "docs/coverage/{}.md is what the declarations say",
-        api.name
-    ))
+    Ok(format!("docs/coverage/{name}.md is what the declarations say"))
 }
 
 fn dispatch(api: &Api) -> Result<String> {
@@ -271,8 +298,47 @@ fn symbol_exports(workspace: &Workspace, api: &Api) -> Result<String> {
     Ok(format!("{name} exports {} symbols", found.len()))
 }
 
-/// The dynamic symbols that a shared library defines, as binutils' `nm` lists them: address, type, name.
+/// The runtime's library of a major version exports what is declared for it, each symbol in the version that programs ask for.
+fn runtime_exports(workspace: &Workspace, runtime: &Runtime, major: u32) -> Result<String> {
+    let name = format!("libtowline_{}{major}.so", RUNTIME.0);
+    let library = workspace
+        .metadata()?
+        .target_directory
+        .join("release")
+        .join(&name);
+    ensure!(
+        library.is_file(),
+        "{} is missing; run `cargo build --release -p towline-{}{major}` first",
+        library.display(),
+        RUNTIME.0
+    );
+    let version = format!("libcudart.so.{major}");
+    let found: BTreeSet<String> = versioned_symbols(&library)?.into_iter().collect();
+    let declared: BTreeSet<String> = emit::runtime::symbols(runtime, major)
+        .into_iter()
+        .chain([OWN_LIBRARY.to_owned()])
+        .map(|symbol| format!("{symbol}@@{version}"))
+        // The version itself is a symbol, without one.
+        .chain([version.clone()])
+        .collect();
+    let differing: Vec<_> = found.symmetric_difference(&declared).collect();
+    ensure!(
+        differing.is_empty(),
+        "{name} exports other symbols than are declared: {differing:?}"
+    );
+    Ok(format!("{name} exports {} symbols of version {version}", found.len()))
+}
+
+/// The dynamic symbols that a shared library defines, without their versions.
 fn exported_symbols(library: &Path) -> Result<Vec<String>> {
+    Ok(versioned_symbols(library)?
+        .into_iter()
+        .map(|name| name.split('@').next().unwrap_or(&name).to_owned())
+        .collect())
+}
+
+/// The dynamic symbols that a shared library defines, as binutils' `nm` lists them: address, type, name with version.
+fn versioned_symbols(library: &Path) -> Result<Vec<String>> {
     let output = Command::new("nm")
         .args(["--dynamic", "--defined-only"])
         .arg(library)
@@ -284,7 +350,7 @@ fn exported_symbols(library: &Path) -> Result<Vec<String>> {
     Ok(String::from_utf8_lossy(&output.stdout)
         .lines()
         .filter_map(|line| line.split_whitespace().last())
-        .map(|name| name.split('@').next().unwrap_or(name).to_owned())
+        .map(str::to_owned)
         .collect())
 }
 

@@ -4,6 +4,7 @@
 //! bin/towline
 //! bin/towline-sim                                   where this machine has SimGrid
 //! lib/libtowline_cuda.so
+//! lib/libtowline_cudart{12,13}.so
 //! lib/libtowline_nvml.so
 //! lib/libtowline_opencl.so
 //! lib/towline/libtowline_pmpi_{mpich,openmpi}.so    of those MPIs that this machine has a compiler for
@@ -26,6 +27,8 @@ use crate::workspace::Workspace;
 const PROGRAM: &str = "towline";
 const LIBRARIES: &[&str] = &[
     "libtowline_cuda.so",
+    "libtowline_cudart12.so",
+    "libtowline_cudart13.so",
     "libtowline_nvml.so",
     "libtowline_opencl.so",
 ];
@@ -104,6 +107,10 @@ fn stage(workspace: &Workspace, tree: &Path) -> Result<()> {
         "towline-cli",
         "--package",
         "towline-cuda",
+        "--package",
+        "towline-cudart12",
+        "--package",
+        "towline-cudart13",
         "--package",
         "towline-nvml",
         "--package",

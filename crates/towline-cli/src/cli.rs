@@ -142,6 +142,13 @@ pub(crate) struct RunOptions {
     /// runtime library stop at its start; programs that use only the driver API run.
     #[arg(long)]
     pub(crate) no_cudart_handshake: bool,
+    /// Have the program use Towline's own CUDA runtime library
+    ///
+    /// It takes the place of libcudart.so.12 and libcudart.so.13, and so serves programs that are linked with `-cudart
+    /// shared`, which nvcc does when asked. It does not ask the driver to identify itself: with it they run on software
+    /// devices, and on GPUs with --no-cudart-handshake. Not done unasked: a program keeps the library that it came with.
+    #[arg(long)]
+    pub(crate) cudart: bool,
     /// The program and its arguments
     #[arg(
         value_name = "PROGRAM",

@@ -26,6 +26,11 @@ const NVML_LIBRARY: &str = "libtowline_nvml.so";
 /// The names that programs load the driver and NVML by.
 const CUDA_SONAME: &str = "libcuda.so.1";
 const NVML_SONAME: &str = "libnvidia-ml.so.1";
+/// Our CUDA runtime libraries, beside them, with the names that programs load them by.
+const CUDART: [(&str, &str); 2] = [
+    ("libcudart.so.12", "libtowline_cudart12.so"),
+    ("libcudart.so.13", "libtowline_cudart13.so"),
+];
 /// Where OpenCL loaders look when not told otherwise.
 const USUAL_VENDORS: &str = "/etc/OpenCL/vendors";
 /// Tells our library where this machine's own vendors are.
@@ -54,8 +59,17 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
         let mut links = vec![(CUDA_SONAME, cuda)];
         // Without it programs would find this machine's own NVML, and devices that CUDA does not have.
         links.extend(beside(NVML_LIBRARY).map(|nvml| (NVML_SONAME, nvml)));
+        if options.cudart {
+            for (soname, name) in CUDART {
+                let cudart = beside(name).with_context(|| missing_cudart(name, &library))?;
+                links.push((soname, cudart));
+            }
+        }
         let path = search_path(&driver_folder(&private_folder()?, &links)?)?;
         command.env("LD_LIBRARY_PATH", path);
+    }
+    if options.cudart && beside(CUDA_LIBRARY).is_none() {
+        bail!(missing_cudart(CUDA_LIBRARY, &library));
     }
     if options.no_cudart_handshake {
         command.env("TOWLINE_CUDART_HANDSHAKE", "0");
@@ -117,6 +131,14 @@ fn find_library() -> anyhow::Result<PathBuf> {
             program.display()
         ),
     }
+}
+
+fn missing_cudart(name: &str, library: &Path) -> String {
+    format!(
+        "could not find {name} beside {}, which --cudart needs; build it with `cargo build -p towline-cuda -p towline-cudart12 -p \
+         towline-cudart13`",
+        library.display()
+    )
 }
 
 /// Where this machine's vendors are registered, seen from outside any other `towline run`.

@@ -79,7 +79,8 @@ fn permitted(genuine: bool, wanted: bool) -> Result<(), CUresult> {
     TOLD.call_once(|| {
         log::error!(
             "the CUDA runtime library asks the driver to identify itself and gets no answer: {why}. Programs that use the runtime \
-             library stop here; programs that use only the driver API run"
+             library stop here; programs that use only the driver API run, and so do those that are linked with -cudart shared when \
+             `towline run --cudart` gives them Towline's runtime library"
         );
     });
     Err(CUDA_ERROR_NOT_SUPPORTED)
