@@ -225,6 +225,11 @@ impl Shared {
         self.start(move |shared| shared.watch(key));
     }
 
+    /// Whether a thread waits for the stream's events, or has not yet sent what came of them.
+    pub(crate) fn is_watched(&self, target: &Target) -> bool {
+        lock(&self.watches).contains_key(&target.key)
+    }
+
     fn watch(self: &Arc<Self>, key: u64) {
         let mut untold = 0;
         while let Some((context, event, then)) = self.next_watched(key, &mut untold) {

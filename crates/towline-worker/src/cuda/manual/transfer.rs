@@ -507,8 +507,9 @@ impl Session {
             return;
         }
         let size = size as usize;
-        if urgent && self.shared.is_clear(&target, &[]) {
-            // The client waits for this and nothing else: the thread that is awake does so too.
+        if urgent && self.shared.is_clear(&target, &[]) && !self.shared.is_watched(&target) {
+            // The client waits for this and nothing else: the thread that is awake does so too. Not past a thread that waits for
+            // earlier data of the stream, which must not come later: with this data the client takes the stream for idle.
             let shared = Arc::clone(&self.shared);
             let entered = target.context.enter(&*self.api);
             let started = if entered == CUDA_SUCCESS {
