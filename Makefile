@@ -12,7 +12,7 @@ XTASK = $(ENV) && cargo xtask
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 22
 
-demo: ## Run OpenCL programs on two Towline servers on this machine
+demo: ## Run OpenCL programs and a CUDA program on Towline servers on this machine
 	@scripts/setup demo
 	@$(ENV) && cargo build --release --locked -p towline-cli -p towline-cuda -p towline-cudart12 -p towline-cudart13 -p towline-nvml -p towline-opencl
 	@$(MAKE) --no-print-directory -C workloads/opencl

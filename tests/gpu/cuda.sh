@@ -6,7 +6,8 @@
 #   cuda.sh list                            names the parts
 #
 # Options of run; what follows -- goes to `towline bench cuda`:
-#   --only PART,...   parts, or groups: workloads, python; `check` (make check through Towline), `bench` (towline bench cuda);
+#   --only PART,...   parts, or groups: workloads, python; `check` (make check through Towline), `cudart` (the same, linked with
+#                     libcudart.so and Towline's own behind it, without the handshake), `bench` (towline bench cuda);
 #                     and, only when it is named, `energy` (towline bench energy of the two applications, some minutes)
 #   --cores N         hold the programs to N cores
 #   --rounds N        rounds of each part, instead of what it has
@@ -27,20 +28,25 @@ usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d'; exit 
 die() { echo "cuda.sh: $*" >&2; exit 1; }
 title() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
 
-# build_workloads FOLDER: with the compiler of this machine, if it has one.
+# build_workloads FOLDER LIBRARIES: with the compiler of this machine, if it has one.
+# A second folder beside it holds them linked with libcudart.so, which is Towline's of the folder LIBRARIES.
 build_workloads() {
-  local nvcc=${NVCC:-nvcc} program
+  local nvcc=${NVCC:-nvcc} libraries=$2 link
   command -v "$nvcc" >/dev/null || return 1
   make --no-print-directory -j"$(nproc)" -C workloads/cuda BUILD="$1" NVCC="$nvcc" >/dev/null
-  rm -rf "$1/objects"
+  link=$(mktemp -d)
+  ln -s "$libraries/libtowline_cudart13.so" "$link/libcudart.so"
+  make --no-print-directory -j"$(nproc)" -C workloads/cuda BUILD="$1-shared" NVCC="$nvcc" CUDART=shared LIBRARIES="-L$link" >/dev/null
+  rm -rf "$1/objects" "$1-shared/objects" "$link"
 }
 
 pack() {
   local target=${CARGO_TARGET_DIR:-target}/release
-  cargo build --release --locked -p towline-cli -p towline-cuda -p towline-nvml -p towline-opencl
+  cargo build --release --locked -p towline-cli -p towline-cuda -p towline-cudart12 -p towline-cudart13 -p towline-nvml -p towline-opencl
   mkdir -p "$packed"
-  for file in towline libtowline_cuda.so libtowline_nvml.so libtowline_opencl.so; do strip -o "$packed/$file" "$target/$file"; done
-  build_workloads "$root/$packed/workloads/cuda" || echo "no ${NVCC:-nvcc}: the workloads are compiled where they run"
+  for file in towline libtowline_{cuda,cudart12,cudart13,nvml,opencl}.so; do strip -o "$packed/$file" "$target/$file"; done
+  cc -O1 -o "$packed/cudart_saxpy" crates/towline-e2e/programs/cudart_saxpy.c -ldl
+  build_workloads "$root/$packed/workloads/cuda" "$root/$packed" || echo "no ${NVCC:-nvcc}: the workloads are compiled where they run"
   du -sh "$packed"
 }
 
@@ -106,7 +112,7 @@ run() {
   local programs=$root/$packed/workloads/cuda
   if [[ ! -x $programs/vector_add ]]; then
     programs=$scratch/workloads
-    build_workloads "$programs" || { echo "no workloads: none are packed, and there is no ${NVCC:-nvcc}"; failed=1; }
+    build_workloads "$programs" "$root/$packed" || { echo "no workloads: none are packed, and there is no ${NVCC:-nvcc}"; failed=1; }
   fi
   serve
   export TOWLINE_LIBRARY=$root/$packed
@@ -117,9 +123,24 @@ run() {
     timeout 300 workloads/cuda/check.sh "$programs" "${remote[@]}" | tee "$out/check.txt" | grep -v '^ok ' || true
     tail -n 1 "$out/check.txt" | grep -q ' 0 failed$' || failed=1
   fi
+  # Programs of nvcc whose runtime is Towline's, on a GPU whose driver is not asked to identify itself.
+  if wants cudart; then
+    title "programs with Towline's runtime library, without the handshake"
+    # shellcheck disable=SC2206
+    local own=("$towline" run --cudart --no-cudart-handshake --server "$(<"$scratch/ready")" ${TOWLINE_RUN:-} --)
+    local major
+    for major in 12 13; do
+      "${own[@]}" "$packed/cudart_saxpy" "$major" graph | tee "$out/cudart-$major.txt" || failed=1
+      [[ $(grep -c ' 0 wrong$' "$out/cudart-$major.txt") == 2 ]] || failed=1
+    done
+    if [[ -x $programs-shared/vector_add ]]; then
+      timeout 300 workloads/cuda/check.sh "$programs-shared" "${own[@]}" | tee "$out/cudart-check.txt" | grep -v '^ok ' || true
+      tail -n 1 "$out/cudart-check.txt" | grep -q ' 0 failed$' || failed=1
+    fi
+  fi
   # Every name that is not a section of its own is the suite's.
   local names
-  names=$(tr , '\n' <<<"$only" | grep -vx -e check -e bench -e energy | paste -sd, || true)
+  names=$(tr , '\n' <<<"$only" | grep -vx -e check -e cudart -e bench -e energy | paste -sd, || true)
   if [[ -z $only || -n $names ]]; then
     title "programs"
     [[ -z $seconds ]] || suite+=(--seconds "$((seconds > SECONDS ? seconds - SECONDS : 1))")

@@ -219,7 +219,9 @@ fn is_fresh(workspace: &Workspace, name: &str, expected: &str) -> Result<String>
         "{} is not what the declarations say; run `cargo xtask api coverage` and commit it",
         page.display()
     );
-    Ok(format!("docs/coverage/{name}.md is what the declarations say"))
+    Ok(format!(
+        "docs/coverage/{name}.md is what the declarations say"
+    ))
 }
 
 fn dispatch(api: &Api) -> Result<String> {
@@ -326,7 +328,10 @@ fn runtime_exports(workspace: &Workspace, runtime: &Runtime, major: u32) -> Resu
         differing.is_empty(),
         "{name} exports other symbols than are declared: {differing:?}"
     );
-    Ok(format!("{name} exports {} symbols of version {version}", found.len()))
+    Ok(format!(
+        "{name} exports {} symbols of version {version}",
+        found.len()
+    ))
 }
 
 /// The dynamic symbols that a shared library defines, without their versions.

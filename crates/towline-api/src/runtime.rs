@@ -389,12 +389,7 @@ mod tests {
         )
         .unwrap();
         let symbols = |index: usize, major| runtime.functions[index].symbols(major);
-        let both = |name: &str| {
-            vec![
-                (name.to_owned(), false),
-                (format!("{name}_ptsz"), true),
-            ]
-        };
+        let both = |name: &str| vec![(name.to_owned(), false), (format!("{name}_ptsz"), true)];
         assert_eq!(symbols(0, 12), both("cudaWait_v2"));
         assert_eq!(symbols(0, 13), both("cudaWait"));
         assert_eq!(symbols(1, 12), [("cudaWait".to_owned(), false)]);
@@ -405,7 +400,10 @@ mod tests {
     fn mistakes_are_told_with_their_line() {
         let cases = [
             ("extern \"C\" {\n fn f();\n}", "test.rs:2: f needs #[call]"),
-            ("extern \"C\" {\n #[call]\n fn f();\n}", "say in a line what f does"),
+            (
+                "extern \"C\" {\n #[call]\n fn f();\n}",
+                "say in a line what f does",
+            ),
             (
                 "extern \"C\" {\n /// X.\n #[call(speedy)]\n fn f();\n}",
                 "test.rs:3: this word is not known here",
@@ -444,13 +442,22 @@ mod tests {
         )
         .unwrap_err()
         .to_string();
-        assert!(error.contains("f is declared twice for version 12"), "{error}");
+        assert!(
+            error.contains("f is declared twice for version 12"),
+            "{error}"
+        );
     }
 
     #[test]
     fn an_error_says_what_its_documentation_says() {
-        let runtime = declared("/// out of memory\nconst cudaErrorMemoryAllocation: cudaError_t = 2;").unwrap();
-        let expected = ("cudaErrorMemoryAllocation".to_owned(), 2, "out of memory".to_owned());
+        let runtime =
+            declared("/// out of memory\nconst cudaErrorMemoryAllocation: cudaError_t = 2;")
+                .unwrap();
+        let expected = (
+            "cudaErrorMemoryAllocation".to_owned(),
+            2,
+            "out of memory".to_owned(),
+        );
         assert_eq!(runtime.errors, [expected]);
     }
 }

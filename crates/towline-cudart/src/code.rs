@@ -83,7 +83,9 @@ pub(crate) struct Code {
 
 impl Code {
     fn read(&self) -> RwLockReadGuard<'_, Registered> {
-        self.registered.read().unwrap_or_else(PoisonError::into_inner)
+        self.registered
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Registered> {
@@ -117,8 +119,12 @@ impl Code {
         let mut registered = self.write();
         let binary = registered.binaries.remove(&handle)?;
         let is_of = |other: &Arc<Binary>| Arc::ptr_eq(other, &binary);
-        registered.kernels.retain(|_, kernel| !is_of(&kernel.binary));
-        registered.handles.retain(|_, kernel| !is_of(&kernel.binary));
+        registered
+            .kernels
+            .retain(|_, kernel| !is_of(&kernel.binary));
+        registered
+            .handles
+            .retain(|_, kernel| !is_of(&kernel.binary));
         registered
             .variables
             .retain(|_, variable| !is_of(&variable.binary));

@@ -59,13 +59,15 @@ impl Piece {
         let (from, to) = kinds(kind)?;
         let elements = self.source.element().or(self.target.element());
         let unit = if self.bytes { 1 } else { elements.unwrap_or(1) };
-        let scaled = |width: usize, unit: usize| width.checked_mul(unit).ok_or(cudaErrorInvalidValue);
+        let scaled =
+            |width: usize, unit: usize| width.checked_mul(unit).ok_or(cudaErrorInvalidValue);
         // In memory a position counts bytes, though the width counts elements.
         let of = |end: End| match end {
             End::Array(..) if !self.bytes => end.element().unwrap_or(1),
             _ => 1,
         };
-        let (source_kind, source, source_array, source_pitch, source_rows) = parts(self.source, from);
+        let (source_kind, source, source_array, source_pitch, source_rows) =
+            parts(self.source, from);
         let (target_kind, target, target_array, target_pitch, target_rows) = parts(self.target, to);
         Ok(CUDA_MEMCPY3D {
             srcXInBytes: scaled(self.source_at.x, of(self.source))?,
@@ -265,7 +267,10 @@ mod tests {
         };
         let copy = piece.described(cudaMemcpyHostToDevice).unwrap();
         assert_eq!((copy.srcXInBytes, copy.dstXInBytes), (3, 40));
-        assert_eq!((copy.WidthInBytes, copy.srcPitch, copy.srcHeight), (48, 100, 7));
+        assert_eq!(
+            (copy.WidthInBytes, copy.srcPitch, copy.srcHeight),
+            (48, 100, 7)
+        );
         assert_eq!(copy.srcMemoryType, CU_MEMORYTYPE_HOST);
         assert_eq!(copy.dstMemoryType, CU_MEMORYTYPE_ARRAY);
         let bytes = Piece {

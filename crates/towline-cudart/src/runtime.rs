@@ -144,9 +144,7 @@ impl Runtime {
 
     fn state(&self, ordinal: i32) -> Outcome<&Device> {
         let devices = &self.started()?.devices;
-        let device = usize::try_from(ordinal)
-            .ok()
-            .and_then(|at| devices.get(at));
+        let device = usize::try_from(ordinal).ok().and_then(|at| devices.get(at));
         device.ok_or(cudaErrorInvalidDevice)
     }
 
@@ -260,7 +258,9 @@ impl Runtime {
 
     /// Answers a call that this library does not have, and says so once in the log.
     pub(crate) fn refuse(&self, name: &'static str) -> cudaError_t {
-        log::warn!("{name} is not supported by Towline's CUDA runtime; docs/coverage/cudart.md lists what is");
+        log::warn!(
+            "{name} is not supported by Towline's CUDA runtime; docs/coverage/cudart.md lists what is"
+        );
         cudaErrorNotSupported
     }
 }

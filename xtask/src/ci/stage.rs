@@ -150,6 +150,14 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // nvcc's programs with our runtime library, on devices in software. Without nvcc there is nothing to build them with.
+        name: "cuda-soft",
+        tiers: TEST,
+        needs: &["build"],
+        command: "workloads/cuda/check-soft.sh \"$TOWLINE_BIN_DIR\"",
+        ..STAGE
+    },
+    Stage {
         name: "workloads-mpi",
         tiers: TEST,
         tools: &[Tool::Command("mpirun.openmpi")],

@@ -48,12 +48,7 @@ impl Runtime {
         })
     }
 
-    pub unsafe fn cudaInitDevice(
-        &self,
-        device: i32,
-        deviceFlags: u32,
-        flags: u32,
-    ) -> cudaError_t {
+    pub unsafe fn cudaInitDevice(&self, device: i32, deviceFlags: u32, flags: u32) -> cudaError_t {
         /// `flags` says that `deviceFlags` are meant.
         const FLAGS_ARE_VALID: u32 = 1;
         status(|| {
@@ -110,11 +105,7 @@ impl Runtime {
     }
 
     /// Devices are alike in what programs ask for with this old call; the first that has the wished capability is answered.
-    pub unsafe fn cudaChooseDevice(
-        &self,
-        device: *mut i32,
-        prop: *const c_void,
-    ) -> cudaError_t {
+    pub unsafe fn cudaChooseDevice(&self, device: *mut i32, prop: *const c_void) -> cudaError_t {
         status(|| {
             if prop.is_null() {
                 return Err(cudaErrorInvalidValue);
@@ -123,8 +114,10 @@ impl Runtime {
             let count = self.device_count()?;
             let mut chosen = 0;
             for ordinal in 0..count {
-                let major = self.attribute(ordinal, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
-                let minor = self.attribute(ordinal, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+                let major =
+                    self.attribute(ordinal, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+                let minor =
+                    self.attribute(ordinal, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
                 if (major, minor) >= wanted {
                     chosen = ordinal;
                     break;
@@ -240,7 +233,9 @@ impl Runtime {
             return self.refuse("cudaGraphConditionalHandleCreate_v2 with an execution context");
         }
         // SAFETY: the caller's contract.
-        unsafe { self.cudaGraphConditionalHandleCreate(pHandle_out, graph, defaultLaunchValue, flags) }
+        unsafe {
+            self.cudaGraphConditionalHandleCreate(pHandle_out, graph, defaultLaunchValue, flags)
+        }
     }
 
     /// The current context, for calls of the driver that want it named.
@@ -250,5 +245,4 @@ impl Runtime {
         call!(driver.cuCtxGetCurrent(&raw mut context));
         Ok((driver, context))
     }
-
 }

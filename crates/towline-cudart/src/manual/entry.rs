@@ -59,13 +59,7 @@ impl Runtime {
             flags => flags,
         };
         let (mut found, mut said) = (std::ptr::null_mut(), 0);
-        call!(driver.cuGetProcAddress_v2(
-            symbol,
-            &raw mut found,
-            version,
-            flags,
-            &raw mut said
-        ));
+        call!(driver.cuGetProcAddress_v2(symbol, &raw mut found, version, flags, &raw mut said));
         put!(funcPtr, found);
         if !driverStatus.is_null() {
             put!(driverStatus, said);

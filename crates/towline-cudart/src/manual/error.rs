@@ -34,11 +34,15 @@ impl Runtime {
     }
 
     pub unsafe fn cudaGetErrorName(&self, error: cudaError_t) -> *const c_char {
-        described(error).map_or(c"unrecognized error code", |(_, name, _)| *name).as_ptr()
+        described(error)
+            .map_or(c"unrecognized error code", |(_, name, _)| *name)
+            .as_ptr()
     }
 
     pub unsafe fn cudaGetErrorString(&self, error: cudaError_t) -> *const c_char {
-        described(error).map_or(c"unrecognized error code", |(_, _, text)| *text).as_ptr()
+        described(error)
+            .map_or(c"unrecognized error code", |(_, _, text)| *text)
+            .as_ptr()
     }
 }
 
@@ -61,11 +65,17 @@ mod tests {
         for (ours, drivers) in [
             (cudaErrorInvalidValue, CUDA_ERROR_INVALID_VALUE),
             (cudaErrorMemoryAllocation, CUDA_ERROR_OUT_OF_MEMORY),
-            (cudaErrorNoKernelImageForDevice, CUDA_ERROR_NO_BINARY_FOR_GPU),
+            (
+                cudaErrorNoKernelImageForDevice,
+                CUDA_ERROR_NO_BINARY_FOR_GPU,
+            ),
             (cudaErrorInvalidResourceHandle, CUDA_ERROR_INVALID_HANDLE),
             (cudaErrorNotReady, CUDA_ERROR_NOT_READY),
             (cudaErrorIllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS),
-            (cudaErrorStreamCaptureWrongThread, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD),
+            (
+                cudaErrorStreamCaptureWrongThread,
+                CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
+            ),
         ] {
             assert_eq!(ours, drivers);
         }

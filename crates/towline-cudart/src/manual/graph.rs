@@ -200,12 +200,7 @@ impl Runtime {
     ) -> cudaError_t {
         status(|| {
             let driver = self.enter()?;
-            let mut found = line(
-                std::ptr::null_mut(),
-                std::ptr::null(),
-                0,
-                cudaMemcpyDefault,
-            )?;
+            let mut found = line(std::ptr::null_mut(), std::ptr::null(), 0, cudaMemcpyDefault)?;
             call!(driver.cuGraphMemcpyNodeGetParams(node, &raw mut found));
             let told = told(driver, &found)?;
             put!(pNodeParams, told);
@@ -492,56 +487,184 @@ fn told(driver: &NativeCuda, copy: &CUDA_MEMCPY3D) -> Outcome<cudaMemcpy3DParms>
 
 /// Copies, each to add, to change, and to change in an instance.
 impl Runtime {
-    pub unsafe fn cudaGraphAddMemcpyNode(&self, pGraphNode: *mut cudaGraphNode_t, graph: cudaGraph_t, pDependencies: *const cudaGraphNode_t, numDependencies: usize, pCopyParams: *const cudaMemcpy3DParms) -> cudaError_t {
-        let place = Place { node: pGraphNode, graph, dependencies: pDependencies, count: numDependencies };
+    pub unsafe fn cudaGraphAddMemcpyNode(
+        &self,
+        pGraphNode: *mut cudaGraphNode_t,
+        graph: cudaGraph_t,
+        pDependencies: *const cudaGraphNode_t,
+        numDependencies: usize,
+        pCopyParams: *const cudaMemcpy3DParms,
+    ) -> cudaError_t {
+        let place = Place {
+            node: pGraphNode,
+            graph,
+            dependencies: pDependencies,
+            count: numDependencies,
+        };
         status(|| self.add_copy(&place, &self.boxed(pCopyParams)?))
     }
 
-    pub unsafe fn cudaGraphMemcpyNodeSetParams(&self, node: cudaGraphNode_t, pCopyParams: *const cudaMemcpy3DParms) -> cudaError_t {
+    pub unsafe fn cudaGraphMemcpyNodeSetParams(
+        &self,
+        node: cudaGraphNode_t,
+        pCopyParams: *const cudaMemcpy3DParms,
+    ) -> cudaError_t {
         status(|| self.set_copy(node, &self.boxed(pCopyParams)?))
     }
 
-    pub unsafe fn cudaGraphExecMemcpyNodeSetParams(&self, hGraphExec: cudaGraphExec_t, node: cudaGraphNode_t, pCopyParams: *const cudaMemcpy3DParms) -> cudaError_t {
+    pub unsafe fn cudaGraphExecMemcpyNodeSetParams(
+        &self,
+        hGraphExec: cudaGraphExec_t,
+        node: cudaGraphNode_t,
+        pCopyParams: *const cudaMemcpy3DParms,
+    ) -> cudaError_t {
         status(|| self.set_exec_copy(hGraphExec, node, &self.boxed(pCopyParams)?))
     }
 
-    pub unsafe fn cudaGraphAddMemcpyNode1D(&self, pGraphNode: *mut cudaGraphNode_t, graph: cudaGraph_t, pDependencies: *const cudaGraphNode_t, numDependencies: usize, dst: *mut c_void, src: *const c_void, count: usize, kind: cudaMemcpyKind) -> cudaError_t {
-        let place = Place { node: pGraphNode, graph, dependencies: pDependencies, count: numDependencies };
+    pub unsafe fn cudaGraphAddMemcpyNode1D(
+        &self,
+        pGraphNode: *mut cudaGraphNode_t,
+        graph: cudaGraph_t,
+        pDependencies: *const cudaGraphNode_t,
+        numDependencies: usize,
+        dst: *mut c_void,
+        src: *const c_void,
+        count: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
+        let place = Place {
+            node: pGraphNode,
+            graph,
+            dependencies: pDependencies,
+            count: numDependencies,
+        };
         status(|| self.add_copy(&place, &line(dst, src, count, kind)?))
     }
 
-    pub unsafe fn cudaGraphMemcpyNodeSetParams1D(&self, node: cudaGraphNode_t, dst: *mut c_void, src: *const c_void, count: usize, kind: cudaMemcpyKind) -> cudaError_t {
+    pub unsafe fn cudaGraphMemcpyNodeSetParams1D(
+        &self,
+        node: cudaGraphNode_t,
+        dst: *mut c_void,
+        src: *const c_void,
+        count: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
         status(|| self.set_copy(node, &line(dst, src, count, kind)?))
     }
 
-    pub unsafe fn cudaGraphExecMemcpyNodeSetParams1D(&self, hGraphExec: cudaGraphExec_t, node: cudaGraphNode_t, dst: *mut c_void, src: *const c_void, count: usize, kind: cudaMemcpyKind) -> cudaError_t {
+    pub unsafe fn cudaGraphExecMemcpyNodeSetParams1D(
+        &self,
+        hGraphExec: cudaGraphExec_t,
+        node: cudaGraphNode_t,
+        dst: *mut c_void,
+        src: *const c_void,
+        count: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
         status(|| self.set_exec_copy(hGraphExec, node, &line(dst, src, count, kind)?))
     }
 
-    pub unsafe fn cudaGraphAddMemcpyNodeToSymbol(&self, pGraphNode: *mut cudaGraphNode_t, graph: cudaGraph_t, pDependencies: *const cudaGraphNode_t, numDependencies: usize, symbol: *const c_void, src: *const c_void, count: usize, offset: usize, kind: cudaMemcpyKind) -> cudaError_t {
-        let place = Place { node: pGraphNode, graph, dependencies: pDependencies, count: numDependencies };
+    pub unsafe fn cudaGraphAddMemcpyNodeToSymbol(
+        &self,
+        pGraphNode: *mut cudaGraphNode_t,
+        graph: cudaGraph_t,
+        pDependencies: *const cudaGraphNode_t,
+        numDependencies: usize,
+        symbol: *const c_void,
+        src: *const c_void,
+        count: usize,
+        offset: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
+        let place = Place {
+            node: pGraphNode,
+            graph,
+            dependencies: pDependencies,
+            count: numDependencies,
+        };
         status(|| self.add_copy(&place, &self.to_symbol(symbol, src, count, offset, kind)?))
     }
 
-    pub unsafe fn cudaGraphMemcpyNodeSetParamsToSymbol(&self, node: cudaGraphNode_t, symbol: *const c_void, src: *const c_void, count: usize, offset: usize, kind: cudaMemcpyKind) -> cudaError_t {
+    pub unsafe fn cudaGraphMemcpyNodeSetParamsToSymbol(
+        &self,
+        node: cudaGraphNode_t,
+        symbol: *const c_void,
+        src: *const c_void,
+        count: usize,
+        offset: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
         status(|| self.set_copy(node, &self.to_symbol(symbol, src, count, offset, kind)?))
     }
 
-    pub unsafe fn cudaGraphExecMemcpyNodeSetParamsToSymbol(&self, hGraphExec: cudaGraphExec_t, node: cudaGraphNode_t, symbol: *const c_void, src: *const c_void, count: usize, offset: usize, kind: cudaMemcpyKind) -> cudaError_t {
-        status(|| self.set_exec_copy(hGraphExec, node, &self.to_symbol(symbol, src, count, offset, kind)?))
+    pub unsafe fn cudaGraphExecMemcpyNodeSetParamsToSymbol(
+        &self,
+        hGraphExec: cudaGraphExec_t,
+        node: cudaGraphNode_t,
+        symbol: *const c_void,
+        src: *const c_void,
+        count: usize,
+        offset: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
+        status(|| {
+            self.set_exec_copy(
+                hGraphExec,
+                node,
+                &self.to_symbol(symbol, src, count, offset, kind)?,
+            )
+        })
     }
 
-    pub unsafe fn cudaGraphAddMemcpyNodeFromSymbol(&self, pGraphNode: *mut cudaGraphNode_t, graph: cudaGraph_t, pDependencies: *const cudaGraphNode_t, numDependencies: usize, dst: *mut c_void, symbol: *const c_void, count: usize, offset: usize, kind: cudaMemcpyKind) -> cudaError_t {
-        let place = Place { node: pGraphNode, graph, dependencies: pDependencies, count: numDependencies };
+    pub unsafe fn cudaGraphAddMemcpyNodeFromSymbol(
+        &self,
+        pGraphNode: *mut cudaGraphNode_t,
+        graph: cudaGraph_t,
+        pDependencies: *const cudaGraphNode_t,
+        numDependencies: usize,
+        dst: *mut c_void,
+        symbol: *const c_void,
+        count: usize,
+        offset: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
+        let place = Place {
+            node: pGraphNode,
+            graph,
+            dependencies: pDependencies,
+            count: numDependencies,
+        };
         status(|| self.add_copy(&place, &self.from_symbol(dst, symbol, count, offset, kind)?))
     }
 
-    pub unsafe fn cudaGraphMemcpyNodeSetParamsFromSymbol(&self, node: cudaGraphNode_t, dst: *mut c_void, symbol: *const c_void, count: usize, offset: usize, kind: cudaMemcpyKind) -> cudaError_t {
+    pub unsafe fn cudaGraphMemcpyNodeSetParamsFromSymbol(
+        &self,
+        node: cudaGraphNode_t,
+        dst: *mut c_void,
+        symbol: *const c_void,
+        count: usize,
+        offset: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
         status(|| self.set_copy(node, &self.from_symbol(dst, symbol, count, offset, kind)?))
     }
 
-    pub unsafe fn cudaGraphExecMemcpyNodeSetParamsFromSymbol(&self, hGraphExec: cudaGraphExec_t, node: cudaGraphNode_t, dst: *mut c_void, symbol: *const c_void, count: usize, offset: usize, kind: cudaMemcpyKind) -> cudaError_t {
-        status(|| self.set_exec_copy(hGraphExec, node, &self.from_symbol(dst, symbol, count, offset, kind)?))
+    pub unsafe fn cudaGraphExecMemcpyNodeSetParamsFromSymbol(
+        &self,
+        hGraphExec: cudaGraphExec_t,
+        node: cudaGraphNode_t,
+        dst: *mut c_void,
+        symbol: *const c_void,
+        count: usize,
+        offset: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
+        status(|| {
+            self.set_exec_copy(
+                hGraphExec,
+                node,
+                &self.from_symbol(dst, symbol, count, offset, kind)?,
+            )
+        })
     }
-
 }

@@ -41,9 +41,8 @@ impl Runtime {
             return error;
         };
         let wanted = [block.x, block.y, block.z, grid.x, grid.y, grid.z];
-        let is_beyond = |(wanted, limit): (u32, i32)| {
-            wanted == 0 || i64::from(wanted) > i64::from(limit)
-        };
+        let is_beyond =
+            |(wanted, limit): (u32, i32)| wanted == 0 || i64::from(wanted) > i64::from(limit);
         let of_block = [block.x, block.y, block.z].map(u64::from);
         let of_block = of_block.into_iter().fold(1, u64::saturating_mul);
         let is_large = of_block > u64::from(threads.unsigned_abs());
@@ -109,12 +108,7 @@ impl Runtime {
             (grid, block) = (config.gridDim, config.blockDim);
             let (driver, function) = self.launched(func)?;
             let config = self.configuration(&config)?;
-            call!(driver.cuLaunchKernelEx(
-                &raw const config,
-                function,
-                args,
-                std::ptr::null_mut()
-            ));
+            call!(driver.cuLaunchKernelEx(&raw const config, function, args, std::ptr::null_mut()));
             Ok(())
         });
         self.refused(launched, grid, block)
@@ -167,9 +161,7 @@ impl Runtime {
                 binaryVersion: number(CU_FUNC_ATTRIBUTE_BINARY_VERSION)?,
                 cacheModeCA: number(CU_FUNC_ATTRIBUTE_CACHE_MODE_CA)?,
                 maxDynamicSharedSizeBytes: or_none(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES),
-                preferredShmemCarveout: or_none(
-                    CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
-                ),
+                preferredShmemCarveout: or_none(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT),
                 clusterDimMustBeSet: or_none(CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET),
                 requiredClusterWidth: or_none(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH),
                 requiredClusterHeight: or_none(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT),

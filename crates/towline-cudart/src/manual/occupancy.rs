@@ -95,11 +95,7 @@ impl Runtime {
         status(|| {
             let (driver, function) = self.function(func)?;
             let config = self.configuration(&get!(launchConfig))?;
-            call!(driver.cuOccupancyMaxActiveClusters(
-                numClusters,
-                function,
-                &raw const config
-            ));
+            call!(driver.cuOccupancyMaxActiveClusters(numClusters, function, &raw const config));
             Ok(())
         })
     }

@@ -212,11 +212,7 @@ struct Head {
 }
 
 /// A version's structure, of an attribute's value.
-fn structure(
-    major: u32,
-    head: &Head,
-    mut value: impl FnMut(CUdevice_attribute) -> i32,
-) -> Vec<u8> {
+fn structure(major: u32, head: &Head, mut value: impl FnMut(CUdevice_attribute) -> i32) -> Vec<u8> {
     let mut writer = Writer { bytes: Vec::new() };
     writer.put(&head.name);
     writer.put(&head.uuid);
@@ -265,14 +261,15 @@ impl Runtime {
         let mut name = [0; NAME_LEN];
         let len = i32::try_from(NAME_LEN).map_err(|_| cudaErrorUnknown)?;
         call!(driver.cuDeviceGetName(name.as_mut_ptr().cast(), len, device));
-        let mut uuid = CUuuid { bytes: [0; UUID_LEN] };
+        let mut uuid = CUuuid {
+            bytes: [0; UUID_LEN],
+        };
         call!(driver.cuDeviceGetUuid_v2(&raw mut uuid, device));
         let (mut luid, mut luid_mask) = ([0; LUID_LEN], 0);
         // Only Windows has such numbers.
         // SAFETY: places to write to.
-        let told = unsafe {
-            driver.cuDeviceGetLuid(luid.as_mut_ptr().cast(), &raw mut luid_mask, device)
-        };
+        let told =
+            unsafe { driver.cuDeviceGetLuid(luid.as_mut_ptr().cast(), &raw mut luid_mask, device) };
         if told != CUDA_SUCCESS {
             (luid, luid_mask) = ([0; LUID_LEN], 0);
         }
@@ -308,5 +305,84 @@ impl Runtime {
 
     pub unsafe fn cudaGetDeviceProperties_v1(&self, prop: *mut c_void, device: i32) -> cudaError_t {
         status(|| self.tell_properties(prop, device, LEN_11))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head() -> Head {
+        Head {
+            name: [1; NAME_LEN],
+            uuid: [2; UUID_LEN],
+            luid: [3; LUID_LEN],
+            luid_mask: 4,
+            memory: 5,
+        }
+    }
+
+    fn word(bytes: &[u8], at: usize) -> i32 {
+        i32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap())
+    }
+
+    /// Places as a C compiler lays the documented structures out.
+    #[test]
+    fn fields_stand_where_c_has_them() {
+        let told = |major| structure(major, &head(), |attribute| attribute.cast_signed());
+        let (twelve, thirteen) = (told(12), told(13));
+        assert_eq!((twelve.len(), thirteen.len()), (LEN_12, LEN_13));
+        for (attribute, at_12, at_13) in [
+            (CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 296, 296),
+            (CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 304, 304),
+            (CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 360, 360),
+            (CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 388, 384),
+            (CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_WIDTH, 512, 496),
+            (CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT, 568, 552),
+            (
+                CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+                640,
+                624,
+            ),
+            (CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 688, 668),
+            (
+                CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK,
+                720,
+                696,
+            ),
+            (CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 728, 704),
+            (CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS, 776, 752),
+        ] {
+            assert_eq!(
+                word(&twelve, at_12),
+                attribute.cast_signed(),
+                "12 at {at_12}"
+            );
+            assert_eq!(
+                word(&thirteen, at_13),
+                attribute.cast_signed(),
+                "13 at {at_13}"
+            );
+        }
+        // What is reserved is clear.
+        assert!(
+            twelve[780..]
+                .iter()
+                .chain(&thirteen[784..])
+                .all(|byte| *byte == 0)
+        );
+        assert_eq!((twelve[288], thirteen[288], twelve[280]), (5, 5, 4));
+    }
+
+    #[test]
+    fn a_wished_capability_is_read_from_its_place() {
+        for major in [12, 13] {
+            let wish = structure(major, &head(), |attribute| match attribute {
+                CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => 8,
+                CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => 6,
+                _ => 0,
+            });
+            assert_eq!(capability(major, wish.as_ptr().cast()), (8, 6));
+        }
     }
 }

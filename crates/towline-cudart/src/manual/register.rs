@@ -182,10 +182,7 @@ impl Runtime {
             put!(blockDim, popped.block);
             put!(sharedMem, popped.shared);
             let stream = stream.cast::<cudaStream_t>();
-            put!(
-                stream,
-                std::ptr::with_exposed_provenance_mut(popped.stream)
-            );
+            put!(stream, std::ptr::with_exposed_provenance_mut(popped.stream));
             Ok(())
         })
     }
@@ -224,16 +221,15 @@ impl Runtime {
     ) -> cudaError_t {
         status(|| {
             let (address, _) = self.symbol(symbol)?;
-            put!(devPtr, std::ptr::with_exposed_provenance_mut(address as usize));
+            put!(
+                devPtr,
+                std::ptr::with_exposed_provenance_mut(address as usize)
+            );
             Ok(())
         })
     }
 
-    pub unsafe fn cudaGetSymbolSize(
-        &self,
-        size: *mut usize,
-        symbol: *const c_void,
-    ) -> cudaError_t {
+    pub unsafe fn cudaGetSymbolSize(&self, size: *mut usize, symbol: *const c_void) -> cudaError_t {
         status(|| {
             let variable = self.code.variable(symbol)?;
             put!(size, variable.size);

@@ -138,3 +138,34 @@ fn devices_in_software_are_as_many_and_as_large_as_asked() {
         .lines_of_success();
     assert_eq!(lines[..2], ["3 of 8.6 with 256 MiB", "65536 sums, 0 wrong"]);
 }
+
+/// C with PTX, by what nvcc's host code calls: in the layouts and by the symbols of both versions of the library.
+#[test]
+fn program_of_the_runtime_runs_on_a_software_device_where_it_is_asked_for() {
+    let server = Server::start_with(&["--backend", "null", "--cuda", "soft"], &[]);
+    for major in ["12", "13"] {
+        let options = ["--cudart", "--server", server.address()];
+        let lines = Client::with_options(&options, opencl_program("cudart_saxpy"))
+            .args(&[major])
+            .run()
+            .lines_of_success();
+        let first = format!(
+            "runtime {major}, 1 device, Towline software device, capability 7, all told"
+        );
+        let expected = [
+            first.as_str(),
+            "launched: 65536 numbers, 0 wrong",
+            "variable of 4 bytes is 2",
+            "errors 98, 98 98 0, 9 9 1 13 101",
+        ];
+        assert_eq!(lines, expected);
+    }
+}
+
+#[test]
+fn program_of_the_runtime_gets_none_of_ours_unasked() {
+    let server = Server::start_with(&["--backend", "null", "--cuda", "soft"], &[]);
+    let said = Client::new(&[&server], opencl_program("cudart_saxpy")).run();
+    // A machine with NVIDIA's own library finds that one, which stops at the device.
+    assert!(!said.status.success(), "{}", said.errors);
+}
