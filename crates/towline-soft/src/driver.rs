@@ -9,10 +9,11 @@ mod attributes;
 mod copy;
 mod launch;
 mod modules;
+mod peer;
 mod streams;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -103,6 +104,8 @@ pub(crate) struct Context {
     /// It ends: kernels stop.
     cancelled: Arc<AtomicBool>,
     default: Mutex<Option<Arc<Queue>>>,
+    /// Contexts whose memory it asked to reach, by handle.
+    peers: Mutex<HashSet<usize>>,
 }
 
 impl Context {
@@ -184,14 +187,7 @@ impl SoftCuda {
 
     /// The current context, whatever has failed in it.
     fn current(&self) -> Result<Arc<Context>, CUresult> {
-        let handle = CURRENT.get();
-        let state = self.lock();
-        let mut primaries = state.primaries.values().map(|(_, context)| context);
-        let found = state
-            .contexts
-            .get(&handle)
-            .or_else(|| primaries.find(|context| context.handle == handle));
-        found.cloned().ok_or(CUDA_ERROR_INVALID_CONTEXT)
+        self.find_context(CURRENT.get())
     }
 
     /// The current context, if nothing has failed in it.
@@ -208,6 +204,7 @@ impl SoftCuda {
             failed: AtomicI32::new(CUDA_SUCCESS),
             cancelled: Arc::default(),
             default: Mutex::default(),
+            peers: Mutex::default(),
         })
     }
 

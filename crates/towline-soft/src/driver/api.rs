@@ -544,6 +544,12 @@ impl CudaApi for SoftCuda {
         let known = self.check_device(dev).and_then(|_| self.check_device(peer));
         answer(can, known.map(|_| i32::from(dev != peer)))
     }
+    unsafe fn cuCtxEnablePeerAccess(&self, peer: CUcontext, flags: u32) -> CUresult {
+        status(self.enable_peer(peer, flags))
+    }
+    unsafe fn cuCtxDisablePeerAccess(&self, peer: CUcontext) -> CUresult {
+        status(self.disable_peer(peer))
+    }
     unsafe fn cuMemsetD8Async(
         &self,
         to: CUdeviceptr,

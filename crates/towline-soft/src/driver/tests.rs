@@ -455,3 +455,29 @@ fn kernels_and_devices_describe_themselves() {
     let missing = unsafe { cuda.cuModuleGetFunction(&raw mut nothing, module, c"none".as_ptr()) };
     assert_eq!(missing, CUDA_ERROR_NOT_FOUND);
 }
+
+#[test]
+fn devices_reach_each_other_once_and_not_themselves() {
+    let cuda = devices(SoftOptions {
+        devices: 2,
+        ..SoftOptions::default()
+    });
+    let mut contexts = [null_mut(); 2];
+    for (device, context) in (0..).zip(&mut contexts) {
+        // SAFETY: one place for the context.
+        check(unsafe { cuda.cuDevicePrimaryCtxRetain(context, device) });
+    }
+    let [own, peer] = contexts;
+    assert_eq!(
+        cuda.disable_peer(peer),
+        Err(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED)
+    );
+    assert_eq!(cuda.enable_peer(peer, 0), Ok(()));
+    assert_eq!(
+        cuda.enable_peer(peer, 0),
+        Err(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+    );
+    assert_eq!(cuda.enable_peer(own, 0), Err(CUDA_ERROR_INVALID_DEVICE));
+    assert_eq!(cuda.enable_peer(peer, 1), Err(CUDA_ERROR_INVALID_VALUE));
+    assert_eq!(cuda.disable_peer(peer), Ok(()));
+}
