@@ -158,6 +158,13 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        name: "numba",
+        tiers: LONG,
+        needs: &["build"],
+        command: "tests/programs/check-numba.sh \"$TOWLINE_BIN_DIR\"",
+        ..STAGE
+    },
+    Stage {
         name: "workloads-mpi",
         tiers: TEST,
         tools: &[Tool::Command("mpirun.openmpi")],
