@@ -363,15 +363,12 @@ impl Variable {
         let library = self.binary.library(driver)?;
         let (mut address, mut size) = (0, 0);
         let name = self.name.as_ptr();
-        // SAFETY: places to write to, and a string.
-        let status = match self.pointer {
-            None => unsafe {
-                driver.cuLibraryGetGlobal(&raw mut address, &raw mut size, library, name)
-            },
+        let status = if self.pointer.is_none() {
+            // SAFETY: places to write to, and a string.
+            unsafe { driver.cuLibraryGetGlobal(&raw mut address, &raw mut size, library, name) }
+        } else {
             // SAFETY: as above.
-            Some(_) => unsafe {
-                driver.cuLibraryGetManaged(&raw mut address, &raw mut size, library, name)
-            },
+            unsafe { driver.cuLibraryGetManaged(&raw mut address, &raw mut size, library, name) }
         };
         match status {
             CUDA_SUCCESS => Ok((address, size)),

@@ -261,7 +261,7 @@ impl Runtime {
         Ok(())
     }
 
-    fn to_array(
+    fn fill_array(
         &self,
         dst: cudaArray_t,
         start: (usize, usize),
@@ -283,7 +283,7 @@ impl Runtime {
         })
     }
 
-    fn from_array(
+    fn out_of_array(
         &self,
         dst: *mut c_void,
         src: cudaArray_t,

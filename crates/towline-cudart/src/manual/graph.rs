@@ -182,7 +182,7 @@ impl Runtime {
         line(self.in_symbol(symbol, offset, count)?, src, count, kind)
     }
 
-    fn from_symbol(
+    fn out_of_symbol(
         &self,
         dst: *mut c_void,
         symbol: *const c_void,
@@ -634,7 +634,12 @@ impl Runtime {
             dependencies: pDependencies,
             count: numDependencies,
         };
-        status(|| self.add_copy(&place, &self.from_symbol(dst, symbol, count, offset, kind)?))
+        status(|| {
+            self.add_copy(
+                &place,
+                &self.out_of_symbol(dst, symbol, count, offset, kind)?,
+            )
+        })
     }
 
     pub unsafe fn cudaGraphMemcpyNodeSetParamsFromSymbol(
@@ -646,7 +651,7 @@ impl Runtime {
         offset: usize,
         kind: cudaMemcpyKind,
     ) -> cudaError_t {
-        status(|| self.set_copy(node, &self.from_symbol(dst, symbol, count, offset, kind)?))
+        status(|| self.set_copy(node, &self.out_of_symbol(dst, symbol, count, offset, kind)?))
     }
 
     pub unsafe fn cudaGraphExecMemcpyNodeSetParamsFromSymbol(
@@ -663,7 +668,7 @@ impl Runtime {
             self.set_exec_copy(
                 hGraphExec,
                 node,
-                &self.from_symbol(dst, symbol, count, offset, kind)?,
+                &self.out_of_symbol(dst, symbol, count, offset, kind)?,
             )
         })
     }

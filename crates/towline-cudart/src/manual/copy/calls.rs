@@ -197,7 +197,7 @@ impl Runtime {
         count: usize,
         kind: cudaMemcpyKind,
     ) -> cudaError_t {
-        status(|| self.to_array(dst, (wOffset, hOffset), src, count, kind, When::Now))
+        status(|| self.fill_array(dst, (wOffset, hOffset), src, count, kind, When::Now))
     }
 
     pub unsafe fn cudaMemcpyToArrayAsync(
@@ -210,7 +210,7 @@ impl Runtime {
         kind: cudaMemcpyKind,
         stream: cudaStream_t,
     ) -> cudaError_t {
-        status(|| self.to_array(dst, (wOffset, hOffset), src, count, kind, When::In(stream)))
+        status(|| self.fill_array(dst, (wOffset, hOffset), src, count, kind, When::In(stream)))
     }
 
     pub unsafe fn cudaMemcpyFromArray(
@@ -222,7 +222,7 @@ impl Runtime {
         count: usize,
         kind: cudaMemcpyKind,
     ) -> cudaError_t {
-        status(|| self.from_array(dst, src, (wOffset, hOffset), count, kind, When::Now))
+        status(|| self.out_of_array(dst, src, (wOffset, hOffset), count, kind, When::Now))
     }
 
     pub unsafe fn cudaMemcpyFromArrayAsync(
@@ -235,7 +235,7 @@ impl Runtime {
         kind: cudaMemcpyKind,
         stream: cudaStream_t,
     ) -> cudaError_t {
-        status(|| self.from_array(dst, src, (wOffset, hOffset), count, kind, When::In(stream)))
+        status(|| self.out_of_array(dst, src, (wOffset, hOffset), count, kind, When::In(stream)))
     }
 
     pub unsafe fn cudaMemcpy2DToArray(
