@@ -185,10 +185,10 @@ extern "C" {
     fn cudaSetDoubleForHost(d: *mut f64) -> cudaError_t;
 
     /// Starts profiling where a profiler is attached.
-    #[call(driver = "cuProfilerStart")]
+    #[call]
     fn cudaProfilerStart() -> cudaError_t;
 
     /// Stops profiling where a profiler is attached.
-    #[call(driver = "cuProfilerStop")]
+    #[call]
     fn cudaProfilerStop() -> cudaError_t;
 }

@@ -11,6 +11,14 @@ use crate::{call, get, put};
 /// Flags that say how a context waits and maps memory; the others are not for the runtime's programs.
 const FLAGS: u32 = 0x1f;
 
+/// A driver's status, where a driver that does not support the call is right as well.
+fn unless_unsupported(said: CUresult) -> Outcome {
+    match said {
+        CUDA_ERROR_NOT_SUPPORTED => Ok(()),
+        said => crate::runtime::check(said),
+    }
+}
+
 impl Runtime {
     /// One number about a device.
     pub(crate) fn attribute(&self, ordinal: i32, attribute: CUdevice_attribute) -> Outcome<i32> {
@@ -144,6 +152,23 @@ impl Runtime {
     pub unsafe fn cudaSetDoubleForHost(&self, d: *mut f64) -> cudaError_t {
         let _ = d;
         cudaSuccess
+    }
+
+    /// Without a profiler there is nothing to start, which is no error.
+    pub unsafe fn cudaProfilerStart(&self) -> cudaError_t {
+        status(|| {
+            let driver = self.enter()?;
+            // SAFETY: no parameters.
+            unless_unsupported(unsafe { driver.cuProfilerStart() })
+        })
+    }
+
+    pub unsafe fn cudaProfilerStop(&self) -> cudaError_t {
+        status(|| {
+            let driver = self.enter()?;
+            // SAFETY: no parameters.
+            unless_unsupported(unsafe { driver.cuProfilerStop() })
+        })
     }
 
     /// A program may ask this without any driver.
