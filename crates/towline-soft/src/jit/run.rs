@@ -1,7 +1,5 @@
 //! Blocks of threads that machine code runs: who goes on, who waits for whom.
 
-use std::cell::Cell;
-
 use towline_ptx::ir::Space;
 use towline_ptx::ir::op::{Barrier, Op, Together};
 use towline_ptx::ptx::Position;
@@ -73,11 +71,13 @@ pub(crate) struct Threads<'a> {
     spans: Vec<Option<Span<'a>>>,
     constants: Vec<u64>,
     coordinates: Vec<[u16; 4]>,
+    /// The launch's, with zeros for what it lacks: machine code reads all that the kernel declares.
+    parameters: Vec<u8>,
     changes: u64,
     /// The warp that runs.
     warp: usize,
     fault: Option<Box<Fault>>,
-    rounds: Cell<u32>,
+    rounds: u32,
 }
 
 impl<'a> Threads<'a> {
@@ -126,10 +126,12 @@ impl<'a> Threads<'a> {
         for (size, count) in shared_counts.iter_mut().enumerate() {
             *count = u64::from(launch.shared_bytes) >> size;
         }
+        let mut parameters = launch.parameters.clone();
+        parameters.resize(parameters.len().max(flat.kernel_bytes as usize), 0);
         let null = std::ptr::null_mut();
         Self {
             head: Head {
-                parameters: launch.parameters.as_ptr(),
+                parameters: parameters.as_ptr(),
                 shared: null,
                 slots: null.cast(),
                 constants: null.cast(),
@@ -159,10 +161,11 @@ impl<'a> Threads<'a> {
             spans: vec![None; code.outline.sites.len()],
             constants: constants.collect(),
             coordinates: coordinates.collect(),
+            parameters,
             changes: launch.arena.changes(),
             warp: 0,
             fault: None,
-            rounds: Cell::new(0),
+            rounds: 0,
         }
     }
 
@@ -218,6 +221,7 @@ impl<'a> Threads<'a> {
         let lane = number * LANES;
         let head = &mut self.head;
         head.uniform[Uniform::Warp as usize] = number as u64;
+        head.parameters = self.parameters.as_ptr();
         head.shared = self.shared.as_mut_ptr();
         head.slots = self.slots.as_mut_ptr();
         head.constants = self.constants.as_ptr();
@@ -560,7 +564,7 @@ impl<'a> Threads<'a> {
                 mine.and_then(|mine| slice_mut(mine, at, bytes))
             }
             Space::Param => {
-                let kernel = &self.launch.parameters;
+                let kernel = &self.parameters;
                 let end = at.checked_add(bytes);
                 if step.outermost && !write && end.is_some_and(|end| end <= kernel.len() as u64) {
                     return Ok((kernel.as_ptr() as usize as u64).wrapping_add(at));
@@ -617,11 +621,11 @@ impl<'a> Work<'a> for Threads<'a> {
             if self.warps.iter().all(|warp| warp.ready == 0) {
                 return Err(self.deadlock());
             }
-            self.rounds.set(self.rounds.get() + 1);
+            self.rounds = self.rounds.wrapping_add(1);
             if turned && !worked {
                 return Ok(Pause::Polling);
             }
-            if turned || self.rounds.get().is_multiple_of(ROUNDS) {
+            if turned || self.rounds.is_multiple_of(ROUNDS) {
                 return Ok(Pause::Spent);
             }
         }
