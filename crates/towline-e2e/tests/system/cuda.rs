@@ -149,9 +149,8 @@ fn program_of_the_runtime_runs_on_a_software_device_where_it_is_asked_for() {
             .args(&[major])
             .run()
             .lines_of_success();
-        let first = format!(
-            "runtime {major}, 1 device, Towline software device, capability 7, all told"
-        );
+        let first =
+            format!("runtime {major}, 1 device, Towline software device, capability 7, all told");
         let expected = [
             first.as_str(),
             "launched: 65536 numbers, 0 wrong",

@@ -155,7 +155,7 @@ mod tests {
     fn what_differs_is_told_unless_it_is_nothing() {
         let native = Facts::parse("kernel=6.1\ncores=8\ngpu=1 NVIDIA H200\n");
         let vm = Facts::parse("kernel=6.1\r\ncores=4\n");
-        let found = differences(&[native.clone()], &[vm], &["cores".to_owned()]);
+        let found = differences(std::slice::from_ref(&native), &[vm], &["cores".to_owned()]);
         let told: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert_eq!(
             told,
@@ -168,6 +168,13 @@ mod tests {
             found.iter().map(|one| one.is_allowed).collect::<Vec<_>>(),
             [false, true]
         );
-        assert_eq!(differences(&[native.clone()], &[native], &[]), []);
+        assert_eq!(
+            differences(
+                std::slice::from_ref(&native),
+                std::slice::from_ref(&native),
+                &[]
+            ),
+            []
+        );
     }
 }
