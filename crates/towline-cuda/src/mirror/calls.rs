@@ -368,6 +368,9 @@ impl Mirror {
         acting.post(&wire::PhysicalRelease {
             memory: self.memory,
         })?;
-        acting.post(&wire::AddressFree { address, size })
+        acting.post(&wire::AddressFree {
+            address,
+            size: super::reserved(size),
+        })
     }
 }

@@ -107,13 +107,20 @@ pub(crate) struct Mirrors {
 impl Mirrors {
     /// An address that this process has not used for such memory, with so much room.
     fn next_address(&self, room: u64) -> u64 {
-        FIRST + self.given.fetch_add(room + ROUND as u64, Ordering::Relaxed)
+        FIRST + self.given.fetch_add(reserved(room), Ordering::Relaxed)
     }
 
     /// How much has been given out from the first address on.
     fn given(&self) -> u64 {
         self.given.load(Ordering::Relaxed)
     }
+}
+
+/// Addresses that memory of so many bytes takes on the server: the driver (580.159) heeds a wish for 1 GiB, and not one for 2 MiB.
+fn reserved(size: u64) -> u64 {
+    size.saturating_add(1)
+        .checked_next_multiple_of(1 << 30)
+        .unwrap_or(u64::MAX)
 }
 
 /// Bytes of a run of blocks, in a mirror of so many bytes.
@@ -458,14 +465,19 @@ impl Driver {
         let call = "cuMemAllocManaged";
         let size = size as u64;
         let reserve = wire::AddressReserve {
-            size,
+            size: reserved(size),
             alignment: 0,
             hint: address,
         };
         let body = acting.call_for(call, &reserve)?;
         let reply = wire::AddressReserveReply::decode(&body).map_err(|_| acting.malformed())?;
         let there = reply.address.ok_or_else(|| acting.malformed())?;
-        let unreserve = |at: u64| acting.post(&wire::AddressFree { address: at, size });
+        let unreserve = |at: u64| {
+            acting.post(&wire::AddressFree {
+                address: at,
+                size: reserved(size),
+            })
+        };
         if there != address {
             unreserve(there)?;
             return Ok(None);
