@@ -17,7 +17,7 @@ use crate::driver::{Driver, lock};
 const LIMIT: usize = 64 << 20;
 /// Drivers map memory in pieces of this size; a larger allocation takes whole ones.
 const PIECE: usize = 2 << 20;
-/// From here on an allocation has pieces of its own.
+/// A larger allocation has pieces of its own.
 const OWN_PIECES: usize = 1 << 20;
 /// Smaller allocations lie at multiples of this.
 const GRAIN: usize = 512;
@@ -42,7 +42,7 @@ pub(crate) struct Block {
 
 /// What to ask the server for where an application asks for `size` bytes: as much as that takes up anyway.
 pub(crate) fn capacity_for(size: usize) -> usize {
-    let grain = if size < OWN_PIECES { GRAIN } else { PIECE };
+    let grain = if size <= OWN_PIECES { GRAIN } else { PIECE };
     size.checked_next_multiple_of(grain).unwrap_or(size)
 }
 
@@ -50,7 +50,7 @@ impl Kept {
     /// A block for so many bytes, the smallest there is; none that would be left empty by more than half.
     pub(crate) fn take(&mut self, context: u64, size: usize) -> Option<u64> {
         let most = capacity_for(size).saturating_mul(2).saturating_add(GRAIN);
-        let most = if size < OWN_PIECES {
+        let most = if size <= OWN_PIECES {
             most
         } else {
             most.saturating_add(PIECE)
@@ -237,7 +237,11 @@ mod tests {
 
     #[test]
     fn large_allocations_are_whole_pieces() {
-        let capacities = [1, 513, 1 << 20, (4 << 20) + 1, usize::MAX].map(capacity_for);
-        assert_eq!(capacities, [512, 1024, 2 << 20, 6 << 20, usize::MAX]);
+        let capacities =
+            [1, 513, 1 << 20, (1 << 20) + 1, (4 << 20) + 1, usize::MAX].map(capacity_for);
+        assert_eq!(
+            capacities,
+            [512, 1024, 1 << 20, 2 << 20, 6 << 20, usize::MAX]
+        );
     }
 }
