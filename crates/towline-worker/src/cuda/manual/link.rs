@@ -10,13 +10,17 @@ use super::jit::Jit;
 use super::module::{IMAGE_LIMIT, receive};
 use crate::cuda::context::Context;
 use crate::cuda::session::{Session, failure, unknown};
-use crate::cuda::shared::{Shared, lock};
+use crate::cuda::shared::lock;
 use crate::link::Raw;
 
 /// Most bytes of a linked image: what a message holds, with its logs.
 const IMAGE_ROOM: u64 = towline_wire::frame::MESSAGE_LIMIT as u64 - (4 << 20);
 /// Most links of a session.
 const LINK_LIMIT: usize = 4096;
+
+/// Held by a call of any link. The end of one while another compiles made the driver fault (580.159): in a program of one thread they
+/// never meet.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// A link under way. Its calls take turns.
 pub(crate) struct Link {
@@ -34,6 +38,7 @@ impl Link {
 
     /// Runs a call of the link's.
     fn call(&self, call: impl FnOnce(&dyn CudaApi, CUlinkState) -> CUresult) -> CUresult {
+        let _turn = lock(&TURN);
         match self.context.enter(&*self.api) {
             CUDA_SUCCESS => call(&*self.api, self.state.0.cast()),
             status => status,
@@ -150,7 +155,11 @@ impl Session {
                 info: Some(log.info()),
                 wall: Some(log.wall()),
             };
-            answer(shared, number, status, &reply);
+            let body = encoded(&reply);
+            drop(log);
+            // Before the client knows: what it ends is to end then.
+            drop(link);
+            shared.answer(number, status, &body);
         });
         Ok(())
     }
@@ -184,7 +193,10 @@ impl Session {
                 info: Some(log.info()),
                 wall: Some(log.wall()),
             };
-            answer(shared, number, status, &reply);
+            let body = encoded(&reply);
+            drop(log);
+            drop(link);
+            shared.answer(number, status, &body);
         });
         Ok(())
     }
@@ -199,9 +211,9 @@ impl Session {
     }
 }
 
-/// Answers with a body that a refusal has too: what the compiler says.
-fn answer<'a>(shared: &Shared, number: u64, status: CUresult, reply: &impl Message<'a>) {
+/// The body of an answer, which a refusal has too: what the compiler says.
+fn encoded<'a>(reply: &impl Message<'a>) -> Vec<u8> {
     let mut body = Vec::new();
     reply.encode(&mut body);
-    shared.answer(number, status, &body);
+    body
 }
