@@ -190,15 +190,6 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
-        // This machine against an emulated one: it falls short, and the report says why.
-        name: "node-prove",
-        tiers: TEST,
-        needs: &["node", "workloads-mpi"],
-        tools: &[Tool::Command("qemu-system-x86_64")],
-        command: "tests/node/prove-guest \"$TOWLINE_BIN_DIR/towline\" build/workloads/mpi",
-        ..STAGE
-    },
-    Stage {
         name: "workloads-mpi-long",
         tiers: LONG,
         needs: &["workloads-mpi"],

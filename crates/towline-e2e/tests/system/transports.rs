@@ -120,7 +120,7 @@ fn local_is_found_by_itself_beside_tcp_and_leaves_no_socket() {
         "XDG_RUNTIME_DIR",
         runtime.path().to_str().expect("plain letters"),
     );
-    let server = Server::start_with(&["--backend", "null", "--listen", &local], &[variable]);
+    let mut server = Server::start_with(&["--backend", "null", "--listen", &local], &[variable]);
     assert!(own.join("local.sock").exists());
     let tcp = server
         .address()
@@ -133,7 +133,7 @@ fn local_is_found_by_itself_beside_tcp_and_leaves_no_socket() {
         .run();
     assert!(over_shm.status.success(), "{}", over_shm.errors);
     assert_eq!(over_shm.lines, over_tcp.lines);
-    drop(server);
+    assert!(server.terminate());
     assert!(!own.join("local.sock").exists());
     let nobody = Client::with_options(&["--server", "local"], opencl_program("list"))
         .env(variable.0, variable.1)
