@@ -5,7 +5,7 @@
 //!
 //! | Module | What it owns |
 //! |---|---|
-//! | [`guard`](crate::guard) | the way in: panics, the thread's last error, the thread's default stream |
+//! | [`guard`](mod@guard) | the way in: panics, the thread's last error, the thread's default stream |
 //! | `runtime` | the driver, devices and their primary contexts, which of them a thread uses |
 //! | `code` | device code that programs register: kernels and variables by their host shadows |
 //! | `describe` | the driver's descriptions of copies and elements from the runtime's |
