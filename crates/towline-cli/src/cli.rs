@@ -6,8 +6,6 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use towline_transport::Address;
 
-/// The port of servers that were not told another one.
-pub(crate) const DEFAULT_PORT: u16 = 7140;
 /// Where a server listens when not told otherwise.
 const DEFAULT_LISTEN: &str = "tcp://127.0.0.1:7140";
 
