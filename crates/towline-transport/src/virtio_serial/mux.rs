@@ -321,7 +321,7 @@ impl Mux {
         let timeout = self.patience();
         let event = match &self.role {
             Role::Client(requests) => Some(&requests.wake),
-            Role::Server { closed, .. } => Some(&**closed).filter(|_| !self.is_closing),
+            Role::Server { closed, .. } => (!self.is_closing).then_some(&**closed),
         };
         let mut numbers: Vec<u32> = Vec::new();
         let mut waited = vec![PollFd::new(&self.port, flags)];
