@@ -18,8 +18,8 @@ const IMAGE_ROOM: u64 = towline_wire::frame::MESSAGE_LIMIT as u64 - (4 << 20);
 /// Most links of a session.
 const LINK_LIMIT: usize = 4096;
 
-/// Held by a call of any link. The end of one while another compiles made the driver fault (580.159): in a program of one thread they
-/// never meet.
+/// Held by a call of any link, so that none ends while another compiles. That was tried against a fault of the driver (580.159) in
+/// links where a context had been made ahead; it is not what caused it.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// A link under way. Its calls take turns.
