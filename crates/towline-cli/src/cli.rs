@@ -201,8 +201,7 @@ pub(crate) struct ServeOptions {
     /// Make the contexts of so many CUDA devices before a client has come
     ///
     /// A program then starts in less time than natively. From the first CUDA program on, one worker waits with them for the next one,
-    /// and holds some hundred MiB of each device's memory. Devices in an exclusive compute mode are left alone. Not for programs that
-    /// link device code (cuLink): NVIDIA's driver 580.159 has crashed in such links.
+    /// and holds some hundred MiB of each device's memory. Devices in an exclusive compute mode are left alone.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) ready_contexts: usize,
     #[command(flatten)]

@@ -7,7 +7,8 @@
 mod support;
 
 use std::ffi::{CStr, c_void};
-use std::ptr::{null_mut, without_provenance_mut};
+use std::ptr::{null_mut, with_exposed_provenance_mut, without_provenance_mut};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use support::Machine;
 use towline_backend::cuda::*;
@@ -86,6 +87,37 @@ fn what_was_linked_loads_and_each_step_waits_once() {
     assert_eq!((ended, waits), (CUDA_SUCCESS, 0));
     assert_eq!(function(&machine.driver, module, c"add_one"), CUDA_SUCCESS);
     assert_eq!(function(&machine.driver, module, c"scale"), CUDA_SUCCESS);
+    machine.leave();
+}
+
+#[test]
+fn a_link_is_completed_on_the_thread_that_added_to_it() {
+    let machine = Machine::new();
+    let (driver, context) = (&machine.driver, machine.contexts[0].expose_provenance());
+    let over = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Their waits have the session's threads change places.
+        for _ in 0..3 {
+            scope.spawn(move || {
+                // SAFETY: the context was made.
+                unsafe { driver.cuCtxSetCurrent(with_exposed_provenance_mut(context)) };
+                while !over.load(Ordering::Relaxed) {
+                    // SAFETY: no pointers.
+                    unsafe { driver.cuCtxSynchronize() };
+                }
+            });
+        }
+        let linked = (0..200).map(|_| {
+            let link = begin(&machine.driver);
+            let added = add(&machine.driver, link, ADDS.to_bytes_with_nul());
+            let (completed, ..) = complete(&machine.driver, link);
+            (added, completed, end(&machine.driver, link))
+        });
+        let linked: Vec<_> = linked.collect();
+        over.store(true, Ordering::Relaxed);
+        let wanted = (CUDA_SUCCESS, CUDA_SUCCESS, CUDA_SUCCESS);
+        assert_eq!(linked, vec![wanted; 200]);
+    });
     machine.leave();
 }
 

@@ -12,7 +12,7 @@ use towline_wire::error::{CloseCode, DecodeError, ProtocolError};
 
 use super::ahead::Ahead;
 use super::context::Context;
-use super::manual::{Link, VirtualMemory};
+use super::manual::{Link, Linker, VirtualMemory};
 use super::residents::{self, Residents};
 use super::shared::{Shared, lock};
 use super::streams::{Place, Places, Target};
@@ -49,6 +49,7 @@ pub(crate) struct Session {
     pub(crate) residents: Residents,
     /// Links of device code, by the client's numbers.
     pub(crate) links: HashMap<u64, Arc<Link>>,
+    pub(crate) linker: Linker,
     /// What the client's latest request waits for, until the lane's thread or another takes it up.
     pub(crate) waiting: Option<Job>,
     /// Looks whether that has come, and answers if so.
@@ -73,6 +74,7 @@ impl Session {
             virtual_memory: VirtualMemory::default(),
             residents: Residents::default(),
             links: HashMap::new(),
+            linker: Linker::default(),
             waiting: None,
             glance: None,
             goodbye: false,
@@ -315,7 +317,7 @@ impl Session {
             self.acting = None;
         }
         self.forget_residents(context.id);
-        self.links.retain(|_, link| link.home() != context.id);
+        self.end_links(Some(context.id));
         let mut streams = Vec::new();
         self.streams.retain(|_, target| {
             let stays = target.context.id != context.id;
@@ -405,7 +407,8 @@ impl Serve for Session {
         // Made, and never taken in.
         let _ = self.take_arrivals();
         self.release_residents();
-        self.links.clear();
+        self.end_links(None);
+        self.shared.streams.join(PATIENCE);
         self.shared.release_opened();
         let contexts = std::mem::take(&mut self.contexts);
         for context in contexts.values() {

@@ -1,5 +1,7 @@
 //! Links of images, and what is said about images that are none.
 
+use std::thread::ThreadId;
+
 use super::*;
 
 /// Where a caller wants to know what is wrong, or remarkable; what lies there is the caller's.
@@ -22,6 +24,8 @@ pub(super) struct Link {
     logs: Logs,
     lines: Vec<u8>,
     inputs: usize,
+    /// Where its input came from: NVIDIA's linker (driver 580.159) crashes when another thread completes a link.
+    thread: Option<ThreadId>,
     linked: Option<Box<[u8]>>,
 }
 
@@ -88,6 +92,7 @@ impl NullCuda {
             logs,
             lines: MAGIC.to_vec(),
             inputs: 0,
+            thread: None,
             linked: None,
         };
         self.lock().links.insert(handle, link);
@@ -109,6 +114,7 @@ impl NullCuda {
         let lines = lines.get(..end.unwrap_or(lines.len())).unwrap_or(lines);
         link.lines.extend_from_slice(lines);
         link.inputs += 1;
+        link.thread = Some(std::thread::current().id());
         CUDA_SUCCESS
     }
 
@@ -125,6 +131,9 @@ impl NullCuda {
         if link.inputs == 0 {
             link.logs.say_wrong("there is nothing to link");
             return CUDA_ERROR_INVALID_IMAGE;
+        }
+        if link.thread != Some(std::thread::current().id()) {
+            return CUDA_ERROR_UNKNOWN;
         }
         link.logs.remark(&format!("linked {} images", link.inputs));
         let mut linked = link.lines.clone();

@@ -1,5 +1,7 @@
-//! Links of device code: each is the driver's own, and its calls run off the lane, since they compile.
+//! Links of device code: each is the driver's own, and its calls run on the session's linker, since they compile.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use towline_backend::cuda as wire;
@@ -10,24 +12,65 @@ use super::jit::Jit;
 use super::module::{IMAGE_LIMIT, receive};
 use crate::cuda::context::Context;
 use crate::cuda::session::{Session, failure, unknown};
-use crate::cuda::shared::lock;
+use crate::cuda::shared::{Shared, lock};
 use crate::link::Raw;
+use crate::waiters::Job;
 
 /// Most bytes of a linked image: what a message holds, with its logs.
 const IMAGE_ROOM: u64 = towline_wire::frame::MESSAGE_LIMIT as u64 - (4 << 20);
 /// Most links of a session.
 const LINK_LIMIT: usize = 4096;
 
-/// Held by a call of any link, so that none ends while another compiles. That was tried against a fault of the driver (580.159) in
-/// links where a context had been made ahead; it is not what caused it.
-static TURN: Mutex<()> = Mutex::new(());
+/// The thread that all links of a session run on; it starts with the first. NVIDIA's compiler (driver 580.159) keeps what it was given
+/// with the thread that gave it: `cuLinkComplete` on another one crashes the process. It ends with the session.
+#[derive(Default)]
+pub(crate) struct Linker(Option<Sender<Job>>);
 
-/// A link under way. Its calls take turns.
+impl Linker {
+    /// Has the thread do `job` when those before it are done. The session waits for it at its end.
+    fn run(
+        &mut self,
+        shared: &Arc<Shared>,
+        job: impl FnOnce(&Arc<Shared>) + Send + 'static,
+    ) -> std::io::Result<()> {
+        let jobs = match self.0.take() {
+            Some(jobs) => jobs,
+            None => start()?,
+        };
+        let jobs = self.0.insert(jobs);
+        shared.streams.job();
+        let shared = Arc::clone(shared);
+        let job: Job = Box::new(move || {
+            job(&shared);
+            shared.flush();
+            shared.streams.job_over();
+        });
+        jobs.send(job)
+            .expect("the thread takes jobs as long as there may be any");
+        Ok(())
+    }
+}
+
+fn start() -> std::io::Result<Sender<Job>> {
+    let (jobs, queue): (_, Receiver<Job>) = channel();
+    std::thread::Builder::new()
+        .name("towline-linker".into())
+        .spawn(move || queue.into_iter().for_each(|job| job()))?;
+    Ok(jobs)
+}
+
+/// A link under way.
 pub(crate) struct Link {
-    api: Arc<dyn CudaApi>,
     context: Arc<Context>,
+    /// The driver's; none before the linker has begun it, nor when the driver refused.
+    native: Mutex<Option<Native>>,
+    refused: AtomicBool,
+}
+
+struct Native {
     state: Raw,
-    jit: Mutex<Jit>,
+    /// What the driver was given stays where it is until the link ends.
+    jit: Jit,
 }
 
 impl Link {
@@ -36,24 +79,63 @@ impl Link {
         self.context.id
     }
 
-    /// Runs a call of the link's.
-    fn call(&self, call: impl FnOnce(&dyn CudaApi, CUlinkState) -> CUresult) -> CUresult {
-        let _turn = lock(&TURN);
-        match self.context.enter(&*self.api) {
-            CUDA_SUCCESS => call(&*self.api, self.state.0.cast()),
-            status => status,
+    /// Runs a call of the link's, on the linker.
+    fn call(&self, api: &dyn CudaApi, call: impl FnOnce(&mut Native) -> CUresult) -> CUresult {
+        match (self.context.enter(api), &mut *lock(&self.native)) {
+            (CUDA_SUCCESS, Some(native)) => call(native),
+            (CUDA_SUCCESS, None) => CUDA_ERROR_INVALID_HANDLE,
+            (status, _) => status,
+        }
+    }
+
+    /// Begins it, on the linker.
+    fn begin(&self, api: &dyn CudaApi, mut jit: Jit) -> CUresult {
+        let mut state: CUlinkState = std::ptr::null_mut();
+        let mut status = self.context.enter(api);
+        if status == CUDA_SUCCESS {
+            let (count, names, values) = (jit.count(), jit.names(), jit.values());
+            // SAFETY: the options are as many as said, and stay where they are as long as the link; one place for it.
+            status = unsafe { api.cuLinkCreate_v2(count, names, values, &raw mut state) };
+        }
+        if status != CUDA_SUCCESS || state.is_null() {
+            self.refused.store(true, Ordering::Release);
+            return failure(status);
+        }
+        let state = Raw(state.cast());
+        *lock(&self.native) = Some(Native { state, jit });
+        CUDA_SUCCESS
+    }
+
+    /// Gives it back, on the linker.
+    fn end(&self, api: &dyn CudaApi) {
+        self.call(api, |native| {
+            // SAFETY: the link is live, and nobody uses it any more.
+            unsafe { api.cuLinkDestroy(native.state.0.cast()) }
+        });
+        *lock(&self.native) = None;
+    }
+
+    /// What the compiler has said: its log, what it remarks, and how long it took.
+    fn said<T>(&self, tell: impl FnOnce(&[u8], &[u8], u32) -> T) -> T {
+        match &*lock(&self.native) {
+            Some(Native { jit, .. }) => tell(jit.error(), jit.info(), jit.wall()),
+            None => tell(&[], &[], 0),
         }
     }
 }
 
-impl Drop for Link {
-    fn drop(&mut self) {
-        // SAFETY: nobody uses the link any more.
-        self.call(|api, state| unsafe { api.cuLinkDestroy(state) });
-    }
-}
-
 impl Session {
+    /// Ends the links of a context; of all without one.
+    pub(crate) fn end_links(&mut self, context: Option<u64>) {
+        let ends = |link: &Arc<Link>| context.is_none_or(|context| link.home() == context);
+        for (_, link) in self.links.extract_if(|_, link| ends(link)) {
+            // Without its thread there is no link.
+            let _ = self
+                .linker
+                .run(&self.shared, move |shared| link.end(&*shared.api));
+        }
+    }
+
     pub(crate) fn Link(
         &mut self,
         number: u64,
@@ -63,40 +145,53 @@ impl Session {
             let detail = format!("link {:#x} is there already", request.link);
             return Err(ProtocolError::new(CloseCode::DuplicateHandle, detail));
         }
+        // The client knows that these are none.
+        self.links
+            .retain(|_, link| !link.refused.load(Ordering::Acquire));
         let options: Vec<_> = request.options.iter().zip(request.values.iter()).collect();
-        let mut jit = Jit::new(&options, request.log_room, request.info_room);
-        let mut state: CUlinkState = std::ptr::null_mut();
-        let status = match &self.acting {
+        let jit = Jit::new(&options, request.log_room, request.info_room);
+        let refused = match &self.acting {
             None => CUDA_ERROR_INVALID_CONTEXT,
             Some(_) if self.links.len() >= LINK_LIMIT => CUDA_ERROR_OUT_OF_MEMORY,
             Some(context) => {
-                let (count, names, values) = (jit.count(), jit.names(), jit.values());
-                // SAFETY: the options are as many as said, and stay where they are as long as the link; one place for it.
-                let status = unsafe {
-                    self.api
-                        .cuLinkCreate_v2(count, names, values, &raw mut state)
-                };
-                if status == CUDA_SUCCESS && !state.is_null() {
-                    let link = Link {
-                        api: Arc::clone(&self.api),
-                        context: Arc::clone(context),
-                        state: Raw(state.cast()),
-                        jit: Mutex::new(jit),
-                    };
-                    self.links.insert(request.link, Arc::new(link));
-                    CUDA_SUCCESS
-                } else {
-                    failure(status)
+                let link = Arc::new(Link {
+                    context: Arc::clone(context),
+                    native: Mutex::default(),
+                    refused: AtomicBool::new(false),
+                });
+                self.links.insert(request.link, Arc::clone(&link));
+                let begun = self.linker.run(&self.shared, move |shared| {
+                    let status = link.begin(&*shared.api, jit);
+                    // Before the client knows: what it ends is to end then.
+                    drop(link);
+                    shared.reply(number, status, &wire::LinkReply {});
+                });
+                match begun {
+                    Ok(()) => return Ok(()),
+                    Err(error) => {
+                        log::warn!("no thread for links: {error}");
+                        self.links.remove(&request.link);
+                        CUDA_ERROR_OUT_OF_MEMORY
+                    }
                 }
             }
         };
-        self.reply(number, status, &wire::LinkReply {});
+        self.reply(number, refused, &wire::LinkReply {});
         Ok(())
     }
 
-    fn link(&self, id: u64) -> Result<Arc<Link>, ProtocolError> {
+    /// Has the linker do something with a link.
+    fn with_link(
+        &mut self,
+        id: u64,
+        job: impl FnOnce(&Arc<Shared>, Arc<Link>) + Send + 'static,
+    ) -> Result<(), ProtocolError> {
         let found = self.links.get(&id).cloned();
-        found.ok_or_else(|| unknown("link", id))
+        let link = found.ok_or_else(|| unknown("link", id))?;
+        let run = self
+            .linker
+            .run(&self.shared, move |shared| job(shared, link));
+        run.map_err(|_| unknown("link", id))
     }
 
     pub(crate) fn LinkAdd(
@@ -108,18 +203,19 @@ impl Session {
             let detail = format!("device code of a link has {} bytes", request.size);
             return Err(ProtocolError::new(CloseCode::LimitExceeded, detail));
         }
-        let link = self.link(request.link)?;
         let options: Vec<_> = request.options.iter().zip(request.values.iter()).collect();
+        let mut own = Jit::new(&options, 0, 0);
         let name = crate::dispatch::c_string(request.name);
         let data = request.data.map(<[u8]>::to_vec);
         let wire::LinkAdd {
+            link,
             kind,
             size,
             payload,
             ..
         } = request;
-        self.wait(move |shared| {
-            let code = match data {
+        self.with_link(link, move |shared, link| {
+            let mut code = match data {
                 None if payload != 0 => match receive(shared, payload, size) {
                     Some(code) => code,
                     // The session is over.
@@ -127,18 +223,15 @@ impl Session {
                 },
                 data => data.unwrap_or_default(),
             };
-            let log = lock(&link.jit);
-            let mut own = Jit::new(&options, 0, 0);
             let length = code.len();
             // The driver may look for the end of text.
-            let mut code = code;
             code.push(0);
             let (count, names, values) = (own.count(), own.names(), own.values());
-            let status = link.call(|api, state| {
-                let data = code.as_mut_ptr().cast();
-                // SAFETY: the link is live and nobody else's turn; the code and the options are as long as said.
+            let status = link.call(&*shared.api, |native| {
+                let (state, data) = (native.state.0.cast(), code.as_mut_ptr().cast());
+                // SAFETY: the link is live, and this its thread; the code and the options are as long as said.
                 unsafe {
-                    api.cuLinkAddData_v2(
+                    shared.api.cuLinkAddData_v2(
                         state,
                         kind,
                         data,
@@ -150,18 +243,16 @@ impl Session {
                     )
                 }
             });
-            let reply = wire::LinkAddReply {
-                log: Some(log.error()),
-                info: Some(log.info()),
-                wall: Some(log.wall()),
-            };
-            let body = encoded(&reply);
-            drop(log);
-            // Before the client knows: what it ends is to end then.
+            let body = link.said(|log, info, wall| {
+                encoded(&wire::LinkAddReply {
+                    log: Some(log),
+                    info: Some(info),
+                    wall: Some(wall),
+                })
+            });
             drop(link);
             shared.answer(number, status, &body);
-        });
-        Ok(())
+        })
     }
 
     pub(crate) fn LinkComplete(
@@ -169,14 +260,17 @@ impl Session {
         number: u64,
         request: wire::LinkComplete,
     ) -> Result<(), ProtocolError> {
-        let link = self.link(request.link)?;
         let room = request.room.min(IMAGE_ROOM);
-        self.wait(move |shared| {
-            let log = lock(&link.jit);
+        self.with_link(request.link, move |shared, link| {
             let (mut image, mut size) = (std::ptr::null_mut(), 0);
-            let mut status = link.call(|api, state| {
-                // SAFETY: the link is live and nobody else's turn; two places for the answers.
-                unsafe { api.cuLinkComplete(state, &raw mut image, &raw mut size) }
+            let mut status = link.call(&*shared.api, |native| {
+                let state = native.state.0.cast();
+                // SAFETY: the link is live, and this its thread; two places for the answers.
+                unsafe {
+                    shared
+                        .api
+                        .cuLinkComplete(state, &raw mut image, &raw mut size)
+                }
             });
             let linked: &[u8] = if status != CUDA_SUCCESS || image.is_null() {
                 &[]
@@ -187,18 +281,17 @@ impl Session {
                 // SAFETY: the driver gave so many bytes, which are there as long as the link.
                 unsafe { std::slice::from_raw_parts(image.cast::<u8>(), size) }
             };
-            let reply = wire::LinkCompleteReply {
-                image: Some(linked),
-                log: Some(log.error()),
-                info: Some(log.info()),
-                wall: Some(log.wall()),
-            };
-            let body = encoded(&reply);
-            drop(log);
+            let body = link.said(|log, info, wall| {
+                encoded(&wire::LinkCompleteReply {
+                    image: Some(linked),
+                    log: Some(log),
+                    info: Some(info),
+                    wall: Some(wall),
+                })
+            });
             drop(link);
             shared.answer(number, status, &body);
-        });
-        Ok(())
+        })
     }
 
     pub(crate) fn LinkEnd(
@@ -206,8 +299,9 @@ impl Session {
         _number: u64,
         request: wire::LinkEnd,
     ) -> Result<(), ProtocolError> {
-        let ended = self.links.remove(&request.link);
-        ended.map(drop).ok_or_else(|| unknown("link", request.link))
+        self.with_link(request.link, |shared, link| link.end(&*shared.api))?;
+        self.links.remove(&request.link);
+        Ok(())
     }
 }
 

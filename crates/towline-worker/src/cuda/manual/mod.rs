@@ -21,6 +21,6 @@ mod texture;
 mod transfer;
 mod virtual_memory;
 
-pub(crate) use link::Link;
+pub(crate) use link::{Link, Linker};
 pub(crate) use sharing::{Imported, Sharing};
 pub(crate) use virtual_memory::VirtualMemory;
