@@ -5,6 +5,7 @@
 //! - [`jail`]: what a worker does to itself before it takes bytes from a client.
 //! - [`signals`]: termination signals as a blocking call.
 //! - [`cpus`]: bind this process to CPUs and NUMA nodes.
+//! - [`crash`]: what a process says when it crashes.
 //!
 //! Linux only. Nothing here knows OpenCL, CUDA or the wire.
 
@@ -12,6 +13,7 @@
 
 pub mod channel;
 pub mod cpus;
+pub mod crash;
 pub mod jail;
 pub mod process;
 pub mod signals;

@@ -38,6 +38,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use towline_sys::channel::{Channel, Received};
+use towline_sys::crash;
 use towline_sys::jail::{self, JailRequest};
 use towline_sys::process::{exit_now, take_channel};
 use towline_transport::{Connection, Registry};
@@ -190,6 +191,7 @@ pub fn monitor(
 }
 
 fn channel() -> Channel {
+    crash::tell();
     match take_channel() {
         Ok(channel) => channel,
         Err(error) => {
