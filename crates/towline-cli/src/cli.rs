@@ -198,11 +198,11 @@ pub(crate) struct ServeOptions {
     /// library is libnvidia-ml.so.1 as this system finds it, and is loaded when the first program asks.
     #[arg(long, value_name = "LIBRARY", default_value = "auto")]
     pub(crate) nvml: String,
-    /// Make the contexts of so many CUDA devices before a client has come
+    /// Make the contexts of so many CUDA devices before a client has come; 0 makes none
     ///
     /// A program then starts in less time than natively. From the first CUDA program on, one worker waits with them for the next one,
     /// and holds some hundred MiB of each device's memory. Devices in an exclusive compute mode are left alone.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) ready_contexts: usize,
     #[command(flatten)]
     pub(crate) soft: SoftDeviceOptions,
@@ -412,7 +412,7 @@ pub(crate) struct WorkerOptions {
     #[arg(long, value_name = "LIBRARY", default_value = "auto")]
     pub(crate) nvml: String,
     /// How many devices get a context before a client has come
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) ready_contexts: usize,
     #[command(flatten)]
     pub(crate) soft: SoftDeviceOptions,
