@@ -22,8 +22,12 @@ pub(crate) fn when_complete(
     event: cl_event,
     then: impl FnOnce(i32) + Send + 'static,
 ) -> Result<(), cl_int> {
-    let due: Arc<Due> = Arc::new(Mutex::new(Some(Box::new(then))));
-    let data = Arc::into_raw(Arc::clone(&due));
+    call_back(api, event, &Arc::new(Mutex::new(Some(Box::new(then)))))
+}
+
+/// Has the vendor do what is due when the event is complete.
+fn call_back(api: &dyn OpenClApi, event: cl_event, due: &Arc<Due>) -> Result<(), cl_int> {
+    let data = Arc::into_raw(Arc::clone(due));
     // What is due may release the event, on another thread, before its status is asked for below.
     // SAFETY: the event is live.
     unsafe { api.clRetainEvent(event) };
@@ -43,7 +47,7 @@ pub(crate) fn when_complete(
     // SAFETY: the reference is the one taken above.
     unsafe { api.clReleaseEvent(event) };
     if status <= CL_COMPLETE {
-        carry_out(&due, status);
+        carry_out(due, status);
     }
     Ok(())
 }
@@ -69,7 +73,16 @@ fn carry_out(due: &Due, status: i32) {
 /// Most completions of a watched queue that wait for each other to be sent.
 const TOLD_AT_ONCE: usize = 64;
 
-/// Completions of one queue, in its order.
+/// A queue whose events a thread waits for, one after another.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Watched {
+    /// The native queue.
+    pub(crate) queue: usize,
+    /// Its events come in the order of its commands. Else one may overtake another, and the vendor may be the first to tell.
+    pub(crate) in_order: bool,
+}
+
+/// Completions of one queue, in the order of its commands.
 #[derive(Default)]
 pub(crate) struct Watch {
     jobs: VecDeque<(Raw, Then)>,
@@ -80,16 +93,16 @@ impl Shared {
     /// Calls `then` with the final status of `event` (0, or negative), then gives the reference to the event back. What `then` posts
     /// is sent after it.
     ///
-    /// `watch` names an in-order queue whose events are waited for on a thread, in the queue's order, instead of by the vendor's
-    /// callbacks: NVIDIA's come up to 20 ms late (driver 580.159).
+    /// `watch` names a queue whose events are waited for on a thread, in the order of its commands: NVIDIA's callbacks come up to
+    /// 20 ms late (driver 580.159).
     pub(crate) fn when_done(
         self: &Arc<Self>,
-        watch: Option<usize>,
+        watch: Option<Watched>,
         event: Raw,
         then: impl FnOnce(i32) + Send + 'static,
     ) {
         let shared = Arc::clone(self);
-        let Some(queue) = watch else {
+        let Some(Watched { queue, in_order }) = watch else {
             let told = when_complete(&*self.api, event.0.cast(), move |status| {
                 let event = event;
                 // Nothing of this status is in the future any more.
@@ -104,9 +117,22 @@ impl Shared {
             }
             return;
         };
+        let then: Then = if in_order {
+            Box::new(then)
+        } else {
+            let told = Arc::clone(&shared);
+            let due: Arc<Due> = Arc::new(Mutex::new(Some(Box::new(move |status| {
+                then(status.min(CL_COMPLETE));
+                // The vendor's thread has nobody who does it later.
+                told.flush();
+            }))));
+            // Without a callback the thread below tells.
+            let _ = call_back(&*self.api, event.0.cast(), &due);
+            Box::new(move |status| carry_out(&due, status))
+        };
         let mut watches = self.watches();
         let watch = watches.entry(queue).or_default();
-        watch.jobs.push_back((event, Box::new(then)));
+        watch.jobs.push_back((event, then));
         if std::mem::replace(&mut watch.running, true) {
             return;
         }
@@ -157,7 +183,12 @@ impl Shared {
     }
 
     /// Tells the client when `native` is complete; `id` is its number there.
-    pub(crate) fn report_event(self: &Arc<Self>, id: u64, native: cl_event, watch: Option<usize>) {
+    pub(crate) fn report_event(
+        self: &Arc<Self>,
+        id: u64,
+        native: cl_event,
+        watch: Option<Watched>,
+    ) {
         // SAFETY: the event is live; this reference lasts until its end has been told.
         unsafe { self.api.clRetainEvent(native) };
         self.outstanding().insert(id, Raw(native.cast()));

@@ -11,7 +11,7 @@ use towline_session::{Addresses, Entry, Table, TableError};
 use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::push::Push;
 
-use crate::completion::when_complete;
+use crate::completion::{Watched, when_complete};
 use crate::manual::Expected;
 use crate::manual::include::IncludeTree;
 use crate::manual::ring::Ring;
@@ -58,12 +58,7 @@ pub(crate) struct Queue {
     pub(crate) device: Raw,
 }
 
-impl Queue {
-    /// Whether a thread waits for its completions: its events come in order, and its vendor's callbacks come late.
-    fn watched(&self) -> bool {
-        self.discrete && self.in_order
-    }
-}
+impl Queue {}
 
 /// Data of an inline write, kept until its command is complete.
 pub(crate) struct Kept {
@@ -214,12 +209,13 @@ impl Session {
         Ok(())
     }
 
-    /// The queue, if a thread waits for its events; `None` where the vendor's callbacks tell.
-    pub(crate) fn watched(&self, queue: cl_command_queue) -> Option<usize> {
-        self.queues
-            .get(&queue.addr())
-            .filter(|known| known.watched())
-            .map(|_| queue.addr())
+    /// The queue, if a thread waits for its events; `None` where the vendor's callbacks tell. Those of GPUs come late.
+    pub(crate) fn watched(&self, queue: cl_command_queue) -> Option<Watched> {
+        let known = self.queues.get(&queue.addr())?;
+        known.discrete.then_some(Watched {
+            queue: queue.addr(),
+            in_order: known.in_order,
+        })
     }
 
     /// Ends a handle's life; the call itself has released the native object.

@@ -18,6 +18,7 @@ use towline_wire::error::ProtocolError;
 use towline_wire::push::Push;
 
 use super::transfer::{Gate, Transfer};
+use crate::completion::Watched;
 use crate::session::{Queue, Session};
 use crate::shared::{Raw, Shared};
 
@@ -296,7 +297,11 @@ enum Through {
 impl Session {
     /// Whether the transfer's queue has a ring; makes it at the first transfer.
     pub(super) fn has_ring(&mut self, transfer: &Transfer) -> bool {
-        let Some(queue) = self.watched(transfer.queue) else {
+        let Some(Watched {
+            queue,
+            in_order: true,
+        }) = self.watched(transfer.queue)
+        else {
             return false;
         };
         if !self.rings.contains_key(&queue) {
