@@ -19,11 +19,13 @@ use towline_client::opencl::Remote;
 use towline_client::peer::{self, PeerLane};
 
 use crate::arena::Ref;
+use crate::batch::{self, Batch};
 use crate::command::Waits;
 use crate::context::{Context, Direction};
 use crate::event::{Event, RawEvent, watch, when_over};
 use crate::map::Shadow;
 use crate::memory::{Form, Mem};
+use crate::queue::Queue;
 use crate::raw::{Shared, check, create, provider};
 
 /// What a command does with a memory object.
@@ -49,7 +51,7 @@ const PRUNE_AT: usize = 16;
 type Then = Box<dyn FnOnce(cl_int) + Send>;
 
 /// A user event of a provider that stands for a move of the library's own.
-struct Gate {
+pub(crate) struct Gate {
     made: Made,
     progress: Mutex<Progress>,
 }
@@ -124,8 +126,10 @@ impl Drop for Made {
 
 /// Something that uses a copy, or did.
 #[derive(Clone)]
-enum Use {
+pub(crate) enum Use {
     Command(Ref<Event>),
+    /// A command without an event of its own.
+    Batch(Ref<Queue>, Arc<Batch>),
     Move(Arc<Gate>),
 }
 
@@ -134,22 +138,28 @@ impl Use {
     fn over(&self) -> bool {
         match self {
             Self::Command(event) => event.over(),
+            Self::Batch(_, batch) => batch.event().is_some_and(|event| event.over()),
             Self::Move(gate) => gate.over(),
+        }
+    }
+
+    /// The in-order queue of its command.
+    fn queue(&self) -> Option<&Ref<Queue>> {
+        match self {
+            Self::Command(event) => event.queue.as_ref().filter(|queue| queue.in_order()),
+            Self::Batch(queue, _) => Some(queue),
+            Self::Move(_) => None,
         }
     }
 
     /// Has `then` run with its final status, here and now if it has one.
     fn when_over(&self, then: Then) {
         match self {
-            Self::Command(event) if event.over() => then(event.status()),
-            Self::Command(event) => {
-                // Kept by both sides, so that a refusal still leaves something to run.
-                let then = Arc::new(Mutex::new(Some(then)));
-                let told = Arc::clone(&then);
-                if let Err(status) = when_over(event, move |status| run(&told, status)) {
-                    run(&then, status);
-                }
-            }
+            Self::Command(event) => when_event_is_over(event, then),
+            Self::Batch(queue, batch) => match batch::event_of(queue, batch) {
+                Ok(event) => when_event_is_over(&event, then),
+                Err(status) => then(status),
+            },
             Self::Move(gate) => {
                 let mut progress = gate.progress();
                 match progress.status {
@@ -161,6 +171,18 @@ impl Use {
                 }
             }
         }
+    }
+}
+
+fn when_event_is_over(event: &Ref<Event>, then: Then) {
+    if event.over() {
+        return then(event.status());
+    }
+    // Kept by both sides, so that a refusal still leaves something to run.
+    let then = Arc::new(Mutex::new(Some(then)));
+    let told = Arc::clone(&then);
+    if let Err(status) = when_over(event, move |status| run(&told, status)) {
+        run(&then, status);
     }
 }
 
@@ -222,21 +244,15 @@ pub(crate) struct Coherence {
     host: Option<Arc<Shadow>>,
 }
 
-/// Uses the keeper of a list: later commands of an in-order queue stand for the earlier ones.
-fn remember(list: &mut Vec<Use>, event: &Ref<Event>) {
-    if let Some(queue) = event.queue.as_ref().filter(|queue| queue.in_order()) {
-        list.retain(|used| match used {
-            Use::Command(earlier) => !earlier
-                .queue
-                .as_ref()
-                .is_some_and(|earlier| earlier.is(queue)),
-            Use::Move(_) => true,
-        });
+/// Notes a use in a list: later commands of an in-order queue stand for the earlier ones.
+fn remember(list: &mut Vec<Use>, used: &Use) {
+    if let Some(queue) = used.queue() {
+        list.retain(|earlier| !earlier.queue().is_some_and(|earlier| earlier.is(queue)));
     }
     if list.len() >= PRUNE_AT {
         list.retain(|used| !used.over());
     }
-    list.push(Use::Command(event.clone()));
+    list.push(used.clone());
 }
 
 impl Coherence {
@@ -310,7 +326,7 @@ pub(crate) fn prepare(
 }
 
 /// Notes that a command on `part` uses the object.
-pub(crate) fn record(mem: &Ref<Mem>, part: usize, access: Access, event: &Ref<Event>) {
+pub(crate) fn record(mem: &Ref<Mem>, part: usize, access: Access, used: &Use) {
     let root = root(mem);
     if matches!(root.form, Form::Pipe { .. }) {
         return;
@@ -326,13 +342,13 @@ pub(crate) fn record(mem: &Ref<Mem>, part: usize, access: Access, event: &Ref<Ev
         }
     }
     let copy = &mut state.copies[part];
-    remember(&mut copy.users, event);
+    remember(&mut copy.users, used);
     if access == Access::Replace && mem.parent.is_none() {
         // How they ended says nothing about the contents any more.
         copy.writers.retain(|used| !used.over());
     }
     if access.writes() {
-        remember(&mut copy.writers, event);
+        remember(&mut copy.writers, used);
     }
 }
 
@@ -570,9 +586,12 @@ fn relay(root: &Ref<Mem>, state: &mut Coherence, from: usize, to: usize) -> Resu
     before.extend(copy.arriving.iter().cloned().map(Use::Move));
     let users = state.copies[to].users.clone();
     for writer in &before {
-        if let Use::Command(event) = writer
-            && let Some(queue) = &event.queue
-        {
+        let queue = match writer {
+            Use::Command(event) => event.queue.as_ref(),
+            Use::Batch(queue, _) => Some(queue),
+            Use::Move(_) => None,
+        };
+        if let Some(queue) = queue {
             // A command that nobody flushed might never start.
             provider!(root.context.parts[from].api(), clFlush(queue.raw.0));
         }

@@ -10,7 +10,8 @@ use smallvec::SmallVec;
 use towline_backend::opencl::*;
 
 use crate::arena::{Ref, get};
-use crate::coherence::{self, Access};
+use crate::batch;
+use crate::coherence::{self, Access, Use};
 use crate::event::{self, Event, RawEvent};
 use crate::memory::{Mem, buffer, image};
 use crate::platform::{EnqueueCalls, Platform};
@@ -110,7 +111,13 @@ pub(crate) fn submit(
             coherence::prepare(mem, queue.part, *access, &mut waits)?;
         }
     }
-    let wants_event = event.wanted() || (spans && !uses.is_empty());
+    let batches = spans && queue.in_order();
+    let waits_outside = waits.count() > 0;
+    if batches && waits_outside {
+        batch::end(queue)?;
+    }
+    let batched = batches && !waits_outside && !event.wanted();
+    let wants_event = event.wanted() || (spans && !batched && !uses.is_empty());
     let mut raw = std::ptr::null_mut();
     check(run(
         waits.count(),
@@ -121,10 +128,21 @@ pub(crate) fn submit(
             std::ptr::null_mut()
         },
     ))?;
-    if !wants_event {
-        return Ok(None);
+    if wants_event {
+        let made = finish(queue, raw, event, command, uses)?;
+        if batches && !waits_outside {
+            batch::end_with(queue, &made);
+        }
+        return Ok(Some(made));
     }
-    finish(queue, raw, event, command, uses).map(Some)
+    if batched && !uses.is_empty() {
+        let latest = batch::of_latest(queue);
+        for (mem, access) in uses {
+            let used = Use::Batch(queue.clone(), Arc::clone(&latest));
+            coherence::record(mem, queue.part, *access, &used);
+        }
+    }
+    Ok(None)
 }
 
 /// Makes the event of a command that was enqueued.
@@ -143,8 +161,9 @@ fn finish(
         }
     };
     if !queue.context.single() {
+        let used = Use::Command(made.clone());
         for (mem, access) in uses {
-            coherence::record(mem, queue.part, *access, &made);
+            coherence::record(mem, queue.part, *access, &used);
         }
     }
     if event.wanted() {

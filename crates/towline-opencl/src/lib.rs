@@ -27,6 +27,7 @@
 )]
 
 mod arena;
+mod batch;
 mod callback;
 mod coherence;
 mod command;

@@ -1,11 +1,12 @@
 //! Command queues. Order inside a queue is kept by its provider.
 
 use std::ffi::c_void;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use towline_backend::opencl::*;
 
 use crate::arena::{Kind, Object, Ref, get};
+use crate::batch::Batch;
 use crate::context::{Context, Part};
 use crate::device::Device;
 use crate::platform::{Platform, QueueCalls};
@@ -19,6 +20,8 @@ pub(crate) struct Queue {
     pub(crate) part: usize,
     pub(crate) raw: Shared<_cl_command_queue>,
     pub(crate) properties: cl_command_queue_properties,
+    /// The commands of late that have no event.
+    pub(crate) batch: Mutex<Arc<Batch>>,
     array: Vec<cl_queue_properties>,
     size: Option<cl_uint>,
 }
@@ -153,6 +156,7 @@ fn open(
         part,
         raw: Shared(raw),
         properties: wanted.properties,
+        batch: Mutex::default(),
         array,
         size: wanted.size,
     })?

@@ -60,6 +60,7 @@ over! {
     two_of_one_kind: written_here_and_added_to_there, contents_of_creation_are_everywhere, contents_go_to_and_fro,
         parts_of_a_buffer_are_written_side_by_side, an_event_crosses, a_user_event_releases_both_sides,
         a_failed_user_event_fails_the_other_side, a_held_back_writer_is_waited_for_without_blocking,
+        who_waits_for_a_command_does_not_wait_for_the_next,
         a_map_shows_what_the_other_side_wrote, an_unmap_is_seen_by_the_other_side,
         a_host_pointer_is_where_maps_lead, a_part_written_there_keeps_the_rest,
         a_copy_reads_what_the_other_side_wrote, callbacks_come_for_events_of_both_sides, an_image_crosses,
@@ -68,6 +69,7 @@ over! {
     two_unlike: written_here_and_added_to_there, contents_of_creation_are_everywhere, contents_go_to_and_fro,
         parts_of_a_buffer_are_written_side_by_side, an_event_crosses, a_user_event_releases_both_sides,
         a_failed_user_event_fails_the_other_side, a_held_back_writer_is_waited_for_without_blocking,
+        who_waits_for_a_command_does_not_wait_for_the_next,
         a_map_shows_what_the_other_side_wrote, an_unmap_is_seen_by_the_other_side,
         a_host_pointer_is_where_maps_lead, a_part_written_there_keeps_the_rest,
         a_copy_reads_what_the_other_side_wrote, callbacks_come_for_events_of_both_sides, an_image_crosses,
@@ -76,6 +78,7 @@ over! {
     two_unlike_sessions: written_here_and_added_to_there, contents_of_creation_are_everywhere, contents_go_to_and_fro,
         parts_of_a_buffer_are_written_side_by_side, an_event_crosses, a_user_event_releases_both_sides,
         a_failed_user_event_fails_the_other_side, a_held_back_writer_is_waited_for_without_blocking,
+        who_waits_for_a_command_does_not_wait_for_the_next,
         a_map_shows_what_the_other_side_wrote, an_unmap_is_seen_by_the_other_side,
         a_host_pointer_is_where_maps_lead, a_part_written_there_keeps_the_rest,
         a_copy_reads_what_the_other_side_wrote, callbacks_come_for_events_of_both_sides, an_image_crosses,
@@ -84,7 +87,7 @@ over! {
     two_sessions: written_here_and_added_to_there, contents_of_creation_are_everywhere, contents_go_to_and_fro,
         parts_of_a_buffer_are_written_side_by_side, an_event_crosses, a_user_event_releases_both_sides,
         a_failed_user_event_fails_the_other_side, a_writer_that_fails_fails_who_needs_its_contents,
-        a_held_back_writer_is_waited_for_without_blocking,
+        a_held_back_writer_is_waited_for_without_blocking, who_waits_for_a_command_does_not_wait_for_the_next,
         a_map_shows_what_the_other_side_wrote, an_unmap_is_seen_by_the_other_side,
         a_host_pointer_is_where_maps_lead, a_part_written_there_keeps_the_rest,
         a_copy_reads_what_the_other_side_wrote, callbacks_come_for_events_of_both_sides, an_image_crosses,
@@ -280,6 +283,67 @@ fn a_held_back_writer_is_waited_for_without_blocking(cl: &Cl) {
     ok!(cl, clSetUserEventStatus(gate, CL_COMPLETE));
     ok!(cl, clWaitForEvents(3, [first, second, third].as_ptr()));
     assert_eq!(cl.read(there, buffer, 4), [4; 4]);
+}
+
+/// Launches over four items behind events, and wants no event.
+fn launch_silently(cl: &Cl, queue: cl_command_queue, kernel: cl_kernel, waits: &[cl_event]) {
+    let count = 4_usize;
+    let list = if waits.is_empty() {
+        null()
+    } else {
+        waits.as_ptr()
+    };
+    ok!(
+        cl,
+        clEnqueueNDRangeKernel(
+            queue,
+            kernel,
+            1,
+            null(),
+            &raw const count,
+            null(),
+            waits.len() as cl_uint,
+            list,
+            null_mut()
+        )
+    );
+}
+
+fn who_waits_for_a_command_does_not_wait_for_the_next(cl: &Cl) {
+    let gate = user_event(cl);
+    let (here, there) = (cl.queue(0), cl.queue(1));
+    let buffer = cl.buffer_of(CL_MEM_COPY_HOST_PTR, &mut [1; 4]);
+    let other = cl.buffer_of(CL_MEM_COPY_HOST_PTR, &mut [1; 4]);
+    launch_silently(cl, here, adder(cl, buffer, 1), &[]);
+    launch_silently(cl, here, adder(cl, other, 1), &[gate]);
+    // The gate opens only when the buffer has been there.
+    let seen = launch_after(cl, there, adder(cl, buffer, 5), &[]);
+    ok!(cl, clWaitForEvents(1, &raw const seen));
+    ok!(cl, clSetUserEventStatus(gate, CL_COMPLETE));
+    assert_eq!(cl.read(there, buffer, 4), [7; 4]);
+    assert_eq!(cl.read(there, other, 4), [2; 4]);
+}
+
+#[test]
+fn a_launch_that_nobody_waits_for_costs_one_message() {
+    let session = support::session();
+    let cl = Cl::over(vec![
+        Provider::of_session(&session).remove(0),
+        self::session(),
+    ]);
+    let here = cl.queue(0);
+    let kernel = adder(&cl, cl.buffer_of(CL_MEM_COPY_HOST_PTR, &mut [1; 4]), 1);
+    // The second launch forgets how the contents came.
+    launch_silently(&cl, here, kernel, &[]);
+    ok!(cl, clFinish(here));
+    launch_silently(&cl, here, kernel, &[]);
+    ok!(cl, clFinish(here));
+    let before = session.meter().requests();
+    for _ in 0..100 {
+        launch_silently(&cl, here, kernel, &[]);
+    }
+    ok!(cl, clFinish(here));
+    assert_eq!(session.meter().requests() - before, 101);
 }
 
 fn map(cl: &Cl, queue: cl_command_queue, buffer: cl_mem, flags: cl_map_flags) -> *mut c_void {
