@@ -13,6 +13,19 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// How long a server may take to end its sessions.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
+/// Lines that tell of a worker's crash.
+const CRASH_LINES: usize = 30;
+
+/// So many ports of this machine that are free now.
+pub(crate) fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
+    let listeners = (0..count).map(|_| std::net::TcpListener::bind("127.0.0.1:0"));
+    let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+    let ports = listeners
+        .iter()
+        .map(|listener| Ok(listener.local_addr()?.port()));
+    ports.collect()
+}
+
 /// What to serve, and how.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerSpec {
@@ -30,6 +43,10 @@ pub(crate) struct ServerSpec {
     pub(crate) cpus: Option<String>,
     /// How it is reached.
     pub(crate) over: Over,
+    /// The port of this machine to listen on; any that is free, if 0.
+    pub(crate) port: u16,
+    /// Ports of the other servers that buffers go to and come from.
+    pub(crate) peers: Vec<u16>,
 }
 
 /// What goes between a client and a server that a run starts for itself.
@@ -60,7 +77,7 @@ impl Server {
         let ready = folder.join("address");
         let log = folder.join("log");
         let listen = match spec.over {
-            Over::Tcp => "127.0.0.1:0".to_owned(),
+            Over::Tcp => format!("127.0.0.1:{}", spec.port),
             Over::Shm => format!("shm://{}", folder.join("socket").display()),
         };
         let mut command = Command::new(&spec.program);
@@ -80,6 +97,9 @@ impl Server {
         }
         if let Some(cpus) = &spec.cpus {
             command.args(["--cpus", cpus]);
+        }
+        for peer in &spec.peers {
+            command.args(["--peer", &format!("127.0.0.1:{peer}")]);
         }
         let mut process = Process::spawn(&mut command)?;
         let start = Instant::now();
@@ -104,13 +124,21 @@ impl Server {
         })
     }
 
-    /// What a server said last that ended by itself.
+    /// What a server said last that ended by itself, or what one of its workers said that crashed.
     pub(crate) fn last_words(&mut self) -> Option<String> {
-        let status = self.process.0.try_wait().ok()??;
-        let said = last_lines(&self.log);
-        Some(format!(
-            "the server ended ({status}); it said last:\n{said}"
-        ))
+        if let Ok(Some(status)) = self.process.0.try_wait() {
+            let said = last_lines(&self.log);
+            return Some(format!(
+                "the server ended ({status}); it said last:\n{said}"
+            ));
+        }
+        let text = std::fs::read_to_string(&self.log).ok()?;
+        let crash: Vec<&str> = text
+            .lines()
+            .skip_while(|line| !line.starts_with("towline: crash:"))
+            .take(CRASH_LINES)
+            .collect();
+        (!crash.is_empty()).then(|| crash.join("\n"))
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -7,14 +7,14 @@ use super::legs::LegKind;
 use super::sections::{Row, Run};
 use super::workloads::{Job, run_once};
 use crate::cpu::CpuSeconds;
-use crate::server::{Server, ServerSpec};
+use crate::server::{Server, ServerSpec, free_ports};
 
 /// What scales, at which size on a CPU and on a GPU, and whether every device adds work instead of sharing it.
 const JOBS: [(&str, &str, u64, u64, bool); 6] = [
     ("sgemm", "single", 512, 8192, false),
     ("sgemm", "double", 512, 8192, false),
-    ("nbody", "single", 4096, 262_144, false),
-    ("nbody", "double", 4096, 131_072, false),
+    ("nbody", "single", 4096, 524_288, false),
+    ("nbody", "double", 4096, 524_288, false),
     ("transpose", "single", 2048, 8192, false),
     ("smith_waterman", "none", 1024, 6144, true),
 ];
@@ -28,25 +28,23 @@ fn counts(most: usize) -> Vec<usize> {
     counts
 }
 
-/// The servers of a scaling run: one GPU each or, on a CPU device, one core each.
+/// The servers of a scaling run: one GPU each or, on a CPU device, one core each. All are each other's peers.
 pub(super) fn start_servers(
     spec: &ServerSpec,
     gpu: bool,
     most: usize,
     scratch: &Path,
 ) -> anyhow::Result<Vec<Server>> {
+    let ports = free_ports(most)?;
     (0..most)
         .map(|number| {
-            let own = if gpu {
-                ServerSpec {
-                    device: Some(number),
-                    ..spec.clone()
-                }
-            } else {
-                ServerSpec {
-                    cpus: Some(number.to_string()),
-                    ..spec.clone()
-                }
+            let others = ports.iter().filter(|port| **port != ports[number]);
+            let own = ServerSpec {
+                device: gpu.then_some(number),
+                cpus: (!gpu).then(|| number.to_string()),
+                port: ports[number],
+                peers: others.copied().collect(),
+                ..spec.clone()
             };
             Server::start(&own, scratch)
         })
