@@ -66,8 +66,11 @@ impl Shared {
         self.link.answer(to, status, &after, body);
     }
 
-    /// Notes a read whose data will go out once `done` is complete.
+    /// Notes a read whose data will go out once `done` is complete. Other threads ask for its status until it has been sent, so it has
+    /// a reference of its own until then.
     pub(crate) fn read_started(&self, payload: u64, done: cl_event) {
+        // SAFETY: the caller's event is live.
+        unsafe { self.api.clRetainEvent(done) };
         self.reads().push(OutstandingRead {
             payload,
             done: Raw(done.cast()),
@@ -76,7 +79,13 @@ impl Shared {
 
     /// The data of a read is on its way.
     pub(crate) fn read_sent(&self, payload: u64) {
-        self.reads().retain(|read| read.payload != payload);
+        let sent: SmallVec<[OutstandingRead; 1]> = self
+            .reads()
+            .extract_if(.., |read| read.payload == payload)
+            .collect();
+        for read in sent {
+            self.release_event(read.done);
+        }
     }
 
     /// Reads that are complete on the device and not sent: host memory must hold their data before the client sees any later
@@ -142,6 +151,38 @@ mod tests {
             )),
             client,
         )
+    }
+
+    #[test]
+    fn a_read_keeps_its_event_until_its_data_has_been_sent() {
+        let api: Arc<dyn OpenClApi> = Arc::new(NullOpenCl::new(1));
+        let (shared, _client) = shared(Arc::clone(&api));
+        let (mut device, none, mut status) = (std::ptr::null_mut(), std::ptr::null(), CL_SUCCESS);
+        let kind = CL_DEVICE_TYPE_ALL as cl_device_type;
+        let mut platform = std::ptr::null_mut();
+        // SAFETY: one place for the platform.
+        unsafe { api.clGetPlatformIDs(1, &raw mut platform, std::ptr::null_mut()) };
+        // SAFETY: one place for the device.
+        unsafe { api.clGetDeviceIDs(platform, kind, 1, &raw mut device, std::ptr::null_mut()) };
+        // SAFETY: one device; one place for the status.
+        let context = unsafe {
+            api.clCreateContext(
+                none,
+                1,
+                &raw const device,
+                None,
+                std::ptr::null_mut(),
+                &raw mut status,
+            )
+        };
+        // SAFETY: the context is live; one place for the status.
+        let event = unsafe { api.clCreateUserEvent(context, &raw mut status) };
+        assert_eq!(status, CL_SUCCESS);
+        shared.read_started(7, event);
+        shared.release_event(Raw(event.cast()));
+        assert_eq!(event_status(&*api, event), CL_SUBMITTED);
+        shared.read_sent(7);
+        assert_eq!(event_status(&*api, event), CL_INVALID_EVENT);
     }
 
     #[test]

@@ -383,10 +383,10 @@ impl Session {
             .iter()
             .map(|window| self.kept_event(window.done))
             .collect();
-        let Some(last) = windows.last().map(|window| self.kept_event(window.done)) else {
+        let Some(last) = windows.last() else {
             return Ok(());
         };
-        self.shared.read_started(payload, last.0.cast());
+        self.shared.read_started(payload, last.done.0.cast());
         let left = Arc::new(AtomicU64::new(windows.len() as u64));
         for window in windows {
             let Window {
@@ -417,7 +417,6 @@ impl Session {
                     }
                     shared.flush();
                     shared.read_sent(payload);
-                    shared.release_event(last);
                 }
             };
             let sender = Arc::clone(&self.shared);

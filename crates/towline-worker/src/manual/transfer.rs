@@ -522,8 +522,6 @@ impl Session {
             });
             return Ok(());
         };
-        // SAFETY: the event is live; the reference is given back when the data has been sent.
-        unsafe { self.api.clRetainEvent(mapped.0.cast()) };
         self.shared.read_started(payload, mapped.0.cast());
         let gate = Gate::new(&self.shared, self.context(transfer.queue));
         let end = self.unmap(transfer, memory, &gate);
@@ -536,7 +534,6 @@ impl Session {
             }
             shared.flush();
             shared.read_sent(payload);
-            shared.release_event(mapped);
             gate.finish(whole);
         };
         let shared = Arc::clone(&self.shared);
