@@ -156,6 +156,78 @@ fn parts_of_a_buffer_go_where_they_belong() {
     assert!(back[12_345 + part.len()..] == all[12_345 + part.len()..]);
 }
 
+/// A box of 1,000 by 2,100 by 3 bytes from (17, 5, 1) on in a buffer of 2,048 by 2,200 by 4.
+const BOX: [usize; 3] = [1000, 2100, 3];
+const AT: [usize; 3] = [17, 5, 1];
+const PITCHES: [usize; 2] = [2048, 2048 * 2200];
+
+fn write_box(cl: &Remote, session: &Session, data: &[u8]) {
+    // SAFETY: the data is the box's, packed, and outlives the call.
+    let status = unsafe {
+        cl.clEnqueueWriteBufferRect(
+            session.queue,
+            session.buffer,
+            1,
+            AT.as_ptr(),
+            [0; 3].as_ptr(),
+            BOX.as_ptr(),
+            PITCHES[0],
+            PITCHES[1],
+            0,
+            0,
+            data.as_ptr().cast(),
+            0,
+            std::ptr::null(),
+            std::ptr::null_mut(),
+        )
+    };
+    assert_eq!(status, CL_SUCCESS);
+}
+
+fn read_box(cl: &Remote, session: &Session, data: &mut [u8]) {
+    // SAFETY: the data is the box's, packed, and outlives the call.
+    let status = unsafe {
+        cl.clEnqueueReadBufferRect(
+            session.queue,
+            session.buffer,
+            1,
+            AT.as_ptr(),
+            [0; 3].as_ptr(),
+            BOX.as_ptr(),
+            PITCHES[0],
+            PITCHES[1],
+            0,
+            0,
+            data.as_mut_ptr().cast(),
+            0,
+            std::ptr::null(),
+            std::ptr::null_mut(),
+        )
+    };
+    assert_eq!(status, CL_SUCCESS);
+}
+
+#[test]
+fn boxes_larger_than_a_slot_go_where_they_belong() {
+    let size = PITCHES[1] * 4;
+    let session = session(0, size);
+    let cl = &*session.pair.remote;
+    let (mut all, inside) = (pattern(size, 6), pattern(BOX.iter().product(), 7));
+    write(cl, &session, 1, 0, &all);
+    write_box(cl, &session, &inside);
+    let mut box_back = vec![0; inside.len()];
+    read_box(cl, &session, &mut box_back);
+    assert!(box_back == inside);
+    for (row, bytes) in inside.chunks(BOX[0]).enumerate() {
+        let (z, y) = (AT[2] + row / BOX[1], AT[1] + row % BOX[1]);
+        let start = z * PITCHES[1] + y * PITCHES[0] + AT[0];
+        all[start..start + BOX[0]].copy_from_slice(bytes);
+    }
+    let mut back = vec![0; size];
+    read(cl, &session, 1, 0, &mut back);
+    assert!(back == all);
+}
+
 #[test]
 fn a_session_that_ends_in_the_middle_of_a_transfer_leaves_nothing() {
     let null = Arc::new(NullOpenCl::discrete(1));

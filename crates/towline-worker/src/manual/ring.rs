@@ -17,7 +17,7 @@ use towline_backend::opencl::*;
 use towline_wire::error::ProtocolError;
 use towline_wire::push::Push;
 
-use super::transfer::{Gate, Transfer};
+use super::transfer::{Gate, Transfer, read, wait_list, write};
 use crate::completion::Watched;
 use crate::session::{Queue, Session};
 use crate::shared::{Raw, Shared};
@@ -295,8 +295,11 @@ enum Through {
 }
 
 impl Session {
-    /// Whether the transfer's queue has a ring; makes it at the first transfer.
+    /// Whether the transfer's queue has a ring, for what can be cut into windows; makes it at the first transfer.
     pub(super) fn has_ring(&mut self, transfer: &Transfer) -> bool {
+        if transfer.place.row_bytes() > SLOT_BYTES {
+            return false;
+        }
         let Some(Watched {
             queue,
             in_order: true,
@@ -451,18 +454,18 @@ impl Session {
         else {
             return Ok(None);
         };
-        let size = transfer.place.size;
+        let Some(parts) = transfer.place.parts(SLOT_BYTES) else {
+            return Ok(None);
+        };
         let mut windows: Vec<Window> = Vec::new();
         let mut spare = match writing {
             true => Vec::new(),
-            false => ring.borrow(size.div_ceil(SLOT_BYTES), &self.shared, &known),
+            false => ring.borrow(parts.len(), &self.shared, &known),
         };
-        for offset in (0..size).step_by(SLOT_BYTES) {
-            let length = SLOT_BYTES.min(size - offset);
-            let mut waits = if offset == 0 {
-                transfer.waits.clone()
-            } else {
-                Default::default()
+        for (offset, place) in parts {
+            let mut waits = match offset {
+                0 => transfer.waits.clone(),
+                _ => Default::default(),
             };
             let (memory, slot) = match spare.pop() {
                 Some(lent) => (lent.slot.memory, Through::Spare(lent)),
@@ -479,43 +482,14 @@ impl Session {
                     (slot.memory, Through::Ring(slot, gate))
                 }
             };
-            let list = if waits.is_empty() {
-                std::ptr::null()
-            } else {
-                waits.as_ptr()
-            };
-            let (at, blocking) = (transfer.place.origin[0] + offset, CL_FALSE as cl_bool);
-            let (queue, mem, count) = (transfer.queue, transfer.mem, waits.len() as cl_uint);
+            let waits = wait_list(&waits);
             let mut done: cl_event = std::ptr::null_mut();
+            let (api, data) = (&*self.api, memory.0.cast());
             let status = match writing {
                 // SAFETY: the slot's memory lives as long as the slot, which the completion holds.
-                true => unsafe {
-                    self.api.clEnqueueWriteBuffer(
-                        queue,
-                        mem,
-                        blocking,
-                        at,
-                        length,
-                        memory.0.cast_const(),
-                        count,
-                        list,
-                        &raw mut done,
-                    )
-                },
+                true => unsafe { write(api, transfer, &place, data, waits, &raw mut done) },
                 // SAFETY: as above.
-                false => unsafe {
-                    self.api.clEnqueueReadBuffer(
-                        queue,
-                        mem,
-                        blocking,
-                        at,
-                        length,
-                        memory.0,
-                        count,
-                        list,
-                        &raw mut done,
-                    )
-                },
+                false => unsafe { read(api, transfer, &place, false, data, waits, &raw mut done) },
             };
             if done.is_null() {
                 // A write's gate holds the write itself back, which must fail; a read's holds the slot's next use back, which must not.
@@ -544,7 +518,7 @@ impl Session {
             }
             windows.push(Window {
                 offset,
-                length,
+                length: place.size,
                 memory,
                 slot,
                 done: Raw(done.cast()),

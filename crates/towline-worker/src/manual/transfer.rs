@@ -115,8 +115,51 @@ impl Place {
         Self::new(shape::LINEAR, List::Values(&words), size)
     }
 
-    fn staged(&self) -> bool {
-        self.shape != shape::LINEAR
+    /// Whether it may be mapped: as it lies in memory it is what travels.
+    fn mappable(&self) -> bool {
+        self.shape == shape::LINEAR
+    }
+
+    /// Bytes that stay together when it is cut.
+    pub(super) fn row_bytes(&self) -> usize {
+        match self.shape {
+            shape::LINEAR | shape::SVM => 1,
+            // Rows and slices are packed as they travel, and there are as many as the size says.
+            _ => self.size / (self.region[1] * self.region[2]),
+        }
+    }
+
+    /// Its parts of at most `limit` bytes, one behind the other as they travel, and where each begins; `None` when a row is longer.
+    pub(super) fn parts(&self, limit: usize) -> Option<Vec<(usize, Self)>> {
+        let [width, height, depth] = self.region;
+        if matches!(self.shape, shape::LINEAR | shape::SVM) {
+            let part = |offset| {
+                let mut part = *self;
+                part.origin[0] += offset;
+                part.size = limit.min(self.size - offset);
+                part.region[0] = part.size;
+                (offset, part)
+            };
+            return Some((0..self.size).step_by(limit).map(part).collect());
+        }
+        let row = self.row_bytes();
+        let slice = row * height;
+        let (rows, slices) = match limit {
+            limit if slice <= limit => (height, limit / slice),
+            limit if row <= limit => (limit / row, 1),
+            _ => return None,
+        };
+        let part = |(z, y): (usize, usize)| {
+            let mut part = *self;
+            part.origin[1] += y;
+            part.origin[2] += z;
+            part.region = [width, rows.min(height - y), slices.min(depth - z)];
+            part.size = row * part.region[1] * part.region[2];
+            (z * slice + y * row, part)
+        };
+        let places = (0..depth).step_by(slices);
+        let places = places.flat_map(|z| (0..height).step_by(rows).map(move |y| (z, y)));
+        Some(places.map(part).collect())
     }
 }
 
@@ -151,15 +194,15 @@ impl Session {
         }
         let mut data: Box<[u8]> = request.data.into();
         let mut done: cl_event = std::ptr::null_mut();
-        let (waits, list) = wait_list(&transfer.waits);
+        let waits = wait_list(&transfer.waits);
         // SAFETY: the data is kept until its command is complete.
         let status = unsafe {
             write(
                 &*self.api,
                 &transfer,
+                &transfer.place,
                 data.as_mut_ptr(),
                 waits,
-                list,
                 &raw mut done,
             )
         };
@@ -201,12 +244,12 @@ impl Session {
             self.ungranted(request.payload, CL_OUT_OF_RESOURCES);
             return Ok(());
         };
-        if place.staged() {
-            self.write_staged(&transfer, request.payload)
-        } else if self.has_ring(&transfer) {
+        if self.has_ring(&transfer) {
             self.write_ringed(&transfer, request.payload)
-        } else {
+        } else if place.mappable() {
             self.write_mapped(&transfer, request.payload)
+        } else {
+            self.write_staged(&transfer, request.payload)
         }
     }
 
@@ -238,12 +281,12 @@ impl Session {
             self.read_waiting(transfer, request.payload)
         } else if request.size <= INLINE_READ {
             self.read_inline(&transfer, request.payload, request.urgent != 0)
-        } else if place.staged() {
-            self.read_staged(&transfer, request.payload)
         } else if self.has_ring(&transfer) {
             self.read_ringed(&transfer, request.payload)
-        } else {
+        } else if place.mappable() {
             self.read_mapped(&transfer, request.payload)
+        } else {
+            self.read_staged(&transfer, request.payload)
         }
     }
 
@@ -360,16 +403,16 @@ impl Session {
         let (shared, transfer) = (Arc::clone(&self.shared), Movable(transfer));
         self.wait(move || {
             let Movable(transfer) = { transfer };
-            let (waits, list) = wait_list(&transfer.waits);
+            let waits = wait_list(&transfer.waits);
             // SAFETY: the data outlives the call, which returns when it is in place.
             let status = shared.usage.waiting(|| unsafe {
                 read(
                     &*shared.api,
                     &transfer,
+                    &transfer.place,
                     true,
                     data.as_mut_ptr(),
                     waits,
-                    list,
                     std::ptr::null_mut(),
                 )
             });
@@ -405,16 +448,16 @@ impl Session {
             return self.unreadable(transfer, payload, CL_OUT_OF_HOST_MEMORY);
         };
         let mut done: cl_event = std::ptr::null_mut();
-        let (waits, list) = wait_list(&transfer.waits);
+        let waits = wait_list(&transfer.waits);
         // SAFETY: the data lives until the completion below has run.
         let status = unsafe {
             read(
                 &*self.api,
                 transfer,
+                &transfer.place,
                 false,
                 data.as_mut_ptr(),
                 waits,
-                list,
                 &raw mut done,
             )
         };
@@ -565,9 +608,9 @@ impl Session {
             write(
                 &*self.api,
                 transfer,
+                &transfer.place,
                 data.as_mut_ptr(),
-                waits.len() as cl_uint,
-                waits.as_ptr(),
+                wait_list(&waits),
                 &raw mut done,
             )
         };
@@ -614,16 +657,16 @@ impl Session {
         };
         let memory = Raw(data.as_mut_ptr().cast());
         let mut done: cl_event = std::ptr::null_mut();
-        let (waits, list) = wait_list(&transfer.waits);
+        let waits = wait_list(&transfer.waits);
         // SAFETY: the data lives until it has been sent.
         let status = unsafe {
             read(
                 &*self.api,
                 transfer,
+                &transfer.place,
                 false,
                 data.as_mut_ptr(),
                 waits,
-                list,
                 &raw mut done,
             )
         };
@@ -865,7 +908,7 @@ impl Drop for Gate {
 }
 
 /// A wait list as the API takes it: NULL beside zero.
-fn wait_list(list: &[cl_event]) -> (cl_uint, *const cl_event) {
+pub(super) fn wait_list(list: &[cl_event]) -> (cl_uint, *const cl_event) {
     (
         list.len() as cl_uint,
         if list.is_empty() {
@@ -880,18 +923,15 @@ fn wait_list(list: &[cl_event]) -> (cl_uint, *const cl_event) {
 ///
 /// # Safety
 /// `data` has the place's size and lives until the command is complete.
-unsafe fn write(
+pub(super) unsafe fn write(
     api: &dyn OpenClApi,
     transfer: &Transfer,
+    place: &Place,
     data: *mut u8,
-    waits: cl_uint,
-    list: *const cl_event,
+    (waits, list): (cl_uint, *const cl_event),
     done: *mut cl_event,
 ) -> cl_int {
-    let Transfer {
-        queue, mem, place, ..
-    } = transfer;
-    let (queue, mem) = (*queue, *mem);
+    let (queue, mem) = (transfer.queue, transfer.mem);
     let data = data.cast();
     let blocking = CL_FALSE as cl_bool;
     match place.shape {
@@ -958,19 +998,16 @@ unsafe fn write(
 ///
 /// # Safety
 /// `data` has the place's size and lives until the command is complete.
-unsafe fn read(
+pub(super) unsafe fn read(
     api: &dyn OpenClApi,
     transfer: &Transfer,
+    place: &Place,
     blocking: bool,
     data: *mut u8,
-    waits: cl_uint,
-    list: *const cl_event,
+    (waits, list): (cl_uint, *const cl_event),
     done: *mut cl_event,
 ) -> cl_int {
-    let Transfer {
-        queue, mem, place, ..
-    } = transfer;
-    let (queue, mem) = (*queue, *mem);
+    let (queue, mem) = (transfer.queue, transfer.mem);
     let data = data.cast();
     let blocking = cl_bool::from(blocking);
     match place.shape {
@@ -1030,5 +1067,66 @@ unsafe fn read(
                 api.clEnqueueSVMMemcpy(queue, blocking, data, source, place.size, waits, list, done)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(shape: u32, words: [u64; 8], size: u64) -> Place {
+        Place::new(shape, List::Values(&words), size).expect("the place fits its size")
+    }
+
+    /// Offset, origin, region and size of each part.
+    fn parts(place: Place, limit: usize) -> Vec<(usize, [usize; 3], [usize; 3], usize)> {
+        let parts = place.parts(limit).expect("it can be cut");
+        let told = |(offset, part): (usize, Place)| (offset, part.origin, part.region, part.size);
+        parts.into_iter().map(told).collect()
+    }
+
+    #[test]
+    fn bytes_are_cut_anywhere() {
+        let bytes = place(shape::LINEAR, [100, 0, 0, 25, 1, 1, 0, 0], 25);
+        let wanted = [
+            (0, [100, 0, 0], [10, 1, 1], 10),
+            (10, [110, 0, 0], [10, 1, 1], 10),
+            (20, [120, 0, 0], [5, 1, 1], 5),
+        ];
+        assert_eq!(parts(bytes, 10), wanted);
+    }
+
+    #[test]
+    fn a_box_is_cut_between_rows_or_slices() {
+        let tall = place(shape::RECT, [3, 4, 5, 8, 5, 2, 64, 640], 80);
+        let rows = [
+            (0, [3, 4, 5], [8, 3, 1], 24),
+            (24, [3, 7, 5], [8, 2, 1], 16),
+            (40, [3, 4, 6], [8, 3, 1], 24),
+            (64, [3, 7, 6], [8, 2, 1], 16),
+        ];
+        assert_eq!(parts(tall, 30), rows);
+        let slices = [
+            (0, [3, 4, 5], [8, 5, 1], 40),
+            (40, [3, 4, 6], [8, 5, 1], 40),
+        ];
+        assert_eq!(parts(tall, 79), slices);
+        assert_eq!(parts(tall, 80), [(0, [3, 4, 5], [8, 5, 2], 80)]);
+    }
+
+    #[test]
+    fn an_image_is_cut_by_elements_of_its_size() {
+        let image = place(shape::IMAGE, [1, 2, 0, 6, 4, 1, 0, 0], 6 * 4 * 16);
+        let halves = [
+            (0, [1, 2, 0], [6, 2, 1], 192),
+            (192, [1, 4, 0], [6, 2, 1], 192),
+        ];
+        assert_eq!(parts(image, 200), halves);
+    }
+
+    #[test]
+    fn a_row_stays_whole() {
+        let wide = place(shape::RECT, [0, 0, 0, 32, 2, 1, 64, 128], 64);
+        assert!(wide.parts(31).is_none());
     }
 }
