@@ -41,12 +41,12 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Destroys an array.
-    #[call]
-    fn cudaFreeArray(array: cudaArray_t) -> cudaError_t;
+    #[call(driver = "cuArrayDestroy")]
+    fn cudaFreeArray(#[unless_null] array: cudaArray_t) -> cudaError_t;
 
     /// Destroys an array with smaller copies of itself.
-    #[call]
-    fn cudaFreeMipmappedArray(mipmappedArray: cudaMipmappedArray_t) -> cudaError_t;
+    #[call(driver = "cuMipmappedArrayDestroy")]
+    fn cudaFreeMipmappedArray(#[unless_null] mipmappedArray: cudaMipmappedArray_t) -> cudaError_t;
 
     /// Gives one level of a mipmapped array.
     #[call(driver = "cuMipmappedArrayGetLevel")]

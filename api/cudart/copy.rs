@@ -2,7 +2,7 @@
 
 extern "C" {
     /// Copies memory.
-    #[call(ptds)]
+    #[call(by = self.copy(dst, src, count, kind, Now), ptds)]
     fn cudaMemcpy(
         dst: *mut c_void,
         src: *const c_void,
@@ -11,7 +11,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies memory in stream order.
-    #[call(ptsz)]
+    #[call(by = self.copy(dst, src, count, kind, In(stream)), ptsz)]
     fn cudaMemcpyAsync(
         dst: *mut c_void,
         src: *const c_void,
@@ -21,7 +21,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies rows.
-    #[call(ptds)]
+    #[call(by = self.copy_rows((dst, dpitch), (src, spitch), rows(width, height), kind, Now), ptds)]
     fn cudaMemcpy2D(
         dst: *mut c_void,
         dpitch: usize,
@@ -33,7 +33,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies rows in stream order.
-    #[call(ptsz)]
+    #[call(by = self.copy_rows((dst, dpitch), (src, spitch), rows(width, height), kind, In(stream)), ptsz)]
     fn cudaMemcpy2DAsync(
         dst: *mut c_void,
         dpitch: usize,
@@ -46,23 +46,23 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies a box.
-    #[call(ptds)]
+    #[call(by = self.copy_box_of(p, Now), ptds)]
     fn cudaMemcpy3D(p: *const cudaMemcpy3DParms) -> cudaError_t;
 
     /// Copies a box in stream order.
-    #[call(ptsz)]
+    #[call(by = self.copy_box_of(p, In(stream)), ptsz)]
     fn cudaMemcpy3DAsync(p: *const cudaMemcpy3DParms, stream: cudaStream_t) -> cudaError_t;
 
     /// Copies a box between devices.
-    #[call(ptds)]
+    #[call(by = self.copy_peer_box(p, Now), ptds)]
     fn cudaMemcpy3DPeer(p: *const cudaMemcpy3DPeerParms) -> cudaError_t;
 
     /// Copies a box between devices in stream order.
-    #[call(ptsz)]
+    #[call(by = self.copy_peer_box(p, In(stream)), ptsz)]
     fn cudaMemcpy3DPeerAsync(p: *const cudaMemcpy3DPeerParms, stream: cudaStream_t) -> cudaError_t;
 
     /// Copies memory between devices.
-    #[call]
+    #[call(by = self.copy_peer((dst, dstDevice), (src, srcDevice), count, Now))]
     fn cudaMemcpyPeer(
         dst: *mut c_void,
         dstDevice: i32,
@@ -72,7 +72,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies memory between devices in stream order.
-    #[call]
+    #[call(by = self.copy_peer((dst, dstDevice), (src, srcDevice), count, In(stream)))]
     fn cudaMemcpyPeerAsync(
         dst: *mut c_void,
         dstDevice: i32,
@@ -83,7 +83,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies to a variable of the device.
-    #[call(ptds)]
+    #[call(by = self.copy(self.in_symbol(symbol, offset, count)?, src, count, kind, Now), ptds)]
     fn cudaMemcpyToSymbol(
         symbol: *const c_void,
         src: *const c_void,
@@ -93,7 +93,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies to a variable of the device in stream order.
-    #[call(ptsz)]
+    #[call(by = self.copy(self.in_symbol(symbol, offset, count)?, src, count, kind, In(stream)), ptsz)]
     fn cudaMemcpyToSymbolAsync(
         symbol: *const c_void,
         src: *const c_void,
@@ -104,7 +104,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies from a variable of the device.
-    #[call(ptds)]
+    #[call(by = self.copy(dst, self.in_symbol(symbol, offset, count)?, count, kind, Now), ptds)]
     fn cudaMemcpyFromSymbol(
         dst: *mut c_void,
         symbol: *const c_void,
@@ -114,7 +114,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies from a variable of the device in stream order.
-    #[call(ptsz)]
+    #[call(by = self.copy(dst, self.in_symbol(symbol, offset, count)?, count, kind, In(stream)), ptsz)]
     fn cudaMemcpyFromSymbolAsync(
         dst: *mut c_void,
         symbol: *const c_void,
@@ -125,7 +125,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies bytes into an array.
-    #[call(ptds)]
+    #[call(by = self.fill_array(dst, (wOffset, hOffset), src, count, kind, Now), ptds)]
     fn cudaMemcpyToArray(
         dst: cudaArray_t,
         wOffset: usize,
@@ -136,7 +136,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies bytes into an array in stream order.
-    #[call(ptsz)]
+    #[call(by = self.fill_array(dst, (wOffset, hOffset), src, count, kind, In(stream)), ptsz)]
     fn cudaMemcpyToArrayAsync(
         dst: cudaArray_t,
         wOffset: usize,
@@ -148,7 +148,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies bytes out of an array.
-    #[call(ptds)]
+    #[call(by = self.out_of_array(dst, src, (wOffset, hOffset), count, kind, Now), ptds)]
     fn cudaMemcpyFromArray(
         dst: *mut c_void,
         src: cudaArray_const_t,
@@ -159,7 +159,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies bytes out of an array in stream order.
-    #[call(ptsz)]
+    #[call(by = self.out_of_array(dst, src, (wOffset, hOffset), count, kind, In(stream)), ptsz)]
     fn cudaMemcpyFromArrayAsync(
         dst: *mut c_void,
         src: cudaArray_const_t,
@@ -184,7 +184,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies rows into an array.
-    #[call(ptds)]
+    #[call(by = self.rows_to_array(dst, at(wOffset, hOffset), (src, spitch), rows(width, height), kind, Now), ptds)]
     fn cudaMemcpy2DToArray(
         dst: cudaArray_t,
         wOffset: usize,
@@ -197,7 +197,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies rows into an array in stream order.
-    #[call(ptsz)]
+    #[call(by = self.rows_to_array(dst, at(wOffset, hOffset), (src, spitch), rows(width, height), kind, In(stream)), ptsz)]
     fn cudaMemcpy2DToArrayAsync(
         dst: cudaArray_t,
         wOffset: usize,
@@ -211,7 +211,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies rows out of an array.
-    #[call(ptds)]
+    #[call(by = self.rows_from_array((dst, dpitch), src, at(wOffset, hOffset), rows(width, height), kind, Now), ptds)]
     fn cudaMemcpy2DFromArray(
         dst: *mut c_void,
         dpitch: usize,
@@ -224,7 +224,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies rows out of an array in stream order.
-    #[call(ptsz)]
+    #[call(by = self.rows_from_array((dst, dpitch), src, at(wOffset, hOffset), rows(width, height), kind, In(stream)), ptsz)]
     fn cudaMemcpy2DFromArrayAsync(
         dst: *mut c_void,
         dpitch: usize,
@@ -326,11 +326,11 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Fills memory with a byte.
-    #[call(ptds)]
+    #[call(by = self.fill(devPtr, value, count, Now), ptds)]
     fn cudaMemset(devPtr: *mut c_void, value: i32, count: usize) -> cudaError_t;
 
     /// Fills memory with a byte in stream order.
-    #[call(ptsz)]
+    #[call(by = self.fill(devPtr, value, count, In(stream)), ptsz)]
     fn cudaMemsetAsync(
         devPtr: *mut c_void,
         value: i32,
@@ -339,7 +339,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Fills rows with a byte.
-    #[call(ptds)]
+    #[call(by = self.fill_rows(devPtr, pitch, value, (width, height), Now), ptds)]
     fn cudaMemset2D(
         devPtr: *mut c_void,
         pitch: usize,
@@ -349,7 +349,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Fills rows with a byte in stream order.
-    #[call(ptsz)]
+    #[call(by = self.fill_rows(devPtr, pitch, value, (width, height), In(stream)), ptsz)]
     fn cudaMemset2DAsync(
         devPtr: *mut c_void,
         pitch: usize,
@@ -360,11 +360,11 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Fills a box with a byte.
-    #[call(ptds)]
+    #[call(by = self.fill_box(pitchedDevPtr, value, extent, Now), ptds)]
     fn cudaMemset3D(pitchedDevPtr: cudaPitchedPtr, value: i32, extent: cudaExtent) -> cudaError_t;
 
     /// Fills a box with a byte in stream order.
-    #[call(ptsz)]
+    #[call(by = self.fill_box(pitchedDevPtr, value, extent, In(stream)), ptsz)]
     fn cudaMemset3DAsync(
         pitchedDevPtr: cudaPitchedPtr,
         value: i32,

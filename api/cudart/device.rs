@@ -34,11 +34,11 @@ extern "C" {
     fn cudaChooseDevice(device: *mut i32, prop: *const cudaDeviceProp) -> cudaError_t;
 
     /// Tells what a device is like.
-    #[call(symbol_12 = "cudaGetDeviceProperties_v2")]
+    #[call(by = self.tell_properties(prop, device), symbol_12 = "cudaGetDeviceProperties_v2")]
     fn cudaGetDeviceProperties(prop: *mut cudaDeviceProp, device: i32) -> cudaError_t;
 
     /// Tells what a device is like, in the shorter structure of CUDA 11.
-    #[call(only = 12, symbol = "cudaGetDeviceProperties")]
+    #[call(by = self.tell_properties_11(prop, device), only = 12, symbol = "cudaGetDeviceProperties")]
     fn cudaGetDeviceProperties_v1(prop: *mut cudaDeviceProp, device: i32) -> cudaError_t;
 
     /// Tells one number about a device.
@@ -54,7 +54,7 @@ extern "C" {
     fn cudaDeviceGetPCIBusId(pciBusId: *mut c_char, len: i32, device: i32) -> cudaError_t;
 
     /// Destroys everything that the process has on the current device.
-    #[call]
+    #[call(by = self.reset())]
     fn cudaDeviceReset() -> cudaError_t;
 
     /// Waits until all work on the current device is done.
@@ -153,7 +153,7 @@ extern "C" {
     fn cudaRuntimeGetVersion(runtimeVersion: *mut i32) -> cudaError_t;
 
     /// As cudaDeviceReset, by its old name.
-    #[call(only = 12)]
+    #[call(by = self.reset(), only = 12)]
     fn cudaThreadExit() -> cudaError_t;
 
     /// As cudaDeviceSynchronize, by its old name.

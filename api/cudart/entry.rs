@@ -2,7 +2,7 @@
 
 extern "C" {
     /// Finds a function of the driver by name.
-    #[call(ptsz)]
+    #[call(by = self.entry_point(symbol, funcPtr, self.version(), flags, driverStatus), ptsz)]
     fn cudaGetDriverEntryPoint(
         symbol: *const c_char,
         funcPtr: *mut *mut c_void,

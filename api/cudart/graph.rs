@@ -116,7 +116,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Adds a copy of a box.
-    #[call]
+    #[call(by = self.add_copy(pGraphNode, graph, (pDependencies, numDependencies), &self.boxed(pCopyParams)?))]
     fn cudaGraphAddMemcpyNode(
         pGraphNode: *mut cudaGraphNode_t,
         graph: cudaGraph_t,
@@ -126,7 +126,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Adds a copy.
-    #[call]
+    #[call(by = self.add_copy(pGraphNode, graph, (pDependencies, numDependencies), &line(dst, src, count, kind)?))]
     fn cudaGraphAddMemcpyNode1D(
         pGraphNode: *mut cudaGraphNode_t,
         graph: cudaGraph_t,
@@ -139,7 +139,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Adds a copy to a variable of the device.
-    #[call]
+    #[call(by = self.add_copy(pGraphNode, graph, (pDependencies, numDependencies), &line(self.in_symbol(symbol, offset, count)?, src, count, kind)?))]
     fn cudaGraphAddMemcpyNodeToSymbol(
         pGraphNode: *mut cudaGraphNode_t,
         graph: cudaGraph_t,
@@ -153,7 +153,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Adds a copy from a variable of the device.
-    #[call]
+    #[call(by = self.add_copy(pGraphNode, graph, (pDependencies, numDependencies), &line(dst, self.in_symbol(symbol, offset, count)?, count, kind)?))]
     fn cudaGraphAddMemcpyNodeFromSymbol(
         pGraphNode: *mut cudaGraphNode_t,
         graph: cudaGraph_t,
@@ -174,14 +174,14 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Changes what a node copies, to a box.
-    #[call]
+    #[call(by = self.set_copy(node, &self.boxed(pNodeParams)?))]
     fn cudaGraphMemcpyNodeSetParams(
         node: cudaGraphNode_t,
         pNodeParams: *const cudaMemcpy3DParms,
     ) -> cudaError_t;
 
     /// Changes what a node copies.
-    #[call]
+    #[call(by = self.set_copy(node, &line(dst, src, count, kind)?))]
     fn cudaGraphMemcpyNodeSetParams1D(
         node: cudaGraphNode_t,
         dst: *mut c_void,
@@ -191,7 +191,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Changes what a node copies, to a variable of the device.
-    #[call]
+    #[call(by = self.set_copy(node, &line(self.in_symbol(symbol, offset, count)?, src, count, kind)?))]
     fn cudaGraphMemcpyNodeSetParamsToSymbol(
         node: cudaGraphNode_t,
         symbol: *const c_void,
@@ -202,7 +202,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Changes what a node copies, from a variable of the device.
-    #[call]
+    #[call(by = self.set_copy(node, &line(dst, self.in_symbol(symbol, offset, count)?, count, kind)?))]
     fn cudaGraphMemcpyNodeSetParamsFromSymbol(
         node: cudaGraphNode_t,
         dst: *mut c_void,
@@ -213,7 +213,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Changes what a node copies in an instance, to a box.
-    #[call]
+    #[call(by = self.set_exec_copy(hGraphExec, node, &self.boxed(pNodeParams)?))]
     fn cudaGraphExecMemcpyNodeSetParams(
         hGraphExec: cudaGraphExec_t,
         node: cudaGraphNode_t,
@@ -221,7 +221,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Changes what a node copies in an instance.
-    #[call]
+    #[call(by = self.set_exec_copy(hGraphExec, node, &line(dst, src, count, kind)?))]
     fn cudaGraphExecMemcpyNodeSetParams1D(
         hGraphExec: cudaGraphExec_t,
         node: cudaGraphNode_t,
@@ -232,7 +232,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Changes what a node copies in an instance, to a variable of the device.
-    #[call]
+    #[call(by = self.set_exec_copy(hGraphExec, node, &line(self.in_symbol(symbol, offset, count)?, src, count, kind)?))]
     fn cudaGraphExecMemcpyNodeSetParamsToSymbol(
         hGraphExec: cudaGraphExec_t,
         node: cudaGraphNode_t,
@@ -244,7 +244,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Changes what a node copies in an instance, from a variable of the device.
-    #[call]
+    #[call(by = self.set_exec_copy(hGraphExec, node, &line(dst, self.in_symbol(symbol, offset, count)?, count, kind)?))]
     fn cudaGraphExecMemcpyNodeSetParamsFromSymbol(
         hGraphExec: cudaGraphExec_t,
         node: cudaGraphNode_t,

@@ -52,29 +52,35 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Says how a kernel wants cache and shared memory divided.
-    #[call]
-    fn cudaFuncSetCacheConfig(func: *const c_void, cacheConfig: cudaFuncCache) -> cudaError_t;
+    #[call(driver = "cuFuncSetCacheConfig")]
+    fn cudaFuncSetCacheConfig(
+        #[kernel] func: *const c_void,
+        cacheConfig: cudaFuncCache,
+    ) -> cudaError_t;
 
     /// Sets the width of banks of shared memory for a kernel.
-    #[call]
-    fn cudaFuncSetSharedMemConfig(func: *const c_void, config: cudaSharedMemConfig) -> cudaError_t;
+    #[call(driver = "cuFuncSetSharedMemConfig")]
+    fn cudaFuncSetSharedMemConfig(
+        #[kernel] func: *const c_void,
+        config: cudaSharedMemConfig,
+    ) -> cudaError_t;
 
     /// Tells a kernel's name.
-    #[call]
-    fn cudaFuncGetName(name: *mut *const c_char, func: *const c_void) -> cudaError_t;
+    #[call(driver = "cuFuncGetName")]
+    fn cudaFuncGetName(name: *mut *const c_char, #[kernel] func: *const c_void) -> cudaError_t;
 
     /// Tells offset and size of a kernel's parameter.
-    #[call]
+    #[call(driver = "cuFuncGetParamInfo")]
     fn cudaFuncGetParamInfo(
-        func: *const c_void,
+        #[kernel] func: *const c_void,
         paramIndex: usize,
         paramOffset: *mut usize,
         paramSize: *mut usize,
     ) -> cudaError_t;
 
     /// Tells how many parameters a kernel has.
-    #[call(only = 13)]
-    fn cudaFuncGetParamCount(func: *const c_void, paramCount: *mut usize) -> cudaError_t;
+    #[call(driver = "cuFuncGetParamCount", only = 13)]
+    fn cudaFuncGetParamCount(#[kernel] func: *const c_void, paramCount: *mut usize) -> cudaError_t;
 
     /// Tells the driver's handle of a kernel on the current device.
     #[call]
@@ -97,29 +103,29 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Tells how many blocks of a kernel run at once on a multiprocessor.
-    #[call]
+    #[call(driver = "cuOccupancyMaxActiveBlocksPerMultiprocessor")]
     fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
         numBlocks: *mut i32,
-        func: *const c_void,
+        #[kernel] func: *const c_void,
         blockSize: i32,
         dynamicSMemSize: usize,
     ) -> cudaError_t;
 
     /// Tells how many blocks of a kernel run at once on a multiprocessor, with flags.
-    #[call]
+    #[call(driver = "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags")]
     fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
         numBlocks: *mut i32,
-        func: *const c_void,
+        #[kernel] func: *const c_void,
         blockSize: i32,
         dynamicSMemSize: usize,
         flags: u32,
     ) -> cudaError_t;
 
     /// Tells how much shared memory blocks may have so that so many run at once.
-    #[call]
+    #[call(driver = "cuOccupancyAvailableDynamicSMemPerBlock")]
     fn cudaOccupancyAvailableDynamicSMemPerBlock(
         dynamicSmemSize: *mut usize,
-        func: *const c_void,
+        #[kernel] func: *const c_void,
         numBlocks: i32,
         blockSize: i32,
     ) -> cudaError_t;

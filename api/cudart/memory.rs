@@ -27,12 +27,12 @@ extern "C" {
     fn cudaMallocManaged(devPtr: *mut *mut c_void, size: usize, flags: u32) -> cudaError_t;
 
     /// Frees device memory.
-    #[call]
-    fn cudaFree(devPtr: *mut c_void) -> cudaError_t;
+    #[call(driver = "cuMemFree_v2")]
+    fn cudaFree(#[unless_null] devPtr: *mut c_void) -> cudaError_t;
 
     /// Frees pinned host memory.
-    #[call]
-    fn cudaFreeHost(ptr: *mut c_void) -> cudaError_t;
+    #[call(driver = "cuMemFreeHost")]
+    fn cudaFreeHost(#[unless_null] ptr: *mut c_void) -> cudaError_t;
 
     /// Allocates pinned host memory with flags.
     #[call]

@@ -78,12 +78,19 @@ pub(crate) fn run(workspace: &Workspace, chore: &ApiChore) -> Result<ExitCode> {
             println!("wrote {}", page.display());
         }
         ApiChore::Show { name } => {
-            let found = apis
+            let call = apis
                 .iter()
-                .find_map(|(api, _)| api.call(name).map(|call| (api, call)));
-            let (api, call) =
-                found.with_context(|| format!("no call `{name}` is declared in api/"))?;
-            print!("{}", emit::show(api, call));
+                .find_map(|(api, _)| Some(emit::show(api, api.call(name)?)));
+            let function = || {
+                let mut functions = runtime.functions.iter();
+                let found = functions.find(|function| function.name == *name)?;
+                Some(emit::runtime::show(found))
+            };
+            let shown = call.or_else(function);
+            print!(
+                "{}",
+                shown.with_context(|| format!("no call `{name}` is declared in api/"))?
+            );
         }
     }
     Ok(ExitCode::SUCCESS)

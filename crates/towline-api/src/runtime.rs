@@ -6,6 +6,7 @@
 //! | In `#[call(..)]` | Meaning |
 //! |---|---|
 //! | (nothing) | written by hand: a method of `Runtime` with the function's name |
+//! | `by = self.m(..)` | answered by that method of `Runtime`, which serves several functions and returns an `Outcome` |
 //! | `driver = "cuX"` | passed on to that function of the driver, parameter by parameter |
 //! | `bare = "cuX"` | the same, where the driver needs no current context |
 //! | `refused` | answers "not supported" |
@@ -13,6 +14,12 @@
 //! | `symbol = "x"`, `symbol_12 = "x"` | exported as `x`, in every version or in that one |
 //! | `ptds`, `ptsz` | exported again with that ending, its default stream being the calling thread's own |
 //! | `unrecorded` | what it returns does not become the thread's last error |
+//!
+//! | On a parameter of a function that is passed on | Meaning |
+//! |---|---|
+//! | (nothing) | goes on with the same bits |
+//! | `#[kernel]` | a kernel by its host function: goes on as the driver's function on the current device |
+//! | `#[unless_null]` | NULL is nothing to do, and not passed on |
 
 use std::path::Path;
 
@@ -48,10 +55,34 @@ pub enum Answer {
     Driver(String),
     /// A function of the driver that needs no device to be current.
     Bare(String),
+    /// A method that several functions share: the expression that calls it.
+    Shared(String),
     /// A method that is written by hand.
     Manual,
     /// Nobody: "not supported".
     Refused,
+}
+
+/// How a parameter goes on to the driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passed {
+    /// With the same bits.
+    AsItIs,
+    /// As the driver's function of a kernel.
+    Kernel,
+    /// With the same bits, and not at all if it is NULL.
+    UnlessNull,
+}
+
+/// One parameter.
+#[derive(Debug, Clone)]
+pub struct Param {
+    /// Its name.
+    pub name: String,
+    /// Its type, as Rust source.
+    pub ty: String,
+    /// How it goes on.
+    pub passed: Passed,
 }
 
 /// One declared function.
@@ -75,8 +106,8 @@ pub struct Function {
     pub per_thread: Option<&'static str>,
     /// Its result is no error that `cudaGetLastError` tells.
     pub unrecorded: bool,
-    /// Parameters: name, type as Rust source.
-    pub params: Vec<(String, String)>,
+    /// Its parameters.
+    pub params: Vec<Param>,
     /// What it returns, as Rust source; empty for nothing.
     pub ret: String,
 }
@@ -229,6 +260,7 @@ fn documentation(attributes: &[syn::Attribute]) -> String {
 struct Words {
     driver: Option<String>,
     bare: Option<String>,
+    by: Option<String>,
     refused: bool,
     only: Option<u32>,
     symbol: Option<String>,
@@ -240,7 +272,7 @@ struct Words {
 /// `word` or `word = value`.
 struct Word {
     name: Ident,
-    value: Option<syn::Lit>,
+    value: Option<syn::Expr>,
 }
 
 impl Parse for Word {
@@ -256,6 +288,22 @@ impl Parse for Word {
     }
 }
 
+/// The expression of `by = self.method(..)`.
+fn shared_method(word: &Word) -> syn::Result<String> {
+    match &word.value {
+        Some(syn::Expr::MethodCall(call))
+            if call.receiver.to_token_stream().to_string() == "self" =>
+        {
+            let tokens = || call.to_token_stream().to_string();
+            Ok(call.span().source_text().unwrap_or_else(tokens))
+        }
+        _ => Err(syn::Error::new(
+            word.name.span(),
+            "say which method answers: by = self.method(..)",
+        )),
+    }
+}
+
 impl Words {
     fn take(&mut self, word: &Word) -> syn::Result<()> {
         let text = || -> syn::Result<String> {
@@ -265,6 +313,7 @@ impl Words {
         match word.name.to_string().as_str() {
             "driver" => self.driver = Some(text()?),
             "bare" => self.bare = Some(text()?),
+            "by" => self.by = Some(shared_method(word)?),
             "refused" => self.refused = true,
             "only" => {
                 let literal: LitInt = syn::parse2(word.value.to_token_stream())?;
@@ -317,16 +366,17 @@ fn function(file: &str, item: &syn::ForeignItemFn) -> Result<Function> {
             format!("say in a line what {name} does"),
         ));
     }
-    let answer = match (words.driver, words.bare, words.refused) {
-        (Some(driver), None, false) => Answer::Driver(driver),
-        (None, Some(driver), false) => Answer::Bare(driver),
-        (None, None, true) => Answer::Refused,
-        (None, None, false) => Answer::Manual,
+    let answer = match (words.driver, words.bare, words.by, words.refused) {
+        (Some(driver), None, None, false) => Answer::Driver(driver),
+        (None, Some(driver), None, false) => Answer::Bare(driver),
+        (None, None, Some(method), false) => Answer::Shared(method),
+        (None, None, None, true) => Answer::Refused,
+        (None, None, None, false) => Answer::Manual,
         _ => {
             return Err(fault(
                 file,
                 item.span(),
-                format!("{name} is either passed on or refused"),
+                format!("{name} is either passed on, answered by a method, or refused"),
             ));
         }
     };
@@ -335,10 +385,12 @@ fn function(file: &str, item: &syn::ForeignItemFn) -> Result<Function> {
         let syn::FnArg::Typed(typed) = input else {
             return Err(fault(file, input.span(), "a parameter needs a name"));
         };
-        params.push((
-            typed.pat.to_token_stream().to_string(),
-            typed.ty.to_token_stream().to_string(),
-        ));
+        let passed = passed(file, &answer, typed)?;
+        params.push(Param {
+            name: typed.pat.to_token_stream().to_string(),
+            ty: typed.ty.to_token_stream().to_string(),
+            passed,
+        });
     }
     let ret = match &item.sig.output {
         syn::ReturnType::Default => String::new(),
@@ -365,6 +417,34 @@ fn function(file: &str, item: &syn::ForeignItemFn) -> Result<Function> {
         params,
         ret,
     })
+}
+
+/// What a parameter's attribute says.
+fn passed(file: &str, answer: &Answer, param: &syn::PatType) -> Result<Passed> {
+    let Some(attribute) = param.attrs.first() else {
+        return Ok(Passed::AsItIs);
+    };
+    let passed = match attribute.path().require_ident().map(Ident::to_string) {
+        Ok(name) if name == "kernel" => Passed::Kernel,
+        Ok(name) if name == "unless_null" => Passed::UnlessNull,
+        _ => {
+            return Err(fault(
+                file,
+                attribute.span(),
+                "this attribute is not known here",
+            ));
+        }
+    };
+    // A kernel's function belongs to the current device, so that a call with one needs a device to be current.
+    let has_device = matches!(answer, Answer::Driver(_));
+    if !has_device || param.attrs.len() > 1 {
+        return Err(fault(
+            file,
+            attribute.span(),
+            "one attribute says how a parameter goes on to a function of the driver on the thread's device",
+        ));
+    }
+    Ok(passed)
 }
 
 #[cfg(test)]
@@ -418,7 +498,19 @@ mod tests {
             ),
             (
                 "extern \"C\" {\n /// X.\n #[call(refused, driver = \"cuX\")]\n fn f() -> cudaError_t;\n}",
-                "either passed on or refused",
+                "either passed on, answered by a method, or refused",
+            ),
+            (
+                "extern \"C\" {\n /// X.\n #[call(by = other.m())]\n fn f() -> cudaError_t;\n}",
+                "test.rs:3: say which method answers",
+            ),
+            (
+                "extern \"C\" {\n /// X.\n #[call(driver = \"cuX\")]\n fn f(#[speedy] p: u32) -> cudaError_t;\n}",
+                "test.rs:4: this attribute is not known here",
+            ),
+            (
+                "extern \"C\" {\n /// X.\n #[call(bare = \"cuX\")]\n fn f(#[kernel] p: u32) -> cudaError_t;\n}",
+                "test.rs:4: one attribute says how a parameter goes on",
             ),
             ("fn f() {}", "declare types, constants and functions here"),
         ];

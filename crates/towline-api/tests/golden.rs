@@ -2,11 +2,15 @@
 //!
 //! After such a change, `TOWLINE_BLESS=1 cargo test -p towline-api --test golden` writes the files again; read their difference.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use towline_api::Api;
-use towline_api::emit::{backend, codec, dispatch, export, remote, show, stub, symbols, types};
+use towline_api::emit::{
+    backend, codec, dispatch, export, remote, runtime, show, stub, symbols, types,
+};
 use towline_api::model::Call;
+use towline_api::runtime::{Function, Runtime};
 
 fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
@@ -23,10 +27,35 @@ fn shapes() -> [(Api, PathBuf); 3] {
     ]
 }
 
+/// The functions of a runtime, with the folder of their golden files.
+fn functions() -> (Runtime, PathBuf) {
+    let name = "cudart";
+    let declared = towline_api::runtime::load(&tests().join("declarations"), name).unwrap();
+    (declared, tests().join("golden").join(name))
+}
+
+/// Every golden file and what it is to hold.
+fn files() -> Vec<(PathBuf, String)> {
+    let mut all = Vec::new();
+    for (api, folder) in shapes() {
+        let calls = api.calls.iter();
+        all.extend(calls.map(|call| (folder.join(file(call)), show(&api, call))));
+    }
+    let (declared, folder) = functions();
+    let name = |function: &Function| snake(function.name.trim_start_matches("cuda"));
+    let functions = declared.functions.iter();
+    all.extend(functions.map(|function| (folder.join(name(function)), runtime::show(function))));
+    all
+}
+
 /// `clInputBytes` has the file `input_bytes.rs`.
 fn file(call: &Call) -> String {
+    snake(call.message().trim_end_matches("V2"))
+}
+
+fn snake(words: &str) -> String {
     let mut name = String::new();
-    for letter in call.message().trim_end_matches("V2").chars() {
+    for letter in words.chars() {
         if letter.is_ascii_uppercase() && !name.is_empty() {
             name.push('_');
         }
@@ -39,15 +68,12 @@ fn file(call: &Call) -> String {
 fn generated_code_is_as_the_golden_files_have_it() {
     let bless = std::env::var_os("TOWLINE_BLESS").is_some();
     let mut changed = Vec::new();
-    for (api, folder) in shapes() {
-        for call in &api.calls {
-            let (path, generated) = (folder.join(file(call)), show(&api, call));
-            if bless {
-                std::fs::write(&path, &generated).unwrap();
-            }
-            if std::fs::read_to_string(&path).unwrap_or_default() != generated {
-                changed.push(path);
-            }
+    for (path, generated) in files() {
+        if bless {
+            std::fs::write(&path, &generated).unwrap();
+        }
+        if std::fs::read_to_string(&path).unwrap_or_default() != generated {
+            changed.push(path);
         }
     }
     assert!(
@@ -58,14 +84,15 @@ fn generated_code_is_as_the_golden_files_have_it() {
 
 #[test]
 fn every_golden_file_belongs_to_a_shape() {
-    for (api, folder) in shapes() {
-        let known: Vec<_> = api.calls.iter().map(file).collect();
+    let known: Vec<_> = files().into_iter().map(|(path, _)| path).collect();
+    let folders: BTreeSet<_> = known.iter().filter_map(|path| path.parent()).collect();
+    for folder in folders {
         for entry in std::fs::read_dir(folder).unwrap() {
-            let name = entry.unwrap().file_name().into_string().unwrap();
-            let file = name.ends_with(".rs");
+            let path = entry.unwrap().path();
             assert!(
-                !file || known.contains(&name),
-                "{name} belongs to no declared call"
+                path.is_dir() || known.contains(&path),
+                "{} belongs to no declared call",
+                path.display()
             );
         }
     }
@@ -103,6 +130,12 @@ fn what_only_one_dialect_has_is_rust() {
         export::emit(&cuda),
         export::emit(&nvml),
         symbols::emit(&cuda),
+    ]);
+    let (declared, _) = functions();
+    assert_rust([
+        runtime::methods(&declared),
+        runtime::exports(&declared, 12),
+        runtime::exports(&declared, 13),
     ]);
 }
 

@@ -12,8 +12,8 @@
 //! | `pass` | how a parameter goes on to the driver |
 //! | `manual` | the calls that are not only passed on, by group |
 //!
-//! A call that is declared as passed on (`driver = ".."` in `api/cudart/`) is generated; every other is a method of [`Runtime`] that is
-//! named like the C function. `towline-cudart12` and `towline-cudart13` export them.
+//! A call that is declared as passed on (`driver = ".."` in `api/cudart/`), or as answered by a method that several calls share
+//! (`by = ..`), is generated; every other is a method of [`Runtime`] that is named like the C function. `towline-cudart12` and `towline-cudart13` export them.
 //!
 //! Lock order: the list of code, then one binary's library; a device's context. None is held while a function of the application runs.
 
@@ -55,6 +55,8 @@ mod types {
 mod methods {
     use towline_backend::cuda::CudaApi;
 
+    use crate::manual::copy::{In, Now, at, rows};
+    use crate::manual::graph::line;
     use crate::pass::Pass;
     use crate::{Runtime, types::*};
 

@@ -1,9 +1,10 @@
 //! What follows from a runtime's declarations: its types, the calls that are only passed on, the exported functions of each major
 //! version, and the coverage page.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::runtime::{Answer, Function, MAJORS, Runtime};
+use crate::runtime::{Answer, Function, MAJORS, Param, Passed, Runtime};
 
 /// Types, constants and the table of errors.
 pub fn types(runtime: &Runtime) -> String {
@@ -24,7 +25,7 @@ pub fn types(runtime: &Runtime) -> String {
 fn signature(function: &Function) -> String {
     let params = function.params.iter();
     params
-        .map(|(name, ty)| format!("{name}: {ty}"))
+        .map(|param| format!("{}: {}", param.name, param.ty))
         .collect::<Vec<_>>()
         .join(", ")
 }
@@ -37,46 +38,80 @@ fn returns(function: &Function) -> String {
     }
 }
 
-/// The methods of the calls that are passed on or refused.
-pub fn methods(runtime: &Runtime) -> String {
-    let mut out = String::from("impl Runtime {\n");
-    for function in &runtime.functions {
-        let head = format!(
-            "    /// {}\n    ///\n    /// # Safety\n    /// The contract of the C function.\n    pub unsafe fn {}(&self, {}){} {{\n",
-            function.doc,
-            function.name,
-            signature(function),
-            returns(function)
-        );
-        let names = function.params.iter().map(|(name, _)| name.as_str());
-        match &function.answer {
-            Answer::Manual => {}
-            Answer::Refused => {
-                let names: Vec<_> = names.collect();
-                let _ = write!(
-                    out,
-                    "{head}        let _ = ({}{});\n        self.refuse(\"{}\")\n    }}\n",
-                    names.join(", "),
-                    if names.len() == 1 { "," } else { "" },
-                    function.name
-                );
-            }
-            Answer::Driver(driver) | Answer::Bare(driver) => {
-                let start = match function.answer {
-                    Answer::Bare(_) => "start",
-                    _ => "enter",
-                };
-                let names = names.map(|name| format!("{name}.pass()"));
-                let passed = names.collect::<Vec<_>>().join(", ");
-                let _ = write!(
-                    out,
-                    "{head}        let driver = match self.{start}() {{\n            Ok(driver) => driver,\n            Err(error) => return error,\n        }};\n        // SAFETY: the application's contract, passed on; both sides' types have one layout.\n        unsafe {{ driver.{driver}({passed}) }}\n    }}\n"
-                );
-            }
+/// Everything that is generated for one function, for people to read: `cargo xtask api show` and the golden files.
+pub fn show(function: &Function) -> String {
+    let mut exports: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for major in MAJORS {
+        for (symbol, own) in function.symbols(major) {
+            let versions = exports.entry(export(function, &symbol, own)).or_default();
+            versions.push(major.to_string());
         }
     }
-    out.push_str("}\n");
-    out
+    let mut out = method(function);
+    for (code, versions) in exports {
+        let versions = versions.join(" and ");
+        let _ = write!(out, "\n// ---- exported by version {versions}\n\n{code}");
+    }
+    out.trim_start_matches('\n').to_owned()
+}
+
+/// The methods of the calls that are passed on, answered by a shared method, or refused.
+pub fn methods(runtime: &Runtime) -> String {
+    let methods: String = runtime.functions.iter().map(method).collect();
+    format!("impl Runtime {{\n{methods}}}\n")
+}
+
+/// The function's method; nothing for one that is written by hand.
+fn method(function: &Function) -> String {
+    let names = function.params.iter().map(|param| param.name.as_str());
+    let body = match &function.answer {
+        Answer::Manual => return String::new(),
+        Answer::Refused => {
+            let names: Vec<_> = names.collect();
+            format!(
+                "        let _ = ({}{});\n        self.refuse(\"{}\")\n",
+                names.join(", "),
+                if names.len() == 1 { "," } else { "" },
+                function.name
+            )
+        }
+        Answer::Shared(method) => format!("        crate::runtime::status(|| {method})\n"),
+        Answer::Driver(driver) | Answer::Bare(driver) => {
+            let is_kernel = |param: &Param| param.passed == Passed::Kernel;
+            let start = match function.answer {
+                // Finding a kernel's function enters.
+                Answer::Driver(_) if !function.params.iter().any(is_kernel) => "enter",
+                _ => "start",
+            };
+            let before: String = function.params.iter().map(before).collect();
+            let passed: Vec<_> = names.map(|name| format!("{name}.pass()")).collect();
+            format!(
+                "        let driver = match self.{start}() {{\n            Ok(driver) => driver,\n            Err(error) => return error,\n        }};\n{before}        // SAFETY: the application's contract, passed on; both sides' types have one layout.\n        unsafe {{ driver.{driver}({}) }}\n",
+                passed.join(", ")
+            )
+        }
+    };
+    format!(
+        "    /// {}\n    ///\n    /// # Safety\n    /// The contract of the C function.\n    pub unsafe fn {}(&self, {}){} {{\n{body}    }}\n",
+        function.doc,
+        function.name,
+        signature(function),
+        returns(function)
+    )
+}
+
+/// What happens to a parameter before the driver is called.
+fn before(param: &Param) -> String {
+    let name = &param.name;
+    match param.passed {
+        Passed::AsItIs => String::new(),
+        Passed::Kernel => format!(
+            "        let {name} = match self.function({name}) {{\n            Ok((_, function)) => function,\n            Err(error) => return error,\n        }};\n"
+        ),
+        Passed::UnlessNull => {
+            format!("        if {name}.is_null() {{\n            return cudaSuccess;\n        }}\n")
+        }
+    }
 }
 
 /// The exported functions of a major version.
@@ -84,31 +119,32 @@ pub fn exports(runtime: &Runtime, major: u32) -> String {
     let mut out = String::new();
     for function in &runtime.functions {
         for (symbol, own) in function.symbols(major) {
-            let guard = match (function.ret.as_str(), function.unrecorded) {
-                ("cudaError_t", false) => "guard",
-                ("cudaError_t", true) => "guard_unrecorded",
-                _ => "guard_plain",
-            };
-            let mut passed: Vec<String> = Vec::new();
-            for (name, ty) in &function.params {
-                passed.push(if own && ty == "cudaStream_t" {
-                    format!("per_thread({name})")
-                } else {
-                    name.clone()
-                });
-            }
-            let _ = write!(
-                out,
-                "/// {}\n///\n/// # Safety\n/// The contract of the C function.\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {symbol}({}){} {{\n    {guard}(MAJOR, \"{symbol}\", {own}, |runtime| {{\n        // SAFETY: the application's contract, passed on.\n        unsafe {{ runtime.{}({}) }}\n    }})\n}}\n",
-                function.doc,
-                signature(function),
-                returns(function),
-                function.name,
-                passed.join(", ")
-            );
+            out.push_str(&export(function, &symbol, own));
         }
     }
     out
+}
+
+/// The function under one of its symbols.
+fn export(function: &Function, symbol: &str, own: bool) -> String {
+    let guard = match (function.ret.as_str(), function.unrecorded) {
+        ("cudaError_t", false) => "guard",
+        ("cudaError_t", true) => "guard_unrecorded",
+        _ => "guard_plain",
+    };
+    let pass = |param: &Param| match param.ty.as_str() {
+        "cudaStream_t" if own => format!("per_thread({})", param.name),
+        _ => param.name.clone(),
+    };
+    let passed: Vec<_> = function.params.iter().map(pass).collect();
+    format!(
+        "/// {}\n///\n/// # Safety\n/// The contract of the C function.\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {symbol}({}){} {{\n    {guard}(MAJOR, \"{symbol}\", {own}, |runtime| {{\n        // SAFETY: the application's contract, passed on.\n        unsafe {{ runtime.{}({}) }}\n    }})\n}}\n",
+        function.doc,
+        signature(function),
+        returns(function),
+        function.name,
+        passed.join(", ")
+    )
 }
 
 /// The symbols that a major version exports.
@@ -163,7 +199,7 @@ pub fn coverage(runtime: &Runtime, name: &str, title: &str) -> String {
         };
         let answer = match &function.answer {
             Answer::Driver(driver) | Answer::Bare(driver) => format!("passed on to `{driver}`"),
-            Answer::Manual => "runtime".to_owned(),
+            Answer::Manual | Answer::Shared(_) => "runtime".to_owned(),
             Answer::Refused => "refused".to_owned(),
         };
         let _ = writeln!(

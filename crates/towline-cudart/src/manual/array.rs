@@ -101,29 +101,6 @@ impl Runtime {
         })
     }
 
-    pub unsafe fn cudaFreeArray(&self, array: cudaArray_t) -> cudaError_t {
-        status(|| {
-            let driver = self.enter()?;
-            if !array.is_null() {
-                call!(driver.cuArrayDestroy(array));
-            }
-            Ok(())
-        })
-    }
-
-    pub unsafe fn cudaFreeMipmappedArray(
-        &self,
-        mipmappedArray: cudaMipmappedArray_t,
-    ) -> cudaError_t {
-        status(|| {
-            let driver = self.enter()?;
-            if !mipmappedArray.is_null() {
-                call!(driver.cuMipmappedArrayDestroy(mipmappedArray));
-            }
-            Ok(())
-        })
-    }
-
     pub unsafe fn cudaArrayGetInfo(
         &self,
         desc: *mut cudaChannelFormatDesc,

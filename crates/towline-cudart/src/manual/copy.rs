@@ -1,9 +1,8 @@
 //! Copies and fills.
 //!
 //! A call that waits is the driver's own that waits; with a default stream per thread, whose driver functions have names of their own,
-//! it is the asynchronous one on that stream and a wait for it.
-
-mod calls;
+//! it is the asynchronous one on that stream and a wait for it. Most calls come in these two forms, and `api/cudart/copy.rs` says which
+//! method answers both.
 
 use std::ffi::c_void;
 
@@ -12,13 +11,15 @@ use towline_backend::cuda::*;
 use super::memory::address;
 use crate::describe::{End, Piece, element_bytes};
 use crate::guard::{own_default, per_thread};
-use crate::runtime::{Outcome, Runtime};
+use crate::runtime::{Outcome, Runtime, status};
 use crate::types::*;
 use crate::{call, get};
 
+pub(crate) use self::When::{In, Now};
+
 /// When a copy or fill is done.
 #[derive(Clone, Copy)]
-enum When {
+pub(crate) enum When {
     /// Before the call returns.
     Now,
     /// In order of a stream.
@@ -36,7 +37,8 @@ fn row(width: usize) -> cudaExtent {
     }
 }
 
-fn rows(width: usize, height: usize) -> cudaExtent {
+/// Rows of bytes.
+pub(crate) fn rows(width: usize, height: usize) -> cudaExtent {
     cudaExtent {
         width,
         height,
@@ -44,12 +46,13 @@ fn rows(width: usize, height: usize) -> cudaExtent {
     }
 }
 
-fn at(x: usize, y: usize) -> cudaPos {
+/// A place in a row and a column.
+pub(crate) fn at(x: usize, y: usize) -> cudaPos {
     cudaPos { x, y, z: 0 }
 }
 
 /// Memory in rows, whose pitch must hold a row.
-fn pitched(pointer: *const c_void, pitch: usize, width: usize) -> Outcome<End> {
+fn pitched((pointer, pitch): (*const c_void, usize), width: usize) -> Outcome<End> {
     if width > pitch {
         return Err(cudaErrorInvalidPitchValue);
     }
@@ -66,18 +69,18 @@ impl Runtime {
     ) -> Outcome {
         let driver = self.enter()?;
         match when {
-            When::In(stream) => crate::runtime::check(posted(driver, stream)),
-            When::Now if own_default() => {
+            In(stream) => crate::runtime::check(posted(driver, stream)),
+            Now if own_default() => {
                 let stream = per_thread(std::ptr::null_mut());
                 crate::runtime::check(posted(driver, stream))?;
                 call!(driver.cuStreamSynchronize(stream));
                 Ok(())
             }
-            When::Now => crate::runtime::check(now(driver)),
+            Now => crate::runtime::check(now(driver)),
         }
     }
 
-    fn copy(
+    pub(crate) fn copy(
         &self,
         dst: *mut c_void,
         src: *const c_void,
@@ -138,6 +141,11 @@ impl Runtime {
         )
     }
 
+    pub(crate) fn copy_box_of(&self, parms: *const cudaMemcpy3DParms, when: When) -> Outcome {
+        let parms = get!(parms);
+        self.copy_box(&self.piece(&parms)?, parms.kind, when)
+    }
+
     /// An array as the end of a copy.
     pub(crate) fn array_end(&self, array: cudaArray_t) -> Outcome<End> {
         let driver = self.enter()?;
@@ -169,7 +177,7 @@ impl Runtime {
         })
     }
 
-    fn copy_peer_box(&self, parms: *const cudaMemcpy3DPeerParms, when: When) -> Outcome {
+    pub(crate) fn copy_peer_box(&self, parms: *const cudaMemcpy3DPeerParms, when: When) -> Outcome {
         let parms = get!(parms);
         let piece = Piece {
             source: self.box_end(parms.srcArray, &parms.srcPtr)?,
@@ -261,7 +269,7 @@ impl Runtime {
         Ok(())
     }
 
-    fn fill_array(
+    pub(crate) fn fill_array(
         &self,
         dst: cudaArray_t,
         start: (usize, usize),
@@ -283,7 +291,7 @@ impl Runtime {
         })
     }
 
-    fn out_of_array(
+    pub(crate) fn out_of_array(
         &self,
         dst: *mut c_void,
         src: cudaArray_t,
@@ -305,18 +313,17 @@ impl Runtime {
         })
     }
 
-    fn rows_to_array(
+    pub(crate) fn rows_to_array(
         &self,
         dst: cudaArray_t,
         start: cudaPos,
-        src: *const c_void,
-        pitch: usize,
+        src: (*const c_void, usize),
         extent: cudaExtent,
         kind: cudaMemcpyKind,
         when: When,
     ) -> Outcome {
         let piece = Piece {
-            source: pitched(src, pitch, extent.width)?,
+            source: pitched(src, extent.width)?,
             source_at: ORIGIN,
             target: self.array_end(dst)?,
             target_at: start,
@@ -326,10 +333,9 @@ impl Runtime {
         self.copy_box(&piece, kind, when)
     }
 
-    fn rows_from_array(
+    pub(crate) fn rows_from_array(
         &self,
-        dst: *mut c_void,
-        pitch: usize,
+        (dst, pitch): (*mut c_void, usize),
         src: cudaArray_t,
         start: cudaPos,
         extent: cudaExtent,
@@ -339,7 +345,7 @@ impl Runtime {
         let piece = Piece {
             source: self.array_end(src)?,
             source_at: start,
-            target: pitched(dst, pitch, extent.width)?,
+            target: pitched((dst, pitch), extent.width)?,
             target_at: ORIGIN,
             extent,
             bytes: true,
@@ -347,20 +353,18 @@ impl Runtime {
         self.copy_box(&piece, kind, when)
     }
 
-    fn copy_rows(
+    pub(crate) fn copy_rows(
         &self,
-        dst: *mut c_void,
-        dpitch: usize,
-        src: *const c_void,
-        spitch: usize,
+        (dst, pitch): (*mut c_void, usize),
+        src: (*const c_void, usize),
         extent: cudaExtent,
         kind: cudaMemcpyKind,
         when: When,
     ) -> Outcome {
         let piece = Piece {
-            source: pitched(src, spitch, extent.width)?,
+            source: pitched(src, extent.width)?,
             source_at: ORIGIN,
-            target: pitched(dst, dpitch, extent.width)?,
+            target: pitched((dst, pitch), extent.width)?,
             target_at: ORIGIN,
             extent,
             bytes: true,
@@ -368,7 +372,7 @@ impl Runtime {
         self.copy_box(&piece, kind, when)
     }
 
-    fn fill(&self, to: *mut c_void, value: i32, count: usize, when: When) -> Outcome {
+    pub(crate) fn fill(&self, to: *mut c_void, value: i32, count: usize, when: When) -> Outcome {
         let (to, byte) = (address(to), byte(value));
         if count == 0 {
             return self.enter().map(drop);
@@ -382,7 +386,7 @@ impl Runtime {
         )
     }
 
-    fn fill_rows(
+    pub(crate) fn fill_rows(
         &self,
         to: *mut c_void,
         pitch: usize,
@@ -408,7 +412,13 @@ impl Runtime {
         )
     }
 
-    fn fill_box(&self, to: cudaPitchedPtr, value: i32, extent: cudaExtent, when: When) -> Outcome {
+    pub(crate) fn fill_box(
+        &self,
+        to: cudaPitchedPtr,
+        value: i32,
+        extent: cudaExtent,
+        when: When,
+    ) -> Outcome {
         let slice = to
             .pitch
             .checked_mul(to.ysize)
@@ -421,7 +431,7 @@ impl Runtime {
         self.enter().map(drop)
     }
 
-    fn copy_peer(
+    pub(crate) fn copy_peer(
         &self,
         (dst, dstDevice): (*mut c_void, i32),
         (src, srcDevice): (*const c_void, i32),
@@ -442,6 +452,64 @@ impl Runtime {
                 driver.cuMemcpyPeerAsync(to, there, from, here, count, stream)
             },
         )
+    }
+
+    pub unsafe fn cudaMemcpyArrayToArray(
+        &self,
+        dst: cudaArray_t,
+        wOffsetDst: usize,
+        hOffsetDst: usize,
+        src: cudaArray_const_t,
+        wOffsetSrc: usize,
+        hOffsetSrc: usize,
+        count: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
+        status(|| {
+            // Bytes in a row of both: rows of different width cannot be told apart here.
+            let target = self.array_end(dst)?;
+            let start = (wOffsetSrc, hOffsetSrc);
+            self.copy_runs(src, start, count, |source, source_at, done, len| {
+                let target_at = at(
+                    if done == 0 { wOffsetDst } else { 0 },
+                    hOffsetDst + (source_at.y - hOffsetSrc),
+                );
+                let piece = Piece {
+                    source,
+                    source_at,
+                    target,
+                    target_at,
+                    extent: row(len),
+                    bytes: true,
+                };
+                self.copy_box(&piece, kind, Now)
+            })
+        })
+    }
+
+    pub unsafe fn cudaMemcpy2DArrayToArray(
+        &self,
+        dst: cudaArray_t,
+        wOffsetDst: usize,
+        hOffsetDst: usize,
+        src: cudaArray_const_t,
+        wOffsetSrc: usize,
+        hOffsetSrc: usize,
+        width: usize,
+        height: usize,
+        kind: cudaMemcpyKind,
+    ) -> cudaError_t {
+        status(|| {
+            let piece = Piece {
+                source: self.array_end(src)?,
+                source_at: at(wOffsetSrc, hOffsetSrc),
+                target: self.array_end(dst)?,
+                target_at: at(wOffsetDst, hOffsetDst),
+                extent: rows(width, height),
+                bytes: true,
+            };
+            self.copy_box(&piece, kind, Now)
+        })
     }
 }
 

@@ -136,14 +136,6 @@ impl Runtime {
         })
     }
 
-    pub unsafe fn cudaDeviceReset(&self) -> cudaError_t {
-        status(|| self.reset())
-    }
-
-    pub unsafe fn cudaThreadExit(&self) -> cudaError_t {
-        status(|| self.reset())
-    }
-
     pub unsafe fn cudaSetDoubleForDevice(&self, d: *mut f64) -> cudaError_t {
         let _ = d;
         cudaSuccess

@@ -14,19 +14,6 @@ const LEGACY_STREAM: u64 = 1;
 const PER_THREAD_STREAM: u64 = 2;
 
 impl Runtime {
-    pub unsafe fn cudaGetDriverEntryPoint(
-        &self,
-        symbol: *const c_char,
-        funcPtr: *mut *mut c_void,
-        flags: u64,
-        driverStatus: *mut cudaDriverEntryPointQueryResult,
-    ) -> cudaError_t {
-        status(|| {
-            let version = self.version();
-            self.entry_point(symbol, funcPtr, version, flags, driverStatus)
-        })
-    }
-
     pub unsafe fn cudaGetDriverEntryPointByVersion(
         &self,
         symbol: *const c_char,
@@ -41,7 +28,7 @@ impl Runtime {
         })
     }
 
-    fn entry_point(
+    pub(crate) fn entry_point(
         &self,
         symbol: *const c_char,
         funcPtr: *mut *mut c_void,

@@ -11,14 +11,6 @@ use crate::{call, get, put};
 
 const ORIGIN: cudaPos = cudaPos { x: 0, y: 0, z: 0 };
 
-/// Where a new node goes.
-struct Place {
-    node: *mut cudaGraphNode_t,
-    graph: cudaGraph_t,
-    dependencies: *const cudaGraphNode_t,
-    count: usize,
-}
-
 impl Runtime {
     /// A launch as the driver describes it.
     fn launch_params(&self, params: &cudaKernelNodeParams) -> Outcome<CUDA_KERNEL_NODE_PARAMS> {
@@ -135,26 +127,28 @@ impl Runtime {
         })
     }
 
-    fn add_copy(&self, place: &Place, copy: &CUDA_MEMCPY3D) -> Outcome {
+    /// Adds a node that copies.
+    pub(crate) fn add_copy(
+        &self,
+        node: *mut cudaGraphNode_t,
+        graph: cudaGraph_t,
+        (dependencies, count): (*const cudaGraphNode_t, usize),
+        copy: &CUDA_MEMCPY3D,
+    ) -> Outcome {
         let (driver, context) = self.context()?;
-        call!(driver.cuGraphAddMemcpyNode(
-            place.node,
-            place.graph,
-            place.dependencies,
-            place.count,
-            copy,
-            context
-        ));
+        call!(driver.cuGraphAddMemcpyNode(node, graph, dependencies, count, copy, context));
         Ok(())
     }
 
-    fn set_copy(&self, node: cudaGraphNode_t, copy: &CUDA_MEMCPY3D) -> Outcome {
+    /// Changes what a node copies.
+    pub(crate) fn set_copy(&self, node: cudaGraphNode_t, copy: &CUDA_MEMCPY3D) -> Outcome {
         let driver = self.enter()?;
         call!(driver.cuGraphMemcpyNodeSetParams(node, copy));
         Ok(())
     }
 
-    fn set_exec_copy(
+    /// Changes what a node copies in an executable graph.
+    pub(crate) fn set_exec_copy(
         &self,
         exec: cudaGraphExec_t,
         node: cudaGraphNode_t,
@@ -166,31 +160,9 @@ impl Runtime {
     }
 
     /// The copy that a structure describes.
-    fn boxed(&self, parms: *const cudaMemcpy3DParms) -> Outcome<CUDA_MEMCPY3D> {
+    pub(crate) fn boxed(&self, parms: *const cudaMemcpy3DParms) -> Outcome<CUDA_MEMCPY3D> {
         let parms = get!(parms);
         self.piece(&parms)?.described(parms.kind)
-    }
-
-    fn to_symbol(
-        &self,
-        symbol: *const c_void,
-        src: *const c_void,
-        count: usize,
-        offset: usize,
-        kind: cudaMemcpyKind,
-    ) -> Outcome<CUDA_MEMCPY3D> {
-        line(self.in_symbol(symbol, offset, count)?, src, count, kind)
-    }
-
-    fn out_of_symbol(
-        &self,
-        dst: *mut c_void,
-        symbol: *const c_void,
-        count: usize,
-        offset: usize,
-        kind: cudaMemcpyKind,
-    ) -> Outcome<CUDA_MEMCPY3D> {
-        line(dst, self.in_symbol(symbol, offset, count)?, count, kind)
     }
 
     pub unsafe fn cudaGraphMemcpyNodeGetParams(
@@ -397,7 +369,7 @@ impl Runtime {
 }
 
 /// A copy of bytes.
-fn line(
+pub(crate) fn line(
     dst: *mut c_void,
     src: *const c_void,
     count: usize,
@@ -483,193 +455,4 @@ fn told(driver: &NativeCuda, copy: &CUDA_MEMCPY3D) -> Outcome<cudaMemcpy3DParms>
         },
         kind,
     })
-}
-
-/// Copies, each to add, to change, and to change in an instance.
-impl Runtime {
-    pub unsafe fn cudaGraphAddMemcpyNode(
-        &self,
-        pGraphNode: *mut cudaGraphNode_t,
-        graph: cudaGraph_t,
-        pDependencies: *const cudaGraphNode_t,
-        numDependencies: usize,
-        pCopyParams: *const cudaMemcpy3DParms,
-    ) -> cudaError_t {
-        let place = Place {
-            node: pGraphNode,
-            graph,
-            dependencies: pDependencies,
-            count: numDependencies,
-        };
-        status(|| self.add_copy(&place, &self.boxed(pCopyParams)?))
-    }
-
-    pub unsafe fn cudaGraphMemcpyNodeSetParams(
-        &self,
-        node: cudaGraphNode_t,
-        pCopyParams: *const cudaMemcpy3DParms,
-    ) -> cudaError_t {
-        status(|| self.set_copy(node, &self.boxed(pCopyParams)?))
-    }
-
-    pub unsafe fn cudaGraphExecMemcpyNodeSetParams(
-        &self,
-        hGraphExec: cudaGraphExec_t,
-        node: cudaGraphNode_t,
-        pCopyParams: *const cudaMemcpy3DParms,
-    ) -> cudaError_t {
-        status(|| self.set_exec_copy(hGraphExec, node, &self.boxed(pCopyParams)?))
-    }
-
-    pub unsafe fn cudaGraphAddMemcpyNode1D(
-        &self,
-        pGraphNode: *mut cudaGraphNode_t,
-        graph: cudaGraph_t,
-        pDependencies: *const cudaGraphNode_t,
-        numDependencies: usize,
-        dst: *mut c_void,
-        src: *const c_void,
-        count: usize,
-        kind: cudaMemcpyKind,
-    ) -> cudaError_t {
-        let place = Place {
-            node: pGraphNode,
-            graph,
-            dependencies: pDependencies,
-            count: numDependencies,
-        };
-        status(|| self.add_copy(&place, &line(dst, src, count, kind)?))
-    }
-
-    pub unsafe fn cudaGraphMemcpyNodeSetParams1D(
-        &self,
-        node: cudaGraphNode_t,
-        dst: *mut c_void,
-        src: *const c_void,
-        count: usize,
-        kind: cudaMemcpyKind,
-    ) -> cudaError_t {
-        status(|| self.set_copy(node, &line(dst, src, count, kind)?))
-    }
-
-    pub unsafe fn cudaGraphExecMemcpyNodeSetParams1D(
-        &self,
-        hGraphExec: cudaGraphExec_t,
-        node: cudaGraphNode_t,
-        dst: *mut c_void,
-        src: *const c_void,
-        count: usize,
-        kind: cudaMemcpyKind,
-    ) -> cudaError_t {
-        status(|| self.set_exec_copy(hGraphExec, node, &line(dst, src, count, kind)?))
-    }
-
-    pub unsafe fn cudaGraphAddMemcpyNodeToSymbol(
-        &self,
-        pGraphNode: *mut cudaGraphNode_t,
-        graph: cudaGraph_t,
-        pDependencies: *const cudaGraphNode_t,
-        numDependencies: usize,
-        symbol: *const c_void,
-        src: *const c_void,
-        count: usize,
-        offset: usize,
-        kind: cudaMemcpyKind,
-    ) -> cudaError_t {
-        let place = Place {
-            node: pGraphNode,
-            graph,
-            dependencies: pDependencies,
-            count: numDependencies,
-        };
-        status(|| self.add_copy(&place, &self.to_symbol(symbol, src, count, offset, kind)?))
-    }
-
-    pub unsafe fn cudaGraphMemcpyNodeSetParamsToSymbol(
-        &self,
-        node: cudaGraphNode_t,
-        symbol: *const c_void,
-        src: *const c_void,
-        count: usize,
-        offset: usize,
-        kind: cudaMemcpyKind,
-    ) -> cudaError_t {
-        status(|| self.set_copy(node, &self.to_symbol(symbol, src, count, offset, kind)?))
-    }
-
-    pub unsafe fn cudaGraphExecMemcpyNodeSetParamsToSymbol(
-        &self,
-        hGraphExec: cudaGraphExec_t,
-        node: cudaGraphNode_t,
-        symbol: *const c_void,
-        src: *const c_void,
-        count: usize,
-        offset: usize,
-        kind: cudaMemcpyKind,
-    ) -> cudaError_t {
-        status(|| {
-            self.set_exec_copy(
-                hGraphExec,
-                node,
-                &self.to_symbol(symbol, src, count, offset, kind)?,
-            )
-        })
-    }
-
-    pub unsafe fn cudaGraphAddMemcpyNodeFromSymbol(
-        &self,
-        pGraphNode: *mut cudaGraphNode_t,
-        graph: cudaGraph_t,
-        pDependencies: *const cudaGraphNode_t,
-        numDependencies: usize,
-        dst: *mut c_void,
-        symbol: *const c_void,
-        count: usize,
-        offset: usize,
-        kind: cudaMemcpyKind,
-    ) -> cudaError_t {
-        let place = Place {
-            node: pGraphNode,
-            graph,
-            dependencies: pDependencies,
-            count: numDependencies,
-        };
-        status(|| {
-            self.add_copy(
-                &place,
-                &self.out_of_symbol(dst, symbol, count, offset, kind)?,
-            )
-        })
-    }
-
-    pub unsafe fn cudaGraphMemcpyNodeSetParamsFromSymbol(
-        &self,
-        node: cudaGraphNode_t,
-        dst: *mut c_void,
-        symbol: *const c_void,
-        count: usize,
-        offset: usize,
-        kind: cudaMemcpyKind,
-    ) -> cudaError_t {
-        status(|| self.set_copy(node, &self.out_of_symbol(dst, symbol, count, offset, kind)?))
-    }
-
-    pub unsafe fn cudaGraphExecMemcpyNodeSetParamsFromSymbol(
-        &self,
-        hGraphExec: cudaGraphExec_t,
-        node: cudaGraphNode_t,
-        dst: *mut c_void,
-        symbol: *const c_void,
-        count: usize,
-        offset: usize,
-        kind: cudaMemcpyKind,
-    ) -> cudaError_t {
-        status(|| {
-            self.set_exec_copy(
-                hGraphExec,
-                node,
-                &self.out_of_symbol(dst, symbol, count, offset, kind)?,
-            )
-        })
-    }
 }

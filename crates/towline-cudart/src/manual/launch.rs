@@ -192,68 +192,6 @@ impl Runtime {
         })
     }
 
-    pub unsafe fn cudaFuncSetCacheConfig(
-        &self,
-        func: *const c_void,
-        cacheConfig: cudaFuncCache,
-    ) -> cudaError_t {
-        status(|| {
-            let (driver, function) = self.function(func)?;
-            call!(driver.cuFuncSetCacheConfig(function, cacheConfig));
-            Ok(())
-        })
-    }
-
-    pub unsafe fn cudaFuncSetSharedMemConfig(
-        &self,
-        func: *const c_void,
-        config: cudaSharedMemConfig,
-    ) -> cudaError_t {
-        status(|| {
-            let (driver, function) = self.function(func)?;
-            call!(driver.cuFuncSetSharedMemConfig(function, config));
-            Ok(())
-        })
-    }
-
-    pub unsafe fn cudaFuncGetName(
-        &self,
-        name: *mut *const c_char,
-        func: *const c_void,
-    ) -> cudaError_t {
-        status(|| {
-            let (driver, function) = self.function(func)?;
-            call!(driver.cuFuncGetName(name, function));
-            Ok(())
-        })
-    }
-
-    pub unsafe fn cudaFuncGetParamInfo(
-        &self,
-        func: *const c_void,
-        paramIndex: usize,
-        paramOffset: *mut usize,
-        paramSize: *mut usize,
-    ) -> cudaError_t {
-        status(|| {
-            let (driver, function) = self.function(func)?;
-            call!(driver.cuFuncGetParamInfo(function, paramIndex, paramOffset, paramSize));
-            Ok(())
-        })
-    }
-
-    pub unsafe fn cudaFuncGetParamCount(
-        &self,
-        func: *const c_void,
-        paramCount: *mut usize,
-    ) -> cudaError_t {
-        status(|| {
-            let (driver, function) = self.function(func)?;
-            call!(driver.cuFuncGetParamCount(function, paramCount));
-            Ok(())
-        })
-    }
-
     pub unsafe fn cudaGetFuncBySymbol(
         &self,
         functionPtr: *mut cudaFunction_t,

@@ -137,17 +137,6 @@ impl Runtime {
         })
     }
 
-    pub unsafe fn cudaFree(&self, devPtr: *mut c_void) -> cudaError_t {
-        status(|| {
-            // Freeing nothing is how programs start the runtime.
-            let driver = self.enter()?;
-            if !devPtr.is_null() {
-                call!(driver.cuMemFree_v2(address(devPtr)));
-            }
-            Ok(())
-        })
-    }
-
     pub unsafe fn cudaMallocHost(&self, ptr: *mut *mut c_void, size: usize) -> cudaError_t {
         // SAFETY: the caller's contract.
         unsafe { self.cudaHostAlloc(ptr, size, 0) }
@@ -169,16 +158,6 @@ impl Runtime {
                 call!(driver.cuMemHostAlloc(&raw mut allocated, size, flags));
             }
             put!(pHost, allocated);
-            Ok(())
-        })
-    }
-
-    pub unsafe fn cudaFreeHost(&self, ptr: *mut c_void) -> cudaError_t {
-        status(|| {
-            let driver = self.enter()?;
-            if !ptr.is_null() {
-                call!(driver.cuMemFreeHost(ptr));
-            }
             Ok(())
         })
     }

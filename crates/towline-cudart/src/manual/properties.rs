@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use towline_backend::cuda::*;
 
 use crate::call;
-use crate::runtime::{Outcome, Runtime, status};
+use crate::runtime::{Outcome, Runtime};
 use crate::types::*;
 
 use self::Kind::{Number, Size};
@@ -287,7 +287,18 @@ impl Runtime {
         Ok(structure(self.major(), &head, value))
     }
 
-    fn tell_properties(&self, prop: *mut c_void, ordinal: i32, len: usize) -> Outcome {
+    /// Writes a device's properties in the structure of this library's version.
+    pub(crate) fn tell_properties(&self, prop: *mut c_void, ordinal: i32) -> Outcome {
+        let len = if self.major() == 12 { LEN_12 } else { LEN_13 };
+        self.tell_beginning(prop, ordinal, len)
+    }
+
+    /// As [`Runtime::tell_properties`], in the structure of CUDA 11.
+    pub(crate) fn tell_properties_11(&self, prop: *mut c_void, ordinal: i32) -> Outcome {
+        self.tell_beginning(prop, ordinal, LEN_11)
+    }
+
+    fn tell_beginning(&self, prop: *mut c_void, ordinal: i32, len: usize) -> Outcome {
         if prop.is_null() {
             return Err(cudaErrorInvalidValue);
         }
@@ -296,15 +307,6 @@ impl Runtime {
         // SAFETY: the application's contract: its structure is as long as its version's.
         unsafe { std::ptr::copy_nonoverlapping(found.as_ptr(), prop.cast(), len) };
         Ok(())
-    }
-
-    pub unsafe fn cudaGetDeviceProperties(&self, prop: *mut c_void, device: i32) -> cudaError_t {
-        let len = if self.major() == 12 { LEN_12 } else { LEN_13 };
-        status(|| self.tell_properties(prop, device, len))
-    }
-
-    pub unsafe fn cudaGetDeviceProperties_v1(&self, prop: *mut c_void, device: i32) -> cudaError_t {
-        status(|| self.tell_properties(prop, device, LEN_11))
     }
 }
 
