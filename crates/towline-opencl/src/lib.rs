@@ -8,7 +8,7 @@
 //! | [`stub`](self) | the C ABI and the dispatch table |
 //! | `arena` | handles |
 //! | `platform`, `device`, `context`, `queue`, `memory`, `image`, `sampler`, `program`, `kernel`, `event`, `svm` | the objects |
-//! | `command` | enqueueing |
+//! | `command`, `transfer`, `boxes` | enqueueing |
 //! | `coherence` | copies of memory objects on several providers |
 //! | `map` | mapping |
 //! | `forward` | calls that are passed on as they are |
@@ -28,6 +28,7 @@
 
 mod arena;
 mod batch;
+mod boxes;
 mod callback;
 mod coherence;
 mod command;
@@ -50,6 +51,7 @@ mod sampler;
 mod signature;
 mod stub;
 mod svm;
+mod transfer;
 
 pub use platform::Platform;
 pub use providers::Provider;

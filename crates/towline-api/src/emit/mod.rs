@@ -88,6 +88,11 @@ fn returns(call: &Call) -> String {
     }
 }
 
+/// The trait of the hand-written methods that the call's belongs to, by the file that declares it.
+fn group_trait(call: &Call) -> String {
+    format!("{}Calls", crate::model::camel(&call.group))
+}
+
 /// What a pointer parameter points to.
 fn pointee(param: &Param) -> &Type {
     match &param.ty {

@@ -1,12 +1,12 @@
 //! The client's half: the contract's `impl` for `Remote`, which turns a call into a request and a reply into results.
 //!
-//! Where a library is found by its symbols the `impl` is the library's own, since there is no layer above it: every call is in it, those
-//! that do not travel or are written by hand through a trait per group; the others find their session by their first handle.
+//! Calls that are written by hand belong to a trait per group. Where a library is found by its symbols the `impl` is the library's own,
+//! since there is no layer above it: those that do not travel are written by hand too, the others find their session by their first handle.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::{arguments, errcode, length, pointee, returns, signature, wire_element};
+use super::{arguments, errcode, group_trait, length, pointee, returns, signature, wire_element};
 use crate::model::{Api, Call, Extent, Mode, Param, Shape, Type};
 
 /// Leaves the method with `status`, in the way that the call's signature has.
@@ -140,18 +140,6 @@ fn enter(api: &Api, call: &Call) -> String {
 /// Whether somebody writes the client's half.
 fn by_hand(api: &Api, call: &Call) -> bool {
     call.manual_client || api.dialect().by_symbol && call.mode == Mode::Local
-}
-
-/// The trait of the hand-written calls that this one belongs to.
-fn manual_trait(api: &Api, call: &Call) -> String {
-    if !api.dialect().by_symbol {
-        return "ManualCalls".into();
-    }
-    let words = call.group.split('_').map(|word| {
-        let (first, rest) = word.split_at(word.len().min(1));
-        first.to_uppercase() + rest
-    });
-    format!("{}Calls", words.collect::<String>())
 }
 
 /// The request's field for a parameter.
@@ -417,7 +405,7 @@ pub(super) fn method(api: &Api, call: &Call) -> (String, String) {
             signature(call),
             returns(call),
             arguments(call),
-            manual_trait(api, call),
+            group_trait(call),
         );
         let _ = write!(
             manual,
@@ -454,7 +442,7 @@ pub fn emit(api: &Api, name: &str, implementor: &str) -> String {
     {
         let (declared, implemented) = method(api, call);
         if !declared.is_empty() {
-            *manual.entry(manual_trait(api, call)).or_default() += &declared;
+            *manual.entry(group_trait(call)).or_default() += &declared;
         }
         out.push_str(&implemented);
     }

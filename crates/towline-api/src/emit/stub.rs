@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::{arguments, doc, errcode, length, pointee, returns, signature};
-use crate::model::{Api, Call, Extent, Param, Shape, Type, camel};
+use super::{arguments, doc, errcode, group_trait, length, pointee, returns, signature};
+use crate::model::{Api, Call, Extent, Param, Shape, Type};
 
 /// What a stub answers when the call could not run at all.
 fn failure(call: &Call) -> &'static str {
@@ -183,18 +183,13 @@ fn forwarded(call: &Call) -> String {
     )
 }
 
-/// The trait that the platform's method for the call belongs to.
-fn group(call: &Call) -> String {
-    format!("{}Calls", camel(&call.group))
-}
-
 /// The platform's method as its trait declares it (nothing where the call is passed on as it is), and the method of the contract that
 /// calls it.
 pub(super) fn platform_method(call: &Call) -> (String, String) {
     if call.forward {
         return (String::new(), forwarded(call));
     }
-    let (group, mut out) = (group(call), String::new());
+    let (group, mut out) = (group_trait(call), String::new());
     let passed: Vec<(&Param, (String, String))> = call
         .params
         .iter()
@@ -292,7 +287,10 @@ pub fn emit_platform(api: &Api, contract: &str, target: &str) -> String {
         let (declared, implemented) = platform_method(call);
         out.push_str(&implemented);
         if !call.forward {
-            traits.entry(group(call)).or_default().push_str(&declared);
+            traits
+                .entry(group_trait(call))
+                .or_default()
+                .push_str(&declared);
         }
     }
     out.push_str("}\n");

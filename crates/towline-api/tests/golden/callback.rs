@@ -50,7 +50,7 @@ pub(crate) unsafe extern "C" fn clCallback(buffer: cl_mem, notify: Option < unsa
     unsafe fn clCallback(&self, buffer: cl_mem, notify: Option < unsafe extern "C" fn (cl_mem , * mut c_void) >, user_data: *mut c_void) -> cl_int {
         let _call = self.enter();
         // SAFETY: the caller's contract, passed on.
-        unsafe { ManualCalls::clCallback(self, buffer, notify, user_data) }
+        unsafe { CallsCalls::clCallback(self, buffer, notify, user_data) }
     }
 
 // ---- the vendors' half (backend)
