@@ -29,19 +29,7 @@ const SCHEDULED: &[&str] = &[
     "clGetEventProfilingInfo",
     "clRetainEvent",
     "clReleaseEvent",
-    "clEnqueueReadBuffer",
-    "clEnqueueReadBufferRect",
-    "clEnqueueWriteBuffer",
-    "clEnqueueWriteBufferRect",
     "clEnqueueFillBuffer",
-    "clEnqueueCopyBuffer",
-    "clEnqueueCopyBufferRect",
-    "clEnqueueReadImage",
-    "clEnqueueWriteImage",
-    "clEnqueueFillImage",
-    "clEnqueueCopyImage",
-    "clEnqueueCopyImageToBuffer",
-    "clEnqueueCopyBufferToImage",
     "clEnqueueMapBuffer",
     "clEnqueueMapImage",
     "clEnqueueUnmapMemObject",
@@ -53,6 +41,22 @@ const SCHEDULED: &[&str] = &[
     "clEnqueueMarker",
     "clEnqueueWaitForEvents",
     "clEnqueueBarrier",
+];
+
+/// Commands that the adapter gives to a serial vendor as they are, when their turn has come.
+const PLAIN: &[&str] = &[
+    "clEnqueueReadBuffer",
+    "clEnqueueReadBufferRect",
+    "clEnqueueWriteBuffer",
+    "clEnqueueWriteBufferRect",
+    "clEnqueueCopyBuffer",
+    "clEnqueueCopyBufferRect",
+    "clEnqueueReadImage",
+    "clEnqueueWriteImage",
+    "clEnqueueFillImage",
+    "clEnqueueCopyImage",
+    "clEnqueueCopyImageToBuffer",
+    "clEnqueueCopyBufferToImage",
 ];
 
 /// What the host-memory device implements.
@@ -138,7 +142,7 @@ fn main() {
     write(&api);
     towline_api::write_for_build(
         "opencl_serial.rs",
-        &towline_api::emit::backend::emit_serial(&api, "OpenClApi", SCHEDULED),
+        &towline_api::emit::backend::emit_serial(&api, "OpenClApi", SCHEDULED, PLAIN),
     );
     towline_api::write_for_build(
         "opencl_null.rs",

@@ -124,7 +124,7 @@ fn what_only_one_dialect_has_is_rust() {
     let [(opencl, _), (cuda, _), (nvml, _)] = shapes();
     assert_rust([
         backend::emit_methods(&opencl, "Contract", "Backend", &["clForward"]),
-        backend::emit_serial(&opencl, "Contract", &["clForward"]),
+        backend::emit_serial(&opencl, "Contract", &["clForward"], &["clEnqueueCommand"]),
         stub::emit(&opencl),
         stub::emit_platform(&opencl, "Contract", "Platform"),
         export::emit(&cuda),

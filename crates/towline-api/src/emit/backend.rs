@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::command::Command;
 use super::{arguments, doc, errcode, returns, signature};
 use crate::model::{Api, Call, Extent, Param, Shape, Type};
 
@@ -224,11 +225,20 @@ fn waits_for_events(call: &Call) -> bool {
     })
 }
 
-/// Emits the `impl` of the adapter for vendors that compute inside the call. Calls of `scheduled` go to its hand-written methods,
-/// other commands are refused, and what is left takes its turn at the vendor. Objects of other vendors pass by.
-pub fn emit_serial(api: &Api, name: &str, scheduled: &[&str]) -> String {
-    let mut out = format!(
-        "#[allow(non_snake_case, clippy::too_many_arguments)]\nimpl super::{name} for SerialOpenCl {{\n"
+/// Emits the `impl` of the adapter for vendors that compute inside the call. Calls of `scheduled` go to its own methods, of which those
+/// of `plain` commands are generated. Other commands are refused, and what is left takes its turn at the vendor. Objects of other
+/// vendors pass by.
+pub fn emit_serial(api: &Api, name: &str, scheduled: &[&str], plain: &[&str]) -> String {
+    let mut out = String::from(
+        "/// Commands that the vendor gets as they are.\n#[allow(non_snake_case, clippy::too_many_arguments)]\nimpl Serial {\n",
+    );
+    let is_plain = |call: &&Call| plain.contains(&call.name.as_str());
+    for command in api.calls.iter().filter(is_plain).filter_map(Command::of) {
+        out.push_str(&command.serial_method());
+    }
+    let _ = write!(
+        out,
+        "}}\n\n#[allow(non_snake_case, clippy::too_many_arguments)]\nimpl super::{name} for SerialOpenCl {{\n"
     );
     for call in api
         .calls
@@ -237,7 +247,7 @@ pub fn emit_serial(api: &Api, name: &str, scheduled: &[&str]) -> String {
     {
         let (function, given) = (&call.name, arguments(call));
         let owner = owner(call);
-        let is_scheduled = scheduled.contains(&function.as_str());
+        let is_scheduled = scheduled.contains(&function.as_str()) || is_plain(&call);
         let _ = writeln!(
             out,
             "    unsafe fn {function}(&self, {}){} {{",
@@ -249,9 +259,18 @@ pub fn emit_serial(api: &Api, name: &str, scheduled: &[&str]) -> String {
         );
         match owner {
             Some(owner) if is_scheduled => {
+                let scheduled = match Command::of(call) {
+                    Some(command) => format!(
+                        "            return {};\n",
+                        command.enqueue("self.serial", "            ").trim()
+                    ),
+                    None => format!(
+                        "            // SAFETY: the caller's contract, passed on.\n            return unsafe {{ self.serial.{function}({given}) }};\n"
+                    ),
+                };
                 let _ = write!(
                     out,
-                    "        if self.is_serial({owner}) {{\n            // SAFETY: the caller's contract, passed on.\n            return unsafe {{ self.serial.{function}({given}) }};\n        }}\n{pass_on}"
+                    "        if self.is_serial({owner}) {{\n{scheduled}        }}\n{pass_on}"
                 );
             }
             Some(owner) if waits_for_events(call) => {
@@ -284,8 +303,8 @@ pub fn emit_serial(api: &Api, name: &str, scheduled: &[&str]) -> String {
     out
 }
 
-/// Emits the `impl` of a backend whose methods lie where they belong, in several files: each call of `implemented` goes to the
-/// method of its name. The contract's defaults answer the others.
+/// Emits the `impl` of a backend whose methods lie where they belong, in several files: each call of `implemented` is counted and
+/// goes to the method of its name. The contract's defaults answer the others.
 pub fn emit_methods(api: &Api, name: &str, backend: &str, implemented: &[&str]) -> String {
     let mut out = format!(
         "#[allow(non_snake_case, clippy::too_many_arguments)]\nimpl {name} for {backend} {{\n"
@@ -293,9 +312,15 @@ pub fn emit_methods(api: &Api, name: &str, backend: &str, implemented: &[&str]) 
     let is_implemented = |call: &&Call| implemented.contains(&call.name.as_str());
     for call in api.calls.iter().filter(is_implemented) {
         let (function, given) = (&call.name, arguments(call));
+        let body = match Command::of(call) {
+            Some(command) => command.enqueue("self", "        "),
+            None => format!(
+                "        // SAFETY: the caller's contract, passed on.\n        unsafe {{ self.{function}({given}) }}\n"
+            ),
+        };
         let _ = write!(
             out,
-            "    unsafe fn {function}(&self, {}){} {{\n        // SAFETY: the caller's contract, passed on.\n        unsafe {{ self.{function}({given}) }}\n    }}\n",
+            "    unsafe fn {function}(&self, {}){} {{\n        self.count(\"{function}\");\n{body}    }}\n",
             signature(call),
             returns(call)
         );

@@ -3,6 +3,7 @@
 
 pub mod backend;
 pub mod codec;
+mod command;
 pub mod coverage;
 pub mod dispatch;
 pub mod export;
@@ -45,6 +46,12 @@ pub fn show(api: &Api, call: &Call) -> String {
         let (declared, implemented) = backend::native_method(api, call);
         section("the vendors' method to write (backend)", declared);
         section("the vendors' half (backend)", implemented);
+        if let Some(command) = command::Command::of(call) {
+            let frame = command.enqueue("self", "");
+            section("a device with queues of its own (command)", frame);
+            let method = command.serial_method();
+            section("passed to a serial vendor as it is (command)", method);
+        }
     }
     if call.travels() {
         section("the messages (codec)", codec::messages(api, call));

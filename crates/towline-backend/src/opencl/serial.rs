@@ -21,7 +21,6 @@
 
 mod buffer;
 mod event;
-mod image;
 mod kernel;
 mod map;
 mod objects;
@@ -30,7 +29,7 @@ mod turn;
 
 use std::sync::Arc;
 
-use super::contract::{list, require};
+use super::contract::{list, require, status, triple};
 use super::handles::{Kind, Registry, is_minted};
 use super::native::first;
 use super::scheduler::{Order, Scheduler, Work};
@@ -127,10 +126,10 @@ impl Serial {
         self.registry.get(handle)
     }
 
-    /// A memory object that a command of `queue` may use.
-    fn memory(&self, target: &Target, mem: cl_mem) -> Result<Arc<Memory>, cl_int> {
+    /// A memory object that a command at a queue may use.
+    fn memory(&self, at: &CommandQueue, mem: cl_mem) -> Result<Arc<Memory>, cl_int> {
         let memory: Arc<Memory> = self.get(mem)?;
-        require(memory.context == target.0.queue.context, CL_INVALID_CONTEXT)?;
+        require(memory.context == at.queue.context, CL_INVALID_CONTEXT)?;
         Ok(memory)
     }
 
@@ -156,21 +155,16 @@ impl Serial {
         Ok((queue, waits))
     }
 
-    /// Enqueues what `call` does, gives its event, and waits where the call is to wait. `call` enqueues one command to the vendor,
-    /// on the queue that it is given, and puts the vendor's event where it is told; it is called in a turn.
-    ///
-    /// # Safety
-    /// `event` is NULL or writable.
-    unsafe fn submit(
+    /// The work of a command that the vendor carries out. `call` enqueues it to the vendor, on the queue that it is given, and puts
+    /// the vendor's event where it is told; it is called in a turn.
+    fn work(
         &self,
-        target: Target,
-        how: (cl_command_type, Order, cl_bool),
-        event: *mut cl_event,
+        at: &CommandQueue,
         call: impl FnOnce(&NativeOpenCl, cl_command_queue, *mut cl_event) -> cl_int + Send + 'static,
-    ) -> Result<(), cl_int> {
+    ) -> Work {
         let native = self.native.clone();
-        let vendored = target.0.vendored.clone();
-        let work = Box::new(move || {
+        let vendored = at.vendored.clone();
+        Box::new(move || {
             let _turn = turn::take();
             let queue = vendored.handle();
             let mut done = std::ptr::null_mut();
@@ -189,16 +183,14 @@ impl Serial {
             unsafe { native.clReleaseEvent(done) };
             check(finished)?;
             check(ended.min(CL_SUCCESS))
-        });
-        // SAFETY: the caller's contract.
-        unsafe { self.schedule(target, how, event, work) }
+        })
     }
 
     /// Enqueues `work`, gives its event, and waits where the call is to wait.
     ///
     /// # Safety
     /// `event` is NULL or writable.
-    unsafe fn schedule(
+    unsafe fn submit(
         &self,
         (queue, waits): Target,
         (command, order, blocking): (cl_command_type, Order, cl_bool),

@@ -108,4 +108,20 @@ extern "C" {
     /// Returns nothing.
     #[call(id = 0x0114)]
     fn clNothing(context: cl_context) -> c_void;
+
+    /// Enqueues a command.
+    #[call(id = 0x0115, local, manual(client))]
+    fn clEnqueueCommand(
+        command_queue: cl_command_queue,
+        src_buffer: cl_mem,
+        blocking_read: cl_bool,
+        #[input(len = 3)] origin: *const usize,
+        #[input(bytes = 16)] pattern: *const c_void,
+        src_offset: usize,
+        size: usize,
+        #[local] ptr: *mut c_void,
+        num_events_in_wait_list: cl_uint,
+        #[input(len = num_events_in_wait_list, nullable)] event_wait_list: *const cl_event,
+        #[out(creates, nullable)] event: *mut cl_event,
+    ) -> cl_int;
 }

@@ -2,6 +2,7 @@
 
 type cl_int = i32;
 type cl_uint = u32;
+type cl_bool = u32;
 
 const CL_SUCCESS: cl_int = 0;
 
@@ -17,4 +18,6 @@ extern "C" {
     type cl_mem;
     #[handle(tag = 3)]
     type cl_event;
+    #[handle(tag = 4)]
+    type cl_command_queue;
 }

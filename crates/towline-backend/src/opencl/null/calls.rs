@@ -151,12 +151,10 @@ impl NullOpenCl {
 macro_rules! counted {
     ($($retain:ident $release:ident $kind:ident $handle:ident;)*) => {$(
         unsafe fn $retain(&self, object: $handle) -> cl_int {
-            self.count(stringify!($retain));
             status(self.shared.registry.retain::<$kind, _>(object))
         }
 
         unsafe fn $release(&self, object: $handle) -> cl_int {
-            self.count(stringify!($release));
             status(self.shared.registry.release::<$kind, _>(object).map(drop))
         }
     )*};

@@ -4,10 +4,10 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::super::contract::{Asked, Bytes, list, put, require, status};
-use super::super::scheduler::Order;
+use super::super::scheduler::Work;
 use super::super::*;
-use super::objects::{Argument, Kept, Kernel, Memory, Named, Sampler};
-use super::{Serial, Target, turn};
+use super::objects::{Argument, CommandQueue, Kept, Kernel, Memory, Named, Sampler};
+use super::{Serial, turn};
 
 /// Calls that count references, and the query that tells them.
 macro_rules! counted {
@@ -132,75 +132,47 @@ impl Serial {
 
     pub(super) unsafe fn clEnqueueNDRangeKernel(
         &self,
-        command_queue: cl_command_queue,
+        at: &CommandQueue,
         kernel: cl_kernel,
         work_dim: cl_uint,
         global_work_offset: *const usize,
         global_work_size: *const usize,
         local_work_size: *const usize,
-        num_events_in_wait_list: cl_uint,
-        event_wait_list: *const cl_event,
-        event: *mut cl_event,
-    ) -> cl_int {
-        status((|| {
-            // SAFETY: the caller's contract.
-            let target =
-                unsafe { self.target(command_queue, num_events_in_wait_list, event_wait_list) }?;
-            require((1..=3).contains(&work_dim), CL_INVALID_WORK_DIMENSION)?;
-            let sizes = |first: *const usize| -> Result<Option<Vec<usize>>, cl_int> {
-                if first.is_null() {
-                    return Ok(None);
-                }
-                // SAFETY: the caller's contract: one size for each dimension.
-                unsafe { list(first, work_dim as usize, CL_INVALID_VALUE) }.map(Some)
-            };
-            let global = sizes(global_work_size)?.ok_or(CL_INVALID_GLOBAL_WORK_SIZE)?;
-            let range = Range {
-                offset: sizes(global_work_offset)?,
-                global,
-                local: sizes(local_work_size)?,
-            };
-            // SAFETY: the caller's contract.
-            unsafe { self.launch(target, kernel, range, CL_COMMAND_NDRANGE_KERNEL, event) }
-        })())
+    ) -> Result<Work, cl_int> {
+        require((1..=3).contains(&work_dim), CL_INVALID_WORK_DIMENSION)?;
+        let sizes = |first: *const usize| -> Result<Option<Vec<usize>>, cl_int> {
+            if first.is_null() {
+                return Ok(None);
+            }
+            // SAFETY: the caller's contract: one size for each dimension.
+            unsafe { list(first, work_dim as usize, CL_INVALID_VALUE) }.map(Some)
+        };
+        let global = sizes(global_work_size)?.ok_or(CL_INVALID_GLOBAL_WORK_SIZE)?;
+        let range = Range {
+            offset: sizes(global_work_offset)?,
+            global,
+            local: sizes(local_work_size)?,
+        };
+        self.launch(at, kernel, range)
     }
 
     pub(super) unsafe fn clEnqueueTask(
         &self,
-        command_queue: cl_command_queue,
+        at: &CommandQueue,
         kernel: cl_kernel,
-        num_events_in_wait_list: cl_uint,
-        event_wait_list: *const cl_event,
-        event: *mut cl_event,
-    ) -> cl_int {
-        status((|| {
-            // SAFETY: the caller's contract.
-            let target =
-                unsafe { self.target(command_queue, num_events_in_wait_list, event_wait_list) }?;
-            let range = Range {
-                offset: None,
-                global: vec![1],
-                local: Some(vec![1]),
-            };
-            // SAFETY: the caller's contract.
-            unsafe { self.launch(target, kernel, range, CL_COMMAND_TASK, event) }
-        })())
+    ) -> Result<Work, cl_int> {
+        let range = Range {
+            offset: None,
+            global: vec![1],
+            local: Some(vec![1]),
+        };
+        self.launch(at, kernel, range)
     }
 
-    /// Enqueues a launch with the arguments of now.
-    ///
-    /// # Safety
-    /// `event` is NULL or writable; the arguments are right for the kernel.
-    unsafe fn launch(
-        &self,
-        target: Target,
-        kernel: cl_kernel,
-        range: Range,
-        command: cl_command_type,
-        event: *mut cl_event,
-    ) -> Result<(), cl_int> {
+    /// A launch with the arguments of now.
+    fn launch(&self, at: &CommandQueue, kernel: cl_kernel, range: Range) -> Result<Work, cl_int> {
         let kernel: Arc<Kernel> = self.get(kernel)?;
-        require(kernel.context == target.0.queue.context, CL_INVALID_CONTEXT)?;
+        require(kernel.context == at.queue.context, CL_INVALID_CONTEXT)?;
         require(
             range.has_groups_of(kernel.required_group),
             CL_INVALID_WORK_GROUP_SIZE,
@@ -213,8 +185,7 @@ impl Serial {
             .map(Named::keep)
             .collect();
         let kept = kept.ok_or(CL_INVALID_KERNEL_ARGS)?;
-        let how = (command, Order::Free, CL_FALSE);
-        let call = move |native: &NativeOpenCl, queue, done| {
+        Ok(self.work(at, move |native, queue, done| {
             let _kept = kept;
             let handle = kernel.vendored.handle();
             for (index, argument) in (0..).zip(&arguments) {
@@ -242,9 +213,7 @@ impl Serial {
                     done,
                 )
             }
-        };
-        // SAFETY: the caller's contract.
-        unsafe { self.submit(target, how, event, call) }
+        }))
     }
 }
 

@@ -12,7 +12,7 @@ use super::super::contract::{Asked, Bytes, put, require, status, triple};
 use super::super::handles::Destructor;
 use super::super::scheduler::{Order, Work};
 use super::super::*;
-use super::objects::{Memory, Shape};
+use super::objects::{CommandQueue, Memory, Shape};
 use super::{Serial, Target, turn};
 
 /// Alignment of the largest type, a vector of sixteen 64-bit numbers.
@@ -234,7 +234,7 @@ impl Serial {
             // SAFETY: the caller's contract.
             let target =
                 unsafe { self.target(command_queue, num_events_in_wait_list, event_wait_list) }?;
-            let memory = self.memory(&target, buffer)?;
+            let memory = self.memory(&target.0, buffer)?;
             memory.range(offset, size)?;
             require(size > 0, CL_INVALID_VALUE)?;
             let shadow = match memory.host {
@@ -270,7 +270,7 @@ impl Serial {
             // SAFETY: the caller's contract.
             let target =
                 unsafe { self.target(command_queue, num_events_in_wait_list, event_wait_list) }?;
-            let memory = self.memory(&target, image)?;
+            let memory = self.memory(&target.0, image)?;
             let Shape::Image {
                 element,
                 row_pitch,
@@ -367,18 +367,17 @@ impl Serial {
             part,
             is_written: flags != CL_MAP_READ,
         });
-        let done = if invalidates {
-            // SAFETY: the caller's contract.
-            unsafe { self.schedule(target, how, event, nothing()) }
+        let work = if invalidates {
+            nothing()
         } else {
             let memory = memory.clone();
             // SAFETY: the closure holds the object and the shadow; it is called in a turn.
-            let call = move |native: &NativeOpenCl, queue, done| unsafe {
+            self.work(&target.0, move |native, queue, done| unsafe {
                 part.carry(native, queue, memory.mem(), &shadow, false, done)
-            };
-            // SAFETY: the caller's contract.
-            unsafe { self.submit(target, how, event, call) }
+            })
         };
+        // SAFETY: the caller's contract.
+        let done = unsafe { self.submit(target, how, event, work) };
         if done.is_err() {
             memory.unmap(mapped.addr());
         }
@@ -387,40 +386,27 @@ impl Serial {
 
     pub(super) unsafe fn clEnqueueUnmapMemObject(
         &self,
-        command_queue: cl_command_queue,
+        at: &CommandQueue,
         memobj: cl_mem,
         mapped_ptr: *mut c_void,
-        num_events_in_wait_list: cl_uint,
-        event_wait_list: *const cl_event,
-        event: *mut cl_event,
-    ) -> cl_int {
-        status((|| {
-            // SAFETY: the caller's contract.
-            let target =
-                unsafe { self.target(command_queue, num_events_in_wait_list, event_wait_list) }?;
-            let memory = self.memory(&target, memobj)?;
-            let Mapping {
-                shadow,
-                part,
-                is_written,
-            } = memory.unmap(mapped_ptr.addr()).ok_or(CL_INVALID_VALUE)?;
-            let how = (CL_COMMAND_UNMAP_MEM_OBJECT, Order::Free, CL_FALSE);
-            if !is_written {
-                // The memory stays until the commands that fill it have run.
-                let work = Box::new(move || {
-                    drop(shadow);
-                    Ok(())
-                });
-                // SAFETY: the caller's contract.
-                return unsafe { self.schedule(target, how, event, work) };
-            }
-            // SAFETY: the closure holds the object and the shadow; it is called in a turn.
-            let call = move |native: &NativeOpenCl, queue, done| unsafe {
-                part.carry(native, queue, memory.mem(), &shadow, true, done)
-            };
-            // SAFETY: the caller's contract.
-            unsafe { self.submit(target, how, event, call) }
-        })())
+    ) -> Result<Work, cl_int> {
+        let memory = self.memory(at, memobj)?;
+        let Mapping {
+            shadow,
+            part,
+            is_written,
+        } = memory.unmap(mapped_ptr.addr()).ok_or(CL_INVALID_VALUE)?;
+        if !is_written {
+            // The memory stays until the commands that fill it have run.
+            return Ok(Box::new(move || {
+                drop(shadow);
+                Ok(())
+            }));
+        }
+        // SAFETY: the closure holds the object and the shadow; it is called in a turn.
+        Ok(self.work(at, move |native, queue, done| unsafe {
+            part.carry(native, queue, memory.mem(), &shadow, true, done)
+        }))
     }
 
     pub(super) unsafe fn clGetMemObjectInfo(

@@ -189,9 +189,8 @@ impl Serial {
         let target = unsafe { self.target(queue, count, events) };
         // SAFETY: as above.
         status(
-            target.and_then(|target| unsafe {
-                self.schedule(target, how, event, Box::new(|| Ok(())))
-            }),
+            target
+                .and_then(|target| unsafe { self.submit(target, how, event, Box::new(|| Ok(()))) }),
         )
     }
 

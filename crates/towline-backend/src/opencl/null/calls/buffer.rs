@@ -19,7 +19,6 @@ impl NullOpenCl {
         host_ptr: *mut c_void,
         errcode_ret: *mut cl_int,
     ) -> cl_mem {
-        self.count("clCreateBuffer");
         // SAFETY: the caller's contract, passed on.
         unsafe {
             self.clCreateBufferWithProperties(
@@ -42,7 +41,6 @@ impl NullOpenCl {
         host_ptr: *mut c_void,
         errcode_ret: *mut cl_int,
     ) -> cl_mem {
-        self.count("clCreateBufferWithProperties");
         let made = (|| {
             let context: Arc<Context> = self.get(context)?;
             // SAFETY: the caller's contract.
@@ -66,7 +64,6 @@ impl NullOpenCl {
         buffer_create_info: *const c_void,
         errcode_ret: *mut cl_int,
     ) -> cl_mem {
-        self.count("clCreateSubBuffer");
         let made = (|| {
             let parent: Arc<Memory> = self.get(buffer)?;
             let is_region = buffer_create_type == CL_BUFFER_CREATE_TYPE_REGION;
@@ -90,7 +87,6 @@ impl NullOpenCl {
         param_value: *mut c_void,
         param_value_size_ret: *mut usize,
     ) -> cl_int {
-        self.count("clGetMemObjectInfo");
         let asked = Asked::new(param_value_size, param_value, param_value_size_ret);
         status(self.get::<Memory, _>(memobj).and_then(|object| {
             let parent = object.parent.as_ref();
@@ -121,7 +117,6 @@ impl NullOpenCl {
         pfn_notify: Option<unsafe extern "C" fn(cl_mem, *mut c_void)>,
         user_data: *mut c_void,
     ) -> cl_int {
-        self.count("clSetMemObjectDestructorCallback");
         status(self.get::<Memory, _>(memobj).and_then(|object| {
             let function = pfn_notify.ok_or(CL_INVALID_VALUE)?;
             let destructor = Destructor::new(function, memobj, user_data);

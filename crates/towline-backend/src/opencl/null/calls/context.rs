@@ -40,7 +40,6 @@ impl NullOpenCl {
         user_data: *mut c_void,
         errcode_ret: *mut cl_int,
     ) -> cl_context {
-        self.count("clCreateContext");
         let made = (|| {
             // SAFETY: the caller's contract.
             let properties = unsafe { pairs(properties) }?;
@@ -72,7 +71,6 @@ impl NullOpenCl {
         user_data: *mut c_void,
         errcode_ret: *mut cl_int,
     ) -> cl_context {
-        self.count("clCreateContextFromType");
         let made = (|| {
             // SAFETY: the caller's contract.
             let properties = unsafe { pairs(properties) }?;
@@ -94,7 +92,6 @@ impl NullOpenCl {
         param_value: *mut c_void,
         param_value_size_ret: *mut usize,
     ) -> cl_int {
-        self.count("clGetContextInfo");
         let asked = Asked::new(param_value_size, param_value, param_value_size_ret);
         status(self.get::<Context, _>(context).and_then(|object| {
             let answer = match param_name {
@@ -115,7 +112,6 @@ impl NullOpenCl {
         pfn_notify: Option<unsafe extern "C" fn(cl_context, *mut c_void)>,
         user_data: *mut c_void,
     ) -> cl_int {
-        self.count("clSetContextDestructorCallback");
         status(self.get::<Context, _>(context).and_then(|object| {
             let function = pfn_notify.ok_or(CL_INVALID_VALUE)?;
             let destructor = Destructor::new(function, context, user_data);

@@ -14,7 +14,6 @@ impl NullOpenCl {
         context: cl_context,
         errcode_ret: *mut cl_int,
     ) -> cl_event {
-        self.count("clCreateUserEvent");
         let made = self.get::<Context, _>(context).map(|context| {
             let event = Event::new(&self.shared.scheduler, context, None, CL_COMMAND_USER);
             self.shared.registry.publish(Arc::new(event))
@@ -28,7 +27,6 @@ impl NullOpenCl {
         event: cl_event,
         execution_status: cl_int,
     ) -> cl_int {
-        self.count("clSetUserEventStatus");
         status(self.get::<Event, _>(event).and_then(|event| {
             require(event.queue.is_none(), CL_INVALID_EVENT)?;
             require(execution_status <= CL_COMPLETE, CL_INVALID_VALUE)?;
@@ -41,7 +39,6 @@ impl NullOpenCl {
         num_events: cl_uint,
         event_list: *const cl_event,
     ) -> cl_int {
-        self.count("clWaitForEvents");
         status((|| {
             require(num_events > 0, CL_INVALID_VALUE)?;
             // SAFETY: the caller's contract.
@@ -66,7 +63,6 @@ impl NullOpenCl {
         param_value: *mut c_void,
         param_value_size_ret: *mut usize,
     ) -> cl_int {
-        self.count("clGetEventInfo");
         let asked = Asked::new(param_value_size, param_value, param_value_size_ret);
         status(self.get::<Event, _>(event).and_then(|object| {
             let references = self.shared.registry.references(event);
@@ -83,7 +79,6 @@ impl NullOpenCl {
         pfn_notify: Option<unsafe extern "C" fn(cl_event, cl_int, *mut c_void)>,
         user_data: *mut c_void,
     ) -> cl_int {
-        self.count("clSetEventCallback");
         status(self.get::<Event, _>(event).and_then(|object| {
             let function = pfn_notify.ok_or(CL_INVALID_VALUE)?;
             let is_type = (CL_COMPLETE..=CL_SUBMITTED).contains(&command_exec_callback_type);
@@ -113,7 +108,6 @@ impl NullOpenCl {
         param_value: *mut c_void,
         param_value_size_ret: *mut usize,
     ) -> cl_int {
-        self.count("clGetEventProfilingInfo");
         let asked = Asked::new(param_value_size, param_value, param_value_size_ret);
         status(self.get::<Event, _>(event).and_then(|object| {
             let time = object.time(param_name)?;

@@ -5,11 +5,12 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::super::super::contract::*;
-use super::super::super::scheduler::Order;
+use super::super::super::scheduler::Work;
 use super::super::super::*;
 use super::super::info;
 use super::super::kernels::{Argument, BuiltIn, Kernel, Parameter, Program};
 use super::super::memory::Memory;
+use super::super::registry::Queue;
 use super::give_list;
 
 #[allow(non_snake_case, clippy::too_many_arguments)]
@@ -25,7 +26,6 @@ impl NullOpenCl {
         kernel_name: *const c_char,
         errcode_ret: *mut cl_int,
     ) -> cl_kernel {
-        self.count("clCreateKernel");
         let made = self.get::<Program, _>(program).and_then(|program| {
             require(!kernel_name.is_null(), CL_INVALID_VALUE)?;
             require(program.source.is_none(), CL_INVALID_PROGRAM_EXECUTABLE)?;
@@ -45,7 +45,6 @@ impl NullOpenCl {
         kernels: *mut cl_kernel,
         num_kernels_ret: *mut cl_uint,
     ) -> cl_int {
-        self.count("clCreateKernelsInProgram");
         status(self.get::<Program, _>(program).and_then(|program| {
             require(program.source.is_none(), CL_INVALID_PROGRAM_EXECUTABLE)?;
             let has_room = num_kernels as usize >= program.kernels.len();
@@ -69,7 +68,6 @@ impl NullOpenCl {
         source_kernel: cl_kernel,
         errcode_ret: *mut cl_int,
     ) -> cl_kernel {
-        self.count("clCloneKernel");
         let made = self.get::<Kernel, _>(source_kernel).map(|kernel| {
             let make = |_| kernel.copy(self.alive());
             self.shared.registry.add(make).0
@@ -85,7 +83,6 @@ impl NullOpenCl {
         arg_size: usize,
         arg_value: *const c_void,
     ) -> cl_int {
-        self.count("clSetKernelArg");
         status(self.get::<Kernel, _>(kernel).and_then(|kernel| {
             let parameters = kernel.built_in.parameters();
             let parameter = parameters.get(arg_index as usize);
@@ -123,7 +120,6 @@ impl NullOpenCl {
         param_value: *mut c_void,
         param_value_size_ret: *mut usize,
     ) -> cl_int {
-        self.count("clGetKernelInfo");
         let asked = Asked::new(param_value_size, param_value, param_value_size_ret);
         status(self.get::<Kernel, _>(kernel).and_then(|object| {
             let answer = match param_name {
@@ -149,7 +145,6 @@ impl NullOpenCl {
         param_value: *mut c_void,
         param_value_size_ret: *mut usize,
     ) -> cl_int {
-        self.count("clGetKernelArgInfo");
         let asked = Asked::new(param_value_size, param_value, param_value_size_ret);
         status(self.get::<Kernel, _>(kernel).and_then(|object| {
             let parameter = object.built_in.parameters().get(arg_index as usize);
@@ -180,7 +175,6 @@ impl NullOpenCl {
         param_value: *mut c_void,
         param_value_size_ret: *mut usize,
     ) -> cl_int {
-        self.count("clGetKernelWorkGroupInfo");
         let asked = Asked::new(param_value_size, param_value, param_value_size_ret);
         status(self.get::<Kernel, _>(kernel).and_then(|object| {
             let devices = &object.program.devices;
@@ -204,93 +198,69 @@ impl NullOpenCl {
 
     pub(super) unsafe fn clEnqueueNDRangeKernel(
         &self,
-        command_queue: cl_command_queue,
+        queue: &Queue,
         kernel: cl_kernel,
         work_dim: cl_uint,
         global_work_offset: *const usize,
         global_work_size: *const usize,
         local_work_size: *const usize,
-        num_events_in_wait_list: cl_uint,
-        event_wait_list: *const cl_event,
-        event: *mut cl_event,
-    ) -> cl_int {
-        self.count("clEnqueueNDRangeKernel");
-        status((|| {
-            // SAFETY: the caller's contract.
-            let target =
-                unsafe { self.target(command_queue, num_events_in_wait_list, event_wait_list) }?;
-            let kernel: Arc<Kernel> = self.get(kernel)?;
-            let program = &kernel.program;
-            require(
-                Arc::ptr_eq(&program.context, &target.0.context),
-                CL_INVALID_CONTEXT,
-            )?;
-            require(
-                program.devices.contains(&target.0.device),
-                CL_INVALID_PROGRAM_EXECUTABLE,
-            )?;
-            require((1..=3).contains(&work_dim), CL_INVALID_WORK_DIMENSION)?;
-            let dimensions = work_dim as usize;
-            let read = |sizes: *const usize, default| match sizes.is_null() {
-                true => Ok(vec![default; dimensions]),
-                // SAFETY: the caller's contract: one size per dimension.
-                false => unsafe { list(sizes, dimensions, CL_INVALID_VALUE) },
-            };
-            let global = read(global_work_size, 0)?;
-            let offset = read(global_work_offset, 0)?;
-            let local = read(local_work_size, 1)?;
-            let ends = global
-                .iter()
-                .zip(&offset)
-                .all(|(size, offset)| size.checked_add(*offset).is_some());
-            require(ends, CL_INVALID_GLOBAL_OFFSET)?;
-            require(!local.contains(&0), CL_INVALID_WORK_GROUP_SIZE)?;
-            require(
-                local.iter().all(|size| *size <= info::GROUP_LIMIT),
-                CL_INVALID_WORK_ITEM_SIZE,
-            )?;
-            require(
-                local.iter().product::<usize>() <= info::GROUP_LIMIT,
-                CL_INVALID_WORK_GROUP_SIZE,
-            )?;
-            let divides = global
-                .iter()
-                .zip(&local)
-                .all(|(size, local)| size.is_multiple_of(*local));
-            require(divides, CL_INVALID_WORK_GROUP_SIZE)?;
-            let count = global
-                .iter()
-                .try_fold(1_usize, |count, size| count.checked_mul(*size));
-            let count = count.ok_or(CL_INVALID_GLOBAL_WORK_SIZE)?;
-            let work = kernel.launch(self.shared.scheduler.clone(), offset[0], count)?;
-            let how = (CL_COMMAND_NDRANGE_KERNEL, Order::Free, CL_FALSE);
-            // SAFETY: the caller's contract.
-            unsafe { self.submit(target, how, event, work) }
-        })())
+    ) -> Result<Work, cl_int> {
+        let kernel: Arc<Kernel> = self.get(kernel)?;
+        let program = &kernel.program;
+        require(
+            Arc::ptr_eq(&program.context, &queue.context),
+            CL_INVALID_CONTEXT,
+        )?;
+        require(
+            program.devices.contains(&queue.device),
+            CL_INVALID_PROGRAM_EXECUTABLE,
+        )?;
+        require((1..=3).contains(&work_dim), CL_INVALID_WORK_DIMENSION)?;
+        let dimensions = work_dim as usize;
+        let read = |sizes: *const usize, default| match sizes.is_null() {
+            true => Ok(vec![default; dimensions]),
+            // SAFETY: the caller's contract: one size per dimension.
+            false => unsafe { list(sizes, dimensions, CL_INVALID_VALUE) },
+        };
+        let global = read(global_work_size, 0)?;
+        let offset = read(global_work_offset, 0)?;
+        let local = read(local_work_size, 1)?;
+        let ends = global
+            .iter()
+            .zip(&offset)
+            .all(|(size, offset)| size.checked_add(*offset).is_some());
+        require(ends, CL_INVALID_GLOBAL_OFFSET)?;
+        require(!local.contains(&0), CL_INVALID_WORK_GROUP_SIZE)?;
+        require(
+            local.iter().all(|size| *size <= info::GROUP_LIMIT),
+            CL_INVALID_WORK_ITEM_SIZE,
+        )?;
+        require(
+            local.iter().product::<usize>() <= info::GROUP_LIMIT,
+            CL_INVALID_WORK_GROUP_SIZE,
+        )?;
+        let divides = global
+            .iter()
+            .zip(&local)
+            .all(|(size, local)| size.is_multiple_of(*local));
+        require(divides, CL_INVALID_WORK_GROUP_SIZE)?;
+        let count = global
+            .iter()
+            .try_fold(1_usize, |count, size| count.checked_mul(*size));
+        let count = count.ok_or(CL_INVALID_GLOBAL_WORK_SIZE)?;
+        kernel.launch(self.shared.scheduler.clone(), offset[0], count)
     }
 
     pub(super) unsafe fn clEnqueueTask(
         &self,
-        command_queue: cl_command_queue,
+        queue: &Queue,
         kernel: cl_kernel,
-        num_events_in_wait_list: cl_uint,
-        event_wait_list: *const cl_event,
-        event: *mut cl_event,
-    ) -> cl_int {
-        self.count("clEnqueueTask");
-        status((|| {
-            // SAFETY: the caller's contract.
-            let target =
-                unsafe { self.target(command_queue, num_events_in_wait_list, event_wait_list) }?;
-            let kernel: Arc<Kernel> = self.get(kernel)?;
-            require(
-                Arc::ptr_eq(&kernel.program.context, &target.0.context),
-                CL_INVALID_CONTEXT,
-            )?;
-            let work = kernel.launch(self.shared.scheduler.clone(), 0, 1)?;
-            let how = (CL_COMMAND_TASK, Order::Free, CL_FALSE);
-            // SAFETY: the caller's contract.
-            unsafe { self.submit(target, how, event, work) }
-        })())
+    ) -> Result<Work, cl_int> {
+        let kernel: Arc<Kernel> = self.get(kernel)?;
+        require(
+            Arc::ptr_eq(&kernel.program.context, &queue.context),
+            CL_INVALID_CONTEXT,
+        )?;
+        kernel.launch(self.shared.scheduler.clone(), 0, 1)
     }
 }

@@ -14,7 +14,6 @@ impl NullOpenCl {
         platforms: *mut cl_platform_id,
         num_platforms: *mut cl_uint,
     ) -> cl_int {
-        self.count("clGetPlatformIDs");
         if platforms.is_null() != (num_entries == 0)
             || (platforms.is_null() && num_platforms.is_null())
         {
@@ -40,7 +39,6 @@ impl NullOpenCl {
         param_value: *mut c_void,
         param_value_size_ret: *mut usize,
     ) -> cl_int {
-        self.count("clGetPlatformInfo");
         let asked = Asked::new(param_value_size, param_value, param_value_size_ret);
         let answer = self
             .checked_platform(platform)
@@ -57,7 +55,6 @@ impl NullOpenCl {
         devices: *mut cl_device_id,
         num_devices: *mut cl_uint,
     ) -> cl_int {
-        self.count("clGetDeviceIDs");
         status((|| {
             self.checked_platform(platform)?;
             let asks = !devices.is_null() || !num_devices.is_null();
@@ -80,7 +77,6 @@ impl NullOpenCl {
         param_value: *mut c_void,
         param_value_size_ret: *mut usize,
     ) -> cl_int {
-        self.count("clGetDeviceInfo");
         let asked = Asked::new(param_value_size, param_value, param_value_size_ret);
         let answer = self
             .device(device)
@@ -90,12 +86,10 @@ impl NullOpenCl {
     }
 
     pub(super) unsafe fn clRetainDevice(&self, device: cl_device_id) -> cl_int {
-        self.count("clRetainDevice");
         status(self.device(device).map(drop))
     }
 
     pub(super) unsafe fn clReleaseDevice(&self, device: cl_device_id) -> cl_int {
-        self.count("clReleaseDevice");
         status(self.device(device).map(drop))
     }
 
@@ -105,7 +99,6 @@ impl NullOpenCl {
         device_timestamp: *mut cl_ulong,
         host_timestamp: *mut cl_ulong,
     ) -> cl_int {
-        self.count("clGetDeviceAndHostTimer");
         status((|| {
             self.device(device)?;
             let both = !device_timestamp.is_null() && !host_timestamp.is_null();
@@ -124,7 +117,6 @@ impl NullOpenCl {
         device: cl_device_id,
         host_timestamp: *mut cl_ulong,
     ) -> cl_int {
-        self.count("clGetHostTimer");
         status((|| {
             self.device(device)?;
             require(!host_timestamp.is_null(), CL_INVALID_VALUE)?;
@@ -135,7 +127,6 @@ impl NullOpenCl {
     }
 
     pub(super) unsafe fn clUnloadPlatformCompiler(&self, platform: cl_platform_id) -> cl_int {
-        self.count("clUnloadPlatformCompiler");
         require(!platform.is_null(), CL_INVALID_PLATFORM)
             .and_then(|()| self.checked_platform(platform))
             .err()
@@ -151,7 +142,6 @@ impl NullOpenCl {
         image_formats: *mut cl_image_format,
         num_image_formats: *mut cl_uint,
     ) -> cl_int {
-        self.count("clGetSupportedImageFormats");
         status(self.get::<Context, _>(context).and_then(|_| {
             let asks_for_none = num_entries == 0 && !image_formats.is_null();
             require(!asks_for_none, CL_INVALID_VALUE)?;

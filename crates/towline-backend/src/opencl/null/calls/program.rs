@@ -18,7 +18,6 @@ impl NullOpenCl {
         lengths: *const usize,
         errcode_ret: *mut cl_int,
     ) -> cl_program {
-        self.count("clCreateProgramWithSource");
         let made = (|| {
             let context: Arc<Context> = self.get(context)?;
             require(count > 0, CL_INVALID_VALUE)?;
@@ -61,7 +60,6 @@ impl NullOpenCl {
         kernel_names: *const c_char,
         errcode_ret: *mut cl_int,
     ) -> cl_program {
-        self.count("clCreateProgramWithBuiltInKernels");
         let made = (|| {
             let context: Arc<Context> = self.get(context)?;
             require(num_devices > 0 && !kernel_names.is_null(), CL_INVALID_VALUE)?;
@@ -99,7 +97,6 @@ impl NullOpenCl {
         _pfn_notify: Option<unsafe extern "C" fn(cl_program, *mut c_void)>,
         _user_data: *mut c_void,
     ) -> cl_int {
-        self.count("clBuildProgram");
         // There is no compiler, and built-in kernels are not built (section 5.8.6 lists what may be).
         match self.get::<Program, _>(program) {
             Ok(program) if program.source.is_some() => CL_COMPILER_NOT_AVAILABLE,
@@ -116,7 +113,6 @@ impl NullOpenCl {
         param_value: *mut c_void,
         param_value_size_ret: *mut usize,
     ) -> cl_int {
-        self.count("clGetProgramInfo");
         let asked = Asked::new(param_value_size, param_value, param_value_size_ret);
         status(self.get::<Program, _>(program).and_then(|object| {
             let is_executable = object.source.is_none();
@@ -165,7 +161,6 @@ impl NullOpenCl {
         param_value: *mut c_void,
         param_value_size_ret: *mut usize,
     ) -> cl_int {
-        self.count("clGetProgramBuildInfo");
         let asked = Asked::new(param_value_size, param_value, param_value_size_ret);
         status(self.get::<Program, _>(program).and_then(|object| {
             require(object.devices.contains(&device.addr()), CL_INVALID_DEVICE)?;

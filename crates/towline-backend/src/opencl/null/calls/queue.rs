@@ -57,7 +57,6 @@ impl NullOpenCl {
         properties: cl_command_queue_properties,
         errcode_ret: *mut cl_int,
     ) -> cl_command_queue {
-        self.count("clCreateCommandQueue");
         let made = self.queue(context, device, properties, Vec::new());
         // SAFETY: the caller's contract.
         unsafe { created(made, errcode_ret) }
@@ -70,7 +69,6 @@ impl NullOpenCl {
         properties: *const cl_queue_properties,
         errcode_ret: *mut cl_int,
     ) -> cl_command_queue {
-        self.count("clCreateCommandQueueWithProperties");
         let made = (|| {
             // SAFETY: the caller's contract.
             let list = unsafe { pairs(properties) }?;
@@ -90,12 +88,10 @@ impl NullOpenCl {
     }
 
     pub(super) unsafe fn clRetainCommandQueue(&self, command_queue: cl_command_queue) -> cl_int {
-        self.count("clRetainCommandQueue");
         status(self.shared.registry.retain::<Queue, _>(command_queue))
     }
 
     pub(super) unsafe fn clReleaseCommandQueue(&self, command_queue: cl_command_queue) -> cl_int {
-        self.count("clReleaseCommandQueue");
         let last = self.shared.registry.release::<Queue, _>(command_queue);
         status(last.map(|queue| {
             if let Some(queue) = queue {
@@ -112,7 +108,6 @@ impl NullOpenCl {
         param_value: *mut c_void,
         param_value_size_ret: *mut usize,
     ) -> cl_int {
-        self.count("clGetCommandQueueInfo");
         let asked = Asked::new(param_value_size, param_value, param_value_size_ret);
         status(self.get::<Queue, _>(command_queue).and_then(|object| {
             let answer = match param_name {
@@ -131,13 +126,11 @@ impl NullOpenCl {
     }
 
     pub(super) unsafe fn clFlush(&self, command_queue: cl_command_queue) -> cl_int {
-        self.count("clFlush");
         // A queue's thread takes commands up as they come.
         status(self.get::<Queue, _>(command_queue).map(drop))
     }
 
     pub(super) unsafe fn clFinish(&self, command_queue: cl_command_queue) -> cl_int {
-        self.count("clFinish");
         let queue = self.get::<Queue, _>(command_queue);
         status(queue.map(|queue| queue.finish(&self.shared.scheduler)))
     }
@@ -149,7 +142,6 @@ impl NullOpenCl {
         event_wait_list: *const cl_event,
         event: *mut cl_event,
     ) -> cl_int {
-        self.count("clEnqueueMarkerWithWaitList");
         status((|| {
             // SAFETY: the caller's contract.
             let target =
@@ -167,7 +159,6 @@ impl NullOpenCl {
         event_wait_list: *const cl_event,
         event: *mut cl_event,
     ) -> cl_int {
-        self.count("clEnqueueBarrierWithWaitList");
         status((|| {
             // SAFETY: the caller's contract.
             let target =
@@ -183,7 +174,6 @@ impl NullOpenCl {
         command_queue: cl_command_queue,
         event: *mut cl_event,
     ) -> cl_int {
-        self.count("clEnqueueMarker");
         if event.is_null() {
             return CL_INVALID_VALUE;
         }
@@ -192,7 +182,6 @@ impl NullOpenCl {
     }
 
     pub(super) unsafe fn clEnqueueBarrier(&self, command_queue: cl_command_queue) -> cl_int {
-        self.count("clEnqueueBarrier");
         let none = ptr::null_mut();
         // SAFETY: the caller's contract, passed on.
         unsafe { self.clEnqueueBarrierWithWaitList(command_queue, 0, ptr::null(), none) }
@@ -204,7 +193,6 @@ impl NullOpenCl {
         num_events: cl_uint,
         event_list: *const cl_event,
     ) -> cl_int {
-        self.count("clEnqueueWaitForEvents");
         if num_events == 0 || event_list.is_null() {
             return CL_INVALID_VALUE;
         }

@@ -54,75 +54,48 @@ impl NullOpenCl {
 
     pub(super) unsafe fn clEnqueueReadBuffer(
         &self,
-        command_queue: cl_command_queue,
+        queue: &Queue,
         buffer: cl_mem,
-        blocking_read: cl_bool,
         offset: usize,
         size: usize,
         ptr: *mut c_void,
-        num_events_in_wait_list: cl_uint,
-        event_wait_list: *const cl_event,
-        event: *mut cl_event,
-    ) -> cl_int {
-        self.count("clEnqueueReadBuffer");
-        status((|| {
-            // SAFETY: the caller's contract.
-            let target =
-                unsafe { self.target(command_queue, num_events_in_wait_list, event_wait_list) }?;
-            let buffer = self.buffer(&target.0, buffer)?;
-            buffer.range(offset, size)?;
-            require(!ptr.is_null(), CL_INVALID_VALUE)?;
-            buffer.host_may(true, false)?;
-            let host = Place::new(ptr);
-            let how = (CL_COMMAND_READ_BUFFER, Order::Free, blocking_read);
-            let work = Box::new(move || {
-                // SAFETY: the range was checked; the caller's contract: `ptr` is writable for `size` until the command ends.
-                unsafe { host.copy_from(buffer.place.at(offset), size) };
-                Ok(())
-            });
-            // SAFETY: the caller's contract.
-            unsafe { self.submit(target, how, event, work) }
-        })())
+    ) -> Result<Work, cl_int> {
+        let buffer = self.buffer(queue, buffer)?;
+        buffer.range(offset, size)?;
+        require(!ptr.is_null(), CL_INVALID_VALUE)?;
+        buffer.host_may(true, false)?;
+        let host = Place::new(ptr);
+        Ok(Box::new(move || {
+            // SAFETY: the range was checked; the caller's contract: `ptr` is writable for `size` until the command ends.
+            unsafe { host.copy_from(buffer.place.at(offset), size) };
+            Ok(())
+        }))
     }
 
     pub(super) unsafe fn clEnqueueWriteBuffer(
         &self,
-        command_queue: cl_command_queue,
+        queue: &Queue,
         buffer: cl_mem,
-        blocking_write: cl_bool,
         offset: usize,
         size: usize,
         ptr: *const c_void,
-        num_events_in_wait_list: cl_uint,
-        event_wait_list: *const cl_event,
-        event: *mut cl_event,
-    ) -> cl_int {
-        self.count("clEnqueueWriteBuffer");
-        status((|| {
-            // SAFETY: the caller's contract.
-            let target =
-                unsafe { self.target(command_queue, num_events_in_wait_list, event_wait_list) }?;
-            let buffer = self.buffer(&target.0, buffer)?;
-            buffer.range(offset, size)?;
-            require(!ptr.is_null(), CL_INVALID_VALUE)?;
-            buffer.host_may(false, true)?;
-            let host = Place::new(ptr);
-            let how = (CL_COMMAND_WRITE_BUFFER, Order::Free, blocking_write);
-            let work = Box::new(move || {
-                // SAFETY: the range was checked; the caller's contract: `ptr` is readable for `size` until the command ends.
-                unsafe { buffer.place.at(offset).copy_from(host, size) };
-                Ok(())
-            });
-            // SAFETY: the caller's contract.
-            unsafe { self.submit(target, how, event, work) }
-        })())
+    ) -> Result<Work, cl_int> {
+        let buffer = self.buffer(queue, buffer)?;
+        buffer.range(offset, size)?;
+        require(!ptr.is_null(), CL_INVALID_VALUE)?;
+        buffer.host_may(false, true)?;
+        let host = Place::new(ptr);
+        Ok(Box::new(move || {
+            // SAFETY: the range was checked; the caller's contract: `ptr` is readable for `size` until the command ends.
+            unsafe { buffer.place.at(offset).copy_from(host, size) };
+            Ok(())
+        }))
     }
 
     pub(super) unsafe fn clEnqueueReadBufferRect(
         &self,
-        command_queue: cl_command_queue,
+        queue: &Queue,
         buffer: cl_mem,
-        blocking_read: cl_bool,
         buffer_origin: *const usize,
         host_origin: *const usize,
         region: *const usize,
@@ -131,34 +104,20 @@ impl NullOpenCl {
         host_row_pitch: usize,
         host_slice_pitch: usize,
         ptr: *mut c_void,
-        num_events_in_wait_list: cl_uint,
-        event_wait_list: *const cl_event,
-        event: *mut cl_event,
-    ) -> cl_int {
-        self.count("clEnqueueReadBufferRect");
-        status((|| {
-            // SAFETY: the caller's contract.
-            let target =
-                unsafe { self.target(command_queue, num_events_in_wait_list, event_wait_list) }?;
-            let sizes = (buffer_origin, host_origin, region);
-            let pitches = (
-                (buffer_row_pitch, buffer_slice_pitch),
-                (host_row_pitch, host_slice_pitch),
-            );
-            // SAFETY: the caller's contract.
-            let work =
-                unsafe { self.host_rect(&target.0, buffer, sizes, pitches, ptr, COPY_HOST) }?;
-            let how = (CL_COMMAND_READ_BUFFER_RECT, Order::Free, blocking_read);
-            // SAFETY: the caller's contract.
-            unsafe { self.submit(target, how, event, work) }
-        })())
+    ) -> Result<Work, cl_int> {
+        let sizes = (buffer_origin, host_origin, region);
+        let pitches = (
+            (buffer_row_pitch, buffer_slice_pitch),
+            (host_row_pitch, host_slice_pitch),
+        );
+        // SAFETY: the caller's contract.
+        unsafe { self.host_rect(queue, buffer, sizes, pitches, ptr, COPY_HOST) }
     }
 
     pub(super) unsafe fn clEnqueueWriteBufferRect(
         &self,
-        command_queue: cl_command_queue,
+        queue: &Queue,
         buffer: cl_mem,
-        blocking_write: cl_bool,
         buffer_origin: *const usize,
         host_origin: *const usize,
         region: *const usize,
@@ -167,112 +126,75 @@ impl NullOpenCl {
         host_row_pitch: usize,
         host_slice_pitch: usize,
         ptr: *const c_void,
-        num_events_in_wait_list: cl_uint,
-        event_wait_list: *const cl_event,
-        event: *mut cl_event,
-    ) -> cl_int {
-        self.count("clEnqueueWriteBufferRect");
-        status((|| {
-            // SAFETY: the caller's contract.
-            let target =
-                unsafe { self.target(command_queue, num_events_in_wait_list, event_wait_list) }?;
-            let sizes = (buffer_origin, host_origin, region);
-            let pitches = (
-                (buffer_row_pitch, buffer_slice_pitch),
-                (host_row_pitch, host_slice_pitch),
-            );
-            // SAFETY: the caller's contract.
-            let work =
-                unsafe { self.host_rect(&target.0, buffer, sizes, pitches, ptr, WRITE_HOST) }?;
-            let how = (CL_COMMAND_WRITE_BUFFER_RECT, Order::Free, blocking_write);
-            // SAFETY: the caller's contract.
-            unsafe { self.submit(target, how, event, work) }
-        })())
+    ) -> Result<Work, cl_int> {
+        let sizes = (buffer_origin, host_origin, region);
+        let pitches = (
+            (buffer_row_pitch, buffer_slice_pitch),
+            (host_row_pitch, host_slice_pitch),
+        );
+        // SAFETY: the caller's contract.
+        unsafe { self.host_rect(queue, buffer, sizes, pitches, ptr, WRITE_HOST) }
     }
 
     pub(super) unsafe fn clEnqueueFillBuffer(
         &self,
-        command_queue: cl_command_queue,
+        queue: &Queue,
         buffer: cl_mem,
         pattern: *const c_void,
         pattern_size: usize,
         offset: usize,
         size: usize,
-        num_events_in_wait_list: cl_uint,
-        event_wait_list: *const cl_event,
-        event: *mut cl_event,
-    ) -> cl_int {
-        self.count("clEnqueueFillBuffer");
-        status((|| {
-            // SAFETY: the caller's contract.
-            let target =
-                unsafe { self.target(command_queue, num_events_in_wait_list, event_wait_list) }?;
-            let buffer = self.buffer(&target.0, buffer)?;
-            buffer.range(offset, size)?;
-            let is_size = pattern_size.is_power_of_two() && pattern_size <= 128;
-            require(is_size && !pattern.is_null(), CL_INVALID_VALUE)?;
-            let divides = offset.is_multiple_of(pattern_size) && size.is_multiple_of(pattern_size);
-            require(divides, CL_INVALID_VALUE)?;
-            // SAFETY: the caller's contract.
-            let pattern = unsafe { list(pattern.cast::<u8>(), pattern_size, CL_INVALID_VALUE) }?;
-            let work = Box::new(move || {
-                let source = Place::new(pattern.as_ptr().cast());
-                for at in (offset..offset + size).step_by(pattern.len()) {
-                    // SAFETY: the range was checked, and the pattern divides it.
-                    unsafe { buffer.place.at(at).copy_from(source, pattern.len()) };
-                }
-                Ok(())
-            });
-            let how = (CL_COMMAND_FILL_BUFFER, Order::Free, CL_FALSE);
-            // SAFETY: the caller's contract.
-            unsafe { self.submit(target, how, event, work) }
-        })())
+    ) -> Result<Work, cl_int> {
+        let buffer = self.buffer(queue, buffer)?;
+        buffer.range(offset, size)?;
+        let is_size = pattern_size.is_power_of_two() && pattern_size <= 128;
+        require(is_size && !pattern.is_null(), CL_INVALID_VALUE)?;
+        let divides = offset.is_multiple_of(pattern_size) && size.is_multiple_of(pattern_size);
+        require(divides, CL_INVALID_VALUE)?;
+        // SAFETY: the caller's contract.
+        let pattern = unsafe { list(pattern.cast::<u8>(), pattern_size, CL_INVALID_VALUE) }?;
+        Ok(Box::new(move || {
+            let source = Place::new(pattern.as_ptr().cast());
+            for at in (offset..offset + size).step_by(pattern.len()) {
+                // SAFETY: the range was checked, and the pattern divides it.
+                unsafe { buffer.place.at(at).copy_from(source, pattern.len()) };
+            }
+            Ok(())
+        }))
     }
 
     pub(super) unsafe fn clEnqueueCopyBuffer(
         &self,
-        command_queue: cl_command_queue,
+        queue: &Queue,
         src_buffer: cl_mem,
         dst_buffer: cl_mem,
         src_offset: usize,
         dst_offset: usize,
         size: usize,
-        num_events_in_wait_list: cl_uint,
-        event_wait_list: *const cl_event,
-        event: *mut cl_event,
-    ) -> cl_int {
-        self.count("clEnqueueCopyBuffer");
-        status((|| {
-            // SAFETY: the caller's contract.
-            let target =
-                unsafe { self.target(command_queue, num_events_in_wait_list, event_wait_list) }?;
-            let source = self.buffer(&target.0, src_buffer)?;
-            let destination = self.buffer(&target.0, dst_buffer)?;
-            source.range(src_offset, size)?;
-            destination.range(dst_offset, size)?;
-            let (source_root, source_start) = source.root();
-            let (destination_root, destination_start) = destination.root();
-            let (from, to) = (source_start + src_offset, destination_start + dst_offset);
-            let overlaps = source_root == destination_root && from.abs_diff(to) < size;
-            require(!overlaps, CL_MEM_COPY_OVERLAP)?;
-            let work = Box::new(move || {
-                let (to, from) = (
-                    destination.place.at(dst_offset),
-                    source.place.at(src_offset),
-                );
-                // SAFETY: both ranges were checked.
-                unsafe { to.copy_from(from, size) };
-                Ok(())
-            });
-            let how = (CL_COMMAND_COPY_BUFFER, Order::Free, CL_FALSE);
-            // SAFETY: the caller's contract.
-            unsafe { self.submit(target, how, event, work) }
-        })())
+    ) -> Result<Work, cl_int> {
+        let source = self.buffer(queue, src_buffer)?;
+        let destination = self.buffer(queue, dst_buffer)?;
+        source.range(src_offset, size)?;
+        destination.range(dst_offset, size)?;
+        let (source_root, source_start) = source.root();
+        let (destination_root, destination_start) = destination.root();
+        let (from, to) = (source_start + src_offset, destination_start + dst_offset);
+        let overlaps = source_root == destination_root && from.abs_diff(to) < size;
+        require(!overlaps, CL_MEM_COPY_OVERLAP)?;
+        Ok(Box::new(move || {
+            let (to, from) = (
+                destination.place.at(dst_offset),
+                source.place.at(src_offset),
+            );
+            // SAFETY: both ranges were checked.
+            unsafe { to.copy_from(from, size) };
+            Ok(())
+        }))
     }
 
     pub(super) unsafe fn clEnqueueCopyBufferRect(
         &self,
-        command_queue: cl_command_queue,
+        queue: &Queue,
         src_buffer: cl_mem,
         dst_buffer: cl_mem,
         src_origin: *const usize,
@@ -282,53 +204,40 @@ impl NullOpenCl {
         src_slice_pitch: usize,
         dst_row_pitch: usize,
         dst_slice_pitch: usize,
-        num_events_in_wait_list: cl_uint,
-        event_wait_list: *const cl_event,
-        event: *mut cl_event,
-    ) -> cl_int {
-        self.count("clEnqueueCopyBufferRect");
-        status((|| {
-            // SAFETY: the caller's contract.
-            let target =
-                unsafe { self.target(command_queue, num_events_in_wait_list, event_wait_list) }?;
-            let source = self.buffer(&target.0, src_buffer)?;
-            let destination = self.buffer(&target.0, dst_buffer)?;
-            // SAFETY: the caller's contract.
-            let region = unsafe { triple(region) }?;
-            // SAFETY: as above.
-            let from = Rect::new(
-                unsafe { triple(src_origin) }?,
-                src_row_pitch,
-                src_slice_pitch,
-                region,
-            )?;
-            // SAFETY: as above.
-            let to = Rect::new(
-                unsafe { triple(dst_origin) }?,
-                dst_row_pitch,
-                dst_slice_pitch,
-                region,
-            )?;
-            source.range(0, from.end(region).ok_or(CL_INVALID_VALUE)?)?;
-            destination.range(0, to.end(region).ok_or(CL_INVALID_VALUE)?)?;
-            if source.handle == destination.handle {
-                let same_pitches =
-                    (from.row_pitch, from.slice_pitch) == (to.row_pitch, to.slice_pitch);
-                require(same_pitches, CL_INVALID_VALUE)?;
-            }
-            require(
-                !memory::overlaps((&source, from), (&destination, to), region),
-                CL_MEM_COPY_OVERLAP,
-            )?;
-            let work = Box::new(move || {
-                // SAFETY: both regions were checked, and that they do not overlap.
-                unsafe { copy_rect((destination.place, to), (source.place, from), region) };
-                Ok(())
-            });
-            let how = (CL_COMMAND_COPY_BUFFER_RECT, Order::Free, CL_FALSE);
-            // SAFETY: the caller's contract.
-            unsafe { self.submit(target, how, event, work) }
-        })())
+    ) -> Result<Work, cl_int> {
+        let source = self.buffer(queue, src_buffer)?;
+        let destination = self.buffer(queue, dst_buffer)?;
+        // SAFETY: the caller's contract.
+        let region = unsafe { triple(region) }?;
+        // SAFETY: as above.
+        let from = Rect::new(
+            unsafe { triple(src_origin) }?,
+            src_row_pitch,
+            src_slice_pitch,
+            region,
+        )?;
+        // SAFETY: as above.
+        let to = Rect::new(
+            unsafe { triple(dst_origin) }?,
+            dst_row_pitch,
+            dst_slice_pitch,
+            region,
+        )?;
+        source.range(0, from.end(region).ok_or(CL_INVALID_VALUE)?)?;
+        destination.range(0, to.end(region).ok_or(CL_INVALID_VALUE)?)?;
+        if source.handle == destination.handle {
+            let same_pitches = (from.row_pitch, from.slice_pitch) == (to.row_pitch, to.slice_pitch);
+            require(same_pitches, CL_INVALID_VALUE)?;
+        }
+        require(
+            !memory::overlaps((&source, from), (&destination, to), region),
+            CL_MEM_COPY_OVERLAP,
+        )?;
+        Ok(Box::new(move || {
+            // SAFETY: both regions were checked, and that they do not overlap.
+            unsafe { copy_rect((destination.place, to), (source.place, from), region) };
+            Ok(())
+        }))
     }
 
     pub(super) unsafe fn clEnqueueMapBuffer(
@@ -344,7 +253,6 @@ impl NullOpenCl {
         event: *mut cl_event,
         errcode_ret: *mut cl_int,
     ) -> *mut c_void {
-        self.count("clEnqueueMapBuffer");
         let mapped = (|| {
             // SAFETY: the caller's contract.
             let target =
@@ -379,56 +287,32 @@ impl NullOpenCl {
 
     pub(super) unsafe fn clEnqueueUnmapMemObject(
         &self,
-        command_queue: cl_command_queue,
+        queue: &Queue,
         memobj: cl_mem,
         mapped_ptr: *mut c_void,
-        num_events_in_wait_list: cl_uint,
-        event_wait_list: *const cl_event,
-        event: *mut cl_event,
-    ) -> cl_int {
-        self.count("clEnqueueUnmapMemObject");
-        status((|| {
-            // SAFETY: the caller's contract.
-            let target =
-                unsafe { self.target(command_queue, num_events_in_wait_list, event_wait_list) }?;
-            let buffer = self.buffer(&target.0, memobj)?;
-            let address = mapped_ptr.addr();
-            require(buffer.is_mapped_at(address), CL_INVALID_VALUE)?;
-            let work = Box::new(move || {
-                buffer.unmap(address);
-                Ok(())
-            });
-            let how = (CL_COMMAND_UNMAP_MEM_OBJECT, Order::Free, CL_FALSE);
-            // SAFETY: the caller's contract.
-            unsafe { self.submit(target, how, event, work) }
-        })())
+    ) -> Result<Work, cl_int> {
+        let buffer = self.buffer(queue, memobj)?;
+        let address = mapped_ptr.addr();
+        require(buffer.is_mapped_at(address), CL_INVALID_VALUE)?;
+        Ok(Box::new(move || {
+            buffer.unmap(address);
+            Ok(())
+        }))
     }
 
     pub(super) unsafe fn clEnqueueMigrateMemObjects(
         &self,
-        command_queue: cl_command_queue,
+        queue: &Queue,
         num_mem_objects: cl_uint,
         mem_objects: *const cl_mem,
         flags: cl_mem_migration_flags,
-        num_events_in_wait_list: cl_uint,
-        event_wait_list: *const cl_event,
-        event: *mut cl_event,
-    ) -> cl_int {
-        self.count("clEnqueueMigrateMemObjects");
-        status((|| {
-            // SAFETY: the caller's contract.
-            let target =
-                unsafe { self.target(command_queue, num_events_in_wait_list, event_wait_list) }?;
-            let known = CL_MIGRATE_MEM_OBJECT_HOST | CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
-            require(num_mem_objects > 0 && flags & !known == 0, CL_INVALID_VALUE)?;
-            // SAFETY: the caller's contract.
-            for object in unsafe { list(mem_objects, num_mem_objects as usize, CL_INVALID_VALUE) }?
-            {
-                self.buffer(&target.0, object)?;
-            }
-            let how = (CL_COMMAND_MIGRATE_MEM_OBJECTS, Order::Free, CL_FALSE);
-            // SAFETY: the caller's contract.
-            unsafe { self.submit(target, how, event, Box::new(|| Ok(()))) }
-        })())
+    ) -> Result<Work, cl_int> {
+        let known = CL_MIGRATE_MEM_OBJECT_HOST | CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
+        require(num_mem_objects > 0 && flags & !known == 0, CL_INVALID_VALUE)?;
+        // SAFETY: the caller's contract.
+        for object in unsafe { list(mem_objects, num_mem_objects as usize, CL_INVALID_VALUE) }? {
+            self.buffer(queue, object)?;
+        }
+        Ok(Box::new(|| Ok(())))
     }
 }
