@@ -1,0 +1,136 @@
+//! Peers that break the rules.
+
+use super::*;
+
+pub(super) fn lane_flood_is_refused() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    let client = Client::session(&server.address);
+    assert!(
+        client.lane(0, 5).is_refused(),
+        "the limit of this server is 4"
+    );
+    let other = Client::session(&server.address);
+    let lanes: Vec<Lane> = (0..4).map(|index| other.lane(index, 4)).collect();
+    assert!(lanes.iter().all(Lane::echoes));
+    assert!((0..200).all(|index| other.lane(index % 4, 4).is_refused()));
+    assert!(lanes.iter().all(Lane::echoes));
+    Ok(())
+}
+
+pub(super) fn garbage_is_refused_and_serves_on() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    let pieces: [&[u8]; 6] = [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"TWLC\x01\0\0\0\xff\xff\xff\xff",
+        b"TWLC\x63\0\0\0\0\0\0\0",
+        b"TWLC\x01\0\0\0\x04\0\0\0\x01\0\x01\0",
+        b"TWLA\xff\xff0123456789012345678901234567890123456789",
+        &Message::StatusRequest.encode(),
+    ];
+    for piece in pieces {
+        let client = Client::dial(&server.address);
+        client.send(piece);
+        let mut bytes = [0; 4096];
+        let closed = (0..100).any(|_| matches!(client.connection.recv(&mut bytes), Ok(0) | Err(_)));
+        assert!(closed, "{piece:?} is not refused");
+    }
+    // Garbage behind a good handshake ends that session only.
+    let mut client = Client::session(&server.address);
+    client
+        .send(&Message::Hello(Hello::new(Purpose::Session, "again", 1, "here", [0; 32])).encode());
+    assert!(matches!(
+        client.message(),
+        Some(Message::Reject(Reject {
+            code: RejectCode::Malformed,
+            ..
+        }))
+    ));
+    assert!(Client::session(&server.address).lane(0, 1).echoes());
+    assert!(Client::query(&server.address).status().rejected >= 6);
+    Ok(())
+}
+
+pub(super) fn slow_client_is_cut_off() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    let mut client = Client::dial(&server.address);
+    let start = Instant::now();
+    let hello = Message::Hello(Hello::new(Purpose::Session, "slow", 1, "here", [0; 32])).encode();
+    // One byte at a time keeps it busy, but not for ever.
+    for byte in &hello {
+        if client
+            .connection
+            .wait_readable(Some(Duration::from_millis(300)))?
+        {
+            break;
+        }
+        let _ = client.connection.send(&[IoSlice::new(&[*byte])]);
+    }
+    assert!(matches!(
+        client.message(),
+        Some(Message::Reject(Reject {
+            code: RejectCode::HandshakeTimeout,
+            ..
+        }))
+    ));
+    assert!(
+        (4..8).contains(&start.elapsed().as_secs()),
+        "{:?}",
+        start.elapsed()
+    );
+    Ok(())
+}
+
+pub(super) fn flood_of_silent_connections_does_not_shut_others_out() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    // More than the supervisor keeps.
+    let mut silent: Vec<Client> = (0..300).map(|_| Client::dial(&server.address)).collect();
+    let start = Instant::now();
+    assert!(Client::session(&server.address).lane(0, 1).echoes());
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
+    let rejected = silent[0].message();
+    assert!(
+        matches!(
+            rejected,
+            Some(Message::Reject(Reject {
+                code: RejectCode::Busy,
+                ..
+            }))
+        ),
+        "{rejected:?}"
+    );
+    Ok(())
+}
+
+pub(super) fn client_that_never_reads_is_cut_off() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    let client = Client::query(&server.address);
+    let request = Message::DevicesRequest.encode();
+    let start = Instant::now();
+    // Each answer has 100 kB: they fill the socket buffers, and then the server waits for us in vain.
+    let cut = loop {
+        match client.connection.try_send(&request) {
+            Err(TransportError::Closed { .. } | TransportError::Lost { .. }) => break true,
+            Err(_) => break true,
+            Ok(_) if start.elapsed() > Duration::from_secs(30) => break false,
+            Ok(_) => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    assert!(
+        cut,
+        "the server still waits for a client that does not read"
+    );
+    assert!(Client::session(&server.address).lane(0, 1).echoes());
+    Ok(())
+}
+
+pub(super) fn hostile_worker_cannot_harm_the_supervisor() -> Result<(), Failed> {
+    let error = Supervisor::start(config("hostile"))
+        .err()
+        .expect("it never gets ready");
+    assert!(error.to_string().contains("broke the protocol"), "{error}");
+    Ok(())
+}

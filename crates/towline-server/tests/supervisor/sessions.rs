@@ -1,0 +1,279 @@
+//! Sessions: how they begin, what they cost, how they end.
+
+use super::*;
+
+pub(super) fn session_echoes_through_its_worker() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    let client = Client::session(&server.address);
+    let lanes: Vec<Lane> = (0..3).map(|index| client.lane(index, 3)).collect();
+    assert!(lanes.iter().all(Lane::echoes));
+    Ok(())
+}
+
+pub(super) fn cuda_session_gets_a_worker_of_its_own_kind() -> Result<(), Failed> {
+    let server = serve(SupervisorConfig {
+        cuda_worker: Some(worker("cuda")),
+        ..config("echo")
+    });
+    let cuda = Client::join(&server.address, Purpose::CudaSession, None)?;
+    let welcome = cuda.welcome.as_ref().expect("it was let in");
+    let snapshot = towline_wire::cuda::snapshot::Snapshot::decode(&welcome.snapshot)?;
+    assert_eq!(snapshot.devices[0].name, b"Towline null device");
+    // Both kinds at once, and a second of this kind.
+    let opencl = Client::session(&server.address);
+    assert!(opencl.lane(0, 1).echoes());
+    let second = Client::join(&server.address, Purpose::CudaSession, None)?;
+    assert!(second.welcome.is_some());
+    Ok(())
+}
+
+pub(super) fn cuda_session_without_a_driver_is_told_and_others_go_on() -> Result<(), Failed> {
+    for cuda_worker in [None, Some(worker("broken"))] {
+        let server = serve(SupervisorConfig {
+            cuda_worker,
+            ..config("echo")
+        });
+        let refused = Client::join(&server.address, Purpose::CudaSession, None).err();
+        match refused {
+            Some(HandshakeError::Rejected(Reject {
+                code: RejectCode::NoDevice,
+                ..
+            })) => {}
+            other => return Err(format!("refused with {other:?}").into()),
+        }
+        assert!(Client::session(&server.address).lane(0, 1).echoes());
+    }
+    Ok(())
+}
+
+pub(super) fn server_with_cuda_only_serves_and_says_what_it_lacks() -> Result<(), Failed> {
+    for worker_kind in [None, Some(worker("broken"))] {
+        let server = serve(SupervisorConfig {
+            worker: worker_kind,
+            cuda_worker: Some(worker("cuda")),
+            ..config("echo")
+        });
+        let refused = Client::join(&server.address, Purpose::Session, None).err();
+        match refused {
+            Some(HandshakeError::Rejected(Reject {
+                code: RejectCode::NoDevice,
+                text,
+                ..
+            })) => assert!(text.contains("no OpenCL devices"), "{text}"),
+            other => return Err(format!("refused with {other:?}").into()),
+        }
+        let query = Client::query(&server.address);
+        let snapshot = query.welcome.expect("it was let in").snapshot;
+        assert_eq!(
+            towline_wire::snapshot::Snapshot::decode(&snapshot)?.devices,
+            []
+        );
+        let cuda = Client::join(&server.address, Purpose::CudaSession, None)?;
+        assert!(cuda.welcome.is_some());
+    }
+    Ok(())
+}
+
+pub(super) fn server_without_any_device_says_why_for_each_api() -> Result<(), Failed> {
+    let started = Supervisor::start(SupervisorConfig {
+        cuda_worker: Some(worker("broken")),
+        ..config("broken")
+    });
+    let said = started
+        .err()
+        .map(|error| error.to_string())
+        .unwrap_or_default();
+    assert!(
+        said.contains("no OpenCL platform was found; nor for CUDA:"),
+        "{said}"
+    );
+    Ok(())
+}
+
+/// The workers of a kind that live. Tests run at once, so each that counts has a kind of its own.
+fn workers(kind: &str) -> Vec<u32> {
+    let arguments = format!("worker\0{kind}\0");
+    let entries = std::fs::read_dir("/proc")
+        .expect("/proc is mounted")
+        .flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| {
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+        line.is_ok_and(|line| line.ends_with(&arguments))
+    })
+    .collect()
+}
+
+pub(super) fn cuda_devices_are_told_without_a_session_and_nobody_stays() -> Result<(), Failed> {
+    let server = serve(SupervisorConfig {
+        cuda_worker: Some(worker("cuda-look")),
+        ..config("echo")
+    });
+    let mut client = Client::query(&server.address);
+    for _ in 0..2 {
+        client.send(&Message::CudaDevicesRequest.encode());
+        let Some(Message::CudaDevices(devices)) = client.message() else {
+            panic!("no devices")
+        };
+        let snapshot = devices.snapshot.map_err(Failed::from)?;
+        let snapshot = towline_wire::cuda::snapshot::Snapshot::decode(&snapshot)?;
+        assert_eq!(snapshot.devices[0].name, b"Towline null device");
+    }
+    // A driver would hold memory of the device.
+    wait_until("no worker", Duration::from_secs(5), || {
+        workers("cuda-look").is_empty()
+    });
+    Ok(())
+}
+
+pub(super) fn lanes_and_bytes_sent_early_arrive() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    let client = Client::session(&server.address);
+    let connection = Registry::global().connect(&server.address, &ConnectOptions::default())?;
+    let preamble = AttachPreamble {
+        ticket: client.ticket(),
+        lane_index: 0,
+        lane_count: 1,
+    }
+    .encode();
+    let mut early = preamble.to_vec();
+    early.extend_from_slice(&[b'e'; 80_000]);
+    connection.send(&[IoSlice::new(&early)])?;
+    let mut back = vec![0; 80_000];
+    recv_exact(&*connection, &mut back)?;
+    assert!(back.iter().all(|byte| *byte == b'e'));
+    Ok(())
+}
+
+pub(super) fn closing_control_frees_the_worker_within_a_second() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    let client = Client::session(&server.address);
+    let lane = client.lane(0, 1);
+    assert!(lane.echoes());
+    let worker = only_worker(&server.address);
+    drop(client);
+    wait_until("the worker's end", Duration::from_secs(1), || {
+        !alive(worker)
+    });
+    assert!(lane.is_refused());
+    assert_eq!(Client::query(&server.address).status().sessions, []);
+    Ok(())
+}
+
+pub(super) fn worker_that_ignores_the_end_is_killed_within_a_second() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    let client = Client::session(&server.address);
+    let lane = client.lane(0, 1);
+    assert!(lane.echoes());
+    let worker = only_worker(&server.address);
+    lane.order(b"hang----");
+    std::thread::sleep(Duration::from_millis(100));
+    drop(client);
+    wait_until("the worker's end", Duration::from_secs(1), || {
+        !alive(worker)
+    });
+    Ok(())
+}
+
+pub(super) fn crash_is_told_to_its_client_and_spares_the_others() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    let mut victim = Client::session(&server.address);
+    let other = Client::session(&server.address);
+    let (victims_lane, others_lane) = (victim.lane(0, 1), other.lane(0, 1));
+    assert!(victims_lane.echoes() && others_lane.echoes());
+    victims_lane.order(b"crash---");
+    let Some(Message::SessionEnded(ended)) = victim.message() else {
+        panic!("not told")
+    };
+    assert!(ended.reason.contains("SIGABRT"), "{}", ended.reason);
+    assert_eq!(victim.message(), None);
+    assert!(others_lane.echoes());
+    wait_until("counting the crash", Duration::from_secs(5), || {
+        let status = Client::query(&server.address).status();
+        status.sessions_crashed == 1 && status.sessions.len() == 1
+    });
+    assert!(Client::session(&server.address).lane(0, 1).echoes());
+    Ok(())
+}
+
+pub(super) fn engine_error_reaches_the_client() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    let mut client = Client::session(&server.address);
+    client.lane(0, 2).order(b"fail----");
+    let _second = client.lane(1, 2);
+    let Some(Message::SessionEnded(ended)) = client.message() else {
+        panic!("not told")
+    };
+    assert_eq!(ended.reason, "the device is lost");
+    assert_eq!(
+        Client::query(&server.address).status().sessions_crashed,
+        0,
+        "the worker ended in order"
+    );
+    Ok(())
+}
+
+pub(super) fn sessions_are_limited_and_places_come_back() -> Result<(), Failed> {
+    let server = serve(SupervisorConfig {
+        max_sessions: 2,
+        ..config("echo")
+    });
+    let first = Client::session(&server.address);
+    let _second = Client::session(&server.address);
+    let third = Client::join(&server.address, Purpose::Session, None);
+    let Err(HandshakeError::Rejected(reject)) = third.map(drop) else {
+        panic!("a third session")
+    };
+    assert_eq!(reject.code, RejectCode::TooManySessions);
+    assert!(reject.text.contains("--max-sessions"), "{}", reject.text);
+    // Asking takes no place.
+    assert_eq!(Client::query(&server.address).status().sessions.len(), 2);
+    drop(first);
+    wait_until("a free place", Duration::from_secs(2), || {
+        Client::join(&server.address, Purpose::Session, None).is_ok()
+    });
+    Ok(())
+}
+
+pub(super) fn status_counts_what_the_engine_counts() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    let mut client = Client::session(&server.address);
+    let lane = client.lane(0, 1);
+    assert!((0..5).all(|_| lane.echoes()));
+    let status = client.status();
+    let session = &status.sessions[0];
+    assert_eq!(
+        (session.calls, session.received_bytes, session.lanes),
+        (5, 40, 1)
+    );
+    assert_eq!(
+        (session.program.as_str(), session.client_pid),
+        ("test", std::process::id())
+    );
+    assert_eq!(
+        (
+            status.max_sessions,
+            status.sessions_started,
+            status.draining
+        ),
+        (8, 1, false)
+    );
+    Ok(())
+}
+
+pub(super) fn devices_are_the_workers_snapshot() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    let expected = EchoEngine.snapshot();
+    let mut client = Client::query(&server.address);
+    client.send(&Message::DevicesRequest.encode());
+    let Some(Message::Devices(devices)) = client.message() else {
+        panic!("no devices")
+    };
+    assert_eq!(devices.snapshot, expected);
+    // Also just after the worker at hand was given away.
+    let session = Client::session(&server.address);
+    let query = Client::query(&server.address);
+    assert_eq!(query.welcome.expect("welcome").snapshot, expected);
+    assert_eq!(session.welcome.expect("welcome").snapshot, expected);
+    Ok(())
+}
