@@ -8,11 +8,7 @@ folder=$1
 mpirun=$2
 tier=$3
 
-# More ranks than processors, also as root in a container, and waiting without spinning. Other launchers do not look at
-# these.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl=self,vader,tcp
-export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_hwloc_base_binding_policy=none
+. "$(dirname "$0")/environment.sh"
 
 passed=0
 failed=0

@@ -165,10 +165,12 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // Beside their own checks: molecular dynamics on the devices of servers, against the processor.
         name: "workloads-mpi",
         tiers: TEST,
+        needs: &["build"],
         tools: &[Tool::Command("mpirun.openmpi")],
-        command: "make -C workloads/mpi OPENCL=1 check",
+        command: "make -C workloads/mpi OPENCL=1 check && workloads/mpi/check-towline.sh \"$TOWLINE_BIN_DIR\"",
         ..STAGE
     },
     Stage {
