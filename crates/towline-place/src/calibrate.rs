@@ -7,6 +7,8 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use towline_sys::process::tie_to_starter;
+
 use crate::{Error, Result};
 
 /// Most copies: of a large socket.
@@ -165,7 +167,7 @@ fn launch(command: &[String], core: usize) -> Result<Child> {
             taskset.arg(this).args(["calibrate", "--triad"])
         }
     };
-    taskset
+    tie_to_starter(&mut taskset)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()

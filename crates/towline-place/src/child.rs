@@ -1,9 +1,11 @@
-//! Other programs: run with a limit, ended when it is over.
+//! Other programs: run with a limit, ended when it is over, and with the process that runs them.
 
 use std::io::{Read, Write};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use towline_sys::process::tie_to_starter;
 
 use crate::{Error, Result};
 
@@ -35,14 +37,14 @@ impl Ended {
     }
 }
 
-/// Runs a program with this input until it ends, at most so long.
+/// Runs a program with this input until it ends, at most so long. If this process is killed meanwhile, so is the program.
 pub(crate) fn run(command: &mut Command, input: Vec<u8>, limit: Duration) -> Result<Ended> {
     let program = command.get_program().to_string_lossy().into_owned();
     let fail = |reason: String| Error::Tool {
         program: program.clone(),
         reason,
     };
-    let mut child = command
+    let mut child = tie_to_starter(command)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

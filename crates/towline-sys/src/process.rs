@@ -186,11 +186,7 @@ fn reap(pidfd: BorrowedFd<'_>) -> Exit {
 
 /// Runs in the child between fork and exec: system calls only.
 fn prepare_child(socket: RawFd, parent: Pid) -> std::io::Result<()> {
-    die_with_parent()?;
-    // The parent may have died before the line above took effect.
-    if rustix::process::getppid() != Some(parent) {
-        return Err(Errno::SRCH.into());
-    }
+    die_with(parent)?;
     // SAFETY: plain system call on two descriptor numbers; the target is replaced on purpose.
     let duplicated = unsafe { libc::dup2(socket, CHANNEL_DESCRIPTOR) };
     if duplicated < 0 {
@@ -240,6 +236,24 @@ pub fn die_with_parent() -> std::io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(
         Signal::KILL,
     ))?)
+}
+
+/// Has the kernel kill what `command` starts when the thread that starts it ends, this process's end included, whatever ended it.
+///
+/// For tools that are started and waited for by the same thread. What they start themselves lives on.
+pub fn tie_to_starter(command: &mut Command) -> &mut Command {
+    let parent = rustix::process::getpid();
+    // SAFETY: the closure makes only system calls, by async-signal-safe wrappers that take no lock and do not allocate.
+    unsafe { command.pre_exec(move || die_with(parent)) }
+}
+
+/// Runs in the child between fork and exec: [`die_with_parent`], and no further if the parent died before that took effect.
+fn die_with(parent: Pid) -> std::io::Result<()> {
+    die_with_parent()?;
+    match rustix::process::getppid() == Some(parent) {
+        true => Ok(()),
+        false => Err(Errno::SRCH.into()),
+    }
 }
 
 /// Makes orphans of our workers our children, so that they can be reaped.

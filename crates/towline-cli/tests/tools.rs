@@ -1,0 +1,93 @@
+//! `towline` and the programs that it runs as tools: they do not outlive it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Answers as the simulator does when it is asked who it is, and then takes for ever, as a tool that is no simulator does at once.
+const TOOL: &str = "#!/bin/sh\n\
+    if [ \"$1\" = --version ]; then echo 'towline-sim 1, of a test'; exit; fi\n\
+    echo $$ >\"$0.writing\" && mv \"$0.writing\" \"$0.pid\"\n\
+    exec sleep 1000\n";
+
+/// Whether a process is there and has not ended. Whoever has to reap it may take time.
+fn runs(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    let state = stat
+        .as_ref()
+        .ok()
+        .and_then(|stat| stat.rsplit(')').next()?.trim_start().chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+fn holds_within_patience(mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+/// Starts `towline` with a tool that does not end, sends it a signal, and says whether the tool still runs in the end.
+fn outlived(arguments: impl Fn(&str) -> Vec<String>, signal: Signal) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let tool = folder.path().join("tool");
+    fs::write(&tool, TOOL).unwrap();
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut towline = Command::new(env!("CARGO_BIN_EXE_towline"))
+        .args(arguments(tool.to_str().unwrap()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let started = tool.with_extension("pid");
+    let is_there = holds_within_patience(|| Path::new(&started).exists());
+    kill_process(Pid::from_child(&towline), signal).unwrap();
+    towline.wait().unwrap();
+    assert!(is_there, "the tool was not started");
+    let number: i32 = fs::read_to_string(&started)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let pid = Pid::from_raw(number).unwrap();
+    let ended = holds_within_patience(|| !runs(pid));
+    if !ended {
+        // Nothing of a failed test stays behind.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+    !ended
+}
+
+fn simulate(tool: &str) -> Vec<String> {
+    let words =
+        "simulate program --preset study-qdr --program cg --tasks 16 --policy block --simulator";
+    words.split(' ').chain([tool]).map(str::to_owned).collect()
+}
+
+fn calibrate(tool: &str) -> Vec<String> {
+    ["calibrate", "--copies", "1", "--", tool]
+        .map(str::to_owned)
+        .into()
+}
+
+#[test]
+fn a_simulator_ends_with_a_towline_that_is_killed() {
+    assert!(!outlived(simulate, Signal::KILL));
+    assert!(!outlived(simulate, Signal::TERM));
+}
+
+#[test]
+fn what_is_calibrated_ends_with_a_towline_that_is_killed() {
+    assert!(!outlived(calibrate, Signal::KILL));
+    assert!(!outlived(calibrate, Signal::TERM));
+}
