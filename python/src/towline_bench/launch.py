@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shlex
 import shutil
 import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from towline_bench import BenchError
@@ -23,8 +25,15 @@ Figures = dict[str, tuple[float, str]]
 TAIL = 400
 
 
-def execute(command: Sequence[str], limit_s: float, folder: Path) -> str:
-    """Run a command to its end and answer what it printed; end it with all that it started when time is up."""
+#: Seconds that a command gets to end by itself where something else ends what it waits for.
+GRACE_S = 10
+
+
+def execute(command: Sequence[str], limit_s: float, folder: Path, cancel: Sequence[str] = ()) -> str:
+    """Run a command to its end and answer what it printed; end it with all that it started when time is up.
+
+    ``cancel`` is then run as well, for what the command started elsewhere.
+    """
     with tempfile.TemporaryFile() as output:
         try:
             child = subprocess.Popen(
@@ -45,6 +54,8 @@ def execute(command: Sequence[str], limit_s: float, folder: Path) -> str:
             if child.poll() is None:
                 os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
+                if cancel:
+                    _cancel(cancel)
         output.seek(0)
         text = output.read().decode(errors="replace")
     if status != 0:
@@ -53,8 +64,23 @@ def execute(command: Sequence[str], limit_s: float, folder: Path) -> str:
     return text
 
 
+def _cancel(command: Sequence[str]) -> None:
+    try:
+        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BenchError(f"what was started may still run: {shlex.join(command)}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Started:
+    """A command, and the one that ends what it has started elsewhere."""
+
+    command: Sequence[str]
+    cancel: Sequence[str] = field(default=())
+
+
 def run(suite: Suite, point: Point, scratch: Path) -> Figures:
-    """Run one point once."""
+    """Run one point once; ``scratch`` is a folder that nodes can read and write too."""
     program = suite.programs[point.program]
     if point.client:
         return _remote(suite, point, program)
@@ -62,7 +88,8 @@ def run(suite: Suite, point: Point, scratch: Path) -> Figures:
         return _simulate(suite, point, program)
     if program.adapter is None:
         raise BenchError(f"program {program.name} has nothing to read it by")
-    return program.adapter.read(execute(_started(suite, point, program, scratch), suite.limit_s, suite.folder))
+    started = _started(suite, point, program, scratch)
+    return program.adapter.read(execute(started.command, suite.limit_s, suite.folder, started.cancel))
 
 
 def built(suite: Suite, point: Point, program: Program) -> list[str]:
@@ -104,19 +131,22 @@ def simulated(output: str, placement: str) -> Figures:
     raise BenchError(f"`towline simulate` answered without a line of {placement}")
 
 
-def _started(suite: Suite, point: Point, program: Program, scratch: Path) -> list[str]:
+def _started(suite: Suite, point: Point, program: Program, scratch: Path) -> Started:
     command = built(suite, point, program)
     if suite.launcher == "local":
-        return command
+        return Started(command)
     placed = scratch / "placed"
     place = [suite.towline, "place", *_cluster(suite, point.network), "--tasks", str(point.tasks)]
     execute([*place, "--policy", point.placement, "--out", str(placed)], suite.limit_s, suite.folder)
     if suite.launcher == "slurm":
         # The batch script finds the order of ranks beside itself.
         environment = f"ALL,TOWLINE_PLACE_DIR={placed}"
-        batch = ["sbatch", "--wait", f"--export={environment}", f"--output={scratch / 'output'}", *suite.arguments]
-        wait = shlex.join([*batch, str(placed / "slurm.sbatch"), *command])
-        return ["sh", "-c", f"{wait} >&2; status=$?; cat {shlex.quote(str(scratch / 'output'))}; exit $status"]
+        # Ending sbatch ends no job: it is ended by its name, which no other has.
+        name = f"towline-bench-{secrets.token_hex(8)}"
+        batch = ["sbatch", "--wait", f"--job-name={name}", f"--export={environment}", f"--output={scratch / 'output'}"]
+        wait = shlex.join([*batch, *suite.arguments, str(placed / "slurm.sbatch"), *command])
+        script = f"{wait} >&2; status=$?; cat {shlex.quote(str(scratch / 'output'))}; exit $status"
+        return Started(["sh", "-c", script], ["scancel", f"--name={name}"])
     files = ["--hostfile", str(placed / "openmpi.hosts")]
     ranks = placed / "openmpi.ranks"
     if not ranks.exists():
@@ -126,11 +156,15 @@ def _started(suite: Suite, point: Point, program: Program, scratch: Path) -> lis
         files += ["--map-by", f"rankfile:file={ranks}"]
     else:
         files += ["--rankfile", str(ranks)]
-    return ["mpirun", "-np", str(point.tasks), *files, *suite.arguments, *command]
+    return Started(["mpirun", "-np", str(point.tasks), *files, *suite.arguments, *command])
 
 
-def _at(end: End, command: list[str]) -> list[str]:
-    return ["ssh", "-o", "BatchMode=yes", end.host, shlex.join(command)] if end.host else command
+def _execute_at(suite: Suite, end: End, command: list[str]) -> str:
+    if not end.host:
+        return execute(command, suite.limit_s, suite.folder)
+    # Ending ssh ends nothing on the other machine: what runs there has the limit itself.
+    there = shlex.join(["timeout", "--kill-after=5", f"{suite.limit_s:g}", *command])
+    return execute(["ssh", "-o", "BatchMode=yes", end.host, there], suite.limit_s + GRACE_S, suite.folder)
 
 
 #: Stands before the JSON in an output that has lines for people, too.
@@ -143,7 +177,7 @@ def _json_of(suite: Suite, end: End, before: list[str], after: list[str]) -> str
         f'file=$(mktemp) && {shlex.join(before)} --json "$file" {shlex.join(after)}; status=$?; '
         f'printf "\\n%s\\n" {shlex.quote(_MARK)}; cat "$file"; rm -f "$file"; exit $status'
     )
-    output = execute(_at(end, ["sh", "-c", script]), suite.limit_s, suite.folder)
+    output = _execute_at(suite, end, ["sh", "-c", script])
     return output.rpartition(_MARK)[2]
 
 
@@ -162,7 +196,7 @@ def _remote(suite: Suite, point: Point, program: Program) -> Figures:
         return energy(_json_of(suite, client, measure, ["--", *command]))
     if program.adapter is None:
         raise BenchError(f"program {program.name} has nothing to read it by")
-    return program.adapter.read(execute(_at(client, command), suite.limit_s, suite.folder))
+    return program.adapter.read(_execute_at(suite, client, command))
 
 
 def energy(text: str) -> Figures:

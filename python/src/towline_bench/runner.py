@@ -90,7 +90,7 @@ def run_suite(
     for index, point in enumerate(points, start=1):
         outcome = known.get(point.key())
         if outcome is None or (again and outcome.error):
-            outcome = _outcome(suite, point, run_point)
+            outcome = _outcome(suite, point, log.parent, run_point)
             with log.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(outcome)) + "\n")
             done += 1
@@ -121,7 +121,7 @@ def _links(suite: Suite) -> Iterator[Point]:
                 yield Point(LINK, network=link, client=client, server=server.name, device="")
 
 
-def _outcome(suite: Suite, point: Point, run_point: Callable[[Suite, Point, Path], Figures]) -> Outcome:
+def _outcome(suite: Suite, point: Point, folder: Path, run_point: Callable[[Suite, Point, Path], Figures]) -> Outcome:
     source = "simulated" if suite.launcher == "simulate" and not point.client else "measured"
     # What is simulated is the same each time.
     repeat = 1 if source == "simulated" else suite.repeat
@@ -130,7 +130,8 @@ def _outcome(suite: Suite, point: Point, run_point: Callable[[Suite, Point, Path
     start = time.monotonic()
     try:
         for _ in range(repeat):
-            with tempfile.TemporaryDirectory(prefix="towline-bench-") as scratch:
+            # Where the results go: nodes of a cluster seldom share a folder for temporary files.
+            with tempfile.TemporaryDirectory(prefix="towline-bench-", dir=folder.resolve()) as scratch:
                 if point.program == LINK and point.program not in suite.programs:
                     server = suite.servers[point.server]
                     found = bandwidth(suite, suite.clients[point.client], server.address[point.network])
