@@ -200,6 +200,15 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+    Stage {
+        // A benchmark natively and in an emulated machine, killed in the middle.
+        name: "node-prove",
+        tiers: LONG,
+        needs: &["node", "workloads-mpi"],
+        tools: &[Tool::Command("qemu-system-x86_64")],
+        command: "tests/node/prove-guest \"$TOWLINE_BIN_DIR/towline\" build/workloads/mpi",
+        ..STAGE
+    },
         // Each fuzz target runs its committed corpus as a plain test.
         name: "fuzz-corpus",
         tiers: TEST,
