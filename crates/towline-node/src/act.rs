@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::address::PciAddress;
+use crate::drive;
 use crate::inspect;
 use crate::step::{Action, Form};
 use crate::world::{World, WorldError};
@@ -80,6 +81,7 @@ pub(crate) fn state(
                 Some(present) => State::Other(present),
             }
         }
+        Action::DriveShare { .. } => drive::state(world, action, found)?,
         Action::Register {
             device,
             offset,
@@ -110,6 +112,7 @@ pub(crate) fn found(world: &mut dyn World, action: &Action) -> Result<Option<Str
     match action {
         Action::VirtualFunction { stays: true, .. } => setting(world, action),
         Action::Module { .. } => Ok(Some(family(world).join(" "))),
+        Action::DriveShare { .. } => drive::present(world, action),
         _ => Ok(None),
     }
 }
@@ -157,6 +160,7 @@ pub(crate) fn forward(world: &mut dyn World, action: &Action) -> Result<(), Worl
             run(world, &["ip", "link", "set", "dev", interface, "up"])
         }
         Action::VirtualFunction { to, .. } => set(world, action, to),
+        Action::DriveShare { .. } => drive::forward(world, action),
         Action::Register {
             device,
             offset,
@@ -201,6 +205,7 @@ pub(crate) fn backward(
             Some(found) => set(world, action, found),
             None => Ok(()),
         },
+        Action::DriveShare { .. } => drive::backward(world, action, found),
         Action::Register {
             device,
             offset,
@@ -218,6 +223,7 @@ pub(crate) fn device(action: &Action) -> Option<PciAddress> {
     match action {
         Action::Unbind { device, .. }
         | Action::Probe { device, .. }
+        | Action::DriveShare { device, .. }
         | Action::Register { device, .. } => Some(*device),
         Action::Attribute { path, .. } => path
             .strip_prefix("/sys/bus/pci/devices/")?
@@ -269,6 +275,12 @@ pub(crate) fn target(action: &Action) -> String {
             setting,
             ..
         } => format!("{setting} of {interface} {index}"),
+        Action::DriveShare {
+            device,
+            function,
+            share,
+            ..
+        } => format!("{} of {device} {function:?}", share.name()),
         Action::Register { device, offset, .. } => format!("register {offset} of {device}"),
         Action::Run { .. } => String::new(),
     }

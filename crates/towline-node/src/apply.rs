@@ -63,6 +63,14 @@ pub enum ApplyError {
         /// What the kernel said.
         source: WorldError,
     },
+    /// A machine has what is to be taken back.
+    #[error("{device} is in use: {uses}; shut the machine down first")]
+    Held {
+        /// Which.
+        device: PciAddress,
+        /// By whom.
+        uses: String,
+    },
     /// A device is needed.
     #[error(
         "{device} is in use: {uses}; free it, or name it in take_in_use and with --take {device}"
@@ -195,7 +203,7 @@ fn begin(
     let adapters = plan
         .vms
         .iter()
-        .flat_map(|vm| &vm.vfs)
+        .flat_map(crate::plan::Vm::functions)
         .map(|function| function.physical);
     for address in plan.devices().into_iter().chain(adapters) {
         let Some(device) = host.device(address) else {
@@ -414,6 +422,25 @@ fn free(
     }
 }
 
+/// Refuses to take a device back that a machine has: the kernel would wait for its end, and take it then.
+fn released(world: &mut dyn World, address: PciAddress) -> Result<(), ApplyError> {
+    let host = inspect(world.root());
+    let uses: Vec<String> = host
+        .device(address)
+        .into_iter()
+        .flat_map(|device| &device.uses)
+        .filter(|by| matches!(by, Use::Process { .. }))
+        .map(ToString::to_string)
+        .collect();
+    match uses.is_empty() {
+        true => Ok(()),
+        false => Err(ApplyError::Held {
+            device: address,
+            uses: uses.join("; "),
+        }),
+    }
+}
+
 /// Who has the device of a change that failed.
 fn holders(world: &mut dyn World, action: &Action) -> String {
     let Some(address) = act::device(action) else {
@@ -502,8 +529,13 @@ fn take_back(
     };
     let found = entry.found.as_deref();
     match act::state(world, action, found).map_err(|source| failed(world, source))? {
-        // A file that was being put in place may have left its unfinished copy.
-        Some(State::Before) if matches!(action, Action::File { .. }) => {}
+        // A file that was being put in place may have left its unfinished copy; and a drive may have been told what to keep from its
+        // next reset on.
+        Some(State::Before)
+            if matches!(
+                action,
+                Action::File { .. } | Action::DriveShare { function: None, .. }
+            ) => {}
         Some(State::Before | State::Gone) => return Ok(None),
         Some(State::Other(now)) => {
             // The restart made it what it is.
@@ -524,6 +556,9 @@ fn take_back(
     }
     if let Action::VirtualFunction { stays: false, .. } = action {
         return Ok(None);
+    }
+    if let Action::Probe { device, .. } = action {
+        released(world, *device)?;
     }
     if !matches!(action, Action::Run { backward: None, .. }) {
         progress(&what);

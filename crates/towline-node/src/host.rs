@@ -253,6 +253,9 @@ pub struct Device {
     pub interfaces: Vec<String>,
     /// Its RDMA devices.
     pub rdma: Vec<String>,
+    /// Its controller as the NVMe driver names it: `nvme0`.
+    #[serde(default)]
+    pub nvme: Option<String>,
     /// What it can be parted into: MIG, vGPU.
     pub partitions: Vec<String>,
     /// Who needs it.

@@ -13,6 +13,7 @@ mod act;
 pub mod address;
 pub mod apply;
 pub mod config;
+mod drive;
 pub mod host;
 mod inspect;
 pub mod journal;

@@ -2,6 +2,7 @@
 
 mod boot;
 mod choose;
+mod drives;
 mod network;
 mod runtime;
 mod text;
@@ -50,8 +51,24 @@ pub struct Vm {
     pub companions: Vec<PciAddress>,
     /// Its network functions.
     pub vfs: Vec<Vf>,
+    /// Its functions of NVMe drives.
+    #[serde(default)]
+    pub drives: Vec<Vf>,
     /// How near each GPU has a network function, at worst; `None` without one of them.
     pub locality: Option<Locality>,
+}
+
+impl Vm {
+    /// All of its virtual functions.
+    pub fn functions(&self) -> impl Iterator<Item = &Vf> {
+        self.vfs.iter().chain(&self.drives)
+    }
+
+    /// Whether it gets any device.
+    #[must_use]
+    pub fn has_devices(&self) -> bool {
+        !self.gpus.is_empty() || self.functions().next().is_some()
+    }
 }
 
 /// A part of a machine on one host node.
@@ -128,6 +145,7 @@ pub fn plan(host: &Host, request: &Request) -> Plan {
         boot::steps(host, request, &vms, &mut draft);
         runtime::before_devices(host, &vms, &mut draft);
         network::steps(host, request, &vms, &mut draft);
+        drives::steps(host, &vms, &mut draft);
         runtime::devices(host, request, &vms, &mut draft);
     }
     draft.obstacles.sort();
@@ -171,7 +189,7 @@ impl Plan {
         self.vms
             .iter()
             .flat_map(|vm| {
-                let functions = vm.vfs.iter().map(|function| function.address);
+                let functions = vm.functions().map(|function| function.address);
                 vm.gpus
                     .iter()
                     .chain(&vm.companions)

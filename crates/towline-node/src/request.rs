@@ -19,6 +19,9 @@ pub struct Request {
     /// Virtual functions of network adapters for each.
     #[serde(default)]
     pub vfs: u32,
+    /// Virtual functions of NVMe drives for each.
+    #[serde(default)]
+    pub drives: u32,
     /// Cores for each, with all of their threads.
     pub cores: u32,
     /// Memory for each: `"20 GiB"`.
@@ -47,7 +50,7 @@ pub struct Request {
     /// The InfiniBand partition that the machines' ports have to be in.
     #[serde(default)]
     pub partition_key: Option<u16>,
-    /// Only these GPUs and adapters, if any are named.
+    /// Only these GPUs, adapters and drives, if any are named.
     #[serde(default)]
     pub only: Vec<PciAddress>,
     /// Never these.
@@ -179,6 +182,7 @@ impl Request {
         within("vms", self.vms, 1, 64, "1 to 64")?;
         within("gpus", self.gpus, 0, 32, "0 to 32")?;
         within("vfs", self.vfs, 0, 32, "0 to 32")?;
+        within("drives", self.drives, 0, 32, "0 to 32")?;
         within("cores", self.cores, 1, 1024, "1 to 1024")?;
         within("host_cores", self.host_cores, 0, 1024, "0 to 1024")?;
         let mut letters = self.name.bytes();

@@ -88,6 +88,19 @@ pub enum Action {
         /// function.
         stays: bool,
     },
+    /// Gives a controller of an NVMe drive its share of what the drive's controllers have together, or puts it in service.
+    DriveShare {
+        /// The physical function.
+        device: PciAddress,
+        /// What the driver calls its controller: `nvme0`.
+        controller: String,
+        /// Whose share: that of a virtual function, or what the physical one keeps.
+        function: Option<u32>,
+        /// Of what.
+        share: DriveShare,
+        /// How many virtual functions there are to share.
+        among: u32,
+    },
     /// Sets bits of a 16-bit register in a configuration space.
     Register {
         /// Which device.
@@ -117,6 +130,30 @@ pub enum Action {
         /// After they are undone.
         backward: Option<Vec<String>>,
     },
+}
+
+/// What a controller of an NVMe drive has a share of, by the Virtualization Enhancements of NVMe 1.3.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DriveShare {
+    /// Pairs of queues
+    Queues,
+    /// Interrupts
+    Interrupts,
+    /// Whether it is in service
+    Online,
+}
+
+impl DriveShare {
+    /// For people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queues => "queues",
+            Self::Interrupts => "interrupts",
+            Self::Online => "service",
+        }
+    }
 }
 
 /// How what a file of sysfs says is to be read.
@@ -153,6 +190,24 @@ impl Action {
                 to,
                 ..
             } => format!("ip link set dev {interface} vf {index} {setting} {to}"),
+            Self::DriveShare {
+                controller,
+                function,
+                share,
+                ..
+            } => match (function, share) {
+                (Some(index), DriveShare::Online) => {
+                    format!("nvme virt-mgmt /dev/{controller} -a 9 -c FUNCTION {index}")
+                }
+                (Some(index), share) => format!(
+                    "nvme virt-mgmt /dev/{controller} -a 8 -r {} -c FUNCTION {index} -n ITS SHARE",
+                    *share as u8
+                ),
+                (None, share) => format!(
+                    "nvme virt-mgmt /dev/{controller} -a 1 -r {} -n WHAT THE FUNCTIONS LEAVE; nvme reset /dev/{controller}",
+                    *share as u8
+                ),
+            },
             Self::Register {
                 device,
                 offset,
@@ -188,6 +243,24 @@ impl Action {
                 setting,
                 ..
             } => format!("ip link set dev {interface} vf {index} {setting} WHAT IT WAS"),
+            Self::DriveShare {
+                controller,
+                function,
+                share,
+                ..
+            } => match (function, share) {
+                (Some(index), DriveShare::Online) => {
+                    format!("nvme virt-mgmt /dev/{controller} -a 7 -c FUNCTION {index}")
+                }
+                (Some(index), share) => format!(
+                    "nvme virt-mgmt /dev/{controller} -a 8 -r {} -c FUNCTION {index} -n WHAT IT WAS",
+                    *share as u8
+                ),
+                (None, share) => format!(
+                    "nvme virt-mgmt /dev/{controller} -a 1 -r {} -n WHAT IT WAS; nvme reset /dev/{controller}",
+                    *share as u8
+                ),
+            },
             Self::Register {
                 device,
                 offset,
@@ -231,6 +304,26 @@ impl Action {
             } => {
                 format!("ip -j link show dev {interface} tells {setting} {to} for function {index}")
             }
+            Self::DriveShare {
+                controller,
+                function,
+                share,
+                ..
+            } => match (function, share) {
+                (Some(index), DriveShare::Online) => {
+                    format!("nvme list-secondary /dev/{controller} tells function {index} online")
+                }
+                (Some(index), share) => format!(
+                    "nvme list-secondary /dev/{controller} tells {} of function {index}",
+                    share.name()
+                ),
+                (None, share) => {
+                    format!(
+                        "nvme primary-ctrl-caps /dev/{controller} tells {} to give",
+                        share.name()
+                    )
+                }
+            },
             Self::Register {
                 device,
                 offset,
@@ -269,6 +362,21 @@ impl Action {
                 to,
                 ..
             } => format!("{setting} of {interface} function {index}: -> {to}"),
+            Self::DriveShare {
+                device,
+                function,
+                share,
+                ..
+            } => match function {
+                Some(index) => format!(
+                    "{} of function {index} of drive {device}: -> its share",
+                    share.name()
+                ),
+                None => format!(
+                    "{} of drive {device}: -> what its functions leave",
+                    share.name()
+                ),
+            },
             Self::Register {
                 device,
                 offset,

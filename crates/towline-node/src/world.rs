@@ -84,6 +84,14 @@ pub enum WorldError {
         /// The command.
         command: String,
     },
+    /// An NVMe drive does not do what its functions need.
+    #[error("{controller} {what}")]
+    Drive {
+        /// What the driver calls it.
+        controller: String,
+        /// What it does instead.
+        what: String,
+    },
     /// The kernel refused.
     #[error("{path}: {source}")]
     Io {

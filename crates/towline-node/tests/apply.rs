@@ -62,12 +62,13 @@ fn difference(a: &BTreeMap<PathBuf, Vec<u8>>, b: &BTreeMap<PathBuf, Vec<u8>>) ->
 }
 
 /// What is killed at each change in `make test`; between them they have every kind of action.
-const KILLED: [&str; 2] = ["single-intel--one", "single-intel--persist"];
+const KILLED: [&str; 3] = ["drives--one", "single-intel--one", "single-intel--persist"];
 /// What is beside in `make test-long`.
-const KILLED_LONG: [&str; 6] = [
+const KILLED_LONG: [&str; 7] = [
     "amd--one",
     "arm--one",
     "busy--taken",
+    "drives--two",
     "dual-switches--two",
     "ib-sriov--six",
     "study--one",
@@ -407,6 +408,53 @@ fn a_device_that_somebody_opened_since_is_not_taken() {
     .unwrap_err();
     assert!(error.to_string().contains("python3 (4711)"), "{error}");
     take_back(&mut FakeWorld::new(&shape)).unwrap();
+}
+
+#[test]
+fn what_a_machine_has_is_not_taken_back_from_it() {
+    let shape = shape_of("drives--two");
+    let request = request("drives--two");
+    let before = FakeWorld::snapshot(&shape);
+    run(&mut FakeWorld::new(&shape), &request).unwrap();
+    let group = fs::read_link(shape.path("/sys/bus/pci/devices/0000:21:00.1/iommu_group")).unwrap();
+    let node = format!("/dev/vfio/{}", group.file_name().unwrap().to_str().unwrap());
+    shape.write("/proc/4711/comm", "qemu-system-x86");
+    shape.link("/proc/4711/fd/9", &node);
+    let error = take_back(&mut FakeWorld::new(&shape)).unwrap_err();
+    assert!(
+        matches!(&error, ApplyError::Held { .. })
+            && error
+                .to_string()
+                .contains(&format!("qemu-system-x86 (4711) has {node} open")),
+        "{error}"
+    );
+    fs::remove_dir_all(shape.path("/proc/4711")).unwrap();
+    take_back(&mut FakeWorld::new(&shape)).unwrap();
+    assert_eq!(difference(&before, &FakeWorld::snapshot(&shape)), [""; 0]);
+}
+
+#[test]
+fn a_drive_with_too_little_to_share_is_told_before_anything_is_made() {
+    let shape = shape_of("drives--two");
+    shape.write(
+        "/fake/nvme1",
+        r#"{"functions":{},"next":[1,4],"primary":[1,4],"total":[1,4]}"#,
+    );
+    let before = FakeWorld::snapshot(&shape);
+    let error = run(&mut FakeWorld::new(&shape), &request("drives--two")).unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(
+        source,
+        "nvme1 has 1 queues to share, too few for 2 functions and itself"
+    );
+    assert_eq!(
+        fs::read_to_string(shape.path("/sys/bus/pci/devices/0000:21:00.0/sriov_numvfs"))
+            .unwrap()
+            .trim(),
+        "0"
+    );
+    take_back(&mut FakeWorld::new(&shape)).unwrap();
+    assert_eq!(difference(&before, &FakeWorld::snapshot(&shape)), [""; 0]);
 }
 
 #[test]

@@ -14,10 +14,11 @@ use towline_node::vm::{Settings, domain, openstack, topology};
 use towline_node::{Host, Plan, Request, Root, inspect, plan};
 
 /// The plans that a host can do, of all kinds of hosts.
-const PLANS: [&str; 8] = [
+const PLANS: [&str; 9] = [
     "amd--one",
     "arm--one",
     "busy--taken",
+    "drives--one",
     "dual-switches--two",
     "dual-switches--wide-preferred",
     "hgx--all",

@@ -65,6 +65,7 @@ fn device(root: &Root, address: PciAddress) -> Device {
         has_reset: root.exists(&file("reset")),
         interfaces: Vec::new(),
         rdma: Vec::new(),
+        nvme: root.entries(&file("nvme")).into_iter().next(),
         partitions: partitions(root, address),
         uses: Vec::new(),
     }

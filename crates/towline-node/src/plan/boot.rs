@@ -130,9 +130,7 @@ fn between(refresh: &[String], changes: Vec<Action>) -> Vec<Action> {
 
 fn arguments(host: &Host, request: &Request, vms: &[Vm], draft: &mut Draft) {
     let mut wanted: Vec<String> = Vec::new();
-    let needs_iommu = vms
-        .iter()
-        .any(|vm| !vm.gpus.is_empty() || !vm.vfs.is_empty());
+    let needs_iommu = vms.iter().any(Vm::has_devices);
     if needs_iommu && host.iommu.units.is_empty() {
         // Passthrough mode spares the host's own devices the translation.
         match host.cpus.vendor.as_str() {

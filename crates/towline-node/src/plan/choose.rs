@@ -21,6 +21,8 @@ struct Pool<'a> {
     gpus: Vec<&'a Device>,
     /// Physical functions, and how many virtual functions of each are given.
     adapters: Vec<(&'a Device, u32)>,
+    /// The same of NVMe drives.
+    drives: Vec<(&'a Device, u32)>,
     /// Free cores of each node, by their threads.
     cores: BTreeMap<u32, Vec<Vec<u32>>>,
     /// Processors that stay with the host, by node.
@@ -45,6 +47,7 @@ pub(super) fn vms(host: &Host, request: &Request, draft: &mut Draft) -> Vec<Vm> 
     let mut pool = Pool {
         gpus: eligible(host, request, Kind::Gpu, &mut refused),
         adapters: Vec::new(),
+        drives: Vec::new(),
         cores: BTreeMap::new(),
         host_cpus: BTreeMap::new(),
         memory_kib: BTreeMap::new(),
@@ -52,6 +55,10 @@ pub(super) fn vms(host: &Host, request: &Request, draft: &mut Draft) -> Vec<Vm> 
     if request.vfs > 0 {
         let adapters = eligible(host, request, Kind::Network, &mut refused);
         pool.adapters = adapters.into_iter().map(|adapter| (adapter, 0)).collect();
+    }
+    if request.drives > 0 {
+        let drives = eligible(host, request, Kind::Storage, &mut refused);
+        pool.drives = drives.into_iter().map(|drive| (drive, 0)).collect();
     }
     for node in &host.nodes {
         let mut cores: Vec<Vec<u32>> = host
@@ -141,14 +148,17 @@ fn eligible<'a>(
 ) -> Vec<&'a Device> {
     let mut found = Vec::new();
     for device in &host.devices {
-        let is_candidate = device.kind == kind && device.physical_function.is_none();
+        // Of what holds disks only NVMe drives have functions to give.
+        let is_candidate = device.kind == kind
+            && device.physical_function.is_none()
+            && (kind != Kind::Storage || device.nvme.is_some());
         let is_named = request.only.is_empty() || request.only.contains(&device.address);
         if !is_candidate || !is_named || request.exclude.contains(&device.address) {
             continue;
         }
         let reason = match kind {
             Kind::Gpu => gpu_obstacle(host, request, device),
-            _ => adapter_obstacle(host, request, device),
+            _ => functions_obstacle(host, request, device),
         };
         match reason {
             None => found.push(device),
@@ -202,18 +212,23 @@ fn group_remedy(host: &Host, device: &Device) -> String {
     }
 }
 
-fn adapter_obstacle(host: &Host, request: &Request, device: &Device) -> Option<Obstacle> {
+/// Why an adapter or a drive cannot give virtual functions.
+fn functions_obstacle(host: &Host, request: &Request, device: &Device) -> Option<Obstacle> {
     let address = device.address;
+    let what = match device.kind {
+        Kind::Storage => "drive",
+        _ => "adapter",
+    };
     let Some(sriov) = &device.sriov else {
         let remedy = match device.vendor {
             0x15b3 => format!(
                 "if the card can: mlxconfig -d {address} set SRIOV_EN=1 NUM_OF_VFS={}, then a cold restart",
                 request.vfs.saturating_mul(request.vms).max(8)
             ),
-            _ => "switch on SR-IOV in the firmware's setup, or use another adapter".to_owned(),
+            _ => format!("switch on SR-IOV in the firmware's setup, or use another {what}"),
         };
         return Some(Obstacle::new(
-            format!("adapter {address} has no virtual functions"),
+            format!("{what} {address} has no virtual functions"),
             remedy,
         ));
     };
@@ -225,7 +240,7 @@ fn adapter_obstacle(host: &Host, request: &Request, device: &Device) -> Option<O
         .map(ToString::to_string)
         .collect();
     if !vital.is_empty() && !request.take_in_use.contains(&address) {
-        return Some(in_use(&format!("adapter {address}"), address, &vital));
+        return Some(in_use(&format!("{what} {address}"), address, &vital));
     }
     let others: Vec<String> = host
         .companions(device)
@@ -242,6 +257,18 @@ fn adapter_obstacle(host: &Host, request: &Request, device: &Device) -> Option<O
             group_remedy(host, device),
         ));
     }
+    // The kernel puts a function where it put the port above, as it did with the physical one.
+    let port = device.path.iter().copied().find(|&port| {
+        device.group.is_some() && host.device(port).and_then(|port| port.group) == device.group
+    });
+    if let Some(port) = port {
+        return Some(Obstacle::new(
+            format!(
+                "the virtual functions of {address} would be in one IOMMU group with it and {port}"
+            ),
+            group_remedy(host, device),
+        ));
+    }
     // Another number of functions means none in between.
     let missing = sriov.count > 0 && sriov.count < sriov.total;
     let busy = sriov
@@ -253,7 +280,7 @@ fn adapter_obstacle(host: &Host, request: &Request, device: &Device) -> Option<O
         Some(function) => {
             let uses: Vec<String> = function.uses.iter().map(ToString::to_string).collect();
             Some(in_use(
-                &format!("function {} of adapter {address}", function.address),
+                &format!("function {} of {what} {address}", function.address),
                 function.address,
                 &uses,
             ))
@@ -325,12 +352,29 @@ fn place(
     let parts = parts(host, request, pool);
     let part = parts.into_iter().find_map(|part| {
         let cells = cells(request, pool, &part, page_kib)?;
-        Some((part, cells))
+        let drives = nearest_drives(request, pool, &part)?;
+        Some((part, cells, drives))
     });
-    let (part, cells) = part?;
+    let (part, cells, drives) = part?;
     let gpus: Vec<&Device> = part.gpus.into_iter().take(request.gpus as usize).collect();
     let name = format!("{}{index}", request.name);
     let vfs = functions(host, request, pool, &part.adapters, &gpus, &name)?;
+    let drives = drives
+        .into_iter()
+        .map(|position| {
+            let (drive, given) = pool.drives.get_mut(position)?;
+            let index = *given;
+            *given = given.saturating_add(1);
+            Some(Vf {
+                address: function_address(drive, index)?,
+                physical: drive.address,
+                index,
+                is_infiniband: false,
+                mac: None,
+                guids: None,
+            })
+        })
+        .collect::<Option<Vec<Vf>>>()?;
     let locality = gpus
         .iter()
         .filter_map(|gpu| {
@@ -370,8 +414,38 @@ fn place(
         gpus: addresses,
         companions: companions.into_iter().collect(),
         vfs,
+        drives,
         locality,
     })
+}
+
+/// The drives whose functions a machine in this part gets, by their positions in the pool: those on its nodes first, the one that has
+/// given the fewest first. `None` when there are too few, or with `affinity = "strict"` too few on its nodes.
+fn nearest_drives(request: &Request, pool: &Pool<'_>, part: &Part<'_>) -> Option<Vec<usize>> {
+    let is_near = |drive: &Device| drive.node.is_none_or(|node| part.nodes.contains(&node));
+    let mut given: Vec<u32> = pool.drives.iter().map(|&(_, given)| given).collect();
+    let mut taken = Vec::new();
+    for _ in 0..request.drives {
+        let (_, _, position) = pool
+            .drives
+            .iter()
+            .zip(&given)
+            .enumerate()
+            .filter(|(_, ((drive, _), given))| **given < total(drive))
+            .filter(|(_, ((drive, _), _))| {
+                is_near(drive) || request.affinity == Affinity::Preferred
+            })
+            .map(|(position, ((drive, _), given))| (!is_near(drive), *given, position))
+            .min()?;
+        *given.get_mut(position)? += 1;
+        taken.push(position);
+    }
+    Some(taken)
+}
+
+/// How many virtual functions a device can have.
+fn total(device: &Device) -> u32 {
+    device.sriov.as_ref().map_or(0, |sriov| sriov.total)
 }
 
 /// The parts that have enough devices, the best first.
@@ -422,11 +496,7 @@ fn parts<'a>(host: &'a Host, request: &Request, pool: &Pool<'a>) -> Vec<Part<'a>
         }
     }
     for (position, &(adapter, given)) in pool.adapters.iter().enumerate() {
-        let free = adapter
-            .sriov
-            .as_ref()
-            .map_or(0, |sriov| sriov.total)
-            .saturating_sub(given);
+        let free = total(adapter).saturating_sub(given);
         for key in keys(adapter).into_iter().filter(|_| free > 0) {
             let part = parts.entry(key.clone()).or_insert_with(|| new(key.0));
             part.adapters.push(position);
@@ -540,7 +610,7 @@ fn functions(
         let position = positions
             .iter()
             .copied()
-            .filter(|&position| free(pool, position) > 0)
+            .filter(|&position| pool.adapters.get(position).is_some_and(is_free))
             .min_by_key(|&position| {
                 let adapter = pool
                     .adapters
@@ -562,30 +632,37 @@ fn functions(
     Some(taken)
 }
 
-fn free(pool: &Pool<'_>, position: usize) -> u32 {
-    pool.adapters.get(position).map_or(0, |(adapter, given)| {
-        adapter
-            .sriov
-            .as_ref()
-            .map_or(0, |sriov| sriov.total)
-            .saturating_sub(*given)
-    })
+fn is_free((device, given): &(&Device, u32)) -> bool {
+    total(device) > *given
 }
 
-fn function(host: &Host, adapter: &Device, index: u32, name: &str) -> Option<Vf> {
-    let sriov = adapter.sriov.as_ref()?;
+/// How many functions devices have that nobody was given.
+fn free(devices: &[(&Device, u32)]) -> u32 {
+    devices
+        .iter()
+        .map(|(device, given)| total(device).saturating_sub(*given))
+        .sum()
+}
+
+/// Where a virtual function is, or will be.
+fn function_address(device: &Device, index: u32) -> Option<PciAddress> {
+    let sriov = device.sriov.as_ref()?;
     let present = sriov.functions.get(index as usize).copied();
     let predicted = || {
-        adapter.address.offset(
+        device.address.offset(
             sriov
                 .offset?
                 .checked_add(sriov.stride?.checked_mul(index)?)?,
         )
     };
+    present.or_else(predicted)
+}
+
+fn function(host: &Host, adapter: &Device, index: u32, name: &str) -> Option<Vf> {
     let is_infiniband = is_infiniband(host, adapter);
     let bytes = super::network::identity(&host.system.name, name);
     Some(Vf {
-        address: present.or_else(predicted)?,
+        address: function_address(adapter, index)?,
         physical: adapter.address,
         index,
         is_infiniband,
@@ -597,9 +674,7 @@ fn function(host: &Host, adapter: &Device, index: u32, name: &str) -> Option<Vf>
 /// Says what there is too little of for one machine more.
 fn lack(host: &Host, request: &Request, pool: &Pool<'_>, placed: usize) -> Obstacle {
     let gpus = pool.gpus.len();
-    let functions: u32 = (0..pool.adapters.len())
-        .map(|position| free(pool, position))
-        .sum();
+    let (functions, drives) = (free(&pool.adapters), free(&pool.drives));
     let cores: Vec<String> = pool
         .cores
         .iter()
@@ -610,9 +685,14 @@ fn lack(host: &Host, request: &Request, pool: &Pool<'_>, placed: usize) -> Obsta
         .iter()
         .map(|(node, kib)| format!("{} GiB on node {node}", kib / GIB_KIB))
         .collect();
+    // Few ask for drives.
+    let of_drives = match request.drives {
+        0 => String::new(),
+        wanted => format!(" {drives} functions of drives of {wanted},"),
+    };
     let what = format!(
-        "there is room for {placed} of {} machines; the next finds {gpus} GPUs of {}, {functions} virtual functions of {}, cores: {} \
-         of {}, memory: {} of {}",
+        "there is room for {placed} of {} machines; the next finds {gpus} GPUs of {}, {functions} virtual functions of {},{of_drives} \
+         cores: {} of {}, memory: {} of {}",
         request.vms,
         request.gpus,
         request.vfs,
@@ -625,6 +705,7 @@ fn lack(host: &Host, request: &Request, pool: &Pool<'_>, placed: usize) -> Obsta
     let kib: u64 = pool.memory_kib.values().sum();
     let is_enough = gpus >= request.gpus as usize
         && functions >= request.vfs
+        && drives >= request.drives
         && cores >= request.cores as usize
         && kib >= request.memory.kib();
     let remedy = match (is_enough, request.affinity, host.nodes.len()) {

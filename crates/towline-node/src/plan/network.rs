@@ -77,7 +77,7 @@ pub(super) fn steps(host: &Host, request: &Request, vms: &[Vm], draft: &mut Draf
 }
 
 /// How many functions an adapter has to have, when it has fewer.
-fn missing(adapter: &Device, functions: &[&Vf]) -> Option<u32> {
+pub(super) fn missing(adapter: &Device, functions: &[&Vf]) -> Option<u32> {
     let sriov = adapter.sriov.as_ref()?;
     let wanted = functions
         .iter()
@@ -95,7 +95,7 @@ fn waits_for_start(adapter: &Device, functions: &[&Vf]) -> bool {
 pub(super) fn is_made_anew(host: &Host, vms: &[Vm], function: &Vf) -> bool {
     let of_adapter: Vec<&Vf> = vms
         .iter()
-        .flat_map(|vm| &vm.vfs)
+        .flat_map(Vm::functions)
         .filter(|other| other.physical == function.physical)
         .collect();
     host.device(function.physical)
@@ -103,7 +103,7 @@ pub(super) fn is_made_anew(host: &Host, vms: &[Vm], function: &Vf) -> bool {
 }
 
 /// The number can only go from or to 0 (EBUSY otherwise).
-fn create(
+pub(super) fn create(
     host: &Host,
     adapter: &Device,
     functions: &[&Vf],

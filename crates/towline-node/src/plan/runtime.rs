@@ -16,9 +16,7 @@ pub(super) const STOPPED: [&str; 2] = ["nvidia-dcgm", "nvidia-persistenced"];
 /// What has to happen before devices change hands.
 pub(super) fn before_devices(host: &Host, vms: &[Vm], draft: &mut Draft) {
     huge_pages(host, vms, draft);
-    let needs_vfio = vms
-        .iter()
-        .any(|vm| !vm.gpus.is_empty() || !vm.vfs.is_empty());
+    let needs_vfio = vms.iter().any(Vm::has_devices);
     let modules: Vec<Action> = ["vfio_iommu_type1", "vfio-pci"]
         .into_iter()
         .filter(|module| needs_vfio && !host.system.modules.contains(&module.replace('-', "_")))
@@ -111,7 +109,7 @@ pub(super) fn devices(host: &Host, request: &Request, vms: &[Vm], draft: &mut Dr
         for &address in vm.gpus.iter().chain(&vm.companions) {
             actions.extend(rebind(host, address));
         }
-        for function in &vm.vfs {
+        for function in vm.functions() {
             let is_new = super::network::is_made_anew(host, vms, function);
             let is_mlx4 = host
                 .device(function.physical)

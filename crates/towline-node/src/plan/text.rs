@@ -129,4 +129,11 @@ fn describe(text: &mut String, vm: &Vm) {
             function.index, function.physical, function.address
         );
     }
+    for function in &vm.drives {
+        let _ = writeln!(
+            text,
+            "  function {} of drive {} at {}",
+            function.index, function.physical, function.address
+        );
+    }
 }

@@ -73,8 +73,7 @@ pub fn layout(host: &Host, vm: &Vm) -> Result<Layout, TooManyBuses> {
     type Devices = Vec<Vec<PciAddress>>;
     let mut roots: BTreeMap<(u32, String), BTreeMap<Option<PciAddress>, Devices>> = BTreeMap::new();
     let functions = vm
-        .vfs
-        .iter()
+        .functions()
         .map(|function| (function.address, function.physical));
     let gpus = vm.gpus.iter().chain(&vm.companions).map(|&gpu| (gpu, gpu));
     for (address, place) in gpus.chain(functions) {
@@ -157,8 +156,7 @@ fn buses(switches: &BTreeMap<Option<PciAddress>, Vec<Vec<PciAddress>>>) -> usize
 
 fn node_of(host: &Host, vm: &Vm, address: PciAddress) -> Option<u32> {
     let physical = vm
-        .vfs
-        .iter()
+        .functions()
         .find(|function| function.address == address)
         .map(|function| function.physical);
     host.device(physical.unwrap_or(address))?.node

@@ -2,8 +2,10 @@
 //!
 //! - `sriov_numvfs`: ERANGE above the total, EBUSY from one number to another, functions come and go with their links;
 //! - `unbind`, `bind`, `drivers_probe`: by driver and override, ENODEV when they do not fit; a device that is held hangs;
+//! - a drive's queues and interrupts: given only from what is left, to functions out of service; what the physical one keeps
+//!   counts from its reset on;
 //! - huge pages: as many as there are in one piece;
-//! - `modprobe`, `systemctl`, `ip link`, `update-grub`, `update-initramfs`: what of them can be seen.
+//! - `modprobe`, `systemctl`, `ip link`, `nvme`, `update-grub`, `update-initramfs`: what of them can be seen.
 //!
 //! It can be killed before or after each change, or in the middle of an append.
 
@@ -349,9 +351,95 @@ impl<'a> FakeWorld<'a> {
                 self.shape
                     .write("/boot/initrd.img", &format!("generated {text}"));
             }
+            ["nvme", "reset", node] => {
+                let mut drive = self.drive(node);
+                drive["primary"] = drive["next"].clone();
+                self.keep_drive(node, &drive);
+            }
+            ["nvme", "virt-mgmt", node, cntlid, rt, act, nr] => {
+                let number =
+                    |word: &str| -> u64 { word.split_once('=').unwrap().1.parse().unwrap() };
+                let (kind, amount) = (number(rt) as usize, number(nr));
+                let id = number(cntlid).to_string();
+                let mut drive = self.drive(node);
+                let functions = drive["functions"].as_object().unwrap();
+                let given: u64 = functions
+                    .iter()
+                    .filter(|(other, _)| **other != id)
+                    .map(|(_, function)| function[kind].as_u64().unwrap())
+                    .sum();
+                let total = drive["total"][kind].as_u64().unwrap();
+                let has = functions.get(&id).cloned().unwrap_or(json!([0, 0, 0]));
+                let is_online = has[2] == json!(1);
+                match number(act) {
+                    1 if amount + given <= total => drive["next"][kind] = json!(amount),
+                    8 if !is_online
+                        && amount + given + drive["primary"][kind].as_u64().unwrap() <= total =>
+                    {
+                        let mut has = has;
+                        has[kind] = json!(amount);
+                        drive["functions"][&id] = has;
+                    }
+                    7 => drive["functions"][&id][2] = json!(0),
+                    9 if has[0].as_u64() >= Some(2) && has[1].as_u64() >= Some(1) => {
+                        drive["functions"][&id][2] = json!(1);
+                    }
+                    _ => {
+                        return Err(WorldError::Command {
+                            command: words.join(" "),
+                            status: "exit status: 1".to_owned(),
+                            output: format!("NVMe status: {drive}"),
+                        });
+                    }
+                }
+                // A function with nothing is as one that was never asked about.
+                drive["functions"]
+                    .as_object_mut()
+                    .unwrap()
+                    .retain(|_, has| *has != json!([0, 0, 0]));
+                self.keep_drive(node, &drive);
+            }
             other => panic!("{other:?} is no command here"),
         }
         Ok(())
+    }
+
+    fn drive(&self, node: &str) -> Value {
+        serde_json::from_str(&self.read(&node.replace("/dev/", "/fake/"))).unwrap()
+    }
+
+    fn keep_drive(&self, node: &str, drive: &Value) {
+        self.shape
+            .write(&node.replace("/dev/", "/fake/"), &drive.to_string());
+    }
+
+    /// What `nvme COMMAND NODE -o json` prints.
+    fn told_of_drive(&self, command: &str, node: &str) -> String {
+        let drive = self.drive(node);
+        if command == "primary-ctrl-caps" {
+            let mut told = json!({ "cntlid": 0, "vqprt": 57, "viprt": 60 });
+            for (kind, name) in [(0, "vq"), (1, "vi")] {
+                told[format!("{name}frt")] = drive["total"][kind].clone();
+                told[format!("{name}rfap")] = drive["primary"][kind].clone();
+                told[format!("{name}frsm")] = json!(drive["total"][kind].as_u64().unwrap() / 4);
+                told[format!("{name}gran")] = json!(1);
+            }
+            return told.to_string();
+        }
+        let controllers: Vec<Value> = (1..=4)
+            .map(|number| {
+                let has = drive["functions"].get(number.to_string());
+                let has = has.cloned().unwrap_or(json!([0, 0, 0]));
+                json!({
+                    "secondary-controller-identifier": number,
+                    "virtual-function-number": number,
+                    "num-virtual-queues": has[0],
+                    "num-virtual-interrupts": has[1],
+                    "secondary-controller-state": has[2],
+                })
+            })
+            .collect();
+        json!({ "secondary-controllers": controllers }).to_string()
     }
 
     /// What `ip -j link show dev NAME` prints of virtual functions.
@@ -452,6 +540,9 @@ impl World for FakeWorld<'_> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         if let ["ip", "-j", "link", "show", "dev", interface] = words[..] {
             return Ok(self.link(interface));
+        }
+        if let ["nvme", command, node, "-o", "json"] = words[..] {
+            return Ok(self.told_of_drive(command, node));
         }
         self.change(words.join(" "), |world| world.command(&words), |_| {})?;
         Ok(String::new())

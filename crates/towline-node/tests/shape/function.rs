@@ -165,6 +165,27 @@ impl Function {
         if let Some(name) = get("if") {
             self.interface(shape, name);
         }
+        if let Some(name) = get("ctrl") {
+            shape.write(&format!("{folder}/nvme/{name}/cntlid"), "0");
+            shape.link(
+                &format!("/sys/class/nvme/{name}"),
+                &format!("../../{}/nvme/{name}", self.folder()),
+            );
+        }
+        // What the controllers of a drive share: `shares=QUEUES:INTERRUPTS`, all of it the physical function's. The names are in the
+        // order of what a fake kernel writes.
+        if let (Some(name), Some((queues, interrupts))) = (
+            get("ctrl"),
+            get("shares").and_then(|shares| shares.split_once(':')),
+        ) {
+            let primary = format!("[{queues},{interrupts}]");
+            shape.write(
+                &format!("/fake/{name}"),
+                &format!(
+                    r#"{{"functions":{{}},"next":{primary},"primary":{primary},"total":{primary}}}"#
+                ),
+            );
+        }
         if let Some(name) = get("rdma") {
             self.rdma(shape, name);
         }
