@@ -200,7 +200,6 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
-    Stage {
         // A benchmark natively and in an emulated machine, killed in the middle.
         name: "node-prove",
         tiers: LONG,
@@ -209,6 +208,7 @@ pub(super) const STAGES: &[Stage] = &[
         command: "tests/node/prove-guest \"$TOWLINE_BIN_DIR/towline\" build/workloads/mpi",
         ..STAGE
     },
+    Stage {
         // Each fuzz target runs its committed corpus as a plain test.
         name: "fuzz-corpus",
         tiers: TEST,

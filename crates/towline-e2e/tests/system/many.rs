@@ -129,3 +129,23 @@ fn eight_clients_of_one_server_compute_at_the_same_time() {
         client.finish().lines_of_success();
     }
 }
+
+#[test]
+fn a_hundred_sessions_are_open_at_once_and_one_more_is_told_why_not() {
+    let server = Server::start_with(&["--backend", "null", "--max-sessions", "100"], &[]);
+    let steady = || Client::new(&[&server], opencl_program("steady")).args(&["built-in"]);
+    let mut clients: Vec<_> = (0..100).map(|_| steady().start()).collect();
+    clients
+        .iter_mut()
+        .for_each(|client| client.wait_for("computing"));
+    let refused = steady().run();
+    assert!(
+        refused.errors.contains("100 sessions"),
+        "{}",
+        refused.errors
+    );
+    clients.iter_mut().for_each(|client| client.go_on());
+    for client in clients {
+        client.finish().lines_of_success();
+    }
+}
