@@ -7,11 +7,13 @@
 
 mod context;
 mod event;
+mod gate;
 mod image;
 pub(crate) mod include;
 mod kernel;
 mod memory;
 mod peer;
+mod place;
 mod program;
 mod queue;
 pub(crate) mod ring;

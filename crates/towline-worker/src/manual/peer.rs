@@ -12,7 +12,9 @@ use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
 use towline_wire::error::ProtocolError;
 
-use super::transfer::{Gate, Place, Transfer};
+use super::gate::Gate;
+use super::place::Place;
+use super::transfer::Transfer;
 use crate::peer::PeerLane;
 use crate::session::Session;
 use crate::shared::{Raw, Shared};

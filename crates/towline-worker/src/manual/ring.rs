@@ -17,7 +17,9 @@ use towline_backend::opencl::*;
 use towline_wire::error::ProtocolError;
 use towline_wire::push::Push;
 
-use super::transfer::{Gate, Transfer, read, wait_list, write};
+use super::gate::Gate;
+use super::place::{read, wait_list, write};
+use super::transfer::Transfer;
 use crate::completion::Watched;
 use crate::session::{Queue, Session};
 use crate::shared::{Raw, Shared};
