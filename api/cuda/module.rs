@@ -228,11 +228,11 @@ extern "C" {
     fn cuFuncSetAttribute(hfunc: CUfunction, attrib: CUfunction_attribute, value: i32) -> CUresult;
 
     /// Says how a function wants the first-level cache divided.
-    #[call(id = 0x0822, async, since = "3.0")]
+    #[call(id = 0x0822, async, manual(client), since = "3.0")]
     fn cuFuncSetCacheConfig(hfunc: CUfunction, config: CUfunc_cache) -> CUresult;
 
     /// Says how wide a function wants the shared memory banks.
-    #[call(id = 0x0823, async, since = "4.2")]
+    #[call(id = 0x0823, async, manual(client), since = "4.2")]
     fn cuFuncSetSharedMemConfig(hfunc: CUfunction, config: CUsharedconfig) -> CUresult;
 
     /// Tells the module that a function belongs to.
@@ -261,7 +261,7 @@ extern "C" {
     fn cuFuncIsLoaded(#[out] state: *mut CUfunctionLoadingState, function: CUfunction) -> CUresult;
 
     /// Brings a function to the device.
-    #[call(id = 0x0829, sync, since = "12.4")]
+    #[call(id = 0x0829, sync, manual(client), since = "12.4")]
     fn cuFuncLoad(function: CUfunction) -> CUresult;
 
     /// Begins to link device code.

@@ -9,6 +9,8 @@ use towline_ptx::ComputeCapability;
 use towline_ptx::fatbin;
 use towline_wire::cuda::facts::{Function, ModuleFacts};
 
+use crate::library::Elsewhere;
+
 /// Longest PTX text that is looked for its end.
 const TEXT_LIMIT: usize = 1 << 30;
 /// Longest cubin.
@@ -21,6 +23,8 @@ pub(crate) struct Image {
     pub(crate) session: u8,
     pub(crate) first: u64,
     pub(crate) facts: Arc<ModuleFacts>,
+    /// Of a library in a process with several servers.
+    pub(crate) elsewhere: Option<Box<Elsewhere>>,
     names: Arc<Vec<CString>>,
     by_name: HashMap<Vec<u8>, u32>,
     changeable: Mutex<Changeable>,
@@ -28,16 +32,17 @@ pub(crate) struct Image {
 
 #[derive(Default)]
 struct Changeable {
-    /// Attributes that the application has set, by function and attribute.
-    attributes: HashMap<(u32, CUfunction_attribute), i32>,
-    /// Dynamic shared memory that the server's driver grants, where that is more than the application asked for last.
-    granted: HashMap<u32, i32>,
-    /// What is known of how much runs at once, by function, question and its words.
-    occupancy: HashMap<(u32, u32, Vec<u64>), i64>,
+    /// Attributes that the application has set, by function, device and attribute.
+    attributes: HashMap<(u32, CUdevice, CUfunction_attribute), i32>,
+    /// Dynamic shared memory that the server's driver grants, where that is more than the application asked for last; by function and
+    /// device.
+    granted: HashMap<(u32, CUdevice), i32>,
+    /// What is known of how much runs at once, by function, device, question and its words.
+    occupancy: HashMap<(u32, CUdevice, u32, Vec<u64>), i64>,
     /// Launch configurations that the driver has accepted.
     accepted: HashSet<u64>,
-    /// Addresses and sizes of globals.
-    globals: HashMap<Vec<u8>, (u64, usize)>,
+    /// Addresses and sizes of globals, by context and name; under context 0 those that are the same in all.
+    globals: HashMap<u64, HashMap<Vec<u8>, (u64, usize)>>,
     /// What a library is in a context: its module's number.
     modules: HashMap<u64, u64>,
     /// What a kernel is in a context: its function's number.
@@ -49,50 +54,76 @@ struct Changeable {
 pub(crate) struct Known {
     pub(crate) image: Arc<Image>,
     pub(crate) index: u32,
+    /// The context of a function; 0 for a kernel, which has none.
+    pub(crate) context: u64,
 }
 
 /// The functions, kernels, modules and libraries of the process.
 #[derive(Default)]
 pub(crate) struct Functions {
     pub(crate) images: HashMap<u64, Arc<Image>>,
-    /// Runs of numbers, by the first: how many, whose, and the index of the first.
-    runs: BTreeMap<u64, (u64, Arc<Image>, u32)>,
+    /// Runs of numbers, by the first: how many, and what the first names.
+    runs: BTreeMap<u64, (u64, Known)>,
 }
 
 impl Functions {
     pub(crate) fn insert(&mut self, image: &Arc<Image>) {
         self.images.insert(image.number, Arc::clone(image));
         let count = image.facts.functions.len() as u64;
-        self.add_run(image.first, count, image, 0);
+        let first = Known {
+            image: Arc::clone(image),
+            index: 0,
+            context: image.context,
+        };
+        self.runs.insert(image.first, (count, first));
     }
 
-    pub(crate) fn add_run(&mut self, first: u64, count: u64, image: &Arc<Image>, index: u32) {
-        self.runs.insert(first, (count, Arc::clone(image), index));
+    /// Adds the number of a function that a kernel is in a context.
+    pub(crate) fn add_function(&mut self, number: u64, kernel: &Known, context: u64) {
+        let function = Known {
+            context,
+            ..kernel.clone()
+        };
+        self.runs.insert(number, (1, function));
     }
 
     /// The function that has a number.
     pub(crate) fn find(&self, number: u64) -> Option<Known> {
-        let (first, (count, image, index)) = self.runs.range(..=number).next_back()?;
+        let (first, (count, known)) = self.runs.range(..=number).next_back()?;
         let at = number - first;
         (at < *count).then(|| Known {
-            image: Arc::clone(image),
-            index: index + at as u32,
+            image: Arc::clone(&known.image),
+            index: known.index + at as u32,
+            context: known.context,
         })
     }
 
+    /// Forgets a module, or a library with all that it is in contexts and on other servers.
     pub(crate) fn remove(&mut self, number: u64) -> Option<Arc<Image>> {
         let image = self.images.remove(&number)?;
+        let mut ended: Vec<Arc<Image>> = image.everywhere().map(Arc::clone).collect();
+        ended.push(Arc::clone(&image));
+        let modules: Vec<u64> = ended.iter().flat_map(|image| image.modules()).collect();
+        ended.extend(
+            modules
+                .iter()
+                .filter_map(|module| self.images.remove(module)),
+        );
         self.runs
-            .retain(|_, (_, known, _)| !Arc::ptr_eq(known, &image));
+            .retain(|_, (_, known)| !ended.iter().any(|image| Arc::ptr_eq(&known.image, image)));
         Some(image)
     }
 
+    /// Forgets the modules of a context, and what libraries were in it: they belong to none and are loaded into the next one again.
     pub(crate) fn drop_context(&mut self, context: u64) {
-        // Libraries belong to no context and are loaded into the next one again.
-        self.images
-            .retain(|_, image| image.context != context || image.context == 0);
-        self.runs
-            .retain(|_, (_, image, _)| image.context != context || image.context == 0);
+        self.images.retain(|_, image| image.context != context);
+        self.runs.retain(|_, (_, known)| known.context != context);
+        for library in self.images.values().filter(|image| image.context == 0) {
+            library.forget_context(context);
+            for image in library.everywhere() {
+                image.forget_context(context);
+            }
+        }
     }
 }
 
@@ -119,25 +150,49 @@ impl Image {
                 .map(|(index, function)| (function.name.clone(), index as u32))
                 .collect(),
             changeable: Mutex::default(),
+            elsewhere: None,
             facts,
         }
     }
 
+    pub(crate) fn index(&self, name: &[u8]) -> Option<u32> {
+        self.by_name.get(name).copied()
+    }
+
     pub(crate) fn find(&self, name: &[u8]) -> Option<u64> {
-        let index = self.by_name.get(name)?;
-        Some(self.first + u64::from(*index))
+        Some(self.first + u64::from(self.index(name)?))
+    }
+
+    /// What other servers have of a library.
+    fn everywhere(&self) -> impl Iterator<Item = &Arc<Image>> {
+        self.elsewhere.iter().flat_map(|other| other.images())
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Changeable) -> T) -> T {
         change(&mut crate::driver::lock(&self.changeable))
     }
 
-    pub(crate) fn global(&self, name: &[u8]) -> Option<(u64, usize)> {
-        self.with(|known| known.globals.get(name).copied())
+    pub(crate) fn global(&self, context: u64, name: &[u8]) -> Option<(u64, usize)> {
+        self.with(|known| known.globals.get(&context)?.get(name).copied())
     }
 
-    pub(crate) fn note_global(&self, name: &[u8], place: (u64, usize)) {
-        self.with(|known| known.globals.insert(name.to_vec(), place));
+    pub(crate) fn note_global(&self, context: u64, name: &[u8], place: (u64, usize)) {
+        self.with(|known| {
+            let there = known.globals.entry(context).or_default();
+            there.insert(name.to_vec(), place);
+        });
+    }
+
+    fn modules(&self) -> Vec<u64> {
+        self.with(|known| known.modules.values().copied().collect())
+    }
+
+    fn forget_context(&self, context: u64) {
+        self.with(|known| {
+            known.globals.remove(&context);
+            known.modules.remove(&context);
+            known.functions.retain(|(_, of), _| *of != context);
+        });
     }
 
     pub(crate) fn module_in(&self, context: u64) -> Option<u64> {
@@ -162,45 +217,58 @@ impl Known {
             .map_or(std::ptr::null(), |name| name.as_ptr())
     }
 
-    pub(crate) fn attribute(&self, attribute: CUfunction_attribute) -> Option<i32> {
-        let set = self
-            .image
-            .with(|known| known.attributes.get(&(self.index, attribute)).copied());
+    pub(crate) fn attribute(
+        &self,
+        device: CUdevice,
+        attribute: CUfunction_attribute,
+    ) -> Option<i32> {
+        let key = (self.index, device, attribute);
+        let set = self.image.with(|known| known.attributes.get(&key).copied());
         set.or_else(|| self.facts().attribute(attribute))
     }
 
-    pub(crate) fn set_attribute(&self, attribute: CUfunction_attribute, value: i32) {
+    pub(crate) fn set_attribute(
+        &self,
+        device: CUdevice,
+        attribute: CUfunction_attribute,
+        value: i32,
+    ) {
+        let key = (self.index, device, attribute);
         self.image.with(|known| {
-            let before = known.attributes.insert((self.index, attribute), value);
-            if before != Some(value) {
+            if known.attributes.insert(key, value) != Some(value) {
                 known
                     .occupancy
-                    .retain(|(index, ..), _| *index != self.index);
+                    .retain(|(index, of, ..), _| (*index, *of) != (self.index, device));
             }
         });
     }
 
     /// Whether the server's driver grants so much dynamic shared memory already. It is never asked to grant less: launches that it has not
     /// carried out yet may need what they were granted, and what the application may use now is looked at when it launches.
-    pub(crate) fn is_granted(&self, bytes: i32) -> bool {
-        let most = self
-            .image
-            .with(|known| known.granted.get(&self.index).copied());
+    pub(crate) fn is_granted(&self, device: CUdevice, bytes: i32) -> bool {
+        let key = (self.index, device);
+        let most = self.image.with(|known| known.granted.get(&key).copied());
         bytes >= 0 && most.is_some_and(|most| bytes <= most)
     }
 
-    pub(crate) fn grant(&self, bytes: i32) {
+    pub(crate) fn grant(&self, device: CUdevice, bytes: i32) {
         self.image
-            .with(|known| known.granted.insert(self.index, bytes));
+            .with(|known| known.granted.insert((self.index, device), bytes));
     }
 
-    pub(crate) fn occupancy(&self, question: u32, words: &[u64]) -> Option<i64> {
-        let key = (self.index, question, words.to_vec());
+    pub(crate) fn occupancy(&self, device: CUdevice, question: u32, words: &[u64]) -> Option<i64> {
+        let key = (self.index, device, question, words.to_vec());
         self.image.with(|known| known.occupancy.get(&key).copied())
     }
 
-    pub(crate) fn note_occupancy(&self, question: u32, words: &[u64], answer: i64) {
-        let key = (self.index, question, words.to_vec());
+    pub(crate) fn note_occupancy(
+        &self,
+        device: CUdevice,
+        question: u32,
+        words: &[u64],
+        answer: i64,
+    ) {
+        let key = (self.index, device, question, words.to_vec());
         self.image.with(|known| known.occupancy.insert(key, answer));
     }
 
@@ -227,7 +295,7 @@ impl Known {
 }
 
 /// The device that an image is for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) capability: ComputeCapability,
     /// It runs machine code; a device in software runs PTX alone.

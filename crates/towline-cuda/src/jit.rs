@@ -123,6 +123,15 @@ impl Options {
         Ok(options)
     }
 
+    /// The options that travel, for the same thing once more: nobody is told what the compiler says then.
+    pub(crate) fn without_answers(&self) -> Self {
+        Self {
+            names: self.names.clone(),
+            values: self.values.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Bytes that a log of errors may have.
     pub(crate) fn log_room(&self) -> u64 {
         self.error.room()

@@ -8,6 +8,7 @@ use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 
 use crate::driver::{Driver, LaunchCalls, read, status, tell};
+use crate::graph::kernel_content;
 use crate::image::Known;
 use crate::occupancy::{Question, launch_words};
 use crate::pack;
@@ -58,7 +59,7 @@ impl Driver {
         }
         let threads: u64 = shape.block.iter().map(|size| u64::from(*size)).product();
         let exceeds = |value: u64, attribute| {
-            let most = known.attribute(attribute);
+            let most = known.attribute(device, attribute);
             most.is_some_and(|most| u64::try_from(most).is_ok_and(|most| value > most))
         };
         let shared = u64::from(shape.shared_bytes);
@@ -81,28 +82,37 @@ impl Driver {
         params: *mut *mut c_void,
         extra: *mut *mut c_void,
     ) -> Result<(), CUresult> {
-        let known = self.function(function.addr() as u64)?;
+        let named = function.addr() as u64;
+        let known = self.function(named)?;
         let (acting, stream) = self.on(stream)?;
+        let (known, number) = self.function_at(known, named, &acting)?;
         self.check(&known, shape, acting.context.device)?;
         // SAFETY: the caller's contract.
         let block = unsafe { pack::pack(known.facts(), params, extra) }?;
         self.before_launch(&acting, &block)?;
         if let Some(captured) = self.captured(&acting, stream)? {
-            let (number, context) = (function.addr() as u64, acting.context.number);
-            let words = attributes.to_vec();
-            let content = self.kernel_content(number, context, shape, words, &block)?;
+            let (context, words) = (acting.context.number, attributes.to_vec());
+            let content = kernel_content(&known, [named, number], context, shape, words, &block);
             return captured.add_kernel(content);
         }
         self.before_work(&acting, stream)?;
         let mut hasher = DefaultHasher::new();
-        (known.index, shape.block, shape.shared_bytes, &attributes).hash(&mut hasher);
+        let context = acting.context.number;
+        (
+            known.index,
+            context,
+            shape.block,
+            shape.shared_bytes,
+            &attributes,
+        )
+            .hash(&mut hasher);
         let configuration = hasher.finish();
         let [grid_x, grid_y, grid_z] = shape.grid;
         let [block_x, block_y, block_z] = shape.block;
         macro_rules! request {
             ($message:ident) => {
                 wire::$message {
-                    function: wire::FunctionHandle::from_raw(function),
+                    function: wire::FunctionHandle(number),
                     stream,
                     grid_x,
                     grid_y,

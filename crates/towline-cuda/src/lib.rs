@@ -43,6 +43,7 @@ mod ipc;
 mod jit;
 mod kept;
 mod launch;
+mod library;
 mod link;
 mod memory;
 mod mirror;

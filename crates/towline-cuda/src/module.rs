@@ -1,4 +1,4 @@
-//! Modules, libraries, and what is known of their functions.
+//! Modules, and the calls for them and for libraries.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
@@ -6,33 +6,20 @@ use std::sync::Arc;
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::Answer;
-use towline_ptx::ComputeCapability;
 use towline_wire::cuda::facts::ModuleFacts;
 
 use crate::driver::{Acting, Driver, ModuleCalls, read, status, tell, write};
-use crate::image::{self, Image, Known, Target};
+use crate::image::{self, Image, Known};
 use crate::jit::{Options, Told};
 
 /// Most bytes of facts that a server may answer with.
-const FACTS_ROOM: u64 = 64 << 20;
+pub(crate) const FACTS_ROOM: u64 = 64 << 20;
 /// Functions of one image get numbers out of a row this long; cuBLAS has some ten thousand.
-const FUNCTION_ROW: u64 = 262_144;
+pub(crate) const FUNCTION_ROW: u64 = 262_144;
 /// Largest image file.
 const FILE_LIMIT: u64 = 4 << 30;
 
 impl Driver {
-    fn target(&self, acting: &Acting<'_>) -> Result<Target, CUresult> {
-        let device = self.device(acting.context.device)?;
-        let of = |attribute| device.attribute(attribute) as u32;
-        Ok(Target {
-            capability: ComputeCapability::new(
-                of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-                of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
-            ),
-            machine_code: acting.session.snapshot().genuine,
-        })
-    }
-
     /// Loads an image as a module.
     ///
     /// # Safety
@@ -80,97 +67,17 @@ impl Driver {
         };
         // SAFETY: the caller's contract.
         unsafe { options.tell(&told) };
-        let context = acting.context.number;
-        self.loaded(&acting, &answer, reply.facts, module.0, context, first)?;
+        let facts = Arc::new(facts(&acting, &answer, reply.facts)?);
+        let (context, session) = (acting.context.number, acting.context.session);
+        let image = Image::new(module.0, context, session, first, facts);
+        write(&self.functions).insert(&Arc::new(image));
         Ok(module.to_raw())
-    }
-
-    /// Loads an image as a library.
-    ///
-    /// # Safety
-    /// `start` is an image as the driver takes it; what the options named is writable.
-    unsafe fn load_library(
-        &self,
-        start: *const c_void,
-        options: &Options,
-    ) -> Result<CUlibrary, CUresult> {
-        let acting = self.session_for_any()?;
-        let device = self.target(&acting)?;
-        // SAFETY: the caller's contract.
-        let travelling = unsafe { image::travelling(start, true, device) }?;
-        let bytes = travelling.bytes();
-        let first = acting
-            .session
-            .mint_many(wire::KernelHandle::TAG, FUNCTION_ROW);
-        let library = wire::LibraryHandle(acting.mint(wire::LibraryHandle::TAG));
-        let answer = acting.session.ask_with_image(bytes, |image, payload| {
-            acting.ask(
-                "cuLibraryLoadData",
-                &wire::LibraryLoad {
-                    digest: &[0; 32],
-                    size: bytes.len() as u64,
-                    payload,
-                    image_size: image.map_or(0, <[u8]>::len) as u64,
-                    image,
-                    num_options: options.names.len() as u32,
-                    options: wire::List::Values(&options.names),
-                    values: wire::List::Values(&options.values),
-                    // What the application promises of its copy of the image means nothing to the server's.
-                    num_library_options: 0,
-                    library_options: wire::List::Values(&[]),
-                    library_values: wire::List::Values(&[]),
-                    first,
-                    room: FACTS_ROOM,
-                    log_room: options.log_room(),
-                    info_room: options.info_room(),
-                    library,
-                },
-            )
-        })?;
-        let reply = wire::LibraryLoadReply::decode(&answer.body).map_err(|_| acting.malformed())?;
-        let told = Told {
-            error: reply.log,
-            info: reply.info,
-            wall: reply.wall,
-        };
-        // SAFETY: the caller's contract.
-        unsafe { options.tell(&told) };
-        self.loaded(&acting, &answer, reply.facts, library.0, 0, first)?;
-        Ok(library.to_raw())
-    }
-
-    fn loaded(
-        &self,
-        acting: &Acting<'_>,
-        answer: &Answer,
-        facts: Option<&[u8]>,
-        number: u64,
-        context: u64,
-        first: u64,
-    ) -> Result<(), CUresult> {
-        if answer.status != CUDA_SUCCESS {
-            return Err(answer.status);
-        }
-        let facts = ModuleFacts::decode(facts.unwrap_or_default());
-        let facts = facts.map_err(|_| acting.malformed())?;
-        if facts.functions.len() as u64 > FUNCTION_ROW {
-            return Err(acting.malformed());
-        }
-        let session = acting.context.session;
-        let image = Arc::new(Image::new(number, context, session, first, Arc::new(facts)));
-        write(&self.functions).insert(&image);
-        Ok(())
     }
 
     fn image(&self, number: u64) -> Result<Arc<Image>, CUresult> {
         self.ready()?;
         let found = read(&self.functions).images.get(&number).cloned();
         found.ok_or(CUDA_ERROR_INVALID_HANDLE)
-    }
-
-    fn unload(&self, number: u64) -> Result<(), CUresult> {
-        let removed = write(&self.functions).remove(number);
-        removed.map(|_| ()).ok_or(CUDA_ERROR_INVALID_HANDLE)
     }
 
     /// The number of a function by its name.
@@ -183,65 +90,52 @@ impl Driver {
         self.image(image)?.find(name).ok_or(CUDA_ERROR_NOT_FOUND)
     }
 
-    /// Address and size of a global; asked for once.
-    fn global(
+    /// Address and size of a global in a context; asked for once.
+    pub(crate) fn global(
         &self,
         image: &Image,
+        acting: &Acting<'_>,
+        context: u64,
         name: &[u8],
-        ask: impl FnOnce(&Acting<'_>) -> Result<(u64, usize), CUresult>,
+        ask: impl FnOnce() -> Result<(Option<u64>, Option<u64>), CUresult>,
     ) -> Result<(u64, usize), CUresult> {
-        if let Some(known) = image.global(name) {
+        if let Some(known) = image.global(context, name) {
             return Ok(known);
         }
-        let acting = self.session_for(image.number)?;
-        let place = ask(&acting)?;
-        image.note_global(name, place);
+        let (address, size) = ask()?;
+        let address = address.ok_or(CUDA_ERROR_UNKNOWN)?;
+        let place = (address, size.unwrap_or(0) as usize);
+        image.note_global(context, name, place);
         let range = crate::memory::Range::device(&acting.context, place.1, self.new_id());
         write(&self.memory).insert(place.0, range);
         Ok(place)
     }
 
-    /// The module that a library is in the current context.
-    fn library_module(&self, library: CUlibrary) -> Result<u64, CUresult> {
-        let image = self.image(library.addr() as u64)?;
-        let acting = self.session_for(image.number)?;
-        let context = acting.context.number;
-        if let Some(module) = image.module_in(context) {
-            return Ok(module);
-        }
-        let count = image.facts.functions.len() as u64;
-        let first = acting
-            .session
-            .mint_many(wire::FunctionHandle::TAG, count.max(1));
-        let module = wire::ModuleHandle(acting.mint(wire::ModuleHandle::TAG));
-        acting.post(&wire::LibraryModule {
-            library: wire::LibraryHandle::from_raw(library),
-            first,
-            module,
-        })?;
-        let facts = Arc::clone(&image.facts);
-        let made = Image::new(module.0, context, image.session, first, facts);
-        write(&self.functions).insert(&Arc::new(made));
-        image.note_module(context, module.0);
-        Ok(module.0)
+    /// A module, and a call in its context.
+    fn at_module(&self, module: CUmodule) -> Result<(Arc<Image>, Acting<'_>), CUresult> {
+        let image = self.image(module.addr() as u64)?;
+        // A library is none.
+        let context = match image.context {
+            0 => return Err(CUDA_ERROR_INVALID_HANDLE),
+            context => self.context(context)?,
+        };
+        Ok((image, self.acting_in(context)?))
     }
 
-    /// The function that a kernel is in the current context.
-    fn kernel_function(&self, kernel: CUkernel) -> Result<CUfunction, CUresult> {
-        let known = self.function(kernel.addr() as u64)?;
-        let acting = self.session_for(known.image.number)?;
-        let context = acting.context.number;
-        if let Some(function) = known.function_in(context) {
-            return Ok(wire::FunctionHandle(function).to_raw());
-        }
-        let function = wire::FunctionHandle(acting.mint(wire::FunctionHandle::TAG));
-        acting.post(&wire::KernelFunction {
-            kernel: wire::KernelHandle::from_raw(kernel),
-            function,
-        })?;
-        write(&self.functions).add_run(function.0, 1, &known.image, known.index);
-        known.note_function(context, function.0);
-        Ok(function.to_raw())
+    /// Address and size of a global of a module.
+    fn module_variable(&self, module: CUmodule, name: &[u8]) -> Result<(u64, usize), CUresult> {
+        let (image, acting) = self.at_module(module)?;
+        self.global(&image, &acting, image.context, name, || {
+            let body = acting.call(&wire::ModuleGetGlobalV2 {
+                want_dptr: true,
+                want_bytes: true,
+                hmod: wire::ModuleHandle::from_raw(module),
+                name,
+            })?;
+            let reply =
+                wire::ModuleGetGlobalV2Reply::decode(&body).map_err(|_| acting.malformed())?;
+            Ok((reply.dptr, reply.bytes))
+        })
     }
 
     fn parameter(&self, number: u64, index: usize) -> Result<(usize, usize), CUresult> {
@@ -300,34 +194,53 @@ impl Driver {
             .map(|number| wire::FunctionHandle(number).to_raw())
             .collect())
     }
+}
 
-    fn attribute_of(
-        &self,
-        known: Result<Known, CUresult>,
-        attribute: CUfunction_attribute,
-    ) -> Result<i32, CUresult> {
-        known?.attribute(attribute).ok_or(CUDA_ERROR_INVALID_VALUE)
+/// What a server told of a module's or library's functions.
+pub(crate) fn facts(
+    acting: &Acting<'_>,
+    answer: &Answer,
+    told: Option<&[u8]>,
+) -> Result<ModuleFacts, CUresult> {
+    if answer.status != CUDA_SUCCESS {
+        return Err(answer.status);
+    }
+    let facts = ModuleFacts::decode(told.unwrap_or_default());
+    let facts = facts.map_err(|_| acting.malformed())?;
+    match facts.functions.len() as u64 <= FUNCTION_ROW {
+        true => Ok(facts),
+        false => Err(acting.malformed()),
     }
 }
 
-/// Sets an attribute of a function; `ask` has the server's driver do so, where it has to.
+fn attribute_of(
+    known: &Known,
+    device: CUdevice,
+    attribute: CUfunction_attribute,
+) -> Result<i32, CUresult> {
+    let value = known.attribute(device, attribute);
+    value.ok_or(CUDA_ERROR_INVALID_VALUE)
+}
+
+/// Sets an attribute of a function on a device; `ask` has the server's driver do so, where it has to.
 fn set_attribute(
     known: &Known,
+    device: CUdevice,
     attribute: CUfunction_attribute,
     value: i32,
     ask: impl FnOnce() -> Result<Vec<u8>, CUresult>,
 ) -> Result<(), CUresult> {
-    if known.attribute(attribute) == Some(value) {
+    if known.attribute(device, attribute) == Some(value) {
         return Ok(());
     }
     let is_shared = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-    if !(is_shared && known.is_granted(value)) {
+    if !(is_shared && known.is_granted(device, value)) {
         ask()?;
         if is_shared {
-            known.grant(value);
+            known.grant(device, value);
         }
     }
-    known.set_attribute(attribute, value);
+    known.set_attribute(device, attribute, value);
     Ok(())
 }
 
@@ -408,13 +321,12 @@ impl ModuleCalls for Driver {
     }
 
     unsafe fn cuModuleUnload(&self, hmod: CUmodule) -> CUresult {
-        let number = hmod.addr() as u64;
-        status(self.image(number).and_then(|_| {
-            let acting = self.session_for(number)?;
+        status(self.at_module(hmod).and_then(|(image, acting)| {
             acting.post(&wire::ModuleUnload {
-                hmod: wire::ModuleHandle(number),
+                hmod: wire::ModuleHandle(image.number),
             })?;
-            self.unload(number)
+            let removed = write(&self.functions).remove(image.number);
+            removed.map(|_| ()).ok_or(CUDA_ERROR_INVALID_HANDLE)
         }))
     }
 
@@ -473,22 +385,7 @@ impl ModuleCalls for Driver {
         let Some(name) = (unsafe { crate::raw::text(name) }) else {
             return CUDA_ERROR_INVALID_VALUE;
         };
-        let place = self.image(hmod.addr() as u64).and_then(|image| {
-            self.global(&image, name, |acting| {
-                let body = acting.call(&wire::ModuleGetGlobalV2 {
-                    want_dptr: true,
-                    want_bytes: true,
-                    hmod: wire::ModuleHandle::from_raw(hmod),
-                    name,
-                })?;
-                let reply =
-                    wire::ModuleGetGlobalV2Reply::decode(&body).map_err(|_| acting.malformed())?;
-                Ok((
-                    reply.dptr.ok_or(CUDA_ERROR_UNKNOWN)?,
-                    reply.bytes.unwrap_or(0) as usize,
-                ))
-            })
-        });
+        let place = self.module_variable(hmod, name);
         // SAFETY: the caller's contract.
         unsafe { tell_global(place, dptr, bytes) }
     }
@@ -562,14 +459,7 @@ impl ModuleCalls for Driver {
     }
 
     unsafe fn cuLibraryUnload(&self, library: CUlibrary) -> CUresult {
-        let number = library.addr() as u64;
-        status(self.image(number).and_then(|_| {
-            let acting = self.session_for(number)?;
-            acting.post(&wire::LibraryUnload {
-                library: wire::LibraryHandle(number),
-            })?;
-            self.unload(number)
-        }))
+        status(self.unload_library(library))
     }
 
     unsafe fn cuLibraryGetKernel(
@@ -628,22 +518,7 @@ impl ModuleCalls for Driver {
         let Some(name) = (unsafe { crate::raw::text(name) }) else {
             return CUDA_ERROR_INVALID_VALUE;
         };
-        let place = self.image(library.addr() as u64).and_then(|image| {
-            self.global(&image, name, |acting| {
-                let body = acting.call(&wire::LibraryGetGlobal {
-                    want_dptr: true,
-                    want_bytes: true,
-                    library: wire::LibraryHandle::from_raw(library),
-                    name,
-                })?;
-                let reply =
-                    wire::LibraryGetGlobalReply::decode(&body).map_err(|_| acting.malformed())?;
-                Ok((
-                    reply.dptr.ok_or(CUDA_ERROR_UNKNOWN)?,
-                    reply.bytes.unwrap_or(0) as usize,
-                ))
-            })
-        });
+        let place = self.library_variable(library, name);
         // SAFETY: the caller's contract.
         unsafe { tell_global(place, dptr, bytes) }
     }
@@ -659,23 +534,7 @@ impl ModuleCalls for Driver {
         let Some(name) = (unsafe { crate::raw::text(name) }) else {
             return CUDA_ERROR_INVALID_VALUE;
         };
-        let number = library.addr() as u64;
-        let place = self.image(number).and_then(|image| {
-            let place = self.global(&image, name, |acting| {
-                let body = acting.call(&wire::LibraryGetManaged {
-                    library: wire::LibraryHandle::from_raw(library),
-                    name,
-                })?;
-                let reply =
-                    wire::LibraryGetManagedReply::decode(&body).map_err(|_| acting.malformed())?;
-                Ok((
-                    reply.dptr.ok_or(CUDA_ERROR_UNKNOWN)?,
-                    reply.bytes.unwrap_or(0) as usize,
-                ))
-            })?;
-            self.show_variable(&self.session_for(number)?, place.0, place.1)?;
-            Ok(place)
-        });
+        let place = self.managed_variable(library, name);
         // SAFETY: the caller's contract.
         unsafe { tell_global(place, dptr, bytes) }
     }
@@ -686,10 +545,8 @@ impl ModuleCalls for Driver {
     }
 
     unsafe fn cuKernelGetLibrary(&self, pLib: *mut CUlibrary, kernel: CUkernel) -> CUresult {
-        let of = self.function(kernel.addr() as u64);
-        let of = of.map(|known| wire::LibraryHandle(known.image.number).to_raw());
         // SAFETY: the caller's contract.
-        unsafe { tell(pLib, of) }
+        unsafe { tell(pLib, self.library_of(kernel)) }
     }
 
     unsafe fn cuKernelGetAttribute(
@@ -699,11 +556,10 @@ impl ModuleCalls for Driver {
         kernel: CUkernel,
         dev: CUdevice,
     ) -> CUresult {
-        let known = self
-            .device(dev)
-            .and_then(|_| self.function(kernel.addr() as u64));
+        let known = self.kernel_on(kernel, dev);
+        let value = known.and_then(|(known, _)| attribute_of(&known, dev, attrib));
         // SAFETY: the caller's contract.
-        unsafe { tell(pi, self.attribute_of(known, attrib)) }
+        unsafe { tell(pi, value) }
     }
 
     unsafe fn cuKernelSetAttribute(
@@ -713,16 +569,16 @@ impl ModuleCalls for Driver {
         kernel: CUkernel,
         dev: CUdevice,
     ) -> CUresult {
-        status(self.device(dev).and_then(|device| {
-            let known = self.function(kernel.addr() as u64)?;
-            set_attribute(&known, attrib, val, || {
-                let acting = self.session_for(known.image.number)?;
-                acting.call(&wire::KernelSetAttribute {
-                    attrib,
-                    val,
-                    kernel: wire::KernelHandle::from_raw(kernel),
-                    dev: device.ordinal,
-                })
+        status(self.kernel_on(kernel, dev).and_then(|(known, number)| {
+            set_attribute(&known, dev, attrib, val, || {
+                let device = self.device(dev)?;
+                self.acting_for(device.session)?
+                    .call(&wire::KernelSetAttribute {
+                        attrib,
+                        val,
+                        kernel: wire::KernelHandle(number),
+                        dev: device.ordinal,
+                    })
             })
         }))
     }
@@ -733,14 +589,14 @@ impl ModuleCalls for Driver {
         config: CUfunc_cache,
         dev: CUdevice,
     ) -> CUresult {
-        status(self.device(dev).and_then(|device| {
-            let known = self.function(kernel.addr() as u64)?;
-            let acting = self.session_for(known.image.number)?;
-            acting.post(&wire::KernelSetCacheConfig {
-                kernel: wire::KernelHandle::from_raw(kernel),
-                config,
-                dev: device.ordinal,
-            })
+        status(self.kernel_on(kernel, dev).and_then(|(_, number)| {
+            let device = self.device(dev)?;
+            self.acting_for(device.session)?
+                .post(&wire::KernelSetCacheConfig {
+                    kernel: wire::KernelHandle(number),
+                    config,
+                    dev: device.ordinal,
+                })
         }))
     }
 
@@ -778,9 +634,11 @@ impl ModuleCalls for Driver {
         attrib: CUfunction_attribute,
         hfunc: CUfunction,
     ) -> CUresult {
-        let known = self.function(hfunc.addr() as u64);
+        let value = self
+            .at_function(hfunc)
+            .and_then(|(acting, known, _)| attribute_of(&known, acting.context.device, attrib));
         // SAFETY: the caller's contract.
-        unsafe { tell(pi, self.attribute_of(known, attrib)) }
+        unsafe { tell(pi, value) }
     }
 
     unsafe fn cuFuncSetAttribute(
@@ -789,10 +647,9 @@ impl ModuleCalls for Driver {
         attrib: CUfunction_attribute,
         value: i32,
     ) -> CUresult {
-        let number = hfunc.addr() as u64;
-        status(self.function(number).and_then(|known| {
-            set_attribute(&known, attrib, value, || {
-                self.session_for(number)?.call(&wire::FuncSetAttribute {
+        status(self.at_function(hfunc).and_then(|(acting, known, number)| {
+            set_attribute(&known, acting.context.device, attrib, value, || {
+                acting.call(&wire::FuncSetAttribute {
                     hfunc: wire::FunctionHandle(number),
                     attrib,
                     value,
@@ -801,13 +658,40 @@ impl ModuleCalls for Driver {
         }))
     }
 
+    unsafe fn cuFuncSetCacheConfig(&self, hfunc: CUfunction, config: CUfunc_cache) -> CUresult {
+        status(self.at_function(hfunc).and_then(|(acting, _, number)| {
+            acting.post(&wire::FuncSetCacheConfig {
+                hfunc: wire::FunctionHandle(number),
+                config,
+            })
+        }))
+    }
+
+    unsafe fn cuFuncSetSharedMemConfig(
+        &self,
+        hfunc: CUfunction,
+        config: CUsharedconfig,
+    ) -> CUresult {
+        status(self.at_function(hfunc).and_then(|(acting, _, number)| {
+            acting.post(&wire::FuncSetSharedMemConfig {
+                hfunc: wire::FunctionHandle(number),
+                config,
+            })
+        }))
+    }
+
+    unsafe fn cuFuncLoad(&self, function: CUfunction) -> CUresult {
+        status(self.at_function(function).and_then(|(acting, _, number)| {
+            acting
+                .call(&wire::FuncLoad {
+                    function: wire::FunctionHandle(number),
+                })
+                .map(|_| ())
+        }))
+    }
+
     unsafe fn cuFuncGetModule(&self, hmod: *mut CUmodule, hfunc: CUfunction) -> CUresult {
-        let of = self.function(hfunc.addr() as u64).and_then(|known| {
-            if known.image.context != 0 {
-                return Ok(known.image.number);
-            }
-            self.library_module(wire::LibraryHandle(known.image.number).to_raw())
-        });
+        let of = self.module_of(hfunc);
         // SAFETY: the caller's contract.
         unsafe { tell(hmod, of.map(|number| wire::ModuleHandle(number).to_raw())) }
     }

@@ -42,21 +42,21 @@ impl Driver {
         function: CUfunction,
         words: &[u64],
     ) -> Result<i64, CUresult> {
-        let known = self.function(function.addr() as u64)?;
-        if let Some(answer) = known.occupancy(question as u32, words) {
+        let (acting, known, number) = self.at_function(function)?;
+        let (device, kind) = (acting.context.device, question as u32);
+        if let Some(answer) = known.occupancy(device, kind, words) {
             return Ok(answer);
         }
-        let acting = self.session_for(0)?;
         let request = wire::Occupancy {
-            kind: question as u32,
-            function: wire::FunctionHandle::from_raw(function),
+            kind,
+            function: wire::FunctionHandle(number),
             count: words.len() as u32,
             words: wire::List::Values(words),
         };
         let body = acting.call_for("cuOccupancy", &request)?;
         let reply = wire::OccupancyReply::decode(&body).map_err(|_| acting.malformed())?;
         let answer = reply.answer.ok_or_else(|| acting.malformed())?;
-        known.note_occupancy(question as u32, words, answer);
+        known.note_occupancy(device, kind, words, answer);
         Ok(answer)
     }
 
@@ -91,13 +91,13 @@ impl Driver {
         if limit < 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let known = self.function(function.addr() as u64)?;
-        let context = self.current()?;
-        let device = self.device(context.device)?;
+        let (acting, known, _) = self.at_function(function)?;
+        let number = acting.context.device;
+        let device = self.device(number)?;
         let of = |attribute| device.attribute(attribute);
         let warp = of(CU_DEVICE_ATTRIBUTE_WARP_SIZE).max(1);
         let mut largest = of(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-        if let Some(most) = known.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) {
+        if let Some(most) = known.attribute(number, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) {
             largest = largest.min(most);
         }
         if limit > 0 {

@@ -26,7 +26,7 @@ mod virtual_memory;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{CString, c_char, c_void};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::*;
@@ -45,6 +45,8 @@ pub struct NullCuda {
     state: Arc<Mutex<State>>,
     streams: Arc<Streams>,
     next: AtomicUsize,
+    /// What images are refused with; success where they are not.
+    refusal: AtomicI32,
 }
 
 /// What lives on the devices.
@@ -134,7 +136,13 @@ impl NullCuda {
             state: Arc::default(),
             streams: Arc::default(),
             next: AtomicUsize::new(1),
+            refusal: AtomicI32::new(CUDA_SUCCESS),
         }
+    }
+
+    /// Has every image from now on be refused with this status, until it is that of success.
+    pub fn refuse_images(&self, status: CUresult) {
+        self.refusal.store(status, Ordering::Relaxed);
     }
 
     /// Objects that live, pinned memory and references to primary contexts counted.
@@ -236,6 +244,10 @@ impl NullCuda {
     }
 
     fn read_image(&self, bytes: *const c_void) -> Result<Image, CUresult> {
+        let refusal = self.refusal.load(Ordering::Relaxed);
+        if refusal != CUDA_SUCCESS {
+            return Err(refusal);
+        }
         // SAFETY: an image is text that ends with a NUL.
         let text = unsafe { std::ffi::CStr::from_ptr(bytes.cast::<c_char>()) }.to_bytes();
         let mut lines = text.split(|byte| *byte == b'\n');

@@ -28,7 +28,7 @@ fn details(driver: &Driver, content: &Content, out: &mut String) {
     // Writing to a string does not fail.
     let _ = match content {
         Content::Kernel(kernel) => {
-            let known = driver.function(kernel.work.function);
+            let known = driver.function(kernel.named);
             let name = known.map(|known| String::from_utf8_lossy(&known.facts().name).into_owned());
             write!(
                 out,

@@ -20,6 +20,7 @@ use towline_backend::cuda::*;
 
 pub(crate) use capture::{Captured, Meeting, edge_bytes};
 pub(crate) use model::{Content, Dep, Graphs};
+pub(crate) use params::kernel_content;
 
 use crate::driver::{Driver, lock, write};
 use crate::memory::Range;

@@ -110,8 +110,8 @@ pub(crate) struct Kernel {
     pub(crate) offsets: Arc<[u32]>,
     /// The addresses of the parameters, as the application was told of them.
     pub(crate) told: Vec<usize>,
-    /// What names the function is a kernel.
-    pub(crate) is_kernel: bool,
+    /// The function or kernel as the application named it.
+    pub(crate) named: u64,
 }
 
 /// A copy.

@@ -1,13 +1,13 @@
 //! Parameters of nodes: what the application gives, and what it is told.
 
 use std::ffi::c_void;
-use std::sync::Arc;
 
 use towline_backend::cuda::*;
 use towline_wire::cuda::graph::{self as described, Operand, Place};
 
 use super::model::{Content, Copy, Deed, Given, HostRows, Kernel, Node, pointer};
 use crate::driver::{Driver, read};
+use crate::image::Known;
 use crate::launch::{ATTRIBUTE_WORDS, Shape};
 use crate::operations;
 use crate::pack::{self, Block};
@@ -52,58 +52,58 @@ impl Kernel {
     }
 }
 
-impl Driver {
-    /// A launch as a node has it.
-    pub(crate) fn kernel_content(
-        &self,
-        function: u64,
-        context: u64,
-        shape: Shape,
-        attributes: Vec<u64>,
-        block: &Block,
-    ) -> Result<Content, CUresult> {
-        let known = self.function(function)?;
-        let offsets = known.facts().parameters.iter();
-        let offsets: Arc<[u32]> = offsets.map(|parameter| parameter.offset).collect();
-        Ok(Content::Kernel(Box::new(Kernel {
-            work: described::Kernel {
-                function,
-                context,
-                grid: shape.grid,
-                block: shape.block,
-                shared_bytes: shape.shared_bytes,
-                attributes,
-                params: block.to_vec(),
-            },
-            offsets,
-            told: Vec::new(),
-            is_kernel: (function >> 40) as u8 == KernelHandle::TAG,
-        })))
-    }
+/// A launch as a node has it: of a function as the application named it, and by its number on the server.
+pub(crate) fn kernel_content(
+    known: &Known,
+    [named, number]: [u64; 2],
+    context: u64,
+    shape: Shape,
+    attributes: Vec<u64>,
+    block: &Block,
+) -> Content {
+    let offsets = known.facts().parameters.iter();
+    Content::Kernel(Box::new(Kernel {
+        work: described::Kernel {
+            function: number,
+            context,
+            grid: shape.grid,
+            block: shape.block,
+            shared_bytes: shape.shared_bytes,
+            attributes,
+            params: block.to_vec(),
+        },
+        offsets: offsets.map(|parameter| parameter.offset).collect(),
+        told: Vec::new(),
+        named,
+    }))
+}
 
+impl Driver {
     /// # Safety
     /// The contract of cuGraphAddKernelNode for these parameters.
     pub(crate) unsafe fn given_kernel(
         &self,
         params: &CUDA_KERNEL_NODE_PARAMS,
     ) -> Result<Content, CUresult> {
-        let function = match params.func.addr() as u64 {
+        let named = match params.func.addr() as u64 {
             0 => params.kern.addr() as u64,
             function => function,
         };
-        let known = self.function(function)?;
-        let context = self.context_or_current(params.ctx)?;
+        let known = self.function(named)?;
+        let acting = self.acting_in(self.context_or_current(params.ctx)?)?;
+        let (known, number) = self.function_at(known, named, &acting)?;
         let shape = Shape {
             grid: [params.gridDimX, params.gridDimY, params.gridDimZ],
             block: [params.blockDimX, params.blockDimY, params.blockDimZ],
             shared_bytes: params.sharedMemBytes,
         };
-        self.check(&known, shape, context.device)?;
+        self.check(&known, shape, acting.context.device)?;
         // SAFETY: the caller's contract.
         let block = unsafe { pack::pack(known.facts(), params.kernelParams, params.extra) }?;
-        let number = context.number;
-        self.before_launch(&self.acting_in(context)?, &block)?;
-        self.kernel_content(function, number, shape, Vec::new(), &block)
+        self.before_launch(&acting, &block)?;
+        let (names, context) = ([named, number], acting.context.number);
+        let content = kernel_content(&known, names, context, shape, Vec::new(), &block);
+        Ok(content)
     }
 
     /// A copy as a node has it.
@@ -420,8 +420,8 @@ impl Node {
         let told = kernel.offsets.iter();
         kernel.told = told.map(|offset| start + *offset as usize).collect();
         let none = std::ptr::null_mut();
-        let handle = pointer(kernel.work.function as usize);
-        let (func, kern) = match kernel.is_kernel {
+        let handle = pointer(kernel.named as usize);
+        let (func, kern) = match (kernel.named >> 40) as u8 == KernelHandle::TAG {
             true => (none, handle),
             false => (handle, none),
         };
