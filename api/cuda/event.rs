@@ -44,7 +44,13 @@ extern "C" {
     fn cuEventSynchronize(hEvent: CUevent) -> CUresult;
 
     /// Tells the time between two events.
-    #[call(id = 0x0b07, sync, since = "12.8", alias = "cuEventElapsedTime@2.0")]
+    #[call(
+        id = 0x0b07,
+        sync,
+        manual(client),
+        since = "12.8",
+        alias = "cuEventElapsedTime@2.0"
+    )]
     fn cuEventElapsedTime_v2(
         #[out] pMilliseconds: *mut f32,
         hStart: CUevent,

@@ -40,6 +40,21 @@ impl Recorded {
         self.captured.load(Ordering::Acquire)
     }
 
+    /// What the server tells the end of the last recording under, where it has not ended.
+    fn awaited(&self, acting: &Acting<'_>) -> Result<Option<u64>, CUresult> {
+        let Some(recording) = *lock(&self.last) else {
+            return Ok(None);
+        };
+        match acting.session.ended(recording.mark) {
+            None => Ok(Some(recording.mark)),
+            Some(CUDA_SUCCESS) => {
+                acting.note_done(recording.stream, recording.position);
+                Ok(None)
+            }
+            Some(failed) => Err(failed),
+        }
+    }
+
     /// The last recording is behind so much on a stream, and has passed with `mark`.
     pub(crate) fn recorded_behind(
         &self,
@@ -146,12 +161,52 @@ impl Driver {
         Ok(())
     }
 
+    /// The time between the last recordings of two events.
+    fn elapsed(&self, start: CUevent, end: CUevent) -> Result<f32, CUresult> {
+        let (first, second) = (self.event(start)?, self.event(end)?);
+        let acting = self.acting_in(self.context(first.context)?)?;
+        // No clock is that of two servers.
+        if self.context(second.context)?.session != acting.context.session {
+            return Err(CUDA_ERROR_INVALID_HANDLE);
+        }
+        let body = acting.call(&wire::EventElapsedTimeV2 {
+            hStart: wire::EventHandle::from_raw(start),
+            hEnd: wire::EventHandle::from_raw(end),
+        })?;
+        let reply = wire::EventElapsedTimeV2Reply::decode(&body).map_err(|_| acting.malformed())?;
+        reply.pMilliseconds.ok_or_else(|| acting.malformed())
+    }
+
     /// Whether the application may ask for an event.
     fn outside_of_captures(&self, known: &Recorded, event: CUevent) -> Result<(), CUresult> {
         if known.captured.load(Ordering::Acquire) {
             self.uncaptured_event(event.addr() as u64)?;
         }
         self.safe_in_captures()
+    }
+
+    /// Has a stream stand still until the last recording of an event of another server has passed, of which this process learns.
+    pub(crate) fn await_elsewhere(
+        &self,
+        acting: &Acting<'_>,
+        stream: wire::StreamHandle,
+        known: &Recorded,
+        event: wire::EventHandle,
+    ) -> Result<(), CUresult> {
+        if known.shared {
+            // Recordings of other processes are not told of: the calling thread asks, and waits.
+            return self.wait_event(known, event);
+        }
+        let there = self.acting_in(self.context(known.context)?)?;
+        let Some(mark) = known.awaited(&there)? else {
+            return Ok(());
+        };
+        let session = Arc::downgrade(there.session);
+        self.stand_still(acting, stream, move |go_on| {
+            if let Some(session) = session.upgrade() {
+                session.when_ended(mark, go_on);
+            }
+        })
     }
 
     /// Waits until the last recording of an event has passed.
@@ -249,5 +304,15 @@ impl EventCalls for Driver {
             self.outside_of_captures(&known, hEvent)?;
             self.wait_event(&known, wire::EventHandle::from_raw(hEvent))
         }))
+    }
+
+    unsafe fn cuEventElapsedTime_v2(
+        &self,
+        pMilliseconds: *mut f32,
+        hStart: CUevent,
+        hEnd: CUevent,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        unsafe { tell(pMilliseconds, self.elapsed(hStart, hEnd)) }
     }
 }

@@ -55,6 +55,11 @@ impl Driver {
             false => Some(self.pool(pool)?),
         };
         let (acting, stream) = self.on(stream)?;
+        if let Some(device) = of_pool
+            && self.device(device)?.session != acting.context.session
+        {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         if let Some(captured) = self.captured(&acting, stream)? {
             // A node allocates from a pool of the graph's own on the same device.
             let device = of_pool.unwrap_or(acting.context.device);
@@ -236,9 +241,19 @@ impl PoolCalls for Driver {
             if let Some(captured) = self.captured(&acting, stream)? {
                 return captured.add(self.free_content(dptr)?);
             }
+            let home = self.home(&acting, dptr);
             let known = write(&self.memory).take_device(dptr);
             known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
             lock(&self.kept_memory).forget(dptr);
+            let (acting, stream) = match self.apart(&acting, &[home])? {
+                false => (acting, stream),
+                // Another server's memory ends in that one's order, behind all that the stream has to do.
+                true => {
+                    acting.synchronise(stream)?;
+                    let there = self.acting_in(self.context(home)?)?;
+                    (there, wire::StreamHandle(0))
+                }
+            };
             acting.post(&wire::PoolFree {
                 stream,
                 address: dptr,
@@ -356,8 +371,11 @@ impl PoolCalls for Driver {
         let Some(location) = (unsafe { location.as_ref() }) else {
             return CUDA_ERROR_INVALID_VALUE;
         };
-        let access = self.pool(memPool).and_then(|_| {
+        let access = self.pool(memPool).and_then(|number| {
             let device = self.device(device_of(location)?)?;
+            if device.session != self.device(number)?.session {
+                return Ok(CU_MEM_ACCESS_FLAGS_PROT_NONE.into());
+            }
             let session = self.session(device.session)?;
             let request = wire::GetAccess {
                 pool: wire::MemoryPoolHandle::from_raw(memPool),

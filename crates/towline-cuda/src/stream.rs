@@ -333,6 +333,49 @@ impl Driver {
         Ok(mark)
     }
 
+    /// Has a stream stand still when it comes here. `wait` is called then, which must not wait itself, with what lets the stream go on
+    /// with a status.
+    pub(crate) fn stand_still(
+        &self,
+        acting: &Acting<'_>,
+        stream: wire::StreamHandle,
+        wait: impl FnOnce(Box<dyn FnOnce(CUresult) + Send>) + Send + 'static,
+    ) -> Result<(), CUresult> {
+        let sender = self.host_calls.sender().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        let session = Arc::downgrade(acting.session);
+        let number = Arc::new(std::sync::OnceLock::<u64>::new());
+        let told = Arc::clone(&number);
+        let mark = acting.session.mark_with(move |reached| {
+            if reached != CUDA_SUCCESS {
+                return;
+            }
+            wait(Box::new(move |ended| {
+                let job: Job = Box::new(move || {
+                    let (Some(session), Some(function)) = (session.upgrade(), told.get()) else {
+                        return;
+                    };
+                    if ended != CUDA_SUCCESS {
+                        session.note_failure(stream.0, ended);
+                    }
+                    // A session that is over has no streams.
+                    let _ = session.post_plain(&wire::HostDone {
+                        function: *function,
+                    });
+                });
+                // The thread listens as long as the process lives.
+                let _ = sender.send(job);
+            }));
+        });
+        let _ = number.set(mark);
+        acting.post(&wire::HostFunction {
+            stream,
+            function: mark,
+            sync_mode: 0,
+        })?;
+        acting.touch(stream);
+        Ok(())
+    }
+
     fn host_function(
         &self,
         stream: CUstream,
@@ -450,8 +493,7 @@ impl StreamCalls for Driver {
                 }
             }
             if Session::index_of(event.0) != acting.context.session {
-                // Streams of one server cannot wait for another's: the calling thread does.
-                return self.wait_event(&known, event);
+                return self.await_elsewhere(&acting, handle, &known, event);
             }
             acting.post(&wire::StreamWaitEvent {
                 hStream: handle,

@@ -431,6 +431,12 @@ impl VirtualMemoryCalls for Driver {
         };
         let access = device_of(location).and_then(|number| {
             let device = self.device(number)?;
+            let of = read(&self.memory).find(ptr).map(|(_, range)| range.device);
+            if let Some(of) = of
+                && self.device(of)?.session != device.session
+            {
+                return Ok(CU_MEM_ACCESS_FLAGS_PROT_NONE.into());
+            }
             let request = wire::GetAccess {
                 pool: wire::MemoryPoolHandle(0),
                 address: ptr,

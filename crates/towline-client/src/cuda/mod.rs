@@ -331,6 +331,26 @@ impl Session {
         mark
     }
 
+    /// Has `due` called when a mark ends, now where it has; it must not wait.
+    pub fn when_ended(&self, mark: u64, due: impl FnOnce(i32) + Send + 'static) {
+        let mut state = self.link.state();
+        let status = match state.events.get_mut(&mark) {
+            Some(event) => match event.status {
+                None => {
+                    event.callbacks.push(Box::new(due));
+                    drop(state);
+                    self.link.raise_interest();
+                    return;
+                }
+                Some(status) => status,
+            },
+            // What nobody asks for any more has ended.
+            None => 0,
+        };
+        drop(state);
+        due(status);
+    }
+
     /// The status that a mark ended with. What has come from the server is read first; nothing is waited for.
     pub fn ended(&self, mark: u64) -> Option<i32> {
         if let Some(status) = self.known_end(mark) {

@@ -206,7 +206,7 @@ fn carry(
 
 impl Driver {
     /// The context of a device address: that of its allocation, or of whoever acts where there is none.
-    pub(super) fn home(&self, acting: &Acting<'_>, address: u64) -> u64 {
+    pub(crate) fn home(&self, acting: &Acting<'_>, address: u64) -> u64 {
         let memory = read(&self.memory);
         let found = memory.find(address);
         let Some((context, device)) = found.map(|(_, range)| (range.context, range.device)) else {
@@ -224,7 +224,7 @@ impl Driver {
     }
 
     /// Whether one of these contexts is of another server than whoever acts.
-    pub(super) fn apart(&self, acting: &Acting<'_>, contexts: &[u64]) -> Result<bool, CUresult> {
+    pub(crate) fn apart(&self, acting: &Acting<'_>, contexts: &[u64]) -> Result<bool, CUresult> {
         for context in contexts {
             if self.context(*context)?.session != acting.context.session {
                 return Ok(true);

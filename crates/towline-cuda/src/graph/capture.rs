@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
+use towline_client::cuda::Session;
 
 use super::model::{Content, Dep, Graphs, WHOLE};
 use crate::driver::{Acting, Driver, lock, read};
@@ -348,6 +349,11 @@ impl Driver {
             None if stream.0 <= CU_STREAM_LEGACY => {
                 captures.end(from);
                 Err(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+            }
+            None if Session::index_of(event) != acting.context.session => {
+                // A graph is one server's.
+                captures.end(from);
+                Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
             }
             None => {
                 let branch = Branch {

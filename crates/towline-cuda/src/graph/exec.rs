@@ -421,6 +421,7 @@ impl Driver {
         content: Content,
     ) -> Result<(), CUresult> {
         let exec = self.exec(exec)?;
+        content.check_session(exec.session)?;
         let mut state = lock(&exec.state);
         let at = state.places.get(&(node.addr() as u64)).copied();
         let at = at.ok_or(CUDA_ERROR_INVALID_VALUE)?;
@@ -507,6 +508,9 @@ impl Driver {
         let mut nodes = Vec::new();
         let mut sources = HashMap::new();
         for (step, new) in steps.iter().zip(&flat.steps) {
+            new.content.check_session(exec.session).map_err(|_| {
+                Unchanged::new(CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, new.number)
+            })?;
             let change = changed(step, &new.content, false)
                 .map_err(|result| Unchanged::new(result, new.number))?;
             if let Some(node) = change {

@@ -114,6 +114,8 @@ impl Driver {
         content: Content,
     ) -> Result<(), CUresult> {
         let mut graphs = lock(&self.graphs);
+        let graph = graphs.node(node.addr() as u64)?.graph;
+        content.check_session(graphs.graph(graph)?.session)?;
         let node = graphs.node_mut(node.addr() as u64)?;
         match (&node.content, content) {
             (Content::Kernel(old), Content::Kernel(mut new)) => {

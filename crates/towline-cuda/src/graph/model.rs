@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
 use std::sync::Arc;
 
+use smallvec::{SmallVec, smallvec};
 use towline_backend::cuda::*;
+use towline_client::cuda::Session;
 use towline_wire::cuda::graph as described;
 
 use super::capture::Captures;
@@ -155,6 +157,51 @@ impl Content {
             Self::Alloc(_) => CU_GRAPH_NODE_TYPE_MEM_ALLOC,
             Self::Free(_) => CU_GRAPH_NODE_TYPE_MEM_FREE,
             Self::Conditional(_) => CU_GRAPH_NODE_TYPE_CONDITIONAL,
+        }
+    }
+
+    /// Handles of a server's objects that the node names.
+    fn names(&self) -> SmallVec<[u64; 3]> {
+        match self {
+            Self::Kernel(kernel) => smallvec![kernel.work.context],
+            Self::Copy(copy) => match &copy.work {
+                described::Work::Copy(work) => {
+                    let mut names = smallvec![work.context];
+                    for place in [work.source.place, work.destination.place] {
+                        if let described::Place::Array(array) = place {
+                            names.push(array);
+                        }
+                    }
+                    names
+                }
+                _ => smallvec![],
+            },
+            Self::Fill(fill) => smallvec![fill.context],
+            Self::Wait(event) | Self::Record(event) => smallvec![*event],
+            Self::Operations { context, .. } => smallvec![*context],
+            Self::Conditional(conditional) => smallvec![conditional.context],
+            Self::Host(..) | Self::Child(_) | Self::Empty | Self::Alloc(_) | Self::Free(_) => {
+                smallvec![]
+            }
+        }
+    }
+
+    /// The session whose objects the node names, if it names any. A graph is one server's: no node names objects of two.
+    pub(crate) fn session(&self) -> Result<Option<u8>, CUresult> {
+        let names = self.names();
+        let mut sessions = names.iter().map(|name| Session::index_of(*name));
+        let first = sessions.next();
+        match sessions.all(|session| Some(session) == first) {
+            true => Ok(first),
+            false => Err(CUDA_ERROR_NOT_SUPPORTED),
+        }
+    }
+
+    /// Refuses a node that names objects of another session than its graph's.
+    pub(crate) fn check_session(&self, session: u8) -> Result<(), CUresult> {
+        match self.session()? {
+            Some(own) if own != session => Err(CUDA_ERROR_NOT_SUPPORTED),
+            _ => Ok(()),
         }
     }
 
@@ -356,6 +403,7 @@ impl Graphs {
         content: Content,
     ) -> Result<(), CUresult> {
         let allocates = matches!(content, Content::Alloc(_));
+        self.settle_session(graph, &content)?;
         let known = self.graph_mut(graph)?;
         let local = known.next_local;
         known.next_local += 1;
@@ -372,6 +420,25 @@ impl Graphs {
             after: Vec::new(),
         };
         self.nodes.insert(number, node);
+        Ok(())
+    }
+
+    /// Sees to it that a node is of its graph's session. A graph that no server knows of and in which nothing is any server's is of the
+    /// session of the first node that is.
+    fn settle_session(&mut self, graph: u64, content: &Content) -> Result<(), CUresult> {
+        let known = self.graph(graph)?;
+        let own = content.session()?.filter(|own| *own != known.session);
+        let Some(session) = own else {
+            return Ok(());
+        };
+        let is_anyones = |number: &u64| {
+            let node = self.nodes.get(number);
+            node.is_some_and(|node| matches!(node.content, Content::Empty | Content::Host(..)))
+        };
+        if known.anchor.is_some() || known.owner.is_some() || !known.nodes.iter().all(is_anyones) {
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
+        self.graph_mut(graph)?.session = session;
         Ok(())
     }
 

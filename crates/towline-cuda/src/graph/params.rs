@@ -106,6 +106,15 @@ impl Driver {
         Ok(content)
     }
 
+    /// Refuses memory of another server than a node's, which that one's driver does not reach.
+    fn check_near(&self, context: u64, address: u64) -> Result<(), CUresult> {
+        let acting = self.acting_in(self.context(context)?)?;
+        match self.apart(&acting, &[self.home(&acting, address)])? {
+            true => Err(CUDA_ERROR_NOT_SUPPORTED),
+            false => Ok(()),
+        }
+    }
+
     /// A copy as a node has it.
     pub(crate) fn copy_content(
         &self,
@@ -206,6 +215,11 @@ impl Driver {
         let (mut destination, mut to_rows) = operand(destination, to)?;
         from_rows.start = from_rows.start.wrapping_add(from_host);
         to_rows.start = to_rows.start.wrapping_add(to_host);
+        for side in [source.place, destination.place] {
+            if let Place::Device(address) = side {
+                self.check_near(context, address)?;
+            }
+        }
         let deed = match (source.place, destination.place) {
             (Place::Client, Place::Client) => Some(Deed::Move(from_rows, to_rows)),
             (Place::Client, _) => Some(Deed::Fetch(from_rows)),
@@ -254,6 +268,7 @@ impl Driver {
         if !known {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        self.check_near(context, fill.dst)?;
         Ok(Content::Fill(described::Fill {
             address: fill.dst,
             pitch: fill.pitch as u64,

@@ -14,6 +14,14 @@ pub(super) enum Bound {
     Mipmap(u64),
 }
 
+/// Refuses an array of another server than a reference's.
+fn check_session(reference: u64, array: u64) -> Result<(), CUresult> {
+    match Session::index_of(reference) == Session::index_of(array) {
+        true => Ok(()),
+        false => Err(CUDA_ERROR_INVALID_HANDLE),
+    }
+}
+
 impl Driver {
     fn acting_on(&self, reference: u64) -> Result<Acting<'_>, CUresult> {
         let acting = self.session_for(0)?;
@@ -97,6 +105,8 @@ impl Driver {
                 setting::MIPMAP
             }
         };
+        let (Bound::Array(number) | Bound::Mipmap(number)) = bound;
+        check_session(reference.addr() as u64, number)?;
         self.set_bound(reference, which, Some(bound), &[flags.into()])
             .map(|_| ())
     }
@@ -161,6 +171,7 @@ impl Driver {
         let (number, array) = (reference.addr() as u64, array.addr() as u64);
         let acting = self.acting_on(number)?;
         read(&self.arrays).plain(array)?;
+        check_session(number, array)?;
         acting.call(&wire::SurfRefSetArray {
             hSurfRef: wire::SurfrefHandle(number),
             hArray: wire::ArrayHandle(array),
