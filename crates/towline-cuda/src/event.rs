@@ -27,6 +27,18 @@ struct Recording {
     stream: u64,
     /// How much was posted to the stream before.
     position: u64,
+    /// It has passed: a wait has told so, which may be before the server tells under the number.
+    passed: bool,
+}
+
+impl Recording {
+    /// The status that it ended with.
+    fn ended(&self, acting: &Acting<'_>) -> Option<CUresult> {
+        match self.passed {
+            true => Some(CUDA_SUCCESS),
+            false => acting.session.ended(self.mark),
+        }
+    }
 }
 
 impl Recorded {
@@ -45,7 +57,7 @@ impl Recorded {
         let Some(recording) = *lock(&self.last) else {
             return Ok(None);
         };
-        match acting.session.ended(recording.mark) {
+        match recording.ended(acting) {
             None => Ok(Some(recording.mark)),
             Some(CUDA_SUCCESS) => {
                 acting.note_done(recording.stream, recording.position);
@@ -67,6 +79,7 @@ impl Recorded {
             mark,
             stream,
             position,
+            passed: false,
         };
         if let Some(before) = lock(&self.last).replace(recording) {
             acting.session.forget(before.mark);
@@ -154,6 +167,7 @@ impl Driver {
             mark,
             stream: stream.0,
             position: acting.note_mark(stream, mark),
+            passed: false,
         };
         if let Some(before) = held.replace(recording) {
             acting.session.forget(before.mark);
@@ -223,7 +237,7 @@ impl Driver {
         let Some(recording) = *lock(&known.last) else {
             return Ok(());
         };
-        match acting.session.ended(recording.mark) {
+        match recording.ended(&acting) {
             Some(CUDA_SUCCESS) => {
                 acting.note_done(recording.stream, recording.position);
                 return acting.session.fault().map_or(Ok(()), Err);
@@ -233,6 +247,11 @@ impl Driver {
         }
         acting.call_for("cuEventSynchronize", &wire::SynchronizeEvent { event })?;
         acting.note_done(recording.stream, recording.position);
+        if let Some(last) = lock(&known.last).as_mut()
+            && last.mark == recording.mark
+        {
+            last.passed = true;
+        }
         acting.session.take_failure(Some(0)).map_or(Ok(()), Err)
     }
 }
@@ -288,7 +307,7 @@ impl EventCalls for Driver {
             let Some(recording) = *lock(&known.last) else {
                 return Ok(());
             };
-            match acting.session.ended(recording.mark) {
+            match recording.ended(&acting) {
                 None => Err(CUDA_ERROR_NOT_READY),
                 Some(CUDA_SUCCESS) => {
                     acting.note_done(recording.stream, recording.position);

@@ -173,8 +173,10 @@ fn a_kernels_function_and_a_librarys_module_are_those_of_the_current_context() {
         ok(unsafe { driver.cuModuleGetFunction(&raw mut named, module, c"add_one".as_ptr()) });
         assert_eq!(of, module);
         let mut again = null_mut();
-        let (asked, waits) =
-            machine.costs(|driver| unsafe { driver.cuKernelGetFunction(&raw mut again, kernel) });
+        let (asked, waits) = machine.costs(|driver| {
+            // SAFETY: the function is a local.
+            unsafe { driver.cuKernelGetFunction(&raw mut again, kernel) }
+        });
         assert_eq!((asked, waits, again), (CUDA_SUCCESS, 0, function));
         ok(add_one(driver, function, numbers[device]));
         ok(add_one(driver, named, numbers[device]));
@@ -230,10 +232,11 @@ fn attributes_are_each_devices_own() {
     let machine = Machine::with(&[2, 1]);
     let kernel = kernel(&machine, library(&machine), c"add_one");
     let attribute = |device| attribute(&machine, kernel, device);
-    // SAFETY: no pointers.
     let set = |device, bytes| {
-        machine
-            .costs(|driver| unsafe { driver.cuKernelSetAttribute(SHARED, bytes, kernel, device) })
+        machine.costs(|driver| {
+            // SAFETY: no pointers.
+            unsafe { driver.cuKernelSetAttribute(SHARED, bytes, kernel, device) }
+        })
     };
     assert_eq!(set(0, 65536), (CUDA_SUCCESS, 1));
     assert_eq!((attribute(0), attribute(1)), ((65536, 0), (0, 0)));

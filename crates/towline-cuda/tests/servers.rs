@@ -120,6 +120,27 @@ fn a_stream_waits_for_an_event_of_another_server_and_the_program_does_not() {
 }
 
 #[test]
+fn an_event_of_another_server_that_has_passed_costs_nothing() {
+    let pair = Pair::new();
+    let driver = &pair.machine.driver;
+    // SAFETY: event and stream live; here and below.
+    ok(unsafe { driver.cuEventRecord(pair.events[0], pair.streams[0]) });
+    // SAFETY: as above.
+    ok(unsafe { driver.cuEventSynchronize(pair.events[0]) });
+    for event in pair.events {
+        let outcome = pair.machine.costs(|driver| {
+            // SAFETY: as above; the second event was never recorded.
+            unsafe { driver.cuStreamWaitEvent(pair.streams[1], event, 0) }
+        });
+        assert_eq!(outcome, (CUDA_SUCCESS, 0));
+    }
+    // SAFETY: as above.
+    ok(unsafe { driver.cuStreamSynchronize(pair.streams[1]) });
+    assert_eq!(pair.query(1), CUDA_SUCCESS);
+    pair.machine.leave();
+}
+
+#[test]
 fn a_server_that_is_lost_does_not_hold_up_a_stream_of_another() {
     let pair = Pair::new();
     let gate = pair.hold();
@@ -151,6 +172,9 @@ fn events_belong_to_their_server() {
         ok(unsafe { driver.cuEventRecord(pair.events[device], pair.streams[device]) });
         // SAFETY: as above.
         ok(unsafe { driver.cuEventSynchronize(pair.events[device]) });
+        // What was waited for has passed, whatever the server has still to tell.
+        // SAFETY: as above.
+        ok(unsafe { driver.cuEventQuery(pair.events[device]) });
         // SAFETY: as above.
         ok(unsafe { driver.cuStreamSynchronize(pair.streams[device]) });
     }
@@ -299,5 +323,37 @@ fn a_capture_does_not_go_on_on_another_server() {
     let ended = unsafe { driver.cuStreamEndCapture(origin, &raw mut graph) };
     assert_eq!(ended, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     assert_eq!([0, 1].map(|device| pair.query(device)), [CUDA_SUCCESS; 2]);
+    pair.machine.leave();
+}
+
+#[test]
+fn a_pool_serves_the_streams_of_its_server_and_memory_is_freed_where_it_is() {
+    let pair = Pair::new();
+    let memory = pair.memory(1, &[0; 256]);
+    let driver = &pair.machine.driver;
+    let (mut pool, mut address, mut flags) = (null_mut(), 0, 7);
+    // SAFETY: all are locals, and the streams live; here and below.
+    ok(unsafe { driver.cuDeviceGetDefaultMemPool(&raw mut pool, 1) });
+    let (far, waits) = pair.machine.costs(|driver| {
+        // SAFETY: as above.
+        unsafe { driver.cuMemAllocFromPoolAsync(&raw mut address, 256, pool, pair.streams[0]) }
+    });
+    assert_eq!((far, waits), (CUDA_ERROR_INVALID_VALUE, 0));
+    let mut location = CUmemLocation {
+        r#type: CU_MEM_LOCATION_TYPE_DEVICE,
+        either: CUmemLocation_either { id: 0 },
+    };
+    // SAFETY: as above.
+    ok(unsafe { driver.cuMemPoolGetAccess(&raw mut flags, pool, &raw mut location) });
+    assert_eq!(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    // SAFETY: as above.
+    ok(unsafe { driver.cuMemFreeAsync(memory, pair.streams[0]) });
+    // SAFETY: as above.
+    ok(unsafe { driver.cuStreamSynchronize(pair.streams[0]) });
+    pair.machine.enter(1);
+    // A device in host memory has no pools: the server that was asked to free says so.
+    // SAFETY: no pointers.
+    let freed = unsafe { driver.cuCtxSynchronize() };
+    assert_eq!(freed, CUDA_ERROR_NOT_SUPPORTED);
     pair.machine.leave();
 }
