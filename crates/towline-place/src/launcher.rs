@@ -165,7 +165,27 @@ mod tests {
         assert_eq!(text(&files, "openmpi.seq"), "n0\nn0\nn1\nn1\nn0\nn0\n");
         assert_eq!(text(&files, "slurm.hosts"), text(&files, "openmpi.seq"));
         assert!(text(&files, "slurm.sbatch").contains("--nodelist=n[0-1]"));
-        assert!(files.missing.is_empty(), "{:?}", files.missing);
+        let missing: Vec<&String> = files.missing.iter().collect();
+        assert!(
+            missing.len() == 1 && missing[0].contains("MPICH's binding"),
+            "{missing:?}"
+        );
+    }
+
+    #[test]
+    fn mpich_binds_where_a_node_s_ranks_follow_each_other() {
+        let command = |policy| {
+            let files = written(policy, 6, false);
+            let mut commands = files.commands.iter();
+            let command = commands.find(|(what, _)| what.starts_with("MPICH"));
+            (command.unwrap().1.clone(), files.missing)
+        };
+        let (block, missing) = command(Policy::Block);
+        assert!(block.contains(" -bind-to user:0,1,2,3 "), "{block}");
+        assert!(missing.is_empty(), "{missing:?}");
+        let (turns, missing) = command(Policy::RoundRobin(2));
+        assert!(!turns.contains("-bind-to"), "{turns}");
+        assert!(missing[0].contains("several turns"), "{missing:?}");
     }
 
     #[test]

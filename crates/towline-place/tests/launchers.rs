@@ -2,8 +2,10 @@
 //! placement says.
 //!
 //! Nodes are emulated on one machine: the launchers reach each through a remote shell, and ours gives it a name of its own (a UTS
-//! namespace) and nothing else. Cores are emulated by hwloc's synthetic topologies; that bindings take effect is tested on the
-//! machine's own two cores.
+//! namespace) and nothing else. Cores are emulated by hwloc's synthetic topologies; that bindings take effect is tested with nodes
+//! that have the machine's own two cores each.
+
+mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,9 +13,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use support::{is_root, mpi_program, nodes, nodes_and_cores, require, said};
 use towline_place::program::declared::scrambled_halo;
 use towline_place::score::Sockets;
-use towline_place::{Cluster, Matrix, Placement, Policy, launcher, search};
+use towline_place::{Cluster, Matrix, Placement, Policy, Slot, launcher, search};
 
 /// Emulated nodes: more cores than any machine that runs this has, ranks do nothing.
 const NODES: &str = "name = \"t\"\n[network]\nname = \"x\"\nbandwidth = \"1 GB/s\"\nlatency = \"5 us\"\n\
@@ -38,8 +41,7 @@ impl Case {
             .write(folder.path())
             .unwrap();
         let shell = folder.path().join("shell");
-        let root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
-        let namespaces = if root {
+        let namespaces = if is_root() {
             "--uts"
         } else {
             "--map-root-user --uts"
@@ -55,10 +57,6 @@ impl Case {
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
-    }
-
-    fn ranks(&self) -> String {
-        self.placement.ranks().to_string()
     }
 
     /// What the launcher's README says for it, with its program put in.
@@ -101,18 +99,8 @@ impl Case {
 
     /// Where the ranks said they were.
     fn check_nodes(&self, text: &str) {
-        let mut found = BTreeMap::new();
-        for line in text.lines() {
-            if let Some(("at", rest)) = line.split_once(' ') {
-                let (rank, host) = rest.split_once(' ').unwrap();
-                found.insert(rank.parse::<usize>().unwrap(), host.to_owned());
-            }
-        }
-        let slots = self.placement.slots.iter().enumerate();
-        let expected: BTreeMap<usize, String> = slots
-            .map(|(rank, slot)| (rank, self.cluster.nodes[slot.node as usize].name.clone()))
-            .collect();
-        assert_eq!(found, expected, "{}: {text}", self.placement.name);
+        let expected = nodes(&self.cluster, &self.placement);
+        assert_eq!(said(text), expected, "{}: {text}", self.placement.name);
     }
 
     /// Where Open MPI's map binds the ranks: `[./B/.][././.]` after `App rank: N`.
@@ -161,17 +149,6 @@ fn cases() -> Vec<Case> {
         .collect()
 }
 
-fn require(program: &str, package: &str) {
-    let found = Command::new("sh")
-        .args(["-c", &format!("command -v {program}")])
-        .output()
-        .unwrap();
-    assert!(
-        found.status.success(),
-        "{program} is missing: install {package}, or run `scripts/setup test`"
-    );
-}
-
 #[test]
 fn open_mpi_4_follows_the_rankfile_to_nodes_and_cores() {
     require("mpirun.openmpi", "openmpi-bin");
@@ -218,7 +195,7 @@ fn open_mpi_5_follows_rankfile_and_sequence() {
 fn mpich_follows_the_machinefile() {
     require("mpiexec.hydra", "mpich");
     for case in cases() {
-        let mut words = case.command("MPICH");
+        let mut words = case.command("MPICH, outside of Slurm's jobs");
         words[0] = "mpiexec.hydra".to_owned();
         // The binding names cores that only the emulated nodes have.
         if let Some(at) = words.iter().position(|word| word == "-bind-to") {
@@ -230,49 +207,45 @@ fn mpich_follows_the_machinefile() {
     }
 }
 
-/// A placement that is not the order of cores, on the cores that there are.
+/// Nodes that are not filled in order, on cores that are not in order: the two that there are, and real programs of both MPIs.
 #[test]
-fn ranks_run_on_their_cores_of_this_machine() {
+fn ranks_run_on_their_cores_of_their_nodes() {
     require("mpirun.openmpi", "openmpi-bin");
     require("mpiexec.hydra", "mpich");
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         eprintln!("skipped: this machine has one core");
         return;
     }
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-    let text = NODES
-        .replace("alpha,beta,gamma,delta", name.trim())
-        .replace("sockets = 2\ncores = 3", "cores = 2");
-    let cluster = Cluster::from_toml(&text, "test").unwrap();
-    let slot = |core| towline_place::Slot {
-        node: 0,
-        core,
-        thread: 0,
+    let two_cores = NODES.replace("sockets = 2\ncores = 3", "cores = 2");
+    let cluster = Cluster::from_toml(&two_cores, "test").unwrap();
+    let case = |name: &str, slots: [(u32, u32); 5]| {
+        let slot = |(node, core)| Slot {
+            node,
+            core,
+            thread: 0,
+        };
+        let placement = Placement::new(name, slots.map(slot).into(), &cluster).unwrap();
+        Case::new(cluster.clone(), placement)
     };
-    let placement = Placement::new("turned", vec![slot(1), slot(0)], &cluster).unwrap();
-    let case = Case::new(cluster, placement);
-    let say = "echo \"at ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} $(taskset -pc $$ | sed 's/.*: //')\"";
-    for (what, program) in [
-        ("Open MPI 4, ranks on their cores", "mpirun.openmpi"),
-        ("MPICH", "mpiexec.hydra"),
-    ] {
+    let turns = case("turns", [(2, 1), (0, 1), (2, 0), (0, 0), (3, 1)]);
+    let blocks = case("blocks", [(2, 1), (2, 0), (0, 1), (0, 0), (3, 1)]);
+    let check = |case: &Case, what: &str, launcher: &str, more: &[&str], compiler: &str| {
+        let program = mpi_program(compiler, "its MPI's -dev package", case.folder.path());
         let mut words: Vec<String> = ["env", "-u", "HWLOC_SYNTHETIC", "-u", "HWLOC_THISSYSTEM"]
             .map(str::to_owned)
             .into();
-        let mut command = case.command(what);
-        command[0] = program.to_owned();
-        words.extend(command);
-        let text = case.run(&words, &[], &["sh", "-c", say]);
-        let mut lines: Vec<&str> = text
-            .lines()
-            .filter(|line| line.starts_with("at "))
-            .collect();
-        lines.sort_unstable();
-        assert_eq!(
-            lines,
-            ["at 0 1", "at 1 0"],
-            "{program} of {} ranks: {text}",
-            case.ranks()
-        );
+        words.push(launcher.to_owned());
+        words.extend_from_slice(&case.command(what)[1..]);
+        let text = case.run(&words, more, &[program.to_str().unwrap()]);
+        let expected = nodes_and_cores(&case.cluster, &case.placement);
+        assert_eq!(said(&text), expected, "{launcher}: {text}");
+    };
+    for case in [&turns, &blocks] {
+        let what = "Open MPI 4, ranks on their cores";
+        check(case, what, "mpirun.openmpi", &[], "mpicc.openmpi");
     }
+    let shell = blocks.path("shell").display().to_string();
+    let ssh = ["-launcher", "ssh", "-launcher-exec", shell.as_str()];
+    let what = "MPICH, outside of Slurm's jobs";
+    check(&blocks, what, "mpiexec.hydra", &ssh, "mpicc.mpich");
 }

@@ -1,103 +1,82 @@
-//! The files for Slurm, given to a real controller with four nodes' daemons on this machine.
+//! The files for Slurm, given to a real controller with four nodes' daemons on this machine: `tests/slurm/cluster`.
 //!
 //! It needs root and the packages munge, slurmctld, slurmd and slurm-client; Debian's slurm-wlm-emulator must not be there, since it
-//! takes the daemons' names. Everything runs below a folder of its own, on ports of its own, and is ended by its process ids.
+//! takes the daemons' names. Everything runs below a folder of its own, on ports of its own, and ends with the test.
+
+mod support;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, Stdio};
 
+use support::{Places, is_root, is_there, mpi_program, nodes, nodes_and_cores, said};
 use towline_place::cluster::slurm;
 use towline_place::program::declared::scrambled_halo;
 use towline_place::score::Sockets;
-use towline_place::{Cluster, Matrix, Placement, Policy, launcher, search};
+use towline_place::{Cluster, Matrix, Placement, Policy, Slot, launcher, search};
 
-const CONF: &str = "ClusterName=towline\nSlurmctldHost=HOST(127.0.0.1)\nSlurmctldPort=47817\nSlurmUser=root\nSlurmdUser=root\n\
-AuthType=auth/munge\nAuthInfo=socket=DIR/munge.sock\nCredType=cred/munge\nStateSaveLocation=DIR/state\n\
-SlurmctldPidFile=DIR/slurmctld.pid\nSlurmctldLogFile=DIR/slurmctld.log\nSlurmdSpoolDir=DIR/spool.%n\n\
-SlurmdPidFile=DIR/slurmd.%n.pid\nSlurmdLogFile=DIR/slurmd.%n.log\nSlurmdParameters=config_overrides\n\
-ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n\
-MailProg=/bin/true\nReturnToService=2\nSwitchType=switch/none\nMpiDefault=none\n\
-NodeName=n[0-3] NodeHostname=HOST NodeAddr=127.0.0.1 Port=[47901-47904] CPUs=6 SocketsPerBoard=2 CoresPerSocket=3\n\
-PartitionName=p Nodes=n[0-3] Default=YES State=UP\n";
+/// Slurm's clients wait for minutes for a controller that is gone; and a job for its nodes.
+const LIMIT_S: &str = "300";
 
-/// Daemons that end with it.
+/// Four nodes, n0 to n3, that end with it.
 struct Slurm {
+    daemons: Child,
     folder: tempfile::TempDir,
 }
 
 impl Slurm {
-    fn start() -> Self {
-        let folder = tempfile::Builder::new()
-            .prefix("slurm")
-            .tempdir_in("/tmp")
-            .unwrap();
-        let slurm = Self { folder };
-        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-        let conf = CONF
-            .replace("DIR", &slurm.folder.path().display().to_string())
-            .replace("HOST", host.trim());
-        fs::write(slurm.path("slurm.conf"), conf).unwrap();
-        fs::create_dir(slurm.path("state")).unwrap();
-        let key = slurm.path("key");
-        fs::write(&key, format!("{:?}", Instant::now()).repeat(8)).unwrap();
-        fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o400)).unwrap();
-        let at = |option: &str, name: &str| format!("--{option}={}", slurm.path(name).display());
-        slurm.run(
-            "munged",
-            &[
-                "--force",
-                &at("socket", "munge.sock"),
-                &at("key-file", "key"),
-                &at("pid-file", "munged.pid"),
-                &at("log-file", "munged.log"),
-                &at("seed-file", "seed"),
-            ],
-        );
-        slurm.run(
-            "slurmctld",
-            &["-f", &slurm.path("slurm.conf").display().to_string()],
-        );
-        for node in ["n0", "n1", "n2", "n3"] {
-            fs::create_dir(slurm.path(&format!("spool.{node}"))).unwrap();
-            slurm.run(
-                "slurmd",
-                &[
-                    "-f",
-                    &slurm.path("slurm.conf").display().to_string(),
-                    "-N",
-                    node,
-                ],
-            );
+    /// Nodes with sockets and cores like `2x3`; `bind` if tasks are to be bound to cores, which have to be there then. None where
+    /// this machine cannot.
+    fn start(shape: &[&str]) -> Option<Self> {
+        if !is_root() || !is_there("slurmctld slurmd munged srun") {
+            eprintln!("skipped: it needs root and Slurm: run `scripts/setup test` as root");
+            return None;
         }
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while slurm.run("sinfo", &["--noheader", "--format=%D %T"]) != "4 idle\n" {
-            assert!(Instant::now() < deadline, "{}", slurm.run("sinfo", &["-N"]));
-            sleep(Duration::from_millis(100));
-        }
-        slurm
+        let folder = tempfile::tempdir().unwrap();
+        let mut daemons =
+            Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/slurm/cluster"))
+                .arg(folder.path())
+                .args(shape)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(daemons.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let slurm = Self { daemons, folder };
+        assert_eq!(line, "ready\n", "the cluster did not start");
+        Some(slurm)
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn output(&self, program: &str, arguments: &[&str], folder: &Path) -> Output {
-        // Slurm's clients wait for minutes for a controller that is gone.
-        Command::new("timeout")
-            .arg("60")
-            .arg(program)
+    /// Its nodes as `towline place --slurm` reads them.
+    fn cluster(&self) -> Cluster {
+        let nodes = self.run("scontrol", &["--oneliner", "show", "nodes"]);
+        slurm::cluster(&nodes, None, "scontrol").unwrap()
+    }
+
+    /// The files for a placement, in a folder of its name.
+    fn write(&self, cluster: &Cluster, placement: &Placement) -> PathBuf {
+        let folder = self.path(&placement.name.replace(':', ""));
+        launcher::files(cluster, placement, None)
+            .write(&folder)
+            .unwrap();
+        folder
+    }
+
+    fn run_in(&self, program: &str, arguments: &[&str], folder: &Path) -> String {
+        let output = Command::new("timeout")
+            .args([LIMIT_S, program])
             .args(arguments)
             .current_dir(folder)
             .env("SLURM_CONF", self.path("slurm.conf"))
             .output()
-            .unwrap()
-    }
-
-    fn run_in(&self, program: &str, arguments: &[&str], folder: &Path) -> String {
-        let output = self.output(program, arguments, folder);
+            .unwrap();
         let (text, errors) = (
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr),
@@ -112,60 +91,41 @@ impl Slurm {
     fn run(&self, program: &str, arguments: &[&str]) -> String {
         self.run_in(program, arguments, self.folder.path())
     }
+
+    /// Runs a batch script to its end, and answers where its ranks said they were.
+    fn batch(&self, folder: &Path, arguments: &[&str]) -> Places {
+        let options = ["--wait", "--output=job.out"];
+        self.run_in("sbatch", &[&options, arguments].concat(), folder);
+        said(&fs::read_to_string(folder.join("job.out")).unwrap())
+    }
 }
 
 impl Drop for Slurm {
     fn drop(&mut self) {
-        let daemons = [
-            "slurmd.n0",
-            "slurmd.n1",
-            "slurmd.n2",
-            "slurmd.n3",
-            "slurmctld",
-            "munged",
-        ];
-        for daemon in daemons {
-            let Ok(pid) = fs::read_to_string(self.path(&format!("{daemon}.pid"))) else {
-                continue;
-            };
-            let _ = Command::new("kill").arg(pid.trim()).status();
-        }
-        let deadline = Instant::now() + Duration::from_secs(20);
-        let alive = |daemon: &str| self.path(&format!("{daemon}.pid")).exists();
-        while daemons.iter().any(|daemon| alive(daemon)) && Instant::now() < deadline {
-            sleep(Duration::from_millis(50));
-        }
+        // The end of its input ends all daemons.
+        drop(self.daemons.stdin.take());
+        let _ = self.daemons.wait();
     }
 }
 
-fn check(text: &str, cluster: &Cluster, placement: &Placement) {
-    let mut found: Vec<(usize, &str)> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("at ")?.split_once(' '))
-        .map(|(rank, node)| (rank.parse().unwrap(), node))
-        .collect();
-    found.sort_unstable();
-    let slots = placement.slots.iter().enumerate();
-    let expected: Vec<(usize, &str)> = slots
-        .map(|(rank, slot)| (rank, cluster.nodes[slot.node as usize].name.as_str()))
-        .collect();
-    assert_eq!(found, expected, "{}: {text}", placement.name);
+/// What the README of a folder says for a launcher.
+fn command(folder: &Path, what: &str) -> String {
+    let readme = fs::read_to_string(folder.join("README")).unwrap();
+    let line = readme
+        .split_once(&format!("{what}:\n"))
+        .map(|(_, rest)| rest);
+    line.and_then(|rest| rest.lines().next())
+        .unwrap_or_else(|| panic!("{what} in {readme}"))
+        .trim()
+        .to_owned()
 }
 
 #[test]
 fn slurm_follows_its_hostfile_and_batch_script() {
-    let root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
-    let there = Command::new("sh")
-        .args(["-c", "command -v slurmctld slurmd munged srun"])
-        .output()
-        .unwrap();
-    if !root || !there.status.success() {
-        eprintln!("skipped: it needs root and Slurm: run `scripts/setup test` as root");
+    let Some(slurm) = Slurm::start(&["2x3"]) else {
         return;
-    }
-    let slurm = Slurm::start();
-    let nodes = slurm.run("scontrol", &["--oneliner", "show", "nodes"]);
-    let cluster = slurm::cluster(&nodes, None, "scontrol").unwrap();
+    };
+    let cluster = slurm.cluster();
     let shape: Vec<_> = cluster
         .nodes
         .iter()
@@ -181,37 +141,72 @@ fn slurm_follows_its_hostfile_and_batch_script() {
     let turns = Policy::RoundRobin(2).place(&cluster, 14, false).unwrap();
     let few = Policy::Block.place(&cluster, 8, false).unwrap();
     for placement in [mapped, turns, few] {
-        let folder = slurm.path(&placement.name.replace(':', ""));
-        launcher::files(&cluster, &placement, None)
-            .write(&folder)
-            .unwrap();
-        let say = ["sh", "-c", "echo \"at $SLURM_PROCID $SLURMD_NODENAME\""];
-        let ranks = format!("--ntasks={}", placement.ranks());
-        let hosts = format!("SLURM_HOSTFILE={}", folder.join("slurm.hosts").display());
-        let direct = [
-            &[hosts.as_str(), "srun", &ranks, "--distribution=arbitrary"],
-            &say[..],
-        ]
-        .concat();
-        check(&slurm.run("env", &direct), &cluster, &placement);
-
-        let script = folder.join("say");
-        fs::write(
-            &script,
-            "#!/bin/sh\necho \"at $SLURM_PROCID $SLURMD_NODENAME\"\n",
-        )
-        .unwrap();
-        fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let script = script.display().to_string();
-        slurm.run_in(
-            "sbatch",
-            &["--wait", "--output=job.out", "slurm.sbatch", &script],
-            &folder,
-        );
-        check(
-            &fs::read_to_string(folder.join("job.out")).unwrap(),
-            &cluster,
-            &placement,
-        );
+        let folder = slurm.write(&cluster, &placement);
+        let expected = nodes(&cluster, &placement);
+        let say = "sh -c 'echo at $SLURM_PROCID $(hostname)'";
+        let direct = command(&folder, "Slurm, in an exclusive allocation of these nodes")
+            .replace("srun", "srun --exclusive")
+            .replace("PROGRAM", say);
+        let text = slurm.run_in("sh", &["-c", &direct], &folder);
+        assert_eq!(said(&text), expected, "{}: {text}", placement.name);
+        let words = [
+            "slurm.sbatch",
+            "sh",
+            "-c",
+            "echo at $SLURM_PROCID $(hostname)",
+        ];
+        assert_eq!(slurm.batch(&folder, &words), expected, "{}", placement.name);
     }
+}
+
+/// Ranks of real MPI programs, bound to the two cores that there are: by srun, and by mpirun within a job.
+#[test]
+fn mpi_programs_are_bound_to_their_cores_in_slurm_s_jobs() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        eprintln!("skipped: this machine has one core");
+        return;
+    }
+    let Some(slurm) = Slurm::start(&["1x2", "bind"]) else {
+        return;
+    };
+    let cluster = slurm.cluster();
+    let slot = |(node, core)| Slot {
+        node,
+        core,
+        thread: 0,
+    };
+    // Neither nodes nor cores in order, and a node that is not filled.
+    let turned = [(2, 1), (0, 1), (2, 0), (0, 0), (3, 1)].map(slot);
+    let placement = Placement::new("turned", turned.into(), &cluster).unwrap();
+    let folder = slurm.write(&cluster, &placement);
+    let expected = nodes_and_cores(&cluster, &placement);
+
+    let open_mpi = mpi_program("mpicc.openmpi", "libopenmpi-dev", &folder);
+    let mpich = mpi_program("mpicc.mpich", "libmpich-dev", &folder);
+    for (program, plugin) in [(&open_mpi, "pmix"), (&mpich, "pmi2")] {
+        let with_plugin = format!("--export=ALL,SLURM_MPI_TYPE={plugin}");
+        let words = [&with_plugin, "slurm.sbatch", program.to_str().unwrap()];
+        assert_eq!(slurm.batch(&folder, &words), expected, "srun with {plugin}");
+    }
+
+    let mpirun = |what: &str| {
+        let command = command(&folder, what)
+            .replace("mpirun", "mpirun.openmpi")
+            .replace("PROGRAM", open_mpi.to_str().unwrap());
+        let script = format!(
+            "#!/bin/sh\nexport OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n\
+             export OMPI_MCA_btl_vader_single_copy_mechanism=none\n{command}\n"
+        );
+        fs::write(folder.join("job"), script).unwrap();
+        let allocation = ["--nodelist=n0,n2,n3", "--ntasks=5", "--exclusive", "job"];
+        slurm.batch(&folder, &allocation)
+    };
+    assert_eq!(mpirun("Open MPI 4, ranks on their cores"), expected);
+    let by_node = mpirun("Open MPI 4, ranks on their nodes, cores left to the system");
+    let unbound = |place: String| place + " 0,1";
+    let expected: Places = nodes(&cluster, &placement)
+        .into_iter()
+        .map(|(rank, node)| (rank, unbound(node)))
+        .collect();
+    assert_eq!(by_node, expected);
 }

@@ -15,34 +15,30 @@ pub(super) fn write(cluster: &Cluster, placement: &Placement, files: &mut Files)
             None
         }
     };
-    files.add(
-        "slurm.sbatch",
-        Ok(script(cluster, placement, cores.as_deref())),
-    );
+    // Slurm numbers processors as the system does: cores first, further hardware threads after them, on most machines.
+    let binding = cores.map_or(String::new(), |cores| {
+        format!(" --cpu-bind=map_cpu:{}", list(&cores))
+    });
+    files.add("slurm.sbatch", Ok(script(cluster, placement, &binding)));
     files.commands.push((
         "Slurm, as a batch job",
         "sbatch slurm.sbatch PROGRAM".to_owned(),
     ));
     files.commands.push((
-        "Slurm, in an allocation of these nodes",
+        "Slurm, in an exclusive allocation of these nodes",
         format!(
-            "SLURM_HOSTFILE=slurm.hosts srun --ntasks={} --distribution=arbitrary PROGRAM",
+            "SLURM_HOSTFILE=slurm.hosts srun --ntasks={} --distribution=arbitrary{binding} PROGRAM",
             placement.ranks()
         ),
     ));
 }
 
-fn script(cluster: &Cluster, placement: &Placement, cores: Option<&[u32]>) -> String {
+fn script(cluster: &Cluster, placement: &Placement, binding: &str) -> String {
     let nodes: Vec<String> = placement
         .by_node(cluster)
         .into_iter()
         .map(|(node, _)| cluster.nodes[node].name.clone())
         .collect();
-    let binding = match cores {
-        // Slurm numbers processors as the system does: cores first, further hardware threads after them, on most machines.
-        Some(cores) => format!(" --cpu-bind=map_cpu:{}", list(cores)),
-        None => String::new(),
-    };
     format!(
         "#!/bin/sh\n\
          #SBATCH --nodes={} --ntasks={}\n\
