@@ -360,3 +360,86 @@ fn few_servers_are_enough_for_gpus_that_are_seldom_busy() {
         "{best:?}"
     );
 }
+
+/// Four nodes, and servers of one GPU and four cores. Numbers that make sums by hand easy.
+const FOUR: &str = "name = \"four\"\n[network]\nname = \"x\"\nbandwidth = \"1 GB/s\"\nlatency = \"1 ns\"\noverhead = \"0 s\"\n\
+    [memory]\nbandwidth = \"4 GB/s\"\nlatency = \"1 us\"\nsocket_link = \"2 GB/s\"\n\
+    [gpu]\nlink = \"10 GB/s\"\nidle = \"20 W\"\nbusy = \"220 W\"\nprice = 3000\n\
+    [[nodes]]\nnames = \"n[0-3]\"\ncores = 2\ngpus = 1\nidle = \"100 W\"\nbusy = \"300 W\"\nprice = 1000\n\
+    [[gpu_servers]]\nnames = \"g0\"\ncores = 4\ngpus = 1\nidle = \"50 W\"\nbusy = \"150 W\"\nprice = 800\n";
+
+/// Four jobs at once. An iteration computes 1 s, sends 0.1 s over the network or 0.01 s to a GPU beside, and computes 0.5 s there.
+const AT_ONCE: &str = "name = \"at once\"\nshare = 0\n[[jobs]]\nname = \"job\"\ncount = 4\nevery = \"0 s\"\niterations = 3\n\
+    compute = \"1 s\"\nupload = \"100 MB\"\nkernel = \"0.5 s\"\n";
+
+#[test]
+fn a_mix_takes_the_time_energy_and_price_that_a_sum_by_hand_gives() {
+    let cluster = Cluster::from_toml(FOUR, "four").unwrap();
+    let mix = Mix::from_toml(AT_ONCE, "m").unwrap();
+    let (outcomes, error) = compare(&simulator(), &cluster, &mix, 4).unwrap();
+    assert!(error.is_none());
+    let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-5;
+    // Jobs on one server come at the same time: n of them share its link and its GPU, and an iteration takes 1 + 0.1 n + 0.5 n s.
+    // Of three servers one has two jobs.
+    let seconds = [4.53, 10.2, 6.6, 6.6, 4.8];
+    let prices = [
+        4.0 * 4000.0,
+        4000.0 + 3800.0,
+        4000.0 + 2.0 * 3800.0,
+        4000.0 + 3.0 * 3800.0,
+        4000.0 + 4.0 * 3800.0,
+    ];
+    for (outcome, (seconds, price)) in outcomes.iter().zip(seconds.into_iter().zip(prices)) {
+        assert!(near(outcome.makespan_s, seconds), "{seconds}: {outcome:?}");
+        assert!(near(outcome.slowdown, seconds / 4.53), "{outcome:?}");
+        assert!(near(outcome.price, price), "{price}: {outcome:?}");
+    }
+    let turnaround: Vec<f64> = outcomes
+        .iter()
+        .map(|outcome| outcome.turnaround_s)
+        .collect();
+    // Two of the four jobs on three servers have a server each.
+    assert!(
+        near(turnaround[2], 6.6) && near(turnaround[3], (2.0 * 6.6 + 2.0 * 4.8) / 4.0),
+        "{turnaround:?}"
+    );
+    // Nodes are busy for 3 s, GPUs for 1.5 s a job; a server's GPU keeps one of its four cores busy.
+    let nodes = |seconds: f64| 4.0 * (100.0 * seconds + 200.0 * 3.0);
+    let gpus = |seconds: f64, count: f64| 20.0 * seconds * count + 200.0 * 4.0 * 1.5;
+    let local = nodes(4.53) + gpus(4.53, 4.0);
+    let two = nodes(6.6) + gpus(6.6, 2.0) + 2.0 * (50.0 * 6.6 + 100.0 * 3.0 / 4.0);
+    assert!(near(outcomes[0].energy_j, local), "{local}: {outcomes:?}");
+    assert!(near(outcomes[2].energy_j, two), "{two}: {outcomes:?}");
+    let busy = |outcome: usize| outcomes[outcome].gpu_utilisation;
+    assert!(near(busy(0), 6.0 / (4.0 * 4.53)) && near(busy(2), 6.0 / (2.0 * 6.6)));
+    // Two servers are 1.46 times slower, one 2.25 times, four 1.06 times.
+    for (slowdown, servers) in [(1.05, None), (1.1, Some(4)), (1.5, Some(2)), (2.3, Some(1))] {
+        let best = cheapest(&outcomes, slowdown).map(|best| best.servers.unwrap());
+        assert_eq!(best, servers, "{slowdown}");
+    }
+}
+
+#[test]
+fn a_mix_is_the_same_to_the_last_digit_at_every_run() {
+    let cluster = Cluster::from_toml(FOUR, "four").unwrap();
+    let text = MIX.to_owned() + &AT_ONCE[AT_ONCE.find("[[jobs]]").unwrap()..];
+    let mix = Mix::from_toml(&text, "m").unwrap();
+    let once = || compare(&simulator(), &cluster, &mix, 3).unwrap().0;
+    assert_eq!(once(), once());
+}
+
+/// One GPU, one job on it at a time: the second waits until the first has ended, and does not slow it down.
+#[test]
+fn jobs_wait_for_a_gpu_whose_share_is_taken() {
+    let cluster = Cluster::from_toml(FOUR, "four").unwrap();
+    let mix = AT_ONCE
+        .replace("share = 0", "share = 1")
+        .replace("count = 4", "count = 2");
+    let mix = Mix::from_toml(&mix, "m").unwrap();
+    let (outcomes, _) = compare(&simulator(), &cluster, &mix, 1).unwrap();
+    let one = &outcomes[1];
+    assert!(
+        (one.makespan_s - 9.6).abs() < 1e-4 && (one.turnaround_s - 7.2).abs() < 1e-4,
+        "{one:?}"
+    );
+}
