@@ -7,28 +7,8 @@ set -euo pipefail
 towline=$1
 mode=$2
 
-say() { printf '%s\n' "$*"; }
-fail() {
-  say "FAILED: $*"
-  exit 1
-}
-
-# Everything that a step of this request can change, and what would be left behind if it were not taken back.
-state() {
-  # Few processes: each costs much where everything is emulated.
-  find /sys/bus/pci/devices/*/driver -prune -printf '%p %l\n'
-  grep -H . /sys/bus/pci/devices/*/driver_override
-  sha256sum /sys/bus/pci/devices/*/config
-  grep . /sys/devices/system/node/node*/hugepages/*/nr_hugepages /proc/irq/*/smp_affinity_list
-  ls /dev/vfio /etc/modprobe.d /etc/udev/rules.d 2>/dev/null || true
-  awk '{print $1}' /proc/modules | sort
-  ls /var/lib/towline/node 2>/dev/null | grep -v '^lock$' || true
-}
-
-compare() {
-  state >/run/after
-  diff /run/before /run/after || fail "$1 left the host other than it was"
-}
+# shellcheck source=tests/node/host-state.sh
+. "$TOWLINE_NODE_TESTS/host-state.sh"
 
 cat >/run/request.toml <<'REQUEST'
 vms = 2
@@ -38,9 +18,7 @@ memory = "64 MiB"
 REQUEST
 
 "$towline" node plan /run/request.toml || fail "no plan"
-# The folder and its lock stay.
-"$towline" node undo >/dev/null
-state >/run/before
+remember
 
 "$towline" node apply /run/request.toml || fail "apply"
 for device in 0000:21:00.0 0000:41:00.0; do
@@ -58,6 +36,8 @@ until [[ $(readlink "/proc/$holder/fd/9") == /dev/vfio/* && $(cat "/proc/$holder
 done
 "$towline" node inspect >/run/out
 grep -q "sleep ($holder) has /dev/vfio" /run/out || { cat /run/out; fail "the holder of a group is not seen"; }
+"$towline" node undo >/run/out 2>&1 && fail "a device was taken back from who has it"
+grep -q "0000:21:00.0 is in use: sleep ($holder) has /dev/vfio.*shut the machine down first" /run/out || { cat /run/out; fail "undo does not name the holder"; }
 kill "$holder"
 wait "$holder" || true
 
@@ -71,21 +51,5 @@ memory = "64 GiB"' >/run/large.toml
 "$towline" node plan /run/large.toml >/run/out && fail "more memory than there is was planned"
 grep -q 'would help' /run/out || fail "no remedy for too little memory"
 
-if [[ $mode == all ]]; then
-  change=0
-  while ! "$towline" node apply --die-at "$change" /run/request.toml >/run/out 2>&1; do
-    "$towline" node undo >/run/out 2>&1 || { cat /run/out; fail "undo after a kill at change $change"; }
-    compare "undo after a kill at change $change"
-    change=$((change + 1))
-    [[ $change -lt 200 ]] || fail "apply never ends"
-  done
-  say "killed at $change changes"
-  [[ $change -gt 20 ]] || fail "apply makes $change changes only"
-  change=0
-  while ! "$towline" node undo --die-at "$change" >/run/out 2>&1; do
-    change=$((change + 1))
-    [[ $change -lt 200 ]] || fail "undo never ends"
-  done
-  compare "undo killed at each of its changes"
-fi
+[[ $mode != all ]] || killed_everywhere /run/request.toml 20
 say "apply-undo: passed"

@@ -29,3 +29,27 @@ machine_host() {
 machine_guest() {
   machine=(-machine q35 -accel "tcg,thread=multi" -cpu "EPYC-Rome,-la57" -smp 2 -m 1024)
 }
+
+# A host with two NVMe drives that have virtual functions, on one node: 0000:01:00.0 on a root port of its own, and another below a switch
+# without ACS, whose functions cannot be kept apart.
+machine_drives() {
+  "$qemu" -device nvme,help 2>/dev/null | grep -q sriov_max_vfs || skip "the nvme device of $qemu has no virtual functions (7.1 or newer has)"
+  local index functions="max_ioqpairs=64,msix_qsize=65,sriov_max_vfs=4,sriov_vq_flexible=8,sriov_vi_flexible=4"
+  modules+=(kvm_amd nvme)
+  machine=(
+    -machine "q35,kernel-irqchip=split" -accel "tcg,thread=multi" -cpu "EPYC-Rome,-la57" -smp 2 -m 3072
+    -device "intel-iommu,intremap=on,caching-mode=on,device-iotlb=on"
+    -device "pcie-root-port,id=port0,bus=pcie.0,chassis=1,slot=1" -device "pcie-root-port,id=port1,bus=pcie.0,chassis=2,slot=2"
+    -device "x3130-upstream,id=upstream,bus=port1"
+    -device "xio3130-downstream,id=port2,bus=upstream,chassis=3,slot=0"
+  )
+  for index in 0 1; do
+    truncate --size 16M "$work/drive$index"
+    machine+=(
+      -drive "if=none,id=drive$index,format=raw,file=$work/drive$index"
+      -device "nvme-subsys,id=subsystem$index,nqn=nqn.2026-01.org.towline:drive$index"
+      -device "nvme,id=nvme$index,serial=drive$index,subsys=subsystem$index,bus=port$((index * 2)),$functions"
+      -device "nvme-ns,drive=drive$index,bus=nvme$index,nsid=1,shared=on"
+    )
+  done
+}

@@ -118,6 +118,15 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // A drive's virtual function to a machine on the emulated host and back, with data through it; and what the kernel refuses.
+        name: "node-drives",
+        tiers: TEST,
+        needs: &["node"],
+        tools: &[Tool::Command("qemu-system-x86_64"), Tool::Command("nvme")],
+        command: "TOWLINE_EMULATED_LIMIT_S=1500 tests/node/drive-function \"$TOWLINE_BIN_DIR/towline\" once",
+        ..STAGE
+    },
+    Stage {
         // libvirt's own QEMU driver takes a domain and starts it, emulated.
         name: "node-libvirt",
         tiers: TEST,
@@ -235,13 +244,21 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
-        // The same, killed at every change. One start of the emulated host serves all kills.
+        // The same, killed at every change. One start of each emulated host serves all of its kills.
         name: "node-kills",
         tiers: LONG,
         needs: &["node"],
         tools: &[Tool::Command("qemu-system-x86_64")],
         command: "TOWLINE_EMULATED_LIMIT_S=3000 \
             tests/node/emulated-host tests/node/apply-undo.sh \"$TOWLINE_BIN_DIR/towline\" all",
+        limit_s: 3600,
+    },
+    Stage {
+        name: "node-drives-kills",
+        tiers: LONG,
+        needs: &["node-drives"],
+        tools: &[Tool::Command("qemu-system-x86_64"), Tool::Command("nvme")],
+        command: "TOWLINE_EMULATED_LIMIT_S=3000 tests/node/drive-function \"$TOWLINE_BIN_DIR/towline\" all",
         limit_s: 3600,
     },
     Stage {

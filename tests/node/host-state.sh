@@ -1,0 +1,57 @@
+# What the scripts within tests/node/emulated-host share: what a host is like, and that undo leaves it so. Needs `towline`; sourced.
+# shellcheck shell=bash
+
+say() { printf '%s\n' "$*"; }
+fail() {
+  say "FAILED: $*"
+  exit 1
+}
+
+# Everything that a step can change, and what would be left behind if it were not taken back.
+state() {
+  # Few processes: each costs much where everything is emulated.
+  find /sys/bus/pci/devices/*/driver -prune -printf '%p %l\n'
+  grep -H . /sys/bus/pci/devices/*/driver_override /sys/bus/pci/devices/*/sriov_numvfs /sys/bus/pci/devices/*/sriov_drivers_autoprobe || true
+  sha256sum /sys/bus/pci/devices/*/config
+  grep . /sys/devices/system/node/node*/hugepages/*/nr_hugepages /proc/irq/*/smp_affinity_list
+  ls /dev/vfio /etc/modprobe.d /etc/udev/rules.d 2>/dev/null || true
+  awk '{print $1}' /proc/modules | sort
+  ls /var/lib/towline/node 2>/dev/null | grep -v '^lock$' || true
+  local drive
+  for drive in /dev/nvme?; do
+    [[ -c $drive ]] || continue
+    nvme primary-ctrl-caps "$drive" -o json
+    nvme list-secondary "$drive" -o json
+  done
+}
+
+# The folder of the journal and its lock stay.
+remember() {
+  "$towline" node undo >/dev/null
+  state >/run/before
+}
+
+compare() {
+  state >/run/after
+  diff /run/before /run/after || fail "$1 left the host other than it was"
+}
+
+# killed_everywhere REQUEST LEAST: apply is killed before each of its changes and undone; then undo at each of its own. There are more
+# than LEAST changes.
+killed_everywhere() {
+  local request=$1 least=$2 change=0
+  while ! "$towline" node apply --die-at "$change" "$request" >/run/out 2>&1; do
+    "$towline" node undo >/run/out 2>&1 || { cat /run/out; fail "undo after a kill at change $change"; }
+    compare "undo after a kill at change $change"
+    change=$((change + 1))
+    [[ $change -lt 200 ]] || fail "apply never ends"
+  done
+  say "killed at $change changes"
+  [[ $change -gt $least ]] || fail "apply makes $change changes only"
+  change=0
+  while ! "$towline" node undo --die-at "$change" >/run/out 2>&1; do
+    change=$((change + 1))
+    [[ $change -lt 200 ]] || fail "undo never ends"
+  done
+  compare "undo killed at each of its changes"
+}
