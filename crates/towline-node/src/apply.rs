@@ -529,13 +529,11 @@ fn take_back(
     };
     let found = entry.found.as_deref();
     match act::state(world, action, found).map_err(|source| failed(world, source))? {
-        // A file that was being put in place may have left its unfinished copy; and a drive may have been told what to keep from its
-        // next reset on.
+        // A file that was being put in place may have left its unfinished copy.
+        Some(State::Before) if matches!(action, Action::File { .. }) => {}
+        // A drive may have been told what to keep from its next reset on.
         Some(State::Before)
-            if matches!(
-                action,
-                Action::File { .. } | Action::DriveShare { function: None, .. }
-            ) => {}
+            if !is_reset && matches!(action, Action::DriveShare { function: None, .. }) => {}
         Some(State::Before | State::Gone) => return Ok(None),
         Some(State::Other(now)) => {
             // The restart made it what it is.

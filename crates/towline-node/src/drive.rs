@@ -8,6 +8,7 @@
 use serde_json::Value;
 
 use crate::act::State;
+use crate::address::PciAddress;
 use crate::step::{Action, DriveShare};
 use crate::world::{World, WorldError};
 
@@ -43,6 +44,7 @@ impl Pool {
 
 /// An action's parts.
 struct Share<'a> {
+    device: PciAddress,
     controller: &'a str,
     function: Option<u32>,
     share: DriveShare,
@@ -53,12 +55,13 @@ impl<'a> Share<'a> {
     fn of(action: &'a Action) -> Option<Self> {
         match action {
             Action::DriveShare {
+                device,
                 controller,
                 function,
                 share,
                 among,
-                ..
             } => Some(Self {
+                device: *device,
                 controller,
                 function: *function,
                 share: *share,
@@ -208,10 +211,12 @@ pub(crate) fn state(
     let Some(share) = Share::of(action) else {
         return Ok(State::Gone);
     };
-    if !world
-        .root()
-        .exists(&format!("/sys/class/nvme/{}", share.controller))
-    {
+    // After a restart another drive may have the name.
+    let folder = format!(
+        "/sys/bus/pci/devices/{}/nvme/{}",
+        share.device, share.controller
+    );
+    if !world.root().exists(&folder) {
         return Ok(State::Gone);
     }
     let found = found.and_then(|found| found.parse::<u64>().ok());

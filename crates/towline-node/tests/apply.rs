@@ -307,6 +307,41 @@ fn a_restart_undoes_what_lasts_until_it_and_undo_knows() {
 }
 
 #[test]
+fn after_a_restart_another_drive_may_have_the_name_and_is_left_alone() {
+    let shape = shape_of("drives--two");
+    run(&mut FakeWorld::new(&shape), &request("drives--two")).unwrap();
+    let journal = fs::read_to_string(shape.path("/var/lib/towline/node/journal")).unwrap();
+    let file = format!("{}/tests/shapes/drives.host", env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(file).unwrap();
+    let fresh = Shape::of(
+        &text
+            .replace("ctrl=nvme1", "ctrl=nvme9")
+            .replace("ctrl=nvme2", "ctrl=nvme1"),
+    );
+    fresh.write("/var/lib/towline/node/journal", &journal);
+    fresh.write(
+        "/proc/sys/kernel/random/boot_id",
+        "99999999-0000-0000-0000-000000000000",
+    );
+    // As if it had given something away, of which undo knows nothing.
+    let other = r#"{"functions":{},"next":[4,2],"primary":[4,2],"total":[8,4]}"#;
+    fresh.write("/fake/nvme1", other);
+    let mut world = FakeWorld::new(&fresh);
+    assert_eq!(take_back(&mut world).unwrap(), [""; 0]);
+    assert!(
+        world.log.iter().all(|line| !line.starts_with("nvme")),
+        "{:?}",
+        world.log
+    );
+    assert_eq!(
+        fs::read_to_string(fresh.path("/fake/nvme1"))
+            .unwrap()
+            .trim(),
+        other
+    );
+}
+
+#[test]
 fn what_somebody_else_changed_is_neither_applied_over_nor_undone() {
     let shape = shape_of("dual-switches--two");
     let request = request("dual-switches--two");
