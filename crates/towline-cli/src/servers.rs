@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
-use towline_node::vm::PORT_NAME;
-use towline_transport::Address;
+use towline_node::vm::{CHASSIS_TAG, PORT_NAME};
+use towline_transport::{Address, ConnectOptions, Registry};
 use towline_wire::control::Token;
 
 use crate::cli::ServerOptions;
@@ -28,10 +29,10 @@ pub(crate) fn choose(options: &ServerOptions) -> anyhow::Result<Vec<Address>> {
         parse_list(&list).context(SERVERS_VARIABLE)?
     } else if let Some(file) = usual_files().into_iter().find(|file| file.exists()) {
         read_file(&file)?
-    } else if let Some(address) = host_of_machine(Path::new("/")) {
-        vec![Address::parse(&address)?]
     } else {
-        Vec::new()
+        host_of_machine(Path::new("/"), answers)
+            .into_iter()
+            .collect()
     };
     if servers.is_empty() {
         bail!(
@@ -42,17 +43,45 @@ pub(crate) fn choose(options: &ServerOptions) -> anyhow::Result<Vec<Address>> {
 }
 
 /// The server of the host that this virtual machine runs on, where `towline vm` gave it a way there.
-fn host_of_machine(root: &Path) -> Option<String> {
-    let has = |folder: &str, prefix: &str| {
-        let entries = std::fs::read_dir(root.join(folder)).ok()?;
-        let mut names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        names.find(|name| name.starts_with(prefix))
+///
+/// Over vsock if the host's server is there (`answers`), for it serves as many processes as there are; else over ports.
+fn host_of_machine(root: &Path, answers: impl FnOnce(&Address) -> bool) -> Option<Address> {
+    match (by_vsock(root), by_ports(root)) {
+        (Some(vsock), Some(ports)) => Some(if answers(&vsock) { vsock } else { ports }),
+        (Some(only), None) | (None, Some(only)) => Some(only),
+        (None, None) => None,
+    }
+}
+
+/// Over vsock, where the machine's chassis says so. Nothing is guessed of the device itself: any cloud's machine has one, and whoever is
+/// behind it is not to be bothered.
+fn by_vsock(root: &Path) -> Option<Address> {
+    let tag = std::fs::read_to_string(root.join("sys/class/dmi/id/chassis_asset_tag")).ok()?;
+    let address = Address::parse(tag.trim().strip_prefix(CHASSIS_TAG)?).ok()?;
+    // The tag is to lead to the host and nowhere else.
+    let is_host = address.scheme() == "vsock" && address.rest().starts_with("host:");
+    is_host.then_some(address)
+}
+
+/// By a port of that name, which machines have only for this.
+fn by_ports(root: &Path) -> Option<Address> {
+    let prefix = format!("{PORT_NAME}.");
+    let mut ports = std::fs::read_dir(root.join("dev/virtio-ports")).ok()?;
+    let is_there = ports
+        .any(|port| port.is_ok_and(|port| port.file_name().to_string_lossy().starts_with(&prefix)));
+    let address = || Address::parse(&format!("virtio-serial:/dev/virtio-ports/{PORT_NAME}")).ok();
+    is_there.then(address).flatten()
+}
+
+/// Whether somebody listens there.
+fn answers(address: &Address) -> bool {
+    /// The host is near; it answers at once or not at all.
+    const TIMEOUT: Duration = Duration::from_secs(2);
+    let options = ConnectOptions {
+        timeout: TIMEOUT,
+        ..ConnectOptions::control()
     };
-    // By a port of that name, which machines have only for this. Nothing is guessed of a vsock device: any cloud's machine has one, and
-    // whoever is behind it is not to be bothered.
-    let port = format!("{PORT_NAME}.");
-    has("dev/virtio-ports", &port)?;
-    Some(format!("virtio-serial:/dev/virtio-ports/{PORT_NAME}"))
+    Registry::global().connect(address, &options).is_ok()
 }
 
 /// Reads a token file, and warns when others can read it too.
@@ -126,22 +155,84 @@ mod tests {
         servers.unwrap().iter().map(Address::to_string).collect()
     }
 
+    const TAG: &str = "sys/class/dmi/id/chassis_asset_tag";
+
+    fn write(root: &tempfile::TempDir, path: &str, text: &str) {
+        let path = root.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn found_below(
+        root: &tempfile::TempDir,
+        answers: impl FnOnce(&Address) -> bool,
+    ) -> Option<String> {
+        host_of_machine(root.path(), answers).map(|address| address.to_string())
+    }
+
     #[test]
     fn a_machine_finds_the_server_of_its_host() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(host_of_machine(root.path()), None);
+        assert_eq!(found_below(&root, |_| true), None);
         // A vsock device says nothing about a server.
         let driver = "sys/bus/virtio/drivers/vmw_vsock_virtio_transport/virtio4";
-        std::fs::create_dir_all(root.path().join(driver)).unwrap();
-        let ports = root.path().join("dev/virtio-ports");
-        std::fs::create_dir_all(&ports).unwrap();
-        std::fs::write(ports.join("org.qemu.guest_agent.0"), "").unwrap();
-        assert_eq!(host_of_machine(root.path()), None);
-        std::fs::write(ports.join("org.towline.0"), "").unwrap();
+        write(&root, &format!("{driver}/device"), "0x0013");
+        write(&root, "dev/virtio-ports/org.qemu.guest_agent.0", "");
+        assert_eq!(found_below(&root, |_| true), None);
+        write(&root, "dev/virtio-ports/org.towline.0", "");
         assert_eq!(
-            host_of_machine(root.path()).as_deref(),
-            Some("virtio-serial:/dev/virtio-ports/org.towline")
+            found_below(&root, |_| panic!("nothing is to be asked")).as_deref(),
+            Some("virtio-serial:///dev/virtio-ports/org.towline")
         );
+    }
+
+    #[test]
+    fn a_machine_whose_chassis_says_so_finds_the_server_over_vsock() {
+        let root = tempfile::tempdir().unwrap();
+        write(&root, TAG, "org.towline=vsock:host:7140\n");
+        assert_eq!(
+            found_below(&root, |_| panic!("there is no other way")).as_deref(),
+            Some("vsock://host:7140")
+        );
+        // With both ways vsock is the better one, if the server is there.
+        write(&root, "dev/virtio-ports/org.towline.0", "");
+        let is_vsock = |address: &Address| address.to_string() == "vsock://host:7140";
+        assert_eq!(
+            found_below(&root, is_vsock).as_deref(),
+            Some("vsock://host:7140")
+        );
+        assert_eq!(
+            found_below(&root, |_| false).as_deref(),
+            Some("virtio-serial:///dev/virtio-ports/org.towline")
+        );
+    }
+
+    #[test]
+    fn a_chassis_leads_to_its_host_and_nowhere_else() {
+        let root = tempfile::tempdir().unwrap();
+        for tag in [
+            "",
+            "7783-7084-3265-9085-8269-3286-77",
+            "org.towline=",
+            "org.towline=gpu1:7140",
+            "org.towline=vsock:3:7140",
+            "org.towline=tcp://host:7140",
+            "org.towline=shm:/host:7140",
+        ] {
+            write(&root, TAG, tag);
+            assert_eq!(found_below(&root, |_| true), None, "{tag}");
+        }
+    }
+
+    #[test]
+    fn nobody_answers_where_nobody_listens() {
+        let registry = Registry::global();
+        let address = Address::parse("tcp://127.0.0.1:0").unwrap();
+        let listener = registry.listen(&address).unwrap();
+        assert!(answers(&listener.local_address()));
+        let address = listener.local_address();
+        drop(listener);
+        assert!(!answers(&address));
     }
 
     #[test]

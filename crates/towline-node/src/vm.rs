@@ -30,7 +30,8 @@ pub struct Settings {
     /// The socket that the host's server listens at for ports of machines: `towline serve --listen virtio-serial:SOCKET`.
     #[serde(default = "default_socket")]
     pub socket: String,
-    /// Whether the machine has a vsock device, for `towline serve --listen vsock:any:7140`. The host needs `vhost_vsock`.
+    /// Whether the machine has a vsock device, for `towline serve --listen vsock:any:7140` ([`VSOCK_PORT`]), and is told so. The host
+    /// needs `vhost_vsock`.
     #[serde(default = "default_true")]
     pub vsock: bool,
 }
@@ -39,6 +40,12 @@ pub struct Settings {
 pub const PORTS: u32 = 4;
 /// What the names of these ports begin with; a dot and a number follow.
 pub const PORT_NAME: &str = "org.towline";
+
+/// The port of vsock at which a machine looks for its host's server.
+pub const VSOCK_PORT: u32 = 7140;
+/// The beginning of the chassis's asset tag of a machine whose vsock device leads to a server; the server's address follows. A vsock
+/// device alone says nothing of that: any cloud's machine has one. Every process in the machine may read the tag.
+pub const CHASSIS_TAG: &str = "org.towline=";
 
 fn default_socket() -> String {
     "/run/towline/machines.sock".to_owned()

@@ -2,7 +2,7 @@
 
 use super::layout::{Layout, RootPort, Slot, TooManyBuses, layout};
 use super::xml::Element;
-use super::{PORT_NAME, PORTS, Settings};
+use super::{CHASSIS_TAG, PORT_NAME, PORTS, Settings, VSOCK_PORT};
 use crate::address::PciAddress;
 use crate::host::Host;
 use crate::plan::{Vm, management_mac};
@@ -43,6 +43,10 @@ pub fn domain(host: &Host, vm: &Vm, settings: &Settings) -> Result<String, TooMa
             .with("machine", machine)
             .text("hvm"),
     );
+    let os = match settings.vsock {
+        true => os.child(Element::new("smbios").with("mode", "sysinfo")),
+        false => os,
+    };
     let mut domain = Element::new("domain")
         .with("type", "kvm")
         .with("xmlns:qemu", "http://libvirt.org/schemas/domain/qemu/1.0")
@@ -52,6 +56,7 @@ pub fn domain(host: &Host, vm: &Vm, settings: &Settings) -> Result<String, TooMa
         .child(Element::new("vcpu").with("placement", "static").text(cpus))
         .child(pinning(vm))
         .child(numa(vm))
+        .children(settings.vsock.then(chassis))
         .child(os)
         .child(features(is_arm, cpus))
         .child(processor(host, vm, cpus))
@@ -74,6 +79,14 @@ pub fn domain(host: &Host, vm: &Vm, settings: &Settings) -> Result<String, TooMa
         domain = domain.child(Element::new("qemu:override").children(cliques));
     }
     Ok(domain.render())
+}
+
+/// What tells the machine that its host's server is to be found over vsock.
+fn chassis() -> Element {
+    let tag = format!("{CHASSIS_TAG}vsock:host:{VSOCK_PORT}");
+    Element::new("sysinfo")
+        .with("type", "smbios")
+        .child(Element::new("chassis").child(Element::new("entry").with("name", "asset").text(tag)))
 }
 
 fn memory_backing(vm: &Vm) -> Element {
