@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     fn printed(text: &str) -> String {
-        let mut parser = Parser::new(text).expect("tokens");
+        let mut parser = Parser::new(text, 1).expect("tokens");
         let expression = parser.expression().expect("an expression");
         assert_eq!(*parser.peek(), Token::End);
         expression.to_string()
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn operators_bind_as_in_c() {
-        let mut parser = Parser::new("1 + 2 * 3 << 4").expect("tokens");
+        let mut parser = Parser::new("1 + 2 * 3 << 4", 1).expect("tokens");
         let Ok(Expression::Binary { operator, sides }) = parser.expression() else {
             panic!("not binary");
         };
@@ -246,11 +246,11 @@ mod tests {
             ("1?", ":1"),
         ] {
             let text = format!("{}1{}", open.repeat(100_000), close.repeat(100_000));
-            let refused = Parser::new(&text).expect("tokens").expression();
+            let refused = Parser::new(&text, 1).expect("tokens").expression();
             let error = refused.expect_err("nested too deep");
             assert!(error.message.contains("nested"), "{}", error.message);
         }
         let text = format!("f{}", "()".repeat(100_000));
-        assert!(Parser::new(&text).expect("tokens").expression().is_err());
+        assert!(Parser::new(&text, 1).expect("tokens").expression().is_err());
     }
 }

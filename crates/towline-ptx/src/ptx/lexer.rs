@@ -54,11 +54,11 @@ pub(super) struct Lexer<'a> {
 }
 
 impl<'a> Lexer<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
+    pub(super) fn new(text: &'a str, line: u32) -> Self {
         Self {
             text,
             at: 0,
-            line: 1,
+            line,
             line_start: 0,
         }
     }
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     fn tokens(text: &str) -> Vec<Token<'_>> {
-        let mut lexer = Lexer::new(text);
+        let mut lexer = Lexer::new(text, 1);
         let next = || match lexer.next().expect("tokens").0 {
             Token::End => None,
             token => Some(token),
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn comments_and_preprocessor_lines_are_skipped_and_lines_counted() {
-        let mut lexer = Lexer::new("// one\n/* two\n three */ # four\n  ret");
+        let mut lexer = Lexer::new("// one\n/* two\n three */ # four\n  ret", 1);
         let (token, at, _) = lexer.next().expect("a token");
         assert_eq!(token, Token::Word("ret"));
         assert_eq!((at.line, at.column), (4, 3));
@@ -307,7 +307,7 @@ mod tests {
             ("\"x\n\"", 1, 1),
             ("a\n`", 2, 1),
         ] {
-            let mut lexer = Lexer::new(text);
+            let mut lexer = Lexer::new(text, 1);
             let error = loop {
                 match lexer.next() {
                     Ok((token, ..)) => assert_ne!(token, Token::End),

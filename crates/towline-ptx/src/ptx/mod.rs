@@ -3,7 +3,8 @@
 //! [`Module::parse`] reads a whole module into a tree that borrows from the text: declarations with their types ([`ast`]), and the
 //! bodies of functions as statements, where an instruction is an opcode, its modifiers and its operands, whatever they mean. So every
 //! instruction set parses, those to come included; to give instructions a meaning is the next layer's work. Everything in the tree
-//! prints as PTX again that parses to the same tree, comments and layout apart. [`layout`] says where a kernel's parameters lie.
+//! prints as PTX again that parses to the same tree, comments and layout apart. [`layout`] says where a kernel's parameters lie. Several
+//! modules can share a text: [`modules`] reads them.
 //!
 //! The grammar is that of NVIDIA's "PTX ISA", versions 6.0 to 9.x: chapters "Syntax", "State Spaces, Types, and Variables",
 //! "Instruction Operands", "Abstracting the ABI" and "Directives".
@@ -13,6 +14,7 @@ pub(crate) mod expression;
 pub mod layout;
 mod lexer;
 mod parser;
+mod parts;
 mod print;
 mod statement;
 mod types;
@@ -20,6 +22,7 @@ mod types;
 use std::fmt;
 
 pub use ast::Module;
+pub use parts::{join, modules, parts};
 pub use types::Type;
 
 use crate::Error;
@@ -68,6 +71,11 @@ pub fn text(bytes: &[u8]) -> Result<&str, Error> {
 impl<'a> Module<'a> {
     /// Reads a module.
     pub fn parse(text: &'a str) -> Result<Self, SyntaxError> {
-        parser::Parser::new(text)?.module()
+        Self::parse_from(text, 1)
+    }
+
+    /// Reads a module whose first line has this number.
+    fn parse_from(text: &'a str, line: u32) -> Result<Self, SyntaxError> {
+        parser::Parser::new(text, line)?.module()
     }
 }

@@ -26,8 +26,8 @@ pub(super) struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    pub(super) fn new(text: &'a str) -> Result<Self, SyntaxError> {
-        let mut lexer = Lexer::new(text);
+    pub(super) fn new(text: &'a str, line: u32) -> Result<Self, SyntaxError> {
+        let mut lexer = Lexer::new(text, line);
         let (token, at, span) = lexer.next()?;
         Ok(Self {
             lexer,
