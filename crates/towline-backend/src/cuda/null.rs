@@ -29,10 +29,10 @@ use std::ffi::{CString, c_char, c_void};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::graphs::Graphs;
 use super::*;
 use array::{Array, Mipmap, array_calls};
 use device::{Allocation, Kernel};
-use graph::Work;
 use link::{Link, Logs, link_calls};
 use operations::operate;
 use streams::{Event, Queue, Streams};
@@ -42,6 +42,8 @@ use virtual_memory::{VirtualMemory, virtual_memory_calls};
 /// See the module's text.
 pub struct NullCuda {
     devices: usize,
+    /// Taken before the state, where both are.
+    graphs: Mutex<Graphs<Self>>,
     state: Arc<Mutex<State>>,
     streams: Arc<Streams>,
     next: AtomicUsize,
@@ -71,9 +73,6 @@ struct State {
     references: HashMap<usize, Reference>,
     /// Contexts that reach another's memory, with that one.
     peers: HashSet<(usize, usize)>,
-    graphs: HashMap<usize, graph::Graph>,
-    nodes: HashMap<usize, graph::Node>,
-    execs: HashMap<usize, Arc<graph::Exec>>,
     links: HashMap<usize, Link>,
     virtual_memory: VirtualMemory,
     conditions: HashMap<u64, graph::Condition>,
@@ -133,6 +132,7 @@ impl NullCuda {
     pub fn new(devices: usize) -> Self {
         Self {
             devices,
+            graphs: Mutex::default(),
             state: Arc::default(),
             streams: Arc::default(),
             next: AtomicUsize::new(1),
@@ -147,9 +147,11 @@ impl NullCuda {
 
     /// Objects that live, pinned memory and references to primary contexts counted.
     pub fn live_objects(&self) -> usize {
+        let graphs = self.graph_lock().live();
         let state = self.lock();
         let primaries: usize = state.primaries.values().map(|(count, _)| count).sum();
-        primaries
+        graphs
+            + primaries
             + state.contexts.len()
             + state.modules.len()
             + state.libraries.len()
@@ -165,8 +167,6 @@ impl NullCuda {
                 .filter(|binding| !binding.ended)
                 .count()
             + state.references.len()
-            + state.graphs.len()
-            + state.execs.len()
             + state.links.len()
             + state.virtual_memory.live()
     }
@@ -193,6 +193,10 @@ impl NullCuda {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn graph_lock(&self) -> MutexGuard<'_, Graphs<Self>> {
+        self.graphs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn fresh(&self) -> usize {
@@ -1157,5 +1161,5 @@ impl CudaApi for NullCuda {
             )
         }
     }
-    graph::methods!();
+    crate::graph_calls!();
 }

@@ -92,7 +92,7 @@ enum Kind {
 }
 
 /// A kernel of an image.
-pub(super) struct Kernel {
+pub struct Kernel {
     kind: Kind,
     name: CString,
 }

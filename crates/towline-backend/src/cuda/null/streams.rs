@@ -32,11 +32,11 @@ struct Commands {
 type Place = (Weak<Queue>, u64);
 
 /// A command that another may stand behind.
-pub(super) struct Mark(Place);
+pub struct Mark(Place);
 
 /// What an event was recorded behind.
 #[derive(Default)]
-pub(super) struct Event(Mutex<Recorded>);
+pub struct Event(Mutex<Recorded>);
 
 #[derive(Default)]
 struct Recorded {
