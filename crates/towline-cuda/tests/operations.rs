@@ -11,6 +11,30 @@ use std::ptr::null_mut;
 use support::Machine;
 use towline_backend::cuda::*;
 
+/// Rules of every kind of device.
+macro_rules! on_every_device {
+    ($($rule:ident)*) => {
+        mod null {
+            $(#[test]
+            fn $rule() {
+                super::$rule(super::Machine::new());
+            })*
+        }
+        mod soft {
+            $(#[test]
+            fn $rule() {
+                super::$rule(super::Machine::on_soft());
+            })*
+        }
+    };
+}
+
+on_every_device! {
+    a_stream_waits_for_a_value_that_another_writes_later
+    operations_of_a_batch_are_in_order_also_in_a_graph
+    operations_that_cannot_be_are_refused_at_the_call
+}
+
 fn number(machine: &Machine, address: CUdeviceptr) -> u32 {
     let bytes = machine.bytes(address, 4);
     u32::from_ne_bytes(bytes.try_into().unwrap())
@@ -22,9 +46,7 @@ fn synchronise(machine: &Machine, stream: CUstream) {
     assert_eq!(done, CUDA_SUCCESS);
 }
 
-#[test]
-fn a_stream_waits_for_a_value_that_another_writes_later() {
-    let machine = Machine::new();
+fn a_stream_waits_for_a_value_that_another_writes_later(machine: Machine) {
     let (flag, result) = (machine.filled(&[0; 16]), machine.filled(&[0; 4]));
     let (waiting, writing) = (machine.stream(), machine.stream());
     let (posted, waits) = machine.costs(|driver| {
@@ -63,9 +85,7 @@ fn operation(kind: u32, address: u64, value: u64, flags: u32) -> CUstreamBatchMe
     }
 }
 
-#[test]
-fn operations_of_a_batch_are_in_order_also_in_a_graph() {
-    let machine = Machine::new();
+fn operations_of_a_batch_are_in_order_also_in_a_graph(machine: Machine) {
     let (flag, stream) = (machine.filled(&[0; 8]), machine.stream());
     let driver = &machine.driver;
     let mut batch = [
@@ -111,9 +131,7 @@ fn operations_of_a_batch_are_in_order_also_in_a_graph() {
     machine.leave();
 }
 
-#[test]
-fn operations_that_cannot_be_are_refused_at_the_call() {
-    let machine = Machine::new();
+fn operations_that_cannot_be_are_refused_at_the_call(machine: Machine) {
     let (flag, stream) = (machine.filled(&[0; 12]), machine.stream());
     let driver = &machine.driver;
     let mut one = operation(CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES, 0, 0, 0);

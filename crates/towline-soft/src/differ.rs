@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
-use crate::exec::{Launch, run};
+use crate::exec::{LAUNCH_LIMIT, Launch, run};
 use crate::image::Image;
 use crate::jit::Compiled;
 use crate::memory::{Arena, Purpose};
@@ -439,6 +439,7 @@ fn outcome(text: &str, compiled: bool) -> Result<Vec<u8>, String> {
         number: 1,
         host_threads: 1,
         heap_bytes: 0,
+        memory_limit: LAUNCH_LIMIT,
         started: Instant::now(),
         deadline: Some(Instant::now() + Duration::from_secs(20)),
         executed: AtomicU64::new(0),

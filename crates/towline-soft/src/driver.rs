@@ -7,10 +7,15 @@
 mod api;
 mod attributes;
 mod copy;
+mod graphs;
 mod launch;
+mod link;
 mod modules;
+mod operations;
 mod peer;
+mod pools;
 mod streams;
+mod virtual_memory;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -18,13 +23,17 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use towline_backend::cuda::graphs::Graphs;
 use towline_backend::cuda::*;
 
-use crate::exec::Print;
+use crate::exec::{LAUNCH_LIMIT, Print};
 use crate::jit::Cache;
+use crate::memory::mapped::Physical;
 use crate::memory::{Arena, Purpose};
 pub use crate::tier::SoftTier;
+use link::Link;
 use modules::{Function, Module};
+use pools::Pools;
 use streams::{Event, Queue, Streams};
 
 /// Addresses for pinned memory, beside those of the devices' own.
@@ -46,6 +55,8 @@ pub struct SoftOptions {
     pub capability: (u32, u32),
     /// How long a launch may run.
     pub time_limit: Option<Duration>,
+    /// Most memory of the host that the blocks of a launch may take at once, beside what the program allocates.
+    pub launch_bytes: u64,
     /// Threads of the host that a launch may use; `None` for all.
     pub host_threads: Option<usize>,
     /// How kernels are carried out.
@@ -60,6 +71,7 @@ impl Default for SoftOptions {
             // The lowest that today's compilers make code for, so that they leave out what only newer devices have.
             capability: (7, 5),
             time_limit: None,
+            launch_bytes: LAUNCH_LIMIT as u64,
             host_threads: None,
             tier: SoftTier::Auto,
         }
@@ -73,8 +85,12 @@ pub struct SoftCuda {
     arena: Arc<Arena>,
     streams: Arc<Streams>,
     state: Mutex<State>,
+    /// Taken after the state, where both are.
+    pools: Arc<Mutex<Pools>>,
+    /// Taken first of all.
+    graphs: Mutex<Graphs<Self>>,
     heap_bytes: AtomicUsize,
-    launches: AtomicU64,
+    launches: Arc<AtomicU64>,
     /// Kernels that were compiled.
     codes: Arc<Cache>,
     print: Print,
@@ -91,6 +107,10 @@ struct State {
     functions: HashMap<usize, Arc<Function>>,
     queues: HashMap<usize, Arc<Queue>>,
     events: HashMap<usize, Arc<Event>>,
+    links: HashMap<usize, Link>,
+    /// Device memory of contexts: the handle of each allocation's.
+    memory: HashMap<u64, usize>,
+    physical: HashMap<u64, Arc<Physical>>,
     /// Host memory that was registered: bytes by where it begins.
     registered: BTreeMap<u64, u64>,
 }
@@ -113,6 +133,14 @@ impl Context {
         match self.failed.load(Ordering::Acquire) {
             CUDA_SUCCESS => Ok(()),
             status => Err(status),
+        }
+    }
+
+    /// Whether what runs in it may go on.
+    fn may_go_on(&self) -> Result<(), CUresult> {
+        match self.cancelled.load(Ordering::Acquire) {
+            true => Err(CUDA_ERROR_CONTEXT_IS_DESTROYED),
+            false => Ok(()),
         }
     }
 
@@ -162,8 +190,10 @@ impl SoftCuda {
             options,
             streams: Arc::default(),
             state: Mutex::default(),
+            pools: Arc::default(),
             heap_bytes: AtomicUsize::new(HEAP_BYTES),
-            launches: AtomicU64::new(1),
+            launches: Arc::new(AtomicU64::new(1)),
+            graphs: Mutex::default(),
             codes: Arc::default(),
             print,
         })
@@ -278,6 +308,18 @@ impl SoftCuda {
         for queue in queues {
             self.streams.end(&queue);
         }
+        // What still runs is about to stop, and finds other contents, nobody else's, until then.
+        let mut gone = Vec::new();
+        self.lock().memory.retain(|address, home| {
+            let stays = *home != context.handle;
+            if !stays {
+                gone.push(*address);
+            }
+            stays
+        });
+        for address in gone {
+            self.arena.free(address, Purpose::Device);
+        }
     }
 
     /// The stream of a handle; NULL and 1 are the current context's default stream, and so is 2, the one of the thread.
@@ -300,11 +342,16 @@ impl SoftCuda {
         found.ok_or(CUDA_ERROR_INVALID_HANDLE)
     }
 
+    /// Bytes that are allocated on a device, physical memory of the program's own apart.
+    fn allocated_bytes(&self, device: u32) -> u64 {
+        let counts = |purpose| !matches!(purpose, Purpose::Pinned | Purpose::Mapped);
+        self.arena.used(device, counts)
+    }
+
     /// Bytes of a device that are free.
     fn free_bytes(&self, device: u32) -> u64 {
-        let used = self
-            .arena
-            .used(device, |purpose| purpose != Purpose::Pinned);
+        let physical = self.arena.physical_bytes(device);
+        let used = self.allocated_bytes(device).saturating_add(physical);
         self.options.memory_bytes.saturating_sub(used)
     }
 
@@ -318,7 +365,9 @@ impl SoftCuda {
             return Err(CUDA_ERROR_OUT_OF_MEMORY);
         }
         let found = self.arena.allocate(bytes as u64, device, Purpose::Device);
-        found.ok_or(CUDA_ERROR_OUT_OF_MEMORY)
+        let address = found.ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        self.lock().memory.insert(address, context.handle);
+        Ok(address)
     }
 
     /// Takes memory back, once nothing runs that may use it.
@@ -329,9 +378,15 @@ impl SoftCuda {
         let context = self.context()?;
         self.streams.wait_all(None);
         context.status()?;
-        match self.arena.free(address, Purpose::Device) {
-            Some(_) => Ok(()),
-            None => Err(CUDA_ERROR_INVALID_VALUE),
+        if self.arena.free(address, Purpose::Device).is_some() {
+            self.lock().memory.remove(&address);
+            lock(&self.pools).ended(address);
+            return Ok(());
+        }
+        // What a graph allocates keeps its address as long as the graph.
+        match self.arena.rest(address, Purpose::Graph) {
+            true => Ok(()),
+            false => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }
 

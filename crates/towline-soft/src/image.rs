@@ -10,7 +10,7 @@ use towline_ptx::image::{self, Kind};
 use towline_ptx::ir::{
     Body, Code, Constant, FunctionId, Instruction, Program, Relocation, Space, Symbol, VariableId,
 };
-use towline_ptx::ptx::{self, Module};
+use towline_ptx::ptx;
 use towline_ptx::{ComputeCapability, Error as ImageError};
 
 use crate::memory::{Arena, Purpose};
@@ -28,6 +28,14 @@ const FUNCTION_BYTES: u64 = 16;
 
 /// Functions that the device has. Everything else that is only declared is missing.
 pub(crate) const BUILT_IN: [&str; 4] = ["__assertfail", "free", "malloc", "vprintf"];
+
+/// Functions that the device has as PTX, and their text.
+const RUNTIME: [&str; 3] = [
+    "cudaCGGetIntrinsicHandle",
+    "cudaCGSynchronize",
+    "cudaGraphSetConditional",
+];
+const RUNTIME_TEXT: &str = include_str!("runtime.ptx");
 
 /// Why an image cannot be loaded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -98,9 +106,8 @@ pub(crate) fn text_of(bytes: &[u8], device: ComputeCapability) -> Result<String,
 impl Image {
     /// Loads PTX.
     pub(crate) fn load(text: String, arena: &Arc<Arena>, device: u32) -> Result<Self, LoadError> {
-        let module = Module::parse(&text).map_err(ImageError::from)?;
-        let program = Program::link(std::slice::from_ref(&module))?;
-        check_calls(&program)?;
+        let text = with_runtime(text)?;
+        let program = program_of(&text)?;
         let mut image = Self {
             addresses: vec![None; program.variables.len()],
             program,
@@ -111,7 +118,6 @@ impl Image {
         };
         image.place(device)?;
         image.initialize();
-        drop(module);
         image.text = text;
         Ok(image)
     }
@@ -231,6 +237,30 @@ fn fill_zero(span: &crate::memory::Span<'_>, mut address: u64, mut len: u64) {
         address += part;
         len -= part;
     }
+}
+
+/// The program of a text, which may hold several modules.
+fn program_of(text: &str) -> Result<Program, LoadError> {
+    let modules = ptx::modules(text).map_err(ImageError::from)?;
+    let program = Program::link(&modules)?;
+    check_calls(&program)?;
+    Ok(program)
+}
+
+/// A text, and behind it what the device has as PTX, where the text names some of that.
+fn with_runtime(text: String) -> Result<String, LoadError> {
+    if !RUNTIME.iter().any(|name| text.contains(name)) {
+        return Ok(text);
+    }
+    let parts = ptx::parts(&text).map_err(ImageError::from)?;
+    let parts = parts.iter().map(|(part, _)| *part);
+    let parts: Vec<&str> = parts.chain([RUNTIME_TEXT]).collect();
+    Ok(ptx::join(&parts))
+}
+
+/// Whether a text can be loaded, variables' memory apart.
+pub(crate) fn check_text(text: String) -> Result<(), LoadError> {
+    program_of(&with_runtime(text)?).map(drop)
 }
 
 /// Whatever is called by name must be there.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::exec::{Launch, run};
+use crate::exec::{LAUNCH_LIMIT, Launch, run};
 use crate::image::{Image, Kernel};
 use crate::jit::Compiled;
 use crate::memory::{Arena, Purpose};
@@ -118,6 +118,7 @@ fn launch(
         number: 1,
         host_threads: shape.host_threads,
         heap_bytes: 0,
+        memory_limit: LAUNCH_LIMIT,
         started: Instant::now(),
         deadline: None,
         executed: AtomicU64::new(0),

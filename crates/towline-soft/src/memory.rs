@@ -6,12 +6,17 @@
 //!
 //! Kernels race with each other and with copies as they please, so every access is atomic and unordered; that costs nothing on the machines
 //! this runs on. Memory that was given back stays mapped: a stale span reads other contents, never somebody else's memory.
+//!
+//! Beside that range lies what the program maps by itself ([`mapped`]), at addresses of its choice.
+
+pub(crate) mod mapped;
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use mapped::Areas;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Allocations start at multiples of this, as the driver's do.
@@ -25,10 +30,14 @@ const PAGE: u64 = 4096;
 pub(crate) enum Purpose {
     /// The host asked for device memory.
     Device,
+    /// A node of a graph allocates it whenever the graph comes there.
+    Graph,
     /// A kernel asked for it.
     Heap,
     /// Variables of a module.
     Image,
+    /// The host mapped it at addresses that it had reserved.
+    Mapped,
     /// The host asked for memory of its own that devices see.
     Pinned,
 }
@@ -52,8 +61,76 @@ impl Allocation {
 #[derive(Debug, Default)]
 struct Ranges {
     live: BTreeMap<u64, Allocation>,
+    /// What keeps its addresses, and may not be used at the moment.
+    held: BTreeMap<u64, Allocation>,
     /// Start and length of what is free.
     free: BTreeMap<u64, u64>,
+    /// What allocations of graphs take, by device.
+    of_graphs: BTreeMap<u32, Marks>,
+}
+
+/// Bytes of something, and most that there were.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Mark {
+    pub(crate) now: u64,
+    pub(crate) high: u64,
+}
+
+/// What allocations of graphs take: what may be used at the moment, and all of them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Marks {
+    pub(crate) used: Mark,
+    pub(crate) reserved: Mark,
+}
+
+impl Mark {
+    fn add(&mut self, bytes: u64) {
+        self.now += bytes;
+        self.high = self.high.max(self.now);
+    }
+
+    fn sub(&mut self, bytes: u64) {
+        self.now = self.now.saturating_sub(bytes);
+    }
+}
+
+impl Ranges {
+    /// The marks that an allocation counts for.
+    fn marks(&mut self, allocation: &Allocation) -> Option<&mut Marks> {
+        let counts = allocation.purpose == Purpose::Graph;
+        counts.then(|| self.of_graphs.entry(allocation.device).or_default())
+    }
+
+    /// Takes room for an allocation, first fit.
+    fn take(&mut self, len: u64, device: u32, purpose: Purpose) -> Option<Allocation> {
+        let taken = len.max(1).checked_next_multiple_of(ALIGNMENT)?;
+        let (&base, &room) = self.free.iter().find(|(_, room)| **room >= taken)?;
+        self.free.remove(&base);
+        if room > taken {
+            self.free.insert(base + taken, room - taken);
+        }
+        Some(Allocation {
+            base,
+            len: len.max(1),
+            device,
+            purpose,
+        })
+    }
+
+    /// Has room be free again, as one with what is free beside it.
+    fn give(&mut self, mut start: u64, mut len: u64) {
+        if let Some((&before, &room)) = self.free.range(..start).next_back()
+            && before + room == start
+        {
+            self.free.remove(&before);
+            start = before;
+            len += room;
+        }
+        if let Some(room) = self.free.remove(&(start + len)) {
+            len += room;
+        }
+        self.free.insert(start, len);
+    }
 }
 
 /// See the module's text.
@@ -62,6 +139,8 @@ pub(crate) struct Arena {
     base: u64,
     len: u64,
     ranges: RwLock<Ranges>,
+    /// Taken before the ranges, where both are.
+    areas: Mutex<Areas>,
     /// Counts what changes the ranges: who remembers a span looks again after that.
     changes: AtomicU64,
 }
@@ -93,12 +172,15 @@ impl Arena {
         let base = memory.expose_provenance() as u64;
         let ranges = Ranges {
             live: BTreeMap::new(),
+            held: BTreeMap::new(),
             free: BTreeMap::from([(base, len)]),
+            of_graphs: BTreeMap::new(),
         };
         Ok(Self {
             base,
             len,
             ranges: RwLock::new(ranges),
+            areas: Mutex::default(),
             changes: AtomicU64::new(0),
         })
     }
@@ -111,24 +193,13 @@ impl Arena {
         self.ranges.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the next allocation of this size goes, first fit.
+    /// Where the next allocation of this size goes.
     pub(crate) fn allocate(&self, len: u64, device: u32, purpose: Purpose) -> Option<u64> {
         let mut ranges = self.write();
-        let taken = len.max(1).checked_next_multiple_of(ALIGNMENT)?;
-        let (&start, &room) = ranges.free.iter().find(|(_, room)| **room >= taken)?;
-        ranges.free.remove(&start);
-        if room > taken {
-            ranges.free.insert(start + taken, room - taken);
-        }
-        let allocation = Allocation {
-            base: start,
-            len: len.max(1),
-            device,
-            purpose,
-        };
-        ranges.live.insert(start, allocation);
+        let allocation = ranges.take(len, device, purpose)?;
+        ranges.live.insert(allocation.base, allocation);
         self.changes.fetch_add(1, Ordering::Release);
-        Some(start)
+        Some(allocation.base)
     }
 
     /// Takes an allocation back that starts there, if it has this purpose.
@@ -140,20 +211,92 @@ impl Arena {
         }
         ranges.live.remove(&base);
         self.changes.fetch_add(1, Ordering::Release);
-        let (mut start, mut len) = (base, allocation.taken());
-        self.give_back(start, len);
-        if let Some((&before, &room)) = ranges.free.range(..start).next_back()
-            && before + room == start
-        {
-            ranges.free.remove(&before);
-            start = before;
-            len += room;
-        }
-        if let Some(room) = ranges.free.remove(&(start + len)) {
-            len += room;
-        }
-        ranges.free.insert(start, len);
+        self.give_back(base, allocation.taken());
+        ranges.give(base, allocation.taken());
         Some(allocation)
+    }
+
+    /// Has an allocation be shorter; what lies behind is free.
+    pub(crate) fn cut(&self, base: u64, len: u64) {
+        let mut ranges = self.write();
+        let Some(allocation) = ranges.live.get_mut(&base) else {
+            return;
+        };
+        let before = allocation.taken();
+        allocation.len = len.clamp(1, allocation.len);
+        let after = allocation.taken();
+        self.changes.fetch_add(1, Ordering::Release);
+        if after < before {
+            self.give_back(base + after, before - after);
+            ranges.give(base + after, before - after);
+        }
+    }
+
+    /// Keeps addresses for an allocation that may not be used yet.
+    pub(crate) fn hold(&self, len: u64, device: u32, purpose: Purpose) -> Option<u64> {
+        let mut ranges = self.write();
+        let allocation = ranges.take(len, device, purpose)?;
+        ranges.held.insert(allocation.base, allocation);
+        if let Some(marks) = ranges.marks(&allocation) {
+            marks.reserved.add(allocation.taken());
+        }
+        Some(allocation.base)
+    }
+
+    /// Lets a held allocation be used; `false` when it is, or is none.
+    pub(crate) fn wake(&self, base: u64) -> bool {
+        let mut ranges = self.write();
+        let Some(allocation) = ranges.held.remove(&base) else {
+            return false;
+        };
+        ranges.live.insert(base, allocation);
+        if let Some(marks) = ranges.marks(&allocation) {
+            marks.used.add(allocation.taken());
+        }
+        self.changes.fetch_add(1, Ordering::Release);
+        true
+    }
+
+    /// Has an allocation of this purpose be held again, without its contents; `false` when it cannot be used, or is none.
+    pub(crate) fn rest(&self, base: u64, purpose: Purpose) -> bool {
+        let mut ranges = self.write();
+        let found = ranges.live.get(&base);
+        let Some(allocation) = found.filter(|one| one.purpose == purpose).copied() else {
+            return false;
+        };
+        ranges.live.remove(&base);
+        self.changes.fetch_add(1, Ordering::Release);
+        self.give_back(base, allocation.taken());
+        ranges.held.insert(base, allocation);
+        if let Some(marks) = ranges.marks(&allocation) {
+            marks.used.sub(allocation.taken());
+        }
+        true
+    }
+
+    /// Gives up addresses that were kept, whether they may be used or not.
+    pub(crate) fn let_go(&self, base: u64, purpose: Purpose) {
+        self.rest(base, purpose);
+        let mut ranges = self.write();
+        if let Some(allocation) = ranges.held.remove(&base) {
+            if let Some(marks) = ranges.marks(&allocation) {
+                marks.reserved.sub(allocation.taken());
+            }
+            ranges.give(base, allocation.taken());
+        }
+    }
+
+    /// What allocations of graphs take on a device.
+    pub(crate) fn graph_marks(&self, device: u32) -> Marks {
+        let found = self.read().of_graphs.get(&device).copied();
+        found.unwrap_or_default()
+    }
+
+    /// Begins one of those marks anew.
+    pub(crate) fn reset_graph_mark(&self, device: u32, of: impl FnOnce(&mut Marks) -> &mut Mark) {
+        let mut ranges = self.write();
+        let mark = of(ranges.of_graphs.entry(device).or_default());
+        mark.high = mark.now;
     }
 
     /// Lets the system have the pages of a range, which read as zeros from then on.
@@ -205,19 +348,37 @@ impl Arena {
         (end <= span.end).then_some(span)
     }
 
+    /// Whether an allocation of this purpose begins here, used at the moment or not.
+    pub(crate) fn is_kept(&self, base: u64, purpose: Purpose) -> bool {
+        let ranges = self.read();
+        let known = ranges.held.get(&base).or_else(|| ranges.live.get(&base));
+        known.is_some_and(|one| one.purpose == purpose)
+    }
+
+    /// Whether this whole range is an allocation's, used at the moment or not.
+    pub(crate) fn knows(&self, address: u64, len: u64) -> bool {
+        let ranges = self.read();
+        [&ranges.live, &ranges.held].iter().any(|all| {
+            let found = all.range(..=address).next_back();
+            found.is_some_and(|(base, one)| {
+                let offset = address - base;
+                offset.checked_add(len).is_some_and(|end| end <= one.len)
+            })
+        })
+    }
+
     /// Bytes that are allocated on a device, by those for whom `counts` says yes.
     pub(crate) fn used(&self, device: u32, counts: impl Fn(Purpose) -> bool) -> u64 {
         let ranges = self.read();
-        let of_device = ranges
-            .live
-            .values()
-            .filter(|one| one.device == device && counts(one.purpose));
+        let all = ranges.live.values().chain(ranges.held.values());
+        let of_device = all.filter(|one| one.device == device && counts(one.purpose));
         of_device.map(Allocation::taken).sum()
     }
 
-    /// Allocations that live.
+    /// Allocations that live, or keep their addresses.
     pub(crate) fn live(&self) -> usize {
-        self.read().live.len()
+        let ranges = self.read();
+        ranges.live.len() + ranges.held.len()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use towline_ptx::ir::op::Op;
 use towline_ptx::ir::{Code, Instruction};
 
-use crate::exec::{LAUNCH_LIMIT, Launch};
+use crate::exec::Launch;
 use crate::jit::{Cache, Compiled, block_bytes};
 
 /// How kernels are carried out.
@@ -42,7 +42,7 @@ impl SoftTier {
         let code = (worthwhile && complete).then(|| cache.get(&launch.kernel).ok())??;
         let at_once = launch.resident_blocks.min(launch.blocks());
         let bytes = (block_bytes(launch, &code) as u64).saturating_mul(at_once);
-        (bytes <= LAUNCH_LIMIT as u64).then_some(code)
+        (bytes <= launch.memory_limit as u64).then_some(code)
     }
 }
 

@@ -1,24 +1,50 @@
-//! A driver beside a worker on the host-memory device, and calls as tests like to make them.
+//! A driver beside a worker on a device that needs no GPU, and calls as tests like to make them.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
+use std::time::Duration;
 
 use towline_backend::cuda::*;
 use towline_client::cuda::Session;
 use towline_cuda::Driver;
+use towline_soft::{SoftCuda, SoftOptions};
 use towline_transport::memory::MemoryTransport;
 use towline_transport::{Address, ConnectOptions, Transport};
 use towline_worker::{Counters, CudaEngine, Limits, SideLane};
 
-const IMAGE: &std::ffi::CStr =
+/// The kernels of the host-memory device.
+const IMAGE: &CStr =
     c"towline null image\nkernel add_one\nkernel scale\nkernel count_down\nkernel fault";
+
+/// The same kernels for devices that run PTX.
+const PTX: &CStr = c".version 8.0\n.target sm_75\n.address_size 64\n\
+.extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);\n\
+.visible .entry add_one(.param .u64 data, .param .u32 count) { .reg .b64 d, e; .reg .b32 i, n, x, t; .reg .pred p;\n\
+ ld.param.u64 d, [data]; ld.param.u32 n, [count]; mov.u32 i, %tid.x; mov.u32 t, %ntid.x;\n\
+ next: setp.ge.u32 p, i, n; @p ret; mul.wide.u32 e, i, 4; add.u64 e, e, d; ld.global.u32 x, [e]; add.u32 x, x, 1;\n\
+ st.global.u32 [e], x; add.u32 i, i, t; bra next; }\n\
+.visible .entry scale(.param .u64 data, .param .u32 count, .param .u32 factor) { .reg .b64 d, e; .reg .b32 i, n, x, t, f;\n\
+ .reg .pred p; ld.param.u64 d, [data]; ld.param.u32 n, [count]; ld.param.u32 f, [factor]; mov.u32 i, %tid.x; mov.u32 t, %ntid.x;\n\
+ next: setp.ge.u32 p, i, n; @p ret; mul.wide.u32 e, i, 4; add.u64 e, e, d; ld.global.u32 x, [e]; mul.lo.u32 x, x, f;\n\
+ st.global.u32 [e], x; add.u32 i, i, t; bra next; }\n\
+.visible .entry count_down(.param .u64 data, .param .u64 condition) { .reg .b64 d, c; .reg .b32 x; .reg .pred p;\n\
+ mov.u32 x, %tid.x; setp.ne.u32 p, x, 0; @p ret; ld.param.u64 d, [data]; ld.param.u64 c, [condition]; ld.global.u32 x, [d];\n\
+ sub.u32 x, x, 1; st.global.u32 [d], x; { .param .b64 handle; .param .b32 value; st.param.b64 [handle], c;\n\
+ st.param.b32 [value], x; call.uni cudaGraphSetConditional, (handle, value); } ret; }\n\
+.visible .entry fault() { .reg .b64 d; mov.u64 d, 64; st.global.u64 [d], d; ret; }";
+
+/// What the worker serves.
+enum Device {
+    Null(Arc<NullCuda>),
+    Soft,
+}
 
 /// A driver whose primary context is the thread's, with a module's functions.
 pub(crate) struct Bench {
     pub(crate) driver: Driver,
     session: Arc<Session>,
-    pub(crate) null: Arc<NullCuda>,
+    device: Device,
     pub(crate) context: CUcontext,
     pub(crate) add_one: CUfunction,
     pub(crate) scale: CUfunction,
@@ -37,9 +63,25 @@ pub(crate) fn ok(status: CUresult) {
 }
 
 impl Bench {
-    pub(crate) fn new() -> Self {
+    /// On the device in host memory.
+    pub(crate) fn on_null() -> Self {
         let null = Arc::new(NullCuda::new(1));
         let api: Arc<dyn CudaApi> = Arc::clone(&null) as _;
+        Self::on(Device::Null(null), api, IMAGE)
+    }
+
+    /// On a device in software.
+    pub(crate) fn on_soft() -> Self {
+        let options = SoftOptions {
+            memory_bytes: 64 << 20,
+            host_threads: Some(2),
+            ..SoftOptions::default()
+        };
+        let api: Arc<dyn CudaApi> = Arc::new(SoftCuda::new(options).expect("memory"));
+        Self::on(Device::Soft, api, PTX)
+    }
+
+    fn on(device: Device, api: Arc<dyn CudaApi>, image: &CStr) -> Self {
         let engine = CudaEngine::open(api, false, &|_, _| true).expect("there is a device");
         let snapshot = engine.snapshot().to_vec();
         let transport = MemoryTransport::new();
@@ -68,7 +110,7 @@ impl Bench {
         let mut bench = Self {
             driver: Driver::over(vec![Arc::clone(&session)], None),
             session,
-            null,
+            device,
             context: null_mut(),
             add_one: null_mut(),
             scale: null_mut(),
@@ -81,10 +123,10 @@ impl Bench {
         ok(unsafe { bench.driver.cuDevicePrimaryCtxRetain(place, 0) });
         bench.enter();
         let mut module = null_mut();
-        let image = IMAGE.as_ptr().cast();
+        let image = image.as_ptr().cast();
         // SAFETY: the image is text that ends.
         ok(unsafe { bench.driver.cuModuleLoadData(&raw mut module, image) });
-        let find = |name: &std::ffi::CStr| {
+        let find = |name: &CStr| {
             let mut function = null_mut();
             let place = &raw mut function;
             // SAFETY: the name ends; the module was just loaded.
@@ -104,6 +146,28 @@ impl Bench {
     pub(crate) fn enter(&self) {
         // SAFETY: the context lives.
         ok(unsafe { self.driver.cuCtxSetCurrent(self.context) });
+    }
+
+    /// Bytes of memory that the device holds.
+    pub(crate) fn held(&self) -> usize {
+        match &self.device {
+            Device::Null(null) => null.allocated_bytes(),
+            Device::Soft => {
+                let (mut free, mut total) = (0, 0);
+                // SAFETY: both are locals.
+                ok(unsafe { self.driver.cuMemGetInfo_v2(&raw mut free, &raw mut total) });
+                total - free
+            }
+        }
+    }
+
+    /// What it holds once that is so much, or after a while.
+    pub(crate) fn held_in_the_end(&self, expected: usize) -> usize {
+        let mut looks = 0..1000;
+        while self.held() != expected && looks.next().is_some() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.held()
     }
 
     /// Waits that calls cost.

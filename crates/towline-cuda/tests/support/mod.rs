@@ -1,4 +1,5 @@
-//! The driver over workers on devices in host memory, all in this process: what comes back are bytes, and waits are counted.
+//! The driver over workers on devices in host memory or in software, all in this process: what comes back are bytes, and waits are
+//! counted.
 
 #![allow(
     dead_code,
@@ -15,6 +16,7 @@ use std::time::Duration;
 use towline_backend::cuda::*;
 use towline_client::cuda::Session;
 use towline_cuda::Driver;
+use towline_soft::{SoftCuda, SoftOptions};
 use towline_transport::memory::MemoryTransport;
 use towline_transport::shm::ShmTransport;
 use towline_transport::{Address, ConnectOptions, Transport};
@@ -31,6 +33,7 @@ pub struct Machine {
     pub sessions: Vec<Arc<Session>>,
     pub contexts: Vec<CUcontext>,
     pub nulls: Vec<Arc<NullCuda>>,
+    soft: Option<Arc<SoftCuda>>,
     ended: Vec<Receiver<Result<(), RunError>>>,
 }
 
@@ -66,13 +69,13 @@ impl Broker for Neighbour {
 }
 
 fn serve(
-    null: &Arc<NullCuda>,
+    api: Arc<dyn CudaApi>,
     name: &str,
     broker: Arc<dyn Broker>,
     transport: &dyn Transport,
     address: &Address,
 ) -> (Session, Receiver<Result<(), RunError>>) {
-    let engine = CudaEngine::open(Arc::clone(null) as _, false, &|_, _| true).unwrap();
+    let engine = CudaEngine::open(api, false, &|_, _| true).unwrap();
     let engine = engine.with_broker(broker);
     let snapshot = engine.snapshot().to_vec();
     let listener = transport.listen(address).unwrap();
@@ -142,13 +145,43 @@ impl Machine {
         devices: usize,
         way: impl Fn(usize) -> (Box<dyn Transport>, Address),
     ) -> Self {
-        let (mut sessions, mut nulls, mut ended) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, (null, broker)) in servers.into_iter().enumerate() {
+        let nulls: Vec<_> = servers.iter().map(|(null, _)| Arc::clone(null)).collect();
+        let apis = servers
+            .into_iter()
+            .map(|(null, broker)| (null as _, broker));
+        Self {
+            nulls,
+            ..Self::over_any(apis.collect(), devices, way)
+        }
+    }
+
+    /// A server with a device in software.
+    pub fn on_soft() -> Self {
+        let options = SoftOptions {
+            memory_bytes: 64 << 20,
+            host_threads: Some(2),
+            ..SoftOptions::default()
+        };
+        let soft = Arc::new(SoftCuda::new(options).unwrap());
+        let broker: Arc<dyn Broker> = Arc::new(NoBroker);
+        let machine = Self::over_any(vec![(Arc::clone(&soft) as _, broker)], 1, in_process);
+        Self {
+            soft: Some(soft),
+            ..machine
+        }
+    }
+
+    fn over_any(
+        servers: Vec<(Arc<dyn CudaApi>, Arc<dyn Broker>)>,
+        devices: usize,
+        way: impl Fn(usize) -> (Box<dyn Transport>, Address),
+    ) -> Self {
+        let (mut sessions, mut ended) = (Vec::new(), Vec::new());
+        for (index, (api, broker)) in servers.into_iter().enumerate() {
             let (transport, address) = way(index);
             let name = format!("server{index}");
-            let (session, end) = serve(&null, &name, broker, &*transport, &address);
+            let (session, end) = serve(api, &name, broker, &*transport, &address);
             sessions.push(Arc::new(session));
-            nulls.push(null);
             ended.push(end);
         }
         let driver = Driver::over(sessions.clone(), None);
@@ -167,7 +200,8 @@ impl Machine {
             driver,
             sessions,
             contexts,
-            nulls,
+            nulls: Vec::new(),
+            soft: None,
             ended,
         };
         machine.enter(0);
@@ -249,6 +283,9 @@ impl Machine {
         for null in machines.iter().flat_map(|machine| &machine.nulls) {
             assert_eq!(null.allocated_bytes(), 0, "memory is left behind");
             assert_eq!(null.live_objects(), 0, "objects are left behind");
+        }
+        for soft in machines.iter().flat_map(|machine| &machine.soft) {
+            assert_eq!(soft.live_allocations(), 0, "memory is left behind");
         }
     }
 }

@@ -2,16 +2,22 @@
 #![allow(unsafe_code, reason = "the contract is the C interface")]
 
 use std::ffi::{CStr, c_char, c_void};
+use std::os::fd::{BorrowedFd, IntoRawFd, RawFd};
 use std::sync::Arc;
 
 use towline_backend::cuda::*;
 use towline_ptx::fatbin::{WRAPPER_BYTES, Wrapper};
-use towline_ptx::image::{Extent, Kind, extent};
+use towline_ptx::image::{Extent, Kind, extent, kind};
 
-use super::copy::{Extent as Box3, Rows, Side, read_into};
-use super::launch::Shape;
+use super::copy::{Copying, Rows, read_into};
+use super::graphs::graph_memory_calls;
+use super::launch::{self, Shape};
+use super::link::{self, Logs, link_calls};
 use super::modules::Function;
+use super::operations::{Operations, operation_calls};
+use super::pools::{self, pool_calls};
 use super::streams::{Event, Queue};
+use super::virtual_memory::{Number, virtual_memory_calls};
 use super::{CURRENT, SoftCuda, fresh};
 
 /// Most launch attributes that are looked at.
@@ -64,7 +70,12 @@ fn image_of<'a>(image: *const c_void) -> Result<&'a [u8], CUresult> {
     let mut start = image.cast::<u8>();
     let mut seen = 0;
     loop {
-        match extent(bytes_of(start, seen)) {
+        let bytes = bytes_of(start, seen);
+        if kind(bytes) == Some(Kind::Ptx) {
+            // SAFETY: the contract of the call: what is nothing else is text that ends with a NUL.
+            return Ok(unsafe { CStr::from_ptr(start.cast()) }.to_bytes());
+        }
+        match extent(bytes) {
             Err(_) => return Err(CUDA_ERROR_INVALID_IMAGE),
             Ok(Extent::Unknown(wanted)) => seen = wanted as usize,
             Ok(Extent::Known(Kind::Wrapper, _)) => {
@@ -78,48 +89,6 @@ fn image_of<'a>(image: *const c_void) -> Result<&'a [u8], CUresult> {
                 seen = 0;
             }
             Ok(Extent::Known(_, len)) => return Ok(bytes_of(start, len as usize)),
-        }
-    }
-}
-
-/// Where the loader's messages go.
-struct Log {
-    buffer: *mut c_char,
-    room: usize,
-}
-
-impl Log {
-    /// # Safety
-    ///
-    /// As many options and values as `count` says.
-    unsafe fn of(count: u32, options: *const CUjit_option, values: *const *mut c_void) -> Self {
-        let mut log = Log {
-            buffer: std::ptr::null_mut(),
-            room: 0,
-        };
-        for index in 0..count as usize {
-            // SAFETY: there are so many.
-            let option = unsafe { *options.wrapping_add(index) };
-            // SAFETY: as above.
-            let value = unsafe { *values.wrapping_add(index) };
-            match option {
-                CU_JIT_ERROR_LOG_BUFFER => log.buffer = value.cast(),
-                CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES => log.room = value.addr(),
-                _ => {}
-            }
-        }
-        log
-    }
-
-    fn tell(&self, text: &str) {
-        if self.buffer.is_null() || self.room == 0 {
-            return;
-        }
-        let text = text.as_bytes();
-        let len = text.len().min(self.room - 1);
-        for (index, byte) in text.iter().take(len).chain([&0]).enumerate() {
-            // SAFETY: the contract of the options: the buffer has so much room.
-            unsafe { self.buffer.wrapping_add(index).write(*byte as c_char) };
         }
     }
 }
@@ -158,7 +127,7 @@ impl SoftCuda {
     /// # Safety
     ///
     /// The contract of `cuLaunchKernel`: `params` points to an address for each parameter, or `extra` to a list that ends.
-    unsafe fn parameters(
+    pub(super) unsafe fn parameters(
         &self,
         function: &Function,
         params: *mut *mut c_void,
@@ -234,36 +203,6 @@ impl SoftCuda {
     fn fill_with(&self, to: CUdeviceptr, element: &[u8], rows: Rows, stream: CUstream) -> CUresult {
         let queue = self.queue(stream);
         status(queue.and_then(|queue| self.fill(&queue, to, element, rows)))
-    }
-}
-
-/// One side of a copy of a box. Memory of the host's must be pinned, which a worker's always is; arrays there are none.
-fn side(
-    kind: CUmemorytype,
-    (host, device): (u64, CUdeviceptr),
-    (x, y, z): (usize, usize, usize),
-    (pitch, height): (usize, usize),
-) -> Result<Side, CUresult> {
-    let base = match kind {
-        CU_MEMORYTYPE_HOST => host,
-        CU_MEMORYTYPE_DEVICE | CU_MEMORYTYPE_UNIFIED => device,
-        _ => return Err(CUDA_ERROR_NOT_SUPPORTED),
-    };
-    let (pitch, height) = (pitch as u64, height as u64);
-    let slice = pitch.checked_mul(height);
-    let offset = slice.and_then(|slice| {
-        let slices = slice.checked_mul(z as u64)?;
-        let rows = pitch.checked_mul(y as u64)?;
-        slices.checked_add(rows)?.checked_add(x as u64)
-    });
-    let start = offset.and_then(|offset| base.checked_add(offset));
-    match (start, slice) {
-        (Some(start), Some(slice)) => Ok(Side {
-            start,
-            pitch,
-            slice,
-        }),
-        _ => Err(CUDA_ERROR_INVALID_VALUE),
     }
 }
 
@@ -397,19 +336,6 @@ impl CudaApi for SoftCuda {
     unsafe fn cuMemFree_v2(&self, address: CUdeviceptr) -> CUresult {
         status(self.free(address))
     }
-    unsafe fn cuMemAllocAsync(
-        &self,
-        address: *mut CUdeviceptr,
-        size: usize,
-        stream: CUstream,
-    ) -> CUresult {
-        let allocated = self.queue(stream).and_then(|_| self.allocate(size));
-        answer(address, allocated)
-    }
-    unsafe fn cuMemFreeAsync(&self, address: CUdeviceptr, stream: CUstream) -> CUresult {
-        let queue = self.queue(stream);
-        status(queue.and_then(|queue| self.free_later(&queue, address)))
-    }
     unsafe fn cuMemHostAlloc(&self, place: *mut *mut c_void, size: usize, _flags: u32) -> CUresult {
         let address = self.allocate_pinned(size);
         let pointer =
@@ -512,27 +438,9 @@ impl CudaApi for SoftCuda {
             return CUDA_ERROR_INVALID_VALUE;
         }
         // SAFETY: the contract of the call.
-        let copy = unsafe { &*copy };
-        status(self.queue(stream).and_then(|queue| {
-            let from = side(
-                copy.srcMemoryType,
-                (copy.srcHost.addr() as u64, copy.srcDevice),
-                (copy.srcXInBytes, copy.srcY, copy.srcZ),
-                (copy.srcPitch, copy.srcHeight),
-            )?;
-            let to = side(
-                copy.dstMemoryType,
-                (copy.dstHost.addr() as u64, copy.dstDevice),
-                (copy.dstXInBytes, copy.dstY, copy.dstZ),
-                (copy.dstPitch, copy.dstHeight),
-            )?;
-            let extent = Box3 {
-                width: copy.WidthInBytes as u64,
-                height: copy.Height as u64,
-                depth: copy.Depth as u64,
-            };
-            self.copy_box(&queue, to, from, extent)
-        }))
+        let copying = Copying::of(unsafe { &*copy });
+        let queue = self.queue(stream);
+        status(queue.and_then(|queue| self.copy_box(&queue, copying?)))
     }
     unsafe fn cuDeviceCanAccessPeer(
         &self,
@@ -644,6 +552,15 @@ impl CudaApi for SoftCuda {
         });
         answer(flags, set)
     }
+    unsafe fn cuStreamSetAttribute(
+        &self,
+        stream: CUstream,
+        _attribute: CUstreamAttrID,
+        _value: *const CUlaunchAttributeValue,
+    ) -> CUresult {
+        // They are about speed.
+        status(self.queue(stream).map(drop))
+    }
     unsafe fn cuStreamDestroy_v2(&self, stream: CUstream) -> CUresult {
         let queue = self.lock().queues.remove(&stream.addr());
         let queue = queue.ok_or(CUDA_ERROR_INVALID_HANDLE);
@@ -734,9 +651,9 @@ impl CudaApi for SoftCuda {
         values: *mut *mut c_void,
     ) -> CUresult {
         // SAFETY: the caller's.
-        let log = unsafe { Log::of(count, options, values) };
+        let log = unsafe { Logs::of(count, options, values) };
         let loaded =
-            image_of(image).and_then(|image| self.load_module(image, |text| log.tell(text)));
+            image_of(image).and_then(|image| self.load_module(image, |text| log.say_wrong(text)));
         answer(module, loaded.map(handle))
     }
     unsafe fn cuModuleUnload(&self, module: CUmodule) -> CUresult {
@@ -788,9 +705,9 @@ impl CudaApi for SoftCuda {
         _library_count: u32,
     ) -> CUresult {
         // SAFETY: the caller's.
-        let log = unsafe { Log::of(count, options, values) };
+        let log = unsafe { Logs::of(count, options, values) };
         let loaded =
-            image_of(image).and_then(|image| self.load_library(image, |text| log.tell(text)));
+            image_of(image).and_then(|image| self.load_library(image, |text| log.say_wrong(text)));
         answer(library, loaded.map(handle))
     }
     unsafe fn cuLibraryUnload(&self, library: CUlibrary) -> CUresult {
@@ -927,6 +844,17 @@ impl CudaApi for SoftCuda {
         let found = function.and_then(|function| self.occupancy(&function, threads, dynamic));
         answer(blocks, found)
     }
+    unsafe fn cuOccupancyAvailableDynamicSMemPerBlock(
+        &self,
+        bytes: *mut usize,
+        function: CUfunction,
+        blocks: i32,
+        threads: i32,
+    ) -> CUresult {
+        let function = self.function(function.addr());
+        let found = function.and_then(|function| self.shared_left(&function, blocks, threads));
+        answer(bytes, found)
+    }
     unsafe fn cuLaunchKernel(
         &self,
         function: CUfunction,
@@ -972,17 +900,10 @@ impl CudaApi for SoftCuda {
                     .cast::<[u32; 5]>()
                     .read_unaligned()
             };
-            let [id, _, first, second, third] = words;
-            match id {
-                CU_LAUNCH_ATTRIBUTE_COOPERATIVE => cooperative = first != 0,
-                CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION if [first, second, third] != [1; 3] => {
-                    log::error!(
-                        "a launch with clusters of blocks, which software devices do not have"
-                    );
-                    return CUDA_ERROR_NOT_SUPPORTED;
-                }
-                // The others are about speed.
-                _ => {}
+            let [id, _, value @ ..] = words;
+            match launch::cooperative(id, value) {
+                Ok(wanted) => cooperative |= wanted.unwrap_or(false),
+                Err(status) => return status,
             }
         }
         let shape = Shape {
@@ -994,4 +915,10 @@ impl CudaApi for SoftCuda {
         // SAFETY: the caller's.
         status(unsafe { self.start(function, shape, config.hStream, params, extra) })
     }
+    towline_backend::graph_calls!();
+    graph_memory_calls!();
+    link_calls!();
+    operation_calls!();
+    pool_calls!();
+    virtual_memory_calls!();
 }

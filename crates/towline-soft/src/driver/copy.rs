@@ -15,18 +15,24 @@ const PATTERN: usize = 4096;
 
 /// One side of a copy of a box: where its first byte is, and how far rows and slices are apart.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Side {
-    pub(super) start: u64,
-    pub(super) pitch: u64,
-    pub(super) slice: u64,
+struct Side {
+    start: u64,
+    pitch: u64,
+    slice: u64,
 }
 
 /// The box that a copy moves.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Extent {
-    pub(super) width: u64,
-    pub(super) height: u64,
-    pub(super) depth: u64,
+struct Extent {
+    width: u64,
+    height: u64,
+    depth: u64,
+}
+
+impl Extent {
+    fn is_empty(self) -> bool {
+        self.width == 0 || self.height == 0 || self.depth == 0
+    }
 }
 
 impl Side {
@@ -155,35 +161,17 @@ impl SoftCuda {
     }
 
     /// Copies a box between memory that devices see.
-    pub(super) fn copy_box(
-        &self,
-        queue: &Arc<Queue>,
-        to: Side,
-        from: Side,
-        extent: Extent,
-    ) -> Result<(), CUresult> {
-        if extent.width == 0 || extent.height == 0 || extent.depth == 0 {
+    pub(super) fn copy_box(&self, queue: &Arc<Queue>, copying: Copying) -> Result<(), CUresult> {
+        if copying.extent.is_empty() {
             return Ok(());
         }
-        for side in [to, from] {
-            let rows_fit = extent.height == 1 || side.pitch >= extent.width;
-            let reach = side.reach(extent).filter(|_| rows_fit);
-            self.check_range(side.start, reach.ok_or(CUDA_ERROR_INVALID_VALUE)?)?;
+        for side in [copying.to, copying.from] {
+            let reach = copying.reach(side)?;
+            self.check_range(side.start, reach)?;
         }
         let arena = Arc::clone(&self.arena);
-        let work = move || {
-            for z in 0..extent.depth {
-                for y in 0..extent.height {
-                    let rows = to.row(y, z).zip(from.row(y, z));
-                    let copied = rows.and_then(|(to, from)| copy(&arena, to, from, extent.width));
-                    if copied.is_none() {
-                        return CUDA_ERROR_ILLEGAL_ADDRESS;
-                    }
-                }
-            }
-            CUDA_SUCCESS
-        };
-        self.streams.push(queue, Box::new(work));
+        self.streams
+            .push(queue, Box::new(move || copying.run(&arena)));
         Ok(())
     }
 
@@ -194,51 +182,170 @@ impl SoftCuda {
         element: &[u8],
         rows: Rows,
     ) -> Result<(), CUresult> {
+        let filling = Filling::of(to, element, rows)?;
+        if filling.reach == 0 {
+            return Ok(());
+        }
+        self.check_range(to, filling.reach)?;
+        let arena = Arc::clone(&self.arena);
+        self.streams
+            .push(queue, Box::new(move || filling.run(&arena)));
+        Ok(())
+    }
+}
+
+/// A copy of a box.
+#[derive(Debug, Clone, Copy)]
+pub struct Copying {
+    to: Side,
+    from: Side,
+    extent: Extent,
+}
+
+impl Copying {
+    /// Reads a description. Memory of the host's must be pinned, which a worker's always is; arrays there are none.
+    pub(super) fn of(copy: &CUDA_MEMCPY3D) -> Result<Self, CUresult> {
+        let from = side(
+            copy.srcMemoryType,
+            (copy.srcHost.addr() as u64, copy.srcDevice),
+            (copy.srcXInBytes, copy.srcY, copy.srcZ),
+            (copy.srcPitch, copy.srcHeight),
+        )?;
+        let to = side(
+            copy.dstMemoryType,
+            (copy.dstHost.addr() as u64, copy.dstDevice),
+            (copy.dstXInBytes, copy.dstY, copy.dstZ),
+            (copy.dstPitch, copy.dstHeight),
+        )?;
+        let extent = Extent {
+            width: copy.WidthInBytes as u64,
+            height: copy.Height as u64,
+            depth: copy.Depth as u64,
+        };
+        Ok(Self { to, from, extent })
+    }
+
+    /// Bytes from the first to the last on a side.
+    fn reach(&self, side: Side) -> Result<u64, CUresult> {
+        let rows_fit = self.extent.height == 1 || side.pitch >= self.extent.width;
+        let reach = side.reach(self.extent).filter(|_| rows_fit);
+        reach.ok_or(CUDA_ERROR_INVALID_VALUE)
+    }
+
+    /// Refuses what is nobody's memory, though it be none that may be used yet.
+    pub(super) fn check(&self, arena: &Arena) -> Result<(), CUresult> {
+        if self.extent.is_empty() {
+            return Ok(());
+        }
+        for side in [self.to, self.from] {
+            if !arena.knows(side.start, self.reach(side)?) {
+                return Err(CUDA_ERROR_INVALID_VALUE);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn run(&self, arena: &Arena) -> CUresult {
+        for z in 0..self.extent.depth {
+            for y in 0..self.extent.height {
+                let rows = self.to.row(y, z).zip(self.from.row(y, z));
+                let copied = rows.and_then(|(to, from)| copy(arena, to, from, self.extent.width));
+                if copied.is_none() {
+                    return CUDA_ERROR_ILLEGAL_ADDRESS;
+                }
+            }
+        }
+        CUDA_SUCCESS
+    }
+}
+
+/// One side of a copy of a box.
+fn side(
+    kind: CUmemorytype,
+    (host, device): (u64, CUdeviceptr),
+    (x, y, z): (usize, usize, usize),
+    (pitch, height): (usize, usize),
+) -> Result<Side, CUresult> {
+    let base = match kind {
+        CU_MEMORYTYPE_HOST => host,
+        CU_MEMORYTYPE_DEVICE | CU_MEMORYTYPE_UNIFIED => device,
+        _ => return Err(CUDA_ERROR_NOT_SUPPORTED),
+    };
+    let (pitch, height) = (pitch as u64, height as u64);
+    let slice = pitch.checked_mul(height);
+    let offset = slice.and_then(|slice| {
+        let slices = slice.checked_mul(z as u64)?;
+        let rows = pitch.checked_mul(y as u64)?;
+        slices.checked_add(rows)?.checked_add(x as u64)
+    });
+    let start = offset.and_then(|offset| base.checked_add(offset));
+    match (start, slice) {
+        (Some(start), Some(slice)) => Ok(Side {
+            start,
+            pitch,
+            slice,
+        }),
+        _ => Err(CUDA_ERROR_INVALID_VALUE),
+    }
+}
+
+/// A fill of rows.
+#[derive(Debug, Clone)]
+pub struct Filling {
+    to: u64,
+    /// Bytes of a row, and from one to the next.
+    row: u64,
+    pitch: u64,
+    height: u64,
+    /// Bytes from the first to the last; 0 when there is nothing to fill.
+    reach: u64,
+    pattern: Arc<[u8]>,
+}
+
+impl Filling {
+    pub(super) fn of(to: CUdeviceptr, element: &[u8], rows: Rows) -> Result<Self, CUresult> {
         let row = (rows.width as u64).checked_mul(element.len() as u64);
         let last = (rows.pitch as u64).checked_mul((rows.height as u64).saturating_sub(1));
         let (Some(row), Some(last)) = (row, last) else {
             return Err(CUDA_ERROR_INVALID_VALUE);
         };
-        if row == 0 || rows.height == 0 {
-            return Ok(());
-        }
-        if !to.is_multiple_of(element.len() as u64) || rows.height > 1 && (rows.pitch as u64) < row
-        {
+        let empty = row == 0 || rows.height == 0;
+        let apart = rows.height <= 1 || rows.pitch as u64 >= row;
+        if !empty && !(apart && to.is_multiple_of(element.len() as u64)) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        self.check_range(to, last.checked_add(row).ok_or(CUDA_ERROR_INVALID_VALUE)?)?;
-        let pattern = element.repeat(PATTERN / element.len());
-        let arena = Arc::clone(&self.arena);
-        let work = move || {
-            for line in 0..rows.height as u64 {
-                let start = to + line * rows.pitch as u64;
-                if fill_row(&arena, start, row, &pattern).is_none() {
-                    return CUDA_ERROR_ILLEGAL_ADDRESS;
-                }
-            }
-            CUDA_SUCCESS
-        };
-        self.streams.push(queue, Box::new(work));
-        Ok(())
+        let reach = last.checked_add(row).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        Ok(Self {
+            to,
+            row,
+            pitch: rows.pitch as u64,
+            height: rows.height as u64,
+            reach: if empty { 0 } else { reach },
+            pattern: element.repeat(PATTERN / element.len()).into(),
+        })
     }
 
-    /// Gives memory back when the stream comes to it.
-    pub(super) fn free_later(
-        &self,
-        queue: &Arc<Queue>,
-        address: CUdeviceptr,
-    ) -> Result<(), CUresult> {
-        let known = self.arena.find(address);
-        if known.is_none_or(|one| one.base != address || one.purpose != Purpose::Device) {
-            return Err(CUDA_ERROR_INVALID_VALUE);
+    /// As [`Copying::check`].
+    pub(super) fn check(&self, arena: &Arena) -> Result<(), CUresult> {
+        match self.reach == 0 || arena.knows(self.to, self.reach) {
+            true => Ok(()),
+            false => Err(CUDA_ERROR_INVALID_VALUE),
         }
-        let arena = Arc::clone(&self.arena);
-        let work = move || match arena.free(address, Purpose::Device) {
-            Some(_) => CUDA_SUCCESS,
+    }
+
+    pub(super) fn run(&self, arena: &Arena) -> CUresult {
+        if self.reach == 0 {
+            return CUDA_SUCCESS;
+        }
+        let mut lines = 0..self.height;
+        let filled = lines.try_for_each(|line| {
+            let start = self.to + line * self.pitch;
+            fill_row(arena, start, self.row, &self.pattern)
+        });
+        match filled {
+            Some(()) => CUDA_SUCCESS,
             None => CUDA_ERROR_ILLEGAL_ADDRESS,
-        };
-        self.streams.push(queue, Box::new(work));
-        Ok(())
+        }
     }
 }
 

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use towline_backend::cuda::*;
 
-use super::SoftCuda;
 use super::attributes::{BLOCK_SIDES, BLOCK_THREADS, GRID_SIDES, SHARED_BYTES};
 use super::modules::Function;
 use super::streams::Queue;
-use crate::exec::{self, Launch};
+use super::{Context, SoftCuda, SoftTier};
+use crate::exec::{self, Launch, Print};
 use crate::fault::{Fault, FaultKind};
 use crate::image::Kernel;
-use crate::memory::Purpose;
+use crate::jit::Cache;
+use crate::memory::{Arena, Purpose};
 
 /// Bytes that cooperative kernels count their blocks in.
 const WORKSPACE_BYTES: u64 = 64;
@@ -27,6 +28,132 @@ pub(super) struct Shape {
     pub(super) cooperative: bool,
 }
 
+/// A launch that nothing stands in the way of: what to carry out, as often as is wanted.
+#[derive(Clone)]
+pub struct Plan {
+    kernel: Kernel,
+    arena: Arc<Arena>,
+    context: Arc<Context>,
+    shape: Shape,
+    /// Shared memory of a block.
+    shared_bytes: u32,
+    parameters: Vec<u8>,
+    /// Blocks that are said to run at once.
+    resident: u64,
+    host_threads: usize,
+    heap_bytes: u64,
+    memory_limit: usize,
+    limit: Option<Duration>,
+    tier: SoftTier,
+    codes: Arc<Cache>,
+    launches: Arc<AtomicU64>,
+    print: Print,
+}
+
+/// What a launch's attribute says: whether its blocks are to run at once, `None` where that is not what it is about; those that a
+/// software device cannot heed are refused.
+pub(super) fn cooperative(id: u32, value: [u32; 3]) -> Result<Option<bool>, CUresult> {
+    match id {
+        CU_LAUNCH_ATTRIBUTE_COOPERATIVE => Ok(Some(value[0] != 0)),
+        CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION if value != [1; 3] => {
+            log::error!("a launch with clusters of blocks, which software devices do not have");
+            Err(CUDA_ERROR_NOT_SUPPORTED)
+        }
+        // The others are about speed.
+        _ => Ok(None),
+    }
+}
+
+impl Plan {
+    fn blocks(&self) -> u64 {
+        let sides = self.shape.grid.iter();
+        sides.map(|side| u64::from(*side)).product()
+    }
+
+    /// Takes an attribute of the launch.
+    pub(super) fn take_attribute(&mut self, id: u32, value: [u32; 3]) -> Result<(), CUresult> {
+        if let Some(wanted) = cooperative(id, value)? {
+            self.shape.cooperative = wanted;
+            self.check_together()?;
+        }
+        Ok(())
+    }
+
+    /// Blocks of a cooperative launch must all run at once.
+    fn check_together(&self) -> Result<(), CUresult> {
+        match self.shape.cooperative && self.blocks() > self.resident {
+            true => Err(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE),
+            false => Ok(()),
+        }
+    }
+
+    /// The launch as either tier takes it.
+    fn launch(self) -> Launch {
+        let now = Instant::now();
+        Launch {
+            device: self.context.device as u32,
+            cancelled: Arc::clone(&self.context.cancelled),
+            number: self.launches.fetch_add(1, Ordering::Relaxed),
+            deadline: self.limit.and_then(|limit| now.checked_add(limit)),
+            kernel: self.kernel,
+            code: None,
+            arena: self.arena,
+            grid: self.shape.grid,
+            block: self.shape.block,
+            shared_bytes: self.shared_bytes,
+            dynamic_bytes: self.shape.dynamic_bytes,
+            parameters: self.parameters,
+            resident_blocks: self.resident,
+            workspace: 0,
+            host_threads: self.host_threads,
+            heap_bytes: self.heap_bytes,
+            memory_limit: self.memory_limit,
+            started: now,
+            executed: AtomicU64::new(0),
+            print: self.print,
+        }
+    }
+
+    /// Carries it out.
+    pub(super) fn run(self) -> CUresult {
+        let (cooperative, limit) = (self.shape.cooperative, self.limit);
+        let (tier, codes) = (self.tier, Arc::clone(&self.codes));
+        let mut launch = self.launch();
+        if cooperative {
+            match workspace(&launch) {
+                Ok(workspace) => launch.workspace = workspace,
+                Err(status) => return status,
+            }
+        }
+        launch.code = tier.code(&launch, &codes);
+        // What compiling took is not the kernel's.
+        launch.started = Instant::now();
+        launch.deadline = limit.and_then(|limit| launch.started.checked_add(limit));
+        let launch = Arc::new(launch);
+        let outcome = exec::run(&launch);
+        let executed = launch.executed.load(Ordering::Relaxed);
+        launch.kernel.has_done(executed);
+        if launch.workspace != 0 {
+            launch.arena.free(launch.workspace, Purpose::Image);
+        }
+        match outcome {
+            Ok(()) => CUDA_SUCCESS,
+            Err(fault) => tell(&launch.kernel, &fault),
+        }
+    }
+}
+
+/// Zeroed memory in which the blocks of a cooperative kernel count themselves.
+fn workspace(launch: &Launch) -> Result<u64, CUresult> {
+    let arena = &launch.arena;
+    let found = arena.allocate(WORKSPACE_BYTES, launch.device, Purpose::Image);
+    let address = found.ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+    if let Some(span) = arena.range(address, WORKSPACE_BYTES) {
+        span.write(address, &[0; WORKSPACE_BYTES as usize]);
+    }
+    Ok(address)
+}
+
 impl SoftCuda {
     /// Launches a kernel with packed parameters.
     pub(super) fn launch(
@@ -36,6 +163,19 @@ impl SoftCuda {
         queue: &Arc<Queue>,
         parameters: Vec<u8>,
     ) -> Result<(), CUresult> {
+        let plan = self.plan(function, shape, queue.context(), parameters)?;
+        self.streams.push(queue, Box::new(move || plan.run()));
+        Ok(())
+    }
+
+    /// Makes a launch ready, or says why it cannot be.
+    pub(super) fn plan(
+        &self,
+        function: &Arc<Function>,
+        shape: Shape,
+        context: &Arc<Context>,
+        parameters: Vec<u8>,
+    ) -> Result<Plan, CUresult> {
         let image = self.image(&function.module)?;
         let kernel = image.kernel(function.id).map_err(|why| {
             log::error!(
@@ -48,71 +188,38 @@ impl SoftCuda {
         let shared_bytes = self.check(&kernel, function, shape)?;
         let threads: u32 = shape.block.iter().product();
         let at_once = u64::from(self.blocks_at_once(threads, shared_bytes));
-        let resident = (at_once * self.host_threads as u64).max(1);
-        let blocks: u64 = shape.grid.iter().map(|side| u64::from(*side)).product();
-        let device = queue.context().device as u32;
-        let mut launch = Launch {
+        let plan = Plan {
             kernel,
-            code: None,
             arena: Arc::clone(&self.arena),
-            device,
-            grid: shape.grid,
-            block: shape.block,
+            context: Arc::clone(context),
+            shape,
             shared_bytes,
-            dynamic_bytes: shape.dynamic_bytes,
             parameters,
-            resident_blocks: resident,
-            workspace: 0,
-            number: self.launches.fetch_add(1, Ordering::Relaxed),
+            resident: (at_once * self.host_threads as u64).max(1),
             host_threads: self.host_threads,
             heap_bytes: self.heap_bytes.load(Ordering::Relaxed) as u64,
-            started: Instant::now(),
-            deadline: None,
-            executed: AtomicU64::new(0),
-            cancelled: Arc::clone(&queue.context().cancelled),
+            memory_limit: usize::try_from(self.options.launch_bytes).unwrap_or(usize::MAX),
+            limit: self.options.time_limit,
+            tier: self.options.tier,
+            codes: Arc::clone(&self.codes),
+            launches: Arc::clone(&self.launches),
             print: Arc::clone(&self.print),
         };
+        let launch = plan.clone().launch();
         if launch.block_bytes().is_none() {
             log::error!(
                 "cannot launch the kernel `{}`: registers and local memory of a block of {threads} threads take more than a \
-                 software device has for them; launch smaller blocks",
+                 software device has for them (--soft-launch-memory); launch smaller blocks",
                 function.name.to_string_lossy()
             );
             return Err(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
         }
-        launch.resident_blocks = resident.min(launch.most_resident());
-        if shape.cooperative {
-            if blocks > launch.resident_blocks {
-                return Err(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
-            }
-            launch.workspace = self.workspace(device)?;
-        }
-        let limit = self.options.time_limit;
-        let tier = self.options.tier;
-        let cache = Arc::clone(&self.codes);
-        let work = move || {
-            let code = tier.code(&launch, &cache);
-            let now = Instant::now();
-            let launch = Arc::new(Launch {
-                code,
-                started: now,
-                deadline: limit.and_then(|limit| now.checked_add(limit)),
-                ..launch
-            });
-            let outcome = exec::run(&launch);
-            launch
-                .kernel
-                .has_done(launch.executed.load(Ordering::Relaxed));
-            if launch.workspace != 0 {
-                launch.arena.free(launch.workspace, Purpose::Image);
-            }
-            match outcome {
-                Ok(()) => CUDA_SUCCESS,
-                Err(fault) => tell(&launch.kernel, &fault),
-            }
+        let plan = Plan {
+            resident: plan.resident.min(launch.most_resident()),
+            ..plan
         };
-        self.streams.push(queue, Box::new(work));
-        Ok(())
+        plan.check_together()?;
+        Ok(plan)
     }
 
     /// Refuses what the driver refuses; gives the shared memory of a block.
@@ -162,16 +269,6 @@ impl SoftCuda {
         total.ok_or(CUDA_ERROR_INVALID_VALUE)
     }
 
-    /// Zeroed memory in which the blocks of a cooperative kernel count themselves.
-    fn workspace(&self, device: u32) -> Result<u64, CUresult> {
-        let found = self.arena.allocate(WORKSPACE_BYTES, device, Purpose::Image);
-        let address = found.ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
-        if let Some(span) = self.arena.range(address, WORKSPACE_BYTES) {
-            span.write(address, &[0; WORKSPACE_BYTES as usize]);
-        }
-        Ok(address)
-    }
-
     /// Blocks of a kernel that a multiprocessor is said to hold.
     pub(super) fn occupancy(
         &self,
@@ -188,6 +285,24 @@ impl SoftCuda {
         let dynamic = u32::try_from(dynamic_bytes).unwrap_or(u32::MAX);
         let shared = fixed.saturating_add(dynamic);
         Ok(self.blocks_at_once(threads, shared) as i32)
+    }
+
+    /// Dynamic shared memory that each of so many blocks may have, so that a multiprocessor holds them.
+    pub(super) fn shared_left(
+        &self,
+        function: &Function,
+        blocks: i32,
+        threads: i32,
+    ) -> Result<usize, CUresult> {
+        let most = self.occupancy(function, threads, 0)?;
+        let blocks = u32::try_from(blocks).ok().filter(|blocks| *blocks > 0);
+        let blocks = blocks.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        if blocks > most as u32 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let fixed = self.image(&function.module)?.shared_bytes(function.id);
+        let share = self.most_shared() as u32 / blocks;
+        Ok(share.saturating_sub(fixed) as usize)
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Function {
 }
 
 /// What the driver answers for an image that cannot be loaded.
-fn status(error: &LoadError) -> CUresult {
+pub(super) fn status(error: &LoadError) -> CUresult {
     match error {
         LoadError::Image(towline_ptx::Error::Syntax(_)) => CUDA_ERROR_INVALID_PTX,
         LoadError::Image(_) => CUDA_ERROR_INVALID_IMAGE,

@@ -1,7 +1,8 @@
 //! Streams: a thread each, that carries out commands in order, and events between them.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use towline_backend::cuda::*;
@@ -32,17 +33,27 @@ struct Commands {
 
 /// A stream, and how many of its commands must be done. One that is gone has done all of them.
 #[derive(Clone)]
-struct Place(Weak<Queue>, u64);
+pub struct Place(Weak<Queue>, u64);
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Place").field(&self.1).finish()
+    }
+}
 
 impl Place {
-    fn is_reached(&self) -> bool {
+    pub(super) fn is_reached(&self) -> bool {
         let queue = self.0.upgrade();
         queue.is_none_or(|queue| lock(&queue.commands).done >= self.1)
+    }
+
+    pub(super) fn is_of(&self, queue: &Arc<Queue>) -> bool {
+        std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(queue))
     }
 }
 
 /// An event: what it was last recorded behind.
-pub(super) struct Event {
+pub struct Event {
     timed: bool,
     recorded: Mutex<Option<Recorded>>,
 }
@@ -61,6 +72,8 @@ pub(super) struct Streams {
     all: Mutex<Vec<Weak<Queue>>>,
     /// Some command was enqueued or done, or some stream ends.
     changed: Condvar,
+    /// Commands that are being carried out.
+    busy: AtomicUsize,
 }
 
 impl Queue {
@@ -112,6 +125,11 @@ impl Event {
     fn recorded(&self) -> Option<Recorded> {
         lock(&self.recorded).clone()
     }
+
+    /// The place behind which it was last recorded.
+    pub(super) fn place(&self) -> Option<Place> {
+        self.recorded().map(|recorded| recorded.place)
+    }
 }
 
 impl Streams {
@@ -139,7 +157,10 @@ impl Streams {
             drop(all);
             // What follows a failure is not carried out.
             if queue.context.status().is_ok() {
+                // Before it looks for memory: whoever takes that away sees either.
+                self.busy.fetch_add(1, Ordering::SeqCst);
                 let status = work();
+                self.busy.fetch_sub(1, Ordering::SeqCst);
                 if status != CUDA_SUCCESS {
                     queue.context.fail(status);
                 }
@@ -153,18 +174,24 @@ impl Streams {
 
     fn wait_for_change<'l>(
         &self,
-        all: std::sync::MutexGuard<'l, Vec<Weak<Queue>>>,
-    ) -> std::sync::MutexGuard<'l, Vec<Weak<Queue>>> {
+        all: MutexGuard<'l, Vec<Weak<Queue>>>,
+    ) -> MutexGuard<'l, Vec<Weak<Queue>>> {
         let woken = self.changed.wait(all);
-        woken.unwrap_or_else(std::sync::PoisonError::into_inner)
+        woken.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enqueues a command.
-    pub(super) fn push(&self, queue: &Arc<Queue>, work: Work) {
-        self.push_after(queue, Vec::new(), work);
+    /// Whether no command is being carried out.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.busy.load(Ordering::SeqCst) == 0
     }
 
-    fn push_after(&self, queue: &Arc<Queue>, mut after: Vec<Place>, work: Work) {
+    /// Enqueues a command; gives the place behind it. The caller has to wait while too many are enqueued.
+    pub(super) fn push(&self, queue: &Arc<Queue>, work: Work) -> Place {
+        self.push_after(queue, Vec::new(), work)
+    }
+
+    /// Enqueues a command that waits for places in other streams too.
+    pub(super) fn push_after(&self, queue: &Arc<Queue>, after: Vec<Place>, work: Work) -> Place {
         let mut all = lock(&self.all);
         loop {
             let commands = lock(&queue.commands);
@@ -174,6 +201,21 @@ impl Streams {
             drop(commands);
             all = self.wait_for_change(all);
         }
+        self.enqueue(all, queue, after, work)
+    }
+
+    /// Enqueues a command that belongs to the one before it, however many there are.
+    pub(super) fn follow(&self, queue: &Arc<Queue>, after: Vec<Place>, work: Work) -> Place {
+        self.enqueue(lock(&self.all), queue, after, work)
+    }
+
+    fn enqueue(
+        &self,
+        mut all: MutexGuard<'_, Vec<Weak<Queue>>>,
+        queue: &Arc<Queue>,
+        mut after: Vec<Place>,
+        work: Work,
+    ) -> Place {
         all.retain(|other| other.strong_count() > 0);
         if queue.blocking {
             // The default stream and the others keep order with each other.
@@ -186,10 +228,17 @@ impl Streams {
         }
         let mut commands = lock(&queue.commands);
         commands.enqueued += 1;
+        let place = Place(Arc::downgrade(queue), commands.enqueued);
         commands.waiting.push_back((after, work));
         drop(commands);
         drop(all);
         self.changed.notify_all();
+        place
+    }
+
+    /// Has a stream wait for a place in another.
+    pub(super) fn stand_behind(&self, queue: &Arc<Queue>, place: Place) {
+        self.push_after(queue, vec![place], Box::new(|| CUDA_SUCCESS));
     }
 
     /// No more commands come; those that are enqueued are carried out.
@@ -228,23 +277,31 @@ impl Streams {
     }
 
     pub(super) fn record(&self, queue: &Arc<Queue>, event: &Event) {
+        self.record_by(queue, event, |work| self.push(queue, work));
+    }
+
+    /// Records an event behind a command that this one belongs to.
+    pub(super) fn record_within(&self, queue: &Arc<Queue>, event: &Event) {
+        self.record_by(queue, event, |work| self.follow(queue, Vec::new(), work));
+    }
+
+    fn record_by(&self, queue: &Arc<Queue>, event: &Event, enqueue: impl FnOnce(Work) -> Place) {
         let at: Arc<Mutex<Option<Instant>>> = Arc::default();
         let now = Arc::clone(&at);
-        let note = move || {
+        let place = enqueue(Box::new(move || {
             *lock(&now) = Some(Instant::now());
             CUDA_SUCCESS
-        };
-        self.push(queue, Box::new(note));
+        }));
         *lock(&event.recorded) = Some(Recorded {
-            place: queue.here(),
+            place,
             context: Arc::clone(&queue.context),
             at,
         });
     }
 
     pub(super) fn wait_event(&self, queue: &Arc<Queue>, event: &Event) {
-        if let Some(recorded) = event.recorded() {
-            self.push_after(queue, vec![recorded.place], Box::new(|| CUDA_SUCCESS));
+        if let Some(place) = event.place() {
+            self.stand_behind(queue, place);
         }
     }
 

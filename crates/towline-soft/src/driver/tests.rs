@@ -5,6 +5,10 @@ use std::ptr::null_mut;
 
 use super::*;
 
+mod hostile;
+mod links;
+mod memory;
+
 const PROGRAM: &CStr = c".version 8.0\n.target sm_75\n.address_size 64\n.visible .global .align 4 .b32 factor = 3;\n\
 .visible .entry scale(.param .u64 data, .param .u32 count) { .reg .b64 d, e; .reg .b32 i, n, x, f; .reg .pred p;\n\
  ld.param.u64 d, [data]; ld.param.u32 n, [count]; mov.u32 i, %ctaid.x; mov.u32 x, %ntid.x; mov.u32 f, %tid.x;\n\

@@ -96,7 +96,7 @@ impl Warp {
             return Err((FaultKind::Stack, Lane::First));
         }
         let locals = local_end as usize * LANES;
-        if self.frame_bytes() + bytes + locals > env.launch.warp_limit() {
+        if self.frame_bytes() + bytes + locals > env.launch.warp_share() {
             return Err((FaultKind::Stack, Lane::First));
         }
         let mut frame = Frame::new(id, code, function.frame_bytes);

@@ -174,6 +174,7 @@ proptest! {
             number: 1,
             host_threads: 2,
             heap_bytes: 1 << 16,
+            memory_limit: LAUNCH_LIMIT,
             started: Instant::now(),
             deadline: Some(Instant::now() + Duration::from_millis(10)),
             executed: AtomicU64::new(0),

@@ -43,7 +43,7 @@ pub(crate) const LOCAL_LIMIT: u32 = 512 << 10;
 const DEPTH_LIMIT: u32 = 4096;
 /// Most bytes of registers, parameters and local memory of a block.
 const BLOCK_LIMIT: usize = 512 << 20;
-/// The same of all blocks of a launch that have started and not ended.
+/// The same of all blocks of a launch that have started and not ended, unless the operator says otherwise.
 pub(crate) const LAUNCH_LIMIT: usize = 4 << 30;
 
 /// One launch of a kernel.
@@ -67,6 +67,8 @@ pub(crate) struct Launch {
     /// Threads of the host that may be used.
     pub(crate) host_threads: usize,
     pub(crate) heap_bytes: u64,
+    /// Most bytes of registers, parameters and local memory that its blocks may take at once.
+    pub(crate) memory_limit: usize,
     pub(crate) started: Instant,
     pub(crate) deadline: Option<Instant>,
     /// Instructions of threads that the interpreter has carried out.
@@ -85,9 +87,20 @@ impl Launch {
         self.grid.iter().map(|side| u64::from(*side)).product()
     }
 
-    /// Bytes that a warp may take for registers, parameters and local memory.
+    fn warps_per_block(&self) -> usize {
+        self.threads_per_block().div_ceil(32).max(1) as usize
+    }
+
+    /// Bytes that a warp may take at its start for registers, parameters and local memory.
     fn warp_limit(&self) -> usize {
-        BLOCK_LIMIT / self.threads_per_block().div_ceil(32).max(1) as usize
+        BLOCK_LIMIT.min(self.memory_limit) / self.warps_per_block()
+    }
+
+    /// The same once its functions call others: its share where as many blocks have started as may have.
+    fn warp_share(&self) -> usize {
+        let at_once = self.resident_blocks.min(self.blocks()).max(1);
+        let share = self.memory_limit / usize::try_from(at_once).unwrap_or(usize::MAX);
+        BLOCK_LIMIT.min(share) / self.warps_per_block()
     }
 
     /// Bytes that a block takes at its start; `None` when that is more than it may.
@@ -98,14 +111,13 @@ impl Launch {
         let locals = code.local_bytes as usize * frame::LANES;
         let warp = frame::Frame::bytes(code, function.frame_bytes) + locals;
         let fits = warp <= self.warp_limit() && code.local_bytes <= LOCAL_LIMIT;
-        let warps = self.threads_per_block().div_ceil(32) as usize;
-        fits.then(|| warp * warps + self.shared_bytes as usize)
+        fits.then(|| warp * self.warps_per_block() + self.shared_bytes as usize)
     }
 
     /// Blocks that may have started and not ended, for the memory that they take.
     pub(crate) fn most_resident(&self) -> u64 {
-        let bytes = self.block_bytes().unwrap_or(LAUNCH_LIMIT);
-        (LAUNCH_LIMIT / bytes.max(1)).max(1) as u64
+        let bytes = self.block_bytes().unwrap_or(self.memory_limit);
+        (self.memory_limit / bytes.max(1)).max(1) as u64
     }
 
     /// The coordinates of a block.

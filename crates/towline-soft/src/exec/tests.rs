@@ -135,6 +135,7 @@ impl Bench {
             number: 1,
             host_threads: shape.host_threads,
             heap_bytes: 1 << 20,
+            memory_limit: LAUNCH_LIMIT,
             started: Instant::now(),
             deadline: shape.time_limit.map(|limit| Instant::now() + limit),
             executed: AtomicU64::new(0),
