@@ -324,6 +324,9 @@ pub(crate) struct SoftDeviceOptions {
     /// Longest time in seconds that a launch on a software device may take [default: no limit]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub(crate) soft_time_limit: Option<u64>,
+    /// Most memory of the host that a launch on a software device may take for registers, stacks and shared memory
+    #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = memory_bytes)]
+    pub(crate) soft_launch_memory: u64,
     /// How software devices carry kernels out
     #[arg(long, value_enum, value_name = "TIER", default_value_t = TierChoice::Auto)]
     pub(crate) soft_tier: TierChoice,
@@ -349,6 +352,8 @@ impl SoftDeviceOptions {
             self.soft_memory.to_string().into(),
             "--soft-capability".into(),
             format!("{major}.{minor}").into(),
+            "--soft-launch-memory".into(),
+            self.soft_launch_memory.to_string().into(),
         ];
         if let Some(tier) = self.soft_tier.to_possible_value() {
             arguments.extend(["--soft-tier".into(), tier.get_name().into()]);
@@ -360,7 +365,7 @@ impl SoftDeviceOptions {
     }
 }
 
-/// Memory of a software device: at least what a small program needs, at most what addresses allow.
+/// Memory of a software device, or for a launch: at least what a small program needs, at most what addresses allow.
 fn memory_bytes(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.as_bytes().last() {
         Some(b'K' | b'k') => (&text[..text.len() - 1], 1 << 10),

@@ -18,6 +18,7 @@ pub(crate) fn run(options: WorkerOptions) -> anyhow::Result<ExitCode> {
             memory_bytes: options.soft.soft_memory,
             capability: options.soft.soft_capability,
             time_limit: options.soft.soft_time_limit.map(Duration::from_secs),
+            launch_bytes: options.soft.soft_launch_memory,
             tier: match options.soft.soft_tier {
                 TierChoice::Auto => SoftTier::Auto,
                 TierChoice::Interpreter => SoftTier::Interpreter,
