@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs Numba's kernels on a device in software: `make test-long`. Exits with 77 where there is no Numba.
+# Runs Numba's kernels on a device in software: `make test`. Exits with 77 where there is no Numba.
 #
 #   check-numba.sh FOLDER      FOLDER holds towline and its libraries
 #
@@ -10,7 +10,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 binaries=$(cd "$1" && pwd)
 python=${PYTHON:-$root/build/cuda-toolkit/bin/python}
 if ! "$python" -c 'import numba' 2>/dev/null; then
-  echo "there is no Numba: scripts/setup long installs it, unless TOWLINE_NVCC=no says not to"
+  echo "there is no Numba: scripts/setup test installs it, unless TOWLINE_NVCC=no says not to"
   exit 77
 fi
 

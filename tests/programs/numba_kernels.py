@@ -61,6 +61,54 @@ def maths(x, y):
         y[i] = math.sin(x[i]) * math.exp(-x[i]) + math.sqrt(x[i])
 
 
+@cuda.jit(device=True)
+def weight(value):
+    return value * value + 1.5
+
+
+@cuda.jit
+def dot(x, y, total):
+    """A stride of the whole grid, a sum in shared memory whose size the launch says, one atomic per block."""
+    shared = cuda.shared.array(0, float32)
+    thread, stride = cuda.threadIdx.x, cuda.gridsize(1)
+    own = float32(0)
+    for i in range(cuda.grid(1), x.size, stride):
+        own += weight(x[i]) * y[i]
+    shared[thread] = own
+    cuda.syncthreads()
+    half = cuda.blockDim.x // 2
+    while half > 0:
+        if thread < half:
+            shared[thread] += shared[thread + half]
+        cuda.syncthreads()
+        half //= 2
+    if thread == 0:
+        cuda.atomic.add(total, 0, shared[0])
+
+
+@cuda.jit
+def warp_sums(values, sums):
+    """Each warp adds up its numbers by shuffles; its first lane writes."""
+    i = cuda.grid(1)
+    own = values[i]
+    for distance in (16, 8, 4, 2, 1):
+        own += cuda.shfl_down_sync(0xFFFFFFFF, own, distance)
+    if cuda.laneid == 0:
+        sums[i // 32] = own
+
+
+@cuda.jit
+def smooth(matrix, rounds):
+    """All blocks wait for each other between rounds, as only a cooperative launch can."""
+    grid = cuda.cg.this_grid()
+    i = cuda.grid(1)
+    for number in range(rounds):
+        left = matrix[number, i - 1] if i > 0 else 0
+        right = matrix[number, i + 1] if i + 1 < matrix.shape[1] else 0
+        matrix[number + 1, i] = left + right - matrix[number, i]
+        grid.sync()
+
+
 def told(name, is_right):
     print(f"{name}: {'right' if is_right else 'WRONG'}")
     assert is_right
@@ -87,3 +135,28 @@ told("histogram", (counts == np.bincount(values, minlength=16)).all())
 x, y = random.random(COUNT), np.zeros(COUNT)
 maths[GRID, BLOCK](x, y)
 told("maths", np.allclose(y, np.sin(x) * np.exp(-x) + np.sqrt(x), rtol=1e-12))
+
+x, y = random.random(10_000, dtype=np.float32), random.random(10_000, dtype=np.float32)
+total = np.zeros(1, dtype=np.float32)
+dot[8, 128, 0, 128 * 4](x, y, total)
+told("dot", np.isclose(total[0], ((x * x + 1.5) * y).sum(dtype=np.float64), rtol=1e-4))
+
+values, sums = random.integers(0, 1000, 4 * BLOCK).astype(np.int32), np.zeros(4 * BLOCK // 32, dtype=np.int32)
+warp_sums[4, BLOCK](values, sums)
+told("warp_sums", (sums == values.reshape(-1, 32).sum(axis=1)).all())
+
+ROUNDS, BLOCKS = 12, 4
+matrix = np.zeros((ROUNDS + 1, BLOCKS * 64), dtype=np.int64)
+matrix[0] = random.integers(0, 100, matrix.shape[1])
+expected = matrix.copy()
+for number in range(ROUNDS):
+    around = np.pad(expected[number], 1)
+    expected[number + 1] = around[:-2] + around[2:] - expected[number]
+smooth[BLOCKS, 64](matrix, ROUNDS)
+told("smooth", (matrix == expected).all())
+
+stream = cuda.stream()
+on_device = cuda.to_device(x, stream=stream)
+doubled = cuda.device_array_like(on_device, stream=stream)
+add[(x.size + BLOCK - 1) // BLOCK, BLOCK, stream](on_device, on_device, doubled)
+told("stream", (doubled.copy_to_host(stream=stream) == x + x).all())

@@ -167,8 +167,9 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // Numba's programs bring PTX, which the driver links.
         name: "numba",
-        tiers: LONG,
+        tiers: TEST,
         needs: &["build"],
         command: "tests/programs/check-numba.sh \"$TOWLINE_BIN_DIR\"",
         ..STAGE
