@@ -380,33 +380,41 @@ fn cooperative_kernels_find_a_place_to_meet() {
     let module = module(&cuda, PROGRAM).expect("a module");
     let sync = function(&cuda, module, c"sync");
     let mut data = allocate(&cuda, 4);
-    let start = |grid: u32, data: &mut u64| {
-        let mut attribute = [0_u64; size_of::<CUlaunchAttribute>() / 8];
-        attribute[0] = CU_LAUNCH_ATTRIBUTE_COOPERATIVE.into();
-        attribute[1] = 1;
-        let config = CUlaunchConfig {
-            gridDimX: grid,
-            gridDimY: 1,
-            gridDimZ: 1,
-            blockDimX: 1,
-            blockDimY: 1,
-            blockDimZ: 1,
-            sharedMemBytes: 0,
-            hStream: null_mut(),
-            attrs: attribute.as_mut_ptr().cast(),
-            numAttrs: 1,
-        };
-        let mut places: [*mut c_void; 1] = [(&raw mut *data).cast()];
-        let places = places.as_mut_ptr();
-        // SAFETY: the configuration has one attribute, the kernel one parameter.
-        unsafe { cuda.cuLaunchKernelEx(&raw const config, sync, places, null_mut()) }
-    };
+    let start = |grid, data: &mut u64| launch_together(&cuda, sync, (grid, 1), data);
     check(start(4, &mut data));
     assert_eq!(download(&cuda, data, 1, null_mut()), [4]);
     assert_eq!(
         start(1000, &mut data),
         CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
     );
+}
+
+/// A cooperative launch of a kernel with one parameter.
+fn launch_together(
+    cuda: &SoftCuda,
+    function: CUfunction,
+    (grid, block): (u32, u32),
+    data: &mut u64,
+) -> CUresult {
+    let mut attribute = [0_u64; size_of::<CUlaunchAttribute>() / 8];
+    attribute[0] = CU_LAUNCH_ATTRIBUTE_COOPERATIVE.into();
+    attribute[1] = 1;
+    let config = CUlaunchConfig {
+        gridDimX: grid,
+        gridDimY: 1,
+        gridDimZ: 1,
+        blockDimX: block,
+        blockDimY: 1,
+        blockDimZ: 1,
+        sharedMemBytes: 0,
+        hStream: null_mut(),
+        attrs: attribute.as_mut_ptr().cast(),
+        numAttrs: 1,
+    };
+    let mut places: [*mut c_void; 1] = [(&raw mut *data).cast()];
+    let places = places.as_mut_ptr();
+    // SAFETY: the configuration has one attribute, the kernel one parameter.
+    unsafe { cuda.cuLaunchKernelEx(&raw const config, function, places, null_mut()) }
 }
 
 #[test]

@@ -127,3 +127,50 @@ fn what_cannot_be_linked_is_refused_where_it_is_found_out() {
     let again = unsafe { cuda.cuLinkDestroy(state) };
     assert_eq!(again, CUDA_ERROR_INVALID_HANDLE);
 }
+
+/// Each block writes how far it is, waits for the grid, and adds up what all blocks wrote; then the same again.
+const MEETS: &CStr = c".version 8.0\n.target sm_75\n.address_size 64\n\
+.extern .func (.param .b64 out) cudaCGGetIntrinsicHandle(.param .b32 scope);\n\
+.extern .func (.param .b32 out) cudaCGSynchronize(.param .b64 handle, .param .b32 flags);\n\
+.visible .entry meet(.param .u64 data) { .reg .b64 d, e, w; .reg .b32 r, i, n, x, sum, me, t, status; .reg .pred p, q;\n\
+ ld.param.u64 d, [data]; mov.u32 me, %ctaid.x; mov.u32 t, %tid.x; mov.u32 n, %nctaid.x; mov.u32 r, 0; mov.u32 sum, 0;\n\
+ { .param .b32 scope; .param .b64 out; st.param.b32 [scope], 1; call.uni (out), cudaCGGetIntrinsicHandle, (scope);\n\
+ ld.param.b64 w, [out]; }\n\
+ round: mul.wide.u32 e, me, 4; add.u64 e, e, d; add.u32 r, r, 1; setp.eq.u32 p, t, 0; @p st.volatile.global.u32 [e], r;\n\
+ { .param .b64 handle; .param .b32 flags; .param .b32 out; st.param.b64 [handle], w; st.param.b32 [flags], 0;\n\
+ call.uni (out), cudaCGSynchronize, (handle, flags); ld.param.b32 status, [out]; }\n\
+ setp.ne.u32 q, status, 0; @q bra done; mov.u32 i, 0;\n\
+ next: mul.wide.u32 e, i, 4; add.u64 e, e, d; ld.volatile.global.u32 x, [e]; add.u32 sum, sum, x; add.u32 i, i, 1;\n\
+ setp.lt.u32 q, i, n; @q bra next;\n\
+ { .param .b64 handle; .param .b32 flags; .param .b32 out; st.param.b64 [handle], w; st.param.b32 [flags], 0;\n\
+ call.uni (out), cudaCGSynchronize, (handle, flags); ld.param.b32 status, [out]; }\n\
+ setp.lt.u32 q, r, 20; @q bra round; @!p bra done; mul.wide.u32 e, me, 4; add.u64 e, e, d; st.global.u32 [e], sum;\n\
+ done: ret; }";
+
+fn grids_meet(tier: SoftTier) {
+    let cuda = devices(SoftOptions {
+        tier,
+        time_limit: Some(Duration::from_secs(20)),
+        ..SoftOptions::default()
+    });
+    let module = module(&cuda, MEETS).expect("a module");
+    let meet = function(&cuda, module, c"meet");
+    let mut data = allocate(&cuda, 32);
+    check(launch_together(&cuda, meet, (8, 64), &mut data));
+    // In each of 20 rounds every block sees that all are in it: 8 times 1, 2, ... 20.
+    let sum = 8 * (20 * 21 / 2);
+    assert_eq!(download(&cuda, data, 8, null_mut()), [sum; 8]);
+    // Without a cooperative launch there is no place to meet, and the functions say so.
+    check(launch(&cuda, meet, (8, 64), null_mut(), &mut [data]));
+    assert_eq!(download(&cuda, data, 8, null_mut()), [1; 8]);
+}
+
+#[test]
+fn grids_meet_by_the_functions_of_the_device_runtime_when_interpreted() {
+    grids_meet(SoftTier::Interpreter);
+}
+
+#[test]
+fn grids_meet_by_the_functions_of_the_device_runtime_when_compiled() {
+    grids_meet(SoftTier::Jit);
+}
