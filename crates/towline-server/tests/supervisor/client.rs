@@ -152,7 +152,7 @@ impl Client {
     }
 }
 
-pub(super) struct Lane(Arc<dyn Connection>);
+pub(super) struct Lane(pub(super) Arc<dyn Connection>);
 
 impl Lane {
     pub(super) fn open(address: &Address, preamble: AttachPreamble) -> Self {

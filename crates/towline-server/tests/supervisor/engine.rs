@@ -2,7 +2,7 @@
 
 use super::*;
 
-struct EchoEngine;
+pub(super) struct EchoEngine;
 
 pub(super) fn open_engine(kind: &str) -> Result<Box<dyn Engine>, EngineError> {
     match kind {

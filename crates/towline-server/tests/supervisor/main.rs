@@ -40,6 +40,7 @@ use towline_wire::nvml::{
 };
 
 use client::{Client, Lane};
+use engine::{EchoEngine, open_engine};
 
 fn main() {
     env_logger::Builder::from_env(env_logger::Env::new().filter("TOWLINE_LOG")).init();
@@ -53,7 +54,7 @@ fn main() {
             };
             process::monitor(|| {}, move || nvml::open(&options));
         }
-        process::main(|| {}, move || engine::open_engine(&kind));
+        process::main(|| {}, move || open_engine(&kind));
     }
     libtest_mimic::run(&Arguments::from_args(), tests()).exit();
 }
@@ -192,6 +193,20 @@ fn wait_until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) 
         );
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// The workers of a kind that live. Tests run at once, so each that counts has a kind of its own.
+fn workers(kind: &str) -> Vec<u32> {
+    let arguments = format!("worker\0{kind}\0");
+    let entries = std::fs::read_dir("/proc")
+        .expect("/proc is mounted")
+        .flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| {
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+        line.is_ok_and(|line| line.ends_with(&arguments))
+    })
+    .collect()
 }
 
 fn only_worker(address: &Address) -> u32 {

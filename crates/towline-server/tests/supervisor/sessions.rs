@@ -90,20 +90,6 @@ pub(super) fn server_without_any_device_says_why_for_each_api() -> Result<(), Fa
     Ok(())
 }
 
-/// The workers of a kind that live. Tests run at once, so each that counts has a kind of its own.
-fn workers(kind: &str) -> Vec<u32> {
-    let arguments = format!("worker\0{kind}\0");
-    let entries = std::fs::read_dir("/proc")
-        .expect("/proc is mounted")
-        .flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| {
-        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
-        line.is_ok_and(|line| line.ends_with(&arguments))
-    })
-    .collect()
-}
-
 pub(super) fn cuda_devices_are_told_without_a_session_and_nobody_stays() -> Result<(), Failed> {
     let server = serve(SupervisorConfig {
         cuda_worker: Some(worker("cuda-look")),

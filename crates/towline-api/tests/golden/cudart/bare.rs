@@ -1,4 +1,4 @@
-/// Passed on without a current context.
+    /// Passed on without a current context.
     ///
     /// # Safety
     /// The contract of the C function.

@@ -1,4 +1,4 @@
-/// Passed on with the driver's function of a kernel.
+    /// Passed on with the driver's function of a kernel.
     ///
     /// # Safety
     /// The contract of the C function.

@@ -1,4 +1,4 @@
-/// Passed on to the driver, under a symbol for each kind of default stream.
+    /// Passed on to the driver, under a symbol for each kind of default stream.
     ///
     /// # Safety
     /// The contract of the C function.

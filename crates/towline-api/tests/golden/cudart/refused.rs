@@ -1,4 +1,4 @@
-/// Refused.
+    /// Refused.
     ///
     /// # Safety
     /// The contract of the C function.

@@ -1,4 +1,4 @@
-/// Answered by a method that several functions share.
+    /// Answered by a method that several functions share.
     ///
     /// # Safety
     /// The contract of the C function.

@@ -1,4 +1,4 @@
-/// Passed on unless there is nothing to do.
+    /// Passed on unless there is nothing to do.
     ///
     /// # Safety
     /// The contract of the C function.
