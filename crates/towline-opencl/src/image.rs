@@ -37,59 +37,6 @@ pub(crate) struct Shape {
     pub(crate) slice_pitch: usize,
 }
 
-/// Bytes of one texel, or nothing where order and type do not go together.
-fn element_size(format: &cl_image_format) -> Option<usize> {
-    let channels = match format.image_channel_order {
-        CL_R | CL_A | CL_INTENSITY | CL_LUMINANCE | CL_DEPTH | CL_Rx => 1,
-        CL_RG | CL_RA | CL_RGx => 2,
-        CL_RGB | CL_RGBx | CL_sRGB | CL_sRGBx => 3,
-        CL_RGBA | CL_BGRA | CL_ARGB | CL_ABGR | CL_sRGBA | CL_sBGRA => 4,
-        CL_DEPTH_STENCIL => 1,
-        _ => return None,
-    };
-    let bytes = match format.image_channel_data_type {
-        CL_SNORM_INT8 | CL_UNORM_INT8 | CL_SIGNED_INT8 | CL_UNSIGNED_INT8 => 1,
-        CL_SNORM_INT16 | CL_UNORM_INT16 | CL_SIGNED_INT16 | CL_UNSIGNED_INT16 | CL_HALF_FLOAT => 2,
-        CL_SIGNED_INT32 | CL_UNSIGNED_INT32 | CL_FLOAT => 4,
-        // Packed types hold the whole texel.
-        CL_UNORM_SHORT_565 | CL_UNORM_SHORT_555 => return (channels == 3).then_some(2),
-        CL_UNORM_INT_101010 => return (channels == 3).then_some(4),
-        CL_UNORM_INT_101010_2 => return (channels == 4).then_some(4),
-        CL_UNORM_INT24 => {
-            return (format.image_channel_order == CL_DEPTH_STENCIL).then_some(4);
-        }
-        _ => return None,
-    };
-    let eight_bits = bytes == 1;
-    match format.image_channel_order {
-        // These orders exist for packed types only, or for bytes only.
-        CL_RGB | CL_RGBx => None,
-        CL_BGRA | CL_ARGB | CL_ABGR if !eight_bits => None,
-        CL_sRGB | CL_sRGBx | CL_sRGBA | CL_sBGRA
-            if format.image_channel_data_type != CL_UNORM_INT8 =>
-        {
-            None
-        }
-        CL_DEPTH if !matches!(format.image_channel_data_type, CL_UNORM_INT16 | CL_FLOAT) => None,
-        CL_DEPTH_STENCIL if format.image_channel_data_type == CL_FLOAT => Some(8),
-        CL_DEPTH_STENCIL => None,
-        CL_INTENSITY | CL_LUMINANCE
-            if !matches!(
-                format.image_channel_data_type,
-                CL_UNORM_INT8
-                    | CL_UNORM_INT16
-                    | CL_SNORM_INT8
-                    | CL_SNORM_INT16
-                    | CL_HALF_FLOAT
-                    | CL_FLOAT
-            ) =>
-        {
-            None
-        }
-        _ => Some(channels * bytes),
-    }
-}
-
 impl Shape {
     fn kind(&self) -> cl_mem_object_type {
         self.desc.image_type
@@ -341,7 +288,7 @@ fn create(
     check_properties(properties)?;
     check_flags(flags)?;
     let format = *format.ok_or(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-    let element = element_size(&format).ok_or(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+    let element = element_bytes(&format).ok_or(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
     let given = desc.ok_or(CL_INVALID_IMAGE_DESCRIPTOR)?;
     let desc = Desc {
         image_type: given.image_type,
@@ -745,29 +692,6 @@ impl ImageCalls for Platform {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn format(order: cl_channel_order, data: cl_channel_type) -> cl_image_format {
-        cl_image_format {
-            image_channel_order: order,
-            image_channel_data_type: data,
-        }
-    }
-
-    #[test]
-    fn texels_are_as_large_as_their_channels() {
-        assert_eq!(element_size(&format(CL_RGBA, CL_UNORM_INT8)), Some(4));
-        assert_eq!(element_size(&format(CL_RGBA, CL_FLOAT)), Some(16));
-        assert_eq!(element_size(&format(CL_R, CL_HALF_FLOAT)), Some(2));
-        assert_eq!(element_size(&format(CL_RGB, CL_UNORM_SHORT_565)), Some(2));
-    }
-
-    #[test]
-    fn orders_and_types_that_do_not_go_together_are_refused() {
-        assert_eq!(element_size(&format(CL_BGRA, CL_FLOAT)), None);
-        assert_eq!(element_size(&format(CL_RGB, CL_UNORM_INT8)), None);
-        assert_eq!(element_size(&format(CL_RGBA, CL_UNORM_SHORT_565)), None);
-        assert_eq!(element_size(&format(0, CL_FLOAT)), None);
-    }
 
     #[test]
     fn pitches_need_host_memory_and_room_for_a_row() {

@@ -9,11 +9,13 @@
 
 mod contract;
 mod handles;
+mod image;
 mod native;
 mod null;
 mod scheduler;
 mod serial;
 
+pub use image::element_bytes;
 pub use native::{NativeError, NativeOpenCl};
 pub use null::NullOpenCl;
 pub use serial::SerialOpenCl;

@@ -93,8 +93,8 @@ impl Session {
     }
 }
 
-/// Bytes of one element of an image. From its format: PoCL 3.1 answers `CL_IMAGE_ELEMENT_SIZE` with the size of one channel.
-pub(super) fn element_bytes(api: &dyn OpenClApi, image: cl_mem) -> Result<usize, cl_int> {
+/// Bytes of one element of an image, from its format.
+pub(super) fn element_of(api: &dyn OpenClApi, image: cl_mem) -> Result<usize, cl_int> {
     let mut format = cl_image_format {
         image_channel_order: 0,
         image_channel_data_type: 0,
@@ -110,55 +110,8 @@ pub(super) fn element_bytes(api: &dyn OpenClApi, image: cl_mem) -> Result<usize,
         )
     };
     if status == CL_SUCCESS {
-        format_bytes(&format).ok_or(CL_IMAGE_FORMAT_NOT_SUPPORTED)
+        element_bytes(&format).ok_or(CL_IMAGE_FORMAT_NOT_SUPPORTED)
     } else {
         Err(status)
-    }
-}
-
-/// Bytes of one element (OpenCL API, 5.3.1.1): channels times their width, or a packed format's own.
-#[allow(
-    non_upper_case_globals,
-    reason = "constants are spelled as the API spells them"
-)]
-fn format_bytes(format: &cl_image_format) -> Option<usize> {
-    let channels = match format.image_channel_order {
-        CL_R | CL_A | CL_Rx | CL_INTENSITY | CL_LUMINANCE | CL_DEPTH | CL_DEPTH_STENCIL => 1,
-        CL_RG | CL_RA | CL_RGx => 2,
-        CL_RGB | CL_RGBx | CL_sRGB => 3,
-        CL_RGBA | CL_BGRA | CL_ARGB | CL_ABGR | CL_sRGBx | CL_sRGBA | CL_sBGRA => 4,
-        _ => return None,
-    };
-    Some(match format.image_channel_data_type {
-        CL_SNORM_INT8 | CL_UNORM_INT8 | CL_SIGNED_INT8 | CL_UNSIGNED_INT8 => channels,
-        CL_SNORM_INT16 | CL_UNORM_INT16 | CL_SIGNED_INT16 | CL_UNSIGNED_INT16 | CL_HALF_FLOAT => {
-            channels * 2
-        }
-        CL_SIGNED_INT32 | CL_UNSIGNED_INT32 | CL_FLOAT => channels * 4,
-        CL_UNORM_SHORT_565 | CL_UNORM_SHORT_555 => 2,
-        CL_UNORM_INT_101010 | CL_UNORM_INT_101010_2 | CL_UNORM_INT24 => 4,
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn elements_have_the_size_of_their_channels() {
-        let bytes = |order, kind| {
-            format_bytes(&cl_image_format {
-                image_channel_order: order,
-                image_channel_data_type: kind,
-            })
-        };
-        assert_eq!(bytes(CL_R, CL_UNORM_INT8), Some(1));
-        assert_eq!(bytes(CL_RG, CL_HALF_FLOAT), Some(4));
-        assert_eq!(bytes(CL_RGBA, CL_FLOAT), Some(16));
-        assert_eq!(bytes(CL_RGB, CL_UNORM_SHORT_565), Some(2));
-        assert_eq!(bytes(CL_DEPTH_STENCIL, CL_UNORM_INT24), Some(4));
-        assert_eq!(bytes(0, CL_FLOAT), None);
-        assert_eq!(bytes(CL_R, 0), None);
     }
 }

@@ -13,7 +13,7 @@ use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::push::Push;
 
 use super::gate::Gate;
-use super::image::element_bytes;
+use super::image::element_of;
 use super::place::{Place, read, shape, wait_list, write};
 use crate::session::{Kept, Session};
 use crate::shared::{Raw, Staged, event_status};
@@ -223,7 +223,7 @@ impl Session {
                 (!owned).then_some(CL_INVALID_VALUE)
             }
             shape::IMAGE => {
-                let element = match element_bytes(&*self.api, mem) {
+                let element = match element_of(&*self.api, mem) {
                     Ok(element) => element,
                     Err(status) => return Some(status),
                 };
