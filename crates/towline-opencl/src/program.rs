@@ -19,7 +19,7 @@ use crate::info::{Cache, Key};
 use crate::platform::{Platform, ProgramCalls};
 use crate::raw::{self, Answer, OutList, Shared, check, create, provider};
 
-use self::build::{Job, Step, callback, link};
+use self::build::{Building, Job, Step, callback, link};
 
 type ProgramFn = unsafe extern "C" fn(cl_program, *mut c_void);
 
@@ -65,6 +65,30 @@ impl Object for Program {
 }
 
 impl Program {
+    /// A program that no provider has yet.
+    fn empty(
+        context: Ref<Context>,
+        devices: Vec<Ref<Device>>,
+        origin: Origin,
+    ) -> Result<Ref<Self>, cl_int> {
+        let program = Ref::new(Self {
+            part_devices: by_part(&context, &devices),
+            raws: context.parts.iter().map(|_| OnceLock::new()).collect(),
+            devices,
+            origin,
+            build: Mutex::default(),
+            building: AtomicBool::new(false),
+            kernels: AtomicU32::new(0),
+            answers: Cache::default(),
+            releases: Mutex::default(),
+            handle: OnceLock::new(),
+            context,
+        })?;
+        // The handle is new: it was not set before.
+        let _ = program.handle.set(Shared(program.handle()));
+        Ok(program)
+    }
+
     fn build(&self) -> MutexGuard<'_, Build> {
         self.build.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -220,24 +244,8 @@ fn open(
     origin: Origin,
     mut make: impl FnMut(usize, &[Ref<Device>]) -> Result<cl_program, cl_int>,
 ) -> Result<Ref<Program>, cl_int> {
-    let part_devices = by_part(&context, &devices);
-    let parts = context.parts.len();
-    let program = Ref::new(Program {
-        devices,
-        origin,
-        raws: (0..parts).map(|_| OnceLock::new()).collect(),
-        part_devices,
-        build: Mutex::default(),
-        building: AtomicBool::new(false),
-        kernels: AtomicU32::new(0),
-        answers: Cache::default(),
-        releases: Mutex::default(),
-        handle: OnceLock::new(),
-        context,
-    })?;
-    // The handle is new: it was not set before.
-    let _ = program.handle.set(Shared(program.handle()));
-    for part in 0..parts {
+    let program = Program::empty(context, devices, origin)?;
+    for part in 0..program.raws.len() {
         if program.part_devices[part].is_empty() {
             continue;
         }
@@ -570,25 +578,12 @@ impl ProgramCalls for Platform {
             return Err(CL_INVALID_PROGRAM);
         }
         let options = options_of(options);
-        let program = Ref::new(Program {
-            part_devices: by_part(&context, &devices),
-            raws: context.parts.iter().map(|_| OnceLock::new()).collect(),
-            devices,
-            origin: Origin::Linked,
-            build: Mutex::default(),
-            building: AtomicBool::new(true),
-            kernels: AtomicU32::new(0),
-            answers: Cache::default(),
-            releases: Mutex::default(),
-            handle: OnceLock::new(),
-            context,
-        })?;
-        // The handle is new: it was not set before.
-        let _ = program.handle.set(Shared(program.handle()));
+        let program = Program::empty(context, devices, Origin::Linked)?;
+        let building = Building::begin(&program)?;
         let Some((function, user_data)) = callback else {
-            let outcome = link(&program, &inputs, &options);
-            program.building.store(false, Ordering::Release);
-            return outcome.map(|()| program.publish());
+            link(&program, &inputs, &options)?;
+            drop(building);
+            return Ok(program.publish());
         };
         let handle = program.clone().publish();
         let started = std::thread::Builder::new()
@@ -596,7 +591,7 @@ impl ProgramCalls for Platform {
             .spawn(move || {
                 // The outcome is found in the build's status.
                 let _ = link(&program, &inputs, &options);
-                program.building.store(false, Ordering::Release);
+                drop(building);
                 notify(function, Shared(program.handle()), user_data);
             });
         if started.is_err() {

@@ -15,12 +15,18 @@ fn on_parts(
             .iter()
             .map(|&part| {
                 let work = &work;
-                (part, scope.spawn(move || work(part)))
+                let thread = std::thread::Builder::new().name("towline-build".into());
+                (part, thread.spawn_scoped(scope, move || work(part)))
             })
             .collect();
         let mut results = vec![(first, work(first))];
         for (part, other) in others {
-            results.push((part, other.join().unwrap_or(Err(CL_OUT_OF_HOST_MEMORY))));
+            let outcome = match other {
+                Ok(thread) => thread.join().unwrap_or(Err(CL_OUT_OF_HOST_MEMORY)),
+                // Without a thread it goes one after the other.
+                Err(_) => work(part),
+            };
+            results.push((part, outcome));
         }
         results
     })
@@ -116,28 +122,36 @@ impl Job {
         if self.program.kernels.load(Ordering::Acquire) > 0 {
             return Err(CL_INVALID_OPERATION);
         }
-        if self.program.building.swap(true, Ordering::AcqRel) {
-            return Err(CL_INVALID_OPERATION);
-        }
+        let building = Building::begin(&self.program)?;
         let Some((function, user_data)) = callback else {
-            let outcome = self.run();
-            self.program.building.store(false, Ordering::Release);
-            return outcome;
+            return self.run();
         };
-        let program = self.program.clone();
-        let started = std::thread::Builder::new()
-            .name("towline-build".into())
-            .spawn(move || {
-                // The outcome is found in the build's status.
-                let _ = self.run();
-                self.program.building.store(false, Ordering::Release);
-                notify(function, Shared(self.program.handle()), user_data);
-            });
-        if started.is_err() {
-            program.building.store(false, Ordering::Release);
-            return Err(CL_OUT_OF_HOST_MEMORY);
+        let thread = std::thread::Builder::new().name("towline-build".into());
+        let started = thread.spawn(move || {
+            // The outcome is found in the build's status.
+            let _ = self.run();
+            drop(building);
+            notify(function, Shared(self.program.handle()), user_data);
+        });
+        started.map(drop).map_err(|_| CL_OUT_OF_HOST_MEMORY)
+    }
+}
+
+/// The build of a program that is under way, of which there is one at most. It is over when this is dropped, however it went.
+pub(super) struct Building(Ref<Program>);
+
+impl Building {
+    pub(super) fn begin(program: &Ref<Program>) -> Result<Self, cl_int> {
+        match program.building.swap(true, Ordering::AcqRel) {
+            true => Err(CL_INVALID_OPERATION),
+            false => Ok(Self(program.clone())),
         }
-        Ok(())
+    }
+}
+
+impl Drop for Building {
+    fn drop(&mut self) {
+        self.0.building.store(false, Ordering::Release);
     }
 }
 
