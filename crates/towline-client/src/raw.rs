@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 
 use smallvec::SmallVec;
 
-/// `count` elements at `start`; `None` when it is NULL, unless nothing is counted.
+/// `count` elements at `start`; `None` when it is NULL, unless nothing is counted, and where so many cannot be.
 ///
 /// # Safety
 /// `start` is NULL or readable for `count` elements as long as the result lives.
@@ -12,7 +12,10 @@ pub unsafe fn slice<'a, T>(start: *const T, count: usize) -> Option<&'a [T]> {
     if start.is_null() {
         return (count == 0).then_some(&[]);
     }
-    // SAFETY: the caller's contract.
+    if count > isize::MAX.cast_unsigned() / size_of::<T>().max(1) {
+        return None;
+    }
+    // SAFETY: the caller's contract; no object is larger than was just checked.
     Some(unsafe { std::slice::from_raw_parts(start, count) })
 }
 
@@ -84,5 +87,20 @@ pub unsafe fn fill<T>(target: *mut T, room: usize, values: impl Iterator<Item = 
         let slot = unsafe { target.add(index) };
         // SAFETY: as above.
         unsafe { slot.write(value) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_cannot_be_is_none() {
+        let one = 7_u64;
+        // SAFETY: readable for one element; what is more is refused unread.
+        let of = |count| unsafe { slice(&raw const one, count) };
+        assert_eq!(of(1), Some(&[7][..]));
+        assert_eq!(of(usize::MAX), None);
+        assert_eq!(of(isize::MAX.cast_unsigned() / 8 + 1), None);
     }
 }

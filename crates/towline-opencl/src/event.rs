@@ -42,6 +42,20 @@ struct Links {
     profiling: SmallVec<[(cl_profiling_info, cl_ulong); 5]>,
 }
 
+type Unsettled = SmallVec<[(usize, RawEvent); 4]>;
+
+impl Links {
+    /// The proxies that whoever asks is going to settle.
+    fn unsettled(&mut self) -> Unsettled {
+        let open = self.proxies.iter_mut().filter(|proxy| !proxy.settled);
+        open.map(|proxy| {
+            proxy.settled = true;
+            (proxy.part, proxy.raw)
+        })
+        .collect()
+    }
+}
+
 /// An event.
 pub(crate) struct Event {
     pub(crate) context: Ref<Context>,
@@ -116,18 +130,19 @@ impl Event {
         let proxies = {
             let mut links = self.links();
             self.status.store(status, Ordering::Release);
-            let proxies: SmallVec<[(usize, RawEvent); 4]> = links
-                .proxies
-                .iter_mut()
-                .filter(|proxy| !proxy.settled)
-                .map(|proxy| {
-                    proxy.settled = true;
-                    (proxy.part, proxy.raw)
-                })
-                .collect();
-            proxies
+            links.unsettled()
         };
         self.changed.notify_all();
+        self.end(proxies, status);
+    }
+
+    /// Ends what stands for the event elsewhere, whose own end nobody will hear of: what waits for it fails instead of waiting for ever.
+    fn give_up(&self, status: cl_int) {
+        let proxies = self.links().unsettled();
+        self.end(proxies, status);
+    }
+
+    fn end(&self, proxies: Unsettled, status: cl_int) {
         for (part, raw) in proxies {
             provider!(
                 self.context.parts[part].provider.api,
@@ -185,7 +200,10 @@ pub(crate) fn on(
         );
     } else if first && event.home.is_some() {
         let source = event.clone();
-        when_over(event, move |status| source.settle(status))?;
+        if let Err(status) = when_over(event, move |status| source.settle(status)) {
+            event.give_up(status);
+            return Err(status);
+        }
     }
     let links = event.links();
     Ok(links

@@ -124,18 +124,20 @@ impl Shape {
         if row_pitch != 0 && row_pitch < row {
             return Err(CL_INVALID_VALUE);
         }
-        if slice_pitch == 0 {
-            return Ok(());
-        }
-        let rows = if self.kind() == CL_MEM_OBJECT_IMAGE1D_ARRAY {
-            1
+        let layers_in_rows = self.kind() == CL_MEM_OBJECT_IMAGE1D_ARRAY;
+        let (rows, slices) = if layers_in_rows {
+            (1, region[1])
         } else {
-            region[1]
+            (region[1], region[2])
         };
-        if !self.has_slices() || slice_pitch < row_pitch.max(row).saturating_mul(rows) {
+        let least = row_pitch.max(row).checked_mul(rows);
+        let least = least.ok_or(CL_INVALID_VALUE)?;
+        if slice_pitch != 0 && (!self.has_slices() || slice_pitch < least) {
             return Err(CL_INVALID_VALUE);
         }
-        Ok(())
+        // The region must lie within the address space.
+        let reached = slice_pitch.max(least).checked_mul(slices);
+        reached.map(drop).ok_or(CL_INVALID_VALUE)
     }
 
     /// What writing a region does to the image.
@@ -707,5 +709,36 @@ mod tests {
         desc.image_row_pitch = 32;
         assert_eq!(pitches(&desc, 4, true), Ok((32, 64)));
         assert_eq!(pitches(&desc, 4, false), Err(CL_INVALID_IMAGE_DESCRIPTOR));
+    }
+
+    #[test]
+    fn host_memory_of_a_region_ends_within_the_address_space() {
+        let shape = |image_type| Shape {
+            format: cl_image_format {
+                image_channel_order: CL_RGBA,
+                image_channel_data_type: CL_UNORM_INT8,
+            },
+            desc: Desc {
+                image_type,
+                image_width: 4,
+                image_height: 4,
+                image_depth: 4,
+                image_array_size: 4,
+                ..Desc::default()
+            },
+            element_size: 4,
+            row_pitch: 16,
+            slice_pitch: 64,
+        };
+        let (deep, region) = (shape(CL_MEM_OBJECT_IMAGE3D), [4, 4, 4]);
+        assert_eq!(deep.expect_host_pitches(&region, 0, 0), Ok(()));
+        assert_eq!(deep.expect_host_pitches(&region, 32, 128), Ok(()));
+        let beyond = usize::MAX / 4 + 1;
+        let refused = Err(CL_INVALID_VALUE);
+        assert_eq!(deep.expect_host_pitches(&region, beyond, 0), refused);
+        assert_eq!(deep.expect_host_pitches(&region, 0, beyond), refused);
+        let rows = shape(CL_MEM_OBJECT_IMAGE1D_ARRAY);
+        assert_eq!(rows.expect_host_pitches(&[4, 4, 1], 0, 32), Ok(()));
+        assert_eq!(rows.expect_host_pitches(&[4, 4, 1], 0, beyond), refused);
     }
 }

@@ -618,7 +618,7 @@ impl MemoryCalls for Platform {
             ),
             CL_MEM_OFFSET => answer.value(mem.offset),
             CL_MEM_USES_SVM_POINTER => answer.value::<cl_bool>(
-                (!mem.host_ptr.0.is_null() && mem.context.svm_holds(mem.host_ptr.0)).into(),
+                (!mem.host_ptr.0.is_null() && mem.context.svm_holds(mem.host_ptr.0, 0)).into(),
             ),
             CL_MEM_PROPERTIES => answer.slice(&mem.properties),
             _ => Err(CL_INVALID_VALUE),

@@ -172,6 +172,8 @@ pub(crate) unsafe fn one<'a, T>(pointer: *const T) -> Option<&'a T> {
     unsafe { pointer.as_ref() }
 }
 
+/// `count` values; `None` for NULL, and where so many cannot be.
+///
 /// # Safety
 /// `pointer` is NULL or readable for `count` values for the lifetime chosen.
 pub(crate) unsafe fn slice<'a, T>(pointer: *const T, count: usize) -> Option<&'a [T]> {
@@ -179,7 +181,7 @@ pub(crate) unsafe fn slice<'a, T>(pointer: *const T, count: usize) -> Option<&'a
         return None;
     }
     // SAFETY: the contract above.
-    Some(unsafe { std::slice::from_raw_parts(pointer, count) })
+    unsafe { towline_client::raw::slice(pointer, count) }
 }
 
 /// # Safety

@@ -1,5 +1,6 @@
 //! Shared virtual memory: coarse-grained, in contexts of a single provider whose devices have it.
 
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::PoisonError;
 
@@ -30,13 +31,10 @@ pub(crate) fn expect(context: &Context) -> Result<(), cl_int> {
 }
 
 impl Context {
-    /// Whether a pointer leads into shared virtual memory of this context.
-    pub(crate) fn svm_holds(&self, pointer: *mut c_void) -> bool {
+    /// Whether so many bytes from a pointer on, one at the least, lie in one allocation of shared virtual memory of this context.
+    pub(crate) fn svm_holds(&self, pointer: *const c_void, size: usize) -> bool {
         let allocations = self.svm.lock().unwrap_or_else(PoisonError::into_inner);
-        allocations
-            .range(..=pointer.addr())
-            .next_back()
-            .is_some_and(|(start, size)| pointer.addr() - start < *size)
+        holds(&allocations, pointer.addr(), size)
     }
 
     fn svm_free(&self, pointer: *mut c_void) {
@@ -53,6 +51,15 @@ impl Context {
             provider!(part.provider.api, clSVMFree(part.raw.0, pointer));
         }
     }
+}
+
+/// Whether one of the allocations, each with its size, holds so many bytes from an address on, one at the least.
+fn holds(allocations: &BTreeMap<usize, usize>, address: usize, size: usize) -> bool {
+    let below = allocations.range(..=address).next_back();
+    below.is_some_and(|(start, all)| {
+        let end = (address - start).checked_add(size.max(1));
+        end.is_some_and(|end| end <= *all)
+    })
 }
 
 /// The queue of a command on shared virtual memory.
@@ -364,11 +371,8 @@ impl SvmCalls for Platform {
         let pointers = unsafe { raw::slice(svm_pointers.cast_const(), num_svm_pointers as usize) }
             .unwrap_or(&[]);
         for (index, pointer) in pointers.iter().enumerate() {
-            let size = sizes.map_or(0, |sizes| sizes[index]);
-            let end = pointer.wrapping_byte_add(size.saturating_sub(1));
-            if !queue.context.svm_holds(pointer.cast_mut())
-                || !queue.context.svm_holds(end.cast_mut())
-            {
+            let size = sizes.and_then(|sizes| sizes.get(index)).copied();
+            if !queue.context.svm_holds(*pointer, size.unwrap_or(0)) {
                 return Err(CL_INVALID_VALUE);
             }
         }
@@ -380,5 +384,22 @@ impl SvmCalls for Platform {
             CL_COMMAND_SVM_MIGRATE_MEM,
         )
         .map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_lies_in_one_allocation_and_not_in_two_that_touch() {
+        let allocations = BTreeMap::from([(0x1000, 0x100), (0x1100, 0x100)]);
+        assert!(holds(&allocations, 0x1000, 0x100));
+        assert!(holds(&allocations, 0x10ff, 0));
+        assert!(holds(&allocations, 0x1100, 0x100));
+        assert!(!holds(&allocations, 0x1000, 0x101));
+        assert!(!holds(&allocations, 0x1200, 0));
+        assert!(!holds(&allocations, 0xfff, 1));
+        assert!(!holds(&allocations, 0x1001, usize::MAX));
     }
 }

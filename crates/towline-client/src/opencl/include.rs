@@ -6,6 +6,7 @@
 //! server's own.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
 use towline_wire::opencl::files::{File, Files};
@@ -139,14 +140,14 @@ impl Search<'_> {
         if !place.is_file() || self.found.len() >= FILE_LIMIT {
             return false;
         }
-        match std::fs::read(&place) {
-            Ok(text) if self.bytes + text.len() <= BYTES_LIMIT => {
+        match read_up_to(&place, BYTES_LIMIT - self.bytes) {
+            Ok(Some(text)) => {
                 self.bytes += text.len();
                 self.unread.push_back(key.clone());
                 self.found.insert(key, text);
                 true
             }
-            Ok(_) => {
+            Ok(None) => {
                 log::warn!("{} is too much to take along for a build", place.display());
                 false
             }
@@ -156,6 +157,14 @@ impl Search<'_> {
             }
         }
     }
+}
+
+/// What is in a file, unless that is more than the limit: nobody knows what a source names.
+fn read_up_to(place: &Path, limit: usize) -> std::io::Result<Option<Vec<u8>>> {
+    let mut text = Vec::new();
+    let file = std::fs::File::open(place)?;
+    file.take(limit as u64 + 1).read_to_end(&mut text)?;
+    Ok((text.len() <= limit).then_some(text))
 }
 
 /// A relative path without detours, if it stays within the levels that the server leaves above a folder.
@@ -204,6 +213,19 @@ mod tests {
         let expected: [PathBuf; 3] = ["kernels".into(), "include".into(), "two words".into()];
         assert_eq!(folders, expected);
         assert_eq!(options, b"-DN=4 -cl-mad-enable");
+    }
+
+    #[test]
+    fn a_file_beyond_the_limit_is_not_read_to_its_end() {
+        // Sparse: who read all of it would run out of memory.
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        file.as_file().set_len(1 << 40).expect("room for a hole");
+        assert_eq!(read_up_to(file.path(), 4096).expect("readable"), None);
+        file.as_file().set_len(3).expect("cut");
+        assert_eq!(
+            read_up_to(file.path(), 3).expect("readable"),
+            Some(vec![0; 3])
+        );
     }
 
     #[test]

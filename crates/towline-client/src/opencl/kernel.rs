@@ -228,12 +228,12 @@ impl Remote {
             .ok_or(CL_INVALID_KERNEL_NAME)?;
         let created = wire::KernelHandle(self.mint(wire::KernelHandle::TAG));
         let kernel = Kernel::new(program.addr() as u64, Some((facts, index)));
-        self.enter_kernel(created, kernel);
         self.post(&wire::CreateKernel {
             program: wire::ProgramHandle::from_raw(program),
             kernel_name: name,
             created,
         })?;
+        self.enter_kernel(created, kernel);
         Ok(created.to_raw())
     }
 

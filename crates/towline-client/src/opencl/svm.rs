@@ -25,9 +25,21 @@ impl Regions {
         self.allocations.is_empty()
     }
 
+    /// Whether so many bytes lie in one allocation: any number is the application's.
     fn holds(&self, address: usize, size: usize) -> bool {
         let below = self.allocations.range(..=address).next_back();
-        below.is_some_and(|(start, length)| address - start + size <= *length)
+        below.is_some_and(|(start, length)| {
+            let end = (address - start).checked_add(size);
+            end.is_some_and(|end| end <= *length)
+        })
+    }
+
+    /// Forgets an allocation and what of it is mapped, and gives its length.
+    fn forget(&mut self, start: usize) -> Option<usize> {
+        let length = self.allocations.remove(&start)?;
+        self.mapped
+            .retain(|address, _| *address < start || *address - start >= length);
+        Some(length)
     }
 }
 
@@ -106,7 +118,7 @@ impl Remote {
 
     pub(super) fn svm_free(&self, context: cl_context, address: *mut c_void) {
         let start = address.addr();
-        let Some(size) = lock(&self.svm).allocations.remove(&start) else {
+        let Some(size) = lock(&self.svm).forget(start) else {
             return;
         };
         if let Some((page, length)) = pages(start, size) {
@@ -268,5 +280,34 @@ fn host(start: *mut c_void, size: usize) -> Host {
         start: start.cast(),
         row_pitch: size,
         slice_pitch: size,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_size_makes_a_range_end_before_it_begins() {
+        let mut regions = Regions::default();
+        regions.allocations.insert(0x1000, 0x100);
+        assert!(regions.holds(0x1000, 0x100));
+        assert!(regions.holds(0x10ff, 1));
+        assert!(!regions.holds(0x10ff, 2));
+        assert!(!regions.holds(0x1001, usize::MAX));
+        assert!(!regions.holds(0xfff, 1));
+    }
+
+    #[test]
+    fn what_was_mapped_of_freed_memory_is_mapped_no_more() {
+        let mut regions = Regions::default();
+        regions
+            .allocations
+            .extend([(0x1000, 0x100), (0x1100, 0x100)]);
+        regions
+            .mapped
+            .extend([(0x1080, (8, true)), (0x1100, (8, true))]);
+        assert_eq!(regions.forget(0x1000), Some(0x100));
+        assert_eq!(regions.mapped.into_keys().collect::<Vec<_>>(), [0x1100]);
     }
 }

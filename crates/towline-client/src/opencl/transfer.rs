@@ -153,6 +153,7 @@ impl Remote {
             return one(command, *place, *host);
         }
         let mut events: Vec<cl_event> = vec![std::ptr::null_mut(); slabs.len()];
+        let mut status = CL_SUCCESS;
         for ((place, host), event) in slabs.into_iter().zip(&mut events) {
             let part = Command {
                 event: if command.event.is_null() {
@@ -162,24 +163,24 @@ impl Remote {
                 },
                 ..*command
             };
-            let status = one(&part, place, host);
+            status = one(&part, place, host);
             if status != CL_SUCCESS {
-                return status;
+                break;
             }
         }
-        if command.event.is_null() {
-            return CL_SUCCESS;
+        if status == CL_SUCCESS && !command.event.is_null() {
+            // SAFETY: the queue and the events are this session's own; `event` is writable by the caller's contract.
+            status = unsafe {
+                self.clEnqueueMarkerWithWaitList(
+                    command.queue,
+                    events.len() as cl_uint,
+                    events.as_ptr(),
+                    command.event,
+                )
+            };
         }
-        // SAFETY: the queue and the events are this session's own; `event` is writable by the caller's contract.
-        let status = unsafe {
-            self.clEnqueueMarkerWithWaitList(
-                command.queue,
-                events.len() as cl_uint,
-                events.as_ptr(),
-                command.event,
-            )
-        };
-        for event in events {
+        // Also those of the parts before one that failed.
+        for event in events.into_iter().filter(|event| !event.is_null()) {
             self.release_event(event);
         }
         status

@@ -5,6 +5,7 @@ use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
 use towline_wire::error::ProtocolError;
 
+use crate::dispatch::aligned;
 use crate::session::Session;
 use crate::shared::Raw;
 
@@ -116,16 +117,17 @@ impl Session {
         request: wire::SvmFill<'_>,
     ) -> Result<(), ProtocolError> {
         let owned = self.owns(request.destination, request.size);
+        let pattern = aligned(request.pattern);
         let mut done: cl_event = std::ptr::null_mut();
         let status = match self.command(request.command_queue, request.event_wait_list)? {
             _ if !owned => CL_INVALID_VALUE,
             Err(status) => status,
-            // SAFETY: the range belongs to this session, queue and events are live, the pattern is as long as it says.
+            // SAFETY: the range belongs to this session, queue and events are live, the words hold at least as many bytes as the pattern.
             Ok((queue, waits)) => unsafe {
                 self.api.clEnqueueSVMMemFill(
                     queue,
                     std::ptr::with_exposed_provenance_mut(request.destination as usize),
-                    request.pattern.as_ptr().cast(),
+                    pattern.as_ptr().cast(),
                     request.pattern.len(),
                     request.size as usize,
                     waits.len() as cl_uint,

@@ -299,8 +299,14 @@ impl Serial {
                     } else {
                         row_pitch
                     };
-                    let offset = origin[2] * slice_pitch + origin[1] * second + origin[0] * element;
-                    let shadow = Shadow::over(host.wrapping_add(offset));
+                    let strides = [element, second, slice_pitch];
+                    let mut at = host;
+                    for (index, stride) in origin.into_iter().zip(strides) {
+                        at = at
+                            .checked_add(size(index, stride)?)
+                            .ok_or(CL_INVALID_VALUE)?;
+                    }
+                    let shadow = Shadow::over(at);
                     ((row_pitch, slice_pitch), shadow)
                 }
                 None => {

@@ -88,10 +88,12 @@ impl ProgramCalls for Remote {
             kernel_names,
             created: id,
         };
-        let posted = self.post(&request);
-        self.new_program(id.0, None, Origin::given(&request));
+        let made = self.post(&request).map(|()| {
+            self.new_program(id.0, None, Origin::given(&request));
+            id.to_raw()
+        });
         // SAFETY: the caller's contract of the C function.
-        unsafe { created(posted.map(|()| id.to_raw()), errcode_ret) }
+        unsafe { created(made, errcode_ret) }
     }
 
     unsafe fn clCreateProgramWithIL(
@@ -110,10 +112,12 @@ impl ProgramCalls for Remote {
             length: il.len() as u64,
             created: id,
         };
-        let posted = self.post(&request);
-        self.new_program(id.0, None, Origin::given(&request));
+        let made = self.post(&request).map(|()| {
+            self.new_program(id.0, None, Origin::given(&request));
+            id.to_raw()
+        });
         // SAFETY: the caller's contract of the C function.
-        unsafe { created(posted.map(|()| id.to_raw()), errcode_ret) }
+        unsafe { created(made, errcode_ret) }
     }
 
     unsafe fn clReleaseProgram(&self, program: cl_program) -> cl_int {
