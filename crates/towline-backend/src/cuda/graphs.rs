@@ -420,6 +420,10 @@ impl<D: GraphDevice> Exec<D> {
 }
 
 /// What [`graph_calls`](crate::graph_calls) is made of: handles and lists of the caller's, and outcomes.
+#[allow(
+    clippy::not_unsafe_ptr_arg_deref,
+    reason = "only that macro's methods call these, which are unsafe themselves: their callers' contract holds here"
+)]
 pub mod calls {
     use super::*;
 

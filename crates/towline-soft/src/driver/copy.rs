@@ -311,7 +311,8 @@ impl Filling {
         };
         let empty = row == 0 || rows.height == 0;
         let apart = rows.height <= 1 || rows.pitch as u64 >= row;
-        if !empty && !(apart && to.is_multiple_of(element.len() as u64)) {
+        let fits = apart && to.is_multiple_of(element.len() as u64);
+        if !(empty || fits) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let reach = last.checked_add(row).ok_or(CUDA_ERROR_INVALID_VALUE)?;
