@@ -5,7 +5,7 @@
 //! at its end, and this process its release.
 //!
 //! A batch's event stands for all commands of its queue up to where it was made, so it must not come behind a command that waits for
-//! something from outside the queue: a program may have what it waits for wait for the batch. [`Queue::end_batch`] is called before
+//! something from outside the queue: a program may have what it waits for wait for the batch. [`end`] is called before
 //! such a command. It should not come late either, and so an event that the application wants ends the batch too.
 
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
