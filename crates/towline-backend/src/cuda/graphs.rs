@@ -420,10 +420,6 @@ impl<D: GraphDevice> Exec<D> {
 }
 
 /// What [`graph_calls`](crate::graph_calls) is made of: handles and lists of the caller's, and outcomes.
-#[allow(
-    clippy::not_unsafe_ptr_arg_deref,
-    reason = "only that macro's methods call these, which are unsafe themselves: their callers' contract holds here"
-)]
 pub mod calls {
     use super::*;
 
@@ -453,7 +449,11 @@ pub mod calls {
     }
 
     /// Makes a graph.
-    pub fn create<D: GraphDevice>(device: &D, place: *mut CUgraph) -> CUresult {
+    ///
+    /// # Safety
+    ///
+    /// The contract of the driver's call: what pointers name is readable, or writable, as it says.
+    pub unsafe fn create<D: GraphDevice>(device: &D, place: *mut CUgraph) -> CUresult {
         let graph = device.fresh();
         device.graphs(|all| all.graphs.insert(graph, Graph::default()));
         put(place, handle(graph));
@@ -466,7 +466,11 @@ pub mod calls {
     }
 
     /// Adds a node.
-    pub fn add<D: GraphDevice>(
+    ///
+    /// # Safety
+    ///
+    /// The contract of the driver's call: what pointers name is readable, or writable, as it says.
+    pub unsafe fn add<D: GraphDevice>(
         device: &D,
         place: *mut CUgraphNode,
         graph: CUgraph,
@@ -483,7 +487,11 @@ pub mod calls {
     }
 
     /// Adds a conditional node with graphs for its bodies.
-    pub fn add_conditional<D: GraphDevice>(
+    ///
+    /// # Safety
+    ///
+    /// The contract of the driver's call: what pointers name is readable, or writable, as it says.
+    pub unsafe fn add_conditional<D: GraphDevice>(
         device: &D,
         place: *mut CUgraphNode,
         graph: CUgraph,
@@ -529,7 +537,11 @@ pub mod calls {
     }
 
     /// Makes a conditional handle of a graph.
-    pub fn create_condition<D: GraphDevice>(
+    ///
+    /// # Safety
+    ///
+    /// The contract of the driver's call: what pointers name is readable, or writable, as it says.
+    pub unsafe fn create_condition<D: GraphDevice>(
         device: &D,
         place: *mut CUgraphConditionalHandle,
         graph: CUgraph,
@@ -554,7 +566,11 @@ pub mod calls {
     }
 
     /// Edges come or go.
-    pub fn tie<D: GraphDevice>(
+    ///
+    /// # Safety
+    ///
+    /// The contract of the driver's call: what pointers name is readable, or writable, as it says.
+    pub unsafe fn tie<D: GraphDevice>(
         device: &D,
         graph: CUgraph,
         (from, to): (*const CUgraphNode, *const CUgraphNode),
@@ -622,7 +638,11 @@ pub mod calls {
     }
 
     /// Makes an executable graph.
-    pub fn instantiate<D: GraphDevice>(
+    ///
+    /// # Safety
+    ///
+    /// The contract of the driver's call: what pointers name is readable, or writable, as it says.
+    pub unsafe fn instantiate<D: GraphDevice>(
         device: &D,
         place: *mut CUgraphExec,
         graph: CUgraph,
@@ -670,7 +690,8 @@ macro_rules! graph_calls {
             graph: *mut $crate::cuda::CUgraph,
             _flags: u32,
         ) -> $crate::cuda::CUresult {
-            $crate::cuda::graphs::calls::create(self, graph)
+            // SAFETY: the caller's contract.
+            unsafe { $crate::cuda::graphs::calls::create(self, graph) }
         }
         unsafe fn cuGraphDestroy(&self, graph: $crate::cuda::CUgraph) -> $crate::cuda::CUresult {
             $crate::cuda::graphs::calls::destroy(self, graph)
@@ -683,7 +704,8 @@ macro_rules! graph_calls {
             count: usize,
         ) -> $crate::cuda::CUresult {
             let work = Ok($crate::cuda::graphs::GraphDevice::empty_work(self));
-            $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work)
+            // SAFETY: the caller's contract.
+            unsafe { $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work) }
         }
         unsafe fn cuGraphAddKernelNode_v2(
             &self,
@@ -695,7 +717,8 @@ macro_rules! graph_calls {
         ) -> $crate::cuda::CUresult {
             // SAFETY: the caller's contract.
             let work = unsafe { $crate::cuda::graphs::GraphDevice::kernel_work(self, params) };
-            $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work)
+            // SAFETY: the caller's contract.
+            unsafe { $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work) }
         }
         unsafe fn cuGraphAddMemcpyNode(
             &self,
@@ -708,7 +731,8 @@ macro_rules! graph_calls {
         ) -> $crate::cuda::CUresult {
             // SAFETY: the caller's contract.
             let work = unsafe { $crate::cuda::graphs::GraphDevice::copy_work(self, copy) };
-            $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work)
+            // SAFETY: the caller's contract.
+            unsafe { $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work) }
         }
         unsafe fn cuGraphAddMemsetNode(
             &self,
@@ -721,7 +745,8 @@ macro_rules! graph_calls {
         ) -> $crate::cuda::CUresult {
             // SAFETY: the caller's contract.
             let work = unsafe { $crate::cuda::graphs::GraphDevice::fill_work(self, fill) };
-            $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work)
+            // SAFETY: the caller's contract.
+            unsafe { $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work) }
         }
         unsafe fn cuGraphAddHostNode(
             &self,
@@ -733,7 +758,8 @@ macro_rules! graph_calls {
         ) -> $crate::cuda::CUresult {
             // SAFETY: the caller's contract.
             let work = unsafe { $crate::cuda::graphs::GraphDevice::host_work(self, params) };
-            $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work)
+            // SAFETY: the caller's contract.
+            unsafe { $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work) }
         }
         unsafe fn cuGraphAddEventRecordNode(
             &self,
@@ -744,7 +770,8 @@ macro_rules! graph_calls {
             event: $crate::cuda::CUevent,
         ) -> $crate::cuda::CUresult {
             let work = $crate::cuda::graphs::GraphDevice::record_work(self, event);
-            $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work)
+            // SAFETY: the caller's contract.
+            unsafe { $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work) }
         }
         unsafe fn cuGraphAddEventWaitNode(
             &self,
@@ -755,7 +782,8 @@ macro_rules! graph_calls {
             event: $crate::cuda::CUevent,
         ) -> $crate::cuda::CUresult {
             let work = $crate::cuda::graphs::GraphDevice::wait_work(self, event);
-            $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work)
+            // SAFETY: the caller's contract.
+            unsafe { $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work) }
         }
         unsafe fn cuGraphAddBatchMemOpNode(
             &self,
@@ -767,7 +795,8 @@ macro_rules! graph_calls {
         ) -> $crate::cuda::CUresult {
             // SAFETY: the caller's contract.
             let work = unsafe { $crate::cuda::graphs::GraphDevice::operations_work(self, params) };
-            $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work)
+            // SAFETY: the caller's contract.
+            unsafe { $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work) }
         }
         unsafe fn cuGraphKernelNodeSetAttribute(
             &self,
@@ -794,7 +823,8 @@ macro_rules! graph_calls {
         ) -> $crate::cuda::CUresult {
             // SAFETY: the caller's contract.
             let work = unsafe { $crate::cuda::graphs::GraphDevice::allocation_work(self, params) };
-            $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work)
+            // SAFETY: the caller's contract.
+            unsafe { $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work) }
         }
         unsafe fn cuGraphAddMemFreeNode(
             &self,
@@ -805,7 +835,8 @@ macro_rules! graph_calls {
             address: $crate::cuda::CUdeviceptr,
         ) -> $crate::cuda::CUresult {
             let work = $crate::cuda::graphs::GraphDevice::free_work(self, address);
-            $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work)
+            // SAFETY: the caller's contract.
+            unsafe { $crate::cuda::graphs::calls::add(self, node, graph, (before, count), work) }
         }
         unsafe fn cuGraphAddNode_v2(
             &self,
@@ -816,7 +847,16 @@ macro_rules! graph_calls {
             count: usize,
             params: *mut $crate::cuda::CUgraphNodeParams,
         ) -> $crate::cuda::CUresult {
-            $crate::cuda::graphs::calls::add_conditional(self, node, graph, (before, count), params)
+            // SAFETY: the caller's contract.
+            unsafe {
+                $crate::cuda::graphs::calls::add_conditional(
+                    self,
+                    node,
+                    graph,
+                    (before, count),
+                    params,
+                )
+            }
         }
         unsafe fn cuGraphConditionalHandleCreate(
             &self,
@@ -826,7 +866,10 @@ macro_rules! graph_calls {
             default: u32,
             flags: u32,
         ) -> $crate::cuda::CUresult {
-            $crate::cuda::graphs::calls::create_condition(self, handle, graph, default, flags)
+            // SAFETY: the caller's contract.
+            unsafe {
+                $crate::cuda::graphs::calls::create_condition(self, handle, graph, default, flags)
+            }
         }
         unsafe fn cuGraphDestroyNode(
             &self,
@@ -841,7 +884,8 @@ macro_rules! graph_calls {
             to: *const $crate::cuda::CUgraphNode,
             count: usize,
         ) -> $crate::cuda::CUresult {
-            $crate::cuda::graphs::calls::tie(self, graph, (from, to), count, true)
+            // SAFETY: the caller's contract.
+            unsafe { $crate::cuda::graphs::calls::tie(self, graph, (from, to), count, true) }
         }
         unsafe fn cuGraphAddDependencies_v2(
             &self,
@@ -851,7 +895,8 @@ macro_rules! graph_calls {
             _data: *const $crate::cuda::CUgraphEdgeData,
             count: usize,
         ) -> $crate::cuda::CUresult {
-            $crate::cuda::graphs::calls::tie(self, graph, (from, to), count, true)
+            // SAFETY: the caller's contract.
+            unsafe { $crate::cuda::graphs::calls::tie(self, graph, (from, to), count, true) }
         }
         unsafe fn cuGraphRemoveDependencies(
             &self,
@@ -860,7 +905,8 @@ macro_rules! graph_calls {
             to: *const $crate::cuda::CUgraphNode,
             count: usize,
         ) -> $crate::cuda::CUresult {
-            $crate::cuda::graphs::calls::tie(self, graph, (from, to), count, false)
+            // SAFETY: the caller's contract.
+            unsafe { $crate::cuda::graphs::calls::tie(self, graph, (from, to), count, false) }
         }
         unsafe fn cuGraphKernelNodeSetParams_v2(
             &self,
@@ -1007,7 +1053,8 @@ macro_rules! graph_calls {
             graph: $crate::cuda::CUgraph,
             params: *mut $crate::cuda::CUDA_GRAPH_INSTANTIATE_PARAMS,
         ) -> $crate::cuda::CUresult {
-            $crate::cuda::graphs::calls::instantiate(self, exec, graph, params)
+            // SAFETY: the caller's contract.
+            unsafe { $crate::cuda::graphs::calls::instantiate(self, exec, graph, params) }
         }
         unsafe fn cuGraphUpload(
             &self,
