@@ -25,10 +25,15 @@ impl Process {
         unsafe {
             command.pre_exec(|| {
                 // Should this program be killed outright, what it started ends with it.
-                let signal = Some(rustix::process::Signal::TERM);
-                Ok(rustix::process::set_parent_process_death_signal(signal)?)
+                Ok(end_with_parent()?)
             });
         }
+        Self::spawn_plainly(command)
+    }
+
+    /// Starts a process that asks for [`end_with_parent`] itself. Nothing runs between fork and exec then, and the
+    /// memory of this program need not be copied first, which takes milliseconds where it is large.
+    fn spawn_plainly(command: &mut Command) -> anyhow::Result<Self> {
         let child = command.spawn().with_context(|| {
             format!(
                 "could not start {}",
@@ -37,6 +42,11 @@ impl Process {
         })?;
         Ok(Self(child))
     }
+}
+
+/// Asks that this process ends when its parent does.
+pub(crate) fn end_with_parent() -> rustix::io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))
 }
 
 impl Drop for Process {
@@ -95,9 +105,10 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// Starts a process that ends by itself when its standard input does, and calls [`end_with_parent`].
     pub(crate) fn spawn(command: &mut Command) -> anyhow::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = Process::spawn(command)?;
+        let mut process = Process::spawn_plainly(command)?;
         let requests = process.0.stdin.take();
         let stdout = process
             .0

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use towline_backend::cuda::{CUdeviceptr, CUgraphExec};
 
 use super::device::{Cuda, Kernel, Pinned};
+use crate::child::end_with_parent;
 use crate::cpu;
 use crate::peer::Direction;
 use crate::report::Device;
@@ -83,6 +84,7 @@ pub(super) type Values = BTreeMap<String, f64>;
 
 /// Answers tasks from standard input until it ends.
 pub(crate) fn run(options: &LegOptions) -> anyhow::Result<ExitCode> {
+    end_with_parent()?;
     // Libraries may print: from here on, that goes to standard error, and only answers to our parent.
     let stdout = rustix::io::dup(rustix::stdio::stdout())?;
     rustix::stdio::dup2_stdout(std::io::stderr().as_fd())?;

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use towline_backend::opencl::{CL_FALSE, CL_TRUE};
 
 use super::device::{self, Buffer, Context, Kernel, Opencl, Program, Queue};
+use crate::child::end_with_parent;
 use crate::cpu;
 use crate::peer::Direction;
 use crate::report::Device;
@@ -104,6 +105,7 @@ type Values = BTreeMap<String, f64>;
 
 /// Answers tasks from standard input until it ends.
 pub(crate) fn run(options: &LegOptions) -> anyhow::Result<ExitCode> {
+    end_with_parent()?;
     // Libraries may print: from here on, that goes to standard error, and only answers to our parent.
     let stdout = rustix::io::dup(rustix::stdio::stdout())?;
     rustix::stdio::dup2_stdout(std::io::stderr().as_fd())?;
@@ -174,6 +176,16 @@ fn values<const N: usize>(pairs: [(&str, f64); N]) -> Values {
     pairs.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
+/// The value of [`Task::Lifecycle`] that is no span but a moment: when the devices were listed, on [`monotonic_us`]'s
+/// clock.
+pub(super) const LISTED_AT: &str = "listed at";
+
+/// Microseconds on the clock that all processes of this machine share.
+pub(super) fn monotonic_us() -> f64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as f64 * 1e6 + now.tv_nsec as f64 / 1e3
+}
+
 /// Table 3 of the paper: every call that makes or releases an object, in a process that has not used OpenCL before.
 fn lifecycle(options: &LegOptions, salt: u64) -> anyhow::Result<Values> {
     let mut times = Values::new();
@@ -192,6 +204,7 @@ fn lifecycle(options: &LegOptions, salt: u64) -> anyhow::Result<Values> {
         devices.extend(found.into_iter().map(|device| (platform, device)));
     }
     lap("clGetDeviceIDs");
+    let listed_us = monotonic_us();
     let opencl = Opencl::choose(api, &devices, options.device)?;
     let context = opencl.context()?;
     lap("clCreateContext");
@@ -231,6 +244,7 @@ fn lifecycle(options: &LegOptions, salt: u64) -> anyhow::Result<Values> {
     drop(context);
     lap("clReleaseContext");
     times.insert("together".into(), us_since(all));
+    times.insert(LISTED_AT.into(), listed_us);
     Ok(times)
 }
 

@@ -12,11 +12,11 @@ use crate::server::{Server, ServerSpec, free_ports};
 /// What scales, at which size on a CPU and on a GPU, and whether every device adds work instead of sharing it.
 const JOBS: [(&str, &str, u64, u64, bool); 6] = [
     ("sgemm", "single", 512, 8192, false),
-    ("sgemm", "double", 512, 8192, false),
     ("nbody", "single", 4096, 524_288, false),
-    ("nbody", "double", 4096, 524_288, false),
     ("transpose", "single", 2048, 8192, false),
     ("smith_waterman", "none", 1024, 6144, true),
+    ("sgemm", "double", 512, 8192, false),
+    ("nbody", "double", 4096, 262_144, false),
 ];
 
 /// How many devices are tried: 1, 2, 4, ... up to what there is.

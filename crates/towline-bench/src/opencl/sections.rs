@@ -202,13 +202,7 @@ impl Run<'_> {
             .legs
             .take_turns("calls", &OPENCL, self.repetitions(), |legs, leg| {
                 salt += 1;
-                let (mut reading, cpu) = legs.once(leg, &Task::Lifecycle { salt })?;
-                let took = |name: &str| reading.values.get(name).copied().unwrap_or(0.0);
-                let listed = took("process") - took("together")
-                    + took("clGetPlatformIDs")
-                    + took("clGetDeviceIDs");
-                reading.values.insert("listed".into(), listed);
-                Ok((reading, cpu))
+                legs.once(leg, &Task::Lifecycle { salt })
             });
         let rows = CALLS
             .map(|call| (format!("call.{call}"), call.to_owned(), call, "Table 3"))
