@@ -1,0 +1,618 @@
+"""Every instruction of PTX that devices in software are held to, each as a few lines for one thread.
+
+A case names the registers that a thread has been given, what it does with them, and what of it counts: `goldens.py` makes kernels
+of it. In its lines `a` to `f` are the inputs and `x` to `z` the results, registers without a type. Beside them there are `t0` to
+`t5` of 32 bits, `u0` to `u3` of 64, `h0` to `h3` of 16, and the predicates `p`, `q`, `r`, `s`; `i` is the thread's number, `tid` that
+within its block and `lane` within its warp, `own` the address of 64 bytes of its own (in `scratch`), `from` and `result` where its
+first input and result lie, `mine` 32 bytes of its own in the block's shared memory `sh`, `lo` 32 bytes of local memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# Bits of a type's register.
+BITS = {
+    "b8": 8, "u8": 8, "s8": 8, "b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16, "b32": 32, "u32": 32, "s32": 32, "f32": 32,
+    "f16x2": 32, "bf16x2": 32, "u16x2": 32, "s16x2": 32, "b64": 64, "u64": 64, "s64": 64, "f64": 64, "shift": 32, "tf32": 32, "bytes": 32,
+}  # fmt: skip
+INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
+WORDS = ("u32", "s32", "u64", "s64")
+ROUNDINGS = ("rn", "rz", "rm", "rp")
+HALVES = ("f16", "f16x2", "bf16", "bf16x2")
+ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")
+UNORDERED = ("equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
+
+# A launch of many dimensions, and the usual one: blocks of 128 threads.
+FLAT = ((18, 1, 1), (128, 1, 1))
+DEEP = ((3, 2, 3), (8, 4, 4))
+
+
+@dataclass(frozen=True)
+class Case:
+    """What one instruction, or a few that belong together, do for every thread."""
+
+    group: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    body: str
+    # What holds it to the exact result, if it is approximate: a function of `bounds` in goldens.py.
+    bound: str = ""
+    # Declarations before the kernel.
+    before: str = ""
+    launch: tuple[tuple[int, int, int], tuple[int, int, int]] = FLAT
+
+
+def plain(group: str, instruction: str, inputs: tuple[str, ...], output: str, bound: str = "") -> Case:
+    """An instruction whose operands are its inputs, in their order."""
+    operands = ", ".join("abcdef"[: len(inputs)])
+    return Case(group, instruction, inputs, (output,), f"{instruction} x, {operands};", bound)
+
+
+def wider(ty: str) -> str:
+    return ty[0] + str(2 * int(ty[1:]))
+
+
+def integers() -> Iterator[Case]:
+    for ty in INTEGERS:
+        for op in ("add", "sub", "mul.lo", "mul.hi", "div", "rem", "min", "max"):
+            yield plain("integer", f"{op}.{ty}", (ty, ty), ty)
+        for op in ("mad.lo", "mad.hi", "sad"):
+            yield plain("integer", f"{op}.{ty}", (ty, ty, ty), ty)
+        if ty[0] == "s":
+            yield plain("integer", f"abs.{ty}", (ty,), ty)
+            yield plain("integer", f"neg.{ty}", (ty,), ty)
+    for ty in ("u16", "s16", "u32", "s32"):
+        yield plain("integer", f"mul.wide.{ty}", (ty, ty), wider(ty))
+        yield plain("integer", f"mad.wide.{ty}", (ty, ty, wider(ty)), wider(ty))
+    for ty in ("u32", "s32"):
+        for half in ("lo", "hi"):
+            yield plain("integer", f"mul24.{half}.{ty}", (ty, ty), ty)
+            yield plain("integer", f"mad24.{half}.{ty}", (ty, ty, ty), ty)
+    yield plain("integer", "add.sat.s32", ("s32", "s32"), "s32")
+    yield plain("integer", "sub.sat.s32", ("s32", "s32"), "s32")
+    yield plain("integer", "mad.hi.sat.s32", ("s32", "s32", "s32"), "s32")
+    yield plain("integer", "mad24.hi.sat.s32", ("s32", "s32", "s32"), "s32")
+    for ty in ("u16x2", "s16x2"):
+        for op in ("add", "min", "max"):
+            yield plain("integer", f"{op}.{ty}", (ty, ty), ty)
+    for op in ("min", "max"):
+        yield plain("integer", f"{op}.relu.s16x2", ("s16x2", "s16x2"), "s16x2")
+        yield plain("integer", f"{op}.relu.s32", ("s32", "s32"), "s32")
+    for ty in WORDS:
+        for op in ("add", "sub"):
+            body = f"{op}.cc.{ty} x, a, b;\n{op}c.cc.{ty} y, c, d;\n{op}c.{ty} z, a, d;"
+            yield Case("carry", f"{op}.cc.{ty}, {op}c.cc.{ty}, {op}c.{ty}", (ty,) * 4, (ty,) * 3, body)
+        for first, second in (("lo", "hi"), ("hi", "lo")):
+            body = f"mad.{first}.cc.{ty} x, a, b, c;\nmadc.{second}.cc.{ty} y, a, b, d;\naddc.{ty} z, c, d;"
+            yield Case("carry", f"mad.{first}.cc.{ty}, madc.{second}.cc.{ty}", (ty,) * 4, (ty,) * 3, body)
+        body = f"mad.lo.cc.{ty} x, a, b, c;\nmadc.hi.{ty} y, a, b, d;"
+        yield Case("carry", f"mad.lo.cc.{ty}, madc.hi.{ty}", (ty,) * 4, (ty,) * 2, body)
+
+
+def bits() -> Iterator[Case]:
+    for ty in ("b16", "b32", "b64"):
+        for op in ("and", "or", "xor"):
+            yield plain("bits", f"{op}.{ty}", (ty, ty), ty)
+        for op in ("not", "cnot"):
+            yield plain("bits", f"{op}.{ty}", (ty,), ty)
+        yield plain("bits", f"shl.{ty}", (ty, "shift"), ty)
+        for kind in "bus":
+            yield plain("bits", f"shr.{kind}{BITS[ty]}", (ty, "shift"), ty)
+    for ty in ("b32", "b64"):
+        for op, output in (("popc", "b32"), ("clz", "b32"), ("brev", ty)):
+            yield plain("bits", f"{op}.{ty}", (ty,), output)
+        yield plain("bits", f"bfi.{ty}", (ty, ty, "shift", "shift"), ty)
+    for ty in WORDS:
+        for op in ("bfind", "bfind.shiftamt"):
+            yield plain("bits", f"{op}.{ty}", (ty,), "b32")
+        yield plain("bits", f"bfe.{ty}", (ty, "shift", "shift"), ty)
+    for way in "lr":
+        for mode in ("wrap", "clamp"):
+            yield plain("bits", f"shf.{way}.{mode}.b32", ("b32", "b32", "shift"), "b32")
+    for mode in ("wrap", "clamp"):
+        yield plain("bits", f"bmsk.{mode}.b32", ("shift", "shift"), "b32")
+        for ty in ("u32", "s32"):
+            yield plain("bits", f"szext.{mode}.{ty}", (ty, "shift"), ty)
+    yield plain("bits", "fns.b32", ("b32", "shift", "shift"), "b32")
+    for table in (0x01, 0x1E, 0x40, 0x7F, 0x80, 0x96, 0xB2, 0xCA, 0xD8, 0xE8, 0xFE):
+        body = f"lop3.b32 x, a, b, c, {table};"
+        yield Case("bits", f"lop3.b32 {table:#04x}", ("b32",) * 3, ("b32",), body)
+    for op in ("and", "or"):
+        body = f"setp.lt.s32 q, d, 0;\nlop3.{op}.b32 x|p, a, b, c, 0x96, q;\nselp.b32 y, 1, 0, p;"
+        yield Case("bits", f"lop3.{op}.b32 0x96", ("b32",) * 4, ("b32", "b32"), body)
+    for mode in ("", ".f4e", ".b4e", ".rc8", ".ecl", ".ecr", ".rc16"):
+        yield plain("bits", f"prmt.b32{mode}", ("b32", "b32", "b32"), "b32")
+    for a in ("u32", "s32"):
+        for b in ("u32", "s32"):
+            yield plain("bits", f"dp4a.{a}.{b}", ("bytes", "bytes", "b32"), "b32")
+            for half in ("lo", "hi"):
+                yield plain("bits", f"dp2a.{half}.{a}.{b}", ("bytes", "bytes", "b32"), "b32")
+    # Only some of these are carried out in software; others are known to be refused.
+    for op in ("vadd", "vsub", "vabsdiff", "vmin", "vmax"):
+        for ty in ("u32", "s32"):
+            body = f"{op}.{ty}.{ty}.{ty} x, a.b0, b.h1;\n{op}.{ty}.{ty}.{ty}.sat y, a, b;\n"
+            body += f"{op}.{ty}.{ty}.{ty}.add z, a.h0, b.b3, c;"
+            yield Case("video", f"{op}.{ty}", ("b32",) * 3, ("b32",) * 3, body)
+    for count in (2, 4):
+        for op in ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax"):
+            for ty in ("u32", "s32"):
+                name = f"{op}{count}.{ty}.{ty}.{ty}"
+                added = f"{name}.add y, a, b, c;" if op == "vabsdiff" else "mov.b32 y, 0;"
+                body = f"{name} x, a, b, c;\n{added}"
+                yield Case("video", name, ("b32",) * 3, ("b32", "b32"), body)
+
+
+def floats() -> Iterator[Case]:
+    for ty in ("f32", "f64"):
+        for flush in ("", ".ftz") if ty == "f32" else ("",):
+            for saturate in ("", ".sat") if ty == "f32" else ("",):
+                for rounding in ("", *(f".{one}" for one in ROUNDINGS)):
+                    for op in ("add", "sub", "mul"):
+                        yield plain("float", f"{op}{rounding}{flush}{saturate}.{ty}", (ty, ty), ty)
+                for rounding in ROUNDINGS:
+                    yield plain("float", f"fma.{rounding}{flush}{saturate}.{ty}", (ty, ty, ty), ty)
+            for rounding in ROUNDINGS:
+                yield plain("float", f"mad.{rounding}{flush}.{ty}", (ty, ty, ty), ty)
+                yield plain("float", f"div.{rounding}{flush}.{ty}", (ty, ty), ty)
+                yield plain("float", f"rcp.{rounding}{flush}.{ty}", (ty,), ty)
+                yield plain("float", f"sqrt.{rounding}{flush}.{ty}", (ty,), ty)
+            for op in ("abs", "neg"):
+                yield plain("float", f"{op}{flush}.{ty}", (ty,), ty)
+            for op in ("min", "max"):
+                for kind in ("", ".NaN", ".xorsign.abs", ".NaN.xorsign.abs") if ty == "f32" else ("",):
+                    yield plain("extremum", f"{op}{flush}{kind}.{ty}", (ty, ty), ty)
+        yield plain("float", f"copysign.{ty}", (ty, ty), ty)
+        classes = ("finite", "infinite", "number", "notanumber", "normal", "subnormal")
+        body = mask((f"testp.{one}.{ty} p, a;", "p") for one in classes)
+        yield Case("compare", f"testp.{ty}", (ty,), ("b32",), body)
+    for flush in ("", ".ftz"):
+        yield plain("approximate", f"div.approx{flush}.f32", ("f32", "f32"), "f32", "div_approx")
+        yield plain("approximate", f"div.full{flush}.f32", ("f32", "f32"), "f32", "div_full")
+        for op in ("rcp", "sqrt", "rsqrt", "ex2", "lg2", "sin", "cos"):
+            yield plain("approximate", f"{op}.approx{flush}.f32", ("f32",), "f32", op)
+    yield plain("approximate", "tanh.approx.f32", ("f32",), "f32", "tanh")
+    yield plain("approximate", "rcp.approx.ftz.f64", ("f64",), "f64", "rcp_f64")
+    yield plain("approximate", "rsqrt.approx.ftz.f64", ("f64",), "f64", "rsqrt_f64")
+    yield plain("approximate", "rsqrt.approx.f64", ("f64",), "f64", "rsqrt_f64")
+    for ty in HALVES:
+        flushes = ("", ".ftz") if ty[0] == "f" else ("",)
+        for flush in flushes:
+            for saturate in ("", ".sat") if ty[0] == "f" else ("",):
+                for op in ("add", "sub", "mul"):
+                    yield plain("half", f"{op}.rn{flush}{saturate}.{ty}", (ty, ty), ty)
+                yield plain("half", f"fma.rn{flush}{saturate}.{ty}", (ty, ty, ty), ty)
+            yield plain("half", f"fma.rn{flush}.relu.{ty}", (ty, ty, ty), ty)
+            for op in ("abs", "neg"):
+                yield plain("half", f"{op}{flush}.{ty}", (ty,), ty)
+            for op in ("min", "max"):
+                for kind in ("", ".NaN", ".xorsign.abs", ".NaN.xorsign.abs"):
+                    yield plain("extremum", f"{op}{flush}{kind}.{ty}", (ty, ty), ty)
+        flush = "" if ty[0] == "f" else ".ftz"
+        yield plain("approximate", f"ex2.approx{flush}.{ty}", (ty,), ty, f"ex2_{ty}")
+        yield plain("approximate", f"tanh.approx.{ty}", (ty,), ty, f"tanh_{ty}")
+    for op in ("add", "sub", "mul"):
+        yield plain("half", f"{op}.f16", ("f16", "f16"), "f16")
+
+
+def mask(tests: Iterator[tuple[str, str]]) -> str:
+    """Lines that gather predicates as bits of `x`, the first test's the lowest."""
+    lines = ["mov.b32 x, 0;"]
+    for number, (test, predicate) in enumerate(tests):
+        lines += [test, f"selp.b32 t0, {1 << number}, 0, {predicate};", "or.b32 x, x, t0;"]
+    return "\n".join(lines)
+
+
+def comparisons() -> Iterator[Case]:
+    for ty in ("b16", "b32", "b64", *INTEGERS, "f16", "bf16", "f32", "f64"):
+        known: tuple[str, ...] = ORDERED
+        if ty[0] == "b" and ty != "bf16":
+            known = ("eq", "ne")
+        elif ty[0] == "u":
+            known = (*ORDERED, "lo", "ls", "hi", "hs")
+        elif ty in ("f16", "bf16", "f32", "f64"):
+            known = (*ORDERED, *UNORDERED)
+        for flush in ("", ".ftz") if ty in ("f16", "f32") else ("",):
+            body = mask((f"setp.{one}{flush}.{ty} p, a, b;", "p") for one in known)
+            yield Case("compare", f"setp{flush}.{ty}", (ty, ty), ("b32",), body)
+    for ty in ("u32", "s64", "f32", "f64"):
+        tests = []
+        for logic in ("and", "or", "xor"):
+            for flag in ("r", "!r"):
+                test = f"setp.lt.{logic}.{ty} p|q, a, b, {flag};"
+                tests += [(test, "p"), (test, "q")]
+        body = "setp.lt.s32 r, c, 0;\n" + mask(iter(tests))
+        yield Case("compare", f"setp.lt.{{and,or,xor}}.{ty} p|q", (ty, ty, "b32"), ("b32",), body)
+    for ty in ("f16x2", "bf16x2"):
+        tests = []
+        for one in (*ORDERED, *UNORDERED):
+            test = f"setp.{one}.{ty} p|q, a, b;"
+            tests += [(test, "p"), (test, "q")]
+        yield Case("compare", f"setp.{ty} p|q", (ty, ty), ("b32",), mask(iter(tests)))
+    for ty in ("u16", "s16", "u32", "s32", "u64", "s64", "f32", "f64"):
+        for to in ("u32", "s32", "f32"):
+            for one in ("lt", "ne") if ty[0] != "f" else ("lt", "neu"):
+                yield plain("compare", f"set.{one}.{to}.{ty}", (ty, ty), to)
+    for one in ("ge", "nan"):
+        yield plain("compare", f"set.{one}.ftz.u32.f32", ("f32", "f32"), "u32")
+        yield plain("compare", f"set.{one}.ftz.f32.f32", ("f32", "f32"), "f32")
+        for ty in ("f16", "bf16"):
+            for to in (ty, "u16", "s16", "u32", "s32"):
+                yield plain("compare", f"set.{one}.{to}.{ty}", (ty, ty), to)
+        for ty in ("f16x2", "bf16x2"):
+            yield plain("compare", f"set.{one}.{ty}.{ty}", (ty, ty), ty)
+    for ty in ("s32", "f32"):
+        body = f"setp.lt.s32 r, c, 0;\nset.gt.and.u32.{ty} x, a, b, r;\nset.gt.xor.f32.{ty} y, a, b, !r;"
+        yield Case("compare", f"set.gt.and.u32.{ty}, set.gt.xor.f32.{ty}", (ty, ty, "b32"), ("b32", "f32"), body)
+    for ty in ("b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"):
+        body = f"setp.ne.s32 p, c, 0;\nselp.{ty} x, a, b, p;\nselp.{ty} y, a, b, !p;"
+        yield Case("compare", f"selp.{ty}", (ty, ty, "b32"), (ty, ty), body)
+        yield plain("compare", f"slct.{ty}.s32", (ty, ty, "s32"), ty)
+        yield plain("compare", f"slct.{ty}.f32", (ty, ty, "f32"), ty)
+        yield plain("compare", f"slct.ftz.{ty}.f32", (ty, ty, "f32"), ty)
+    tests = []
+    for op in ("and", "or", "xor"):
+        tests += [(f"{op}.pred s, p, q;", "s"), (f"{op}.pred s, !p, q;", "s")]
+    tests += [("not.pred s, p;", "s"), ("mov.pred s, q;", "s")]
+    body = "setp.lt.s32 p, a, 0;\nsetp.lt.s32 q, b, 0;\n" + mask(iter(tests))
+    yield Case("compare", "and.pred, or.pred, xor.pred, not.pred, mov.pred", ("b32", "b32"), ("b32",), body)
+
+
+def conversions() -> Iterator[Case]:
+    whole = ("u8", "s8", *INTEGERS)
+    real = ("f16", "f32", "f64")
+
+    def cvt(modifiers: str, to: str, source: str) -> Case:
+        # A register of 32 bits for whatever is smaller than 16, with what it likes above.
+        register = "b32" if BITS[source] == 8 else source
+        target = "b32" if BITS[to] == 8 else to
+        return plain("convert", f"cvt{modifiers}.{to}.{source}", (register,), target)
+
+    for to in whole:
+        for source in whole:
+            yield cvt("", to, source)
+            # Only where the result's type cannot hold every value.
+            holds = BITS[to] > BITS[source] - (to[0] == "u" == source[0]) - (to[0] == "s" == source[0])
+            if not (holds and (to[0] == source[0] or source[0] == "u")):
+                yield cvt(".sat", to, source)
+    for to in real:
+        for source in whole:
+            for rounding in ROUNDINGS:
+                yield cvt(f".{rounding}", to, source)
+            yield cvt(".rn.sat", to, source)
+    for to in whole:
+        for source in (*real, *(("bf16",) if BITS[to] > 8 else ())):
+            for rounding in ROUNDINGS:
+                yield cvt(f".{rounding}i", to, source)
+                if source == "f32":
+                    yield cvt(f".{rounding}i.ftz", to, source)
+                if source != "bf16":
+                    yield cvt(f".{rounding}i.sat", to, source)
+    for ty in real:
+        for rounding in ROUNDINGS:
+            for flush in ("", ".ftz") if ty == "f32" else ("",):
+                for saturate in ("", ".sat"):
+                    yield cvt(f".{rounding}i{flush}{saturate}", ty, ty)
+        yield cvt("", ty, ty)
+        yield cvt(".sat", ty, ty)
+    yield cvt(".ftz", "f32", "f32")
+    yield cvt(".ftz.sat", "f32", "f32")
+    for narrow, wide in (("f16", "f32"), ("f16", "f64"), ("f32", "f64")):
+        yield cvt("", wide, narrow)
+        yield cvt(".sat", wide, narrow)
+        for rounding in ROUNDINGS:
+            yield cvt(f".{rounding}", narrow, wide)
+            yield cvt(f".{rounding}.sat", narrow, wide)
+            if "f32" in (narrow, wide):
+                yield cvt(f".{rounding}.ftz", narrow, wide)
+    yield cvt(".ftz", "f32", "f16")
+    yield cvt(".ftz", "f64", "f32")
+    for to in ("f16", "bf16"):
+        for rounding in ("rn", "rz"):
+            yield cvt(f".{rounding}.relu", to, "f32")
+            yield plain("convert", f"cvt.{rounding}.{to}x2.f32", ("f32", "f32"), f"{to}x2")
+            yield plain("convert", f"cvt.{rounding}.relu.{to}x2.f32", ("f32", "f32"), f"{to}x2")
+    for rounding in ("rn", "rz"):
+        yield cvt(f".{rounding}", "bf16", "f32")
+    yield cvt("", "f32", "bf16")
+    yield cvt("", "f64", "bf16")
+    for rounding in ROUNDINGS:
+        for source in (*INTEGERS, "f16", "f64"):
+            yield cvt(f".{rounding}", "bf16", source)
+        yield cvt(f".{rounding}", "f16", "bf16")
+    for rounding in ("rn", "rz", "rna"):
+        yield cvt(f".{rounding}", "tf32", "f32")
+    for to in ("e4m3x2", "e5m2x2"):
+        for relu in ("", ".relu"):
+            name = f"cvt.rn.satfinite{relu}.{to}.f32"
+            yield Case("convert", name, ("f32", "f32"), ("b16",), f"{name} x, a, b;")
+            name = f"cvt.rn{relu}.f16x2.{to}"
+            yield Case("convert", name, ("b16",), ("b32",), f"{name} x, a;")
+            name = f"cvt.rn.satfinite{relu}.{to}.f16x2"
+            yield Case("convert", name, ("f16x2",), ("b16",), f"{name} x, a;")
+    for ty in ("u8", "s8", "u16", "s16"):
+        name = f"cvt.pack.sat.{ty}.s32"
+        body = f"{name}{'.b32' if BITS[ty] == 8 else ''} x, a, b{', c' if BITS[ty] == 8 else ''};"
+        yield Case("convert", name, ("s32", "s32", "b32"), ("b32",), body)
+
+
+def moves() -> Iterator[Case]:
+    yield Case("move", "mov.b32 of two", ("b16", "b16"), ("b32",), "mov.b32 x, {a, b};")
+    yield Case("move", "mov.b64 of two", ("b32", "b32"), ("b64",), "mov.b64 x, {a, b};")
+    yield Case("move", "mov.b64 of four", ("b16",) * 4, ("b64",), "mov.b64 x, {a, b, c, d};")
+    yield Case("move", "mov.b32 to two", ("b32",), ("b16", "b16"), "mov.b32 {x, y}, a;")
+    yield Case("move", "mov.b64 to two", ("b64",), ("b32", "b32"), "mov.b64 {x, y}, a;")
+    yield Case("move", "mov.b64 to four", ("b64",), ("b16",) * 3, "mov.b64 {x, y, z, _}, a;")
+    for name, ty in (("3.5", "f32"), ("0f7fc12345", "f32"), ("0d7ff8000000012345", "f64"), ("-1.0e300", "f64")):
+        yield Case("move", f"mov.{ty} {name}", (), (ty,), f"mov.{ty} x, {name};")
+    for width, name in ((32, "0x80000000U"), (32, "-1"), (64, "0xfedcba9876543210U"), (32, "5 - 3 * 7"), (64, "-8 / 3")):
+        yield Case("move", f"mov.b{width} {name}", (), (f"b{width}",), f"mov.b{width} x, {name};")
+    for ty in ("u32", "s32"):
+        body = f"@p mov.{ty} x, 1;\n@!p mov.{ty} x, 2;"
+        yield Case("move", f"guarded mov.{ty}", (ty, ty), (ty,), f"setp.lt.{ty} p, a, b;\n{body}")
+
+
+def memory() -> Iterator[Case]:
+    spaces = {"global": "own", "shared": "mine", "local": "lo", "generic": "own"}
+    for space, at in spaces.items():
+        dot = "" if space == "generic" else f".{space}"
+        for ty in ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64", "f32", "f64", "b8", "b16", "b32", "b64"):
+            # Small values are stored from, and loaded to, registers that are wider.
+            stored = "b32" if BITS[ty] == 8 else f"b{BITS[ty]}"
+            loaded = "b64" if ty[0] in "us" else stored
+            body = f"st{dot}.{ty} [{at}+8], a;\nld{dot}.{ty} x, [{at}+8];"
+            yield Case("memory", f"st{dot}.{ty}, ld{dot}.{ty} in {space}", (stored,), (loaded,), body)
+        for count, ty in (
+            (2, "u8"),
+            (4, "u8"),
+            (2, "u16"),
+            (4, "u16"),
+            (2, "u32"),
+            (4, "u32"),
+            (2, "u64"),
+            (2, "f32"),
+            (4, "f32"),
+            (2, "f64"),
+        ):
+            stored = "b32" if BITS[ty] == 8 else f"b{BITS[ty]}"
+            names, results = ("ab", "xy") if count == 2 else ("abcd", "xyz_")
+            body = f"st{dot}.v{count}.{ty} [{at}], {{{', '.join(names)}}};\nld{dot}.v{count}.{ty} {{{', '.join(results)}}}, [{at}];"
+            outputs = (stored,) * (2 if count == 2 else 3)
+            yield Case("memory", f"st{dot}.v{count}.{ty}, ld{dot}.v{count}.{ty} in {space}", (stored,) * count, outputs, body)
+    # Which byte lies where, and what a wider access sees of narrower ones.
+    body = (
+        "st.global.u32 [own], a;\nst.global.u8 [own+1], b;\nst.global.u16 [own+2], b;\n"
+        "ld.global.u32 x, [own];\nld.global.s8 y, [own+3];"
+    )
+    yield Case("memory", "bytes of a word", ("b32", "b32"), ("b32", "b32"), body)
+    for modifiers in (
+        ".volatile.global",
+        ".relaxed.gpu.global",
+        ".acquire.sys.global",
+        ".global.ca",
+        ".global.cg",
+        ".global.cs",
+        ".global.lu",
+        ".global.cv",
+        ".global.nc",
+    ):
+        first = ".release.sys.global" if ".acquire" in modifiers else ".global" if modifiers.endswith("nc") else modifiers
+        first = first.replace(".ca", ".wb").replace(".lu", ".wt").replace(".cv", ".wt")
+        # What `.nc` reads must not have been written by the kernel: the input itself then.
+        body = f"st{first}.u32 [own], a;\nld{modifiers}.u32 x, [own];"
+        if modifiers.endswith("nc"):
+            body = f"ld{modifiers}.u32 x, [from];"
+        yield Case("memory", f"ld{modifiers}.u32", ("b32",), ("b32",), body)
+    table = ".const .align 8 .b32 table[8] = {1, 0x80000000, 3, -4, 5, 6, 0xffffffff, 8};"
+    for ty, output in (("u32", "b32"), ("s32", "b64"), ("s16", "b32"), ("u8", "b32"), ("u64", "b64")):
+        body = f"and.b32 t0, a, 3;\nmul.wide.u32 u0, t0, 8;\nmov.u64 u1, table;\nadd.u64 u0, u0, u1;\nld.const.{ty} x, [u0];"
+        yield Case("memory", f"ld.const.{ty}", ("b32",), (output,), body, before=table)
+    body = (
+        "and.b32 t0, a, 3;\nmul.wide.u32 u0, t0, 8;\nmov.u64 u1, table;\ncvta.const.u64 u1, u1;\n"
+        "add.u64 u0, u0, u1;\nld.v2.u32 {x, y}, [u0];"
+    )
+    yield Case("memory", "ld of constants by generic addresses", ("b32",), ("b32", "b32"), body, before=table)
+    filled = ".global .align 16 .f32 numbers[4] = {1.5, 0f80000000, -2.0, 0f7f800000};\n.global .u64 start = numbers;\n"
+    filled += ".global .u64 further = numbers + 8;\n.global .align 8 .b8 text[8] = {72, 101, 108, 108, 111, 0x21};"
+    body = "and.b32 t0, a, 3;\nmul.wide.u32 u0, t0, 4;\nld.global.u64 u1, [start];\nadd.u64 u0, u0, u1;\nld.global.f32 x, [u0];\n"
+    body += "ld.global.u64 u2, [further];\nsub.u64 y, u2, u1;\nld.global.u64 z, [text];"
+    yield Case("memory", "variables with values", ("b32",), ("b32", "b64", "b64"), body, before=filled)
+    for space, at in (("global", "own"), ("shared", "mine"), ("local", "lo")):
+        address = "mov.u64 u0, own;" if space == "global" else f"mov.u32 t0, {at};\ncvt.u64.u32 u0, t0;"
+        if space == "local":
+            address = "mov.u64 u0, lo;"
+        body = f"{address}\ncvta.{space}.u64 u1, u0;\nst.{space}.u32 [{at}+4], a;\nld.u32 x, [u1+4];\n"
+        body += f"st.u32 [u1+8], b;\nld.{space}.u32 y, [{at}+8];\ncvta.to.{space}.u64 u2, u1;\nsub.u64 z, u2, u0;"
+        yield Case("memory", f"cvta.{space}.u64, cvta.to.{space}.u64", ("b32", "b32"), ("b32", "b32", "b64"), body)
+        tests = ((f"isspacep.{one} p, u1;", "p") for one in ("global", "shared", "local", "const"))
+        yield Case(
+            "memory", f"isspacep of {space} memory", ("b32",), ("b32",), f"{address}\ncvta.{space}.u64 u1, u0;\n" + mask(tests)
+        )
+
+
+def atomics() -> Iterator[Case]:
+    known = {
+        "u32": ("add", "min", "max", "inc", "dec"), "s32": ("add", "min", "max"), "u64": ("add", "min", "max"), "s64": ("min", "max"),
+        "b32": ("and", "or", "xor", "exch"), "b64": ("and", "or", "xor", "exch"), "f32": ("add",), "f64": ("add",),
+        "f16": ("add.noftz",), "f16x2": ("add.noftz",), "bf16": ("add.noftz",), "bf16x2": ("add.noftz",),
+    }  # fmt: skip
+    for space, at in (("global", "own"), ("shared", "mine"), ("generic", "own")):
+        dot = "" if space == "generic" else f".{space}"
+        for ty, ops in known.items():
+            width = f"b{BITS[ty]}"
+            for op in ops:
+                body = f"st{dot}.{width} [{at}], a;\natom{dot}.{op}.{ty} x, [{at}], b;\nld{dot}.{width} y, [{at}];"
+                yield Case("atomic", f"atom{dot}.{op}.{ty}", (ty, ty), (ty, ty), body)
+                if op != "exch":
+                    body = f"st{dot}.{width} [{at}], a;\nred{dot}.{op}.{ty} [{at}], b;\nld{dot}.{width} x, [{at}];"
+                    yield Case("atomic", f"red{dot}.{op}.{ty}", (ty, ty), (ty,), body)
+        for ty in ("b16", "b32", "b64"):
+            # It fits for half of the threads.
+            body = f"st{dot}.{ty} [{at}], a;\nand.b32 t0, i, 1;\nsetp.eq.u32 p, t0, 0;\nselp.{ty} b, a, b, p;\n"
+            body += f"atom{dot}.cas.{ty} x, [{at}], b, c;\nld{dot}.{ty} y, [{at}];"
+            yield Case("atomic", f"atom{dot}.cas.{ty}", (ty, ty, ty), (ty, ty), body)
+    for scope in (".relaxed.cta", ".acquire.gpu", ".release.sys", ".acq_rel.gpu"):
+        body = f"st.global.u32 [own], a;\natom{scope}.global.add.u32 x, [own], b;\nld.global.u32 y, [own];"
+        yield Case("atomic", f"atom{scope}.global.add.u32", ("u32", "u32"), ("u32", "u32"), body)
+    # All threads of a block on one word, where their order does not show.
+    for op, ty in (
+        ("add", "u32"),
+        ("min", "s32"),
+        ("max", "u32"),
+        ("and", "b32"),
+        ("or", "b32"),
+        ("xor", "b32"),
+        ("add", "u64"),
+        ("inc", "u32"),
+    ):
+        operand = "77" if op == "inc" else "a"
+        start = "-1" if op == "and" else "0"
+        body = f"mov.u32 t1, sh;\nsetp.eq.u32 p, tid, 0;\n@p st.shared.b{BITS[ty]} [t1], {start};\nbar.sync 0;\n"
+        body += f"red.shared.{op}.{ty} [t1], {operand};\nbar.sync 0;\nld.shared.b{BITS[ty]} x, [t1];"
+        yield Case("atomic", f"red.shared.{op}.{ty} by a block", (ty,), (ty,), body)
+    for op in ("add", "max", "xor"):
+        body = "mov.u32 t0, %ctaid.x;\nmul.wide.u32 u0, t0, 64;\nadd.u64 u0, u0, scratch;\nsetp.eq.u32 p, tid, 0;\n"
+        body += (
+            "@p st.global.b32 [u0], 0;\nbar.sync 0;\n"
+            f"red.global.{op}.{'b32' if op == 'xor' else 'u32'} [u0], a;\nbar.sync 0;\n"
+            "ld.volatile.global.u32 x, [u0];"
+        )
+        yield Case("atomic", f"red.global.{op}.u32 by a block", ("u32",), ("u32",), body)
+
+
+def warps() -> Iterator[Case]:
+    for kind in ("idx", "up", "down", "bfly"):
+        clamp = 0 if kind == "up" else 31
+        for distance in ("b", "1", "5"):
+            for segment in (0, 24, 28) if distance == "b" else (0,):
+                body = f"shfl.sync.{kind}.b32 x|p, a, {distance}, {segment << 8 | clamp}, -1;\nselp.b32 y, 1, 0, p;"
+                name = f"shfl.sync.{kind}.b32 by {distance} in segments of {32 - segment if segment else 32}"
+                yield Case("warp", name, ("b32", "shift"), ("b32", "b32"), body)
+        body = f"shfl.sync.{kind}.b32 x|p, a, b, c, -1;\nselp.b32 y, 1, 0, p;"
+        yield Case("warp", f"shfl.sync.{kind}.b32 of any clamp", ("b32", "shift", "b32"), ("b32", "b32"), body)
+        # A quarter of the lanes, each from one that is with them.
+        body = "and.b32 t0, lane, 3;\nsetp.ne.u32 p, t0, 1;\nmov.b32 x, 0;\n@p bra past;\nand.b32 t1, b, 28;\nor.b32 t1, t1, 1;\n"
+        if kind != "idx":
+            body = body.replace("or.b32 t1, t1, 1;\n", "")
+        body += f"shfl.sync.{kind}.b32 x, a, t1, {clamp}, 0x22222222;\npast:\nbar.warp.sync -1;"
+        yield Case("warp", f"shfl.sync.{kind}.b32 of a quarter", ("b32", "shift"), ("b32",), body)
+    for kind, negated in (("all", ""), ("any", ""), ("uni", ""), ("all", "!"), ("any", "!"), ("uni", "!")):
+        body = f"setp.lt.s32 p, a, b;\nvote.sync.{kind}.pred q, {negated}p, -1;\nselp.b32 x, 1, 0, q;"
+        yield Case("warp", f"vote.sync.{kind}.pred {negated}p", ("b32", "b32"), ("b32",), body)
+        # Whole warps that agree, since most do not.
+        body = (
+            "shr.u32 t0, i, 5;\nand.b32 t0, t0, 1;\nsetp.eq.u32 p, t0, 0;\n"
+            f"vote.sync.{kind}.pred q, {negated}p, -1;\nselp.b32 x, 1, 0, q;"
+        )
+        yield Case("warp", f"vote.sync.{kind}.pred {negated}p of warps that agree", (), ("b32",), body)
+    body = "setp.lt.s32 p, a, b;\nvote.sync.ballot.b32 x, p, -1;\nvote.sync.ballot.b32 y, !p, -1;"
+    yield Case("warp", "vote.sync.ballot.b32", ("b32", "b32"), ("b32", "b32"), body)
+    body = (
+        "setp.ge.u32 q, lane, 12;\nmov.b32 x, 0;\n@q bra past;\nsetp.lt.s32 p, a, b;\n"
+        "vote.sync.ballot.b32 x, p, 0xfff;\npast:\nbar.warp.sync -1;"
+    )
+    yield Case("warp", "vote.sync.ballot.b32 of twelve", ("b32", "b32"), ("b32",), body)
+    for ty in ("b32", "b64"):
+        body = f"and.{ty} a, a, 3;\nmatch.any.sync.{ty} x, a, -1;\nmatch.all.sync.{ty} y|p, a, -1;\nselp.b32 z, 1, 0, p;"
+        yield Case("warp", f"match.any.sync.{ty}, match.all.sync.{ty}", (ty,), ("b32",) * 3, body)
+        body = (
+            f"shr.u32 t0, i, 5;\ncvt.u{BITS[ty]}.u32 a, t0;\nmatch.any.sync.{ty} x, a, -1;\n"
+            f"match.all.sync.{ty} y|p, a, -1;\nselp.b32 z, 1, 0, p;"
+        )
+        yield Case("warp", f"match.any.sync.{ty}, match.all.sync.{ty} of one value", (ty,), ("b32",) * 3, body)
+    for op, ty in (
+        ("add", "u32"),
+        ("add", "s32"),
+        ("min", "u32"),
+        ("max", "u32"),
+        ("min", "s32"),
+        ("max", "s32"),
+        ("and", "b32"),
+        ("or", "b32"),
+        ("xor", "b32"),
+    ):
+        yield Case("warp", f"redux.sync.{op}.{ty}", (ty,), ("b32",), f"redux.sync.{op}.{ty} x, a, -1;")
+        body = f"and.b32 t0, lane, 1;\nsetp.eq.u32 p, t0, 0;\n@p bra even;\nredux.sync.{op}.{ty} x, a, 0xaaaaaaaa;\nbra past;\n"
+        body += f"even:\nredux.sync.{op}.{ty} x, a, 0x55555555;\npast:\nbar.warp.sync -1;"
+        yield Case("warp", f"redux.sync.{op}.{ty} of halves", (ty,), ("b32",), body)
+    yield Case("warp", "activemask.b32", (), ("b32",), "activemask.b32 x;")
+    yield Case("warp", "elect.sync", (), ("b32", "b32"), "elect.sync x|p, -1;\nselp.b32 y, 1, 0, p;")
+    for kind, result in (("popc.u32", "x"), ("and.pred", "q"), ("or.pred", "q")):
+        tail = "" if result == "x" else "\nselp.b32 x, 1, 0, q;"
+        body = f"setp.lt.s32 p, a, b;\nbarrier.red.{kind} {result}, 1, p;{tail}"
+        yield Case("warp", f"barrier.red.{kind}", ("b32", "b32"), ("b32",), body)
+        body = f"setp.ge.u32 p, lane, 0;\nbar.red.{kind} {result}, 2, 128, !p;{tail}"
+        yield Case("warp", f"bar.red.{kind} of a number of threads", (), ("b32",), body)
+    body = (
+        "st.shared.u32 [mine], a;\nbar.sync 0;\nxor.b32 t0, tid, 96;\nshl.b32 t0, t0, 5;\nmov.u32 t1, sh;\n"
+        "add.u32 t0, t0, t1;\nld.shared.u32 x, [t0];"
+    )
+    yield Case("warp", "bar.sync between warps", ("b32",), ("b32",), body)
+    body = (
+        "setp.lt.u32 p, tid, 64;\n@p bra waits;\nst.shared.u32 [mine], a;\nmembar.cta;\n"
+        "bar.arrive 3, 128;\nmov.b32 x, a;\nbra past;\n"
+    )
+    body += "waits:\nbar.sync 3, 128;\nadd.u32 t0, mine, 2048;\nld.shared.u32 x, [t0];\npast:\nbar.sync 0;"
+    yield Case("warp", "bar.arrive and bar.sync", ("b32",), ("b32",), body)
+
+
+def specials() -> Iterator[Case]:
+    for which in ("tid", "ntid", "ctaid", "nctaid"):
+        body = "\n".join(f"mov.u32 {out}, %{which}.{axis};" for out, axis in zip("xyz", "xyz"))
+        yield Case("special", f"%{which}", (), ("b32",) * 3, body, launch=DEEP)
+    yield Case("special", "%laneid, WARP_SZ", (), ("b32", "b32"), "mov.u32 x, %laneid;\nmov.u32 y, WARP_SZ;", launch=DEEP)
+    body = "mov.u32 x, %lanemask_eq;\nmov.u32 y, %lanemask_lt;\nmov.u32 z, %lanemask_le;"
+    yield Case("special", "%lanemask_eq, %lanemask_lt, %lanemask_le", (), ("b32",) * 3, body, launch=DEEP)
+    body = "mov.u32 x, %lanemask_gt;\nmov.u32 y, %lanemask_ge;\nmov.u32 z, %dynamic_smem_size;"
+    yield Case("special", "%lanemask_gt, %lanemask_ge, %dynamic_smem_size", (), ("b32",) * 3, body, launch=DEEP)
+    body = "mov.u64 u0, %clock64;\nmov.u64 u1, %clock64;\nsetp.ge.u64 p, u1, u0;\nselp.b32 x, 1, 0, p;\n"
+    body += "mov.u64 u0, %globaltimer;\nsetp.ne.u64 p, u0, 0;\nselp.b32 y, 1, 0, p;"
+    yield Case("special", "%clock64 does not go back, and there is a %globaltimer", (), ("b32", "b32"), body)
+
+
+def control() -> Iterator[Case]:
+    body = (
+        "and.b32 t0, a, 31;\nmov.b32 x, 1;\nagain:\nsetp.eq.u32 p, t0, 0;\n@p bra done;\n"
+        "mad.lo.u32 x, x, 3, b;\nsub.u32 t0, t0, 1;\nbra again;\ndone:\nmov.b32 y, t0;"
+    )
+    yield Case("control", "bra: a loop that lanes leave one by one", ("b32", "b32"), ("b32", "b32"), body)
+    body = "and.b32 t0, a, 3;\nbrx.idx t0, places;\nzero:\nadd.u32 x, b, 1;\nbra.uni done;\none:\nmul.lo.u32 x, b, 3;\nbra done;\n"
+    body += "two:\nnot.b32 x, b;\nbra done;\nthree:\nxor.b32 x, b, a;\ndone:\nmov.b32 y, t0;"
+    body = "places: .branchtargets zero, one, two, three;\n" + body
+    yield Case("control", "brx.idx", ("b32", "b32"), ("b32", "b32"), body)
+    factorial = """.visible .func (.param .b64 r) product_of(.param .b64 n)
+{
+  .reg .b64 m, k; .reg .pred p; .param .b64 arg; .param .b64 res;
+  ld.param.u64 m, [n]; setp.le.u64 p, m, 1; @p bra last;
+  sub.u64 k, m, 1; { .param .b64 q0; .param .b64 q1; st.param.b64 [q0], k; call.uni (q1), product_of, (q0); ld.param.b64 k, [q1]; }
+  mul.lo.u64 k, k, m; st.param.b64 [r], k; ret;
+  last: st.param.b64 [r], 1; ret;
+}"""
+    body = (
+        "and.b32 t0, a, 15;\ncvt.u64.u32 u0, t0;\n"
+        "{ .param .b64 q0; .param .b64 q1; st.param.b64 [q0], u0;\ncall (q1), product_of, (q0);\n"
+        "ld.param.b64 x, [q1]; }"
+    )
+    yield Case("control", "call of a function that calls itself", ("b32",), ("b64",), body, before=factorial)
+    # Functions that are called by address take parameters in memory.
+    functions = """.visible .func (.param .b32 r) thrice(.param .b32 n) { .reg .b32 m; ld.param.u32 m, [n]; mul.lo.u32 m, m, 3; st.param.b32 [r], m; ret; }
+.visible .func (.param .b32 r) inverse(.param .b32 n) { .reg .b32 m; ld.param.u32 m, [n]; not.b32 m, m; st.param.b32 [r], m; ret; }
+.global .u64 chosen[2] = {thrice, inverse};"""
+    body = "and.b32 t0, a, 1;\nmul.wide.u32 u0, t0, 8;\nmov.u64 u1, chosen;\nadd.u64 u0, u0, u1;\nld.global.u64 u0, [u0];\n"
+    body += "{ .param .b32 q0; .param .b32 q1; st.param.b32 [q0], b;\nshape: .callprototype (.param .b32 _) _ (.param .b32 _);\n"
+    body += "call (q1), u0, (q0), shape;\nld.param.b32 x, [q1]; }"
+    yield Case("control", "call by address", ("b32", "b32"), ("b32",), body, before=functions)
+    # The result of threads that have left is what was there before.
+    body = (
+        "st.global.u32 [own], a;\nsetp.lt.s32 p, a, 0;\nselp.b32 x, a, b, p;\nst.global.b32 [result], x;\n"
+        "@p exit;\nadd.u32 x, x, 1;"
+    )
+    yield Case("control", "exit of some lanes", ("b32", "b32"), ("b32",), body)
+
+
+def cases() -> list[Case]:
+    """All of them, in an order that stays."""
+    parts = (integers, bits, floats, comparisons, conversions, moves, memory, atomics, warps, specials, control)
+    return [case for part in parts for case in part()]
