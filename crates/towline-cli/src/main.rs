@@ -10,6 +10,7 @@ mod ask;
 mod cli;
 mod devices;
 mod documents;
+mod loader;
 mod node;
 mod run;
 mod serve;

@@ -15,6 +15,7 @@ use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
 
 use crate::cli::RunOptions;
+use crate::loader::{self, Choice};
 use crate::servers;
 
 /// Our library's file name, wherever it lies.
@@ -55,8 +56,9 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
         .env("OCL_ICD_VENDORS", &folder)
         .env("OPENCL_VENDOR_PATH", &folder);
     let beside = |name: &str| library.parent()?.join(name).canonicalize().ok();
+    let mut links = Vec::new();
     if let Some(cuda) = beside(CUDA_LIBRARY) {
-        let mut links = vec![(CUDA_SONAME, cuda)];
+        links.push((CUDA_SONAME, cuda));
         // Without it programs would find this machine's own NVML, and devices that CUDA does not have.
         links.extend(beside(NVML_LIBRARY).map(|nvml| (NVML_SONAME, nvml)));
         if options.cudart {
@@ -65,6 +67,18 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
                 links.push((soname, cudart));
             }
         }
+    }
+    match loader::choose() {
+        Choice::Own => {}
+        Choice::Instead(path) => links.push((loader::SONAME, path)),
+        Choice::Deaf(path) => log::warn!(
+            "{} reads only {USUAL_VENDORS}: OpenCL programs will not find Towline. Install another loader (on Debian \
+             ocl-icd-libopencl1), or copy {}/towline.icd to {USUAL_VENDORS}",
+            path.display(),
+            folder.display()
+        ),
+    }
+    if !links.is_empty() {
         let path = search_path(&driver_folder(&private_folder()?, &links)?)?;
         command.env("LD_LIBRARY_PATH", path);
     }
