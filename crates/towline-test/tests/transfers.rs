@@ -10,13 +10,22 @@ const NONE: *mut std::ffi::c_void = std::ptr::null_mut();
 
 struct Session {
     pair: Pair,
+    context: cl_context,
     queue: cl_command_queue,
     buffer: cl_mem,
 }
 
 /// A session on the host-memory device, which says that its memory is its own.
 fn session(properties: cl_command_queue_properties, size: usize) -> Session {
-    let pair = Pair::new(Arc::new(NullOpenCl::discrete(1)));
+    session_on(Arc::new(NullOpenCl::discrete(1)), properties, size)
+}
+
+fn session_on(
+    api: Arc<dyn OpenClApi>,
+    properties: cl_command_queue_properties,
+    size: usize,
+) -> Session {
+    let pair = Pair::new(api);
     let cl = &*pair.remote;
     let device = cl.platforms()[0].1[0];
     let mut status = CL_SUCCESS;
@@ -38,6 +47,7 @@ fn session(properties: cl_command_queue_properties, size: usize) -> Session {
     let buffer = unsafe { cl.clCreateBuffer(context, flags, size, NONE, &raw mut status) };
     Session {
         pair,
+        context,
         queue,
         buffer,
     }
@@ -123,6 +133,44 @@ fn reads_and_writes_share_the_slots_without_mixing_their_bytes() {
     }
     finish(cl, &session);
     assert!(back == rounds);
+}
+
+/// NVIDIA's driver becomes slow where a thousand commands wait.
+#[test]
+fn many_transfers_at_once_are_few_commands() {
+    const WRITES: u64 = 12;
+    let size = 48 << 20;
+    let device = Arc::new(NullOpenCl::discrete(1));
+    let session = session_on(Arc::clone(&device) as Arc<dyn OpenClApi>, 0, size);
+    let cl = &*session.pair.remote;
+    let data = [pattern(size, 1), pattern(size, 2)];
+    let mut back = [vec![0; size], vec![0; size]];
+    let mut status = CL_SUCCESS;
+    // SAFETY: the context is live.
+    let held = unsafe { cl.clCreateUserEvent(session.context, &raw mut status) };
+    // SAFETY: queue and event are live.
+    let status = unsafe {
+        cl.clEnqueueBarrierWithWaitList(session.queue, 1, &raw const held, std::ptr::null_mut())
+    };
+    assert_eq!(status, CL_SUCCESS);
+    for round in 0..WRITES as usize {
+        write(cl, &session, 0, 0, &data[round % 2]);
+        if round + 2 >= WRITES as usize {
+            read(cl, &session, 0, 0, &mut back[round % 2]);
+        }
+    }
+    // SAFETY: the event is live.
+    let status = unsafe { cl.clSetUserEventStatus(held, CL_COMPLETE) };
+    assert_eq!(status, CL_SUCCESS);
+    finish(cl, &session);
+    assert!(back == data);
+    let commands = device.calls("clEnqueueWriteBuffer");
+    assert!(
+        (WRITES..220).contains(&commands),
+        "{commands} commands for {WRITES} writes of 48 MiB"
+    );
+    let commands = device.calls("clEnqueueReadBuffer");
+    assert!(commands < 20, "{commands} commands for two such reads");
 }
 
 #[test]

@@ -8,9 +8,13 @@
 //! behind a user event, and a slot's memory is granted to a write, or overwritten by a read, only when every earlier use of it is
 //! over. Spare slots are there because user events are dear: once a queue of NVIDIA's (driver 580.159, H200) has waited for one, each
 //! launch costs 40 % more for a second or so.
+//!
+//! Windows are small, so that the device starts early and ends soon after the network. Where many of them wait already, neither
+//! matters, but their number does: from about a thousand commands that wait, the same driver enqueues by spinning, and transfers
+//! become six times slower. So what is added to a long queue goes in **large** windows, through slots of their own.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use towline_backend::opencl::*;
@@ -28,11 +32,15 @@ use crate::shared::{Raw, Shared};
 const SLOTS: usize = 8;
 /// Bytes of a slot. Measured on an H200 over loopback: smaller slots cost more commands, larger ones start the device later.
 const SLOT_BYTES: usize = 2 << 20;
+/// Bytes of a slot for what stands behind many windows.
+const LARGE_SLOT_BYTES: usize = 8 << 20;
+/// As many windows of a queue may wait before large ones are taken: a write of 256 MiB is still cut small.
+const MANY_WINDOWS: usize = 192;
 
 /// Allocations, of a ring's size each, that spare slots may take.
 const SPARE_RINGS: usize = 4;
 
-/// Bytes of a ring, and of an allocation for spare slots.
+/// Bytes of a ring of small slots, and of an allocation for spare slots.
 const RING_BYTES: usize = SLOTS * SLOT_BYTES;
 /// Most pinned memory of a session: hosts run out of it before they run out of memory. Spare slots take half at the most, so that
 /// they leave rings to queues that come later. What goes beyond maps.
@@ -40,11 +48,36 @@ const PINNED_LIMIT: u64 = 1 << 30;
 
 /// The slots of one queue.
 pub(crate) struct Ring {
-    slots: Vec<Arc<Slot>>,
-    next: usize,
+    small: Slots,
+    /// Made when many windows wait for the first time; `Some(None)` where the vendor did not give the memory then.
+    large: Option<Option<Slots>>,
+    /// Windows of the queue that are not over.
+    waiting: Arc<AtomicUsize>,
     spare: Arc<Mutex<Vec<Spare>>>,
     /// Allocations that spare slots have taken.
     spare_rings: usize,
+}
+
+/// Slots that are taken in turn.
+struct Slots {
+    slots: Vec<Arc<Slot>>,
+    next: usize,
+}
+
+/// One window among those of its queue that are not over.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn new(all: &Arc<AtomicUsize>) -> Self {
+        all.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(all))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A slot that is used by one window at a time, and not queued for.
@@ -77,14 +110,20 @@ struct Pinned {
 }
 
 /// A part of the session's pinned memory.
-struct Counted(Arc<Shared>);
+struct Counted {
+    shared: Arc<Shared>,
+    bytes: u64,
+}
 
 impl Counted {
-    /// Counts a ring's bytes, if no more than `limit` are pinned then.
-    fn take(shared: &Arc<Shared>, limit: u64) -> Option<Self> {
-        let bytes = RING_BYTES as u64;
+    /// Counts so many bytes, if no more than `limit` are pinned then.
+    fn take(shared: &Arc<Shared>, bytes: usize, limit: u64) -> Option<Self> {
+        let bytes = bytes as u64;
         let before = shared.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let counted = Self(Arc::clone(shared));
+        let counted = Self {
+            shared: Arc::clone(shared),
+            bytes,
+        };
         // Dropping it gives the bytes back.
         (before.saturating_add(bytes) <= limit).then_some(counted)
     }
@@ -92,8 +131,9 @@ impl Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let bytes = RING_BYTES as u64;
-        self.0.pinned_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.shared
+            .pinned_bytes
+            .fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -162,12 +202,17 @@ impl Slot {
     }
 }
 
-impl Ring {
+impl Slots {
     /// Pins memory for a queue's transfers; `None` where the vendor does not give it.
-    fn new(shared: &Arc<Shared>, queue: &Queue) -> Option<Self> {
-        let pinned = Arc::new(Pinned::new(shared, queue, PINNED_LIMIT)?);
+    fn new(shared: &Arc<Shared>, queue: &Queue, slot_bytes: usize) -> Option<Self> {
+        let pinned = Arc::new(Pinned::new(
+            shared,
+            queue,
+            SLOTS * slot_bytes,
+            PINNED_LIMIT,
+        )?);
         let slot = |index: usize| {
-            let memory = Raw(pinned.memory.0.wrapping_byte_add(index * SLOT_BYTES));
+            let memory = Raw(pinned.memory.0.wrapping_byte_add(index * slot_bytes));
             Arc::new(Slot {
                 _pinned: Arc::clone(&pinned),
                 memory,
@@ -177,9 +222,44 @@ impl Ring {
         Some(Self {
             slots: (0..SLOTS).map(slot).collect(),
             next: 0,
+        })
+    }
+
+    fn take(&mut self) -> Arc<Slot> {
+        let slot = Arc::clone(&self.slots[self.next % SLOTS]);
+        self.next += 1;
+        slot
+    }
+}
+
+impl Ring {
+    /// Pins memory for a queue's transfers; `None` where the vendor does not give it.
+    fn new(shared: &Arc<Shared>, queue: &Queue) -> Option<Self> {
+        Some(Self {
+            small: Slots::new(shared, queue, SLOT_BYTES)?,
+            large: None,
+            waiting: Arc::default(),
             spare: Arc::default(),
             spare_rings: 0,
         })
+    }
+
+    /// Whether so many small windows more would be too many.
+    fn wants_large(&mut self, windows: usize, shared: &Arc<Shared>, queue: &Queue) -> bool {
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        if windows < 2 || waiting + windows <= MANY_WINDOWS {
+            return false;
+        }
+        self.large
+            .get_or_insert_with(|| Slots::new(shared, queue, LARGE_SLOT_BYTES))
+            .is_some()
+    }
+
+    fn take(&mut self, large: bool) -> Arc<Slot> {
+        match &mut self.large {
+            Some(Some(slots)) if large => slots.take(),
+            _ => self.small.take(),
+        }
     }
 
     /// So many spare slots, if there are or may be made as many.
@@ -191,7 +271,7 @@ impl Ring {
         while spare.len() < count && self.spare_rings < SPARE_RINGS {
             // Without memory the ring has to do, now and later.
             self.spare_rings += 1;
-            if let Some(pinned) = Pinned::new(shared, queue, PINNED_LIMIT / 2) {
+            if let Some(pinned) = Pinned::new(shared, queue, RING_BYTES, PINNED_LIMIT / 2) {
                 let pinned = Arc::new(pinned);
                 spare.extend((0..SLOTS).map(|index| Spare {
                     memory: Raw(pinned.memory.0.wrapping_byte_add(index * SLOT_BYTES)),
@@ -208,19 +288,13 @@ impl Ring {
         };
         spare.drain(left..).map(lend).collect()
     }
-
-    fn take(&mut self) -> Arc<Slot> {
-        let slot = Arc::clone(&self.slots[self.next % SLOTS]);
-        self.next += 1;
-        slot
-    }
 }
 
 impl Pinned {
-    fn new(shared: &Arc<Shared>, known: &Queue, limit: u64) -> Option<Self> {
-        let counted = Counted::take(shared, limit)?;
+    fn new(shared: &Arc<Shared>, known: &Queue, bytes: usize, limit: u64) -> Option<Self> {
+        let counted = Counted::take(shared, bytes, limit)?;
         let api = &shared.api;
-        let (context, bytes) = (known.context.0.cast(), RING_BYTES);
+        let context = known.context.0.cast();
         let (flags, mut status) = (CL_MEM_ALLOC_HOST_PTR as cl_mem_flags, CL_SUCCESS);
         // A queue of its own: mapping here must not wait for the application's commands.
         // SAFETY: context and device are live as long as the application's queue, which is.
@@ -287,6 +361,7 @@ struct Window {
     memory: Raw,
     slot: Through,
     done: Raw,
+    waiting: Waiting,
 }
 
 /// How a window has its slot.
@@ -342,6 +417,7 @@ impl Session {
                 memory,
                 slot,
                 done,
+                waiting,
             } = window;
             let Through::Ring(slot, gate) = slot else {
                 unreachable!("writes go around the ring");
@@ -366,8 +442,12 @@ impl Session {
                 }
             };
             let id = slot.enter(Some(Box::new(grant)));
+            let over = move |_| {
+                drop(waiting);
+                slot.leave(id);
+            };
             self.shared
-                .when_done(self.watched(transfer.queue), done, move |_| slot.leave(id));
+                .when_done(self.watched(transfer.queue), done, over);
         }
         self.conclude(transfer, ends)
     }
@@ -400,6 +480,7 @@ impl Session {
                 memory,
                 slot,
                 done,
+                waiting,
             } = window;
             let id = match &slot {
                 Through::Ring(slot, _) => slot.enter(None),
@@ -425,18 +506,16 @@ impl Session {
                 }
             };
             let sender = Arc::clone(&self.shared);
-            let go = move |status: i32| match status {
-                0 => {
-                    let (offset, length) = (offset as u64, length as u64);
-                    sender.payloads.send(
-                        payload,
-                        offset,
-                        length,
-                        memory,
-                        Box::new(move |_| sent(0)),
-                    );
+            let go = move |status: i32| {
+                drop(waiting);
+                match status {
+                    0 => {
+                        let (offset, length) = (offset as u64, length as u64);
+                        let sent = Box::new(move |_| sent(0));
+                        sender.payloads.send(payload, offset, length, memory, sent);
+                    }
+                    status => sent(status),
                 }
-                status => sent(status),
             };
             self.shared
                 .when_done(self.watched(transfer.queue), done, go);
@@ -456,11 +535,15 @@ impl Session {
         else {
             return Ok(None);
         };
-        let Some(parts) = transfer.place.parts(SLOT_BYTES) else {
+        let Some(mut parts) = transfer.place.parts(SLOT_BYTES) else {
             return Ok(None);
         };
+        let large = ring.wants_large(parts.len(), &self.shared, &known);
+        if large {
+            parts = transfer.place.parts(LARGE_SLOT_BYTES).unwrap_or(parts);
+        }
         let mut windows: Vec<Window> = Vec::new();
-        let mut spare = match writing {
+        let mut spare = match writing || large {
             true => Vec::new(),
             false => ring.borrow(parts.len(), &self.shared, &known),
         };
@@ -472,7 +555,7 @@ impl Session {
             let (memory, slot) = match spare.pop() {
                 Some(lent) => (lent.slot.memory, Through::Spare(lent)),
                 None => {
-                    let slot = ring.take();
+                    let slot = ring.take(large);
                     let gate = Arc::new(Gate::new(&self.shared, context));
                     let before = match writing {
                         true => Some(Arc::clone(&gate)),
@@ -498,7 +581,13 @@ impl Session {
                 if let Through::Ring(_, gate) = &slot {
                     gate.finish(!writing);
                 }
-                for Window { slot, done, .. } in windows {
+                for Window {
+                    slot,
+                    done,
+                    waiting,
+                    ..
+                } in windows
+                {
                     // The slot is the command's until that has ended.
                     let id = match &slot {
                         Through::Ring(slot, gate) => {
@@ -507,9 +596,12 @@ impl Session {
                         }
                         Through::Spare(_) => 0,
                     };
-                    let ended = move |_| match slot {
-                        Through::Ring(slot, _) => slot.leave(id),
-                        Through::Spare(lent) => drop(lent),
+                    let ended = move |_| {
+                        drop(waiting);
+                        match slot {
+                            Through::Ring(slot, _) => slot.leave(id),
+                            Through::Spare(lent) => drop(lent),
+                        }
                     };
                     self.shared
                         .when_done(self.watched(transfer.queue), done, ended);
@@ -524,6 +616,7 @@ impl Session {
                 memory,
                 slot,
                 done: Raw(done.cast()),
+                waiting: Waiting::new(&ring.waiting),
             });
         }
         // SAFETY: the queue is live. Completion comes only for commands that were submitted.
@@ -569,7 +662,7 @@ mod tests {
         let shared = shared();
         let none = Raw(std::ptr::null_mut());
         let pinned = Arc::new(Pinned {
-            _counted: Counted::take(&shared, PINNED_LIMIT).expect("nothing is pinned"),
+            _counted: Counted::take(&shared, RING_BYTES, PINNED_LIMIT).expect("nothing is pinned"),
             shared,
             queue: none,
             buffer: none,
@@ -585,7 +678,7 @@ mod tests {
     #[test]
     fn a_session_pins_memory_up_to_a_limit_and_gets_it_back() {
         let shared = shared();
-        let pin = |limit| Counted::take(&shared, limit);
+        let pin = |limit| Counted::take(&shared, RING_BYTES, limit);
         let spare = std::iter::from_fn(|| pin(PINNED_LIMIT / 2)).collect::<Vec<_>>();
         assert_eq!((spare.len() * RING_BYTES) as u64, PINNED_LIMIT / 2);
         let rings = std::iter::from_fn(|| pin(PINNED_LIMIT)).collect::<Vec<_>>();
