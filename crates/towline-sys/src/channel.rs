@@ -78,9 +78,8 @@ impl Channel {
                 &mut control,
                 RecvFlags::CMSG_CLOEXEC,
             ) {
-                Err(Errno::INTR) => {}
-                // The peer died with unread messages of ours.
-                Err(Errno::CONNRESET) => return Ok(None),
+                // The peer died with unread messages of ours. That is told once, before what it sent itself, and its end.
+                Err(Errno::INTR | Errno::CONNRESET) => {}
                 other => break other.while_trying_to("receive a message")?,
             }
         };
@@ -190,6 +189,16 @@ mod tests {
         drop(a);
         assert!(b.recv().unwrap().is_none());
         assert!(b.send(b"x", None).is_err());
+    }
+
+    #[test]
+    fn last_words_of_a_peer_that_did_not_listen_are_heard() {
+        let (a, b) = Channel::pair().unwrap();
+        a.send(b"last words", None).unwrap();
+        b.send(b"unread", None).unwrap();
+        drop(a);
+        assert_eq!(b.recv().unwrap().unwrap().bytes, b"last words");
+        assert!(b.recv().unwrap().is_none());
     }
 
     #[test]
