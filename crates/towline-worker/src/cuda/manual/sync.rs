@@ -24,12 +24,12 @@ const STREAM_ATTRIBUTES: [CUstreamAttrID; 4] = [
     CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN,
 ];
 
-/// A look at whether a stream has come to a point, for the client that waits for it.
+/// A look at whether a stream has done all it has, for the client that waits for it. The lane carries out nothing else meanwhile,
+/// so the stream gets nothing more to do.
 struct Looking {
     shared: Arc<Shared>,
     number: u64,
     target: Target,
-    event: Raw,
     started: Instant,
 }
 
@@ -38,12 +38,10 @@ impl Looking {
         if target.context.enter(&*shared.api) != CUDA_SUCCESS {
             return None;
         }
-        // An event, since the stream may get more to do from other threads meanwhile.
         let looking = Self {
             shared: Arc::clone(shared),
             number,
             target: target.clone(),
-            event: shared.mark(target).ok()?,
             started: Instant::now(),
         };
         Some(Box::new(move || looking.is_over()))
@@ -53,25 +51,19 @@ impl Looking {
     fn is_over(&self) -> bool {
         let shared = &self.shared;
         let api = &*shared.api;
-        // SAFETY: the event is ours, and was recorded.
-        if unsafe { api.cuEventQuery(self.event.0.cast()) } == CUDA_ERROR_NOT_READY {
+        // SAFETY: the stream is live: the client waits before it destroys it.
+        if unsafe { api.cuStreamQuery(self.target.stream()) } == CUDA_ERROR_NOT_READY {
             return false;
         }
         // Does not wait any more; what kernels have printed comes with it.
         // SAFETY: as above.
-        let status = unsafe { api.cuEventSynchronize(self.event.0.cast()) };
+        let status = unsafe { api.cuStreamSynchronize(self.target.stream()) };
         shared.usage.waited(self.started.elapsed());
         shared.settle_before_answer();
         shared.answer(self.number, status, &[]);
         shared.flush();
         shared.streams.job_over();
         true
-    }
-}
-
-impl Drop for Looking {
-    fn drop(&mut self) {
-        self.target.context.give_event(self.event);
     }
 }
 
