@@ -10,7 +10,6 @@ mod ask;
 mod cli;
 mod devices;
 mod documents;
-mod loader;
 mod node;
 mod run;
 mod serve;

@@ -15,7 +15,6 @@ use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
 
 use crate::cli::RunOptions;
-use crate::loader::{self, Choice};
 use crate::servers;
 
 /// Our library's file name, wherever it lies.
@@ -46,7 +45,8 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
         .join(",");
     let library = find_library()?;
     let vendors = local_vendors();
-    let folder = vendors_folder(&library, &vendor_files(&vendors)?)?;
+    // With a slash at its end: the loader of NVIDIA's CUDA toolkit puts a file's name behind it as it is.
+    let folder = vendors_folder(&library, &vendor_files(&vendors)?)?.join("");
     let (program, arguments) = options.program.split_first().context("no program given")?;
     let mut command = Command::new(program);
     command
@@ -56,9 +56,8 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
         .env("OCL_ICD_VENDORS", &folder)
         .env("OPENCL_VENDOR_PATH", &folder);
     let beside = |name: &str| library.parent()?.join(name).canonicalize().ok();
-    let mut links = Vec::new();
     if let Some(cuda) = beside(CUDA_LIBRARY) {
-        links.push((CUDA_SONAME, cuda));
+        let mut links = vec![(CUDA_SONAME, cuda)];
         // Without it programs would find this machine's own NVML, and devices that CUDA does not have.
         links.extend(beside(NVML_LIBRARY).map(|nvml| (NVML_SONAME, nvml)));
         if options.cudart {
@@ -67,18 +66,6 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
                 links.push((soname, cudart));
             }
         }
-    }
-    match loader::choose() {
-        Choice::Own => {}
-        Choice::Instead(path) => links.push((loader::SONAME, path)),
-        Choice::Deaf(path) => log::warn!(
-            "{} reads only {USUAL_VENDORS}: OpenCL programs will not find Towline. Install another loader (on Debian \
-             ocl-icd-libopencl1), or copy {}/towline.icd to {USUAL_VENDORS}",
-            path.display(),
-            folder.display()
-        ),
-    }
-    if !links.is_empty() {
         let path = search_path(&driver_folder(&private_folder()?, &links)?)?;
         command.env("LD_LIBRARY_PATH", path);
     }

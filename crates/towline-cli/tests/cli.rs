@@ -413,7 +413,7 @@ fn program_sees_servers_and_vendors() {
         "sh",
         "-c",
     ]);
-    let script = r#"echo "$TOWLINE_SERVERS $TOWLINE_WITH_LOCAL $TOWLINE_REPORT $TOWLINE_LOCAL_ICD_VENDORS"; cat $OCL_ICD_VENDORS/*.icd"#;
+    let script = r#"echo "$TOWLINE_SERVERS $TOWLINE_WITH_LOCAL $TOWLINE_REPORT $TOWLINE_LOCAL_ICD_VENDORS"; cat ${OCL_ICD_VENDORS}*.icd"#;
     let local = folder.path().join("local");
     std::fs::create_dir(&local).unwrap();
     std::fs::write(local.join("pocl.icd"), "libpocl.so.2\n").unwrap();

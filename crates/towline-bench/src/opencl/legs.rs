@@ -64,6 +64,8 @@ impl LegKind {
             Self::Native | Self::Tcp => folders.native(),
             _ => folders.towline_only(),
         };
+        // With a slash at its end: the loader of NVIDIA's CUDA toolkit puts a file's name behind it as it is.
+        let loader = loader.join("");
         let mut variables: Vec<(&'static str, OsString)> = vec![
             ("OCL_ICD_VENDORS", loader.clone().into()),
             ("OPENCL_VENDOR_PATH", loader.into()),
