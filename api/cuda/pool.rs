@@ -88,7 +88,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Exports a pool to another process.
-    #[call(id = 0x070b, unsupported, since = "11.2")]
+    #[call(id = 0x070b, local, since = "11.2")]
     fn cuMemPoolExportToShareableHandle(
         #[local] handle_out: *mut c_void,
         pool: CUmemoryPool,
@@ -97,7 +97,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Imports a pool of another process.
-    #[call(id = 0x070c, unsupported, since = "11.2")]
+    #[call(id = 0x070c, local, since = "11.2")]
     fn cuMemPoolImportFromShareableHandle(
         #[out] pool_out: *mut CUmemoryPool,
         #[local] handle: *mut c_void,
@@ -106,14 +106,14 @@ extern "C" {
     ) -> CUresult;
 
     /// Exports an allocation of a shared pool.
-    #[call(id = 0x070d, unsupported, since = "11.2")]
+    #[call(id = 0x070d, local, since = "11.2")]
     fn cuMemPoolExportPointer(
         #[out] shareData_out: *mut CUmemPoolPtrExportData,
         ptr: CUdeviceptr,
     ) -> CUresult;
 
     /// Imports an allocation of a shared pool.
-    #[call(id = 0x070e, unsupported, since = "11.2")]
+    #[call(id = 0x070e, local, since = "11.2")]
     fn cuMemPoolImportPointer(
         #[out] ptr_out: *mut CUdeviceptr,
         pool: CUmemoryPool,

@@ -408,12 +408,13 @@ extern "C" {
     #[call(id = 0x0f67, internal, async, manual(server))]
     fn PoolFree(stream: CUstream, address: CUdeviceptr) -> CUresult;
 
-    /// Creates a pool on a device.
+    /// Creates a pool on a device; with `exportable` 1 other sessions may open it.
     #[call(id = 0x0f68, internal, async, manual(server))]
     fn PoolCreate(
         device: CUdevice,
         max_size: u64,
         usage: u32,
+        exportable: u32,
         #[out(creates)] pool: *mut CUmemoryPool,
     ) -> CUresult;
 
@@ -573,12 +574,12 @@ extern "C" {
     fn DevicePath(device: CUdevice, peer: CUdevice, #[out(len = 6)] values: *mut i32) -> CUresult;
 
     /// Offers something to other sessions of the server: kind 0 the allocation that begins at address `number`, 1 the event, 2 the physical
-    /// memory of that number. Whoever knows the token may open it.
+    /// memory, 3 the pool of that number, 4 the allocation of a pool at address `number`. Whoever knows the token may open it.
     #[call(id = 0x0f88, internal, sync, waits, manual(server))]
     fn Share(kind: u32, number: u64, #[out(bytes = 32)] token: *mut c_void) -> CUresult;
 
-    /// Opens what another session offers under a token: memory at an address of the driver's choice, an event or physical memory under
-    /// the client's number.
+    /// Opens what another session offers under a token: memory at an address of the driver's choice, an event, physical memory or a pool
+    /// under the client's number; an allocation of a pool in the pool that has the number.
     #[call(id = 0x0f89, internal, sync, waits, manual(server))]
     fn OpenShared(
         kind: u32,

@@ -73,6 +73,10 @@ impl Device {
             Policy::Compute if attribute == CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID => {
                 i32::from(self.domain)
             }
+            Policy::Compute if attribute == CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES => {
+                let known = self.facts.attribute(attribute).unwrap_or(0);
+                known & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR as i32
+            }
             Policy::Compute => -1,
         }
     }

@@ -167,6 +167,7 @@ impl Driver {
     /// A call that is passed on has ended the life of an object.
     fn ended(&self, handle: u64) {
         lock(&self.pools).forget(handle);
+        self.unshare_pool(handle);
     }
 
     /// An id that nothing has had in this process.

@@ -15,8 +15,11 @@ pub(crate) struct Recorded {
     last: Mutex<Option<Recording>>,
     /// It was recorded in a capture last.
     captured: AtomicBool,
-    /// Other processes may record it: only the server knows whether it has passed.
-    shared: bool,
+    /// It may be shared with other processes.
+    shareable: bool,
+    /// It is shared, so others may record it: only the server knows whether it has passed, and what others are to see of it must be
+    /// there when a call returns.
+    shared: AtomicBool,
 }
 
 /// The last recording of an event.
@@ -42,9 +45,19 @@ impl Recording {
 }
 
 impl Recorded {
+    /// Whether it was made to be shared with other processes.
+    pub(crate) fn is_shareable(&self) -> bool {
+        self.shareable
+    }
+
     /// Whether other processes may record it.
     pub(crate) fn is_shared(&self) -> bool {
-        self.shared
+        self.shared.load(Ordering::Acquire)
+    }
+
+    /// Others have it from now on.
+    pub(crate) fn share(&self) {
+        self.shared.store(true, Ordering::Release);
     }
 
     /// Whether it was recorded in a capture last.
@@ -100,30 +113,38 @@ impl Driver {
         if flags & !KNOWN_FLAGS != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let shared = flags & CU_EVENT_INTERPROCESS != 0;
-        if shared && flags & CU_EVENT_DISABLE_TIMING == 0 {
+        let shareable = flags & CU_EVENT_INTERPROCESS != 0;
+        if shareable && flags & CU_EVENT_DISABLE_TIMING == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let acting = self.session_for(0)?;
         let handle = wire::EventHandle(acting.mint(wire::EventHandle::TAG));
         acting.post(&wire::EventCreate {
             phEvent: handle,
-            Flags: flags,
+            // How sessions share it is the server's affair, not the driver's.
+            Flags: flags & !CU_EVENT_INTERPROCESS,
         })?;
-        Ok(self.enter_event(&acting, handle.0, shared))
+        Ok(self.enter_event(&acting, handle.0, shareable, false))
     }
 
     /// An event of another process that this one has opened.
     pub(crate) fn shared_event(&self, acting: &Acting<'_>, number: u64) -> CUevent {
-        self.enter_event(acting, number, true)
+        self.enter_event(acting, number, true, true)
     }
 
-    fn enter_event(&self, acting: &Acting<'_>, number: u64, shared: bool) -> CUevent {
+    fn enter_event(
+        &self,
+        acting: &Acting<'_>,
+        number: u64,
+        shareable: bool,
+        shared: bool,
+    ) -> CUevent {
         let event = Recorded {
             context: acting.context.number,
             last: Mutex::new(None),
             captured: AtomicBool::new(false),
-            shared,
+            shareable,
+            shared: AtomicBool::new(shared),
         };
         write(&self.events).insert(number, Arc::new(event));
         wire::EventHandle(number).to_raw()
@@ -139,7 +160,7 @@ impl Driver {
         if let Some(captured) = self.captured(&acting, stream)? {
             let number = event.addr() as u64;
             if flags & CU_EVENT_RECORD_EXTERNAL != 0 {
-                return captured.add(Content::Record(number));
+                return captured.add(Content::Record(self.event_number(event)?));
             }
             known.captured.store(true, Ordering::Release);
             captured.record(number);
@@ -172,7 +193,25 @@ impl Driver {
         if let Some(before) = held.replace(recording) {
             acting.session.forget(before.mark);
         }
-        Ok(())
+        drop(held);
+        self.settle_shared(&acting, &known, event)
+    }
+
+    /// Waits until the server has taken in what was posted of an event that is shared: whoever else has it may be told of it by now.
+    pub(crate) fn settle_shared(
+        &self,
+        acting: &Acting<'_>,
+        known: &Recorded,
+        event: CUevent,
+    ) -> Result<(), CUresult> {
+        if !known.is_shared() {
+            return Ok(());
+        }
+        let event = wire::EventHandle::from_raw(event);
+        match acting.call_for("cuEventRecord", &wire::EventState { event }) {
+            Ok(_) | Err(CUDA_ERROR_NOT_READY) => Ok(()),
+            Err(status) => Err(status),
+        }
     }
 
     /// The time between the last recordings of two events.
@@ -207,7 +246,7 @@ impl Driver {
         known: &Recorded,
         event: wire::EventHandle,
     ) -> Result<(), CUresult> {
-        if known.shared {
+        if known.is_shared() {
             // Recordings of other processes are not told of: the calling thread asks, and waits.
             return self.wait_event(known, event);
         }
@@ -230,7 +269,7 @@ impl Driver {
         event: wire::EventHandle,
     ) -> Result<(), CUresult> {
         let acting = self.acting_in(self.context(known.context)?)?;
-        if known.shared {
+        if known.is_shared() {
             acting.call_for("cuEventSynchronize", &wire::SynchronizeEvent { event })?;
             return acting.session.take_failure(Some(0)).map_or(Ok(()), Err);
         }
@@ -299,7 +338,7 @@ impl EventCalls for Driver {
         status(self.event(hEvent).and_then(|known| {
             self.outside_of_captures(&known, hEvent)?;
             let acting = self.acting_in(self.context(known.context)?)?;
-            if known.shared {
+            if known.is_shared() {
                 let event = wire::EventHandle::from_raw(hEvent);
                 acting.call_for("cuEventQuery", &wire::EventState { event })?;
                 return Ok(());

@@ -28,6 +28,8 @@ const HANDLE: usize = CU_IPC_HANDLE_SIZE as usize;
 const MEMORY: u32 = 0;
 const EVENT: u32 = 1;
 pub(crate) const PHYSICAL: u32 = 2;
+pub(crate) const POOL: u32 = 3;
+const POINTER: u32 = 4;
 
 type Token = [u8; TOKEN];
 
@@ -104,7 +106,7 @@ impl Driver {
         number: u64,
     ) -> Result<(u64, u64, i32), CUresult> {
         let own = |(of, known): (&(u32, u64), &Token)| of.0 == kind && known == token;
-        if lock(&self.sharing.0).offered.iter().any(own) && kind != PHYSICAL {
+        if matches!(kind, MEMORY | EVENT) && lock(&self.sharing.0).offered.iter().any(own) {
             // As the driver does: a process does not open what it has exported itself.
             return Err(CUDA_ERROR_INVALID_CONTEXT);
         }
@@ -190,11 +192,13 @@ impl Driver {
 
     fn export_event(&self, event: CUevent) -> Result<[u8; HANDLE], CUresult> {
         let known = self.event(event)?;
-        if !known.is_shared() {
+        if !known.is_shareable() {
             return Err(CUDA_ERROR_INVALID_HANDLE);
         }
         let acting = self.acting_in(self.context(known.context)?)?;
         let number = event.addr() as u64;
+        // Before others have it: from here on its recordings are waited for until the server has them.
+        known.share();
         let token = self.share(&acting, "cuIpcGetEventHandle", EVENT, number, number)?;
         Ok(handle(EVENT, &token))
     }
@@ -207,10 +211,18 @@ impl Driver {
         Ok(self.shared_event(&acting, number))
     }
 
-    /// Gives the application a file that stands for physical memory; whoever gets it through a socket can open that.
-    pub(crate) fn export_file(&self, acting: &Acting<'_>, memory: u64) -> Result<RawFd, CUresult> {
-        let call = "cuMemExportToShareableHandle";
-        let token = self.share(acting, call, PHYSICAL, memory, memory)?;
+    /// Gives the application a file that stands for physical memory or a pool; whoever gets it through a socket can open that.
+    pub(crate) fn export_file(
+        &self,
+        acting: &Acting<'_>,
+        kind: u32,
+        number: u64,
+    ) -> Result<RawFd, CUresult> {
+        let call = match kind {
+            POOL => "cuMemPoolExportToShareableHandle",
+            _ => "cuMemExportToShareableHandle",
+        };
+        let token = self.share(acting, call, kind, number, number)?;
         // SAFETY: the name is a string.
         let file = unsafe { libc::memfd_create(c"towline-memory".as_ptr(), SEALABLE) };
         if file < 0 {
@@ -218,7 +230,7 @@ impl Driver {
         }
         // SAFETY: it was opened just now, and nobody else has it.
         let mut file = unsafe { File::from_raw_fd(file) };
-        let written = file.write_all(&handle(PHYSICAL, &token));
+        let written = file.write_all(&handle(kind, &token));
         written.map_err(|_| CUDA_ERROR_OPERATING_SYSTEM)?;
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
         // SAFETY: the file is open.
@@ -226,10 +238,11 @@ impl Driver {
         Ok(file.into_raw_fd())
     }
 
-    /// Opens the physical memory that a file stands for, under a number: its bytes and device.
+    /// Opens the physical memory or the pool that a file stands for, under a number: its bytes and device.
     pub(crate) fn import_file(
         &self,
         acting: &Acting<'_>,
+        kind: u32,
         file: RawFd,
         number: u64,
     ) -> Result<(u64, i32), CUresult> {
@@ -243,10 +256,41 @@ impl Driver {
         let own = own.map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
         let all = own.read_exact_at(&mut given, 0);
         all.map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
-        let token = token(PHYSICAL, &given).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        let call = "cuMemImportFromShareableHandle";
-        let (_, size, device) = self.open_shared(acting, call, PHYSICAL, &token, number)?;
+        let token = token(kind, &given).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let call = match kind {
+            POOL => "cuMemPoolImportFromShareableHandle",
+            _ => "cuMemImportFromShareableHandle",
+        };
+        let (_, size, device) = self.open_shared(acting, call, kind, &token, number)?;
         Ok((size, device))
+    }
+
+    /// What names an allocation of a pool to processes that have opened the pool.
+    pub(crate) fn export_pointer(&self, address: CUdeviceptr) -> Result<[u8; HANDLE], CUresult> {
+        self.ready()?;
+        let range = match read(&self.memory).find(address) {
+            Some((start, range)) if start == address && range.kind == Kind::Device => range.clone(),
+            _ => return Err(CUDA_ERROR_INVALID_VALUE),
+        };
+        let acting = self.acting_in(self.context(range.context)?)?;
+        let call = "cuMemPoolExportPointer";
+        let token = self.share(&acting, call, POINTER, address, range.id)?;
+        Ok(handle(POINTER, &token))
+    }
+
+    /// Opens such an allocation in a pool; it is freed as any other.
+    pub(crate) fn import_pointer(
+        &self,
+        acting: &Acting<'_>,
+        pool: u64,
+        given: &[u8; HANDLE],
+    ) -> Result<CUdeviceptr, CUresult> {
+        let token = token(POINTER, given).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let call = "cuMemPoolImportPointer";
+        let (address, size, _) = self.open_shared(acting, call, POINTER, &token, pool)?;
+        let range = Range::device(&acting.context, size as usize, self.new_id());
+        write(&self.memory).insert(address, range);
+        Ok(address)
     }
 
     /// Whether other programs can open the memory that begins here.
@@ -257,7 +301,13 @@ impl Driver {
 
     /// Something that was offered has ended.
     pub(crate) fn unshare_memory(&self, range: &Range) {
-        lock(&self.sharing.0).offered.remove(&(MEMORY, range.id));
+        let offered = &mut lock(&self.sharing.0).offered;
+        offered.remove(&(MEMORY, range.id));
+        offered.remove(&(POINTER, range.id));
+    }
+
+    pub(crate) fn unshare_pool(&self, pool: u64) {
+        lock(&self.sharing.0).offered.remove(&(POOL, pool));
     }
 
     pub(crate) fn unshare_event(&self, event: u64) {

@@ -66,10 +66,6 @@ pub(crate) const UNSUPPORTED: &[(CUdevice_attribute, &str)] = &[
         "the client's network adapter does not reach the device",
     ),
     (
-        CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
-        "pools are not shared between processes",
-    ),
-    (
         CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED,
         "semaphores do not cross machines",
     ),
@@ -98,6 +94,8 @@ pub(crate) fn of(attribute: CUdevice_attribute) -> Policy {
     }
     match attribute {
         CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID => Policy::Compute,
+        // Of the ways that the device knows, a descriptor alone.
+        CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES => Policy::Compute,
         // Sizes, limits and capabilities of the device itself, up to what CUDA 12 and 13 have added to them.
         CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK
             ..=CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE

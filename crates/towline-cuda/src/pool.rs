@@ -1,12 +1,13 @@
 //! Memory in stream order, and the pools that it comes from.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 
-use crate::driver::{Driver, PoolCalls, actor, lock, status, tell, write};
+use crate::driver::{Acting, Driver, PoolCalls, actor, lock, status, tell, write};
+use crate::ipc::POOL;
 use crate::memory::Range;
 use crate::virtual_memory::device_of;
 
@@ -18,11 +19,14 @@ pub(crate) struct Pools {
     defaults: HashMap<CUdevice, u64>,
     /// The pool that a device allocates from, where it is not the default one.
     current: HashMap<CUdevice, u64>,
+    /// Those that other processes may open.
+    exportable: HashSet<u64>,
 }
 
 impl Pools {
     pub(crate) fn forget(&mut self, pool: u64) {
         self.devices.remove(&pool);
+        self.exportable.remove(&pool);
         self.current.retain(|_, current| *current != pool);
     }
 }
@@ -142,10 +146,12 @@ impl Driver {
         if props.allocType != CU_MEM_ALLOCATION_TYPE_PINNED {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        // Descriptors do not cross machines, and no attribute says that they do.
-        if props.handleTypes != 0 {
-            return Err(CUDA_ERROR_NOT_SUPPORTED);
-        }
+        // What stands for a pool goes to other processes of this machine as a descriptor, and in no other way.
+        let exportable = match props.handleTypes {
+            CU_MEM_HANDLE_TYPE_NONE => false,
+            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR => true,
+            _ => return Err(CUDA_ERROR_NOT_SUPPORTED),
+        };
         let number = device_of(&props.location)?;
         let device = self.device(number)?;
         let session = self.session(device.session)?;
@@ -154,10 +160,63 @@ impl Driver {
             device: device.ordinal,
             max_size: props.maxSize as u64,
             usage: props.usage.into(),
+            exportable: exportable.into(),
             pool,
         })?;
-        lock(&self.pools).devices.insert(pool.0, number);
+        let pools = &mut lock(&self.pools);
+        pools.devices.insert(pool.0, number);
+        if exportable {
+            pools.exportable.insert(pool.0);
+        }
         Ok(pool.to_raw())
+    }
+
+    /// A file that stands for a pool.
+    fn export_pool(
+        &self,
+        pool: CUmemoryPool,
+        kind: CUmemAllocationHandleType,
+        flags: u64,
+    ) -> Result<i32, CUresult> {
+        let number = self.pool(pool)?;
+        let pool = wire::MemoryPoolHandle::from_raw(pool).0;
+        let exportable = lock(&self.pools).exportable.contains(&pool);
+        if kind != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0 || !exportable {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let context = self.context_in_use(Some(self.device(number)?.session))?;
+        self.export_file(&self.acting_in(context)?, POOL, pool)
+    }
+
+    fn import_pool(
+        &self,
+        file: i32,
+        kind: CUmemAllocationHandleType,
+        flags: u64,
+    ) -> Result<CUmemoryPool, CUresult> {
+        if kind != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let acting = self.session_for_any()?;
+        let pool = wire::MemoryPoolHandle(acting.mint(wire::MemoryPoolHandle::TAG));
+        let (_, ordinal) = self.import_file(&acting, POOL, file, pool.0)?;
+        let session = acting.context.session;
+        let mut devices = self.ready()?.devices.iter();
+        let device =
+            devices.position(|device| device.session == session && device.ordinal == ordinal);
+        // A device that this process does not see: its memory is reached from those that it does see.
+        let device = device.map_or(acting.context.device, |index| index as CUdevice);
+        lock(&self.pools).devices.insert(pool.0, device);
+        Ok(pool.to_raw())
+    }
+
+    /// A call that acts where a pool is.
+    fn at_pool(&self, pool: CUmemoryPool) -> Result<Acting<'_>, CUresult> {
+        let session = self.device(self.pool(pool)?)?.session;
+        match self.current() {
+            Ok(context) if context.session == session => self.acting_in(context),
+            _ => self.acting_in(self.context_in_use(Some(session))?),
+        }
     }
 
     /// What an attribute of a pool is: known here, or told by the server.
@@ -171,7 +230,13 @@ impl Driver {
             CU_MEMPOOL_ATTR_LOCATION_ID => return Ok(number as u64),
             CU_MEMPOOL_ATTR_LOCATION_TYPE => return Ok(CU_MEM_LOCATION_TYPE_DEVICE.into()),
             CU_MEMPOOL_ATTR_ALLOCATION_TYPE => return Ok(CU_MEM_ALLOCATION_TYPE_PINNED.into()),
-            CU_MEMPOOL_ATTR_EXPORT_HANDLE_TYPES => return Ok(0),
+            CU_MEMPOOL_ATTR_EXPORT_HANDLE_TYPES => {
+                let pool = wire::MemoryPoolHandle::from_raw(pool).0;
+                return Ok(match lock(&self.pools).exportable.contains(&pool) {
+                    true => CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.into(),
+                    false => CU_MEM_HANDLE_TYPE_NONE.into(),
+                });
+            }
             _ => {}
         }
         let session = self.session(self.device(number)?.session)?;
@@ -243,8 +308,9 @@ impl PoolCalls for Driver {
             }
             let home = self.home(&acting, dptr);
             let known = write(&self.memory).take_device(dptr);
-            known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+            let known = known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
             lock(&self.kept_memory).forget(dptr);
+            self.unshare_memory(&known);
             let (acting, stream) = match self.apart(&acting, &[home])? {
                 false => (acting, stream),
                 // Another server's memory ends in that one's order, behind all that the stream has to do.
@@ -389,6 +455,71 @@ impl PoolCalls for Driver {
         });
         // SAFETY: the caller's contract.
         unsafe { tell(flags, access.map(|access| access as CUmemAccess_flags)) }
+    }
+
+    unsafe fn cuMemPoolExportToShareableHandle(
+        &self,
+        handle_out: *mut c_void,
+        pool: CUmemoryPool,
+        handleType: CUmemAllocationHandleType,
+        flags: u64,
+    ) -> CUresult {
+        if handle_out.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        let file = self.export_pool(pool, handleType, flags);
+        // SAFETY: the caller's contract: a place for a descriptor.
+        unsafe { tell(handle_out.cast::<i32>(), file) }
+    }
+
+    unsafe fn cuMemPoolImportFromShareableHandle(
+        &self,
+        pool_out: *mut CUmemoryPool,
+        handle: *mut c_void,
+        handleType: CUmemAllocationHandleType,
+        flags: u64,
+    ) -> CUresult {
+        if pool_out.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        let pool = self.import_pool(handle.addr() as i32, handleType, flags);
+        // SAFETY: the caller's contract.
+        unsafe { tell(pool_out, pool) }
+    }
+
+    unsafe fn cuMemPoolExportPointer(
+        &self,
+        shareData_out: *mut CUmemPoolPtrExportData,
+        ptr: CUdeviceptr,
+    ) -> CUresult {
+        if shareData_out.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        let told = self.export_pointer(ptr);
+        let told = told.map(|reserved| CUmemPoolPtrExportData { reserved });
+        // SAFETY: the caller's contract.
+        unsafe { tell(shareData_out, told) }
+    }
+
+    unsafe fn cuMemPoolImportPointer(
+        &self,
+        ptr_out: *mut CUdeviceptr,
+        pool: CUmemoryPool,
+        shareData: *mut CUmemPoolPtrExportData,
+    ) -> CUresult {
+        // SAFETY: the caller's contract.
+        let Some(data) = (unsafe { shareData.as_ref() }) else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        if ptr_out.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        let number = wire::MemoryPoolHandle::from_raw(pool).0;
+        let opened = self
+            .at_pool(pool)
+            .and_then(|acting| self.import_pointer(&acting, number, &data.reserved));
+        // SAFETY: the caller's contract.
+        unsafe { tell(ptr_out, opened) }
     }
 
     unsafe fn cuMemGetDefaultMemPool(

@@ -501,7 +501,8 @@ impl StreamCalls for Driver {
                 Flags,
             })?;
             acting.touch(handle);
-            Ok(())
+            // What is recorded next, elsewhere, is not what this stream is to wait for.
+            self.settle_shared(&acting, &known, hEvent)
         }))
     }
 

@@ -11,6 +11,7 @@ use towline_backend::cuda::*;
 use towline_client::cuda::Session;
 
 use crate::driver::{Driver, VirtualMemoryCalls, lock, read, status, tell, write};
+use crate::ipc::PHYSICAL;
 use crate::memory::{Kind, Range};
 
 /// What physical memory is rounded to on every device so far, minimal and recommended.
@@ -291,7 +292,7 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let context = self.context_in_use(Some(physical.session))?;
-        self.export_file(&self.acting_in(context)?, handle)
+        self.export_file(&self.acting_in(context)?, PHYSICAL, handle)
     }
 
     fn import(&self, file: i32, kind: CUmemAllocationHandleType) -> Result<u64, CUresult> {
@@ -300,7 +301,7 @@ impl Driver {
         }
         let acting = self.session_for_any()?;
         let memory = acting.mint(MEMORY_TAG);
-        let (size, ordinal) = self.import_file(&acting, file, memory)?;
+        let (size, ordinal) = self.import_file(&acting, PHYSICAL, file, memory)?;
         let session = acting.context.session;
         let mut devices = self.ready()?.devices.iter();
         let is_it =

@@ -224,6 +224,226 @@ fn a_stream_waits_for_an_event_that_another_program_records() {
     Machine::leave_all(machines);
 }
 
+fn export_event(machine: &Machine, event: CUevent) -> CUipcEventHandle {
+    let mut handle = CUipcEventHandle { reserved: [0; 64] };
+    // SAFETY: the handle is a local.
+    let exported = unsafe { machine.driver.cuIpcGetEventHandle(&raw mut handle, event) };
+    assert_eq!(exported, CUDA_SUCCESS);
+    handle
+}
+
+fn open_event(machine: &Machine, handle: CUipcEventHandle) -> CUevent {
+    let mut event = null_mut();
+    // SAFETY: the event is a local.
+    let opened = unsafe { machine.driver.cuIpcOpenEventHandle(&raw mut event, handle) };
+    assert_eq!(opened, CUDA_SUCCESS);
+    event
+}
+
+/// Has a stream wait until the number at `flag` is 1, and records an event behind that.
+fn record_behind(machine: &Machine, stream: CUstream, flag: CUdeviceptr, event: CUevent) {
+    // SAFETY: no pointers.
+    let posted = unsafe {
+        let driver = &machine.driver;
+        let wait = driver.cuStreamWaitValue32_v2(stream, flag, 1, CU_STREAM_WAIT_VALUE_EQ);
+        [wait, driver.cuEventRecord(event, stream)]
+    };
+    assert_eq!(posted, [CUDA_SUCCESS; 2]);
+}
+
+fn query(machine: &Machine, event: CUevent) -> CUresult {
+    // SAFETY: no pointers.
+    unsafe { machine.driver.cuEventQuery(event) }
+}
+
+fn write_word(machine: &Machine, stream: CUstream, address: CUdeviceptr, value: u32) {
+    // SAFETY: no pointers.
+    let written = unsafe {
+        machine
+            .driver
+            .cuStreamWriteValue32_v2(stream, address, value, 0)
+    };
+    assert_eq!(written, CUDA_SUCCESS);
+}
+
+fn end_event(machine: &Machine, event: CUevent) {
+    // SAFETY: no pointers.
+    let ended = unsafe { machine.driver.cuEventDestroy_v2(event) };
+    assert_eq!(ended, CUDA_SUCCESS);
+}
+
+#[test]
+fn an_event_costs_a_wait_per_use_once_it_is_shared_and_none_before() {
+    let (machines, _) = Machine::neighbours(2);
+    let [ours, theirs] = &machines[..] else {
+        panic!("there are two");
+    };
+    ours.enter(0);
+    let (event, stream) = (shared_event(ours), ours.stream());
+    // SAFETY: no pointers.
+    let use_it = |driver: &towline_cuda::Driver, event, stream| unsafe {
+        [
+            driver.cuEventRecord(event, stream),
+            driver.cuStreamWaitEvent(stream, event, 0),
+        ]
+    };
+    let (used, waits) = ours.costs(|driver| use_it(driver, event, stream));
+    assert_eq!((used, waits), ([CUDA_SUCCESS; 2], 0));
+    let (handle, waits) = ours.costs(|_| export_event(ours, event));
+    assert_eq!(waits, 1);
+    let (used, waits) = ours.costs(|driver| use_it(driver, event, stream));
+    assert_eq!((used, waits), ([CUDA_SUCCESS; 2], 2));
+    theirs.enter(0);
+    let stream = theirs.stream();
+    let (opened, waits) = theirs.costs(|_| open_event(theirs, handle));
+    assert_eq!(waits, 1);
+    let (used, waits) = theirs.costs(|driver| use_it(driver, opened, stream));
+    assert_eq!((used, waits), ([CUDA_SUCCESS; 2], 2));
+    end_event(theirs, opened);
+    ours.enter(0);
+    end_event(ours, event);
+    Machine::leave_all(machines);
+}
+
+#[test]
+fn a_program_waits_for_what_another_records_in_the_event_that_it_shares() {
+    let (machines, _) = Machine::neighbours(2);
+    let [ours, theirs] = &machines[..] else {
+        panic!("there are two");
+    };
+    ours.enter(0);
+    let (event, stream, result) = (shared_event(ours), ours.stream(), ours.filled(&[0; 4]));
+    let handle = export_event(ours, event);
+    assert_eq!(query(ours, event), CUDA_SUCCESS, "it was never recorded");
+    theirs.enter(0);
+    let flag = theirs.filled(&[0; 8]);
+    let (slow, fast) = (theirs.stream(), theirs.stream());
+    let opened = open_event(theirs, handle);
+    record_behind(theirs, slow, flag, opened);
+    ours.enter(0);
+    assert_eq!(query(ours, event), CUDA_ERROR_NOT_READY);
+    // SAFETY: no pointers.
+    let waiting = unsafe { ours.driver.cuStreamWaitEvent(stream, event, 0) };
+    assert_eq!(waiting, CUDA_SUCCESS);
+    write_word(ours, stream, result, 5);
+    theirs.enter(0);
+    // A later recording that passes at once: the stream still waits for the one before.
+    // SAFETY: no pointers.
+    let recorded = unsafe { theirs.driver.cuEventRecord(opened, fast) };
+    assert_eq!(recorded, CUDA_SUCCESS);
+    // SAFETY: no pointers.
+    let passed = unsafe { theirs.driver.cuEventSynchronize(opened) };
+    assert_eq!(passed, CUDA_SUCCESS);
+    ours.enter(0);
+    // SAFETY: no pointers.
+    let passed = unsafe { ours.driver.cuEventSynchronize(event) };
+    assert_eq!(passed, CUDA_SUCCESS);
+    assert_eq!(ours.bytes(result, 4), [0; 4]);
+    theirs.enter(0);
+    write_word(theirs, fast, flag, 1);
+    ours.enter(0);
+    // SAFETY: no pointers.
+    let waited = unsafe { ours.driver.cuStreamSynchronize(stream) };
+    assert_eq!(waited, CUDA_SUCCESS);
+    assert_eq!(ours.bytes(result, 4), 5_u32.to_ne_bytes());
+    end_event(ours, event);
+    assert_eq!(free(ours, result), CUDA_SUCCESS);
+    theirs.enter(0);
+    end_event(theirs, opened);
+    assert_eq!(free(theirs, flag), CUDA_SUCCESS);
+    Machine::leave_all(machines);
+}
+
+#[test]
+fn nobody_waits_for_an_event_of_a_program_that_has_died() {
+    let (machines, offers) = Machine::neighbours(2);
+    let [ours, theirs] = &machines[..] else {
+        panic!("there are two");
+    };
+    theirs.enter(0);
+    let stream = theirs.stream();
+    ours.enter(0);
+    let (event, never, flag) = (shared_event(ours), ours.stream(), ours.filled(&[0; 8]));
+    record_behind(ours, never, flag, event);
+    let handle = export_event(ours, event);
+    theirs.enter(0);
+    let opened = open_event(theirs, handle);
+    assert_eq!(query(theirs, opened), CUDA_ERROR_NOT_READY);
+    // SAFETY: no pointers.
+    let waiting = unsafe { theirs.driver.cuStreamWaitEvent(stream, opened, 0) };
+    assert_eq!(waiting, CUDA_SUCCESS);
+    // As the supervisor does when a worker is gone.
+    offers.end(0);
+    // SAFETY: no pointers.
+    let ended = unsafe {
+        [
+            theirs.driver.cuEventSynchronize(opened),
+            theirs.driver.cuStreamSynchronize(stream),
+        ]
+    };
+    assert_eq!(ended, [CUDA_SUCCESS; 2]);
+    end_event(theirs, opened);
+    ours.enter(0);
+    let other = ours.stream();
+    write_word(ours, other, flag, 1);
+    ours.synchronise();
+    end_event(ours, event);
+    assert_eq!(free(ours, flag), CUDA_SUCCESS);
+    Machine::leave_all(machines);
+}
+
+#[test]
+fn a_thousand_events_are_shared_one_after_another_and_leave_nothing() {
+    let (machines, _) = Machine::neighbours(2);
+    let [ours, theirs] = &machines[..] else {
+        panic!("there are two");
+    };
+    theirs.enter(0);
+    let their_stream = theirs.stream();
+    ours.enter(0);
+    let stream = ours.stream();
+    for _ in 0..1000 {
+        ours.enter(0);
+        let event = shared_event(ours);
+        // SAFETY: no pointers.
+        let recorded = unsafe { ours.driver.cuEventRecord(event, stream) };
+        assert_eq!(recorded, CUDA_SUCCESS);
+        let handle = export_event(ours, event);
+        theirs.enter(0);
+        let opened = open_event(theirs, handle);
+        // SAFETY: no pointers.
+        let waiting = unsafe { theirs.driver.cuStreamWaitEvent(their_stream, opened, 0) };
+        assert_eq!(waiting, CUDA_SUCCESS);
+        end_event(theirs, opened);
+        ours.enter(0);
+        end_event(ours, event);
+    }
+    Machine::leave_all(machines);
+}
+
+#[test]
+fn a_graph_neither_records_nor_awaits_an_event_that_may_be_shared() {
+    let (machines, _) = Machine::neighbours(1);
+    let machine = &machines[0];
+    let event = shared_event(machine);
+    let (mut graph, mut node) = (null_mut(), null_mut());
+    // SAFETY: graph and node are locals.
+    let statuses = unsafe {
+        let driver = &machine.driver;
+        let none = std::ptr::null();
+        [
+            driver.cuGraphCreate(&raw mut graph, 0),
+            driver.cuGraphAddEventRecordNode(&raw mut node, graph, none, 0, event),
+            driver.cuGraphAddEventWaitNode(&raw mut node, graph, none, 0, event),
+            driver.cuGraphDestroy(graph),
+        ]
+    };
+    let refused = CUDA_ERROR_NOT_SUPPORTED;
+    assert_eq!(statuses, [CUDA_SUCCESS, refused, refused, CUDA_SUCCESS]);
+    end_event(machine, event);
+    Machine::leave_all(machines);
+}
+
 #[test]
 fn events_that_are_not_made_to_be_shared_are_not() {
     let (machines, _) = Machine::neighbours(1);
@@ -400,5 +620,226 @@ fn files_that_stand_for_nothing_and_memory_that_is_not_to_be_exported_are_refuse
     }
     // SAFETY: no pointers.
     assert_eq!(unsafe { machine.driver.cuMemRelease(handle) }, CUDA_SUCCESS);
+    Machine::leave_all(machines);
+}
+
+fn pool(machine: &Machine, types: CUmemAllocationHandleType) -> Result<CUmemoryPool, CUresult> {
+    let mut pool = null_mut();
+    let props = CUmemPoolProps {
+        allocType: CU_MEM_ALLOCATION_TYPE_PINNED,
+        handleTypes: types,
+        location: CUmemLocation {
+            r#type: CU_MEM_LOCATION_TYPE_DEVICE,
+            either: CUmemLocation_either { id: 0 },
+        },
+        win32SecurityAttributes: null_mut(),
+        maxSize: 0,
+        usage: 0,
+        gpuDirectRDMACapable: 0,
+        reserved: [0; 53],
+    };
+    // SAFETY: both are locals.
+    match unsafe {
+        machine
+            .driver
+            .cuMemPoolCreate(&raw mut pool, &raw const props)
+    } {
+        CUDA_SUCCESS => Ok(pool),
+        status => Err(status),
+    }
+}
+
+fn from_pool(machine: &Machine, pool: CUmemoryPool, size: usize, stream: CUstream) -> CUdeviceptr {
+    let mut address = 0;
+    // SAFETY: the address is a local.
+    let made = unsafe {
+        machine
+            .driver
+            .cuMemAllocFromPoolAsync(&raw mut address, size, pool, stream)
+    };
+    assert_eq!(made, CUDA_SUCCESS);
+    address
+}
+
+fn export_pointer(
+    machine: &Machine,
+    address: CUdeviceptr,
+) -> Result<CUmemPoolPtrExportData, CUresult> {
+    let mut data = CUmemPoolPtrExportData { reserved: [0; 64] };
+    // SAFETY: the data are a local.
+    match unsafe {
+        machine
+            .driver
+            .cuMemPoolExportPointer(&raw mut data, address)
+    } {
+        CUDA_SUCCESS => Ok(data),
+        status => Err(status),
+    }
+}
+
+fn import_pointer(
+    machine: &Machine,
+    pool: CUmemoryPool,
+    data: &CUmemPoolPtrExportData,
+) -> Result<CUdeviceptr, CUresult> {
+    let (mut address, mut data) = (0, CUmemPoolPtrExportData { ..*data });
+    // SAFETY: both are locals.
+    let opened = unsafe {
+        let (place, data) = (&raw mut address, &raw mut data);
+        machine.driver.cuMemPoolImportPointer(place, pool, data)
+    };
+    match opened {
+        CUDA_SUCCESS => Ok(address),
+        status => Err(status),
+    }
+}
+
+#[test]
+fn a_pool_goes_to_another_program_as_a_file_and_its_memory_by_name() {
+    let (machines, _) = Machine::neighbours(2);
+    let [ours, theirs] = &machines[..] else {
+        panic!("there are two");
+    };
+    let kind = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    ours.enter(0);
+    let shared = pool(ours, kind).unwrap();
+    let stream = ours.stream();
+    let memory = from_pool(ours, shared, 4096, stream);
+    // SAFETY: no pointers.
+    let set = unsafe { ours.driver.cuMemsetD8Async(memory, 0x42, 4096, stream) };
+    assert_eq!(set, CUDA_SUCCESS);
+    ours.synchronise();
+    let mut types = 0_u64;
+    // SAFETY: the value is a local of the width that the attribute has.
+    let told = unsafe {
+        let which = CU_MEMPOOL_ATTR_EXPORT_HANDLE_TYPES;
+        let place = (&raw mut types).cast();
+        ours.driver.cuMemPoolGetAttribute(shared, which, place)
+    };
+    assert_eq!((told, types as u32), (CUDA_SUCCESS, kind));
+    let mut file = -1_i32;
+    // SAFETY: the descriptor is a local.
+    let (exported, waits) = ours.costs(|driver| unsafe {
+        driver.cuMemPoolExportToShareableHandle((&raw mut file).cast(), shared, kind, 0)
+    });
+    assert_eq!((exported, waits), (CUDA_SUCCESS, 1));
+    let (data, waits) = ours.costs(|_| export_pointer(ours, memory).unwrap());
+    assert_eq!(waits, 1);
+    theirs.enter(0);
+    let mut imported = null_mut();
+    let descriptor = std::ptr::without_provenance_mut(file as usize);
+    // SAFETY: the descriptor is open.
+    let (status, waits) = theirs.costs(|driver| unsafe {
+        driver.cuMemPoolImportFromShareableHandle(&raw mut imported, descriptor, kind, 0)
+    });
+    assert_eq!((status, waits), (CUDA_SUCCESS, 1));
+    let (opened, waits) = theirs.costs(|_| import_pointer(theirs, imported, &data).unwrap());
+    assert_eq!(waits, 1);
+    assert_eq!(theirs.bytes(opened, 4096), [0x42; 4096]);
+    // SAFETY: no pointers.
+    let set = unsafe { theirs.driver.cuMemsetD8_v2(opened + 1, 7, 2) };
+    assert_eq!(set, CUDA_SUCCESS);
+    theirs.synchronise();
+    let own = theirs.stream();
+    let mut none = 0;
+    // SAFETY: the address is a local.
+    let refused = unsafe {
+        let place = &raw mut none;
+        theirs
+            .driver
+            .cuMemAllocFromPoolAsync(place, 64, imported, own)
+    };
+    assert_eq!(refused, CUDA_ERROR_INVALID_VALUE, "it only opens memory");
+    // SAFETY: no pointers.
+    let ended = unsafe {
+        [
+            theirs.driver.cuMemFreeAsync(opened, own),
+            theirs.driver.cuStreamSynchronize(own),
+            theirs.driver.cuMemPoolDestroy(imported),
+        ]
+    };
+    assert_eq!(ended, [CUDA_SUCCESS; 3]);
+    ours.enter(0);
+    assert_eq!(ours.bytes(memory, 4), [0x42, 7, 7, 0x42]);
+    // SAFETY: no pointers.
+    let ended = unsafe {
+        [
+            ours.driver.cuMemFreeAsync(memory, stream),
+            ours.driver.cuStreamSynchronize(stream),
+            ours.driver.cuMemPoolDestroy(shared),
+        ]
+    };
+    assert_eq!(ended, [CUDA_SUCCESS; 3]);
+    settle(ours);
+    theirs.enter(0);
+    // SAFETY: the descriptor is open.
+    let late = unsafe {
+        let place = &raw mut imported;
+        theirs
+            .driver
+            .cuMemPoolImportFromShareableHandle(place, descriptor, kind, 0)
+    };
+    assert_eq!(late, CUDA_ERROR_INVALID_VALUE, "it has ended");
+    // SAFETY: it was opened for this test.
+    unsafe { libc::close(file) };
+    Machine::leave_all(machines);
+}
+
+#[test]
+fn pools_and_memory_that_are_not_to_be_shared_are_not() {
+    let (machines, _) = Machine::neighbours(2);
+    let [ours, theirs] = &machines[..] else {
+        panic!("there are two");
+    };
+    let kind = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    ours.enter(0);
+    assert_eq!(
+        pool(ours, CU_MEM_HANDLE_TYPE_FABRIC).err(),
+        Some(CUDA_ERROR_NOT_SUPPORTED)
+    );
+    let (private, shared) = (pool(ours, 0).unwrap(), pool(ours, kind).unwrap());
+    let stream = ours.stream();
+    let inside = from_pool(ours, private, 64, stream);
+    let offered = from_pool(ours, shared, 64, stream);
+    let mut file = -1_i32;
+    // SAFETY: the descriptor is a local.
+    let refused = unsafe {
+        let place = (&raw mut file).cast();
+        let driver = &ours.driver;
+        [
+            driver.cuMemPoolExportToShareableHandle(place, private, kind, 0),
+            driver.cuMemPoolExportToShareableHandle(place, shared, CU_MEM_HANDLE_TYPE_FABRIC, 0),
+            driver.cuMemPoolExportToShareableHandle(place, shared, kind, 1),
+        ]
+    };
+    assert_eq!(refused, [CUDA_ERROR_INVALID_VALUE; 3]);
+    for address in [inside, offered + 8, 0x1234] {
+        let told = export_pointer(ours, address).err();
+        assert_eq!(told, Some(CUDA_ERROR_INVALID_VALUE), "{address:#x}");
+    }
+    let data = export_pointer(ours, offered).unwrap();
+    theirs.enter(0);
+    let own = pool(theirs, kind).unwrap();
+    assert_eq!(
+        import_pointer(theirs, own, &data),
+        Err(CUDA_ERROR_INVALID_VALUE),
+        "it is of another pool"
+    );
+    ours.enter(0);
+    // SAFETY: no pointers.
+    let ended = unsafe {
+        [
+            ours.driver.cuMemFreeAsync(inside, stream),
+            ours.driver.cuMemFreeAsync(offered, stream),
+            ours.driver.cuStreamSynchronize(stream),
+            ours.driver.cuMemPoolDestroy(private),
+            ours.driver.cuMemPoolDestroy(shared),
+        ]
+    };
+    assert_eq!(ended, [CUDA_SUCCESS; 5]);
+    theirs.enter(0);
+    // SAFETY: no pointers.
+    let ended = unsafe { theirs.driver.cuMemPoolDestroy(own) };
+    assert_eq!(ended, CUDA_SUCCESS);
     Machine::leave_all(machines);
 }

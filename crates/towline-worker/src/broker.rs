@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 /// Bytes of a token.
@@ -104,9 +104,15 @@ impl Offers {
         }
     }
 
-    /// Forgets all that an owner has offered.
+    /// Forgets all that an owner has offered, when it has ended. Nobody waits for events of its any more.
     pub fn end(&self, owner: u64) {
-        self.lock().retain(|_, (of, _)| *of != owner);
+        self.lock().retain(|_, (of, offer)| {
+            let stays = *of != owner;
+            if !stays && let Some(page) = &offer.descriptor {
+                crate::cuda::end_event(offer.kind, page.as_fd());
+            }
+            stays
+        });
     }
 }
 

@@ -20,6 +20,7 @@ mod device;
 mod graph;
 mod link;
 mod operations;
+mod pools;
 mod streams;
 mod texture;
 mod virtual_memory;
@@ -35,6 +36,7 @@ use array::{Array, Mipmap, array_calls};
 use device::{Allocation, Kernel};
 use link::{Link, Logs, link_calls};
 use operations::operate;
+use pools::{Pool, Pooled, pool_calls};
 use streams::{Event, Queue, Streams};
 use texture::{Binding, Reference, texture_calls};
 use virtual_memory::{VirtualMemory, virtual_memory_calls};
@@ -75,6 +77,8 @@ struct State {
     peers: HashSet<(usize, usize)>,
     links: HashMap<usize, Link>,
     virtual_memory: VirtualMemory,
+    pools: HashMap<usize, Pool>,
+    pooled: Pooled,
     conditions: HashMap<u64, graph::Condition>,
 }
 
@@ -168,6 +172,7 @@ impl NullCuda {
                 .count()
             + state.references.len()
             + state.links.len()
+            + state.pools.len()
             + state.virtual_memory.live()
     }
 
@@ -408,6 +413,8 @@ fn attribute(which: CUdevice_attribute) -> i32 {
         CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y | CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z => 65535,
         CU_DEVICE_ATTRIBUTE_WARP_SIZE => 32,
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => 9,
+        // Descriptors and, which nobody here has a use for, fabric handles.
+        CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES => 9,
         CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
         | CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING
         | CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS
@@ -568,9 +575,13 @@ impl CudaApi for NullCuda {
     }
     unsafe fn cuMemFree_v2(&self, address: CUdeviceptr) -> CUresult {
         self.streams.wait_all(None);
-        match self.lock().memory.remove(&address) {
-            Some(_) => CUDA_SUCCESS,
-            None => CUDA_ERROR_INVALID_VALUE,
+        let state = &mut *self.lock();
+        match state.memory.remove(&address) {
+            Some(_) => {
+                state.pooled.remove(&address);
+                CUDA_SUCCESS
+            }
+            None => Self::close_pooled(state, address),
         }
     }
     unsafe fn cuMemAllocAsync(
@@ -586,7 +597,11 @@ impl CudaApi for NullCuda {
         self.enqueue(stream, move |state| {
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
             match state.memory.remove(&address) {
-                Some(_) => CUDA_SUCCESS,
+                Some(_) => {
+                    state.pooled.remove(&address);
+                    CUDA_SUCCESS
+                }
+                None if Self::close_pooled(&mut state, address) == CUDA_SUCCESS => CUDA_SUCCESS,
                 None => CUDA_ERROR_ILLEGAL_ADDRESS,
             }
         })
@@ -624,6 +639,18 @@ impl CudaApi for NullCuda {
             Some(_) => CUDA_SUCCESS,
             None => CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED,
         }
+    }
+    unsafe fn cuMemHostGetDevicePointer_v2(
+        &self,
+        place: *mut CUdeviceptr,
+        p: *mut c_void,
+        _flags: u32,
+    ) -> CUresult {
+        if !self.lock().is_registered(p.addr(), 1) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        put(place, p.expose_provenance() as u64);
+        CUDA_SUCCESS
     }
     unsafe fn cuMemcpyHtoDAsync_v2(
         &self,
@@ -713,6 +740,7 @@ impl CudaApi for NullCuda {
     array_calls!();
     texture_calls!();
     link_calls!();
+    pool_calls!();
     virtual_memory_calls!();
     unsafe fn cuDeviceGetGraphMemAttribute(
         &self,

@@ -311,6 +311,9 @@ impl Driver {
         flags: u32,
     ) -> Result<Meeting, CUresult> {
         let captured = self.captured(acting, stream)?;
+        if captured.is_some() && flags & CU_EVENT_WAIT_EXTERNAL != 0 {
+            self.event_number(wire::EventHandle(event).to_raw())?;
+        }
         let mut graphs = lock(&self.graphs);
         if let Some(captured) = &captured
             && flags & CU_EVENT_WAIT_EXTERNAL != 0

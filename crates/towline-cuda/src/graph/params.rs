@@ -373,7 +373,11 @@ impl Driver {
     }
 
     pub(crate) fn event_number(&self, event: CUevent) -> Result<u64, CUresult> {
-        self.event(event).map(|_| event.addr() as u64)
+        match self.event(event)?.is_shareable() {
+            // A graph would record it without telling the others.
+            true => Err(CUDA_ERROR_NOT_SUPPORTED),
+            false => Ok(event.addr() as u64),
+        }
     }
 
     pub(crate) fn free_content(&self, address: u64) -> Result<Content, CUresult> {

@@ -8,6 +8,7 @@
 
 mod ahead;
 mod areas;
+mod beacon;
 mod context;
 mod dispatch;
 mod engine;
@@ -22,3 +23,4 @@ mod snapshot;
 mod streams;
 
 pub use engine::{CudaEngine, CudaOpenError};
+pub(crate) use manual::end_event;

@@ -287,7 +287,10 @@ impl Session {
     /// A call has ended the life of an object.
     pub(crate) fn destroy(&mut self, id: u64, tag: u8) -> Result<(), ProtocolError> {
         self.table.remove(id, tag).map_err(broken)?;
-        self.pools.remove(&id);
+        if tag == wire::MemoryPoolHandle::TAG {
+            self.pools.remove(&id);
+            self.shared.withdraw_pool(id);
+        }
         Ok(())
     }
 
@@ -301,6 +304,9 @@ impl Session {
         for (id, tag, entry) in self.shared.arrivals() {
             if let Err(error) = self.table.insert(id, tag, entry) {
                 return Err(broken(error));
+            }
+            if tag == wire::MemoryPoolHandle::TAG {
+                self.pools.insert(id);
             }
         }
         self.take_imported()
@@ -340,6 +346,7 @@ impl Session {
             shared.streams.forget(&context);
             shared.end_graphs(context.id);
             shared.release_opened_in(context.id);
+            shared.release_beacons(Some(context.id));
             for stream in streams {
                 // SAFETY: the stream is the context's, and nothing runs on it any more.
                 unsafe { shared.api.cuStreamDestroy_v2(stream.0.cast()) };
@@ -410,6 +417,7 @@ impl Serve for Session {
         self.end_links(None);
         self.shared.streams.join(PATIENCE);
         self.shared.release_opened();
+        self.shared.release_beacons(None);
         let contexts = std::mem::take(&mut self.contexts);
         for context in contexts.values() {
             context.enter(&*self.api);

@@ -11,6 +11,7 @@ use towline_session::{Entry, Numbers};
 use towline_wire::push::Push;
 
 use super::areas::Areas;
+use super::beacon::Beacons;
 use super::context::Context;
 use super::graph::Graphs;
 use super::manual::{Imported, Sharing};
@@ -72,6 +73,7 @@ pub(crate) struct Shared {
     /// Where the session offers and takes what sessions share.
     pub(crate) broker: Arc<dyn Broker>,
     pub(crate) sharing: Mutex<Sharing>,
+    pub(crate) beacons: Beacons,
     /// Physical memory of other sessions that the lane has not taken in.
     pub(crate) imported: Mutex<Vec<Imported>>,
     /// Bytes of inline writes given back, and how many of them the client knows of.
@@ -128,6 +130,7 @@ impl Shared {
             memory: Mutex::default(),
             broker,
             sharing: Mutex::default(),
+            beacons: Beacons::default(),
             imported: Mutex::default(),
             retired: Mutex::default(),
             faulted: AtomicBool::new(false),

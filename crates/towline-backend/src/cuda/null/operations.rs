@@ -1,5 +1,7 @@
 //! Values that streams and graphs wait for and write.
 
+use std::sync::atomic::AtomicU32;
+
 use super::*;
 
 /// How long a wait sleeps before it looks again.
@@ -10,10 +12,8 @@ pub(super) fn operate(state: &Mutex<State>, operation: &[u64; 6]) -> CUresult {
     let [kind, address, value, flags, ..] = *operation;
     let flags = flags as u32;
     match kind as u32 {
-        CU_STREAM_MEM_OP_WRITE_VALUE_32 => {
-            device::write(state, address, &(value as u32).to_ne_bytes())
-        }
-        CU_STREAM_MEM_OP_WRITE_VALUE_64 => device::write(state, address, &value.to_ne_bytes()),
+        CU_STREAM_MEM_OP_WRITE_VALUE_32 => write(state, address, &(value as u32).to_ne_bytes()),
+        CU_STREAM_MEM_OP_WRITE_VALUE_64 => write(state, address, &value.to_ne_bytes()),
         CU_STREAM_MEM_OP_WAIT_VALUE_32 => wait(state, address, 4, |there| {
             let (there, wanted) = (there as u32, value as u32);
             match flags & 3 {
@@ -34,6 +34,42 @@ pub(super) fn operate(state: &Mutex<State>, operation: &[u64; 6]) -> CUresult {
     }
 }
 
+/// Whether these bytes are of host memory that was registered, which other processes may have mapped too.
+fn of_the_host(state: &State, address: u64, bytes: usize) -> bool {
+    state.is_registered(address as usize, bytes) && address.is_multiple_of(bytes as u64)
+}
+
+fn write(state: &Mutex<State>, address: u64, bytes: &[u8]) -> CUresult {
+    let held = state.lock().unwrap_or_else(PoisonError::into_inner);
+    let &[a, b, c, d] = bytes else {
+        drop(held);
+        return device::write(state, address, bytes);
+    };
+    if !of_the_host(&held, address, bytes.len()) {
+        drop(held);
+        return device::write(state, address, bytes);
+    }
+    let place = std::ptr::with_exposed_provenance::<AtomicU32>(address as usize);
+    // SAFETY: the memory is registered, so it is mapped; the lock keeps it so. It is aligned.
+    let word = unsafe { &*place };
+    word.store(u32::from_ne_bytes([a, b, c, d]), Ordering::Release);
+    CUDA_SUCCESS
+}
+
+fn read(state: &Mutex<State>, address: u64, value: &mut [u8; 8], bytes: usize) -> CUresult {
+    let held = state.lock().unwrap_or_else(PoisonError::into_inner);
+    if bytes != 4 || !of_the_host(&held, address, bytes) {
+        drop(held);
+        let place = device::Place(value.as_mut_ptr());
+        return device::read(state, address, bytes, place);
+    }
+    let place = std::ptr::with_exposed_provenance::<AtomicU32>(address as usize);
+    // SAFETY: as above.
+    let word = unsafe { &*place };
+    value[..4].copy_from_slice(&word.load(Ordering::Acquire).to_ne_bytes());
+    CUDA_SUCCESS
+}
+
 fn wait(
     state: &Mutex<State>,
     address: u64,
@@ -42,9 +78,8 @@ fn wait(
 ) -> CUresult {
     loop {
         let mut value = [0; 8];
-        let place = device::Place(value.as_mut_ptr());
         // Memory that is freed ends the wait.
-        let status = device::read(state, address, bytes, place);
+        let status = read(state, address, &mut value, bytes);
         if status != CUDA_SUCCESS || enough(u64::from_ne_bytes(value)) {
             return status;
         }

@@ -1,10 +1,6 @@
 //! Addresses and physical memory apart, and what other sessions open of it. Addresses are numbers that no memory of the process has.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::{FromRawFd, IntoRawFd, RawFd};
-use std::os::unix::fs::FileExt;
 
 use super::device::Allocation;
 use super::*;
@@ -217,43 +213,21 @@ impl NullCuda {
         if !self.lock().virtual_memory.physical.contains_key(&handle) {
             return CUDA_ERROR_INVALID_VALUE;
         }
-        let path = std::env::temp_dir().join(format!(
-            "towline-null-{}-{handle}-{}",
-            std::process::id(),
-            self.fresh()
-        ));
-        let written = File::options()
-            .create_new(true)
-            .read(true)
-            .write(true)
-            .open(&path)
-            .and_then(|mut file| file.write_all(&handle.to_ne_bytes()).map(|()| file));
-        // It lives as long as somebody has it open.
-        let _ = std::fs::remove_file(&path);
-        match written {
-            Ok(file) => {
-                put(place.cast::<RawFd>(), file.into_raw_fd());
-                CUDA_SUCCESS
-            }
-            Err(_) => CUDA_ERROR_OPERATING_SYSTEM,
-        }
+        tell(place.cast(), pools::numbered_file(handle, self.fresh()))
     }
 
     pub(super) fn import_physical(&self, place: *mut u64, file: *mut c_void) -> CUresult {
-        // SAFETY: the contract of the call: an open descriptor, which stays the caller's.
-        let file = unsafe { File::from_raw_fd(file.addr() as RawFd) };
-        let mut handle = [0; 8];
-        let read = file.read_exact_at(&mut handle, 0);
-        let _ = file.into_raw_fd();
-        let handle = u64::from_ne_bytes(handle);
-        let memory = &mut self.lock().virtual_memory;
-        match (read, memory.physical.get_mut(&handle)) {
-            (Ok(()), Some(physical)) => {
+        // SAFETY: the contract of the call: an open descriptor.
+        let Some(handle) = (unsafe { pools::number_of(file) }) else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        match self.lock().virtual_memory.physical.get_mut(&handle) {
+            Some(physical) => {
                 physical.references += 1;
                 put(place, handle);
                 CUDA_SUCCESS
             }
-            _ => CUDA_ERROR_INVALID_VALUE,
+            None => CUDA_ERROR_INVALID_VALUE,
         }
     }
 
@@ -267,15 +241,24 @@ impl NullCuda {
 
     pub(super) fn open_memory(&self, place: *mut CUdeviceptr, handle: CUipcMemHandle) -> CUresult {
         let base = handle_number(&handle.reserved);
+        tell(place, self.open_at_another_address(base))
+    }
+
+    pub(super) fn open_at_another_address(&self, base: u64) -> Result<u64, CUresult> {
         let state = &mut *self.lock();
-        let Some(memory) = state.memory.get(&base) else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
+        let memory = state.memory.get(&base).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let size = memory.len();
         let address = state.virtual_memory.place(size, 0);
         state.virtual_memory.opened.insert(address, (base, size));
-        put(place, address);
-        CUDA_SUCCESS
+        Ok(address)
+    }
+
+    /// An allocation of a pool of another session is freed.
+    pub(super) fn close_pooled(state: &mut State, address: u64) -> CUresult {
+        match state.virtual_memory.opened.remove(&address) {
+            Some(_) => CUDA_SUCCESS,
+            None => CUDA_ERROR_INVALID_VALUE,
+        }
     }
 
     pub(super) fn close_memory(&self, address: u64) -> CUresult {
@@ -283,30 +266,6 @@ impl NullCuda {
         match self.lock().virtual_memory.opened.remove(&address) {
             Some(_) => CUDA_SUCCESS,
             None => CUDA_ERROR_INVALID_VALUE,
-        }
-    }
-
-    pub(super) fn tell_event(&self, place: *mut CUipcEventHandle, event: CUevent) -> CUresult {
-        match self.event(event) {
-            Err(status) => status,
-            Ok(_) => {
-                let number = event.addr() as u64;
-                put(place.cast::<[u64; 8]>(), [number, 0, 0, 0, 0, 0, 0, 0]);
-                CUDA_SUCCESS
-            }
-        }
-    }
-
-    pub(super) fn open_event(&self, place: *mut CUevent, handle: CUipcEventHandle) -> CUresult {
-        let number = handle_number(&handle.reserved) as usize;
-        match self.event(std::ptr::without_provenance_mut(number)) {
-            Err(status) => status,
-            Ok(event) => {
-                let handle = self.fresh();
-                self.lock().events.insert(handle, event);
-                put(place, std::ptr::without_provenance_mut(handle));
-                CUDA_SUCCESS
-            }
         }
     }
 }
@@ -409,20 +368,6 @@ macro_rules! virtual_memory_calls {
         }
         unsafe fn cuIpcCloseMemHandle(&self, address: CUdeviceptr) -> CUresult {
             self.close_memory(address)
-        }
-        unsafe fn cuIpcGetEventHandle(
-            &self,
-            handle: *mut CUipcEventHandle,
-            event: CUevent,
-        ) -> CUresult {
-            self.tell_event(handle, event)
-        }
-        unsafe fn cuIpcOpenEventHandle(
-            &self,
-            event: *mut CUevent,
-            handle: CUipcEventHandle,
-        ) -> CUresult {
-            self.open_event(event, handle)
         }
     };
 }

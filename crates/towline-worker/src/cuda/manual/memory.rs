@@ -11,7 +11,7 @@ use crate::cuda::shared::{Shared, lock};
 use crate::cuda::streams::Places;
 
 impl Shared {
-    fn memory_came(&self, address: u64, bytes: u64) {
+    pub(super) fn memory_came(&self, address: u64, bytes: u64) {
         lock(&self.memory).insert(address, bytes);
         let held = &self.counters.device_memory_bytes;
         held.fetch_add(bytes, Ordering::Relaxed);
@@ -201,6 +201,7 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         let call = <wire::PoolFree as Request<'_>>::ID;
         let address = request.address;
+        self.shared.withdraw_memory(address);
         match self.target(request.stream)? {
             Err(status) => self.shared.settle(number, call, request.stream.0, status),
             Ok(target) => {

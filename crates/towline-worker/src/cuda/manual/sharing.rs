@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use towline_backend::cuda as wire;
@@ -13,15 +13,18 @@ use towline_session::Entry;
 use towline_wire::error::{CloseCode, ProtocolError};
 
 use crate::broker::{Offer, TOKEN_BYTES, Token};
+use crate::cuda::beacon::{Beacon, Claim, Latest, abandon};
 use crate::cuda::session::{Session, failure, unknown};
 use crate::cuda::shared::{Shared, lock};
-use crate::cuda::streams::Places;
+use crate::cuda::streams::{Places, Target};
 use crate::link::Raw;
 
 /// Kinds of what is shared.
 const MEMORY: u32 = 0;
 const EVENT: u32 = 1;
 const PHYSICAL: u32 = 2;
+const POOL: u32 = 3;
+const POINTER: u32 = 4;
 
 /// What is offered, by kind and number, and what was opened.
 #[derive(Default)]
@@ -36,6 +39,13 @@ type Home = Arc<crate::cuda::context::Context>;
 
 /// What another session's physical memory is here: the client's number, the driver's handle, its bytes.
 pub(crate) type Imported = (u64, CUmemGenericAllocationHandle, u64);
+
+/// Something that was offered ends with its owner: an event's page says so.
+pub(crate) fn end_event(kind: u8, page: BorrowedFd<'_>) {
+    if u32::from(kind) == EVENT {
+        abandon(page);
+    }
+}
 
 fn check(status: CUresult) -> Result<(), CUresult> {
     match status {
@@ -74,6 +84,12 @@ impl Shared {
     /// Memory that goes out of use is offered no more.
     pub(crate) fn withdraw_memory(&self, address: u64) {
         self.withdraw(MEMORY, address);
+        self.withdraw(POINTER, address);
+    }
+
+    /// So does a pool.
+    pub(crate) fn withdraw_pool(&self, pool: u64) {
+        self.withdraw(POOL, pool);
     }
 
     /// So does an event.
@@ -149,15 +165,19 @@ impl Shared {
         Ok(address)
     }
 
-    fn open_event(&self, number: u64, handle: &[u8]) -> Result<(), CUresult> {
-        let mut native = CUipcEventHandle { reserved: [0; 64] };
-        for (to, from) in native.reserved.iter_mut().zip(handle) {
-            *to = *from as _;
-        }
+    /// An event of ours beside the page that the others record in.
+    fn open_event(&self, home: &Home, number: u64, page: OwnedFd) -> Result<(), CUresult> {
+        let beacon = Beacon::open(page, home)?;
+        beacon.register(&*self.api)?;
         let mut event: CUevent = std::ptr::null_mut();
-        // SAFETY: one place for the event; the handle is the driver's own, from another process.
-        let status = unsafe { self.api.cuIpcOpenEventHandle(&raw mut event, native) };
+        // SAFETY: one place for the event.
+        let status = unsafe {
+            self.api
+                .cuEventCreate(&raw mut event, CU_EVENT_DISABLE_TIMING)
+        };
+        self.beacons.insert(number, Arc::new(beacon));
         if status != CUDA_SUCCESS || event.is_null() {
+            self.release_beacon(number);
             return Err(failure(status));
         }
         self.arrive(
@@ -180,6 +200,119 @@ impl Shared {
         lock(&self.imported).push((number, memory, bytes));
         Ok(())
     }
+
+    fn open_pool(&self, number: u64, descriptor: &OwnedFd) -> Result<(), CUresult> {
+        let mut pool: CUmemoryPool = std::ptr::null_mut();
+        let file = std::ptr::without_provenance_mut::<c_void>(descriptor.as_raw_fd() as usize);
+        let kind = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        // SAFETY: one place for the pool; the descriptor is open, and the driver does not close it.
+        check(unsafe {
+            self.api
+                .cuMemPoolImportFromShareableHandle(&raw mut pool, file, kind, 0)
+        })?;
+        if pool.is_null() {
+            return Err(failure(CUDA_SUCCESS));
+        }
+        let tag = wire::MemoryPoolHandle::TAG;
+        self.arrive(number, tag, Entry::Live(Raw(pool.cast())));
+        Ok(())
+    }
+
+    fn open_pointer(&self, pool: Raw, handle: &[u8], bytes: u64) -> Result<u64, CUresult> {
+        let mut native = CUmemPoolPtrExportData { reserved: [0; 64] };
+        for (to, from) in native.reserved.iter_mut().zip(handle) {
+            *to = *from;
+        }
+        let mut address: CUdeviceptr = 0;
+        // SAFETY: one place for the address; the pool is live, and what describes the memory is the driver's own.
+        check(unsafe {
+            self.api
+                .cuMemPoolImportPointer(&raw mut address, pool.0.cast(), &raw mut native)
+        })?;
+        self.memory_came(address, bytes);
+        Ok(address)
+    }
+}
+
+/// What is to be offered.
+#[derive(Clone, Copy)]
+enum Source {
+    /// The allocation at an address, so many bytes.
+    Memory(u64, u64),
+    Physical(CUmemGenericAllocationHandle, u64),
+    Pool(Raw),
+    /// The same, of a pool.
+    Pointer(u64, u64),
+}
+
+/// What was recorded of an event before it was shared.
+struct Earlier {
+    claim: Claim,
+    /// Where the recording is parked.
+    places: Places,
+    event: Raw,
+    context: Home,
+    /// A stream of ours that stands behind the recording.
+    stream: Option<Target>,
+}
+
+impl Earlier {
+    /// A stream that stands behind the event as it was recorded last.
+    fn behind(&self, api: &dyn CudaApi) -> Result<Target, CUresult> {
+        let mut stream: CUstream = std::ptr::null_mut();
+        // SAFETY: one place for the stream.
+        check(unsafe { api.cuStreamCreate(&raw mut stream, CU_STREAM_NON_BLOCKING) })?;
+        // SAFETY: both are live.
+        let status = unsafe { api.cuStreamWaitEvent(stream, self.event.0.cast(), 0) };
+        if status != CUDA_SUCCESS {
+            // SAFETY: the stream was made just now.
+            unsafe { api.cuStreamDestroy_v2(stream) };
+            return Err(status);
+        }
+        Ok(Target {
+            key: u64::MAX,
+            id: 0,
+            native: Raw(stream.cast()),
+            context: Arc::clone(&self.context),
+            depth: Arc::default(),
+        })
+    }
+
+    /// Has the device tell in the event's page when the recording has passed.
+    fn tell(mut self, shared: &Arc<Shared>) {
+        if !self.places.is_empty() {
+            // The one who shares need not wait for that.
+            shared.start(|shared| {
+                shared.streams.wait(&self.places);
+                self.places.clear();
+                if self.context.enter(&*shared.api) == CUDA_SUCCESS {
+                    self.stream = self.behind(&*shared.api).ok();
+                    self.tell(shared);
+                }
+            });
+            return;
+        }
+        let Some(target) = self.stream else {
+            return;
+        };
+        let status = self.claim.tell(shared, &target);
+        if status != CUDA_SUCCESS {
+            log::debug!("the recording of an event that is shared now cannot be told of: {status}");
+        }
+        // SAFETY: the stream is ours. What was enqueued is carried out nevertheless.
+        unsafe { shared.api.cuStreamDestroy_v2(target.stream()) };
+    }
+}
+
+impl Shared {
+    fn reply_token(&self, number: u64, token: Result<Token, CUresult>) {
+        let status = token.err().unwrap_or(CUDA_SUCCESS);
+        let token = token.map_or([0; TOKEN_BYTES], |token| token.0);
+        let reply = wire::ShareReply {
+            token: Some(&token),
+        };
+        self.reply(number, status, &reply);
+    }
 }
 
 /// What an offer becomes here: address, bytes, the client's number of the device.
@@ -197,22 +330,32 @@ impl Session {
         let context = self.acting.clone();
         let device = context.as_ref().map_or(-1, |context| context.device);
         let source = match request.kind {
-            MEMORY => {
+            kind @ (MEMORY | POINTER) => {
                 let bytes = lock(&self.shared.memory).get(&id).copied();
-                bytes
-                    .map(|bytes| (bytes, 0, None))
-                    .ok_or(CUDA_ERROR_INVALID_VALUE)
+                let bytes = bytes.ok_or(CUDA_ERROR_INVALID_VALUE);
+                match kind {
+                    MEMORY => bytes.map(|bytes| Source::Memory(id, bytes)),
+                    _ => bytes.map(|bytes| Source::Pointer(id, bytes)),
+                }
+            }
+            POOL => {
+                let pool = self.native(id, wire::MemoryPoolHandle::TAG)?;
+                let pool = pool.map(Raw);
+                pool.and_then(|pool| match pool.0.is_null() {
+                    true => Err(CUDA_ERROR_INVALID_VALUE),
+                    false => Ok(Source::Pool(pool)),
+                })
             }
             EVENT => {
                 let event = self.native(id, wire::EventHandle::TAG)?;
-                event.map(|event| (0, 0, Some(Raw(event))))
+                return self.share_event(number, id, event.map(Raw));
             }
             PHYSICAL => {
                 let (memory, bytes) = self
                     .virtual_memory
                     .physical(id)
                     .ok_or_else(|| unknown("memory", id))?;
-                Ok((bytes, memory, None))
+                Ok(Source::Physical(memory, bytes))
             }
             other => {
                 let detail = format!("nothing of kind {other} is shared");
@@ -225,19 +368,107 @@ impl Session {
                 Some(context) => check(context.enter(&*shared.api)),
                 None => Ok(()),
             };
-            let token = entered.and(source).and_then(|(bytes, memory, event)| {
-                shared.token(kind, id, |api| {
-                    export(api, kind, id, memory, event, bytes, device)
-                })
-            });
-            let status = token.err().unwrap_or(CUDA_SUCCESS);
-            let token = token.map_or([0; TOKEN_BYTES], |token| token.0);
-            let reply = wire::ShareReply {
-                token: Some(&token),
-            };
-            shared.reply(number, status, &reply);
+            let token = entered
+                .and(source)
+                .and_then(|source| shared.token(kind, id, |api| export(api, source, device)));
+            shared.reply_token(number, token);
         });
         Ok(())
+    }
+
+    /// Offers an event. From here on it is a page that others map too; what was recorded before is told in it as well.
+    fn share_event(
+        &mut self,
+        number: u64,
+        id: u64,
+        event: Result<Raw, CUresult>,
+    ) -> Result<(), ProtocolError> {
+        let context = self.acting.clone().ok_or(CUDA_ERROR_INVALID_CONTEXT);
+        let (event, context) = match (event, context) {
+            (Ok(event), Ok(context)) => (event, context),
+            (Err(status), _) | (_, Err(status)) => {
+                self.shared.reply_token(number, Err(status));
+                return Ok(());
+            }
+        };
+        let device = context.device;
+        let (beacon, earlier) = match self.shared.beacons.of(id) {
+            Some(beacon) => (beacon, None),
+            None => match Beacon::create(&context).map(Arc::new) {
+                Err(status) => {
+                    self.shared.reply_token(number, Err(status));
+                    return Ok(());
+                }
+                Ok(beacon) => match self.earlier(&beacon, id, event, &context) {
+                    Err(status) => {
+                        self.shared.reply_token(number, Err(status));
+                        return Ok(());
+                    }
+                    Ok(earlier) => {
+                        self.shared.beacons.insert(id, Arc::clone(&beacon));
+                        (beacon, Some(earlier))
+                    }
+                },
+            },
+        };
+        self.wait(move |shared| {
+            let entered = check(context.enter(&*shared.api));
+            let registered = match earlier {
+                // Another request is making it.
+                None => beacon.address().map(drop),
+                Some(earlier) => {
+                    let registered = entered.and_then(|()| beacon.register(&*shared.api));
+                    match registered {
+                        Ok(()) => {
+                            earlier.into_iter().for_each(|one| one.tell(shared));
+                        }
+                        Err(_) => shared.beacons.forget(id),
+                    }
+                    registered
+                }
+            };
+            let token = registered.and_then(|()| {
+                shared.token(EVENT, id, |_| {
+                    let page = beacon.file().ok_or(CUDA_ERROR_OPERATING_SYSTEM)?;
+                    Ok((described(&[], 0, device), Some(page)))
+                })
+            });
+            shared.reply_token(number, token);
+        });
+        Ok(())
+    }
+
+    /// The recording of an event before it was shared, where it has not passed.
+    fn earlier(
+        &self,
+        beacon: &Arc<Beacon>,
+        id: u64,
+        event: Raw,
+        context: &Home,
+    ) -> Result<Option<Earlier>, CUresult> {
+        let place = self.recorded.get(&id).copied();
+        let parked = place.is_some_and(|(stream, _)| {
+            let places = self.shared.streams.place(stream);
+            places.iter().any(|(key, _)| *key == stream)
+        });
+        // SAFETY: the event is live.
+        let state = unsafe { self.api.cuEventQuery(event.0.cast()) };
+        if !parked && state != CUDA_ERROR_NOT_READY {
+            return Ok(None);
+        }
+        let claim = Claim::on(Arc::clone(beacon), u64::MAX)?;
+        let mut earlier = Earlier {
+            claim,
+            places: place.filter(|_| parked).into_iter().collect(),
+            event,
+            context: Arc::clone(context),
+            stream: None,
+        };
+        if !parked {
+            // Now: the event may be recorded again while the page is registered.
+            earlier.stream = Some(earlier.behind(&*self.api)?);
+        }
+        Ok(Some(earlier))
     }
 
     pub(crate) fn OpenShared(
@@ -258,6 +489,14 @@ impl Session {
         if kind == PHYSICAL && self.virtual_memory.physical(id).is_some() {
             return Err(unknown("free number of memory", id));
         }
+        // The pool that an allocation is opened in.
+        let pool = match kind {
+            POINTER => {
+                let pool = self.native(id, wire::MemoryPoolHandle::TAG)?;
+                pool.map(Raw).map(Some)
+            }
+            _ => Ok(None),
+        };
         let context = self.acting.clone();
         let devices: Vec<(CUdevice, i32)> = self
             .devices
@@ -280,10 +519,23 @@ impl Session {
                         let address = shared.open_memory(context, handle, flags)?;
                         Ok((address, bytes, device))
                     }
-                    (EVENT, _) => shared.open_event(id, handle).map(|()| (0, 0, device)),
+                    (EVENT, _) => {
+                        let page = offer.descriptor.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+                        shared.open_event(&context, id, page)?;
+                        Ok((0, 0, device))
+                    }
                     (PHYSICAL, Some(descriptor)) => {
                         shared.open_physical(id, bytes, descriptor)?;
                         Ok((0, bytes, device))
+                    }
+                    (POOL, Some(descriptor)) => {
+                        shared.open_pool(id, descriptor)?;
+                        Ok((0, 0, device))
+                    }
+                    (POINTER, _) => {
+                        let pool = pool?.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+                        let address = shared.open_pointer(pool, handle, bytes)?;
+                        Ok((address, bytes, device))
                     }
                     _ => Err(CUDA_ERROR_INVALID_VALUE),
                 }
@@ -333,9 +585,12 @@ impl Session {
             let places = self.shared.streams.place(*stream);
             places.iter().any(|(key, _)| key == stream)
         });
+        let beacon = self.shared.beacons.of(id);
+        let state = beacon.map_or(Latest::Ours, |beacon| beacon.state());
         let status = match event {
             Err(status) => status,
-            Ok(_) if parked => CUDA_ERROR_NOT_READY,
+            Ok(_) if state == Latest::Passed => CUDA_SUCCESS,
+            Ok(_) if state != Latest::Ours || parked => CUDA_ERROR_NOT_READY,
             // SAFETY: the event is live.
             Ok(event) => unsafe { self.api.cuEventQuery(event.cast()) },
         };
@@ -355,40 +610,46 @@ impl Session {
 /// What the driver gives another process.
 fn export(
     api: &dyn CudaApi,
-    kind: u32,
-    id: u64,
-    memory: CUmemGenericAllocationHandle,
-    event: Option<Raw>,
-    bytes: u64,
+    source: Source,
     device: CUdevice,
 ) -> Result<(Vec<u8>, Option<OwnedFd>), CUresult> {
-    match (kind, event) {
-        (EVENT, Some(event)) => {
-            let mut handle = CUipcEventHandle { reserved: [0; 64] };
-            // SAFETY: the event is live; one place for the handle.
-            check(unsafe { api.cuIpcGetEventHandle(&raw mut handle, event.0.cast()) })?;
-            let handle = handle.reserved.map(|byte| byte as u8);
-            Ok((described(&handle, 0, device), None))
-        }
-        (PHYSICAL, _) => {
+    let kind = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    match source {
+        Source::Physical(memory, bytes) => {
             let mut file: RawFd = -1;
-            let kind = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
             let place = (&raw mut file).cast();
             // SAFETY: the memory is the session's; one place for the descriptor.
             check(unsafe { api.cuMemExportToShareableHandle(place, memory, kind, 0) })?;
-            if file < 0 {
-                return Err(CUDA_ERROR_UNKNOWN);
-            }
-            // SAFETY: the driver has opened it for us.
-            let file = unsafe { OwnedFd::from_raw_fd(file) };
-            Ok((described(&[], bytes, device), Some(file)))
+            Ok((described(&[], bytes, device), Some(given(file)?)))
         }
-        _ => {
+        Source::Pool(pool) => {
+            let mut file: RawFd = -1;
+            let place = (&raw mut file).cast();
+            // SAFETY: the pool is live; one place for the descriptor.
+            check(unsafe { api.cuMemPoolExportToShareableHandle(place, pool.0.cast(), kind, 0) })?;
+            Ok((described(&[], 0, device), Some(given(file)?)))
+        }
+        Source::Pointer(address, bytes) => {
+            let mut handle = CUmemPoolPtrExportData { reserved: [0; 64] };
+            // SAFETY: the driver judges the address; one place for what describes it.
+            check(unsafe { api.cuMemPoolExportPointer(&raw mut handle, address) })?;
+            Ok((described(&handle.reserved, bytes, device), None))
+        }
+        Source::Memory(address, bytes) => {
             let mut handle = CUipcMemHandle { reserved: [0; 64] };
             // SAFETY: the driver judges the address; one place for the handle.
-            check(unsafe { api.cuIpcGetMemHandle(&raw mut handle, id) })?;
+            check(unsafe { api.cuIpcGetMemHandle(&raw mut handle, address) })?;
             let handle = handle.reserved.map(|byte| byte as u8);
             Ok((described(&handle, bytes, device), None))
         }
+    }
+}
+
+/// A descriptor that the driver has opened for us.
+fn given(file: RawFd) -> Result<OwnedFd, CUresult> {
+    match file {
+        // SAFETY: it is open, and nobody else has it.
+        0.. => Ok(unsafe { OwnedFd::from_raw_fd(file) }),
+        _ => Err(CUDA_ERROR_UNKNOWN),
     }
 }

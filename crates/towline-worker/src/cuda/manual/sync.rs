@@ -7,6 +7,7 @@ use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_wire::error::ProtocolError;
 
+use crate::cuda::beacon::{Claim, Latest};
 use crate::cuda::session::{Glance, Session};
 use crate::cuda::shared::Shared;
 use crate::cuda::streams::{Places, Target};
@@ -161,6 +162,36 @@ impl Session {
                 return Ok(());
             }
         };
+        if let Some(beacon) = self.shared.beacons.of(request.event.0) {
+            match beacon.state() {
+                Latest::Ours => {}
+                Latest::Passed => {
+                    self.reply(number, CUDA_SUCCESS, &wire::SynchronizeEventReply {});
+                    return Ok(());
+                }
+                Latest::Theirs(recording) => {
+                    self.wait(move |shared| {
+                        let event = event;
+                        let mut status = target.context.enter(&*shared.api);
+                        beacon.wait(recording, || {
+                            if status == CUDA_SUCCESS {
+                                // A device that has failed fails this event too, whoever's turn it is.
+                                // SAFETY: the event is live: the client waits before it destroys it.
+                                let state = unsafe { shared.api.cuEventQuery(event.0.cast()) };
+                                status = match state {
+                                    CUDA_ERROR_NOT_READY => CUDA_SUCCESS,
+                                    state => state,
+                                };
+                            }
+                            status == CUDA_SUCCESS && !shared.ended()
+                        });
+                        shared.settle_before_answer();
+                        shared.answer(number, status, &[]);
+                    });
+                    return Ok(());
+                }
+            }
+        }
         let places: Places = self
             .recorded
             .get(&request.event.0)
@@ -192,15 +223,30 @@ impl Session {
             }
         };
         let wire::EventRecord { flags, record, .. } = request;
+        let beacon = self.shared.beacons.of(request.event.0);
+        let claim = beacon.map(|beacon| Claim::on(beacon, target.key));
+        let claim = match claim.transpose() {
+            Ok(claim) => claim,
+            Err(status) => {
+                self.shared.settle(number, call, request.stream.0, status);
+                self.shared.tell(record, status);
+                return Ok(());
+            }
+        };
         let go = move |shared: &Arc<Shared>, target: &Target| {
             let event = event;
             // SAFETY: event and stream are live: what ends them stands behind this.
-            let status = unsafe {
+            let mut status = unsafe {
                 shared
                     .api
                     .cuEventRecordWithFlags(event.0.cast(), target.stream(), flags)
             };
             shared.enqueued(target);
+            if let Some(claim) = claim
+                && status == CUDA_SUCCESS
+            {
+                status = claim.tell(shared, target);
+            }
             let marked = if status == CUDA_SUCCESS {
                 shared.mark(target)
             } else {
@@ -244,6 +290,20 @@ impl Session {
                 return Ok(());
             }
         };
+        let beacon = self.shared.beacons.of(request.hEvent.0);
+        match beacon.as_ref().map(|beacon| beacon.state()) {
+            None | Some(Latest::Ours) => {}
+            Some(Latest::Passed) => return Ok(()),
+            Some(Latest::Theirs(recording)) => {
+                let go = move |shared: &Arc<Shared>, target: &Target| {
+                    beacon.map_or(CUDA_SUCCESS, |beacon| {
+                        beacon.hold(shared, target, recording)
+                    })
+                };
+                self.issue(number, call, &target, Places::new(), go);
+                return Ok(());
+            }
+        }
         let after = self.recorded.get(&request.hEvent.0).copied();
         let flags = request.Flags;
         let go = move |shared: &Arc<Shared>, target: &Target| {
@@ -270,6 +330,7 @@ impl Session {
         self.end_of_object(number, call, request.hEvent.0, wire::EventHandle::TAG)?;
         self.recorded.remove(&request.hEvent.0);
         self.shared.withdraw_event(request.hEvent.0);
+        self.shared.retire_beacon(request.hEvent.0);
         Ok(())
     }
 

@@ -307,7 +307,10 @@ impl Session {
             Ok(device) => {
                 let props = CUmemPoolProps {
                     allocType: CU_MEM_ALLOCATION_TYPE_PINNED,
-                    handleTypes: 0,
+                    handleTypes: match request.exportable {
+                        0 => CU_MEM_HANDLE_TYPE_NONE,
+                        _ => CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                    },
                     location: location(CU_MEM_LOCATION_TYPE_DEVICE, device),
                     win32SecurityAttributes: std::ptr::null_mut(),
                     maxSize: request.max_size as usize,
