@@ -185,8 +185,8 @@ def other(number: int) -> None:
     """The other process of `ipc`."""
     peer = socket.socket(fileno=number)
     driver = Driver()
-    data, files, _, _ = socket.recv_fds(peer, 128, 1)
-    memory, event = Handle.from_buffer_copy(data[:64]), Handle.from_buffer_copy(data[64:])
+    data, files, _, _ = socket.recv_fds(peer, 192, 2)
+    memory, event, pointer = (Handle.from_buffer_copy(data[at : at + 64]) for at in (0, 64, 128))
     driver.library.cuIpcOpenMemHandle_v2.argtypes = [ctypes.c_void_p, Handle, ctypes.c_uint]
     driver.library.cuIpcOpenEventHandle.argtypes = [ctypes.c_void_p, Handle]
     answer: dict[str, object] = {}
@@ -199,10 +199,29 @@ def other(number: int) -> None:
         answer["close"] = driver.status("cuIpcCloseMemHandle", address)
     answer["event"] = driver.status("cuIpcOpenEventHandle", ctypes.byref(recorded), event)
     if answer["event"] == 0:
+        # Recorded behind a wait that the first process ends when it hears from here.
+        answer["early"] = driver.status("cuEventQuery", recorded)
+        stream = driver.stream()
+        driver.call("cuStreamWaitEvent", stream, recorded, 0)
+        answer["behind"] = driver.status("cuStreamQuery", stream)
+        peer.send(b"go")
         answer["passed"] = driver.status("cuEventSynchronize", recorded)
+        answer["stream"] = driver.status("cuStreamSynchronize", stream)
+        answer["late"] = driver.status("cuEventQuery", recorded)
     if files:
         file = ctypes.c_void_p(files[0])
         answer["physical"] = driver.status("cuMemImportFromShareableHandle", ctypes.byref(physical), file, 1)
+    if len(files) > 1:
+        pool, inside = ctypes.c_void_p(), ctypes.c_uint64()
+        file, flags = ctypes.c_void_p(files[1]), ctypes.c_ulonglong(0)
+        answer["pool"] = driver.status("cuMemPoolImportFromShareableHandle", ctypes.byref(pool), file, 1, flags)
+        if answer["pool"] == 0:
+            answer["pointer"] = driver.status("cuMemPoolImportPointer", ctypes.byref(inside), pool, ctypes.byref(pointer))
+            if answer["pointer"] == 0:
+                answer["pooled"] = sum(driver.read(inside, COUNT))
+                answer["free"] = driver.status("cuMemFreeAsync", inside, None)
+                driver.synchronise()
+            answer["destroy"] = driver.status("cuMemPoolDestroy", pool)
     peer.send(json.dumps(answer).encode())
 
 
@@ -224,12 +243,44 @@ class Properties(ctypes.Structure):
     ]
 
 
+class PoolProperties(ctypes.Structure):
+    """What a pool is to be."""
+
+    _fields_ = [
+        ("type", ctypes.c_int),
+        ("handles", ctypes.c_int),
+        ("location", Location),
+        ("security", ctypes.c_void_p),
+        ("most", ctypes.c_size_t),
+        ("usage", ctypes.c_ushort),
+        ("reserved", ctypes.c_ubyte * 54),
+    ]
+
+
+def pooled(driver: Driver) -> tuple[int, Handle]:
+    """A pool as a file, and an allocation of it by name."""
+    pool, memory, file, pointer = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_int(-1), Handle()
+    wanted = PoolProperties(type=1, handles=1, location=Location(1, 0))
+    driver.call("cuMemPoolCreate", ctypes.byref(pool), ctypes.byref(wanted))
+    size = ctypes.c_size_t(4 * COUNT)
+    driver.call("cuMemAllocFromPoolAsync", ctypes.byref(memory), size, pool, None)
+    driver.call("cuMemsetD32_v2", memory, 5, ctypes.c_size_t(COUNT))
+    driver.synchronise()
+    driver.call("cuMemPoolExportToShareableHandle", ctypes.byref(file), pool, 1, ctypes.c_ulonglong(0))
+    driver.call("cuMemPoolExportPointer", ctypes.byref(pointer), memory)
+    return file.value, pointer
+
+
 def ipc(driver: Driver) -> object:
-    """Memory, an event and physical memory go to another process."""
+    """Memory, an event, physical memory and a pool go to another process."""
     memory, event = driver.allocate(4 * COUNT), ctypes.c_void_p()
     driver.call("cuMemsetD32_v2", memory, 3, ctypes.c_size_t(COUNT))
     driver.call("cuEventCreate", ctypes.byref(event), 6)
-    driver.call("cuEventRecord", event, None)
+    flag, held, other_stream = driver.allocate(8), driver.stream(), driver.stream()
+    driver.call("cuMemsetD32_v2", flag, 0, ctypes.c_size_t(2))
+    driver.synchronise()
+    driver.call("cuStreamWaitValue32_v2", held, flag, 1, 1)
+    driver.call("cuEventRecord", event, held)
     named, recorded = Handle(), Handle()
     driver.call("cuIpcGetMemHandle", ctypes.byref(named), memory)
     driver.call("cuIpcGetEventHandle", ctypes.byref(recorded), event)
@@ -246,8 +297,19 @@ def ipc(driver: Driver) -> object:
     program = [sys.executable, __file__, "--other", str(theirs.fileno())]
     child = os.posix_spawn(sys.executable, program, dict(os.environ))
     theirs.close()
-    socket.send_fds(ours, [bytes(named) + bytes(recorded)], [file.value])
-    answer = json.loads(ours.recv(4096) or b"null")
+    try:
+        pool, pointer = pooled(driver)
+        more = [pool]
+    except Refused as refused:
+        print(refused, file=sys.stderr)
+        pointer, more = Handle(), []
+    socket.send_fds(ours, [bytes(named) + bytes(recorded) + bytes(pointer)], [file.value, *more])
+    said = ours.recv(4096)
+    if said == b"go":
+        driver.call("cuStreamWriteValue32_v2", other_stream, flag, 1, 0)
+        said = ours.recv(4096)
+    answer = json.loads(said or b"null")
+    driver.call("cuStreamWriteValue32_v2", other_stream, flag, 1, 0)
     os.waitpid(child, 0)
     return {"own": own, "other": answer, "result": sum(driver.read(memory, COUNT))}
 
