@@ -273,6 +273,13 @@ def pooled(driver: Driver) -> tuple[int, Handle]:
 
 def ipc(driver: Driver) -> object:
     """Memory, an event, physical memory and a pool go to another process."""
+    # First: what follows keeps a stream waiting, and so whoever waits for all of them.
+    try:
+        pool, pointer = pooled(driver)
+        more = [pool]
+    except Refused as refused:
+        print(refused, file=sys.stderr)
+        pointer, more = Handle(), []
     memory, event = driver.allocate(4 * COUNT), ctypes.c_void_p()
     driver.call("cuMemsetD32_v2", memory, 3, ctypes.c_size_t(COUNT))
     driver.call("cuEventCreate", ctypes.byref(event), 6)
@@ -297,12 +304,6 @@ def ipc(driver: Driver) -> object:
     program = [sys.executable, __file__, "--other", str(theirs.fileno())]
     child = os.posix_spawn(sys.executable, program, dict(os.environ))
     theirs.close()
-    try:
-        pool, pointer = pooled(driver)
-        more = [pool]
-    except Refused as refused:
-        print(refused, file=sys.stderr)
-        pointer, more = Handle(), []
     socket.send_fds(ours, [bytes(named) + bytes(recorded) + bytes(pointer)], [file.value, *more])
     said = ours.recv(4096)
     if said == b"go":
