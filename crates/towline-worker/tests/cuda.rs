@@ -890,12 +890,22 @@ fn what_nobody_shares_is_refused_and_numbers_that_are_none_end_the_session() {
     client.post(&wire::CloseShared { address: memory });
     assert_eq!(client.closed(), Some(CloseCode::UnknownHandle));
     client.leave();
-    for (kind, code) in [(2, CloseCode::UnknownHandle), (9, CloseCode::Malformed)] {
+    for (kind, code) in [
+        (1, CloseCode::UnknownHandle),
+        (2, CloseCode::UnknownHandle),
+        (3, CloseCode::UnknownHandle),
+        (9, CloseCode::Malformed),
+    ] {
         let client = Client::new();
         client.post(&wire::Share { kind, number: 5 });
         assert_eq!(client.closed(), Some(code));
         client.leave();
     }
+    // An allocation of a pool opens in a pool of the session.
+    let client = Client::new();
+    client.post(&open(4));
+    assert_eq!(client.closed(), Some(CloseCode::UnknownHandle));
+    client.leave();
 }
 
 #[test]

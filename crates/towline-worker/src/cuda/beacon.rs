@@ -29,6 +29,8 @@ const SLOT: usize = 8;
 const SLOTS: u32 = ((BYTES - FIRST) / SLOT) as u32;
 /// In a slot of a page whose owner has died. Whatever was recorded before has passed then.
 const ABANDONED: u32 = 0x7fff_ffff;
+/// Pages of events that have ended are given back so many at a time: it makes the driver wait for the device.
+const RETIRED: usize = 32;
 /// How long a thread that waits for a page sleeps before it looks again: at first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(5), Duration::from_millis(1));
 
@@ -403,7 +405,7 @@ impl Shared {
         };
         let mut retired = lock(&self.beacons.retired);
         retired.pages.push(page);
-        if std::mem::replace(&mut retired.running, true) {
+        if retired.pages.len() < RETIRED || std::mem::replace(&mut retired.running, true) {
             return;
         }
         drop(retired);
@@ -452,9 +454,9 @@ impl Shared {
             }
             stays
         });
-        if context.is_none() {
-            pages.append(&mut lock(&self.beacons.retired).pages);
-        }
+        let mut retired = lock(&self.beacons.retired);
+        pages.extend(retired.pages.extract_if(.., |page| concerns(page)));
+        drop(retired);
         for page in pages.into_iter().filter(|page| !page.holds()) {
             page.release(&*self.api);
         }
