@@ -204,6 +204,17 @@ pub(crate) struct ServeOptions {
     /// and holds some hundred MiB of each device's memory. Devices in an exclusive compute mode are left alone.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) ready_contexts: usize,
+    /// Keep the device code of CUDA programs in this folder too, so that it need not come again after the server was started anew
+    ///
+    /// It must be the server's own; what lies there is checked before it is used.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) image_cache: Option<PathBuf>,
+    /// Most bytes in that folder, or with K, M or G behind; what was used longest ago goes
+    #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = memory_bytes, requires = "image_cache")]
+    pub(crate) image_cache_size: u64,
+    /// Most memory for device code of CUDA programs, so that it need not come again over the network; 0 keeps nothing
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = memory_bytes_or_none)]
+    pub(crate) image_cache_memory: u64,
     #[command(flatten)]
     pub(crate) soft: SoftDeviceOptions,
     /// Run workers on these CPUs, as in 0-3,8
@@ -366,6 +377,13 @@ impl SoftDeviceOptions {
 }
 
 /// Memory of a software device, or for a launch: at least what a small program needs, at most what addresses allow.
+fn memory_bytes_or_none(text: &str) -> Result<u64, String> {
+    match text {
+        "0" => Ok(0),
+        text => memory_bytes(text),
+    }
+}
+
 fn memory_bytes(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.as_bytes().last() {
         Some(b'K' | b'k') => (&text[..text.len() - 1], 1 << 10),

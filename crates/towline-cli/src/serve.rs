@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use towline_server::supervisor::{JailConfig, Supervisor, SupervisorConfig};
+use towline_server::supervisor::{ImageConfig, JailConfig, Supervisor, SupervisorConfig};
 use towline_sys::cpus;
 use towline_sys::jail::UnprivilegedUser;
 use towline_sys::process::{WorkerProgram, exit_now, forbid_inspection, raise_descriptor_limit};
@@ -191,6 +191,13 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
         worker: opencl_worker(options)?,
         cuda_worker: cuda_worker(options)?,
         nvml_worker: nvml_worker(options)?,
+        images: ImageConfig {
+            memory_bytes: options.image_cache_memory,
+            folder: options
+                .image_cache
+                .clone()
+                .map(|folder| (folder, options.image_cache_size)),
+        },
         jail: JailConfig {
             disabled: options.no_jail,
             user,
@@ -423,7 +430,9 @@ fn hide(options: &ServeOptions) -> Vec<PathBuf> {
     let home = home.filter(|home| {
         home.parent().is_some() && !system.iter().any(|folder| home.starts_with(folder))
     });
-    token.into_iter().chain(home).collect()
+    let images = options.image_cache.as_ref();
+    let images = images.and_then(|folder| folder.canonicalize().ok());
+    token.into_iter().chain(home).chain(images).collect()
 }
 
 /// The libraries, by absolute path, that a library, a `.icd` file or a folder of them names.

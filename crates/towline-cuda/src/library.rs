@@ -107,30 +107,33 @@ impl Driver {
             .session
             .mint_many(wire::KernelHandle::TAG, FUNCTION_ROW);
         let library = wire::LibraryHandle(acting.mint(wire::LibraryHandle::TAG));
-        let answer = acting.session.ask_with_image(bytes, |image, payload| {
-            acting.ask(
-                "cuLibraryLoadData",
-                &wire::LibraryLoad {
-                    digest: &[0; 32],
-                    size: bytes.len() as u64,
-                    payload,
-                    image_size: image.map_or(0, <[u8]>::len) as u64,
-                    image,
-                    num_options: options.names.len() as u32,
-                    options: wire::List::Values(&options.names),
-                    values: wire::List::Values(&options.values),
-                    // What the application promises of its copy of the image means nothing to the server's.
-                    num_library_options: 0,
-                    library_options: wire::List::Values(&[]),
-                    library_values: wire::List::Values(&[]),
-                    first,
-                    room: FACTS_ROOM,
-                    log_room: options.log_room(),
-                    info_room: options.info_room(),
-                    library,
-                },
-            )
-        })?;
+        let digest = acting.session.image_digest(bytes);
+        let answer = acting
+            .session
+            .ask_with_image(bytes, &digest, |image, payload| {
+                acting.ask(
+                    "cuLibraryLoadData",
+                    &wire::LibraryLoad {
+                        digest: &digest,
+                        size: bytes.len() as u64,
+                        payload,
+                        image_size: image.map_or(0, <[u8]>::len) as u64,
+                        image,
+                        num_options: options.names.len() as u32,
+                        options: wire::List::Values(&options.names),
+                        values: wire::List::Values(&options.values),
+                        // What the application promises of its copy of the image means nothing to the server's.
+                        num_library_options: 0,
+                        library_options: wire::List::Values(&[]),
+                        library_values: wire::List::Values(&[]),
+                        first,
+                        room: FACTS_ROOM,
+                        log_room: options.log_room(),
+                        info_room: options.info_room(),
+                        library,
+                    },
+                )
+            })?;
         let reply = wire::LibraryLoadReply::decode(&answer.body).map_err(|_| acting.malformed())?;
         let told = Told {
             error: reply.log,

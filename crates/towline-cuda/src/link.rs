@@ -75,25 +75,27 @@ impl Driver {
         if kind >= CU_JIT_NUM_INPUT_TYPES || code.is_empty() {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let answer = acting.session.ask_with_image(code, |data, payload| {
-            acting.ask(
-                "cuLinkAddData",
-                &wire::LinkAdd {
-                    link: number,
-                    kind,
-                    size: code.len() as u64,
-                    payload,
-                    data_size: data.map_or(0, <[u8]>::len) as u64,
-                    data,
-                    name,
-                    num_options: options.names.len() as u32,
-                    options: wire::List::Values(&options.names),
-                    values: wire::List::Values(&options.values),
-                    log_room: link.options.log_room(),
-                    info_room: link.options.info_room(),
-                },
-            )
-        })?;
+        let answer = acting
+            .session
+            .ask_with_image(code, &[0; 32], |data, payload| {
+                acting.ask(
+                    "cuLinkAddData",
+                    &wire::LinkAdd {
+                        link: number,
+                        kind,
+                        size: code.len() as u64,
+                        payload,
+                        data_size: data.map_or(0, <[u8]>::len) as u64,
+                        data,
+                        name,
+                        num_options: options.names.len() as u32,
+                        options: wire::List::Values(&options.names),
+                        values: wire::List::Values(&options.values),
+                        log_room: link.options.log_room(),
+                        info_room: link.options.info_room(),
+                    },
+                )
+            })?;
         let reply = wire::LinkAddReply::decode(&answer.body).map_err(|_| acting.malformed())?;
         let told = Told {
             error: reply.log,

@@ -39,26 +39,29 @@ impl Driver {
             .session
             .mint_many(wire::FunctionHandle::TAG, FUNCTION_ROW);
         let module = wire::ModuleHandle(acting.mint(wire::ModuleHandle::TAG));
-        let answer = acting.session.ask_with_image(bytes, |image, payload| {
-            acting.ask(
-                "cuModuleLoadData",
-                &wire::ModuleLoad {
-                    digest: &[0; 32],
-                    size: bytes.len() as u64,
-                    payload,
-                    image_size: image.map_or(0, <[u8]>::len) as u64,
-                    image,
-                    num_options: options.names.len() as u32,
-                    options: wire::List::Values(&options.names),
-                    values: wire::List::Values(&options.values),
-                    first,
-                    room: FACTS_ROOM,
-                    log_room: options.log_room(),
-                    info_room: options.info_room(),
-                    module,
-                },
-            )
-        })?;
+        let digest = acting.session.image_digest(bytes);
+        let answer = acting
+            .session
+            .ask_with_image(bytes, &digest, |image, payload| {
+                acting.ask(
+                    "cuModuleLoadData",
+                    &wire::ModuleLoad {
+                        digest: &digest,
+                        size: bytes.len() as u64,
+                        payload,
+                        image_size: image.map_or(0, <[u8]>::len) as u64,
+                        image,
+                        num_options: options.names.len() as u32,
+                        options: wire::List::Values(&options.names),
+                        values: wire::List::Values(&options.values),
+                        first,
+                        room: FACTS_ROOM,
+                        log_room: options.log_room(),
+                        info_room: options.info_room(),
+                        module,
+                    },
+                )
+            })?;
         let reply = wire::ModuleLoadReply::decode(&answer.body).map_err(|_| acting.malformed())?;
         let told = Told {
             error: reply.log,

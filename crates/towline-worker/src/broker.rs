@@ -5,6 +5,8 @@ use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
+use crate::images::ImageDigest;
+
 /// Bytes of a token.
 pub const TOKEN_BYTES: usize = 32;
 /// Most bytes that describe an offer.
@@ -43,6 +45,14 @@ pub trait Broker: Send + Sync {
 
     /// Nobody may take this any more. Only what the session itself has offered.
     fn withdraw(&self, token: Token);
+
+    /// Device code that a session has brought before, as a file that nobody can change. May wait.
+    fn image(&self, _digest: &ImageDigest) -> Option<OwnedFd> {
+        None
+    }
+
+    /// Keeps device code, in such a file, for whoever brings the same.
+    fn keep_image(&self, _digest: &ImageDigest, _image: OwnedFd) {}
 }
 
 /// For sessions that share nothing.

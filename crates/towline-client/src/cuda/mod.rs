@@ -16,6 +16,7 @@ mod transfer;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use sha2::{Digest as _, Sha256};
 use towline_backend::cuda as wire;
 use towline_backend::cuda::{CUDA_ERROR_DEVICE_UNAVAILABLE, CUDA_ERROR_OUT_OF_MEMORY, Request};
 use towline_transport::{Address, Connection};
@@ -52,6 +53,8 @@ const MARK_TAG: u8 = 0xfe;
 const AREA_TAG: u8 = 0xfd;
 /// Images up to this size travel with their request.
 const INLINE_IMAGE: usize = 1 << 20;
+/// Those from this size on are named first, where they travel over a network: the server may know them.
+const NAMED_IMAGE: usize = 64 << 10;
 /// The sessions of a process are told apart by these bits of every number that they mint.
 const SESSION_SHIFT: u32 = 32;
 
@@ -254,13 +257,25 @@ impl Session {
         })
     }
 
-    /// A request whose image may be too large to travel with it: `request` is given what the image's fields say, and the payload's number.
+    /// What the server may know an image by; zeros for one that is sent sooner than named.
+    pub fn image_digest(&self, image: &[u8]) -> [u8; 32] {
+        // Within a host copying takes less time than hashing.
+        if image.len() < NAMED_IMAGE || self.shares_memory() || !self.link.payload.exists() {
+            return [0; 32];
+        }
+        Sha256::digest(image).into()
+    }
+
+    /// A request whose image may be too large to travel with it, or be known to the server: `request` is given what the image's fields
+    /// say, and the payload's number. A server that knows the digest asks for no payload.
     pub fn ask_with_image(
         &self,
         image: &[u8],
+        digest: &[u8; 32],
         ask: impl FnOnce(Option<&[u8]>, u64) -> Result<Answer, i32>,
     ) -> Result<Answer, i32> {
-        if image.len() <= INLINE_IMAGE || !self.link.payload.exists() {
+        let unnamed = *digest == [0; 32];
+        if unnamed && image.len() <= INLINE_IMAGE || !self.link.payload.exists() {
             return ask(Some(image), 0);
         }
         self.healthy()?;

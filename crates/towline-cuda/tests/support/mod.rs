@@ -7,6 +7,7 @@
     reason = "each test program uses some of it"
 )]
 
+use std::os::fd::OwnedFd;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +22,8 @@ use towline_transport::memory::MemoryTransport;
 use towline_transport::shm::ShmTransport;
 use towline_transport::{Address, ConnectOptions, Transport};
 use towline_worker::{
-    Broker, Counters, CudaEngine, Limits, NoBroker, Offer, Offers, RunError, SideLane, Token,
+    Broker, Counters, CudaEngine, ImageDigest, Images, Limits, NoBroker, Offer, Offers, RunError,
+    SideLane, Token,
 };
 
 /// Nothing here takes longer, on a busy machine either.
@@ -47,6 +49,7 @@ fn in_process(_index: usize) -> (Box<dyn Transport>, Address) {
 struct Neighbour {
     owner: u64,
     offers: Arc<Offers>,
+    images: Arc<Images>,
 }
 
 impl Broker for Neighbour {
@@ -65,6 +68,14 @@ impl Broker for Neighbour {
 
     fn withdraw(&self, token: Token) {
         self.offers.withdraw(self.owner, token);
+    }
+
+    fn image(&self, digest: &ImageDigest) -> Option<OwnedFd> {
+        self.images.find(digest)
+    }
+
+    fn keep_image(&self, digest: &ImageDigest, image: OwnedFd) {
+        self.images.keep(digest, image);
     }
 }
 
@@ -132,12 +143,39 @@ impl Machine {
     /// Programs of their own on one server with a device; what they share is in `offers`.
     pub fn neighbours(count: u64) -> (Vec<Self>, Arc<Offers>) {
         let (null, offers) = (Arc::new(NullCuda::new(1)), Arc::new(Offers::default()));
-        let machines = (0..count).map(|owner| {
-            let offers = Arc::clone(&offers);
-            let broker: Arc<dyn Broker> = Arc::new(Neighbour { owner, offers });
-            Self::over(vec![(Arc::clone(&null), broker)], 1, in_process)
-        });
+        let images = Arc::new(Images::in_memory(1 << 20));
+        let machines =
+            (0..count).map(|owner| Self::neighbour(owner, &null, &offers, &images, in_process));
         (machines.collect(), offers)
+    }
+
+    /// A program on a server's device; device code that it brings is kept in `images`.
+    pub fn with_images(null: &Arc<NullCuda>, images: &Arc<Images>) -> Self {
+        Self::neighbour(0, null, &Arc::default(), images, in_process)
+    }
+
+    /// As [`Self::with_images`], on this host.
+    pub fn with_images_on_this_host(null: &Arc<NullCuda>, images: &Arc<Images>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let address = format!("shm://{}/0", folder.path().display());
+        Self::neighbour(0, null, &Arc::default(), images, |_| {
+            (Box::new(ShmTransport::new()), address.parse().unwrap())
+        })
+    }
+
+    fn neighbour(
+        owner: u64,
+        null: &Arc<NullCuda>,
+        offers: &Arc<Offers>,
+        images: &Arc<Images>,
+        way: impl Fn(usize) -> (Box<dyn Transport>, Address),
+    ) -> Self {
+        let broker: Arc<dyn Broker> = Arc::new(Neighbour {
+            owner,
+            offers: Arc::clone(offers),
+            images: Arc::clone(images),
+        });
+        Self::over(vec![(Arc::clone(null), broker)], 1, way)
     }
 
     fn over(

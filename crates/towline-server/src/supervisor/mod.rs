@@ -38,6 +38,7 @@ use towline_sys::jail::UnprivilegedUser;
 use towline_sys::process::WorkerProgram;
 use towline_transport::{Address, Listener, Registry, TransportError};
 use towline_wire::control::{ServerIdentity, SessionLimits, Token};
+use towline_worker::Images;
 
 use self::accept::Unproven;
 use self::deadline::Deadlines;
@@ -84,10 +85,21 @@ pub struct SupervisorConfig {
     pub cuda_worker: Option<WorkerProgram>,
     /// How to start the worker that asks NVML; `None` where nothing of it is told.
     pub nvml_worker: Option<WorkerProgram>,
+    /// What is kept of the device code that CUDA programs bring.
+    pub images: ImageConfig,
     /// How to jail it.
     pub jail: JailConfig,
     /// What to call this server.
     pub identity: ServerIdentity,
+}
+
+/// What is kept of the device code that CUDA programs bring, so that it need not come again.
+#[derive(Clone, Debug, Default)]
+pub struct ImageConfig {
+    /// Most bytes in memory; with 0 nothing is kept.
+    pub memory_bytes: u64,
+    /// Folder where it outlives the server, with the most bytes there.
+    pub folder: Option<(PathBuf, u64)>,
 }
 
 /// How to jail workers.
@@ -110,6 +122,14 @@ pub enum SupervisorError {
     /// The workers' folders could not be made.
     #[error("cannot make a folder for workers in {}", folder.display())]
     Folder {
+        /// Where.
+        folder: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Device code cannot be kept.
+    #[error("cannot keep device code in {}; name a folder that this user may write to", folder.display())]
+    ImageFolder {
         /// Where.
         folder: PathBuf,
         /// Why.
@@ -282,6 +302,22 @@ impl Drop for Supervisor {
     }
 }
 
+/// Where device code is kept.
+fn images(config: &ImageConfig) -> Result<Images, SupervisorError> {
+    let images = Images::in_memory(config.memory_bytes);
+    match &config.folder {
+        None => Ok(images),
+        Some((folder, bytes)) => {
+            images
+                .with_folder(folder, *bytes)
+                .map_err(|source| SupervisorError::ImageFolder {
+                    folder: folder.clone(),
+                    source,
+                })
+        }
+    }
+}
+
 /// Workers for OpenCL, or why there are none, and for CUDA.
 type Pools = (Result<Arc<WorkerPool>, String>, Option<Arc<WorkerPool>>);
 
@@ -293,7 +329,8 @@ fn start_pools(
     let pool = match &config.worker {
         None => Err("it was started without".to_owned()),
         Some(program) => {
-            let pool = WorkerPool::start(config, program, RuntimeFolder::make()?, 1)?;
+            let pool =
+                WorkerPool::start(config, program, RuntimeFolder::make()?, 1, Arc::default())?;
             match pool.wait_first_ready(interrupted) {
                 Ok(()) => Ok(pool),
                 Err(reason) => {
@@ -311,6 +348,7 @@ fn start_pools(
             program,
             RuntimeFolder::make()?,
             0,
+            Arc::new(images(&config.images)?),
         )?),
     };
     if let Err(reason) = &pool {

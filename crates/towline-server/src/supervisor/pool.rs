@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use towline_sys::channel::Channel;
 use towline_sys::jail::{JailRequest, UnprivilegedUser};
 use towline_sys::process::{WorkerProcess, WorkerProgram};
-use towline_worker::Offers;
+use towline_worker::{Images, Offers};
 
 use super::folder::{self, RuntimeFolder};
 use super::worker::{Ending, Worker, WorkerEvents};
@@ -42,6 +42,8 @@ pub(super) struct WorkerPool {
     spawner: Mutex<Option<JoinHandle<()>>>,
     /// What sessions of these workers share.
     offers: Arc<Offers>,
+    /// Device code that they bring.
+    images: Arc<Images>,
     this: Weak<Self>,
 }
 
@@ -85,8 +87,9 @@ impl WorkerPool {
         program: &WorkerProgram,
         folder: RuntimeFolder,
         ahead: usize,
+        images: Arc<Images>,
     ) -> Result<Arc<Self>, SupervisorError> {
-        Self::start_with(config, program, folder, ahead, true)
+        Self::start_with(config, program, folder, ahead, true, images)
     }
 
     /// As [`start`](Self::start), with none ahead ever.
@@ -95,7 +98,7 @@ impl WorkerPool {
         program: &WorkerProgram,
         folder: RuntimeFolder,
     ) -> Result<Arc<Self>, SupervisorError> {
-        Self::start_with(config, program, folder, 0, false)
+        Self::start_with(config, program, folder, 0, false, Arc::default())
     }
 
     fn start_with(
@@ -104,6 +107,7 @@ impl WorkerPool {
         folder: RuntimeFolder,
         ahead: usize,
         learns: bool,
+        images: Arc<Images>,
     ) -> Result<Arc<Self>, SupervisorError> {
         let first_user = u64::from(u32::from_le_bytes(super::random()?));
         let pool = Arc::new_cyclic(|this| Self {
@@ -119,6 +123,7 @@ impl WorkerPool {
             changed: Condvar::new(),
             spawner: Mutex::new(None),
             offers: Arc::default(),
+            images,
             this: this.clone(),
         });
         let body = Arc::clone(&pool);
@@ -327,7 +332,13 @@ impl WorkerPool {
         let attempt = || {
             let (ours, theirs) = Channel::pair()?;
             let process = WorkerProcess::start(&self.program, theirs)?;
-            let worker = Worker::new(number, &process, ours, Arc::clone(&self.offers));
+            let worker = Worker::new(
+                number,
+                &process,
+                ours,
+                Arc::clone(&self.offers),
+                Arc::clone(&self.images),
+            );
             log::debug!("worker {} starts", worker.pid());
             let mut state = lock(&self.state);
             state.starting.push(Arc::clone(&worker));

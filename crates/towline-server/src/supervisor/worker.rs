@@ -15,7 +15,7 @@ use towline_sys::process::{Exit, WorkerProcess};
 use towline_wire::control::limits::{SERVER_MESSAGE_BYTES, SNAPSHOT_BYTES};
 
 use super::{WORKER_END_LIMIT, folder, lock, random};
-use towline_worker::{Offer, Offers, Token};
+use towline_worker::{Images, Offer, Offers, Token};
 
 use crate::worker::process::{ENGINE_ERROR_CODE, SessionParameters, Statistics};
 use crate::worker::protocol::{self, FromWorker, ToWorker};
@@ -42,6 +42,7 @@ pub(super) struct Worker {
     pid: u32,
     channel: Channel,
     offers: Arc<Offers>,
+    images: Arc<Images>,
     snapshot: OnceLock<Vec<u8>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -64,18 +65,20 @@ struct State {
 
 impl Worker {
     /// A worker that was just started. [`watch`](Self::watch) it.
-    /// What its session shares with others is in `offers`.
+    /// What its session shares with others is in `offers`, and what all of them bring in `images`.
     pub(super) fn new(
         number: u64,
         process: &WorkerProcess,
         channel: Channel,
         offers: Arc<Offers>,
+        images: Arc<Images>,
     ) -> Arc<Self> {
         Arc::new(Self {
             number,
             pid: process.id(),
             channel,
             offers,
+            images,
             snapshot: OnceLock::new(),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -278,6 +281,17 @@ impl Worker {
                 self.answer(&ToWorker::Taken { request, offer }, descriptor);
             }
             FromWorker::Withdraw { token } => self.offers.withdraw(self.number, Token(token)),
+            FromWorker::FindImage { request, digest } => {
+                let image = self.images.find(&digest);
+                let image = image.as_ref().map(|image| image.as_fd());
+                self.answer(&ToWorker::Image { request }, image);
+            }
+            FromWorker::KeepImage { digest } => {
+                let image = descriptor.ok_or("it keeps an image without one")?;
+                if !self.images.keep(&digest, image) {
+                    log::debug!("worker {}: an image is not kept", self.pid);
+                }
+            }
             FromWorker::Ready {
                 snapshot_bytes,
                 jail_missing,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use towline_sys::channel::Channel;
-use towline_worker::{Broker, OFFER_BYTES, Offer, Token};
+use towline_worker::{Broker, ImageDigest, OFFER_BYTES, Offer, Token};
 
 use super::protocol::{self, FromWorker};
 
@@ -19,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 enum Answer {
     Token(Option<Token>),
     Offer(Option<Offer>),
+    Image(Option<OwnedFd>),
 }
 
 /// See the module's text.
@@ -77,6 +78,11 @@ impl ChannelBroker {
         self.tell(request, Answer::Token(token.map(Token)));
     }
 
+    /// The supervisor has answered who wants an image.
+    pub(super) fn found(&self, request: u64, image: Option<OwnedFd>) {
+        self.tell(request, Answer::Image(image));
+    }
+
     /// The supervisor has answered who wants to take something.
     pub(super) fn taken(
         &self,
@@ -110,7 +116,7 @@ impl Broker for ChannelBroker {
         };
         match self.ask(message, descriptor.as_ref())? {
             Answer::Token(token) => token,
-            Answer::Offer(_) => None,
+            _ => None,
         }
     }
 
@@ -121,7 +127,7 @@ impl Broker for ChannelBroker {
         };
         match self.ask(message, None)? {
             Answer::Offer(offer) => offer,
-            Answer::Token(_) => None,
+            _ => None,
         }
     }
 
@@ -131,11 +137,29 @@ impl Broker for ChannelBroker {
             log::debug!("{error}: {}", error.source);
         }
     }
+
+    fn image(&self, digest: &ImageDigest) -> Option<OwnedFd> {
+        let message = |request| FromWorker::FindImage {
+            request,
+            digest: *digest,
+        };
+        match self.ask(message, None)? {
+            Answer::Image(image) => image,
+            _ => None,
+        }
+    }
+
+    fn keep_image(&self, digest: &ImageDigest, image: OwnedFd) {
+        let message = protocol::encode(&FromWorker::KeepImage { digest: *digest });
+        if let Err(error) = self.channel.send(&message, Some(image.as_fd())) {
+            log::debug!("{error}: {}", error.source);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use towline_worker::{Offers, TOKEN_BYTES};
+    use towline_worker::{Images, Offers, TOKEN_BYTES};
 
     use super::*;
 
@@ -145,7 +169,7 @@ mod tests {
         let broker = Arc::new(ChannelBroker::new(Arc::new(ours)));
         let worker = Arc::clone(&broker);
         std::thread::spawn(move || {
-            let offers = Offers::default();
+            let (offers, images) = (Offers::default(), Images::in_memory(1000));
             while let Ok(Some(received)) = theirs.recv() {
                 match protocol::decode(&received.bytes).unwrap() {
                     FromWorker::Offer {
@@ -171,6 +195,12 @@ mod tests {
                         worker.taken(request, offer, descriptor);
                     }
                     FromWorker::Withdraw { token } => offers.withdraw(1, Token(token)),
+                    FromWorker::FindImage { request, digest } => {
+                        worker.found(request, images.find(&digest));
+                    }
+                    FromWorker::KeepImage { digest } => {
+                        images.keep(&digest, received.descriptor.unwrap());
+                    }
                     _ => return,
                 }
             }
@@ -193,6 +223,22 @@ mod tests {
         assert!(taken.descriptor.is_some());
         broker.withdraw(token);
         assert!(broker.take(token).is_none());
+    }
+
+    #[test]
+    fn an_image_is_not_known_until_it_was_brought_and_is_what_its_digest_says() {
+        let broker = supervised();
+        // SHA-256 of "abc", by FIPS 180-2.
+        let digest = *b"\xba\x78\x16\xbf\x8f\x01\xcf\xea\x41\x41\x40\xde\x5d\xae\x22\x23\
+            \xb0\x03\x61\xa3\x96\x17\x7a\x9c\xb4\x10\xff\x61\xf2\x00\x15\xad";
+        assert!(broker.image(&digest).is_none());
+        broker.keep_image(&digest, towline_worker::sealed_image(b"abd").unwrap());
+        assert!(broker.image(&digest).is_none(), "it is another");
+        broker.keep_image(&digest, towline_worker::sealed_image(b"abc").unwrap());
+        let image = std::fs::File::from(broker.image(&digest).unwrap());
+        let mut bytes = [0; 4];
+        let read = std::os::unix::fs::FileExt::read_at(&image, &mut bytes, 0).unwrap();
+        assert_eq!(&bytes[..read], b"abc");
     }
 
     #[test]

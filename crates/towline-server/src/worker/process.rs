@@ -375,6 +375,7 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>) -> i32 {
             (ToWorker::Taken { request, offer }, descriptor) => {
                 broker.taken(request, offer, descriptor);
             }
+            (ToWorker::Image { request }, image) => broker.found(request, image),
             (ToWorker::End, _) if engine.is_some() => return 0,
             (ToWorker::End, _) => {
                 // Wakes the engine wherever it waits; it returns, and its thread ends the process. If it cannot (it

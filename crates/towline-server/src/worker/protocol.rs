@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use towline_sys::SysError;
 use towline_sys::channel::{self, Channel};
 use towline_sys::jail::JailRequest;
-use towline_worker::TOKEN_BYTES;
+use towline_worker::{DIGEST_BYTES, TOKEN_BYTES};
 
 /// What a worker is told.
 #[derive(Debug, Deserialize, Serialize)]
@@ -66,6 +66,11 @@ pub(crate) enum ToWorker {
         /// `None` where nothing is offered.
         offer: Option<(u8, Vec<u8>)>,
     },
+    /// The device code of a digest, in the file that comes with the message; without one it is not known.
+    Image {
+        /// Of the request.
+        request: u64,
+    },
     /// The session is over: let go of everything and exit.
     End,
 }
@@ -119,6 +124,18 @@ pub(crate) enum FromWorker {
     Withdraw {
         /// The token.
         token: [u8; TOKEN_BYTES],
+    },
+    /// It asks for device code.
+    FindImage {
+        /// Comes back in the answer.
+        request: u64,
+        /// What it is known by.
+        digest: [u8; DIGEST_BYTES],
+    },
+    /// It has device code that others may bring too, in the file that comes with the message.
+    KeepImage {
+        /// What it is known by.
+        digest: [u8; DIGEST_BYTES],
     },
     /// The engine has returned; the worker exits.
     Finished {

@@ -20,7 +20,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use towline_server::supervisor::{JailConfig, Supervisor, SupervisorConfig, SupervisorError};
+use towline_server::supervisor::{
+    ImageConfig, JailConfig, Supervisor, SupervisorConfig, SupervisorError,
+};
 use towline_server::worker::cuda::{self, CudaOptions};
 use towline_server::worker::nvml::{self, NvmlOptions};
 use towline_server::worker::process::{self, Engine, EngineError, LaneKind, Session};
@@ -141,6 +143,7 @@ fn config(kind: &str) -> SupervisorConfig {
         worker: Some(worker(kind)),
         cuda_worker: None,
         nvml_worker: None,
+        images: ImageConfig::default(),
         jail: JailConfig {
             disabled: true,
             ..JailConfig::default()

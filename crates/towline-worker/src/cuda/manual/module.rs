@@ -15,6 +15,7 @@ use super::jit::Jit;
 use crate::cuda::context::Context;
 use crate::cuda::session::{Session, failure};
 use crate::cuda::shared::{Layout, Shared};
+use crate::images::{self, ImageDigest};
 use crate::link::Raw;
 use crate::session::broken;
 
@@ -26,6 +27,8 @@ const KERNEL_LIMIT: usize = 262_144;
 /// What is to be loaded, and how.
 struct Load {
     number: u64,
+    /// What the image is known by, where the client says so.
+    digest: Option<ImageDigest>,
     payload: u64,
     size: u64,
     image: Option<Vec<u8>>,
@@ -43,6 +46,12 @@ struct Loaded {
     object: Raw,
     kernels: Vec<Raw>,
     facts: ModuleFacts,
+}
+
+/// What a request says that an image is known by; zeros say nothing.
+fn digest(said: &[u8]) -> Option<ImageDigest> {
+    let digest = said.try_into().ok()?;
+    (digest != ImageDigest::default()).then_some(digest)
 }
 
 /// Takes an image off the payload lanes; `None` when the session is over.
@@ -69,24 +78,55 @@ pub(super) fn receive(shared: &Shared, payload: u64, size: u64) -> Option<Vec<u8
 
 impl Load {
     fn run(mut self, shared: &Arc<Shared>, context: Option<&Context>) {
+        let mut keep = None;
         let image = match self.image.take() {
-            None if self.payload != 0 => match receive(shared, self.payload, self.size) {
+            None if self.payload != 0 => match self.known(shared) {
                 Some(image) => Some(image),
-                // The session is over.
-                None => return,
+                None => match receive(shared, self.payload, self.size) {
+                    Some(image) => {
+                        keep = self.digest;
+                        Some(image)
+                    }
+                    // The session is over.
+                    None => return,
+                },
             },
             image => image,
         };
         let Some(mut image) = image else {
             return self.answer(shared, CUDA_SUCCESS, &[], None, 1);
         };
+        self.carry_out(shared, context, &mut image);
+        if let Some(digest) = keep {
+            // The client need not wait for that.
+            shared.flush();
+            match images::sealed(&image[..self.size as usize]) {
+                Ok(file) => shared.broker.keep_image(&digest, file),
+                Err(error) => log::debug!("an image cannot be kept: {error}"),
+            }
+        }
+    }
+
+    /// The image as another session has brought it.
+    fn known(&self, shared: &Shared) -> Option<Vec<u8>> {
+        let file = shared.broker.image(self.digest.as_ref()?)?;
+        match images::read_sealed(file, self.size) {
+            Ok(image) => Some(image),
+            Err(error) => {
+                log::debug!("an image that was kept is of no use: {error}");
+                None
+            }
+        }
+    }
+
+    fn carry_out(&mut self, shared: &Arc<Shared>, context: Option<&Context>, image: &mut Vec<u8>) {
         // Assembly ends with a NUL, which need not travel.
         image.extend_from_slice(&[0; 8]);
         let mut jit = Jit::new(&self.options, self.log_room, self.info_room);
         let loaded = match context.map(|context| (context, context.enter(&*shared.api))) {
             None => Err(CUDA_ERROR_INVALID_CONTEXT),
             Some((context, CUDA_SUCCESS)) => {
-                self.load(&*shared.api, context.device, &image, &mut jit)
+                self.load(&*shared.api, context.device, image, &mut jit)
             }
             Some((_, status)) => Err(status),
         };
@@ -364,6 +404,7 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         self.start_load(Load {
             number,
+            digest: digest(request.digest),
             payload: request.payload,
             size: request.size,
             image: request.image.map(<[u8]>::to_vec),
@@ -384,6 +425,7 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         self.start_load(Load {
             number,
+            digest: digest(request.digest),
             payload: request.payload,
             size: request.size,
             image: request.image.map(<[u8]>::to_vec),
