@@ -168,3 +168,47 @@ fn program_of_the_runtime_gets_none_of_ours_unasked() {
     // A machine with NVIDIA's own library finds that one, which stops at the device.
     assert!(!said.status.success(), "{}", said.errors);
 }
+
+/// Bytes that a program has sent, as `--report` tells them.
+fn sent(report: &str) -> f64 {
+    let line = report.lines().find(|line| line.contains(" requests, "));
+    let line = line.unwrap_or_else(|| panic!("no report: {report}"));
+    let amount = line.split(" requests, ").nth(1);
+    let words: Vec<&str> = amount.unwrap_or_default().split(' ').take(2).collect();
+    let unit = match words[1] {
+        "B" | "bytes" => 1.0,
+        "KiB" => 1024.0,
+        "MiB" => 1024.0 * 1024.0,
+        other => panic!("{other} is no unit of this test: {line}"),
+    };
+    words[0].parse::<f64>().expect("it is a number") * unit
+}
+
+#[test]
+fn device_code_that_one_program_brought_another_does_not_send_and_a_folder_keeps_it() {
+    let folder = tempfile::tempdir().expect("room for a folder");
+    let images = folder.path().join("images");
+    let images = images.to_str().expect("paths of tests are text");
+    let run = |server: &Server| {
+        let options = ["--report", "--server", server.address()];
+        let finished = Client::with_options(&options, opencl_program("cuda_image")).run();
+        assert_eq!(finished.lines, ["42"], "{}", finished.errors);
+        sent(&finished.errors)
+    };
+    let first = ["--backend", "null", "--cuda", "null", "--image-cache", images];
+    let server = Server::start_with(&first, &[]);
+    let brought = run(&server);
+    assert!(brought > 400_000.0, "{brought}");
+    // The server keeps it when the program has its answer.
+    let named = (0..100).map(|_| run(&server)).find(|sent| *sent < 20_000.0);
+    assert!(named.is_some(), "it is sent every time");
+    drop(server);
+    let server = Server::start_with(&first, &[]);
+    let named = run(&server);
+    assert!(named < 20_000.0, "{named}");
+    let nothing = ["--backend", "null", "--cuda", "null", "--image-cache-memory", "0"];
+    let server = Server::start_with(&nothing, &[]);
+    for sent in [run(&server), run(&server)] {
+        assert!(sent > 400_000.0, "{sent}");
+    }
+}

@@ -9,6 +9,8 @@ mod support;
 
 mod access;
 mod cuda;
+mod cuda_faults;
+mod cuda_ranks;
 mod devices;
 mod faults;
 mod footprint;

@@ -40,17 +40,25 @@ fn release_folder() -> PathBuf {
 /// One of `workloads/opencl`.
 pub(crate) fn workload(name: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    built(&FOLDER, "workloads", &["..", "..", "workloads", "opencl"]).join(name)
+    let source = ["..", "..", "workloads", "opencl"];
+    built(&FOLDER, "workloads", &source, "all").join(name)
 }
 
 /// One of `programs/`.
 pub(crate) fn opencl_program(name: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    built(&FOLDER, "programs", &["programs"]).join(name)
+    built(&FOLDER, "programs", &["programs"], "all").join(name)
+}
+
+/// One of `programs/mpi/`, for Open MPI.
+pub(crate) fn mpi_program(name: &str) -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let folder = built(&FOLDER, "mpi-programs", &["programs"], "mpi");
+    folder.join("mpi").join(name)
 }
 
 /// Has `make` bring the programs up to date, once for all tests.
-fn built<'a>(folder: &'a OnceLock<PathBuf>, name: &str, source: &[&str]) -> &'a Path {
+fn built<'a>(folder: &'a OnceLock<PathBuf>, name: &str, source: &[&str], goal: &str) -> &'a Path {
     folder.get_or_init(|| {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let source = source
@@ -65,6 +73,7 @@ fn built<'a>(folder: &'a OnceLock<PathBuf>, name: &str, source: &[&str]) -> &'a 
             .arg("-C")
             .arg(&source)
             .arg(build)
+            .arg(goal)
             .output();
         let output = output.expect("make is installed");
         assert!(
