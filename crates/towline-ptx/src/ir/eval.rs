@@ -25,16 +25,18 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// The bits of the value in a type; `None` for an address, and for an integer where a floating-point number must stand.
+    /// The bits of the value in a type; `None` for an address, and where a number of another kind must stand. Those of floating point go into
+    /// untyped operands of their own width only, and none into operands of 16 bits.
     pub(super) fn bits(self, ty: Type) -> Option<u64> {
         Some(match (self, ty) {
+            (Value::Int(..), Type::U16x2 | Type::S16x2) => return None,
             (Value::Int(..), ty) if ty.is_float() => return None,
             (Value::Int(value, _), _) => value,
             (Value::Single(bits), Type::F64) => f64::from(f32::from_bits(bits)).to_bits(),
-            (Value::Single(bits), _) => bits.into(),
+            (Value::Single(bits), Type::F32 | Type::B32) => bits.into(),
             (Value::Double(value), Type::F32) => (value as f32).to_bits().into(),
-            (Value::Double(value), _) => value.to_bits(),
-            (Value::Address { .. }, _) => return None,
+            (Value::Double(value), Type::F64 | Type::B64) => value.to_bits(),
+            (Value::Single(_) | Value::Double(_) | Value::Address { .. }, _) => return None,
         })
     }
 
@@ -173,7 +175,9 @@ fn apply<'a>(
 fn unary(operator: &str, value: Value) -> Result<Value, String> {
     Ok(match (operator, value) {
         ("-", Value::Double(value)) => Value::Double(-value),
-        ("-", Value::Single(bits)) => Value::Single(bits ^ 0x8000_0000),
+        ("-" | "+", Value::Single(_)) => {
+            return Err("a number in hexadecimal has its sign among its digits".into());
+        }
         ("+", value) => value,
         (operator, value) => {
             let (value, unsigned) = value.int()?;

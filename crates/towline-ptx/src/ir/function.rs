@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::decode;
 use super::eval::{Value, evaluate};
+use super::fit::{Fit, fits};
 use super::link::{self, Linker};
 use super::op::{Address, Argument, Flag, Instruction, Op, Pred, Reg, Source, Special};
 use super::scope::{Scopes, Slot, plain_name};
@@ -36,8 +37,12 @@ pub(super) struct Builder<'a, 'l> {
     local_bytes: u64,
     /// The carry that instructions with `.cc` leave.
     carry: Option<Pred>,
-    /// The instruction at hand.
+    /// The instruction at hand,
     pub(super) at: Position,
+    /// whether it may read special registers,
+    pub(super) reads_special: bool,
+    /// and whether names of variables stand for their addresses.
+    pub(super) reads_addresses: bool,
 }
 
 fn limits(declared: &ast::Function<'_>) -> Limits {
@@ -102,6 +107,8 @@ pub(super) fn build<'a>(
         local_bytes: 0,
         carry: None,
         at: declared.at.0,
+        reads_special: false,
+        reads_addresses: false,
     };
     let built = builder.function(declared);
     let (parameter_bytes, frame_bytes) = (builder.parameter_bytes, builder.frame_bytes);
@@ -147,7 +154,7 @@ impl<'a> Builder<'a, '_> {
         self.emit(None, Op::Return)?;
         self.scopes.close();
         self.resolve_labels()?;
-        self.code.registers = self.scopes.registers;
+        self.code.registers = self.scopes.registers.len() as u32;
         self.code.predicates = self.scopes.predicates;
         self.code.local_bytes = self.local_bytes as u32;
         self.code.calls.sort_unstable();
@@ -161,7 +168,7 @@ impl<'a> Builder<'a, '_> {
         for declared in list {
             let slot = match declared.space {
                 StateSpace::Reg => {
-                    let slot = self.scopes.fresh(declared.ty == Type::Pred);
+                    let slot = self.scopes.fresh(declared.ty);
                     let place = match slot {
                         Slot::Pred(pred) => ParameterPlace::Predicate(pred),
                         Slot::Reg(reg) => ParameterPlace::Register(reg),
@@ -235,6 +242,9 @@ impl<'a> Builder<'a, '_> {
             StateSpace::Reg if declared.vector.is_some() => {
                 self.refuse("vector registers are not supported")
             }
+            _ if !self.scopes.is_new(declared.name) => {
+                self.refuse(format!("`{}` is declared twice", declared.name))
+            }
             StateSpace::Reg => {
                 self.scopes.declare(declared);
                 Ok(())
@@ -281,7 +291,8 @@ impl<'a> Builder<'a, '_> {
         if self.code.instructions.len() >= CODE_LIMIT {
             return self.refuse(format!("more than {CODE_LIMIT} instructions"));
         }
-        if self.scopes.registers.max(self.scopes.predicates) > REGISTER_LIMIT {
+        let registers = self.scopes.registers.len() as u32;
+        if registers.max(self.scopes.predicates) > REGISTER_LIMIT {
             return self.refuse(format!("more than {REGISTER_LIMIT} registers"));
         }
         self.code.instructions.push(Instruction {
@@ -391,6 +402,17 @@ impl<'a> Builder<'a, '_> {
         self.constant(Constant::Bits(bits))
     }
 
+    /// The number that a source is, if it is one.
+    pub(super) fn known(&self, source: Source) -> Option<u64> {
+        let Source::Constant(index) = source else {
+            return None;
+        };
+        match self.code.constants.get(index as usize) {
+            Some(Constant::Bits(bits)) => Some(*bits),
+            _ => None,
+        }
+    }
+
     /// The carry that `.cc` leaves.
     pub(super) fn carry(&mut self) -> Pred {
         match self.carry {
@@ -403,20 +425,54 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    /// A register to write to.
-    pub(super) fn reg(&mut self, expression: &Expression<'a>) -> Result<Reg, Error> {
+    /// A register to write to, for a value of this type.
+    pub(super) fn reg(&mut self, expression: &Expression<'a>, ty: Type) -> Result<Reg, Error> {
+        self.fitting_reg(expression, ty, Fit::Same)
+    }
+
+    /// The same, where the register must fit less closely.
+    pub(super) fn fitting_reg(
+        &mut self,
+        expression: &Expression<'a>,
+        ty: Type,
+        fit: Fit,
+    ) -> Result<Reg, Error> {
         let name = plain_name(expression);
         match name.and_then(|name| self.scopes.find(name)) {
-            Some(Slot::Reg(reg)) => Ok(reg),
+            Some(Slot::Reg(reg)) => {
+                self.check_fit(expression, reg, ty, fit)?;
+                Ok(reg)
+            }
             _ => self.refuse(format!("`{expression}` is no register")),
         }
     }
 
+    fn check_fit(
+        &self,
+        expression: &Expression<'a>,
+        reg: Reg,
+        ty: Type,
+        fit: Fit,
+    ) -> Result<(), Error> {
+        let declared = self.scopes.registers[reg.0 as usize];
+        match fits(declared, ty, fit) {
+            true => Ok(()),
+            false => self.refuse(format!(
+                "`{expression}` is a register of type {declared}, where one for {ty} must stand"
+            )),
+        }
+    }
+
     /// A register to write to, or `_`.
-    pub(super) fn maybe_reg(&mut self, expression: &Expression<'a>) -> Result<Option<Reg>, Error> {
+    pub(super) fn maybe_reg(
+        &mut self,
+        expression: &Expression<'a>,
+        ty: Type,
+        fit: Fit,
+    ) -> Result<Option<Reg>, Error> {
         match plain_name(expression) {
             Some("_") => Ok(None),
-            _ => self.reg(expression).map(Some),
+            _ => self.fitting_reg(expression, ty, fit).map(Some),
         }
     }
 
@@ -473,19 +529,58 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    /// A value to read.
+    /// A value of this type to read.
     pub(super) fn source(
         &mut self,
         expression: &Expression<'a>,
         ty: Type,
     ) -> Result<Source, Error> {
+        self.fitting_source(expression, ty, Fit::Same)
+    }
+
+    /// An integer of 32 bits to read: a count, a position, a mask.
+    pub(super) fn count(&mut self, expression: &Expression<'a>) -> Result<Source, Error> {
+        self.fitting_source(expression, Type::U32, Fit::Count)
+    }
+
+    /// The same, with numbers up to 255 only.
+    pub(super) fn small_count(&mut self, expression: &Expression<'a>) -> Result<Source, Error> {
+        let source = self.count(expression)?;
+        match self.known(source) {
+            Some(256..) => self.refuse(format!("`{expression}` is above 255")),
+            _ => Ok(source),
+        }
+    }
+
+    /// The same, where a register must fit less closely.
+    pub(super) fn fitting_source(
+        &mut self,
+        expression: &Expression<'a>,
+        ty: Type,
+        fit: Fit,
+    ) -> Result<Source, Error> {
         if let Expression::Name { name, component } = expression {
             if let Some(which) = special(name, *component) {
+                if !self.reads_special {
+                    return self.refuse(format!("`{expression}` is read by `mov` and `cvt` alone"));
+                }
+                if !which.fits(ty, fit == Fit::Wide) {
+                    return self.refuse(format!("`{expression}` has not the bits of {ty}"));
+                }
                 return self.special(which);
             }
             if component.is_none() {
                 match self.scopes.find(name) {
-                    Some(Slot::Reg(reg)) => return Ok(Source::Reg(reg)),
+                    Some(Slot::Reg(reg)) => {
+                        self.check_fit(expression, reg, ty, fit)?;
+                        return Ok(Source::Reg(reg));
+                    }
+                    Some(Slot::Parameter { .. } | Slot::Local(_))
+                        if !self.reads_addresses && fit != Fit::Base =>
+                    {
+                        let message = format!("`{expression}` is an address: `mov` has to get it");
+                        return self.refuse(message);
+                    }
                     Some(Slot::Parameter { offset, .. }) => return Ok(self.bits(offset.into())),
                     Some(Slot::Local(offset)) => return self.local_address(offset),
                     Some(Slot::Variable(_)) | None => {}
@@ -496,6 +591,9 @@ impl<'a> Builder<'a, '_> {
             }
         }
         match self.evaluate(expression)? {
+            Value::Address { .. } if !self.reads_addresses && fit != Fit::Base => {
+                self.refuse(format!("`{expression}` is an address: `mov` has to get it"))
+            }
             Value::Address {
                 symbol,
                 addend,
@@ -514,13 +612,13 @@ impl<'a> Builder<'a, '_> {
     }
 
     fn special(&mut self, which: Special) -> Result<Source, Error> {
-        let d = self.scopes.register();
+        let d = self.scopes.register(Type::B64);
         self.emit(None, Op::Special { d, which })?;
         Ok(Source::Reg(d))
     }
 
     fn local_address(&mut self, offset: u32) -> Result<Source, Error> {
-        let d = self.scopes.register();
+        let d = self.scopes.register(Type::B64);
         self.emit(None, Op::LocalAddress { d, offset })?;
         Ok(Source::Reg(d))
     }
@@ -557,7 +655,15 @@ impl<'a> Builder<'a, '_> {
     }
 
     fn base(&mut self, expression: &Expression<'a>, space: Space) -> Result<Source, Error> {
-        let source = self.source(expression, Type::U64)?;
+        if let Some(own) = self.space_of(expression)
+            && space != Space::Generic
+            && space != own
+        {
+            return self.refuse(format!(
+                "`{expression}` lies in {own} memory, not in {space}"
+            ));
+        }
+        let source = self.fitting_source(expression, Type::U64, Fit::Base)?;
         // A name in a generic access stands for its generic address.
         if let (Source::Constant(index), Space::Generic) = (source, space)
             && let Some(&Constant::Address { symbol, addend, .. }) =
@@ -572,6 +678,22 @@ impl<'a> Builder<'a, '_> {
         Ok(source)
     }
 
+    /// The state space of what an address names.
+    fn space_of(&mut self, expression: &Expression<'a>) -> Option<Space> {
+        let name = plain_name(expression)?;
+        let symbol = match self.scopes.find(name) {
+            Some(Slot::Local(_)) => return Some(Space::Local),
+            Some(Slot::Parameter { .. }) => return Some(Space::Param),
+            Some(Slot::Variable(id)) => Symbol::Variable(id),
+            Some(_) => return None,
+            None => self.linker.find(self.module, name)?,
+        };
+        match symbol {
+            Symbol::Variable(id) => Some(self.linker.program.variable(id)?.space),
+            Symbol::Function(_) => None,
+        }
+    }
+
     /// An argument or result of a call.
     pub(super) fn argument(&mut self, expression: &Expression<'a>) -> Result<Argument, Error> {
         if let Some(name) = plain_name(expression) {
@@ -583,7 +705,25 @@ impl<'a> Builder<'a, '_> {
                 _ => {}
             }
         }
-        Ok(Argument::Value(self.source(expression, Type::B64)?, 8))
+        let value = self.fitting_source(expression, Type::B64, Fit::Any)?;
+        Ok(Argument::Value(value, 8))
+    }
+}
+
+impl Special {
+    /// Whether it can be read as this type: those of 64 bits, those of 32, of which some go into 16. What converts takes parts.
+    fn fits(self, ty: Type, converts: bool) -> bool {
+        let bits = match self {
+            Special::Clock64 | Special::GlobalTimer => &[64][..],
+            Special::GridId => &[16, 32, 64],
+            Special::Tid(_) | Special::Ntid(_) | Special::Ctaid(_) | Special::Nctaid(_) => {
+                &[16, 32]
+            }
+            Special::Zero => &[16, 32],
+            _ => &[32],
+        };
+        let part = converts && bits.last().is_some_and(|most| ty.bits() <= *most);
+        !ty.is_float() && (part || bits.contains(&ty.bits()))
     }
 }
 

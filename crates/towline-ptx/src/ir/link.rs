@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use super::eval::{Value, evaluate};
 use super::function;
+use super::op::{Argument, Callee, Op};
 use super::{
-    Body, Error, Function, FunctionId, Limits, Program, Relocation, Space, Symbol, Variable,
-    VariableId,
+    Body, Error, Function, FunctionId, Limits, Parameter, Program, Relocation, Space, Symbol,
+    Variable, VariableId,
 };
 use crate::ptx::ast::{self, Expression, FunctionKind, Item, Linkage, StateSpace};
 use crate::ptx::{Module, Position, Type, layout};
@@ -93,8 +94,55 @@ impl Program {
         for (module, number, declared) in functions {
             function::build(&mut linker, module, number, declared);
         }
+        linker.program.check_calls();
         Ok(linker.program)
     }
+
+    /// Refuses functions that call others with arguments that those do not take: what they take is known once all are built.
+    fn check_calls(&mut self) {
+        let wrong: Vec<_> = (0..)
+            .zip(&self.functions)
+            .filter_map(|(number, function)| Some((number, self.wrong_call(function)?)))
+            .collect();
+        for (number, error) in wrong {
+            let number: usize = number;
+            self.functions[number].body = Body::Refused(error);
+        }
+    }
+
+    fn wrong_call(&self, function: &Function) -> Option<Error> {
+        let Body::Code(code) = &function.body else {
+            return None;
+        };
+        code.instructions.iter().find_map(|instruction| {
+            let Op::Call(call) = &instruction.op else {
+                return None;
+            };
+            let Callee::Function(id) = call.callee else {
+                return None;
+            };
+            let callee = self.function(id)?;
+            // What a refused function returns is not known.
+            let returns =
+                matches!(callee.body, Body::Refused(_)) || fit(&call.returns, &callee.returns);
+            let message = match fit(&call.arguments, &callee.parameters) && returns {
+                true => return None,
+                false => format!("`{}` is called with what it does not take", callee.name),
+            };
+            let at = instruction.at;
+            Some(Error { at, message })
+        })
+    }
+}
+
+/// Whether what a call passes is as much as there is to take, and of that length where that can be told.
+fn fit(arguments: &[Argument], parameters: &[Parameter]) -> bool {
+    let mut pairs = arguments.iter().zip(parameters);
+    let same_len = |(argument, parameter): (&Argument, &Parameter)| match argument {
+        Argument::Memory { len, .. } => *len == parameter.len,
+        Argument::Value(..) | Argument::Flag(_) => true,
+    };
+    arguments.len() == parameters.len() && pairs.all(same_len)
 }
 
 impl<'a> Linker<'a> {

@@ -9,6 +9,7 @@
 
 mod decode;
 mod eval;
+mod fit;
 mod function;
 mod link;
 mod modifiers;

@@ -1,6 +1,6 @@
 //! Names inside a function: registers, variables and labels, in nested braces.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::VariableId;
 use super::op::{Pred, Reg};
@@ -29,16 +29,19 @@ pub(super) enum Slot {
 /// The names of one pair of braces.
 #[derive(Debug, Default)]
 struct Scope<'a> {
+    /// What was declared here.
+    declared: HashSet<&'a str>,
     names: HashMap<&'a str, Slot>,
-    /// `%r<10>`: how many there are, and whether they are predicates.
-    runs: HashMap<&'a str, (u64, bool)>,
+    /// `%r<10>`: how many there are, and their type.
+    runs: HashMap<&'a str, (u64, Type)>,
 }
 
 /// All names that can be seen, the innermost last.
 #[derive(Debug, Default)]
 pub(super) struct Scopes<'a> {
     scopes: Vec<Scope<'a>>,
-    pub(super) registers: u32,
+    /// The type that each register was declared with.
+    pub(super) registers: Vec<Type>,
     pub(super) predicates: u32,
     /// Where each label stands, once that is known.
     pub(super) labels: Vec<Option<u32>>,
@@ -68,6 +71,12 @@ impl<'a> Scopes<'a> {
         self.scopes.push(scope);
     }
 
+    /// Notes a declaration in the innermost braces. `false` where there is one of this name already.
+    pub(super) fn is_new(&mut self, name: &'a str) -> bool {
+        let scope = self.scopes.last_mut();
+        scope.is_none_or(|scope| scope.declared.insert(name))
+    }
+
     pub(super) fn close(&mut self) {
         self.scopes.pop();
     }
@@ -80,28 +89,26 @@ impl<'a> Scopes<'a> {
 
     /// Declares registers. Each gets its number when it is first used.
     pub(super) fn declare(&mut self, variable: &Variable<'a>) {
-        let predicate = variable.ty == Type::Pred;
         if let Some(count) = variable.count {
             if let Some(scope) = self.scopes.last_mut() {
-                scope.runs.insert(variable.name, (count, predicate));
+                scope.runs.insert(variable.name, (count, variable.ty));
             }
             return;
         }
-        let slot = self.fresh(predicate);
+        let slot = self.fresh(variable.ty);
         self.insert(variable.name, slot);
     }
 
-    pub(super) fn fresh(&mut self, predicate: bool) -> Slot {
-        if predicate {
-            Slot::Pred(self.predicate())
-        } else {
-            Slot::Reg(self.register())
+    pub(super) fn fresh(&mut self, ty: Type) -> Slot {
+        match ty {
+            Type::Pred => Slot::Pred(self.predicate()),
+            ty => Slot::Reg(self.register(ty)),
         }
     }
 
-    pub(super) fn register(&mut self) -> Reg {
-        self.registers += 1;
-        Reg(self.registers - 1)
+    pub(super) fn register(&mut self, ty: Type) -> Reg {
+        self.registers.push(ty);
+        Reg(self.registers.len() as u32 - 1)
     }
 
     pub(super) fn predicate(&mut self) -> Pred {
@@ -124,10 +131,10 @@ impl<'a> Scopes<'a> {
                 return Some(*slot);
             }
             let run = scope.runs.get(prefix);
-            if let (Some(&(count, predicate)), Some(number)) = (run, number)
+            if let (Some(&(count, ty)), Some(number)) = (run, number)
                 && number < count
             {
-                let slot = self.fresh(predicate);
+                let slot = self.fresh(ty);
                 self.scopes[index].names.insert(name, slot);
                 return Some(slot);
             }

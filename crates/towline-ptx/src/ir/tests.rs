@@ -234,3 +234,53 @@ fn absurd_initializers_are_refused() {
     assert!(link(".global .b8 huge[1152921504606846976];").is_err());
     assert!(link(".global .b8 few[2] = {1, 2, 3};").is_err());
 }
+
+#[test]
+fn what_ptxas_refuses_is_refused_with_a_reason() {
+    for (body, expected) in [
+        (
+            ".reg .s32 r;\nadd.rn.s32 r, r, r;",
+            "line 6, column 1: there is no `add.rn.s32`",
+        ),
+        (
+            ".reg .f32 f;\nadd.s32 f, f, f;",
+            "line 6, column 1: `f` is a register of type .f32, where one for .s32 must stand",
+        ),
+        (
+            ".reg .b32 r;\nadd.s32 r, r, %tid.x;",
+            "line 6, column 1: `%tid.x` is read by `mov` and `cvt` alone",
+        ),
+        (
+            ".reg .b32 r; .shared .b32 s;\nld.global.b32 r, [s];",
+            "line 6, column 1: `s` lies in shared memory, not in global",
+        ),
+        (
+            ".reg .b32 r;\n.reg .b64 r;",
+            "line 6, column 11: `r` is declared twice",
+        ),
+        (
+            "bar.sync 16;",
+            "line 5, column 1: barriers have numbers from 0 to 15",
+        ),
+    ] {
+        assert_eq!(refusal(body), expected);
+    }
+}
+
+#[test]
+fn a_call_that_does_not_fit_is_refused_where_it_stands() {
+    let program = link(
+        ".func f(.param .b32 a) { ret; }\n.entry few() { call f; ret; }\n\
+         .entry long() { .param .b64 x; call f, (x); ret; }\n.entry right() { .param .b32 x; call f, (x); ret; }",
+    );
+    let functions = program.expect("a program").functions;
+    for name in ["few", "long"] {
+        let function = functions.iter().find(|one| one.name == name);
+        let Body::Refused(error) = &function.expect("it is there").body else {
+            panic!("{name}");
+        };
+        assert_eq!(error.message, "`f` is called with what it does not take");
+    }
+    let right = functions.last().expect("the last");
+    assert!(matches!(right.body, Body::Code(_)));
+}

@@ -348,12 +348,12 @@ fn kernels_print_and_have_memory_of_their_own() {
          .extern .func (.param .b64 r) malloc(.param .b64 n);\n.extern .func free(.param .b64 p);\n\
          .global .b8 text[12] = {{37, 100, 32, 37, 46, 49, 102, 10}};\n{}",
         kernel(
-            ".local .align 8 .b8 args[16]; .reg .b64 v; .param .b64 n; .param .b64 m; .param .b64 f; .param .b64 a; .param .b32 c;\n\
+            "{ .local .align 8 .b8 args[16]; .reg .b64 v; .param .b64 n; .param .b64 m; .param .b64 f; .param .b64 a; .param .b32 c;\n\
              mov.u64 v, 8; st.param.b64 [n], v; call (m), malloc, (n); ld.param.b64 d0, [m]; st.u32 [d0+4], t;\n\
              ld.u32 r, [d0+4]; st.param.b64 [n], d0; call free, (n); setp.ne.u32 p0, t, 3; @p0 bra quiet;\n\
-             st.local.u32 [args], t; mov.u64 v, 0d4004000000000000; st.local.u64 [args+8], v; mov.u64 d1, args;\n\
+             st.local.u32 [args], t; mov.b64 v, 0d4004000000000000; st.local.u64 [args+8], v; mov.u64 d1, args;\n\
              cvta.local.u64 d1, d1; mov.u64 d2, text; st.param.b64 [f], d2; st.param.b64 [a], d1; call (c), vprintf, (f, a);\n\
-             ld.param.b32 a0, [c]; add.u32 r, r, a0; quiet:"
+             ld.param.b32 a0, [c]; add.u32 r, r, a0; quiet: }"
         )
     );
     let bench = Bench::new(&text);
@@ -373,9 +373,9 @@ fn an_assertion_says_what_failed_and_where() {
         ".extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, .param .b64 e);\n\
          .global .b8 what[4] = {{120, 62, 49}};\n.global .b8 file[5] = {{97, 46, 99, 117}};\n{}",
         kernel(
-            ".param .b64 a; .param .b64 b; .param .b32 c; .param .b64 d; .param .b64 e; setp.ne.u32 p0, t, 9; @p0 bra fine;\n\
+            "{ .param .b64 a; .param .b64 b; .param .b32 c; .param .b64 d; .param .b64 e; setp.ne.u32 p0, t, 9; @p0 bra fine;\n\
              mov.u64 d0, what; mov.u64 d1, file; mov.u32 a0, 12; mov.u64 d2, 1; st.param.b64 [a], d0; st.param.b64 [b], d1;\n\
-             st.param.b32 [c], a0; st.param.b64 [d], d0; st.param.b64 [e], d2; call __assertfail, (a, b, c, d, e); fine:\n\
+             st.param.b32 [c], a0; st.param.b64 [d], d0; st.param.b64 [e], d2; call __assertfail, (a, b, c, d, e); fine: }\n\
              mov.u32 r, 0;"
         )
     );
@@ -427,7 +427,7 @@ fn every_way_to_fail_has_its_kind() {
             "local address 0xfffffffc",
         ),
         ("trap;", "trap"),
-        ("bar.sync 16;", "barrier 16"),
+        ("mov.u32 r, 16; bar.sync r;", "barrier 16"),
     ];
     for (body, expected) in kinds {
         let found = fault(&kernel(body), ONE_WARP).to_string();

@@ -2,6 +2,7 @@
 
 use super::{Decoded, Decoder};
 use crate::ir::Error;
+use crate::ir::fit::Fit;
 use crate::ir::op::{Binary, Carried, Op, Rounding, Ternary, Unary};
 use crate::ptx::Type;
 
@@ -72,7 +73,12 @@ impl Decoder<'_, '_, '_, '_> {
             op,
             ty,
             mode,
-            d: self.builder.reg(d)?,
+            d: match op {
+                Unary::Bfind | Unary::BfindShift | Unary::Clz | Unary::Popc => {
+                    self.builder.fitting_reg(d, Type::U32, Fit::Count)?
+                }
+                _ => self.builder.reg(d, ty)?,
+            },
             a: self.builder.source(a, ty)?,
         })
     }
@@ -80,12 +86,16 @@ impl Decoder<'_, '_, '_, '_> {
     pub(super) fn binary(&mut self, op: Binary, known: &[Type]) -> Decoded {
         let mode = self.modifiers.mode();
         let ty = self.ty_of(known)?;
+        let to = match op {
+            Binary::MulWide => wide(ty),
+            _ => ty,
+        };
         let [d, a, b] = self.operands()?;
         Ok(Op::Binary {
             op,
             ty,
             mode,
-            d: self.builder.reg(d)?,
+            d: self.builder.reg(d, to)?,
             a: self.builder.source(a, ty)?,
             b: self.builder.source(b, ty)?,
         })
@@ -99,7 +109,7 @@ impl Decoder<'_, '_, '_, '_> {
             op,
             ty,
             mode,
-            d: self.builder.reg(d)?,
+            d: self.builder.reg(d, ty)?,
             a: self.builder.source(a, ty)?,
             b: self.builder.source(b, ty)?,
             c: self.builder.source(c, ty)?,
@@ -118,7 +128,7 @@ impl Decoder<'_, '_, '_, '_> {
                 reads,
                 writes,
                 carry: self.builder.carry(),
-                d: self.builder.reg(d)?,
+                d: self.builder.reg(d, ty)?,
                 a: self.builder.source(a, ty)?,
                 b: self.builder.source(b, ty)?,
                 c: None,
@@ -170,7 +180,7 @@ impl Decoder<'_, '_, '_, '_> {
                 reads,
                 writes,
                 carry: self.builder.carry(),
-                d: self.builder.reg(d)?,
+                d: self.builder.reg(d, ty)?,
                 a: self.builder.source(a, ty)?,
                 b: self.builder.source(b, ty)?,
                 c: Some(self.builder.source(c, ty)?),
@@ -180,18 +190,13 @@ impl Decoder<'_, '_, '_, '_> {
             None => self.ternary(Ternary::Fma, &[Type::F32, Type::F64]),
             Some(Ternary::MadWide) => {
                 let ty = self.ty_of(&[Type::U16, Type::U32, Type::S16, Type::S32])?;
-                let wide = match ty {
-                    Type::U16 => Type::U32,
-                    Type::S16 => Type::S32,
-                    Type::U32 => Type::U64,
-                    _ => Type::S64,
-                };
+                let wide = wide(ty);
                 let [d, a, b, c] = self.operands()?;
                 Ok(Op::Ternary {
                     op: Ternary::MadWide,
                     ty,
                     mode: Default::default(),
-                    d: self.builder.reg(d)?,
+                    d: self.builder.reg(d, wide)?,
                     a: self.builder.source(a, ty)?,
                     b: self.builder.source(b, ty)?,
                     c: self.builder.source(c, wide)?,
@@ -276,5 +281,15 @@ impl Decoder<'_, '_, '_, '_> {
             _ => &[Type::F32],
         };
         self.unary(op, known)
+    }
+}
+
+/// Twice as many bits.
+fn wide(ty: Type) -> Type {
+    match ty {
+        Type::U16 => Type::U32,
+        Type::S16 => Type::S32,
+        Type::U32 => Type::U64,
+        _ => Type::S64,
     }
 }

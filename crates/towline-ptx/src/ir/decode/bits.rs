@@ -1,9 +1,10 @@
 //! Logic, shifts, and counting of bits.
 
 use super::{Decoded, Decoder};
+use crate::ir::eval::Value;
+use crate::ir::fit::Fit;
 use crate::ir::op::{Binary, Flag, Logic, Op, Permute, Ternary, Unary};
 use crate::ptx::Type;
-use crate::ptx::ast::Expression;
 
 const B32: &[Type] = &[Type::B32];
 const WORDS: &[Type] = &[Type::B32, Type::B64];
@@ -39,11 +40,11 @@ impl<'a> Decoder<'a, '_, '_, '_> {
             "bfi" => self.bfi(),
             "bmsk" => {
                 let op = self.wrapping(Binary::BmskClamp, Binary::BmskWrap);
-                self.binary(op, B32)
+                self.mask(op)
             }
             "szext" => {
                 let op = self.wrapping(Binary::SzextClamp, Binary::SzextWrap);
-                self.binary(op, &[Type::U32, Type::S32])
+                self.shift(op, &[Type::U32, Type::S32])
             }
             "fns" => self.ternary(Ternary::FindNthSet, B32),
             "lop3" => self.lop3(),
@@ -55,6 +56,20 @@ impl<'a> Decoder<'a, '_, '_, '_> {
                 self.dot(Some(high))
             }
             _ => return None,
+        })
+    }
+
+    /// `bmsk`: a mask from a position and a width.
+    fn mask(&mut self, op: Binary) -> Decoded {
+        let ty = self.ty_of(B32)?;
+        let [d, a, b] = self.operands()?;
+        Ok(Op::Binary {
+            op,
+            ty,
+            mode: Default::default(),
+            d: self.builder.fitting_reg(d, ty, Fit::Count)?,
+            a: self.builder.count(a)?,
+            b: self.builder.count(b)?,
         })
     }
 
@@ -92,7 +107,7 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         Ok(Op::PredMov { d, a })
     }
 
-    /// Shifts: the distance always has 32 bits.
+    /// Shifts, and what is like them: the distance always has 32 bits.
     fn shift(&mut self, op: Binary, known: &[Type]) -> Decoded {
         let ty = self.ty_of(known)?;
         let [d, a, b] = self.operands()?;
@@ -100,9 +115,9 @@ impl<'a> Decoder<'a, '_, '_, '_> {
             op,
             ty,
             mode: Default::default(),
-            d: self.builder.reg(d)?,
+            d: self.builder.reg(d, ty)?,
             a: self.builder.source(a, ty)?,
-            b: self.builder.source(b, Type::U32)?,
+            b: self.builder.count(b)?,
         })
     }
 
@@ -110,10 +125,24 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         let left = self.modifiers.one_of(&[("l", true), ("r", false)]);
         let wrap = self.modifiers.one_of(&[("wrap", true), ("clamp", false)]);
         match (left, wrap) {
-            (Some(true), Some(wrap)) => self.ternary(Ternary::ShfLeft { wrap }, B32),
-            (Some(false), Some(wrap)) => self.ternary(Ternary::ShfRight { wrap }, B32),
+            (Some(true), Some(wrap)) => self.funnel(Ternary::ShfLeft { wrap }),
+            (Some(false), Some(wrap)) => self.funnel(Ternary::ShfRight { wrap }),
             _ => self.refuse("`shf` needs a direction and a mode"),
         }
+    }
+
+    fn funnel(&mut self, op: Ternary) -> Decoded {
+        let ty = self.ty_of(B32)?;
+        let [d, a, b, c] = self.operands()?;
+        Ok(Op::Ternary {
+            op,
+            ty,
+            mode: Default::default(),
+            d: self.builder.reg(d, ty)?,
+            a: self.builder.source(a, ty)?,
+            b: self.builder.source(b, ty)?,
+            c: self.builder.count(c)?,
+        })
     }
 
     fn bfe(&mut self) -> Decoded {
@@ -123,10 +152,10 @@ impl<'a> Decoder<'a, '_, '_, '_> {
             op: Ternary::Bfe,
             ty,
             mode: Default::default(),
-            d: self.builder.reg(d)?,
+            d: self.builder.reg(d, ty)?,
             a: self.builder.source(a, ty)?,
-            b: self.builder.source(b, Type::U32)?,
-            c: self.builder.source(c, Type::U32)?,
+            b: self.builder.small_count(b)?,
+            c: self.builder.small_count(c)?,
         })
     }
 
@@ -135,29 +164,29 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         let [d, a, b, c, e] = self.operands()?;
         Ok(Op::BitInsert {
             ty,
-            d: self.builder.reg(d)?,
+            d: self.builder.reg(d, ty)?,
             a: self.builder.source(a, ty)?,
             b: self.builder.source(b, ty)?,
-            c: self.builder.source(c, Type::U32)?,
-            e: self.builder.source(e, Type::U32)?,
+            c: self.builder.small_count(c)?,
+            e: self.builder.small_count(e)?,
         })
     }
 
     fn lop3(&mut self) -> Decoded {
         let ty = self.ty_of(B32)?;
         let [d, a, b, c, table] = self.operands()?;
-        let Expression::Number(table) = table else {
-            return self.refuse("the table of `lop3` must be a number");
+        let table = match self.builder.evaluate(table)? {
+            Value::Int(value, _) => u8::try_from(value).ok(),
+            _ => None,
         };
-        let table = crate::ptx::expression::parse_integer(table);
-        let Some(table) = table.and_then(|table| u8::try_from(table).ok()) else {
+        let Some(table) = table else {
             return self.refuse("the table of `lop3` must be below 256");
         };
         Ok(Op::Ternary {
             op: Ternary::Lop3(table),
             ty,
             mode: Default::default(),
-            d: self.builder.reg(d)?,
+            d: self.builder.reg(d, ty)?,
             a: self.builder.source(a, ty)?,
             b: self.builder.source(b, ty)?,
             c: self.builder.source(c, ty)?,
@@ -190,7 +219,7 @@ impl<'a> Decoder<'a, '_, '_, '_> {
             op,
             ty: a_type,
             mode: Default::default(),
-            d: self.builder.reg(d)?,
+            d: self.builder.reg(d, Type::S32)?,
             a: self.builder.source(a, a_type)?,
             b: self.builder.source(b, b_type)?,
             c: self.builder.source(c, Type::S32)?,

@@ -61,6 +61,9 @@ impl<'a> Decoder<'a, '_, '_, '_> {
             return self.refuse("`setp` needs a predicate and two values");
         };
         let (p, q) = self.builder.pair(destination);
+        if q.is_some() && matches!(ty, Type::F16 | Type::Bf16) {
+            return self.refuse(format!("`setp` of {ty} has one predicate"));
+        }
         let p = self.builder.maybe_pred(p)?;
         let q = match q {
             None => None,
@@ -99,7 +102,7 @@ impl<'a> Decoder<'a, '_, '_, '_> {
             to,
             ty,
             flush,
-            d: self.builder.reg(d)?,
+            d: self.builder.reg(d, to)?,
             a: self.builder.source(a, ty)?,
             b: self.builder.source(b, ty)?,
         })
@@ -109,7 +112,7 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         let ty = self.modifiers.ty()?;
         let [d, a, b, p] = self.operands()?;
         Ok(Op::Select {
-            d: self.builder.reg(d)?,
+            d: self.builder.reg(d, ty)?,
             a: self.builder.source(a, ty)?,
             b: self.builder.source(b, ty)?,
             p: self.builder.flag(p)?,
@@ -124,7 +127,7 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         Ok(Op::SelectSign {
             c_float: by == Type::F32,
             flush,
-            d: self.builder.reg(d)?,
+            d: self.builder.reg(d, ty)?,
             a: self.builder.source(a, ty)?,
             b: self.builder.source(b, ty)?,
             c: self.builder.source(c, by)?,

@@ -1,7 +1,9 @@
 //! Branches, calls and barriers.
 
 use super::{Decoded, Decoder};
-use crate::ir::op::{Barrier, Call, Callee, Logic, Op};
+use crate::ir::Error;
+use crate::ir::fit::Fit;
+use crate::ir::op::{Barrier, Call, Callee, Logic, Op, Source, Space};
 use crate::ir::scope::plain_name;
 use crate::ptx::Type;
 use crate::ptx::ast::Expression;
@@ -71,7 +73,7 @@ impl<'a> Decoder<'a, '_, '_, '_> {
             self.modifiers.flag("sync");
             let [mask] = self.operands()?;
             return Ok(Op::Together {
-                mask: self.builder.source(mask, Type::B32)?,
+                mask: self.builder.count(mask)?,
                 what: Box::new(crate::ir::op::Together::Wait),
             });
         }
@@ -96,12 +98,32 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         };
         Ok(Op::Barrier {
             kind,
-            id: self.builder.source(id, Type::U32)?,
+            id: self.barrier_number(id)?,
             threads: match threads {
                 None => None,
-                Some(threads) => Some(self.builder.source(threads, Type::U32)?),
+                Some(threads) => Some(self.barrier_threads(threads)?),
             },
         })
+    }
+
+    /// A block has 16 barriers.
+    fn barrier_number(&mut self, id: &Expression<'a>) -> Result<Source, Error> {
+        let id = self.builder.count(id)?;
+        match self.builder.known(id) {
+            Some(16..) => self.refuse("barriers have numbers from 0 to 15"),
+            _ => Ok(id),
+        }
+    }
+
+    /// Whole warps come to a barrier.
+    fn barrier_threads(&mut self, threads: &Expression<'a>) -> Result<Source, Error> {
+        let threads = self.builder.count(threads)?;
+        match self.builder.known(threads) {
+            Some(count) if count % 32 != 0 => {
+                self.refuse("a barrier is for a multiple of 32 threads")
+            }
+            _ => Ok(threads),
+        }
     }
 
     fn reducing_barrier(&mut self) -> Decoded {
@@ -122,7 +144,7 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         let a = self.builder.flag(flag)?;
         let kind = match op {
             _ if counts => Barrier::Count {
-                d: self.builder.reg(d)?,
+                d: self.builder.fitting_reg(d, Type::U32, Fit::Count)?,
                 a,
             },
             Some(op) => Barrier::Reduce {
@@ -134,10 +156,10 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         };
         Ok(Op::Barrier {
             kind,
-            id: self.builder.source(id, Type::U32)?,
+            id: self.barrier_number(id)?,
             threads: match threads {
                 None => None,
-                Some(threads) => Some(self.builder.source(threads, Type::U32)?),
+                Some(threads) => Some(self.barrier_threads(threads)?),
             },
         })
     }
@@ -146,13 +168,33 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         self.modifiers.flag("u32");
         let [a] = self.operands()?;
         Ok(Op::Nanosleep {
-            a: self.builder.source(a, Type::U32)?,
+            a: self.builder.count(a)?,
         })
     }
 
-    /// What may be left out.
-    pub(super) fn hint(&mut self) -> Decoded {
+    /// What may be left out, though it must be right.
+    pub(super) fn hint(&mut self, opcode: &str) -> Decoded {
         self.modifiers.skip(|_| true);
+        match (opcode, self.operands) {
+            ("prefetch" | "prefetchu", [address]) => {
+                self.builder.address(address, Space::Generic)?;
+            }
+            ("discard" | "applypriority", [address, bytes]) => {
+                self.builder.address(address, Space::Generic)?;
+                let bytes = self.builder.source(bytes, Type::U32)?;
+                if self.builder.known(bytes) != Some(128) {
+                    return self.refuse(format!("`{opcode}` is for 128 bytes"));
+                }
+            }
+            ("pmevent" | "setmaxnreg", [number]) => {
+                let number = self.builder.source(number, Type::U32)?;
+                if self.builder.known(number).is_none() {
+                    return self.refuse(format!("`{opcode}` needs a number"));
+                }
+            }
+            ("griddepcontrol", []) => {}
+            _ => return self.refuse(format!("`{opcode}` has other operands")),
+        }
         Ok(Op::Nop)
     }
 }

@@ -1,6 +1,7 @@
 //! Moves and conversions.
 
 use super::{Decoded, Decoder};
+use crate::ir::fit::Fit;
 use crate::ir::op::{Op, Rounding, Space};
 use crate::ptx::Type;
 use crate::ptx::ast::Expression;
@@ -18,7 +19,12 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         if ty == Type::B128 {
             return self.refuse("values of 128 bits are not supported");
         }
+        self.builder.reads_addresses = !ty.is_float();
+        let untyped = matches!(ty, Type::B16 | Type::B32 | Type::B64);
         match (d, a) {
+            (_, Expression::Vector(_)) | (Expression::Vector(_), _) if !untyped => {
+                self.refuse(format!("`mov` of {ty} has no parts"))
+            }
             (_, Expression::Vector(parts)) => {
                 let bits = self.part_bits(ty, parts.len())?;
                 let part = part_type(bits);
@@ -28,15 +34,16 @@ impl<'a> Decoder<'a, '_, '_, '_> {
                     .collect();
                 Ok(Op::Pack {
                     bits,
-                    d: self.builder.reg(d)?,
+                    d: self.builder.reg(d, ty)?,
                     parts: parts?,
                 })
             }
             (Expression::Vector(parts), _) => {
                 let bits = self.part_bits(ty, parts.len())?;
+                let part = part_type(bits);
                 let parts: Result<Box<[_]>, _> = parts
                     .iter()
-                    .map(|one| self.builder.maybe_reg(one))
+                    .map(|one| self.builder.maybe_reg(one, part, Fit::Same))
                     .collect();
                 Ok(Op::Unpack {
                     bits,
@@ -45,7 +52,7 @@ impl<'a> Decoder<'a, '_, '_, '_> {
                 })
             }
             _ => Ok(Op::Mov {
-                d: self.builder.reg(d)?,
+                d: self.builder.reg(d, ty)?,
                 a: self.builder.source(a, ty)?,
             }),
         }
@@ -88,18 +95,28 @@ impl<'a> Decoder<'a, '_, '_, '_> {
                 to,
                 from,
                 mode,
-                d: self.builder.reg(d)?,
+                d: self.builder.reg(d, to)?,
                 a: self.builder.source(a, from)?,
                 b: self.builder.source(b, from)?,
             });
         }
+        if mode.saturate && within(from, to) {
+            return self.refuse(format!(
+                "every {from} is in the range of {to}: nothing to `.sat`"
+            ));
+        }
+        self.builder.reads_special = !to.is_float() && !from.is_float();
+        let fit = match to == Type::Bf16 || from == Type::Bf16 {
+            true => Fit::Same,
+            false => Fit::Wide,
+        };
         let [d, a] = self.operands()?;
         Ok(Op::Convert {
             to,
             from,
             mode,
-            d: self.builder.reg(d)?,
-            a: self.builder.source(a, from)?,
+            d: self.builder.fitting_reg(d, to, fit)?,
+            a: self.builder.fitting_source(a, from, fit)?,
         })
     }
 
@@ -114,7 +131,7 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         Ok(Op::Generic {
             to_generic,
             space,
-            d: self.builder.reg(d)?,
+            d: self.builder.reg(d, Type::U64)?,
             a: self.builder.source(a, Type::U64)?,
         })
     }
@@ -125,9 +142,21 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         Ok(Op::InSpace {
             space,
             d: self.builder.pred(d)?,
-            a: self.builder.source(a, Type::U64)?,
+            // Addresses of 32 bits may stand here too.
+            a: match self.builder.source(a, Type::U64) {
+                Ok(a) => a,
+                Err(_) => self.builder.count(a)?,
+            },
         })
     }
+}
+
+/// Whether an integer type has all numbers of another.
+fn within(from: Type, to: Type) -> bool {
+    let integers = !from.is_float() && !to.is_float();
+    let sign = i64::from(!from.is_signed() && to.is_signed());
+    let fewer_signs = from.is_signed() && !to.is_signed();
+    integers && !fewer_signs && i64::from(from.bits()) <= i64::from(to.bits()) - sign
 }
 
 fn part_type(bits: u8) -> Type {

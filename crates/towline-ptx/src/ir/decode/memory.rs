@@ -2,6 +2,7 @@
 
 use super::{Decoded, Decoder};
 use crate::ir::Error;
+use crate::ir::fit::Fit;
 use crate::ir::op::{Atomic, Op, Space};
 use crate::ptx::Type;
 use crate::ptx::ast::Expression;
@@ -42,6 +43,17 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
         }
     }
 
+    /// Vectors of 256 bits are of global memory alone.
+    fn check_vector(&self, space: Space, ty: Type, count: usize) -> Result<(), Error> {
+        match count as u64 * ty.bytes() {
+            0..=16 => Ok(()),
+            32 if matches!(space, Space::Global | Space::Generic) => Ok(()),
+            _ => self.refuse(format!(
+                "there are no vectors of {count} {ty} in {space} memory"
+            )),
+        }
+    }
+
     fn parts<'e>(
         &self,
         operand: &'e Expression<'a>,
@@ -74,14 +86,15 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
                 ty,
                 order,
                 polls,
-                d: self.builder.reg(d)?,
+                d: self.builder.fitting_reg(d, ty, Fit::Wide)?,
                 address,
             });
         }
+        self.check_vector(space, ty, count)?;
         let parts = self.parts(d, count)?;
         let d: Result<Box<[_]>, _> = parts
             .iter()
-            .map(|part| self.builder.maybe_reg(part))
+            .map(|part| self.builder.maybe_reg(part, ty, Fit::WideElement))
             .collect();
         Ok(Op::LoadVector {
             space,
@@ -117,13 +130,14 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
                 ty,
                 order,
                 address,
-                a: self.builder.source(a, ty)?,
+                a: self.builder.fitting_source(a, ty, Fit::Wide)?,
             });
         }
+        self.check_vector(space, ty, count)?;
         let parts = self.parts(a, count)?;
         let a: Result<Box<[_]>, _> = parts
             .iter()
-            .map(|part| self.builder.source(part, ty))
+            .map(|part| self.builder.fitting_source(part, ty, Fit::WideElement))
             .collect();
         Ok(Op::StoreVector {
             space,
@@ -166,7 +180,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
         self.check_atomic(op, ty)?;
         let (d, operands) = match operands {
             operands if no_result => (None, operands),
-            [d, rest @ ..] => (self.builder.maybe_reg(d)?, rest),
+            [d, rest @ ..] => (self.builder.maybe_reg(d, ty, Fit::Same)?, rest),
             [] => return self.refuse("`atom` needs a destination"),
         };
         let (address, a, b) = match (op, operands) {
@@ -223,6 +237,6 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
                 "sc" | "acquire" | "release" | "cta" | "cluster" | "gpu" | "gl" | "sys"
             )
         });
-        Ok(Op::Fence { strong: !weak })
+        self.alone(Op::Fence { strong: !weak })
     }
 }

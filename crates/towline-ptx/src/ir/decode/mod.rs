@@ -8,6 +8,7 @@ mod bits;
 mod compare;
 mod control;
 mod convert;
+mod forms;
 mod memory;
 mod warp;
 
@@ -50,8 +51,14 @@ pub(super) fn instruction<'a>(
         modifiers: Modifiers::new(instruction),
         operands: &instruction.operands,
     };
+    decoder.builder.reads_special = instruction.opcode == "mov";
+    decoder.builder.reads_addresses = matches!(instruction.opcode, "call" | "cvta" | "mov");
     let op = decoder.decode(instruction.opcode)?;
     decoder.modifiers.finish()?;
+    if forms::go_together(instruction.opcode, &instruction.modifiers) == Some(false) {
+        let name = [&[instruction.opcode], &instruction.modifiers[..]].concat();
+        return builder.refuse(format!("there is no `{}`", name.join(".")));
+    }
     builder.emit(guard, op)
 }
 
@@ -68,23 +75,23 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
             "atom" => self.atom(false),
             "bar" | "barrier" => self.barrier(),
             "bra" => self.bra(),
-            "brkpt" => Ok(Op::Trap { breakpoint: true }),
+            "brkpt" => self.alone(Op::Trap { breakpoint: true }),
             "brx" => self.brx(),
             "call" => self.call(),
             "cvt" => self.cvt(),
             "cvta" => self.cvta(),
-            "exit" => Ok(Op::Exit),
+            "exit" => self.alone(Op::Exit),
             "fence" | "membar" => self.fence(opcode),
             "isspacep" => self.isspacep(),
             "ld" | "ldu" => self.ld(),
             "mov" => self.mov(),
             "nanosleep" => self.nanosleep(),
             "prefetch" | "prefetchu" | "discard" | "applypriority" | "pmevent"
-            | "griddepcontrol" | "setmaxnreg" => self.hint(),
+            | "griddepcontrol" | "setmaxnreg" => self.hint(opcode),
             "red" => self.atom(true),
             "ret" => {
                 self.modifiers.flag("uni");
-                Ok(Op::Return)
+                self.alone(Op::Return)
             }
             "selp" => self.selp(),
             "set" => self.set(),
@@ -92,9 +99,15 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
             "slct" => self.slct(),
             "st" => self.st(),
             "testp" => self.testp(),
-            "trap" => Ok(Op::Trap { breakpoint: false }),
+            "trap" => self.alone(Op::Trap { breakpoint: false }),
             _ => self.refuse(format!("the instruction `{opcode}` is not supported")),
         }
+    }
+
+    /// An instruction without operands.
+    fn alone(&self, op: Op) -> Decoded {
+        let [] = self.operands()?;
+        Ok(op)
     }
 
     fn refuse<T>(&self, message: impl Into<String>) -> Result<T, Error> {

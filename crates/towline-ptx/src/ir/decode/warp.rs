@@ -1,6 +1,7 @@
 //! What the threads of a warp do together.
 
 use super::{Decoded, Decoder};
+use crate::ir::fit::Fit;
 use crate::ir::op::{Atomic, Op, Shuffle, Together, Vote};
 use crate::ptx::Type;
 use crate::ptx::ast::Expression;
@@ -11,7 +12,7 @@ impl<'a> Decoder<'a, '_, '_, '_> {
             self.modifiers.flag("b32");
             let [d] = self.operands()?;
             return Ok(Op::ActiveMask {
-                d: self.builder.reg(d)?,
+                d: self.builder.reg(d, Type::B32)?,
             });
         }
         if !self.modifiers.flag("sync") {
@@ -28,7 +29,7 @@ impl<'a> Decoder<'a, '_, '_, '_> {
 
     fn together(&mut self, what: Together, mask: &Expression<'a>) -> Decoded {
         Ok(Op::Together {
-            mask: self.builder.source(mask, Type::B32)?,
+            mask: self.builder.count(mask)?,
             what: Box::new(what),
         })
     }
@@ -36,8 +37,11 @@ impl<'a> Decoder<'a, '_, '_, '_> {
     fn elect(&mut self) -> Decoded {
         let [destination, mask] = self.operands()?;
         let (d, p) = self.builder.pair(destination);
+        if p.is_none() {
+            return self.refuse("`elect` gives a predicate too");
+        }
         let what = Together::Elect {
-            d: self.builder.maybe_reg(d)?,
+            d: self.builder.maybe_reg(d, Type::B32, Fit::Count)?,
             p: match p {
                 None => None,
                 Some(p) => self.builder.maybe_pred(p)?,
@@ -51,10 +55,14 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         let ty = self.ty_of(&[Type::B32, Type::B64])?;
         let [destination, a, mask] = self.operands()?;
         let (d, p) = self.builder.pair(destination);
+        let all = all == Some(true);
+        if p.is_some() && !all {
+            return self.refuse("`match.any` gives no predicate");
+        }
         let what = Together::Match {
-            all: all == Some(true),
+            all,
             bits: ty.bits() as u8,
-            d: self.builder.reg(d)?,
+            d: self.builder.fitting_reg(d, Type::B32, Fit::Count)?,
             p: match p {
                 None => None,
                 Some(p) => self.builder.maybe_pred(p)?,
@@ -81,8 +89,8 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         let what = Together::Reduce {
             op,
             ty,
-            d: self.builder.reg(d)?,
-            a: self.builder.source(a, ty)?,
+            d: self.builder.fitting_reg(d, ty, Fit::Count)?,
+            a: self.builder.count(a)?,
         };
         self.together(what, mask)
     }
@@ -102,7 +110,7 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         let (d, p) = self.builder.pair(destination);
         let what = Together::Shuffle {
             kind,
-            d: self.builder.maybe_reg(d)?,
+            d: self.builder.maybe_reg(d, Type::B32, Fit::Same)?,
             p: match p {
                 None => None,
                 Some(p) => self.builder.maybe_pred(p)?,
@@ -131,7 +139,7 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         let what = Together::Vote {
             kind,
             d: match ballot {
-                true => self.builder.maybe_reg(d)?,
+                true => self.builder.maybe_reg(d, Type::B32, Fit::Same)?,
                 false => None,
             },
             p: match ballot {
