@@ -31,7 +31,8 @@ for ((tenths = 0; tenths < 300; tenths++)); do
 done
 [[ -s $scratch/ready ]] || { cat "$scratch/log" >&2; exit 1; }
 
-timeout 300 "$binaries/towline" run --server "$(<"$scratch/ready")" -- "$python" "$root/tests/programs/numba_kernels.py" || {
+timeout 300 "$binaries/towline" run --server "$(<"$scratch/ready")" -- "$python" "$root/tests/programs/numba_kernels.py" \
+  "$root/build/ptx" || {
   cat "$scratch/log" >&2
   exit 1
 }

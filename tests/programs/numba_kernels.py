@@ -1,9 +1,12 @@
 """Kernels that Numba compiles, on whatever CUDA device there is: each checked against NumPy.
 
-Run by check-numba.sh on a device in software. Numba links its PTX by the driver where there is no nvJitLink.
+Run by check-numba.sh on a device in software. Numba links its PTX by the driver where there is no nvJitLink. The PTX is left in the folder
+that an argument names.
 """
 
 import math
+import pathlib
+import sys
 import warnings
 
 import numpy as np
@@ -160,3 +163,10 @@ on_device = cuda.to_device(x, stream=stream)
 doubled = cuda.device_array_like(on_device, stream=stream)
 add[(x.size + BLOCK - 1) // BLOCK, BLOCK, stream](on_device, on_device, doubled)
 told("stream", (doubled.copy_to_host(stream=stream) == x + x).all())
+
+for folder in map(pathlib.Path, sys.argv[1:]):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, kernel in list(globals().items()):
+        if hasattr(kernel, "inspect_asm"):
+            for number, text in enumerate(kernel.inspect_asm().values()):
+                (folder / f"numba-{name}-{number}.ptx").write_text(text)

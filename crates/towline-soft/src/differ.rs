@@ -374,7 +374,8 @@ pub(crate) fn program(data: &[u8]) -> String {
          .visible .entry k(.param .u64 block) { .shared .align 16 .b32 places[72]; .shared .align 16 .b32 counts[4];\n\
          .local .align 16 .b8 near[64]; .reg .b64 own, far, theirs, t64; .reg .b32 lane, mine, yours, n<4>, t32;\n\
          .reg .b32 r<5>; .reg .b64 d<5>; .reg .b16 h<5>; .reg .f32 f<5>; .reg .f64 g<5>; .reg .pred p<5>, q;\n\
-         ld.param.u64 own, [block]; mov.u32 lane, %tid.x; mad.lo.u32 t32, %ctaid.x, %ntid.x, lane;\n\
+         ld.param.u64 own, [block]; mov.u32 lane, %tid.x; mov.u32 mine, %ctaid.x; mov.u32 yours, %ntid.x;\n\
+         mad.lo.u32 t32, mine, yours, lane;\n\
          mad.wide.u32 own, t32, 256, own; mov.u64 far, near; cvta.local.u64 far, far; mov.u32 yours, places;\n\
          mad.lo.u32 mine, lane, 4, yours; sub.u32 t32, 71, lane; mad.lo.u32 yours, t32, 4, yours; cvt.u64.u32 theirs, yours;\n\
          cvta.shared.u64 theirs, theirs;\n",
@@ -489,8 +490,13 @@ pub fn compare(data: &[u8]) -> Result<(), String> {
 }
 
 #[cfg(test)]
+#[path = "../../towline-ptx/tests/ptxas/oracle.rs"]
+mod oracle;
+
+#[cfg(test)]
 mod tests {
     use super::*;
+    use oracle::Oracle;
 
     /// Bytes that look random, the same in every run.
     fn noise(seed: u64) -> Vec<u8> {
@@ -542,6 +548,20 @@ mod tests {
         for seed in 1..=40 {
             if let Err(why) = compare(&noise(seed)) {
                 panic!("seed {seed}: {why}");
+            }
+        }
+    }
+
+    #[test]
+    fn programs_are_right_for_ptxas_as_they_are_and_printed() {
+        let Some(oracle) = Oracle::find("generated") else {
+            return;
+        };
+        for seed in 1..=20 {
+            let text = program(&noise(seed));
+            let module = towline_ptx::ptx::Module::parse(&text).expect("a module");
+            for text in [&text, &module.to_string()] {
+                assert_eq!(oracle.module(text, oracle::TARGET), Ok(()), "seed {seed}");
             }
         }
     }

@@ -175,6 +175,13 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // What we print of compilers' PTX is right for ptxas. Whether it judges statements as we do is among `tests`.
+        name: "ptxas",
+        tiers: TEST,
+        command: "tests/programs/check-ptxas.sh",
+        ..STAGE
+    },
+    Stage {
         // Beside their own checks: molecular dynamics on the devices of servers, against the processor.
         name: "workloads-mpi",
         tiers: TEST,
