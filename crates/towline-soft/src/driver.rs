@@ -310,13 +310,23 @@ impl SoftCuda {
         }
         // What still runs is about to stop, and finds other contents, nobody else's, until then.
         let mut gone = Vec::new();
-        self.lock().memory.retain(|address, home| {
+        let mut state = self.lock();
+        state.memory.retain(|address, home| {
             let stays = *home != context.handle;
             if !stays {
                 gone.push(*address);
             }
             stays
         });
+        let primaries = state.primaries.values().map(|(_, context)| context);
+        let mut others = primaries.chain(state.contexts.values());
+        let is_left = others.all(|other| other.device != context.device);
+        let device = is_left.then_some(context.device as u32);
+        Self::end_modules(&mut state, context.handle, device);
+        if let Some(device) = device {
+            gone.extend(lock(&self.pools).end_on(device));
+        }
+        drop(state);
         for address in gone {
             self.arena.free(address, Purpose::Device);
         }

@@ -10,11 +10,13 @@ use towline_ptx::ComputeCapability;
 use towline_ptx::ir::{Body, FunctionId, ParameterPlace};
 
 use super::attributes::SHARED_BYTES;
-use super::{SoftCuda, fresh, lock};
+use super::{SoftCuda, State, fresh, lock};
 use crate::image::{Image, LoadError, text_of};
 
 /// A module, or a library, which is loaded on each device where it is used.
 pub(super) struct Module {
+    /// The context that it ends with; none for a library.
+    context: Option<usize>,
     text: String,
     /// By device.
     images: Mutex<HashMap<u32, Arc<Image>>>,
@@ -44,13 +46,15 @@ pub(super) fn status(error: &LoadError) -> CUresult {
 }
 
 impl SoftCuda {
-    /// Loads an image on the current device. What is wrong with it is logged, and given to `tell`.
+    /// Loads an image in the current context, or a library on its device. What is wrong with it is logged, and given to `tell`.
     pub(super) fn load(
         &self,
         image: &[u8],
+        library: bool,
         tell: impl FnOnce(&str),
     ) -> Result<Arc<Module>, CUresult> {
-        let device = self.context()?.device as u32;
+        let context = self.context()?;
+        let device = context.device as u32;
         let (major, minor) = self.options.capability;
         let capability = ComputeCapability::new(major, minor);
         let loaded = text_of(image, capability).and_then(|text| {
@@ -69,6 +73,7 @@ impl SoftCuda {
             .map(|(number, function)| (FunctionId(number), function.name.clone(), fresh()))
             .collect();
         let module = Arc::new(Module {
+            context: (!library).then_some(context.handle),
             text,
             images: Mutex::new(HashMap::from([(device, image)])),
             functions: kernels.iter().map(|(_, _, handle)| *handle).collect(),
@@ -93,7 +98,7 @@ impl SoftCuda {
         image: &[u8],
         tell: impl FnOnce(&str),
     ) -> Result<usize, CUresult> {
-        let module = self.load(image, tell)?;
+        let module = self.load(image, false, tell)?;
         let handle = fresh();
         self.lock().modules.insert(handle, module);
         Ok(handle)
@@ -104,7 +109,7 @@ impl SoftCuda {
         image: &[u8],
         tell: impl FnOnce(&str),
     ) -> Result<usize, CUresult> {
-        let module = self.load(image, tell)?;
+        let module = self.load(image, true, tell)?;
         let handle = fresh();
         self.lock().libraries.insert(handle, module);
         Ok(handle)
@@ -127,6 +132,27 @@ impl SoftCuda {
             state.functions.remove(handle);
         }
         Ok(())
+    }
+
+    /// Modules end with the context that they were loaded in. Libraries stay; on a device without contexts they have no memory, and are
+    /// loaded anew when a context comes to use them.
+    pub(super) fn end_modules(state: &mut State, context: usize, device_is_left: Option<u32>) {
+        let mut gone = Vec::new();
+        state.modules.retain(|_, module| {
+            let stays = module.context != Some(context);
+            if !stays {
+                gone.extend_from_slice(&module.functions);
+            }
+            stays
+        });
+        for function in gone {
+            state.functions.remove(&function);
+        }
+        if let Some(device) = device_is_left {
+            for library in state.libraries.values() {
+                lock(&library.images).remove(&device);
+            }
+        }
     }
 
     /// A module, or the module that a library is.

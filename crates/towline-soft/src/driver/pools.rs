@@ -102,6 +102,28 @@ impl Pools {
         }
     }
 
+    /// The last context of a device ends: what pools gave out there ends too, for a pool is a device's and no context's. Gives the addresses
+    /// to free. Streams that were to give some back may never come there, and find nothing to do if they do.
+    pub(super) fn end_on(&mut self, device: u32) -> Vec<u64> {
+        self.leaving.retain(|one| {
+            let stays = one.device != device;
+            if !stays {
+                *lock(&one.fate) = Fate::Gone;
+            }
+            stays
+        });
+        let mut gone = Vec::new();
+        self.owners.retain(|address, (pool, bytes)| {
+            let stays = pool.device != device;
+            if !stays {
+                pool.used.fetch_sub(*bytes, Ordering::AcqRel);
+                gone.push(*address);
+            }
+            stays
+        });
+        gone
+    }
+
     fn find(&self, pool: usize) -> Result<Arc<Pool>, CUresult> {
         let found = self.pools.get(&pool).cloned();
         found.ok_or(CUDA_ERROR_INVALID_VALUE)
@@ -139,7 +161,8 @@ fn leave(arena: &Arena, pools: &Mutex<Pools>, address: u64, fate: &Mutex<Fate>) 
     let mut pools = lock(pools);
     let mut fate = lock(fate);
     match *fate {
-        Fate::Free | Fate::Gone => {
+        Fate::Gone => CUDA_SUCCESS,
+        Fate::Free => {
             *fate = Fate::Gone;
             pools.leaving.retain(|one| one.address != address);
             pools.ended(address);

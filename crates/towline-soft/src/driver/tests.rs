@@ -5,6 +5,7 @@ use std::ptr::null_mut;
 
 use super::*;
 
+mod ends;
 mod hostile;
 mod links;
 mod memory;
