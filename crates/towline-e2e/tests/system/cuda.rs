@@ -195,7 +195,14 @@ fn device_code_that_one_program_brought_another_does_not_send_and_a_folder_keeps
         assert_eq!(finished.lines, ["42"], "{}", finished.errors);
         sent(&finished.errors)
     };
-    let first = ["--backend", "null", "--cuda", "null", "--image-cache", images];
+    let first = [
+        "--backend",
+        "null",
+        "--cuda",
+        "null",
+        "--image-cache",
+        images,
+    ];
     let server = Server::start_with(&first, &[]);
     let brought = run(&server);
     assert!(brought > 400_000.0, "{brought}");
@@ -206,7 +213,14 @@ fn device_code_that_one_program_brought_another_does_not_send_and_a_folder_keeps
     let server = Server::start_with(&first, &[]);
     let named = run(&server);
     assert!(named < 20_000.0, "{named}");
-    let nothing = ["--backend", "null", "--cuda", "null", "--image-cache-memory", "0"];
+    let nothing = [
+        "--backend",
+        "null",
+        "--cuda",
+        "null",
+        "--image-cache-memory",
+        "0",
+    ];
     let server = Server::start_with(&nothing, &[]);
     for sent in [run(&server), run(&server)] {
         assert!(sent > 400_000.0, "{sent}");

@@ -413,6 +413,16 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
+    /// A register that no name stands for.
+    pub(super) fn scratch(&mut self) -> Reg {
+        self.scopes.register(Type::B64)
+    }
+
+    /// A predicate that no name stands for.
+    pub(super) fn scratch_flag(&mut self) -> Pred {
+        self.scopes.predicate()
+    }
+
     /// The carry that `.cc` leaves.
     pub(super) fn carry(&mut self) -> Pred {
         match self.carry {

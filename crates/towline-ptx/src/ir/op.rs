@@ -125,6 +125,8 @@ pub enum Binary {
     BmskWrap,
     CopySign,
     Div,
+    /// `div.approx.f32`: nothing comes of divisors beyond 2^126.
+    DivApprox,
     Max,
     Min,
     Mul,
@@ -176,6 +178,71 @@ pub enum Ternary {
     ShfRight {
         wrap: bool,
     },
+    /// `vadd` and the like.
+    Video(Video),
+}
+
+/// What the instructions for video compute: from parts of `a` and `b`, one result or several side by side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Video {
+    /// The operation.
+    pub op: VideoOp,
+    /// Results: 1, 2 or 4.
+    pub results: u8,
+    /// Whether the result's type is signed.
+    pub signed: bool,
+    /// What `a` and `b` are read as.
+    pub inputs: [VideoInput; 2],
+    /// Results are held to their type's range.
+    pub saturate: bool,
+    /// What becomes of the results.
+    pub then: VideoThen,
+}
+
+/// Operations of [`Video`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "named like the instructions")]
+pub enum VideoOp {
+    AbsDiff,
+    Add,
+    Avrg,
+    Max,
+    Min,
+    Sub,
+}
+
+/// An operand of [`Video`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct VideoInput {
+    /// Whether its parts are signed.
+    pub signed: bool,
+    /// Bits of each part.
+    pub bits: u8,
+    /// The part that each result is made from, four bits each, the lowest first. Where there are several results, those of `b` are
+    /// numbered behind those of `a`.
+    pub parts: u16,
+}
+
+/// What becomes of the results of [`Video`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum VideoThen {
+    /// They are the result, or those of this mask are, each in its place, and `c` has the others. A single result has as many bits as
+    /// are said here.
+    Merge {
+        /// Bits of each.
+        bits: u8,
+        /// By place.
+        mask: u8,
+    },
+    /// Those of this mask are added to `c`.
+    Add {
+        /// By place.
+        mask: u8,
+    },
+    /// The lesser of it and `c`.
+    Min,
+    /// The greater of it and `c`.
+    Max,
 }
 
 /// Modes of `prmt`.

@@ -193,6 +193,22 @@ fn what_is_unknown_is_refused_by_name_and_place() {
             "line 6, column 1: `add` with `.wrong` is not supported",
         ),
         (
+            ".reg .b16 h; .reg .f32 f;\ncvt.rn.satfinite.e4m3x2.f32 h, f, f;",
+            "line 6, column 1: `cvt` with `.e4m3x2` is not supported",
+        ),
+        (
+            ".reg .b32 r; .reg .f32 f;\ncvt.rna.tf32.f32 r, f;",
+            "line 6, column 1: a conversion from .f32 to .tf32 is not supported",
+        ),
+        (
+            ".reg .b32 r;\nvadd2.s32.s32.s32 r, r.h45, r, r;",
+            "line 6, column 1: `.h45` does not say which parts of words",
+        ),
+        (
+            ".reg .b32 r;\nvset2.s32.s32.lt r, r, r, r;",
+            "line 6, column 1: the instruction `vset2` is not supported",
+        ),
+        (
             "bra nowhere;",
             "line 5, column 1: there is no label `nowhere`",
         ),

@@ -3,8 +3,8 @@
 use towline_ptx::ir::op::Mode;
 use towline_ptx::ptx::Type;
 
-use super::float;
 use super::number::{self, extend};
+use super::{directed, float};
 
 /// The value of an integer of a type.
 fn integer(ty: Type, bits: u64) -> i128 {
@@ -27,7 +27,7 @@ fn range(ty: Type) -> (i128, i128) {
 fn from_float(to: Type, from: Type, mode: Mode, value: f64) -> Option<u64> {
     if to.is_float() {
         let value = match mode.integral {
-            true => number::integral(value, mode.rounding),
+            true => number::settle(number::integral(value, mode.rounding), [value]),
             false => value,
         };
         return float::bits(to, value, mode);
@@ -48,7 +48,7 @@ fn from_float(to: Type, from: Type, mode: Mode, value: f64) -> Option<u64> {
 
 fn from_integer(to: Type, mode: Mode, value: i128) -> Option<u64> {
     if to == Type::F64 {
-        return Some(number::integer_f64(value, mode.rounding).to_bits());
+        return float::bits(to, directed::integer(value, mode.rounding), mode);
     }
     if to.is_float() {
         return float::bits(to, number::odd_integer(value), mode);
@@ -60,6 +60,41 @@ fn from_integer(to: Type, mode: Mode, value: i128) -> Option<u64> {
         value
     };
     Some(extend(value as u64, to))
+}
+
+/// Of what is no number, what keeps its bits when it is converted: to and from 64 bits, and from `bf16`. Elsewhere it becomes the one
+/// that operations give.
+fn not_a_number(to: Type, from: Type, mode: Mode, bits: u64) -> Option<u64> {
+    // The bits of a fraction, and of all but the sign.
+    let layout = |ty| match ty {
+        Type::F64 => Some((52_u32, 63_u32)),
+        Type::F32 => Some((23, 31)),
+        Type::F16 => Some((10, 15)),
+        Type::Bf16 => Some((7, 15)),
+        _ => None,
+    };
+    let ((to_fraction, to_bits), (fraction, all)) = (layout(to)?, layout(from)?);
+    let magnitude = bits & ((1 << all) - 1);
+    let infinity = (1 << all) - (1 << fraction);
+    if magnitude <= infinity || mode.saturate || mode.relu {
+        return None;
+    }
+    let payload = magnitude - infinity;
+    let is_wide = |ty| ty == Type::F64;
+    match (to, from) {
+        (Type::F32, Type::Bf16) => return Some((bits & 0xffff) << 16),
+        // Flushing goes through arithmetic.
+        (Type::F64, Type::F32) if mode.flush => return Some(0x7fff_ffff_e000_0000),
+        _ if is_wide(to) == is_wide(from) => return None,
+        _ => {}
+    }
+    let payload = match to_fraction >= fraction {
+        true => payload << (to_fraction - fraction),
+        false => payload >> (fraction - to_fraction),
+    };
+    let quiet = 1 << (to_fraction - 1);
+    let sign = (bits >> all & 1) << to_bits;
+    Some(sign | ((1 << to_bits) - (1 << to_fraction)) | quiet | payload)
 }
 
 /// `cvt` of all lanes.
@@ -77,8 +112,13 @@ pub(crate) fn convert<const N: usize>(
     }
     let mut out = [0; N];
     for (place, &bits) in out.iter_mut().zip(a) {
-        *place = if from.is_float() {
-            let value = float::value(from, bits, mode.flush)?;
+        *place = if let Some(none) = not_a_number(to, from, mode, bits) {
+            none
+        } else if from.is_float() {
+            // What becomes a number of 16 bits is not flushed before.
+            let narrows = matches!(to, Type::F16 | Type::Bf16);
+            let flush = mode.flush && from == Type::F32 && !narrows;
+            let value = float::value(from, bits, flush)?;
             from_float(to, from, mode, value)?
         } else {
             from_integer(to, mode, integer(from, bits))?
@@ -192,6 +232,57 @@ mod tests {
             u64::MAX as f64
         );
         assert_eq!(one(Type::F16, Type::S32, mode, 100_000), 0x7c00);
+        let saturate = Mode {
+            saturate: true,
+            ..mode
+        };
+        assert_eq!(one(Type::F64, Type::S32, saturate, 7), 1_f64.to_bits());
+    }
+
+    #[test]
+    fn what_is_no_number_keeps_its_bits_to_and_from_64() {
+        let mode = Mode::default();
+        assert_eq!(
+            one(Type::F64, Type::F16, mode, 0x7d23),
+            0x7ffc_8c00_0000_0000
+        );
+        assert_eq!(
+            one(Type::F32, Type::F64, mode, 0xfff0_1234_5678_9abc),
+            0xffc0_91a2
+        );
+        assert_eq!(
+            one(Type::F16, Type::F64, mode, 0x7ff0_1234_5678_9abc),
+            0x7e04
+        );
+        assert_eq!(one(Type::F32, Type::Bf16, mode, 0x7f92), 0x7f92_0000);
+        let flush = Mode {
+            flush: true,
+            ..mode
+        };
+        assert_eq!(
+            one(Type::F64, Type::F32, flush, 0x7f81_2345),
+            0x7fff_ffff_e000_0000
+        );
+        assert_eq!(one(Type::F32, Type::F16, mode, 0x7d23), 0x7fff_ffff);
+    }
+
+    #[test]
+    fn what_becomes_a_number_of_16_bits_is_not_flushed_before() {
+        let mode = Mode {
+            rounding: Rounding::Down,
+            flush: true,
+            ..Mode::default()
+        };
+        assert_eq!(one(Type::F16, Type::F32, mode, 0x8000_0001), 0x8001);
+        let whole = Mode {
+            integral: true,
+            ..mode
+        };
+        assert_eq!(one(Type::S16, Type::F32, whole, 0x8000_0001), 0);
+        assert_eq!(
+            one(Type::F32, Type::F64, mode, (-1e-40_f64).to_bits()),
+            0x8000_0000
+        );
     }
 
     #[test]

@@ -1,17 +1,22 @@
 //! Floating-point arithmetic, for `N` lanes at once: all of a warp, or one.
 //!
 //! Numbers of 32 and 64 bits are computed as the host does where rounding is to nearest; everything else goes through a wider value that is
-//! rounded once (see [`super::number`]). Approximate instructions are computed with 64 bits and rounded: closer than the ISA asks, and not
+//! rounded once (see [`super::number`]), or through the exact one (see [`super::directed`]). Approximate instructions are computed with 64 bits and rounded: closer than the ISA asks, and not
 //! bit for bit what a GPU gives.
 
 use towline_ptx::ir::op::{Atomic, Binary, Class, Compare, Mode, Rounding, Ternary, Unary};
 use towline_ptx::ptx::Type;
 
+use super::directed;
 use super::integer::{map1, map2, map3};
 use super::number::{self, BF16, F16, F32, Format, Word, flush, settle};
 
-/// Rounds, and then flushes and saturates as the modifiers say.
+/// Rounds, and flushes and saturates as the modifiers say. What is below the normal numbers is flushed even where it would be rounded to
+/// the least of them.
 fn finish(value: f64, mode: Mode) -> f32 {
+    if mode.flush && value.abs() < f64::from(f32::MIN_POSITIVE) {
+        return finish_f32(0_f32.copysign(value as f32), mode);
+    }
     let narrow = f32::from_bits(F32.round(value, mode.rounding) as u32);
     finish_f32(narrow, mode)
 }
@@ -26,6 +31,15 @@ fn finish_f32(value: f32, mode: Mode) -> f32 {
         0.0
     } else {
         value
+    }
+}
+
+/// The same of what the host has rounded to nearest, where the exact value is needed at the edge only.
+#[inline(always)]
+fn finish_nearest(value: f32, exact: impl FnOnce() -> f64, mode: Mode) -> f32 {
+    match mode.flush && value.abs() == f32::MIN_POSITIVE {
+        true => finish(exact(), mode),
+        false => finish_f32(value, mode),
     }
 }
 
@@ -102,6 +116,12 @@ fn binary_f32<const N: usize>(
             finish_f32(f(enter(a, mode), enter(b, mode)), mode)
         })
     };
+    let edged = |f: fn(f32, f32) -> f32, exact: fn(f64, f64) -> f64| {
+        map2(a, b, |a: f32, b: f32| {
+            let (a, b) = (enter(a, mode), enter(b, mode));
+            finish_nearest(f(a, b), || exact(a.into(), b.into()), mode)
+        })
+    };
     Some(match op {
         Binary::Add if plain => map2(a, b, |a: f32, b: f32| a + b),
         Binary::Sub if plain => map2(a, b, |a: f32, b: f32| a - b),
@@ -109,17 +129,30 @@ fn binary_f32<const N: usize>(
         Binary::Div if plain => map2(a, b, |a: f32, b: f32| a / b),
         Binary::Add if nearest => narrow(|a, b| a + b),
         Binary::Sub if nearest => narrow(|a, b| a - b),
-        Binary::Mul if nearest => narrow(|a, b| a * b),
-        Binary::Div if nearest => narrow(|a, b| a / b),
+        Binary::Mul if nearest => edged(|a, b| a * b, |a, b| a * b),
+        Binary::Div if nearest => edged(|a, b| a / b, number::odd_quotient),
         Binary::Add => wide(&|a, b| signed_zero(number::odd_sum(a, b), a, b, mode)),
         Binary::Sub => wide(&|a, b| signed_zero(number::odd_sum(a, -b), a, -b, mode)),
         Binary::Mul => wide(&|a, b| a * b),
         Binary::Div => wide(&number::odd_quotient),
+        Binary::DivApprox => map2(a, b, |a: f32, b: f32| {
+            let (a, b) = (enter(a, mode), enter(b, mode));
+            finish_f32(divided(a, b), mode)
+        }),
         Binary::Max | Binary::Min => map2(a, b, |a: f32, b: f32| extremum_f32(op, a, b, mode)),
         // The first input has the sign.
         Binary::CopySign => map2(a, b, |a: u32, b: u32| a & 0x8000_0000 | b & 0x7fff_ffff),
         _ => return None,
     })
+}
+
+/// `div.approx`: the reciprocal of what is beyond 2^126 is lost.
+fn divided(a: f32, b: f32) -> f32 {
+    const FAR: f32 = f32::from_bits(253 << 23);
+    match b.abs() > FAR && b.is_finite() {
+        true => a * 0_f32.copysign(b),
+        false => a / b,
+    }
 }
 
 /// A sum that is exactly zero of numbers that are not is negative when rounding down.
@@ -139,14 +172,18 @@ fn binary_f64<const N: usize>(
     b: &[u64; N],
 ) -> Option<[u64; N]> {
     let rounding = mode.rounding;
+    // Of two inputs that are no numbers the second counts.
     let arithmetic =
-        |f: fn(f64, f64, Rounding) -> f64| map2(a, b, |a, b| settle(f(a, b, rounding), [a, b]));
+        |f: fn(f64, f64, Rounding) -> f64| map2(a, b, |a, b| settle(f(a, b, rounding), [b, a]));
     Some(match op {
-        Binary::Add => arithmetic(number::add_f64),
-        Binary::Sub => arithmetic(|a, b, rounding| number::add_f64(a, -b, rounding)),
-        Binary::Mul => arithmetic(number::mul_f64),
-        Binary::Div => arithmetic(number::div_f64),
-        Binary::Max | Binary::Min => map2(a, b, |a: f64, b: f64| extremum(op, a, b, mode)),
+        Binary::Add => arithmetic(directed::add),
+        Binary::Sub => arithmetic(|a, b, rounding| directed::add(a, -b, rounding)),
+        Binary::Mul => arithmetic(directed::mul),
+        // A function on GPUs, which looks at the first before.
+        Binary::Div => map2(a, b, |a, b| settle(directed::div(a, b, rounding), [a, b])),
+        Binary::Max | Binary::Min => map2(a, b, |a: f64, b: f64| {
+            settle(extremum(op, a, b, mode), [b, a])
+        }),
         Binary::CopySign => map2(a, b, |a: u64, b: u64| a & 1 << 63 | b & !(1 << 63)),
         _ => return None,
     })
@@ -166,6 +203,10 @@ fn narrow_format(ty: Type) -> Option<(Format, bool)> {
 /// A value of 16 bits, rounded and finished.
 fn finish_narrow(format: Format, value: f64, mode: Mode) -> u64 {
     let value = match () {
+        () if mode.flush && value.abs() < format.least_normal() => 0_f64.copysign(value),
+        () => value,
+    };
+    let value = match () {
         () if mode.saturate => {
             if value > 0.0 {
                 value.min(1.0)
@@ -176,16 +217,12 @@ fn finish_narrow(format: Format, value: f64, mode: Mode) -> u64 {
         () if mode.relu && value <= 0.0 => 0.0,
         () => value,
     };
-    let bits = format.round(value, mode.rounding);
-    match mode.flush && format.value(bits).abs() < 2_f64.powi(-14) {
-        true => bits & 0x8000,
-        false => bits,
-    }
+    format.round(value, mode.rounding)
 }
 
 fn enter_narrow(format: Format, bits: u64, mode: Mode) -> f64 {
     let value = format.value(bits & 0xffff);
-    match mode.flush && value.abs() < 2_f64.powi(-14) {
+    match mode.flush && value.abs() < format.least_normal() {
         true => 0_f64.copysign(value),
         false => value,
     }
@@ -247,7 +284,8 @@ pub(crate) fn binary<const N: usize>(
                 Binary::Max | Binary::Min => &|[a, b]| {
                     let chosen = extremum(op, a, b, mode);
                     match mode.xor_sign {
-                        true => chosen.abs() * a.signum() * b.signum(),
+                        true if a.is_sign_negative() != b.is_sign_negative() => -chosen.abs(),
+                        true => chosen.abs(),
                         false => chosen,
                     }
                 },
@@ -264,7 +302,9 @@ fn fma_f32<const N: usize>(mode: Mode, a: &[u64; N], b: &[u64; N], c: &[u64; N])
     }
     if mode.rounding == Rounding::Nearest {
         return map3(a, b, c, |a: f32, b: f32, c: f32| {
-            finish_f32(enter(a, mode).mul_add(enter(b, mode), enter(c, mode)), mode)
+            let (a, b, c) = (enter(a, mode), enter(b, mode), enter(c, mode));
+            let exact = || number::odd_sum(f64::from(a) * f64::from(b), c.into());
+            finish_nearest(a.mul_add(b, c), exact, mode)
         });
     }
     map3(a, b, c, |a: f32, b: f32, c: f32| {
@@ -286,7 +326,7 @@ pub(crate) fn ternary<const N: usize>(
     Some(match (op, ty) {
         (Ternary::Fma, Type::F32) => fma_f32(mode, a, b, c),
         (Ternary::Fma, Type::F64) => map3(a, b, c, |a: f64, b: f64, c: f64| {
-            settle(number::fma_f64(a, b, c, mode.rounding), [a, b, c])
+            settle(directed::fma(a, b, c, mode.rounding), [b, c, a])
         }),
         (Ternary::Fma, Type::F32x2) => {
             let ([al, ah], [bl, bh], [cl, ch]) = (halves(a), halves(b), halves(c));
@@ -330,17 +370,13 @@ pub(crate) fn unary<const N: usize>(
     mode: Mode,
     a: &[u64; N],
 ) -> Option<[u64; N]> {
-    let sign = match ty {
-        Type::F64 => 1 << 63,
-        Type::F32 => 1 << 31,
-        Type::F16x2 | Type::Bf16x2 => 0x8000_8000,
-        _ => 0x8000,
-    };
     Some(match (op, ty) {
-        (Unary::Abs, Type::F32) if mode.flush => map1(a, |a: f32| flush(a).abs()),
-        (Unary::Neg, Type::F32) if mode.flush => map1(a, |a: f32| -flush(a)),
-        (Unary::Abs, _) => map1(a, |a: u64| a & !sign),
-        (Unary::Neg, _) => map1(a, |a: u64| a ^ sign),
+        (Unary::Abs, Type::F32) => map1(a, |a: f32| enter(a, mode).abs()),
+        (Unary::Neg, Type::F32) => map1(a, |a: f32| -enter(a, mode)),
+        (Unary::Abs, Type::F64) => map1(a, |a: f64| settle_sign(a.abs(), a)),
+        (Unary::Neg, Type::F64) => map1(a, |a: f64| settle_sign(-a, a)),
+        (Unary::Abs, ty) => narrow(narrow_format(ty)?, mode, [a], |[a]| a.abs()),
+        (Unary::Neg, ty) => narrow(narrow_format(ty)?, mode, [a], |[a]| -a),
         (Unary::Sqrt, Type::F32) if is_plain(mode) => map1(a, |a: f32| a.sqrt()),
         (_, Type::F32) => {
             function(op, 1.0)?;
@@ -349,18 +385,12 @@ pub(crate) fn unary<const N: usize>(
                 finish(value, mode)
             })
         }
-        (Unary::Sqrt, Type::F64) => {
-            map1(a, |a: f64| settle(number::sqrt_f64(a, mode.rounding), [a]))
-        }
+        (Unary::Sqrt, Type::F64) => map1(a, |a: f64| settle(directed::sqrt(a, mode.rounding), [a])),
         // The flushing forms look at the upper half only, and leave the lower one zero.
-        (Unary::Rcp, Type::F64) if mode.flush => {
-            map1(a, |a: u64| gross(f64::from_bits(a & !0xffff_ffff).recip()))
-        }
-        (Unary::Rsqrt, Type::F64) if mode.flush => map1(a, |a: u64| {
-            gross(f64::from_bits(a & !0xffff_ffff).sqrt().recip())
-        }),
+        (Unary::Rcp, Type::F64) if mode.flush => map1(a, |a: u64| gross(upper(a).recip())),
+        (Unary::Rsqrt, Type::F64) if mode.flush => map1(a, |a: u64| gross(upper(a).sqrt().recip())),
         (Unary::Rcp, Type::F64) => map1(a, |a: f64| {
-            settle(number::div_f64(1.0, a, mode.rounding), [a])
+            settle(directed::div(1.0, a, mode.rounding), [a])
         }),
         (Unary::Rsqrt, Type::F64) => map1(a, |a: f64| settle(a.sqrt().recip(), [a])),
         (_, ty) => {
@@ -372,10 +402,28 @@ pub(crate) fn unary<const N: usize>(
     })
 }
 
-fn gross(value: f64) -> u64 {
+/// What is no number keeps its sign, and becomes quiet.
+fn settle_sign(value: f64, input: f64) -> f64 {
+    match input.is_nan() {
+        true => settle(input, [input]),
+        false => value,
+    }
+}
+
+/// The upper half of a number.
+fn upper(bits: u64) -> f64 {
+    let value = f64::from_bits(bits & !0xffff_ffff);
     match value.is_subnormal() {
-        true => 0_f64.copysign(value).to_bits(),
-        false => value.to_bits() & !0xffff_ffff,
+        true => 0_f64.copysign(value),
+        false => value,
+    }
+}
+
+fn gross(value: f64) -> u64 {
+    match () {
+        () if value.is_nan() => 0x7fff_ffff << 32,
+        () if value.is_subnormal() => 0_f64.copysign(value).to_bits(),
+        () => value.to_bits() & !0xffff_ffff,
     }
 }
 
@@ -387,7 +435,11 @@ pub(crate) fn value(ty: Type, bits: u64, flushes: bool) -> Option<f64> {
         Type::F32 => f32::take(bits).into(),
         ty => {
             let (format, _) = narrow_format(ty)?;
-            format.value(bits & 0xffff)
+            let mode = Mode {
+                flush: flushes,
+                ..Mode::default()
+            };
+            enter_narrow(format, bits, mode)
         }
     })
 }
@@ -442,7 +494,7 @@ pub(crate) fn is_class(class: Class, ty: Type, bits: u64) -> bool {
             (
                 value.is_finite(),
                 value.is_infinite(),
-                value.is_normal(),
+                value.is_normal() || value == 0.0,
                 value.is_nan(),
                 value.is_subnormal(),
             )
@@ -452,7 +504,7 @@ pub(crate) fn is_class(class: Class, ty: Type, bits: u64) -> bool {
             (
                 value.is_finite(),
                 value.is_infinite(),
-                value.is_normal(),
+                value.is_normal() || value == 0.0,
                 value.is_nan(),
                 value.is_subnormal(),
             )
@@ -468,15 +520,26 @@ pub(crate) fn is_class(class: Class, ty: Type, bits: u64) -> bool {
     }
 }
 
-/// What an atomic operation on floating-point numbers leaves.
-pub(crate) fn atomic(op: Atomic, ty: Type, old: u64, a: u64) -> Option<u64> {
+/// What an atomic operation on floating-point numbers leaves. Global memory has its own adders, which flush, and leave what is no number as
+/// it is; in shared memory it is an addition and an exchange.
+pub(crate) fn atomic(op: Atomic, ty: Type, is_global: bool, old: u64, a: u64) -> Option<u64> {
+    if is_global && op == Atomic::Add && ty == Type::F64 {
+        let none = [a, old].into_iter().find(|bits| f64::take(*bits).is_nan());
+        if none.is_some() {
+            return none;
+        }
+    }
+    let mode = Mode {
+        flush: is_global && op == Atomic::Add && ty == Type::F32,
+        ..Mode::default()
+    };
     let op = match op {
         Atomic::Add => Binary::Add,
         Atomic::Max => Binary::Max,
         Atomic::Min => Binary::Min,
         _ => return None,
     };
-    let result = binary(op, ty, Mode::default(), &[old], &[a])?;
+    let result = binary(op, ty, mode, &[a], &[old])?;
     Some(result[0])
 }
 
@@ -620,6 +683,19 @@ mod tests {
         let gross =
             unary(Unary::Rcp, Type::F64, FLUSH, &[3_f64.to_bits(); LANES]).expect("an operation");
         assert_eq!(gross[0] & 0xffff_ffff, 0);
+    }
+
+    #[test]
+    fn halves_are_flushed_below_what_is_normal_in_their_format() {
+        let one = |ty, bits| {
+            let lanes = unary(Unary::Ex2, ty, FLUSH, &[bits; LANES]);
+            lanes.expect("an operation")[0]
+        };
+        // 2 to -20 and -126, and to -15: the last is subnormal in one format only.
+        assert_eq!(one(Type::Bf16, 0xc1a0), 0x3580);
+        assert_eq!(one(Type::Bf16, 0xc2fc), 0x0080);
+        assert_eq!(one(Type::Bf16, 0xc2fe), 0);
+        assert_eq!(one(Type::F16, 0xcb80), 0);
     }
 
     #[test]

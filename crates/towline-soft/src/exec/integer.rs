@@ -1,6 +1,8 @@
 //! Integer arithmetic and logic, for `N` lanes at once: all of a warp, or one.
 
-use towline_ptx::ir::op::{Atomic, Binary, Carried, Permute, Ternary, Unary};
+use towline_ptx::ir::op::{
+    Atomic, Binary, Carried, Permute, Ternary, Unary, Video, VideoInput, VideoOp, VideoThen,
+};
 use towline_ptx::ptx::Type;
 
 use super::number::Word;
@@ -97,7 +99,7 @@ macro_rules! integers {
             }
             #[inline(always)]
             fn rem(self, other: Self) -> Self {
-                if other == 0 { self } else { self.wrapping_rem(other) }
+                if other == 0 { $unsigned::MAX as $int } else { self.wrapping_rem(other) }
             }
             #[inline(always)]
             fn distance(self, other: Self) -> Self {
@@ -373,8 +375,73 @@ pub(crate) fn ternary<const N: usize>(
             });
             products.fold(c, |sum, product| sum.wrapping_add(product as u32))
         }),
+        Ternary::Video(of) => map3(a, b, c, |a: u32, b: u32, c: u32| video(of, a, b, c)),
         op => by_type!(ty, T => ternary_of::<T, N>(op, saturate, inputs))?,
     })
+}
+
+/// `vadd` and the like.
+fn video(of: Video, a: u32, b: u32, c: u32) -> u32 {
+    // Of one result each operand has its parts; of several those of `b` are numbered behind those of `a`.
+    let words = match of.results {
+        1 => [u64::from(a), u64::from(b)],
+        _ => [u64::from(b) << 32 | u64::from(a); 2],
+    };
+    let input = |place: u8, word: u64, input: VideoInput| {
+        let part = u32::from(input.parts) >> (4 * place) & 15;
+        let value = word >> (part * u32::from(input.bits)) & ((1 << input.bits) - 1);
+        match input.signed {
+            true => i64::from(sign_extend(value as u32, input.bits.into()) as i32),
+            false => value as i64,
+        }
+    };
+    let bits = match of.then {
+        VideoThen::Merge { bits, .. } => bits,
+        _ => 32 / of.results,
+    };
+    let one = |place: u8| {
+        let [a, b] = [0, 1].map(|which| input(place, words[which], of.inputs[which]));
+        let value = match of.op {
+            VideoOp::AbsDiff => (a - b).abs(),
+            VideoOp::Add => a + b,
+            // Halves are rounded away from zero.
+            VideoOp::Avrg => (a + b + i64::from(a + b >= 0)) >> 1,
+            VideoOp::Max => a.max(b),
+            VideoOp::Min => a.min(b),
+            VideoOp::Sub => a - b,
+        };
+        match (of.saturate, of.signed) {
+            (false, _) => value,
+            (true, true) => value.clamp(-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
+            // As an H200 does it: of a whole word without a sign only the lower end is held.
+            (true, false) if bits == 32 => value.max(0),
+            (true, false) => value.clamp(0, (1 << bits) - 1),
+        }
+    };
+    let signed = |word: u32| match of.signed {
+        true => i64::from(word as i32),
+        false => i64::from(word),
+    };
+    // What has more bits than a word has lost them before it meets `c`.
+    let whole = || signed(one(0) as u32);
+    match of.then {
+        VideoThen::Merge { bits: 32, .. } => one(0) as u32,
+        VideoThen::Merge { bits, mask } => {
+            let ones = (1_u32 << bits) - 1;
+            let placed = |word: u32, place: u8| {
+                let value = if of.results == 1 { one(0) } else { one(place) };
+                let by = u32::from(place) * u32::from(bits);
+                word & !(ones << by) | (value as u32 & ones) << by
+            };
+            let places = (0..32 / bits).filter(|place| mask >> place & 1 != 0);
+            places.fold(c, placed)
+        }
+        VideoThen::Add { mask } => (0..of.results)
+            .filter(|place| mask >> place & 1 != 0)
+            .fold(c, |sum, place| sum.wrapping_add(one(place) as u32)),
+        VideoThen::Min => whole().min(signed(c)) as u32,
+        VideoThen::Max => whole().max(signed(c)) as u32,
+    }
 }
 
 /// A part of a packed vector.
@@ -386,10 +453,18 @@ fn part(word: u32, index: u32, bits: u32, signed: bool) -> i32 {
     }
 }
 
+/// Where a bit field starts, and how long it is: eight bits of each count, but on words of 64 all of them do.
+fn field(start: u32, len: u32, bits: u32) -> (u32, u32) {
+    match bits {
+        64 => (start, len),
+        _ => (start & 0xff, len & 0xff),
+    }
+}
+
 /// `bfe`: `len` bits from `start` on.
 fn extract(value: u64, bits: u32, start: u32, len: u32, signed: bool) -> u64 {
-    let (start, len) = (start & 0xff, len & 0xff);
-    let sign_at = (start + len).saturating_sub(1).min(bits - 1);
+    let (start, len) = field(start, len, bits);
+    let sign_at = start.saturating_add(len).saturating_sub(1).min(bits - 1);
     let sign = signed && len > 0 && value >> sign_at & 1 != 0;
     let kept = value.checked_shr(start).unwrap_or(0);
     let available = bits.saturating_sub(start).min(len);
@@ -406,7 +481,7 @@ fn extract(value: u64, bits: u32, start: u32, len: u32, signed: bool) -> u64 {
 
 /// `bfi`: the lowest `len` bits of `a` in place of those of `b` from `start` on.
 pub(crate) fn insert(a: u64, b: u64, start: u32, len: u32, bits: u32) -> u64 {
-    let (start, len) = (start & 0xff, len & 0xff);
+    let (start, len) = field(start, len, bits);
     if start >= bits {
         return b;
     }
@@ -455,7 +530,9 @@ fn permute(mode: Permute, a: u32, b: u32, c: u32) -> u32 {
 /// `fns`: where the nth set bit from `base` on is.
 fn find_nth_set(mask: u32, base: u32, offset: u32) -> u32 {
     let offset = offset as i32;
-    let base = base & 31;
+    if base > 31 {
+        return u32::MAX;
+    }
     let set = |bit: &u32| mask >> bit & 1 != 0;
     let found = match offset {
         0 => Some(base).filter(set),
@@ -599,7 +676,9 @@ mod tests {
             0x8000_0000
         );
         assert_eq!(two(Binary::Div, Type::U32, 5, 0), 0xffff_ffff);
-        assert_eq!(two(Binary::Rem, Type::U64, 5, 0), 5);
+        // As an H200 does it.
+        assert_eq!(two(Binary::Rem, Type::U64, 5, 0), u64::MAX);
+        assert_eq!(two(Binary::Rem, Type::S16, 5, 0), 0xffff);
         assert_eq!(
             two(Binary::Rem, Type::S32, -7_i32 as u32 as u64, 3),
             -1_i32 as u32 as u64
@@ -647,6 +726,13 @@ mod tests {
             0x1234_5678_0000_9abc
         );
         assert_eq!(insert(1, 7, 40, 4, 32), 7);
+        // Of words of 64 bits, numbers above 255 are not cut.
+        assert_eq!(
+            three(Ternary::Bfe, Type::U64, u64::MAX, 4, 0x100),
+            u64::MAX >> 4
+        );
+        assert_eq!(three(Ternary::Bfe, Type::U32, 0xffff_ffff, 4, 0x100), 0);
+        assert_eq!(insert(1, 7, 0x100, 4, 64), 7);
         assert_eq!(two(Binary::BmskClamp, Type::B32, 4, 8), 0xff0);
         assert_eq!(two(Binary::SzextClamp, Type::S32, 0x80, 8), 0xffff_ff80);
     }
@@ -663,6 +749,7 @@ mod tests {
         assert_eq!(find_nth_set(0b1010_1100, 0, 2), 3);
         assert_eq!(find_nth_set(0b1010_1100, 5, -2_i32 as u32), 3);
         assert_eq!(find_nth_set(0b1010_1100, 4, 0), u32::MAX);
+        assert_eq!(find_nth_set(u32::MAX, 32, 1), u32::MAX);
         assert_eq!(one(Unary::Neg, Type::S64, 5), -5_i64 as u64);
         assert_eq!(one(Unary::Abs, Type::S32, 0x8000_0000), 0x8000_0000);
     }

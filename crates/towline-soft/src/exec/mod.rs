@@ -13,6 +13,7 @@ mod block;
 mod builtin;
 mod call;
 pub(crate) mod convert;
+mod directed;
 pub(crate) mod float;
 pub(crate) mod frame;
 pub(crate) mod grid;

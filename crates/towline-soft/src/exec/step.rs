@@ -681,17 +681,17 @@ fn atomic(
     let base = *frame.get(context.constants, address.base);
     let a = *frame.get(context.constants, a);
     let b = b.map_or([0; LANES], |b| *frame.get(context.constants, b));
-    let new = |old: u64, lane: usize| match ty.is_float() {
-        true => float::atomic(op, ty, old, a[lane]),
+    let new = |is_global: bool, old: u64, lane: usize| match ty.is_float() {
+        true => float::atomic(op, ty, is_global, old, a[lane]),
         false => integer::atomic(op, ty, old, a[lane], b[lane]),
     };
-    unknown(new(0, 0))?;
+    unknown(new(true, 0, 0))?;
     let mut out = [0; LANES];
     for lane in lanes_of(context.mask) {
         let at = base[lane].wrapping_add(address.offset as u64);
         let mut update = || -> Result<u64, FaultKind> {
             let (space, at) = locate(space, at);
-            let change = |old| new(old, lane).unwrap_or(old);
+            let change = |old| new(space == Space::Global, old, lane).unwrap_or(old);
             match space {
                 Space::Global => {
                     let span = env.span(context.pc, at, width, true)?;

@@ -45,6 +45,8 @@ also_compiled! {
     dynamic_shared_memory_is_behind_the_static,
     every_way_to_fail_has_its_kind,
     loops_run_as_often_as_each_lane_wants,
+    outcomes_of_pairs_may_be_what_guards_them,
+    parts_of_words_are_computed_with_and_put_in_their_place,
     shuffles_wait_for_lanes_that_come_by_another_way,
     spaces_have_generic_addresses,
     tables_of_targets_are_branched_into,
@@ -495,6 +497,42 @@ fn carries_and_packed_values_travel_between_instructions() {
         })
         .collect();
     assert_eq!(found, expected);
+}
+
+#[test]
+fn outcomes_of_pairs_may_be_what_guards_them() {
+    // 2 and 1 below, 1 and 2 above.
+    let found = per_lane(
+        "setp.lt.u32 p0, t, 16; setp.ne.u32 p1, t, t; mov.b32 a0, 0x3c004000; mov.b32 a1, 0x40003c00;\n\
+         @p0 setp.lt.f16x2 p0|p1, a0, a1; selp.u32 r, 1, 0, p0; selp.u32 a2, 2, 0, p1; or.b32 r, r, a2;\n\
+         lop3.or.b32 _|p2, t, 0, 0, 0xf0, p1; selp.u32 a2, 4, 0, p2; or.b32 r, r, a2;",
+    );
+    let expected: Vec<u32> = (0..32).map(|lane| if lane < 16 { 6 } else { 4 }).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn parts_of_words_are_computed_with_and_put_in_their_place() {
+    let of = |instruction: &str| {
+        let values = "mov.b32 a0, 0x01ff8040; mov.b32 a1, 0x7f0280ff;";
+        per_lane(&format!("{values} {instruction}"))[9]
+    };
+    // 255 + 128, held to a byte with a sign.
+    assert_eq!(
+        of("vsub.s32.u32.s32.sat r.b3, a0.b2, a1.b1, t;"),
+        127 << 24 | 9
+    );
+    assert_eq!(of("vmax.s32.s32.s32.max r, a0.h0, a1.h1, t;"), 0x7f02);
+    assert_eq!(of("vmax.s32.s32.s32.min r, a0.h0, a1.h1, t;"), 9);
+    // The upper half of `a1` and of `a0`, held to 16 bits; below stays what was there.
+    assert_eq!(
+        of("vadd2.s32.s32.s32.sat r.h1, a0.h32, a1.h10, t;"),
+        0x7fff << 16 | 9
+    );
+    assert_eq!(
+        of("vavrg4.u32.u32.u32.add r, a0, a1, t;"),
+        160 + 128 + 129 + 64 + 9
+    );
 }
 
 #[test]

@@ -413,7 +413,7 @@ impl Emitter<'_, '_> {
         true
     }
 
-    /// A quotient or a remainder that never traps: division by 0 gives all ones, or the dividend.
+    /// A quotient or a remainder that never traps: division by 0 gives all ones.
     fn divide(&mut self, op: Binary, signed: bool, x: Value, y: Value) -> Value {
         let ty = self.b.func.dfg.value_type(y);
         let one = self.b.ins().iconst(ty, 1);
@@ -432,7 +432,7 @@ impl Emitter<'_, '_> {
                 }
                 _ => {
                     let value = self.b.ins().urem(x, y);
-                    self.b.ins().select(by_zero, x, value)
+                    self.b.ins().select(by_zero, ones, value)
                 }
             };
         }
@@ -447,7 +447,7 @@ impl Emitter<'_, '_> {
             }
             _ => {
                 let value = self.b.ins().srem(x, y);
-                self.b.ins().select(by_zero, x, value)
+                self.b.ins().select(by_zero, ones, value)
             }
         }
     }
@@ -490,17 +490,24 @@ impl Emitter<'_, '_> {
         if !is_simple(mode) {
             return false;
         }
-        let arithmetic = matches!(op, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div);
+        let rounds = matches!(op, Binary::Mul | Binary::Div);
+        let arithmetic = rounds || matches!(op, Binary::Add | Binary::Sub | Binary::DivApprox);
         if !arithmetic && !matches!(op, Binary::Min | Binary::Max) {
             return false;
         }
+        let sources = [a, b];
         let (a, b) = (self.entered(a, mode), self.entered(b, mode));
         let value = match op {
             Binary::Add => self.b.ins().fadd(a, b),
             Binary::Sub => self.b.ins().fsub(a, b),
             Binary::Mul => self.b.ins().fmul(a, b),
             Binary::Div => self.b.ins().fdiv(a, b),
+            Binary::DivApprox => self.divided(a, b),
             _ => self.extremum(op, a, b),
+        };
+        let value = match rounds && mode.flush {
+            true => self.edged(value, &sources),
+            false => value,
         };
         let value = if arithmetic {
             self.finished(value, mode)
@@ -509,6 +516,50 @@ impl Emitter<'_, '_> {
         };
         self.set_computed(d, value);
         true
+    }
+
+    /// `div.approx`: the reciprocal of what is beyond 2^126 is lost.
+    fn divided(&mut self, a: Value, b: Value) -> Value {
+        let value = self.b.ins().fdiv(a, b);
+        let magnitude = self.b.ins().fabs(b);
+        let far = self.b.ins().f32const(2_f32.powi(126));
+        let is_far = self.b.ins().fcmp(FloatCC::GreaterThan, magnitude, far);
+        let infinity = self.b.ins().f32const(f32::INFINITY);
+        let is_finite = self.b.ins().fcmp(FloatCC::LessThan, magnitude, infinity);
+        let is_lost = self.b.ins().band(is_far, is_finite);
+        let zero = self.b.ins().f32const(0.0);
+        let zero = self.b.ins().fcopysign(zero, b);
+        let lost = self.b.ins().fmul(a, zero);
+        self.b.ins().select(is_lost, lost, value)
+    }
+
+    /// A result that is flushed below the normal numbers. Where it is the least of them it may have been rounded up to that, which a
+    /// helper finds.
+    fn edged(&mut self, value: Value, sources: &[Source]) -> Value {
+        let (rare, on) = (self.b.create_block(), self.b.create_block());
+        self.b.append_block_param(on, types::F32);
+        let magnitude = self.b.ins().fabs(value);
+        let least = self.b.ins().f32const(f32::MIN_POSITIVE);
+        let is_least = self.b.ins().fcmp(FloatCC::Equal, magnitude, least);
+        self.b.ins().brif(is_least, rare, &[], on, &[value.into()]);
+        self.b.switch_to_block(rare);
+        self.b.set_cold_block(rare);
+        let at = self.b.ins().iconst(types::I64, i64::from(self.at));
+        let mut inputs = [self.b.ins().iconst(types::I64, 0); 5];
+        for (input, source) in inputs.iter_mut().zip(sources) {
+            *input = self.get_exact(*source, Kind::I64);
+        }
+        let [a, b, c, e, flag] = inputs;
+        let head = self.head;
+        let call = self
+            .b
+            .ins()
+            .call(self.helpers.evaluate, &[head, at, a, b, c, e, flag]);
+        let exact = self.b.inst_results(call)[0];
+        let exact = self.cast(exact, Kind::I64, Kind::F32);
+        self.b.ins().jump(on, &[exact.into()]);
+        self.b.switch_to_block(on);
+        self.b.block_params(on)[0]
     }
 
     /// The greater or the lesser, or the one that is a number.
@@ -531,7 +582,7 @@ impl Emitter<'_, '_> {
         self.b.ins().brif(unordered, rare, &[], on, &[value.into()]);
         self.b.switch_to_block(rare);
         self.b.set_cold_block(rare);
-        // The first input that is no number, made quiet, or else what invalid operations give.
+        // The first of these inputs that is no number, made quiet, or else what invalid operations give.
         let mut nan = self.b.ins().iconst(types::I64, (0xfff8_u64 << 48) as i64);
         for input in inputs.iter().rev() {
             let bits = self.cast(*input, Kind::F64, Kind::I64);
@@ -557,7 +608,11 @@ impl Emitter<'_, '_> {
             Binary::Mul => self.b.ins().fmul(a, b),
             _ => self.b.ins().fdiv(a, b),
         };
-        self.set_settled(d, value, &[a, b]);
+        let inputs = match op {
+            Binary::Div => [a, b],
+            _ => [b, a],
+        };
+        self.set_settled(d, value, &inputs);
         true
     }
 
@@ -571,19 +626,24 @@ impl Emitter<'_, '_> {
     ) -> bool {
         match (op, ty) {
             (Ternary::Fma, Type::F32) if is_simple(mode) && self.has_fma => {
+                let sources = [a, b, c];
                 let (a, b, c) = (
                     self.entered(a, mode),
                     self.entered(b, mode),
                     self.entered(c, mode),
                 );
                 let value = self.b.ins().fma(a, b, c);
+                let value = match mode.flush {
+                    true => self.edged(value, &sources),
+                    false => value,
+                };
                 let value = self.finished(value, mode);
                 self.set_computed(d, value);
             }
             (Ternary::Fma, Type::F64) if mode == Mode::default() && self.has_fma => {
                 let [a, b, c] = [a, b, c].map(|source| self.get(source, Kind::F64));
                 let value = self.b.ins().fma(a, b, c);
-                self.set_settled(d, value, &[a, b, c]);
+                self.set_settled(d, value, &[b, c, a]);
             }
             (Ternary::Mad, _) if !ty.is_float() && !mode.saturate && ty.bits() >= 16 => {
                 let [a, b, c] = [a, b, c].map(|source| self.integer(source, ty));
@@ -655,34 +715,21 @@ impl Emitter<'_, '_> {
 
     fn unary(&mut self, op: Unary, ty: Type, mode: Mode, d: Reg, a: Source) -> bool {
         match (op, ty) {
-            (Unary::Abs | Unary::Neg, Type::F32) if !mode.flush => {
-                let kind = self.moved_as(d);
-                let value = match kind {
-                    Kind::F32 => {
-                        let value = self.get_exact(a, Kind::F32);
-                        match op {
-                            Unary::Abs => self.b.ins().fabs(value),
-                            _ => self.b.ins().fneg(value),
-                        }
-                    }
-                    Kind::I32 => {
-                        let value = self.get_exact(a, Kind::I32);
-                        match op {
-                            Unary::Abs => self.b.ins().band_imm(value, 0x7fff_ffff),
-                            _ => self.b.ins().bxor_imm(value, 0x8000_0000),
-                        }
-                    }
-                    _ => return false,
-                };
-                self.set(d, value, kind);
-            }
-            (Unary::Abs | Unary::Neg, Type::F64) => {
-                let value = self.get(a, Kind::F64);
+            (Unary::Abs | Unary::Neg, Type::F32) => {
+                let value = self.entered(a, mode);
                 let value = match op {
                     Unary::Abs => self.b.ins().fabs(value),
                     _ => self.b.ins().fneg(value),
                 };
-                self.set(d, value, Kind::F64);
+                self.set_computed(d, value);
+            }
+            (Unary::Abs | Unary::Neg, Type::F64) => {
+                let a = self.get(a, Kind::F64);
+                let value = match op {
+                    Unary::Abs => self.b.ins().fabs(a),
+                    _ => self.b.ins().fneg(a),
+                };
+                self.set_settled(d, value, &[a]);
             }
             (Unary::Sqrt, Type::F64) if mode == Mode::default() => {
                 let a = self.get(a, Kind::F64);
@@ -917,20 +964,31 @@ impl Emitter<'_, '_> {
                 // Which NaN it is shows in the result.
                 let value = self.get_exact(a, Kind::F32);
                 let value = match mode.flush {
-                    true => self.flushed(value),
+                    true => {
+                        let value = self.flushed(value);
+                        self.canonical(value)
+                    }
                     false => value,
                 };
                 let value = self.b.ins().fpromote(types::F64, value);
                 self.set(d, value, Kind::F64);
             }
             (Type::F32, Type::F64) if !mode.integral && mode.rounding == Rounding::Nearest => {
-                let value = self.get(a, Kind::F64);
-                let value = self.b.ins().fdemote(types::F32, value);
+                let wide = self.get(a, Kind::F64);
+                let value = self.b.ins().fdemote(types::F32, wide);
                 let value = match mode.flush {
-                    true => self.flushed(value),
+                    true => {
+                        // Before it is rounded.
+                        let magnitude = self.b.ins().fabs(wide);
+                        let least = self.b.ins().f64const(f64::from(f32::MIN_POSITIVE));
+                        let tiny = self.b.ins().fcmp(FloatCC::LessThan, magnitude, least);
+                        let zero = self.b.ins().f32const(0.0);
+                        let zero = self.b.ins().fcopysign(zero, value);
+                        self.b.ins().select(tiny, zero, value)
+                    }
                     false => value,
                 };
-                self.set_computed(d, value);
+                self.set(d, value, Kind::F32);
             }
             _ => return false,
         }

@@ -144,14 +144,14 @@ fn update(
         return Err(told(FaultKind::Trap));
     };
     let width = ty.bytes();
+    let (space, at) = locate(space, address);
     let change = |old: u64| {
         let new = match ty.is_float() {
-            true => float::atomic(op, ty, old, a),
+            true => float::atomic(op, ty, space == Space::Global, old, a),
             false => integer::atomic(op, ty, old, a, b),
         };
         new.unwrap_or(old)
     };
-    let (space, at) = locate(space, address);
     match space {
         Space::Global => {
             let span = threads

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use towline_ptx::ir::Constant;
 use towline_ptx::ir::op::{Flag, Op, Pred, Reg, Source};
+use towline_ptx::ptx::Type;
 
 use super::flat::{Action, Flat, Step};
 use super::operands::{Operand, Read, Written, operands};
@@ -251,10 +252,14 @@ fn vote(op: &mut Op, known: &mut [Known]) {
 fn narrow(op: &mut Op, constants: &[Constant], known: &mut [Known]) -> bool {
     let (mut reads, mut written) = (Vec::new(), None);
     // Loads give bits, not what arithmetic gives; moves give what they read.
-    let is_arithmetic = matches!(
-        op,
-        Op::Binary { .. } | Op::Ternary { .. } | Op::Convert { .. } | Op::Unary { .. }
-    );
+    let is_arithmetic = match op {
+        // What is no number keeps its bits.
+        Op::Convert { from, .. } => !matches!(from, Type::F64 | Type::Bf16),
+        ref op => matches!(
+            op,
+            Op::Binary { .. } | Op::Ternary { .. } | Op::Unary { .. }
+        ),
+    };
     let is_move = matches!(op, Op::Mov { .. });
     let mut changed = false;
     let mut outs = Vec::new();

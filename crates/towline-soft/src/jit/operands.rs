@@ -373,14 +373,10 @@ pub(super) fn operands(op: &mut Op, visit: &mut impl FnMut(Operand<'_>)) {
             visit(Reads(mask, Read::Narrow));
             together(what, visit);
         }
-        Op::Unary { op, ty, mode, d, a } => {
+        Op::Unary { op, ty, d, a, .. } => {
             let (input, out) = match op {
                 Unary::Not if ty.bits() <= 32 => (Read::AsWritten, Written::Inverted),
                 Unary::Not => (Read::Wide, Written::Wide),
-                // These leave the bits above alone.
-                Unary::Abs | Unary::Neg if ty.is_float() && ty.bits() <= 32 && !mode.flush => {
-                    (Read::AsWritten, Written::AsRead)
-                }
                 Unary::Popc | Unary::Clz | Unary::Bfind | Unary::BfindShift => {
                     (read(*ty), Written::Narrow)
                 }

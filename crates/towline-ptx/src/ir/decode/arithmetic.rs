@@ -231,18 +231,17 @@ impl Decoder<'_, '_, '_, '_> {
     }
 
     fn div(&mut self) -> Decoded {
-        // Quotients are exact here, which is within what either allows.
-        let loose = self.modifiers.flag("approx") || self.modifiers.flag("full");
-        let op = self.binary(
+        if self.modifiers.flag("approx") {
+            return self.binary(Binary::DivApprox, &[Type::F32]);
+        }
+        // Quotients are exact here, which is within what this allows.
+        if self.modifiers.flag("full") {
+            return self.binary(Binary::Div, &[Type::F32]);
+        }
+        self.binary(
             Binary::Div,
             &[&NUMBERS[..6], &[Type::F32, Type::F64]].concat(),
-        )?;
-        match op {
-            Op::Binary { ty: Type::F64, .. } if loose => {
-                self.refuse("`div.f64` is not approximate")
-            }
-            op => Ok(op),
-        }
+        )
     }
 
     /// `min` and `max` of two or three.

@@ -3,7 +3,7 @@
 use super::{Decoded, Decoder};
 use crate::ir::eval::Value;
 use crate::ir::fit::Fit;
-use crate::ir::op::{Binary, Flag, Logic, Op, Permute, Ternary, Unary};
+use crate::ir::op::{Binary, Compare, Flag, Logic, Op, Permute, Source, Ternary, Unary};
 use crate::ptx::Type;
 
 const B32: &[Type] = &[Type::B32];
@@ -173,8 +173,13 @@ impl<'a> Decoder<'a, '_, '_, '_> {
     }
 
     fn lop3(&mut self) -> Decoded {
+        let logic =
+            self.modifiers
+                .one_of(&[("and", Logic::And), ("or", Logic::Or), ("xor", Logic::Xor)]);
         let ty = self.ty_of(B32)?;
-        let [d, a, b, c, table] = self.operands()?;
+        let [d, a, b, c, table, with @ ..] = self.operands else {
+            return self.refuse("`lop3` needs three values and a table");
+        };
         let table = match self.builder.evaluate(table)? {
             Value::Int(value, _) => u8::try_from(value).ok(),
             _ => None,
@@ -182,15 +187,41 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         let Some(table) = table else {
             return self.refuse("the table of `lop3` must be below 256");
         };
-        Ok(Op::Ternary {
+        let (value, predicate) = self.builder.pair(d);
+        let d = match self.builder.maybe_reg(value, ty, Fit::Same)? {
+            Some(d) => d,
+            None => self.builder.scratch(),
+        };
+        let op = Op::Ternary {
             op: Ternary::Lop3(table),
             ty,
             mode: Default::default(),
-            d: self.builder.reg(d, ty)?,
+            d,
             a: self.builder.source(a, ty)?,
             b: self.builder.source(b, ty)?,
             c: self.builder.source(c, ty)?,
-        })
+        };
+        match (logic, predicate, with) {
+            (None, None, []) => Ok(op),
+            // Whether the result is not zero, joined with another predicate.
+            (Some(logic), Some(p), [with]) => {
+                let p = self.builder.pred(p)?;
+                let with = self.builder.flag(with)?;
+                let zero = self.builder.bits(0);
+                self.part(op)?;
+                Ok(Op::SetPredicate {
+                    compare: Compare::Ne,
+                    combine: Some((logic, with)),
+                    ty,
+                    flush: false,
+                    p: Some(p),
+                    q: None,
+                    a: Source::Reg(d),
+                    b: zero,
+                })
+            }
+            _ => self.refuse("`lop3` needs an operation and a predicate for each other"),
+        }
     }
 
     fn prmt(&mut self) -> Decoded {

@@ -2,7 +2,7 @@
 
 use super::{Decoded, Decoder};
 use crate::ir::Error;
-use crate::ir::op::{Class, Compare, Flag, Logic, Op};
+use crate::ir::op::{Class, Compare, Flag, Logic, Op, Source};
 use crate::ptx::Type;
 use crate::ptx::ast::Expression;
 
@@ -54,9 +54,6 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         let (compare, logic) = self.comparison()?;
         let flush = self.modifiers.flag("ftz");
         let ty = self.modifiers.ty()?;
-        if matches!(ty, Type::F16x2 | Type::Bf16x2) {
-            return self.refuse(format!("`setp` of {ty} is not supported"));
-        }
         let [destination, a, b, rest @ ..] = self.operands else {
             return self.refuse("`setp` needs a predicate and two values");
         };
@@ -69,16 +66,49 @@ impl<'a> Decoder<'a, '_, '_, '_> {
             None => None,
             Some(q) => self.builder.maybe_pred(q)?,
         };
-        Ok(Op::SetPredicate {
-            compare,
-            combine: self.combined(logic, rest)?,
-            ty,
-            flush,
-            p,
-            q,
-            a: self.builder.source(a, ty)?,
-            b: self.builder.source(b, ty)?,
-        })
+        let combine = self.combined(logic, rest)?;
+        let a = self.builder.source(a, ty)?;
+        let b = self.builder.source(b, ty)?;
+        let Some(half) = half_of(ty) else {
+            return Ok(Op::SetPredicate {
+                compare,
+                combine,
+                ty,
+                flush,
+                p,
+                q,
+                a,
+                b,
+            });
+        };
+        // The halves' outcomes are known before either predicate changes: they may be among what is read.
+        let uppers = [self.upper_half(a)?, self.upper_half(b)?];
+        let [low, high] = [self.builder.scratch_flag(), self.builder.scratch_flag()];
+        for (d, [a, b]) in [(low, [a, b]), (high, uppers)] {
+            self.before(Op::SetPredicate {
+                compare,
+                combine,
+                ty: half,
+                flush,
+                p: Some(d),
+                q: None,
+                a,
+                b,
+            })?;
+        }
+        self.keep_guard()?;
+        let mut moves: Vec<_> = [(p, low), (q, high)]
+            .into_iter()
+            .filter_map(|(d, a)| {
+                let a = Flag::Pred(a);
+                d.map(|d| Op::PredMov { d, a })
+            })
+            .collect();
+        let last = moves.pop().unwrap_or(Op::Nop);
+        for op in moves {
+            self.part(op)?;
+        }
+        Ok(last)
     }
 
     pub(super) fn set(&mut self) -> Decoded {
@@ -89,22 +119,41 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         let [d, a, b, rest @ ..] = self.operands else {
             return self.refuse("`set` needs a register and two values");
         };
-        let known = matches!(
-            to,
-            Type::U16 | Type::S16 | Type::U32 | Type::S32 | Type::F16 | Type::Bf16 | Type::F32
-        );
-        if !known || matches!(ty, Type::F16x2 | Type::Bf16x2) {
+        let known = match half_of(ty) {
+            Some(_) => to == ty,
+            None => matches!(
+                to,
+                Type::U16 | Type::S16 | Type::U32 | Type::S32 | Type::F16 | Type::Bf16 | Type::F32
+            ),
+        };
+        if !known {
             return self.refuse(format!("`set` from {ty} to {to} is not supported"));
         }
-        Ok(Op::Set {
+        let combine = self.combined(logic, rest)?;
+        let d = self.builder.reg(d, to)?;
+        let a = self.builder.source(a, ty)?;
+        let b = self.builder.source(b, ty)?;
+        let one = |to, ty, d, [a, b]: [Source; 2]| Op::Set {
             compare,
-            combine: self.combined(logic, rest)?,
+            combine,
             to,
             ty,
             flush,
-            d: self.builder.reg(d, to)?,
-            a: self.builder.source(a, ty)?,
-            b: self.builder.source(b, ty)?,
+            d,
+            a,
+            b,
+        };
+        let Some(half) = half_of(ty) else {
+            return Ok(one(to, ty, d, [a, b]));
+        };
+        let uppers = [self.upper_half(a)?, self.upper_half(b)?];
+        let [low, high] = [self.builder.scratch(), self.builder.scratch()];
+        self.before(one(half, half, low, [a, b]))?;
+        self.before(one(half, half, high, uppers))?;
+        Ok(Op::Pack {
+            bits: 16,
+            d,
+            parts: Box::new([Source::Reg(low), Source::Reg(high)]),
         })
     }
 
@@ -154,5 +203,14 @@ impl<'a> Decoder<'a, '_, '_, '_> {
             d: self.builder.pred(d)?,
             a: self.builder.source(a, ty)?,
         })
+    }
+}
+
+/// The type of each half of a pair.
+fn half_of(ty: Type) -> Option<Type> {
+    match ty {
+        Type::F16x2 => Some(Type::F16),
+        Type::Bf16x2 => Some(Type::Bf16),
+        _ => None,
     }
 }

@@ -2,9 +2,12 @@
 
 use super::{Decoded, Decoder};
 use crate::ir::fit::Fit;
-use crate::ir::op::{Op, Rounding, Space};
+use crate::ir::op::{Binary, Mode, Op, Rounding, Source, Space};
 use crate::ptx::Type;
 use crate::ptx::ast::Expression;
+
+/// Pairs of numbers that tensor cores take.
+const TENSOR_PAIRS: [&str; 5] = ["e4m3x2", "e5m2x2", "e2m1x2", "e2m3x2", "e3m2x2"];
 
 impl<'a> Decoder<'a, '_, '_, '_> {
     pub(super) fn mov(&mut self) -> Decoded {
@@ -68,7 +71,13 @@ impl<'a> Decoder<'a, '_, '_, '_> {
     pub(super) fn cvt(&mut self) -> Decoded {
         self.modifiers.flag("satfinite");
         if self.modifiers.flag("pack") {
-            return self.refuse("`cvt.pack` is not supported");
+            return self.pack();
+        }
+        let narrow = self
+            .modifiers
+            .one_of(&TENSOR_PAIRS.map(|name| (name, name)));
+        if let Some(name) = narrow {
+            return self.refuse(format!("`cvt` with `.{name}` is not supported"));
         }
         let mode = self.modifiers.mode();
         let to = self.modifiers.ty()?;
@@ -111,12 +120,69 @@ impl<'a> Decoder<'a, '_, '_, '_> {
             false => Fit::Wide,
         };
         let [d, a] = self.operands()?;
+        let d = self.builder.fitting_reg(d, to, fit)?;
+        let a = self.builder.fitting_source(a, from, fit)?;
+        if (to, from, mode) == (Type::F32, Type::F32, Mode::default()) {
+            // As GPUs do it: what is no number stays as it is.
+            return Ok(Op::Mov { d, a });
+        }
         Ok(Op::Convert {
             to,
             from,
             mode,
-            d: self.builder.fitting_reg(d, to, fit)?,
-            a: self.builder.fitting_source(a, from, fit)?,
+            d,
+            a,
+        })
+    }
+
+    /// `cvt.pack`: two integers held to the range of smaller ones, side by side, for bytes beside half of a third.
+    fn pack(&mut self) -> Decoded {
+        let mode = self.modifiers.mode();
+        let to = self.ty_of(&[Type::U16, Type::S16, Type::U8, Type::S8])?;
+        let from = self.ty_of(&[Type::S32])?;
+        if !mode.saturate {
+            return self.refuse("`cvt.pack` needs `.sat`");
+        }
+        let [d, high, low, third @ ..] = self.operands else {
+            return self.refuse("`cvt.pack` needs a register and two values");
+        };
+        let d = self.builder.reg(d, Type::B32)?;
+        let mut parts = Vec::new();
+        for value in [low, high] {
+            let a = self.builder.source(value, from)?;
+            let d = self.builder.scratch();
+            self.before(Op::Convert {
+                to,
+                from,
+                mode,
+                d,
+                a,
+            })?;
+            parts.push(Source::Reg(d));
+        }
+        match (to.bits(), third) {
+            (16, []) => {}
+            (8, [third]) => {
+                self.ty_of(&[Type::B32])?;
+                let third = self.builder.source(third, Type::B32)?;
+                let upper = self.builder.scratch();
+                let by = self.builder.bits(8);
+                self.before(Op::Binary {
+                    op: Binary::Shr,
+                    ty: Type::U32,
+                    mode: Mode::default(),
+                    d: upper,
+                    a: third,
+                    b: by,
+                })?;
+                parts.extend([third, Source::Reg(upper)]);
+            }
+            _ => return self.refuse("`cvt.pack` needs a third value for bytes, and only for them"),
+        }
+        Ok(Op::Pack {
+            bits: to.bits() as u8,
+            d,
+            parts: parts.into(),
         })
     }
 

@@ -64,7 +64,8 @@ const FORMS: &str = "
     bfe: {$wide_integer}
     bmsk: (clamp wrap) {b32}
     szext: (clamp wrap) {u32 s32}
-    fns lop3: {b32}
+    fns: {b32}
+    lop3: [and or] {b32}
     prmt: [f4e b4e rc8 ecl ecr rc16] {b32}
     dp4a: {u32 s32} {u32 s32}
     dp2a: (lo hi) {u32 s32} {u32 s32}
@@ -74,6 +75,8 @@ const FORMS: &str = "
     setp: (lo ls hi hs) [$logic] {u16 u32 u64}
     setp: ($float_compare) [$logic] [ftz] {f32 f16}
     setp: ($float_compare) [$logic] {f64 bf16}
+    setp: ($float_compare) [$logic] [ftz] {f16x2}
+    setp: ($float_compare) [$logic] {bf16x2}
     set: (eq ne) [$logic] {$truth} {$bits}
     set: (eq ne lt le gt ge) [$logic] {$truth} {$integer}
     set: (lo ls hi hs) [$logic] {$truth} {u16 u32 u64}
@@ -83,6 +86,8 @@ const FORMS: &str = "
     set: ($float_compare) [$logic] [ftz] {u16 s16 u32 s32 f16} {f16}
     set: ($float_compare) [$logic] {bf16} {f16}
     set: ($float_compare) [$logic] {u16 s16 u32 s32 bf16} {bf16}
+    set: ($float_compare) [$logic] [ftz] {f16x2} {f16x2}
+    set: ($float_compare) [$logic] {bf16x2} {bf16x2}
     selp: {$value}
     slct: {$value} {s32}
     slct: [ftz] {$value} {f32}
@@ -112,6 +117,8 @@ const FORMS: &str = "
     cvt: [rni rzi rmi rpi] [sat] {f64} {f64}
     cvt: [rni rzi rmi rpi] [ftz] [sat] {f16} {f16}
     cvt: [rni rzi rmi rpi] {bf16} {bf16}
+    cvt: (pack) (sat) {u16 s16} {s32}
+    cvt: (pack) (sat) {u8 s8} {s32} {b32}
     cvta: [to] (const global local param param::entry shared shared::cta shared::cluster) {u32 u64}
     isspacep: (const global local param param::entry shared shared::cta shared::cluster)
 

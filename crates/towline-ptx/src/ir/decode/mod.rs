@@ -10,18 +10,22 @@ mod control;
 mod convert;
 mod forms;
 mod memory;
+mod video;
 mod warp;
 
 use super::Error;
 use super::function::Builder;
 use super::modifiers::Modifiers;
-use super::op::{Flag, Op};
+use super::op::{Binary, Flag, Mode, Op, Source};
+use crate::ptx::Type;
 use crate::ptx::ast::{Expression, Instruction};
 
 /// An instruction being decoded.
 struct Decoder<'a, 'i, 'b, 'l> {
     builder: &'b mut Builder<'a, 'l>,
     modifiers: Modifiers<'a>,
+    /// Threads for which it holds carry the instruction out.
+    guard: Option<Flag>,
     operands: &'i [Expression<'a>],
 }
 
@@ -49,12 +53,14 @@ pub(super) fn instruction<'a>(
     let mut decoder = Decoder {
         builder,
         modifiers: Modifiers::new(instruction),
+        guard,
         operands: &instruction.operands,
     };
     decoder.builder.reads_special = instruction.opcode == "mov";
     decoder.builder.reads_addresses = matches!(instruction.opcode, "call" | "cvta" | "mov");
     let op = decoder.decode(instruction.opcode)?;
     decoder.modifiers.finish()?;
+    let guard = decoder.guard;
     if forms::go_together(instruction.opcode, &instruction.modifiers) == Some(false) {
         let name = [&[instruction.opcode], &instruction.modifiers[..]].concat();
         return builder.refuse(format!("there is no `{}`", name.join(".")));
@@ -68,6 +74,9 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
             return decoded;
         }
         if let Some(decoded) = self.bits(opcode) {
+            return decoded;
+        }
+        if let Some(decoded) = self.video(opcode) {
             return decoded;
         }
         match opcode {
@@ -108,6 +117,41 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
     fn alone(&self, op: Op) -> Decoded {
         let [] = self.operands()?;
         Ok(op)
+    }
+
+    /// What comes before the instruction proper and goes for all threads: it writes to registers without a name only.
+    fn before(&mut self, op: Op) -> Result<(), Error> {
+        self.builder.emit(None, op)
+    }
+
+    /// A part of the instruction, before its last one.
+    fn part(&mut self, op: Op) -> Result<(), Error> {
+        self.builder.emit(self.guard, op)
+    }
+
+    /// Keeps the guard apart from predicates that the instruction's own parts write.
+    fn keep_guard(&mut self) -> Result<(), Error> {
+        if let Some(a) = self.guard {
+            let d = self.builder.scratch_flag();
+            self.before(Op::PredMov { d, a })?;
+            self.guard = Some(Flag::Pred(d));
+        }
+        Ok(())
+    }
+
+    /// The upper half of 32 bits.
+    fn upper_half(&mut self, a: Source) -> Result<Source, Error> {
+        let d = self.builder.scratch();
+        let b = self.builder.bits(16);
+        self.before(Op::Binary {
+            op: Binary::Shr,
+            ty: Type::U32,
+            mode: Mode::default(),
+            d,
+            a,
+            b,
+        })?;
+        Ok(Source::Reg(d))
     }
 
     fn refuse<T>(&self, message: impl Into<String>) -> Result<T, Error> {
