@@ -5,6 +5,7 @@
     goldens.py compare --goldens DIR [--only NAME] under `towline run`, against what a GPU answered
     goldens.py modules --out DIR                  the kernels as PTX, for other compilers to judge
     goldens.py list                               names
+    goldens.py refused                            modifiers of instructions that devices in software refuse
 
 It needs nothing but the driver's library, `libcuda.so.1`.
 
@@ -523,8 +524,14 @@ class Goldens:
         return found
 
 
-# What devices in software refuse, and why; a case that they carry out after all must leave this list.
-REFUSED: dict[str, str] = {}
+# What devices in software refuse, by a modifier of the instruction, and why; what they carry out after all must leave this list.
+REFUSED = {
+    "tf32": "what tensor cores multiply, which devices in software have not",
+    "e4m3x2": "what tensor cores multiply, which devices in software have not",
+    "e5m2x2": "what tensor cores multiply, which devices in software have not",
+}
+# How the driver refuses to launch: CUDA_ERROR_NOT_SUPPORTED.
+NOT_SUPPORTED = "cuLaunchKernel answered 801"
 
 
 def compare(goldens: Goldens, chosen: list[Case]) -> int:
@@ -537,7 +544,7 @@ def compare(goldens: Goldens, chosen: list[Case]) -> int:
         operands = pool.of(case)
         row = rows.setdefault(case.group, [0, 0, 0, 0, 0])
         row[0] += 1
-        why = next((why for name, why in REFUSED.items() if re.fullmatch(name, case.name)), None)
+        why = next((why for modifier, why in REFUSED.items() if modifier in case.name.split(".")), None)
         if case.name not in goldens.lines:
             wrong.append(f"{case.name}: it is not in the record; make one anew on an NVIDIA GPU")
             row[4] += 1
@@ -550,7 +557,7 @@ def compare(goldens: Goldens, chosen: list[Case]) -> int:
             row[3] += 1
         elif isinstance(found, str):
             row[3] += 1
-            if why is None:
+            if why is None or found != NOT_SUPPORTED:
                 row[4] += 1
                 wrong.append(f"{case.name}: {found}")
         elif why is not None:
@@ -584,7 +591,7 @@ def compare(goldens: Goldens, chosen: list[Case]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("record", "compare", "modules", "list"))
+    parser.add_argument("command", choices=("record", "compare", "modules", "list", "refused"))
     parser.add_argument("--out", type=Path, help="folder for what is written")
     parser.add_argument("--goldens", type=Path, default=Path(__file__).parent / "goldens", help="folder of the record")
     parser.add_argument("--only", help="cases whose name or group this expression finds")
@@ -601,6 +608,7 @@ def main() -> int:
         "record": lambda: record(options.out, chosen),
         "compare": lambda: compare(Goldens(options.goldens), chosen),
         "modules": lambda: modules(options.out, chosen),
+        "refused": lambda: print("\n".join(REFUSED)) or 0,
         "list": lambda: print("\n".join(f"{case.group}: {case.name}" for case in chosen)) or 0,
     }
     return actions[options.command]()

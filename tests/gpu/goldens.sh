@@ -100,7 +100,7 @@ run() {
 }
 
 soft() {
-  local binaries tier failed=0
+  local binaries tier name failed=0
   binaries=$(cd "${1:?the folder of towline and its libraries}" && pwd)
   scratch=$(mktemp -d)
   trap leave EXIT
@@ -109,6 +109,10 @@ soft() {
     serve "$binaries/towline" "$scratch/log" --cuda soft --soft-tier "$tier" --soft-time-limit 60
     timeout 600 "$binaries/towline" run --server "$(<"$scratch/ready")" -- "$python" tests/gpu/goldens.py compare || failed=1
     stop
+    # What is refused is named, so that whoever wrote the kernel knows what to do without.
+    for name in $("$python" tests/gpu/goldens.py refused); do
+      grep -q -- "$name" "$scratch/log" || { echo "!! the server's log does not name $name, which it refuses"; failed=1; }
+    done
   done
   exit "$failed"
 }

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import math
 import struct
 import unittest
+from pathlib import Path
+from unittest import mock
 
 import bounds
 import goldens
@@ -75,6 +79,38 @@ class Results(unittest.TestCase):
         left[8 * 30 + 5] = 0
         with self.assertRaises(goldens.Refused):
             goldens.columns(self.case, bytes(left))
+
+
+class Comparison(unittest.TestCase):
+    record = goldens.Goldens(Path(goldens.__file__).parent / "goldens")
+
+    def compared(self, name: str, found: goldens.Found) -> int:
+        """The verdict on what a device is said to have left."""
+        case = next(case for case in cases() if case.name == name)
+        with mock.patch.object(goldens, "Run") as run, contextlib.redirect_stdout(io.StringIO()):
+            run.return_value.__iter__.return_value = iter([(case, found)])
+            run.return_value.name = "a device"
+            return goldens.compare(self.record, [case])
+
+    def left(self, name: str) -> list[bytes]:
+        """What the GPU left of a case whose results are all kept."""
+        _, _, kept, at = self.record.lines[name]
+        self.assertEqual(kept, goldens.THREADS)
+        case = next(case for case in cases() if case.name == name)
+        sizes = [kept * BITS[ty] // 8 for ty in case.outputs]
+        return [self.record.kept[at + sum(sizes[:place]) :][:size] for place, size in enumerate(sizes)]
+
+    def test_what_the_gpu_left_is_right_and_nothing_else(self) -> None:
+        name = "%laneid, WARP_SZ"
+        lanes, sizes = self.left(name)
+        self.assertEqual(self.compared(name, [lanes, sizes]), 0)
+        self.assertEqual(self.compared(name, [lanes, sizes[:-1] + b"\1"]), 1)
+
+    def test_only_what_is_listed_may_be_refused(self) -> None:
+        self.assertEqual(self.compared("%laneid, WARP_SZ", goldens.NOT_SUPPORTED), 1)
+        self.assertEqual(self.compared("cvt.rna.tf32.f32", goldens.NOT_SUPPORTED), 0)
+        self.assertEqual(self.compared("cvt.rna.tf32.f32", "cuLaunchKernel answered 700"), 1)
+        self.assertEqual(self.compared("cvt.rna.tf32.f32", [bytes(4 * goldens.THREADS)]), 1)
 
 
 class Bounds(unittest.TestCase):

@@ -167,6 +167,14 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // Every instruction that devices in software carry out, in both tiers, against what an H200 left of it.
+        name: "cuda-goldens",
+        tiers: TEST,
+        needs: &["build"],
+        command: "tests/gpu/goldens.sh soft \"$TOWLINE_BIN_DIR\"",
+        ..STAGE
+    },
+    Stage {
         // Numba's programs bring PTX, which the driver links.
         name: "numba",
         tiers: TEST,
