@@ -89,7 +89,7 @@ extern "C" {
         Flags: u32,
     ) -> CUresult;
 
-    /// Tells where the device sees pinned host memory.
+    /// Tells where the device sees pinned host memory; refused for registered memory, whose pages cannot be mapped anew.
     #[call(id = 0x0411, local, since = "3.2")]
     fn cuMemHostGetDevicePointer_v2(
         #[out] pdptr: *mut CUdeviceptr,
@@ -101,7 +101,7 @@ extern "C" {
     #[call(id = 0x0412, local, since = "2.3")]
     fn cuMemHostGetFlags(#[out] pFlags: *mut u32, #[local] p: *mut c_void) -> CUresult;
 
-    /// Pins memory that the application has allocated.
+    /// Pins memory that the application has allocated: for copies, not for kernels.
     #[call(
         id = 0x0413,
         local,

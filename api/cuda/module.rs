@@ -151,7 +151,7 @@ extern "C" {
         #[input(cstr)] name: *const c_char,
     ) -> CUresult;
 
-    /// Tells where a managed variable of a library lies.
+    /// Tells where a managed variable of a library lies, which is another variable on each server.
     #[call(id = 0x0816, sync, manual(client), since = "12.0")]
     fn cuLibraryGetManaged(
         #[out(device_value)] dptr: *mut CUdeviceptr,
