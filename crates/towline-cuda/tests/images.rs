@@ -1,4 +1,8 @@
 //! Device code that a server knows already: it does not travel again, and loading it costs no wait more.
+#![allow(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "calls of the C interface stand side by side"
+)]
 
 mod support;
 

@@ -1,8 +1,7 @@
 /*
  * Ranks of an MPI program, each with a session of its own, pass device memory around a ring: staged through host memory, and, where
- * ranks share a server that shares memory, straight from device to device; either way behind an event of the neighbour. Before that
- * each asks what libraries that know
- * CUDA (Open MPI's smcuda, UCX) ask before they decide: what they would need of the network adapter must be refused.
+ * the server can share memory, straight from device to device, behind an event of the neighbour. Before that each asks what libraries
+ * that know CUDA (Open MPI's smcuda, UCX) ask before they decide: what they would need of the network adapter must be refused.
  */
 #include "../driver.h"
 
