@@ -5,6 +5,9 @@ use std::fmt::Write;
 /// A kernel, ready to be launched.
 pub(super) struct Case {
     pub(super) name: &'static str,
+    /// Millions of instructions per second that it should make compiled, on one thread of the host: what a prototype with Cranelift and
+    /// without checks of addresses made of the same kernel.
+    pub(super) bar: f64,
     pub(super) text: String,
     pub(super) grid: [u32; 3],
     pub(super) block: [u32; 3],
@@ -66,6 +69,7 @@ pub(super) fn all(quick: bool) -> Vec<Case> {
 fn vector_add(count: u32) -> Case {
     Case {
         name: "vector add",
+        bar: 9_400.0,
         text: kernel(
             "setp.ge.s32 p1, r1, r2; @p1 bra done; mul.wide.s32 rd4, r1, 4; add.s64 rd5, rd1, rd4; add.s64 rd6, rd2, rd4;\n\
              ld.global.f32 f1, [rd5]; ld.global.f32 f2, [rd6]; add.f32 f3, f1, f2; add.s64 rd7, rd3, rd4;\n\
@@ -109,6 +113,7 @@ fn matrix_product(side: u32) -> Case {
     let count = (side * side) as usize;
     Case {
         name: "tiled matrix product",
+        bar: 2_730.0,
         text: kernel(&body),
         grid: [side / 16, side / 16, 1],
         block: [16, 16, 1],
@@ -142,6 +147,7 @@ fn warp_sum(count: u32) -> Case {
     body.push_str("setp.ne.s32 p5, r5, 0; @p5 bra done; atom.global.add.f32 f9, [rd3], f1; done:");
     Case {
         name: "sum by shuffles",
+        bar: 3_250.0,
         text: kernel(&body),
         grid: [count / 256, 1, 1],
         block: [256, 1, 1],
@@ -155,6 +161,7 @@ fn warp_sum(count: u32) -> Case {
 fn tree_sum(count: u32) -> Case {
     Case {
         name: "sum by a tree",
+        bar: 1_810.0,
         text: kernel(
             ".shared .align 4 .b8 sums[1024]; mul.wide.s32 rd4, r1, 4; add.s64 rd5, rd1, rd4; ld.global.f32 f1, [rd5];\n\
              shl.b32 r6, r5, 2; mov.u32 r7, sums; add.s32 r8, r7, r6; st.shared.f32 [r8], f1; bar.sync 0; shr.u32 r9, r4, 1;\n\
@@ -180,6 +187,7 @@ fn stencil(side: u32) -> Case {
     let count = (side * side) as usize;
     Case {
         name: "stencil in 2D",
+        bar: 4_470.0,
         text: kernel(
             "mov.u32 r6, %ctaid.y; mov.u32 r7, %ntid.y; mov.u32 r8, %tid.y; mad.lo.s32 r9, r6, r7, r8; add.s32 r10, r2, -1;\n\
              setp.lt.s32 p1, r1, 1; setp.ge.s32 p2, r1, r10; or.pred p1, p1, p2; setp.lt.s32 p3, r9, 1; or.pred p1, p1, p3;\n\
@@ -219,6 +227,7 @@ fn bodies(count: u32) -> Case {
     );
     Case {
         name: "n bodies",
+        bar: 5_170.0,
         text: kernel(&body),
         grid: [count / 128, 1, 1],
         block: [128, 1, 1],
@@ -236,6 +245,7 @@ fn bodies(count: u32) -> Case {
 fn histogram(count: u32) -> Case {
     Case {
         name: "histogram in shared memory",
+        bar: 1_930.0,
         text: kernel(
             ".shared .align 4 .b8 bins[1024]; shl.b32 r6, r5, 2; mov.u32 r7, bins; add.s32 r8, r7, r6; mov.u32 r9, 0;\n\
              st.shared.u32 [r8], r9; bar.sync 0; mov.u32 r10, %nctaid.x; mul.lo.s32 r11, r10, r4;\n\
@@ -273,6 +283,7 @@ fn alignment(pairs: u32) -> Case {
     let letters = (pairs * len) as usize;
     Case {
         name: "Smith-Waterman",
+        bar: 5_970.0,
         text: kernel(&body),
         grid: [pairs / 64, 1, 1],
         block: [64, 1, 1],

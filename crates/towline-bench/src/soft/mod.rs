@@ -6,6 +6,7 @@
 
 mod kernels;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,8 @@ use kernels::Case;
 
 /// Instructions of the kernel whose first launch is timed.
 const LONG: u32 = 500;
+/// Milliseconds that this may take.
+const FIRST_LAUNCH_MS: f64 = 20.0;
 
 /// `towline bench soft`.
 #[derive(Args, Debug)]
@@ -27,9 +30,12 @@ pub struct Options {
     /// Smaller inputs and fewer turns
     #[arg(long)]
     quick: bool,
-    /// Write the figures as JSON
+    /// Write the figures to this file as JSON, too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Exit with 1 when a bar is missed
     #[arg(long)]
-    json: bool,
+    check: bool,
 }
 
 /// All figures.
@@ -52,6 +58,8 @@ pub struct FirstLaunch {
     pub instructions: u32,
     /// From the loaded module to the end of the launch, in processor time.
     pub milliseconds: f64,
+    /// Most that it should take.
+    pub bar: f64,
 }
 
 /// What a kernel gives.
@@ -65,6 +73,8 @@ pub struct Figure {
     pub interpreter: f64,
     /// The same, compiled.
     pub compiled: f64,
+    /// Least that this should be: what a prototype without checks of addresses made, on a machine of its own.
+    pub bar: f64,
     /// Milliseconds that compiling takes.
     pub compile_ms: f64,
     /// Bytes of machine code.
@@ -97,11 +107,33 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
             .kernels
             .push(figure.with_context(|| format!("cannot measure `{}`", case.name))?);
     }
-    match options.json {
-        true => println!("{}", serde_json::to_string_pretty(&report)?),
-        false => print!("{}", render(&report)),
+    if let Some(file) = &options.json {
+        let text = serde_json::to_string_pretty(&report)?;
+        std::fs::write(file, text + "\n")
+            .with_context(|| format!("could not write {}", file.display()))?;
     }
-    Ok(ExitCode::SUCCESS)
+    print!("{}", render(&report));
+    let missed = options.check && !report.keeps_its_bars();
+    Ok(ExitCode::from(u8::from(missed)))
+}
+
+impl Report {
+    /// Whether every kernel is as fast as it should be, and the first launch.
+    fn keeps_its_bars(&self) -> bool {
+        let first = self.first_launch.milliseconds <= self.first_launch.bar;
+        first && self.kernels.iter().all(Figure::keeps_its_bar)
+    }
+}
+
+impl Figure {
+    fn keeps_its_bar(&self) -> bool {
+        self.compiled >= self.bar
+    }
+}
+
+/// How a table marks what misses its bar.
+fn mark(kept: bool) -> &'static str {
+    if kept { "kept" } else { "MISSED" }
 }
 
 /// Processor time of this thread.
@@ -136,6 +168,7 @@ fn first_launch(turns: usize) -> anyhow::Result<FirstLaunch> {
     Ok(FirstLaunch {
         instructions: LONG,
         milliseconds: best.as_secs_f64() * 1e3,
+        bar: FIRST_LAUNCH_MS,
     })
 }
 
@@ -215,6 +248,7 @@ fn measure(case: &Case, turns: usize, cores: usize) -> anyhow::Result<Figure> {
         instructions,
         interpreter: millions(instructions, interpreter),
         compiled: millions(instructions, compiled),
+        bar: case.bar,
         compile_ms: compile.as_secs_f64() * 1e3,
         code_bytes,
         scaling,
@@ -227,8 +261,8 @@ fn millions(instructions: u64, time: Duration) -> f64 {
 
 fn render(report: &Report) -> String {
     let mut out = format!(
-        "{:<28} {:>9} {:>12} {:>10} {:>6} {:>11}  by threads of the host\n",
-        "kernel", "M instr.", "interpreter", "compiled", "ratio", "compile, ms"
+        "{:<28} {:>9} {:>12} {:>10} {:>7} {:>7} {:>6} {:>11}  by threads of the host\n",
+        "kernel", "M instr.", "interpreter", "compiled", "bar", "", "ratio", "compile, ms"
     );
     for figure in &report.kernels {
         let scaling: Vec<String> = figure
@@ -237,19 +271,25 @@ fn render(report: &Report) -> String {
             .map(|one| format!("{}: {:.0}", one.threads, one.speed))
             .collect();
         out += &format!(
-            "{:<28} {:>9.1} {:>12.0} {:>10.0} {:>6.1} {:>11.2}  {}\n",
+            "{:<28} {:>9.1} {:>12.0} {:>10.0} {:>7.0} {:>7} {:>6.1} {:>11.2}  {}\n",
             figure.name,
             figure.instructions as f64 / 1e6,
             figure.interpreter,
             figure.compiled,
+            figure.bar,
+            mark(figure.keeps_its_bar()),
             figure.compiled / figure.interpreter,
             figure.compile_ms,
             scaling.join(", ")
         );
     }
+    let first = &report.first_launch;
     out += &format!(
-        "first launch of a kernel of {} instructions: {:.1} ms\n",
-        report.first_launch.instructions, report.first_launch.milliseconds
+        "first launch of a kernel of {} instructions: {:.1} ms, bar {:.0} ms: {}\n",
+        first.instructions,
+        first.milliseconds,
+        first.bar,
+        mark(first.milliseconds <= first.bar)
     );
     out
 }
@@ -257,6 +297,54 @@ fn render(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A report of one kernel and a first launch.
+    fn report(compiled: f64, milliseconds: f64) -> Report {
+        Report {
+            started: String::new(),
+            machine: Machine::here(),
+            kernels: vec![Figure {
+                name: "one".to_owned(),
+                instructions: 1_000_000,
+                interpreter: 100.0,
+                compiled,
+                bar: 500.0,
+                compile_ms: 1.0,
+                code_bytes: 100,
+                scaling: vec![Scaling {
+                    threads: 1,
+                    speed: compiled,
+                }],
+            }],
+            first_launch: FirstLaunch {
+                instructions: LONG,
+                milliseconds,
+                bar: FIRST_LAUNCH_MS,
+            },
+        }
+    }
+
+    #[test]
+    fn bars_stand_beside_figures_and_what_misses_one_is_marked() {
+        let kept = report(500.0, 20.0);
+        assert!(kept.keeps_its_bars());
+        assert!(!render(&kept).contains("MISSED"));
+        let slow = report(499.0, 20.0);
+        assert!(!slow.keeps_its_bars());
+        let table = render(&slow);
+        let line = table.lines().nth(1).expect("a kernel");
+        assert!(line.contains("499     500  MISSED"), "{line}");
+        let late = report(500.0, 20.1);
+        assert!(!late.keeps_its_bars());
+        assert!(render(&late).ends_with("20.1 ms, bar 20 ms: MISSED\n"));
+    }
+
+    #[test]
+    fn the_eight_kernels_have_bars() {
+        let all = kernels::all(true);
+        assert_eq!(all.len(), 8);
+        assert!(all.iter().all(|case| case.bar > 1000.0));
+    }
 
     #[test]
     fn every_kernel_computes_the_same_in_both_tiers() {
