@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Has ptxas judge what towline-ptx prints of what compilers write: all kernels of workloads/cuda by nvcc, for three targets, and Numba's.
+# Has ptxas judge what towline-ptx prints of what compilers write: all kernels of workloads/cuda by nvcc, for two targets, and Numba's.
 # `make test`. Exits with 77 where there is no nvcc.
 #
 # NVCC names the compiler; else it is the one that scripts/setup installed. Numba's PTX is what check-numba.sh left. TOWLINE_PTX_SOURCES
@@ -21,11 +21,10 @@ export TOWLINE_PTXAS=${TOWLINE_PTXAS:-$(dirname "$(command -v "$nvcc")")/ptxas}
 
 mkdir -p "$folder"
 # What did not change is not compiled again.
-for source in "$root"/workloads/cuda/*/*.cu "$root"/crates/towline-ptx/tests/data/*.cu; do
-  for target in 75 80 90; do
+for source in "$root"/workloads/cuda/*/*.cu; do
+  for target in 80 90; do
     ptx=$folder/$(basename "$(dirname "$source")")-$(basename "$source" .cu)-$target.ptx
-    [[ $ptx -nt $source ]] || "$nvcc" -ptx -arch="compute_$target" -I "$root/workloads/cuda/common" -I "$root/workloads/common" \
-      -o "$ptx" "$source"
+    [[ $ptx -nt $source ]] || "$nvcc" -ptx -arch="compute_$target" -o "$ptx" "$source"
   done
 done
 compgen -G "$folder/numba-*.ptx" >/dev/null || echo "SKIPPED Numba's kernels: tests/programs/check-numba.sh leaves them"
