@@ -26,6 +26,14 @@ macro_rules! on_every_device {
                 super::$rule(super::Machine::on_soft());
             })*
         }
+        // What is right, where the server's device is NVIDIA's: `tests/gpu/goldens.sh`.
+        mod served {
+            $(#[test]
+            #[ignore = "TOWLINE_SERVERS names a server whose device the rules are asked of"]
+            fn $rule() {
+                super::$rule(super::Machine::on_server());
+            })*
+        }
     };
 }
 

@@ -251,11 +251,11 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
-        // No documentation tests: there `ignore` means that the example cannot run.
+        // No documentation tests: there `ignore` means that the example cannot run. Those of `served` are for `tests/gpu/goldens.sh`.
         name: "slow-tests",
         tiers: LONG,
         needs: &["build"],
-        command: "cargo test --workspace --lib --bins --tests --locked --no-fail-fast -- --ignored",
+        command: "cargo test --workspace --lib --bins --tests --locked --no-fail-fast -- --ignored --skip served::",
         limit_s: 7200,
         ..STAGE
     },

@@ -19,7 +19,6 @@ const IMAGE: &CStr =
 
 /// The same kernels for devices that run PTX.
 const PTX: &CStr = c".version 8.0\n.target sm_75\n.address_size 64\n\
-.extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);\n\
 .visible .entry add_one(.param .u64 data, .param .u32 count) { .reg .b64 d, e; .reg .b32 i, n, x, t; .reg .pred p;\n\
  ld.param.u64 d, [data]; ld.param.u32 n, [count]; mov.u32 i, %tid.x; mov.u32 t, %ntid.x;\n\
  next: setp.ge.u32 p, i, n; @p ret; mul.wide.u32 e, i, 4; add.u64 e, e, d; ld.global.u32 x, [e]; add.u32 x, x, 1;\n\
@@ -28,16 +27,21 @@ const PTX: &CStr = c".version 8.0\n.target sm_75\n.address_size 64\n\
  .reg .pred p; ld.param.u64 d, [data]; ld.param.u32 n, [count]; ld.param.u32 f, [factor]; mov.u32 i, %tid.x; mov.u32 t, %ntid.x;\n\
  next: setp.ge.u32 p, i, n; @p ret; mul.wide.u32 e, i, 4; add.u64 e, e, d; ld.global.u32 x, [e]; mul.lo.u32 x, x, f;\n\
  st.global.u32 [e], x; add.u32 i, i, t; bra next; }\n\
+.visible .entry fault() { .reg .b64 d; mov.u64 d, 64; st.global.u64 [d], d; ret; }";
+
+/// What needs the device's part of CUDA's runtime library, which a vendor's driver does not bring.
+const CONDITION: &CStr = c".version 8.0\n.target sm_75\n.address_size 64\n\
+.extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);\n\
 .visible .entry count_down(.param .u64 data, .param .u64 condition) { .reg .b64 d, c; .reg .b32 x; .reg .pred p;\n\
  mov.u32 x, %tid.x; setp.ne.u32 p, x, 0; @p ret; ld.param.u64 d, [data]; ld.param.u64 c, [condition]; ld.global.u32 x, [d];\n\
  sub.u32 x, x, 1; st.global.u32 [d], x; { .param .b64 handle; .param .b32 value; st.param.b64 [handle], c;\n\
- st.param.b32 [value], x; call.uni cudaGraphSetConditional, (handle, value); } ret; }\n\
-.visible .entry fault() { .reg .b64 d; mov.u64 d, 64; st.global.u64 [d], d; ret; }";
+ st.param.b32 [value], x; call.uni cudaGraphSetConditional, (handle, value); } ret; }";
 
 /// What the worker serves.
 enum Device {
     Null(Arc<NullCuda>),
-    Soft,
+    /// Whose memory is asked for as a program asks.
+    Other,
 }
 
 /// A driver whose primary context is the thread's, with a module's functions.
@@ -67,7 +71,7 @@ impl Bench {
     pub(crate) fn on_null() -> Self {
         let null = Arc::new(NullCuda::new(1));
         let api: Arc<dyn CudaApi> = Arc::clone(&null) as _;
-        Self::on(Device::Null(null), api, IMAGE)
+        Self::on(Device::Null(null), api, [IMAGE, IMAGE])
     }
 
     /// On a device in software.
@@ -78,10 +82,18 @@ impl Bench {
             ..SoftOptions::default()
         };
         let api: Arc<dyn CudaApi> = Arc::new(SoftCuda::new(options).expect("memory"));
-        Self::on(Device::Soft, api, PTX)
+        Self::on(Device::Other, api, [PTX, CONDITION])
     }
 
-    fn on(device: Device, api: Arc<dyn CudaApi>, image: &CStr) -> Self {
+    /// On what the server offers that `TOWLINE_SERVERS` names: NVIDIA's driver, where that is there.
+    pub(crate) fn on_server() -> Self {
+        let address = std::env::var("TOWLINE_SERVERS").expect("TOWLINE_SERVERS names a server");
+        let address: Address = address.parse().expect("TOWLINE_SERVERS is one address");
+        let session = Session::connect(&address, None).expect("the server answers");
+        Self::over(Device::Other, Arc::new(session), [PTX, CONDITION])
+    }
+
+    fn on(device: Device, api: Arc<dyn CudaApi>, images: [&CStr; 2]) -> Self {
         let engine = CudaEngine::open(api, false, &|_, _| true).expect("there is a device");
         let snapshot = engine.snapshot().to_vec();
         let transport = MemoryTransport::new();
@@ -107,6 +119,10 @@ impl Bench {
         });
         let session = Session::over_lanes("test", command, lanes, &snapshot, 64 << 10);
         let session = Arc::new(session.expect("the snapshot decodes"));
+        Self::over(device, session, images)
+    }
+
+    fn over(device: Device, session: Arc<Session>, images: [&CStr; 2]) -> Self {
         let mut bench = Self {
             driver: Driver::over(vec![Arc::clone(&session)], None),
             session,
@@ -122,11 +138,16 @@ impl Bench {
         // SAFETY: the context is a place of ours.
         ok(unsafe { bench.driver.cuDevicePrimaryCtxRetain(place, 0) });
         bench.enter();
-        let mut module = null_mut();
-        let image = image.as_ptr().cast();
-        // SAFETY: the image is text that ends.
-        ok(unsafe { bench.driver.cuModuleLoadData(&raw mut module, image) });
-        let find = |name: &CStr| {
+        let load = |image: &CStr| {
+            let mut module = null_mut();
+            let place = &raw mut module;
+            // SAFETY: the image is text that ends.
+            let status = unsafe { bench.driver.cuModuleLoadData(place, image.as_ptr().cast()) };
+            (status, module)
+        };
+        let [(status, module), (conditional, other)] = images.map(load);
+        ok(status);
+        let find = |module: CUmodule, name: &CStr| {
             let mut function = null_mut();
             let place = &raw mut function;
             // SAFETY: the name ends; the module was just loaded.
@@ -137,8 +158,14 @@ impl Bench {
             });
             function
         };
-        let found = (find(c"add_one"), find(c"scale"), find(c"count_down"));
-        (bench.add_one, bench.scale, bench.count_down) = found;
+        let found = (find(module, c"add_one"), find(module, c"scale"));
+        // Only rules of conditions fail without it.
+        let count_down = match conditional {
+            CUDA_SUCCESS => find(other, c"count_down"),
+            _ => null_mut(),
+        };
+        (bench.add_one, bench.scale) = found;
+        bench.count_down = count_down;
         bench
     }
 
@@ -152,7 +179,7 @@ impl Bench {
     pub(crate) fn held(&self) -> usize {
         match &self.device {
             Device::Null(null) => null.allocated_bytes(),
-            Device::Soft => {
+            Device::Other => {
                 let (mut free, mut total) = (0, 0);
                 // SAFETY: both are locals.
                 ok(unsafe { self.driver.cuMemGetInfo_v2(&raw mut free, &raw mut total) });

@@ -222,6 +222,22 @@ impl Machine {
             sessions.push(Arc::new(session));
             ended.push(end);
         }
+        Self::of(sessions, ended, devices)
+    }
+
+    /// The server that `TOWLINE_SERVERS` names: NVIDIA's driver, where that is there.
+    pub fn on_server() -> Self {
+        let address = std::env::var("TOWLINE_SERVERS").expect("TOWLINE_SERVERS names a server");
+        let address: Address = address.parse().expect("TOWLINE_SERVERS is one address");
+        let session = Session::connect(&address, None).expect("the server answers");
+        Self::of(vec![Arc::new(session)], Vec::new(), 1)
+    }
+
+    fn of(
+        sessions: Vec<Arc<Session>>,
+        ended: Vec<Receiver<Result<(), RunError>>>,
+        devices: usize,
+    ) -> Self {
         let driver = Driver::over(sessions.clone(), None);
         // SAFETY: no pointers.
         assert_eq!(unsafe { driver.cuInit(0) }, CUDA_SUCCESS);
