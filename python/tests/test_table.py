@@ -70,6 +70,17 @@ def test_towline_s_own_figures_become_rows(tmp_path: Path) -> None:
     assert (ratio.metric, ratio.value, ratio.least, ratio.server) == ("ratio", 0.5, 0.4, "G")
 
 
+def test_kernels_in_software_become_rows_by_tier(tmp_path: Path) -> None:
+    kernel = {"name": "stencil", "interpreter": 400.0, "compiled": 4300.5, "bar": 4470.0}
+    document = {"schema": 1, "kind": "soft", "machine": {"cpu": "some processor"}, "kernels": [kernel]}
+    (tmp_path / "soft.json").write_text(json.dumps(document), encoding="utf-8")
+    rows = read(tmp_path / "soft.json")
+    assert [(row.source, row.program, row.device, row.value, row.unit) for row in rows] == [
+        ("soft", "stencil", "interpreter", 400.0, "M/s"),
+        ("soft", "stencil", "compiled", 4300.5, "M/s"),
+    ]
+
+
 def test_an_energy_report_becomes_rows_without_what_is_unknown(tmp_path: Path) -> None:
     def side(value: float | None) -> dict[str, object]:
         return {"value": value, "partial": False}

@@ -159,6 +159,8 @@ def _bench(path: Path) -> Iterator[Row]:
             yield from _energy(document, path.stem)
         elif kind == "cuda-programs":
             yield from _programs(document, path.stem)
+        elif kind == "soft":
+            yield from _soft(document, path.stem)
         else:
             yield from _figures(document, path.stem)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -187,6 +189,21 @@ def _figures(document: dict[str, Any], name: str) -> Iterator[Row]:
                     server=gpus[0] if gpus else "no GPU",
                     size=_bytes(figure["id"].rpartition(".")[2]),
                 )
+
+
+def _soft(document: dict[str, Any], name: str) -> Iterator[Row]:
+    """Kernels on a device in software, by tier."""
+    for kernel in document["kernels"]:
+        for tier in ("interpreter", "compiled"):
+            yield Row(
+                source=name,
+                program=kernel["name"],
+                metric="instructions",
+                unit="M/s",
+                value=float(kernel[tier]),
+                device=tier,
+                server=document["machine"]["cpu"],
+            )
 
 
 def _bytes(text: str) -> int:

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use towline_soft::measure::{Shape, Subject};
 
 use crate::machine::{Machine, now_utc};
+use crate::report::SCHEMA;
 use kernels::Case;
 
 /// Instructions of the kernel whose first launch is timed.
@@ -41,8 +42,16 @@ pub struct Options {
 /// All figures.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// `soft`.
+    pub kind: String,
     /// When.
     pub started: String,
+    /// Fewer turns and smaller inputs.
+    pub quick: bool,
+    /// Version of Towline.
+    pub version: String,
     /// Where.
     pub machine: Machine,
     /// Kernel by kernel.
@@ -96,7 +105,11 @@ pub struct Scaling {
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let turns = if options.quick { 2 } else { 5 };
     let mut report = Report {
+        schema: SCHEMA,
+        kind: "soft".into(),
         started: now_utc(),
+        quick: options.quick,
+        version: env!("CARGO_PKG_VERSION").into(),
         machine: Machine::here(),
         kernels: Vec::new(),
         first_launch: first_launch(turns)?,
@@ -301,6 +314,10 @@ mod tests {
     /// A report of one kernel and a first launch.
     fn report(compiled: f64, milliseconds: f64) -> Report {
         Report {
+            schema: SCHEMA,
+            kind: "soft".into(),
+            quick: true,
+            version: String::new(),
             started: String::new(),
             machine: Machine::here(),
             kernels: vec![Figure {
