@@ -840,6 +840,13 @@ impl CudaApi for NullCuda {
             }
         }
     }
+    unsafe fn cuStreamQuery(&self, stream: CUstream) -> CUresult {
+        match self.queue(stream) {
+            Err(status) => status,
+            Ok(queue) if self.streams.is_idle(&queue) => self.streams.status(),
+            Ok(_) => CUDA_ERROR_NOT_READY,
+        }
+    }
     unsafe fn cuStreamWaitEvent(&self, stream: CUstream, event: CUevent, _flags: u32) -> CUresult {
         match (self.queue(stream), self.event(event)) {
             (Err(status), _) | (_, Err(status)) => status,

@@ -186,6 +186,11 @@ impl Streams {
         self.until(&queue.here());
     }
 
+    /// Whether all that is enqueued has been carried out.
+    pub(super) fn is_idle(&self, queue: &Arc<Queue>) -> bool {
+        is_done(&queue.here())
+    }
+
     /// Waits for all streams, of one context if it is named; those included that are destroyed and have commands left.
     pub(super) fn wait_all(&self, context: Option<usize>) {
         let all: Vec<_> = lock(&self.all).iter().filter_map(Weak::upgrade).collect();
