@@ -177,7 +177,7 @@ const ALONE: &[&str] = &[
     "set.le.u32.f32 R, F, F;",
     "set.gt.or.f32.s32 F, R, R, P;",
     "testp.normal.f32 P, F;",
-    "lop3.xor.b32 R|P, R, R, R, 150, !P;",
+    "lop3.or.b32 R|P, R, R, R, 150, !P;",
     "vsub.s32.u32.s32.sat R.b1, R.b2, R.h1, R;",
     "vadd.u32.u32.u32.max R, R, R, R;",
     "vabsdiff4.u32.u32.u32.add R, R, R, R;",
@@ -389,7 +389,7 @@ fn body(bytes: &mut Bytes<'_>, together: bool, depth: u32, labels: &mut u32, out
 pub(crate) fn program(data: &[u8]) -> String {
     let mut bytes = Bytes { left: data };
     let mut text = String::from(
-        ".version 8.0\n.target sm_80\n.address_size 64\n.global .align 16 .b64 sums[2];\n\
+        ".version 8.3\n.target sm_90\n.address_size 64\n.global .align 16 .b64 sums[2];\n\
          .func (.reg .b32 x) twist(.reg .b32 a, .reg .b32 b) { .reg .b32 t; .reg .pred p; setp.lt.u32 p, a, b; @p bra less;\n\
          xor.b32 x, a, b; ret; less: mul.lo.u32 t, a, 3; add.u32 x, t, b; ret; }\n\
          .func (.reg .f32 x) mix(.reg .f32 a, .reg .b32 b) { .local .align 8 .b8 l[16]; .reg .f32 t; st.local.f32 [l+4], a;\n\

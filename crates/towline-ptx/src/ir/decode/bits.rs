@@ -173,9 +173,9 @@ impl<'a> Decoder<'a, '_, '_, '_> {
     }
 
     fn lop3(&mut self) -> Decoded {
-        let logic =
-            self.modifiers
-                .one_of(&[("and", Logic::And), ("or", Logic::Or), ("xor", Logic::Xor)]);
+        let logic = self
+            .modifiers
+            .one_of(&[("and", Logic::And), ("or", Logic::Or)]);
         let ty = self.ty_of(B32)?;
         let [d, a, b, c, table, with @ ..] = self.operands else {
             return self.refuse("`lop3` needs three values and a table");
