@@ -251,7 +251,13 @@ impl Ring {
             return false;
         }
         self.large
-            .get_or_insert_with(|| Slots::new(shared, queue, LARGE_SLOT_BYTES))
+            .get_or_insert_with(|| {
+                let slots = Slots::new(shared, queue, LARGE_SLOT_BYTES);
+                if slots.is_none() {
+                    log::warn!("no pinned memory for many transfers at once: they will be slower");
+                }
+                slots
+            })
             .is_some()
     }
 
