@@ -3,6 +3,7 @@
 //! A format that cannot say a placement says why ([`Error::Launcher`]) instead of writing something near it.
 
 mod mpich;
+mod on_core;
 mod openmpi;
 mod slurm;
 
@@ -28,6 +29,9 @@ pub fn files(cluster: &Cluster, placement: &Placement, gpus: Option<&Assignment>
     openmpi::write(cluster, placement, &mut files);
     mpich::write(cluster, placement, &mut files);
     slurm::write(cluster, placement, &mut files);
+    files
+        .files
+        .push((on_core::NAME, on_core::script(placement)));
     if let Some(gpus) = gpus {
         files.files.push(("gpus.tsv", gpus.table(cluster)));
         files.files.push(("with-gpu", gpus.script(cluster)));
@@ -56,11 +60,13 @@ impl Files {
             let path = folder.join(name);
             std::fs::write(&path, text).map_err(cannot(&path))?;
         }
-        let script = folder.join("with-gpu");
-        if script.exists() {
-            use std::os::unix::fs::PermissionsExt;
-            let mode = std::fs::Permissions::from_mode(0o755);
-            std::fs::set_permissions(&script, mode).map_err(cannot(&script))?;
+        for name in [on_core::NAME, "with-gpu"] {
+            let script = folder.join(name);
+            if script.exists() {
+                use std::os::unix::fs::PermissionsExt;
+                let mode = std::fs::Permissions::from_mode(0o755);
+                std::fs::set_permissions(&script, mode).map_err(cannot(&script))?;
+            }
         }
         Ok(())
     }
@@ -90,19 +96,6 @@ impl Files {
     }
 }
 
-/// Rankfiles and CPU lists name cores; two ranks on one core would need names of hardware threads, which differ by machine.
-fn only_cores(placement: &Placement, name: &'static str) -> Result<()> {
-    match placement.slots.iter().position(|slot| slot.thread > 0) {
-        None => Ok(()),
-        Some(rank) => Err(Error::Launcher {
-            name,
-            reason: format!(
-                "rank {rank} is on a further hardware thread of a core that another rank has"
-            ),
-        }),
-    }
-}
-
 /// The name of each rank's node.
 fn hosts<'a>(cluster: &'a Cluster, placement: &'a Placement) -> impl Iterator<Item = &'a str> {
     placement
@@ -111,8 +104,17 @@ fn hosts<'a>(cluster: &'a Cluster, placement: &'a Placement) -> impl Iterator<It
         .map(|slot| cluster.nodes[slot.node as usize].name.as_str())
 }
 
+/// The first rank on a further hardware thread of a core that another rank has. Rankfiles and lists of processors name cores; the names
+/// of threads differ by machine.
+fn on_thread(placement: &Placement) -> Option<usize> {
+    placement.slots.iter().position(|slot| slot.thread > 0)
+}
+
 /// The cores of ranks by their number on the node, if that is the same on every node; a node with fewer ranks may stop early.
 fn common_cores(cluster: &Cluster, placement: &Placement) -> Option<Vec<u32>> {
+    if on_thread(placement).is_some() {
+        return None;
+    }
     let mut common: Vec<u32> = Vec::new();
     for (_, ranks) in placement.by_node(cluster) {
         let cores: Vec<u32> = ranks
@@ -165,40 +167,49 @@ mod tests {
         assert_eq!(text(&files, "openmpi.seq"), "n0\nn0\nn1\nn1\nn0\nn0\n");
         assert_eq!(text(&files, "slurm.hosts"), text(&files, "openmpi.seq"));
         assert!(text(&files, "slurm.sbatch").contains("--nodelist=n[0-1]"));
-        let missing: Vec<&String> = files.missing.iter().collect();
-        assert!(
-            missing.len() == 1 && missing[0].contains("MPICH's binding"),
-            "{missing:?}"
-        );
+        assert!(files.missing.is_empty(), "{:?}", files.missing);
+    }
+
+    /// Of each launcher, the command that says where ranks run to the core.
+    fn commands(policy: Policy, tasks: usize, threads: bool) -> Vec<String> {
+        let files = written(policy, tasks, threads);
+        let exact = |what: &str| !what.contains("left to the system");
+        let commands = files.commands.into_iter();
+        let commands = commands.filter(|(what, _)| exact(what));
+        commands.map(|(_, command)| command).collect()
     }
 
     #[test]
     fn mpich_binds_where_a_node_s_ranks_follow_each_other() {
-        let command = |policy| {
-            let files = written(policy, 6, false);
-            let mut commands = files.commands.iter();
-            let command = commands.find(|(what, _)| what.starts_with("MPICH"));
-            (command.unwrap().1.clone(), files.missing)
+        let mpich = |policy| {
+            let commands = commands(policy, 6, false).into_iter();
+            commands
+                .filter(|command| command.starts_with("mpiexec"))
+                .collect::<Vec<_>>()
         };
-        let (block, missing) = command(Policy::Block);
-        assert!(block.contains(" -bind-to user:0,1,2,3 "), "{block}");
-        assert!(missing.is_empty(), "{missing:?}");
-        let (turns, missing) = command(Policy::RoundRobin(2));
-        assert!(!turns.contains("-bind-to"), "{turns}");
-        assert!(missing[0].contains("several turns"), "{missing:?}");
+        let expected = "mpiexec -n 6 -f mpich.machines -bind-to user:0,1,2,3 PROGRAM";
+        assert_eq!(mpich(Policy::Block), [expected]);
+        let expected = "mpiexec -n 6 -f mpich.machines -bind-to none ./on-core PROGRAM";
+        assert_eq!(mpich(Policy::RoundRobin(2)), [expected]);
     }
 
     #[test]
-    fn what_a_format_cannot_say_is_not_written() {
+    fn hardware_threads_are_bound_by_the_script() {
         let files = written(Policy::RoundRobin(1), 12, true);
         assert_eq!(text(&files, "openmpi.ranks"), "");
-        assert!(
-            files
-                .missing
-                .iter()
-                .any(|missing| missing.contains("hardware thread"))
-        );
+        let reason = "hardware thread";
+        assert!(files.missing.iter().any(|missing| missing.contains(reason)));
         assert_eq!(text(&files, "openmpi.seq").lines().count(), 12);
+        assert!(text(&files, "on-core").contains(") core=3 thread=0 ;;\n"));
+        assert!(text(&files, "on-core").contains(") core=0 thread=1 ;;\n"));
+        assert!(text(&files, "slurm.sbatch").contains("--cpu-bind=none"));
+        for command in commands(Policy::RoundRobin(1), 12, true) {
+            let is_script = command.starts_with("sbatch");
+            assert!(
+                is_script || command.ends_with("./on-core PROGRAM"),
+                "{command}"
+            );
+        }
     }
 
     #[test]

@@ -70,14 +70,14 @@ impl Case {
         words.map(str::to_owned).collect()
     }
 
-    /// Runs a command of the README with more arguments before the program.
+    /// Runs a command of the README with more arguments for the launcher.
     fn run(&self, words: &[String], more: &[&str], program: &[&str]) -> String {
         let (name, arguments) = words.split_first().unwrap();
         let output = Command::new("timeout")
             .arg("120")
             .arg(name)
-            .args(arguments)
             .args(more)
+            .args(arguments)
             .args(program)
             .current_dir(self.folder.path())
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
@@ -182,7 +182,7 @@ fn open_mpi_5_follows_rankfile_and_sequence() {
     for case in cases() {
         for what in [
             "Open MPI 5, ranks on their cores",
-            "Open MPI 5, ranks on their nodes",
+            "Open MPI 5, ranks on their nodes, cores left to the system",
         ] {
             let mut words = case.command(what);
             words[0].clone_from(&mpirun);
@@ -198,9 +198,8 @@ fn mpich_follows_the_machinefile() {
         let mut words = case.command("MPICH, outside of Slurm's jobs");
         words[0] = "mpiexec.hydra".to_owned();
         // The binding names cores that only the emulated nodes have.
-        if let Some(at) = words.iter().position(|word| word == "-bind-to") {
-            words.drain(at..at + 2);
-        }
+        let binding = words.iter().position(|word| word == "-bind-to").unwrap();
+        words.truncate(binding);
         let shell = case.path("shell").display().to_string();
         let more = ["-launcher", "ssh", "-launcher-exec", shell.as_str()];
         case.check_nodes(&case.run(&words, &more, &["sh", "-c", SAY]));
@@ -235,8 +234,9 @@ fn ranks_run_on_their_cores_of_their_nodes() {
             .map(str::to_owned)
             .into();
         words.push(launcher.to_owned());
+        words.extend(more.iter().map(|&word| word.to_owned()));
         words.extend_from_slice(&case.command(what)[1..]);
-        let text = case.run(&words, more, &[program.to_str().unwrap()]);
+        let text = case.run(&words, &[], &[program.to_str().unwrap()]);
         let expected = nodes_and_cores(&case.cluster, &case.placement);
         assert_eq!(said(&text), expected, "{launcher}: {text}");
     };
@@ -247,5 +247,9 @@ fn ranks_run_on_their_cores_of_their_nodes() {
     let shell = blocks.path("shell").display().to_string();
     let ssh = ["-launcher", "ssh", "-launcher-exec", shell.as_str()];
     let what = "MPICH, outside of Slurm's jobs";
-    check(&blocks, what, "mpiexec.hydra", &ssh, "mpicc.mpich");
+    for (case, binding) in [(&blocks, "user:"), (&turns, "./on-core")] {
+        let command = case.command(what).join(" ");
+        assert!(command.contains(binding), "{command}");
+        check(case, what, "mpiexec.hydra", &ssh, "mpicc.mpich");
+    }
 }

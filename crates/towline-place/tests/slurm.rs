@@ -69,6 +69,20 @@ impl Slurm {
         folder
     }
 
+    /// The same for nodes whose cores are not there: nothing can be bound to these.
+    fn write_unbound(&self, cluster: &Cluster, placement: &Placement) -> PathBuf {
+        let folder = self.write(cluster, placement);
+        for name in ["README", "slurm.sbatch"] {
+            let path = folder.join(name);
+            let text = fs::read_to_string(&path).unwrap();
+            let text = text
+                .replace("./on-core ", "")
+                .replace("\"$folder\"/on-core ", "");
+            fs::write(&path, text).unwrap();
+        }
+        folder
+    }
+
     fn run_in(&self, program: &str, arguments: &[&str], folder: &Path) -> String {
         let output = Command::new("timeout")
             .args([LIMIT_S, program])
@@ -141,7 +155,7 @@ fn slurm_follows_its_hostfile_and_batch_script() {
     let turns = Policy::RoundRobin(2).place(&cluster, 14, false).unwrap();
     let few = Policy::Block.place(&cluster, 8, false).unwrap();
     for placement in [mapped, turns, few] {
-        let folder = slurm.write(&cluster, &placement);
+        let folder = slurm.write_unbound(&cluster, &placement);
         let expected = nodes(&cluster, &placement);
         let say = "sh -c 'echo at $SLURM_PROCID $(hostname)'";
         let direct = command(&folder, "Slurm, in an exclusive allocation of these nodes")
@@ -178,6 +192,10 @@ fn mpi_programs_are_bound_to_their_cores_in_slurm_s_jobs() {
     // Neither nodes nor cores in order, and a node that is not filled.
     let turned = [(2, 1), (0, 1), (2, 0), (0, 0), (3, 1)].map(slot);
     let placement = Placement::new("turned", turned.into(), &cluster).unwrap();
+    // Nodes that differ, which Slurm's own list of processors cannot say.
+    let mixed = [(2, 1), (0, 0), (2, 0), (0, 1)].map(slot);
+    let mixed = Placement::new("mixed", mixed.into(), &cluster).unwrap();
+    let mixed_folder = slurm.write(&cluster, &mixed);
     let folder = slurm.write(&cluster, &placement);
     let expected = nodes_and_cores(&cluster, &placement);
 
@@ -187,6 +205,14 @@ fn mpi_programs_are_bound_to_their_cores_in_slurm_s_jobs() {
         let with_plugin = format!("--export=ALL,SLURM_MPI_TYPE={plugin}");
         let words = [&with_plugin, "slurm.sbatch", program.to_str().unwrap()];
         assert_eq!(slurm.batch(&folder, &words), expected, "srun with {plugin}");
+        let text = fs::read_to_string(mixed_folder.join("slurm.sbatch")).unwrap();
+        assert!(text.contains("/on-core "), "{text}");
+        let places = nodes_and_cores(&cluster, &mixed);
+        assert_eq!(
+            slurm.batch(&mixed_folder, &words),
+            places,
+            "by the script, with {plugin}"
+        );
     }
 
     let mpirun = |what: &str| {

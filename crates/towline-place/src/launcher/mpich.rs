@@ -1,43 +1,29 @@
 //! MPICH's process manager Hydra: a machinefile whose lines `HOST:COUNT` are used up in order.
 
-use super::{Files, common_cores, hosts, list, only_cores};
-use crate::{Cluster, Error, Placement, Result};
+use super::{Files, common_cores, hosts, list, on_core};
+use crate::{Cluster, Placement};
 
 pub(super) fn write(cluster: &Cluster, placement: &Placement, files: &mut Files) {
     let ranks = placement.ranks();
     let runs = runs(cluster, placement);
     let lines = runs.iter().map(|(host, count)| format!("{host}:{count}\n"));
     files.add("mpich.machines", Ok(lines.collect()));
-    let binding = match binding(cluster, placement, &runs) {
-        Ok(cores) => format!(" -bind-to user:{}", list(&cores)),
-        Err(error) => {
-            files.missing.push(error.to_string());
-            String::new()
-        }
+    let binding = match cores(cluster, placement, &runs) {
+        Some(cores) => format!("-bind-to user:{}", list(&cores)),
+        None => format!("-bind-to none ./{}", on_core::NAME),
     };
     // Within a Slurm job Hydra starts by srun, and waits for ever where a machinefile names a node twice.
     files.commands.push((
         "MPICH, outside of Slurm's jobs",
-        format!("mpiexec -n {ranks} -f mpich.machines{binding} PROGRAM"),
+        format!("mpiexec -n {ranks} -f mpich.machines {binding} PROGRAM"),
     ));
 }
 
-/// The list of cores that ranks of a node take one after another. Hydra starts each line of the machinefile by itself, and begins the
-/// list anew there.
-fn binding(cluster: &Cluster, placement: &Placement, runs: &[(&str, usize)]) -> Result<Vec<u32>> {
-    const NAME: &str = "MPICH's binding";
-    let cannot = |reason: &str| Error::Launcher {
-        name: NAME,
-        reason: reason.to_owned(),
-    };
-    only_cores(placement, NAME)?;
-    if runs.len() > placement.by_node(cluster).len() {
-        return Err(cannot(
-            "it counts a node's cores anew at each turn, and here nodes have several turns",
-        ));
-    }
-    common_cores(cluster, placement)
-        .ok_or_else(|| cannot("it has one list of cores for all nodes, and here the nodes differ"))
+/// The cores that ranks of a node take one after another, if Hydra can be told: it has one list for all nodes, starts each line of the
+/// machinefile by itself, and begins the list anew there.
+fn cores(cluster: &Cluster, placement: &Placement, runs: &[(&str, usize)]) -> Option<Vec<u32>> {
+    let has_turns = runs.len() > placement.by_node(cluster).len();
+    common_cores(cluster, placement).filter(|_| !has_turns)
 }
 
 /// The ranks in order, as runs on one node.

@@ -1,7 +1,7 @@
 //! Open MPI 4 and 5: a hostfile for room, and the order of ranks by a rankfile (with cores) or a sequential hostfile.
 
-use super::{Files, hosts, only_cores};
-use crate::{Cluster, Placement, Result};
+use super::{Files, hosts, on_thread};
+use crate::{Cluster, Error, Placement, Result};
 
 pub(super) fn write(cluster: &Cluster, placement: &Placement, files: &mut Files) {
     let ranks = placement.ranks();
@@ -16,13 +16,22 @@ pub(super) fn write(cluster: &Cluster, placement: &Placement, files: &mut Files)
             "Open MPI 5, ranks on their cores",
             format!("mpirun -np {ranks} --hostfile openmpi.hosts --map-by rankfile:file=openmpi.ranks PROGRAM"),
         ));
+    } else {
+        files.commands.push((
+            "Open MPI 4, ranks on their hardware threads",
+            format!("mpirun -np {ranks} --hostfile openmpi.seq --mca rmaps seq --bind-to none ./on-core PROGRAM"),
+        ));
+        files.commands.push((
+            "Open MPI 5, ranks on their hardware threads",
+            format!("mpirun -np {ranks} --hostfile openmpi.hosts --map-by seq:file=openmpi.seq --bind-to none ./on-core PROGRAM"),
+        ));
     }
     files.commands.push((
         "Open MPI 4, ranks on their nodes, cores left to the system",
         format!("mpirun -np {ranks} --hostfile openmpi.seq --mca rmaps seq --bind-to none PROGRAM"),
     ));
     files.commands.push((
-        "Open MPI 5, ranks on their nodes",
+        "Open MPI 5, ranks on their nodes, cores left to the system",
         format!(
             "mpirun -np {ranks} --hostfile openmpi.hosts --map-by seq:file=openmpi.seq PROGRAM"
         ),
@@ -37,7 +46,14 @@ fn hostfile(cluster: &Cluster, placement: &Placement) -> String {
 }
 
 fn rankfile(cluster: &Cluster, placement: &Placement) -> Result<String> {
-    only_cores(placement, "Open MPI's rankfile")?;
+    if let Some(rank) = on_thread(placement) {
+        return Err(Error::Launcher {
+            name: "Open MPI's rankfile",
+            reason: format!(
+                "rank {rank} is on a further hardware thread of a core that another rank has"
+            ),
+        });
+    }
     let line = |(rank, (slot, host)): (usize, (&crate::Slot, &str))| {
         let node = &cluster.nodes[slot.node as usize];
         let (socket, core) = node.socket_of(slot.core).expect("placements are checked");

@@ -1,6 +1,6 @@
 //! Slurm: the hostfile of `--distribution=arbitrary`, which states the order of ranks exactly, and the head of a batch script.
 
-use super::{Files, common_cores, hosts, list, only_cores};
+use super::{Files, common_cores, hosts, list, on_core};
 use crate::{Cluster, Placement, hostlist};
 
 pub(super) fn write(cluster: &Cluster, placement: &Placement, files: &mut Files) {
@@ -8,18 +8,14 @@ pub(super) fn write(cluster: &Cluster, placement: &Placement, files: &mut Files)
         .map(|host| format!("{host}\n"))
         .collect();
     files.add("slurm.hosts", Ok(lines));
-    let cores = match only_cores(placement, "Slurm's list of processors") {
-        Ok(()) => common_cores(cluster, placement),
-        Err(error) => {
-            files.missing.push(error.to_string());
-            None
-        }
-    };
     // Slurm numbers processors as the system does: cores first, further hardware threads after them, on most machines.
-    let binding = cores.map_or(String::new(), |cores| {
-        format!(" --cpu-bind=map_cpu:{}", list(&cores))
-    });
-    files.add("slurm.sbatch", Ok(script(cluster, placement, &binding)));
+    let cores = common_cores(cluster, placement).map(|cores| list(&cores));
+    let binding = |folder: &str| match &cores {
+        Some(cores) => format!("--cpu-bind=map_cpu:{cores}"),
+        None => format!("--cpu-bind=none {folder}/{}", on_core::NAME),
+    };
+    let batch = script(cluster, placement, &binding("\"$folder\""));
+    files.add("slurm.sbatch", Ok(batch));
     files.commands.push((
         "Slurm, as a batch job",
         "sbatch slurm.sbatch PROGRAM".to_owned(),
@@ -27,8 +23,9 @@ pub(super) fn write(cluster: &Cluster, placement: &Placement, files: &mut Files)
     files.commands.push((
         "Slurm, in an exclusive allocation of these nodes",
         format!(
-            "SLURM_HOSTFILE=slurm.hosts srun --ntasks={} --distribution=arbitrary{binding} PROGRAM",
-            placement.ranks()
+            "SLURM_HOSTFILE=slurm.hosts srun --ntasks={} --distribution=arbitrary {} PROGRAM",
+            placement.ranks(),
+            binding(".")
         ),
     ));
 }
@@ -45,8 +42,9 @@ fn script(cluster: &Cluster, placement: &Placement, binding: &str) -> String {
          #SBATCH --nodelist={}\n\
          #SBATCH --exclusive\n\
          # The order of ranks is in the file beside this one.\n\
-         export SLURM_HOSTFILE=\"${{TOWLINE_PLACE_DIR:-$SLURM_SUBMIT_DIR}}/slurm.hosts\"\n\
-         exec srun --ntasks={} --distribution=arbitrary{binding} \"$@\"\n",
+         folder=${{TOWLINE_PLACE_DIR:-$SLURM_SUBMIT_DIR}}\n\
+         export SLURM_HOSTFILE=\"$folder/slurm.hosts\"\n\
+         exec srun --ntasks={} --distribution=arbitrary {binding} \"$@\"\n",
         nodes.len(),
         placement.ranks(),
         hostlist::compress(&nodes),
