@@ -19,8 +19,11 @@ use self::stage::{STAGES, Stage};
 use self::tally::{Tally, failed_tests};
 use crate::workspace::Workspace;
 
-/// How much of a failed stage's log is shown.
+/// How much of a failed stage's log is shown where no test of it failed.
 const TAIL_LINES: usize = 40;
+
+/// How much is shown of what a failed test wrote.
+const TEST_LINES: usize = 20;
 
 /// The status of a stage that finds that this machine lacks what it takes.
 const SKIPPED: i32 = 77;
@@ -188,12 +191,19 @@ fn report(workspace: &Workspace, outcome: &Outcome, log: &Path, took: Duration) 
         Outcome::Skipped { reason } => println!("      skipped: {reason}"),
         Outcome::Failed { reason } => {
             println!("      FAILED, {took} ({tally}): {reason}");
-            let lines: Vec<_> = text.lines().collect();
-            for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
-                println!("      | {line}");
-            }
-            for name in failed_tests(&text) {
+            let tests = failed_tests(&text);
+            for (name, lines) in &tests {
                 println!("      failed test: {name}");
+                for line in lines.iter().take(TEST_LINES) {
+                    println!("      | {line}");
+                }
+            }
+            // What failed beside tests stands at the log's end. Below tests that failed it would be those that passed.
+            if tests.is_empty() {
+                let lines: Vec<_> = text.lines().collect();
+                for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
+                    println!("      | {line}");
+                }
             }
             let log = log.strip_prefix(workspace.root()).unwrap_or(log);
             println!("      the whole log is {}", log.display());

@@ -1,6 +1,6 @@
 //! Counting tests by what libtest prints.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::Outcome;
@@ -70,11 +70,28 @@ impl fmt::Display for Tally {
     }
 }
 
-/// The names of the tests that failed, each once.
-pub(super) fn failed_tests(log: &str) -> BTreeSet<&str> {
-    log.lines()
-        .filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"))
-        .collect()
+/// The tests that failed, by name, with the lines that each wrote.
+pub(super) fn failed_tests(log: &str) -> BTreeMap<&str, Vec<&str>> {
+    let mut tests = BTreeMap::<_, Vec<_>>::new();
+    // The test whose lines follow.
+    let mut writing = None;
+    for line in log.lines() {
+        let verdict = line
+            .strip_prefix("test ")
+            .and_then(|line| line.strip_suffix(" ... FAILED"));
+        let heading = line
+            .strip_prefix("---- ")
+            .and_then(|line| line.strip_suffix(" stdout ----"));
+        if let Some(name) = verdict.or(heading) {
+            tests.entry(name).or_default();
+            writing = heading;
+        } else if line == "failures:" {
+            writing = None;
+        } else if let Some(lines) = writing.and_then(|name| tests.get_mut(name)) {
+            lines.push(line);
+        }
+    }
+    tests
 }
 
 #[cfg(test)]
@@ -172,12 +189,20 @@ noise without a line feed test result: ok. 2 passed; 0 failed; 1 ignored; 0 meas
     }
 
     #[test]
-    fn failed_tests_are_named_once() {
-        let twice = format!("{LOG}{LOG}");
-        assert_eq!(
-            failed_tests(&twice).into_iter().collect::<Vec<_>>(),
-            ["frame::tests::zero_length_is_an_error"]
-        );
+    fn failed_tests_come_with_what_they_wrote() {
+        let tests = failed_tests(LOG);
+        let lines: Vec<_> = tests["frame::tests::zero_length_is_an_error"]
+            .iter()
+            .filter(|line| !line.is_empty())
+            .collect();
+        assert_eq!(lines, [&"thread panicked"]);
+        assert_eq!(tests.len(), 1);
+    }
+
+    #[test]
+    fn a_test_whose_verdict_another_process_wrote_into_is_named_too() {
+        let log = LOG.replace("is_an_error ... FAILED", "is_an_error ... noise\nFAILED");
+        assert!(failed_tests(&log).contains_key("frame::tests::zero_length_is_an_error"));
     }
 
     #[test]
