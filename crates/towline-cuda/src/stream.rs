@@ -318,10 +318,15 @@ impl Driver {
         let told = Arc::clone(&number);
         let mark = acting.session.mark_with(move |ended| {
             let job: Job = Box::new(move || {
-                run(ended);
                 let session: Option<Arc<Session>> = session.upgrade();
-                if let (Some(session), Some(function), CUDA_SUCCESS) = (session, told.get(), ended)
-                {
+                // It may have ended since. Who was told so may have given up what its functions would use.
+                let live = session.filter(|session| session.lost().is_none());
+                let ended = match live {
+                    None if ended == CUDA_SUCCESS => CUDA_ERROR_DEVICE_UNAVAILABLE,
+                    _ => ended,
+                };
+                run(ended);
+                if let (Some(session), Some(function), CUDA_SUCCESS) = (live, told.get(), ended) {
                     let _ = session.post_plain(&wire::HostDone {
                         function: *function,
                     });

@@ -5,7 +5,9 @@ mod support;
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use support::{Machine, blank, pattern};
@@ -63,28 +65,46 @@ fn travelled(machine: &Machine) -> u64 {
 }
 
 /// Stops a stream until the sender says so.
-struct Gate(Sender<()>, Box<Receiver<()>>);
+struct Gate(Sender<()>, Arc<Stand>);
+
+struct Stand {
+    opened: Mutex<Receiver<()>>,
+    reached: AtomicBool,
+}
 
 impl Gate {
     fn new() -> Self {
         let (sender, receiver) = channel();
-        Self(sender, Box::new(receiver))
+        let stand = Stand {
+            opened: Mutex::new(receiver),
+            reached: AtomicBool::new(false),
+        };
+        Self(sender, Arc::new(stand))
     }
 
     fn close(&self, machine: &Machine, stream: CUstream) {
         unsafe extern "C" fn stand(gate: *mut c_void) {
-            // SAFETY: the gate outlives the stream's work.
-            let gate = unsafe { &*gate.cast::<Receiver<()>>() };
-            gate.recv_timeout(PATIENCE).expect("the test opens it");
+            // SAFETY: what was made of the gate for this call.
+            let gate = unsafe { Arc::from_raw(gate.cast::<Stand>()) };
+            gate.reached.store(true, Ordering::Relaxed);
+            let opened = gate.opened.lock().unwrap().recv_timeout(PATIENCE);
+            opened.expect("the test opens it");
         }
-        let receiver = (&raw const *self.1).cast_mut().cast();
+        // The function's own: a stream whose server has gone may come to it when the test is over, or never.
+        let passed = Arc::into_raw(Arc::clone(&self.1)).cast_mut().cast();
         // SAFETY: the function takes what it is given.
-        let posted = unsafe {
-            machine
-                .driver
-                .cuLaunchHostFunc(stream, Some(stand), receiver)
-        };
+        let posted = unsafe { machine.driver.cuLaunchHostFunc(stream, Some(stand), passed) };
         assert_eq!(posted, CUDA_SUCCESS);
+    }
+
+    /// Returns when a stream stands there.
+    fn reached(&self, machine: &Machine) {
+        let start = Instant::now();
+        while !self.1.reached.load(Ordering::Relaxed) {
+            assert!(start.elapsed() < PATIENCE, "no stream comes to the gate");
+            // Whoever waits reads what the server says.
+            wait(&machine.driver, machine.stream());
+        }
     }
 
     fn open(&self) {
@@ -280,6 +300,42 @@ fn a_server_that_goes_in_mid_copy_leaves_the_memory_and_an_error() {
     assert!(look(host, size) == bytes);
     assert_eq!(unpin(&machine, host), CUDA_SUCCESS);
     gate.open();
+}
+
+#[test]
+fn functions_that_wait_when_their_server_goes_are_not_called() {
+    unsafe extern "C" fn call(called: *mut c_void) {
+        // SAFETY: what was made of it for this call.
+        unsafe { Arc::from_raw(called.cast::<AtomicBool>()) }.store(true, Ordering::Relaxed);
+    }
+    let machine = Machine::on_this_host(&[1, 1]);
+    let (gate, streams) = (Gate::new(), [machine.stream(), machine.stream()]);
+    gate.close(&machine, streams[0]);
+    gate.reached(&machine);
+    let called = Arc::new(AtomicBool::new(false));
+    let passed = Arc::into_raw(Arc::clone(&called)).cast_mut().cast();
+    // SAFETY: the function takes what it is given.
+    let posted = unsafe {
+        machine
+            .driver
+            .cuLaunchHostFunc(streams[1], Some(call), passed)
+    };
+    assert_eq!(posted, CUDA_SUCCESS);
+    // Time for the server to come to the function, and for this thread to read so while it waits. Without it nothing is tried.
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(5));
+        wait(&machine.driver, machine.stream());
+    }
+    machine.sessions[0].close();
+    gate.open();
+    // One thread calls all functions, one after another, those of streams of another server too.
+    machine.enter(1);
+    let stream = machine.stream();
+    let last = Gate::new();
+    last.close(&machine, stream);
+    last.open();
+    wait(&machine.driver, stream);
+    assert!(!called.load(Ordering::Relaxed));
 }
 
 #[test]
