@@ -38,7 +38,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static __thread int depth;
 static __thread bool seen; /* this thread has called before */
-static __thread uint64_t resumed_ns, entered_ns, computed_ns;
+static __thread uint64_t resumed_ns, entered_ns, between_ns;
+static __thread uint64_t computed_ns; /* since the last event */
 
 static uint64_t now_ns(clockid_t clock)
 {
@@ -57,7 +58,8 @@ bool trace_enter(void)
     entered_ns = now_ns(CLOCK_MONOTONIC);
     const uint64_t now = trace.clock == CLOCK_MONOTONIC ? entered_ns : now_ns(trace.clock);
     /* What a thread did before its first call is not this program's way between two calls. */
-    computed_ns = seen ? now - resumed_ns : 0;
+    between_ns = seen ? now - resumed_ns : 0;
+    computed_ns += between_ns;
     return true;
 }
 
@@ -73,7 +75,7 @@ void trace_leave(void)
     }
     struct counts_header *header = trace.header;
     header->mpi_ns += now - entered_ns;
-    header->compute_ns += computed_ns;
+    header->compute_ns += between_ns;
     header->seconds_ns = now - trace.start_ns;
     header->calls++;
 }
@@ -172,7 +174,7 @@ void event_number(uint64_t number)
     event_byte((uint8_t)number);
 }
 
-/* The time since the last call goes with the first event of a call. */
+/* The time between calls since the last event goes with the next: not every call makes one. */
 void event_begin(enum event event)
 {
     event_byte((uint8_t)event);

@@ -2,6 +2,7 @@
 //!
 //! Needs both MPIs, a Fortran compiler and SimGrid, which `scripts/setup test` installs.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -391,6 +392,32 @@ fn replay_runs_through_in_simgrid() {
         "{rank_0}"
     );
     assert!(rank_0.contains("0 bcast 16 1\n"), "{rank_0}");
+}
+
+/// A call that sends nothing, at the edge of a grid of ranks, leaves no event, and the time before it goes with the next.
+#[test]
+fn what_a_rank_computes_stands_where_it_did() {
+    for mpi in [OPENMPI, MPICH] {
+        let (_temporary, folder) = new_folder();
+        let output = mpi.trace(&folder, &[], 3, &mpi.program("edges.c"), &[]);
+        assert!(output.status.success(), "{}", err(&output));
+        for rank in 0..3 {
+            let text = fs::read_to_string(folder.join(format!("replay/rank-{rank}.txt"))).unwrap();
+            let lines = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+            let (mut computed, mut steps) = (0.0, Vec::new());
+            for words in lines {
+                match words[1] {
+                    "compute" => computed += words[2].parse::<f64>().unwrap(),
+                    "allreduce" => steps.push(std::mem::take(&mut computed)),
+                    _ => {}
+                }
+            }
+            // 20 ms of a processor of 1 Gflop/s; and what the last step leaves is the program's end.
+            assert_eq!(steps.len(), 10, "{text}");
+            assert!(steps.iter().all(|flops| *flops > 19e6), "{steps:?}");
+            assert!(computed < 19e6, "{computed} at the end, after {steps:?}");
+        }
+    }
 }
 
 #[test]
