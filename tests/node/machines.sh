@@ -25,9 +25,12 @@ machine_host() {
   )
 }
 
-# A virtual machine like any other: no IOMMU, no devices but those that it is started with.
+# A virtual machine like any other: no IOMMU, no devices but those that it is started with. Processes that are its devices see its memory.
 machine_guest() {
-  machine=(-machine q35 -accel "tcg,thread=multi" -cpu "EPYC-Rome,-la57" -smp 2 -m 1024)
+  machine=(
+    -machine "q35,memory-backend=memory" -accel "tcg,thread=multi" -cpu "EPYC-Rome,-la57" -smp 2 -m 1024
+    -object "memory-backend-memfd,id=memory,size=1024M,share=on"
+  )
 }
 
 # A host with two NVMe drives that have virtual functions, on one node: 0000:01:00.0 on a root port of its own, and another below a switch

@@ -225,6 +225,15 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // From an emulated virtual machine to this machine's server over its kernel's vsock.
+        name: "node-vsock",
+        tiers: LONG,
+        needs: &["node", "workloads"],
+        tools: &[Tool::Command("qemu-system-x86_64")],
+        command: "tests/node/guest-vsock \"$TOWLINE_BIN_DIR\" build/workloads",
+        ..STAGE
+    },
+    Stage {
         // A benchmark natively and in an emulated machine, killed in the middle.
         name: "node-prove",
         tiers: LONG,
