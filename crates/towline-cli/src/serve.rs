@@ -190,6 +190,7 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
         },
         worker: opencl_worker(options)?,
         cuda_worker: cuda_worker(options)?,
+        cuda_is_expected: options.cuda != "auto",
         nvml_worker: nvml_worker(options)?,
         images: ImageConfig {
             memory_bytes: options.image_cache_memory,

@@ -239,6 +239,7 @@ fn supervise() {
                 .collect(),
         }),
         cuda_worker: None,
+        cuda_is_expected: true,
         nvml_worker: None,
         images: ImageConfig::default(),
         jail: JailConfig::default(),

@@ -83,6 +83,8 @@ pub struct SupervisorConfig {
     pub worker: Option<WorkerProgram>,
     /// How to start a worker for CUDA; `None` where CUDA is not offered.
     pub cuda_worker: Option<WorkerProgram>,
+    /// Whether it is an error when that cannot start, or only means that there is no CUDA here.
+    pub cuda_is_expected: bool,
     /// How to start the worker that asks NVML; `None` where nothing of it is told.
     pub nvml_worker: Option<WorkerProgram>,
     /// What is kept of the device code that CUDA programs bring.
@@ -343,13 +345,14 @@ fn start_pools(
     // A driver holds memory of every device while it is loaded: none is before somebody wants it.
     let cuda_pool = match &config.cuda_worker {
         None => None,
-        Some(program) => Some(WorkerPool::start(
-            config,
-            program,
-            RuntimeFolder::make()?,
-            0,
-            Arc::new(images(&config.images)?),
-        )?),
+        Some(program) => {
+            let images = Arc::new(images(&config.images)?);
+            let folder = RuntimeFolder::make()?;
+            Some(match config.cuda_is_expected {
+                true => WorkerPool::start(config, program, folder, 0, images)?,
+                false => WorkerPool::start_hopefully(config, program, folder, images)?,
+            })
+        }
     };
     if let Err(reason) = &pool {
         let Some(cuda) = &cuda_pool else {

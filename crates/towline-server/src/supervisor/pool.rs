@@ -32,6 +32,8 @@ pub(super) type EndCallback = Box<dyn FnOnce(Option<Ending>) + Send>;
 /// All workers of a supervisor.
 pub(super) struct WorkerPool {
     program: WorkerProgram,
+    /// How bad it is when a worker cannot start.
+    failure: log::Level,
     jail: JailConfig,
     /// Gone when stopped.
     folder: Mutex<Option<RuntimeFolder>>,
@@ -89,7 +91,19 @@ impl WorkerPool {
         ahead: usize,
         images: Arc<Images>,
     ) -> Result<Arc<Self>, SupervisorError> {
-        Self::start_with(config, program, folder, ahead, true, images)
+        let failure = log::Level::Error;
+        Self::start_with(config, program, failure, folder, ahead, true, images)
+    }
+
+    /// As [`start`](Self::start) with none ahead, of a program that may well be of no use here.
+    pub(super) fn start_hopefully(
+        config: &SupervisorConfig,
+        program: &WorkerProgram,
+        folder: RuntimeFolder,
+        images: Arc<Images>,
+    ) -> Result<Arc<Self>, SupervisorError> {
+        let failure = log::Level::Info;
+        Self::start_with(config, program, failure, folder, 0, true, images)
     }
 
     /// As [`start`](Self::start), with none ahead ever.
@@ -98,12 +112,14 @@ impl WorkerPool {
         program: &WorkerProgram,
         folder: RuntimeFolder,
     ) -> Result<Arc<Self>, SupervisorError> {
-        Self::start_with(config, program, folder, 0, false, Arc::default())
+        let (failure, images) = (log::Level::Error, Arc::default());
+        Self::start_with(config, program, failure, folder, 0, false, images)
     }
 
     fn start_with(
         config: &SupervisorConfig,
         program: &WorkerProgram,
+        failure: log::Level,
         folder: RuntimeFolder,
         ahead: usize,
         learns: bool,
@@ -112,6 +128,7 @@ impl WorkerPool {
         let first_user = u64::from(u32::from_le_bytes(super::random()?));
         let pool = Arc::new_cyclic(|this| Self {
             program: program.clone(),
+            failure,
             jail: config.jail.clone(),
             folder: Mutex::new(Some(folder)),
             first_user,
@@ -378,7 +395,7 @@ impl WorkerPool {
         state.failure_count += 1;
         state.not_before = Some(Instant::now() + pause);
         if !state.stopping {
-            log::error!("a worker could not start: {reason}");
+            log::log!(self.failure, "a worker could not start: {reason}");
         }
         state.last_failure = reason;
         drop(state);

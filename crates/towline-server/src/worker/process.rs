@@ -204,7 +204,8 @@ fn channel() -> Channel {
 /// Says why this worker cannot work. Gives the exit code.
 fn refuse(channel: &Channel, error: &(dyn Error + 'static)) -> i32 {
     let reason = protocol::shorten(&describe(error));
-    log::error!("the worker cannot start: {reason}");
+    // The supervisor logs it.
+    log::debug!("the worker cannot start: {reason}");
     tell(channel, &FromWorker::Failed { reason });
     1
 }

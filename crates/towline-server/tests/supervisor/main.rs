@@ -142,6 +142,7 @@ fn config(kind: &str) -> SupervisorConfig {
         },
         worker: Some(worker(kind)),
         cuda_worker: None,
+        cuda_is_expected: true,
         nvml_worker: None,
         images: ImageConfig::default(),
         jail: JailConfig {
