@@ -91,6 +91,8 @@ pub struct SriovRegisters {
     pub offset: u16,
     /// Their distance from each other.
     pub stride: u16,
+    /// Their device number; the vendor is the physical function's.
+    pub device: u16,
 }
 
 /// What was found in a configuration space.
@@ -160,12 +162,16 @@ impl Config {
                     config.sriov = field(0x0e)
                         .zip(field(0x10))
                         .zip(field(0x14).zip(field(0x16)))
-                        .map(|((total, count), (offset, stride))| SriovRegisters {
-                            total,
-                            count,
-                            offset,
-                            stride,
-                        });
+                        .zip(field(0x1a))
+                        .map(
+                            |(((total, count), (offset, stride)), device)| SriovRegisters {
+                                total,
+                                count,
+                                offset,
+                                stride,
+                                device,
+                            },
+                        );
                 }
                 _ => {}
             }
@@ -249,7 +255,7 @@ mod tests {
         put(&mut bytes, 0x100, &[EXTENDED_ACS, 0x1401, 0x5f, 0x1d]);
         put(&mut bytes, 0x140, &[EXTENDED_ATS, 0x1601, 0, 1 << 15]);
         put(&mut bytes, 0x160, &[EXTENDED_SRIOV, 0x0001]);
-        put(&mut bytes, 0x16e, &[16, 4, 0, 2, 1]);
+        put(&mut bytes, 0x16e, &[16, 4, 0, 2, 1, 0, 0x101e]);
         bytes
     }
 
@@ -269,8 +275,11 @@ mod tests {
         assert_eq!(config.ats, Some(Ats { enabled: true }));
         let sriov = config.sriov.unwrap();
         assert_eq!(
-            (sriov.total, sriov.count, sriov.offset, sriov.stride),
-            (16, 4, 2, 1)
+            (
+                (sriov.total, sriov.count, sriov.offset, sriov.stride),
+                sriov.device
+            ),
+            ((16, 4, 2, 1), 0x101e)
         );
     }
 

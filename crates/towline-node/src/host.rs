@@ -297,6 +297,9 @@ pub struct Sriov {
     pub offset: Option<u32>,
     /// Their distance from each other.
     pub stride: Option<u32>,
+    /// Their device number; the vendor is the physical function's.
+    #[serde(default)]
+    pub device: Option<u16>,
     /// Whether drivers take them as they come.
     pub autoprobe: bool,
     /// Those there are, in order.

@@ -310,7 +310,7 @@ fn clusters_that_cannot_be_are_refused() {
 fn openstack_gets_what_its_documentation_allows() {
     for name in ["dual-switches--two", "amd--one", "hgx--four"] {
         let (host, plan) = planned(name);
-        let openstack = openstack::openstack(&host, &plan, "fabric");
+        let openstack = openstack::openstack(&host, &plan, "fabric").unwrap();
         let mut names = Vec::new();
         for line in openstack.nova.lines() {
             if let Some(alias) = line.strip_prefix("alias = ") {
@@ -363,4 +363,33 @@ fn openstack_gets_what_its_documentation_allows() {
             plan.vms.iter().map(|vm| vm.vfs.len()).sum::<usize>()
         );
     }
+}
+
+/// The drives themselves stay the host's: neither address nor type of what Nova may give away is theirs.
+#[test]
+fn openstack_gets_the_functions_of_drives() {
+    let (mut host, plan) = planned("drives--two");
+    let files = openstack::openstack(&host, &plan, "fabric").unwrap();
+    let lines: Vec<&str> = files.nova.lines().collect();
+    let expected = [
+        r#"device_spec = {"address":"0000:21:00.1"}"#,
+        r#"device_spec = {"address":"0000:21:00.2"}"#,
+        r#"alias = {"device_type":"type-VF","name":"drive-144d-a824","numa_policy":"required","product_id":"a824","vendor_id":"144d"}"#,
+    ];
+    assert_eq!(lines[1..4], expected);
+    assert!(
+        files
+            .commands
+            .contains("pci_passthrough:alias=drive-144d-a824:1\n"),
+        "{}",
+        files.commands
+    );
+
+    for device in &mut host.devices {
+        if let Some(sriov) = &mut device.sriov {
+            sriov.device = None;
+        }
+    }
+    let error = openstack::openstack(&host, &plan, "fabric").unwrap_err();
+    assert!(error.to_string().contains("0000:21:00.0"), "{error}");
 }

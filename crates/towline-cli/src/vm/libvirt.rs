@@ -47,7 +47,7 @@ pub(super) fn on_each(options: &NamesOptions, words: &[&str]) -> anyhow::Result<
 
 pub(super) fn openstack(options: &OpenstackOptions) -> anyhow::Result<ExitCode> {
     let (host, plan) = planned(&options.plan)?;
-    let files = cloud::openstack(&host, &plan, &options.network);
+    let files = cloud::openstack(&host, &plan, &options.network)?;
     fs::create_dir_all(&options.out)
         .with_context(|| format!("cannot make {}", options.out.display()))?;
     for (name, text) in [

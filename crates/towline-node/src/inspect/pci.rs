@@ -150,6 +150,11 @@ fn sriov(root: &Root, folder: &str, registers: Option<SriovRegisters>) -> Option
         stride: root
             .value(&file("sriov_stride"))
             .or(registers.map(|found| found.stride.into())),
+        // The file has no `0x`, unlike others.
+        device: root
+            .text(&file("sriov_vf_device"))
+            .and_then(|text| u16::from_str_radix(&text, 16).ok())
+            .or(registers.map(|found| found.device)),
         autoprobe: root.text(&file("sriov_drivers_autoprobe")).as_deref() != Some("0"),
         functions: root
             .entries(folder)

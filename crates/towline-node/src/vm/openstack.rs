@@ -1,14 +1,15 @@
 //! The same plan as OpenStack's configuration: Nova's devices and aliases, a flavor, Neutron's ports.
 //!
-//! The host is prepared as for libvirt, but for the driver of virtual functions: Nova and Neutron bind those themselves.
+//! The host is prepared as for libvirt, but for the driver of the network's virtual functions: Nova and Neutron bind those themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use crate::address::PciAddress;
 use crate::host::{Host, Locality};
-use crate::plan::Plan;
+use crate::plan::{Plan, Vf};
 use crate::request::Affinity;
 
 /// The pieces, each for its file.
@@ -22,9 +23,19 @@ pub struct OpenStack {
     pub commands: String,
 }
 
+/// Nova asks for functions by their device number, and nobody tells it.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the device number of the functions of {0} is not known: look at the host as root, with a kernel that has sriov_vf_device (4.14)"
+)]
+pub struct UnknownFunctions(PciAddress);
+
 /// What a plan means to OpenStack. `network` is the physical network's name in Neutron.
-#[must_use]
-pub fn openstack(host: &Host, plan: &Plan, network: &str) -> OpenStack {
+///
+/// # Errors
+///
+/// When it is not known what the functions of a drive are.
+pub fn openstack(host: &Host, plan: &Plan, network: &str) -> Result<OpenStack, UnknownFunctions> {
     let mut specs: Vec<Value> = Vec::new();
     let mut aliases: BTreeMap<String, Value> = BTreeMap::new();
     let gpus: BTreeSet<_> = plan.vms.iter().flat_map(|vm| &vm.gpus).copied().collect();
@@ -34,18 +45,22 @@ pub fn openstack(host: &Host, plan: &Plan, network: &str) -> OpenStack {
     };
     for device in gpus.iter().filter_map(|&gpu| host.device(gpu)) {
         specs.push(json!({ "address": device.address.to_string() }));
-        let name = alias(&device.id());
-        aliases.insert(
-            name.clone(),
-            json!({
-                "name": name,
-                "vendor_id": format!("{:04x}", device.vendor),
-                "product_id": format!("{:04x}", device.device),
-                // A GPU that can have virtual functions counts as a physical one.
-                "device_type": if device.sriov.is_some() { "type-PF" } else { "type-PCI" },
-                "numa_policy": policy,
-            }),
-        );
+        // A GPU that can have virtual functions counts as a physical one.
+        let kind = match device.sriov {
+            Some(_) => "type-PF",
+            None => "type-PCI",
+        };
+        let name = alias("gpu", device.vendor, device.device);
+        let value = alias_value(&name, device.vendor, device.device, kind, policy);
+        aliases.insert(name, value);
+    }
+    for function in plan.vms.iter().flat_map(|vm| &vm.drives) {
+        // By its own address: the drive's would give the host's disk away with it.
+        specs.push(json!({ "address": function.address.to_string() }));
+        let (vendor, product) = function_id(host, function)?;
+        let name = alias("drive", vendor, product);
+        let value = alias_value(&name, vendor, product, "type-VF", policy);
+        aliases.insert(name, value);
     }
     let adapters: BTreeSet<_> = plan
         .vms
@@ -84,20 +99,39 @@ pub fn openstack(host: &Host, plan: &Plan, network: &str) -> OpenStack {
         "[sriov_nic]\nphysical_device_mappings = {}\n",
         mappings.join(",")
     );
-    OpenStack {
+    Ok(OpenStack {
         nova,
         neutron_agent,
-        commands: commands(host, plan, network),
-    }
+        commands: commands(host, plan, network)?,
+    })
 }
 
-fn alias(id: &str) -> String {
-    format!("gpu-{}", id.replace(':', "-"))
+fn alias(what: &str, vendor: u16, product: u16) -> String {
+    format!("{what}-{vendor:04x}-{product:04x}")
 }
 
-fn commands(host: &Host, plan: &Plan, network: &str) -> String {
+fn alias_value(name: &str, vendor: u16, product: u16, kind: &str, policy: &str) -> Value {
+    json!({
+        "name": name,
+        "vendor_id": format!("{vendor:04x}"),
+        "product_id": format!("{product:04x}"),
+        "device_type": kind,
+        "numa_policy": policy,
+    })
+}
+
+/// What a virtual function is, whether it is there yet or not.
+fn function_id(host: &Host, function: &Vf) -> Result<(u16, u16), UnknownFunctions> {
+    let unknown = || UnknownFunctions(function.physical);
+    let physical = host.device(function.physical).ok_or_else(unknown)?;
+    let present = host.device(function.address).map(|present| present.device);
+    let told = physical.sriov.as_ref().and_then(|sriov| sriov.device);
+    Ok((physical.vendor, present.or(told).ok_or_else(unknown)?))
+}
+
+fn commands(host: &Host, plan: &Plan, network: &str) -> Result<String, UnknownFunctions> {
     let Some(vm) = plan.vms.first() else {
-        return String::new();
+        return Ok(String::new());
     };
     let request = &plan.request;
     let cpus: usize = vm.cells.iter().map(|cell| cell.cpus.len()).sum();
@@ -118,7 +152,13 @@ fn commands(host: &Host, plan: &Plan, network: &str) -> String {
     properties.push(format!("hw:pci_numa_affinity_policy={affinity}"));
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for gpu in vm.gpus.iter().filter_map(|&gpu| host.device(gpu)) {
-        *kinds.entry(alias(&gpu.id())).or_default() += 1;
+        *kinds
+            .entry(alias("gpu", gpu.vendor, gpu.device))
+            .or_default() += 1;
+    }
+    for function in &vm.drives {
+        let (vendor, product) = function_id(host, function)?;
+        *kinds.entry(alias("drive", vendor, product)).or_default() += 1;
     }
     if !kinds.is_empty() {
         let kinds: Vec<String> = kinds
@@ -158,5 +198,5 @@ fn commands(host: &Host, plan: &Plan, network: &str) -> String {
             vm.name
         );
     }
-    text
+    Ok(text)
 }

@@ -158,6 +158,9 @@ impl Function {
             ] {
                 file(&format!("sriov_{name}"), &value.to_string());
             }
+            if let Some((_, device)) = get("vfid").and_then(|id| id.split_once(':')) {
+                file("sriov_vf_device", device);
+            }
         }
         for index in 0..get("count").map_or(0, |count| count.parse().unwrap()) {
             self.virtual_function(shape, index);
