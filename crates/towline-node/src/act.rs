@@ -334,12 +334,12 @@ fn set_register(
 
 fn run(world: &mut dyn World, words: &[&str]) -> Result<(), WorldError> {
     let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-    world.run(&words).map(drop)
+    world.run(&words)
 }
 
 fn command(world: &mut dyn World, words: Option<&Vec<String>>) -> Result<(), WorldError> {
     match words {
-        Some(words) => world.run(words).map(drop),
+        Some(words) => world.run(words),
         None => Ok(()),
     }
 }
@@ -382,7 +382,7 @@ fn setting(world: &mut dyn World, action: &Action) -> Result<Option<String>, Wor
         return Ok(None);
     };
     let words = ["ip", "-j", "link", "show", "dev", interface].map(str::to_owned);
-    let text = world.run(&words)?;
+    let text = world.ask(&words)?;
     let value: Value = serde_json::from_str(&text).unwrap_or_default();
     let functions = value
         .get(0)

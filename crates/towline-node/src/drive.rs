@@ -85,7 +85,7 @@ impl<'a> Share<'a> {
     fn ask(&self, world: &mut dyn World, command: &str) -> Result<Value, WorldError> {
         let node = self.node();
         let words = ["nvme", command, node.as_str(), "-o", "json"].map(str::to_owned);
-        let text = world.run(&words)?;
+        let text = world.ask(&words)?;
         serde_json::from_str(&text)
             .map_err(|_| self.error(format!("is not told of: `nvme {command}` prints no JSON")))
     }
@@ -184,16 +184,14 @@ impl<'a> Share<'a> {
             format!("--act={action}"),
             format!("--nr={number}"),
         ];
-        world.run(&words).map(drop)
+        world.run(&words)
     }
 
     /// Gives the physical function's controller what it keeps. It has it after a reset, of which programs see a pause.
     fn keep(&self, world: &mut dyn World, number: u64) -> Result<(), WorldError> {
         let (_, controller) = self.pool(world)?;
         self.manage(world, controller, Self::ASSIGN_PRIMARY, number)?;
-        world
-            .run(&["nvme".to_owned(), "reset".to_owned(), self.node()])
-            .map(drop)
+        world.run(&["nvme".to_owned(), "reset".to_owned(), self.node()])
     }
 
     // What Virtualization Management does, of its field ACT.

@@ -56,12 +56,19 @@ pub trait World {
     /// What the kernel answers.
     fn append(&mut self, path: &str, bytes: &[u8]) -> Result<(), WorldError>;
 
-    /// Runs a command and answers what it printed.
+    /// Runs a command that changes something.
     ///
     /// # Errors
     ///
     /// When it is not there, fails, or takes longer than the limit.
-    fn run(&mut self, words: &[String]) -> Result<String, WorldError>;
+    fn run(&mut self, words: &[String]) -> Result<(), WorldError>;
+
+    /// Runs a command that changes nothing, and answers what it printed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`World::run`].
+    fn ask(&mut self, words: &[String]) -> Result<String, WorldError>;
 }
 
 /// A change that did not happen, or of which that is not known.
@@ -231,7 +238,11 @@ impl World for LiveWorld {
         append(&self.root.path(path), bytes).map_err(WorldError::io(path))
     }
 
-    fn run(&mut self, words: &[String]) -> Result<String, WorldError> {
+    fn run(&mut self, words: &[String]) -> Result<(), WorldError> {
+        self.ask(words).map(drop)
+    }
+
+    fn ask(&mut self, words: &[String]) -> Result<String, WorldError> {
         let command = words.join(" ");
         if !self.root.is_live() {
             // It would act on the host that runs us.
@@ -317,9 +328,14 @@ impl<W: World> World for Mortal<W> {
         self.world.append(path, bytes)
     }
 
-    fn run(&mut self, words: &[String]) -> Result<String, WorldError> {
+    fn run(&mut self, words: &[String]) -> Result<(), WorldError> {
         self.count();
         self.world.run(words)
+    }
+
+    // To be killed before a question is to be killed before the change that follows it.
+    fn ask(&mut self, words: &[String]) -> Result<String, WorldError> {
+        self.world.ask(words)
     }
 }
 
