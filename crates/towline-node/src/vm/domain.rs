@@ -317,8 +317,12 @@ fn devices(
     devices.children(hostdevs(layout))
 }
 
-/// A port to the host's server, whether that is there yet or not.
+/// A port to the host's server, whether that is there yet or not. The socket is everybody's, and stays so: libvirt would make it one
+/// machine's, and start none without it.
 fn port(socket: &str, number: u32) -> Element {
+    let label = Element::new("seclabel")
+        .with("model", "dac")
+        .with("relabel", "no");
     let reconnect = Element::new("reconnect")
         .with("enabled", "yes")
         .with("timeout", 1);
@@ -328,7 +332,8 @@ fn port(socket: &str, number: u32) -> Element {
             Element::new("source")
                 .with("mode", "connect")
                 .with("path", socket)
-                .child(reconnect),
+                .child(reconnect)
+                .child(label),
         )
         .child(
             Element::new("target")
