@@ -56,3 +56,23 @@ machine_drives() {
     )
   done
 }
+
+# A host with an adapter that has virtual functions and a display with 64 MiB of memory of its own, as stand-in for a GPU, on each node;
+# the adapters, 0000:21:00.0 and 0000:41:00.0, are on one network. Another adapter is below a switch without ACS: 0000:45:00.0.
+machine_cluster() {
+  local node
+  two_nodes 4096
+  modules+=(igb)
+  for node in 0 1; do
+    machine+=(
+      -device "pcie-root-port,id=port$node,bus=complex$node,chassis=$((2 * node + 1))"
+      -device "pcie-root-port,id=place$node,bus=complex$node,chassis=$((2 * node + 2))"
+      -netdev "hubport,id=network$node,hubid=0" -device "igb,bus=port$node,netdev=network$node,mac=52:54:00:00:00:0$node"
+      -device "bochs-display,bus=place$node,vgamem=64M"
+    )
+  done
+  machine+=(
+    -device "pcie-root-port,id=port2,bus=complex1,chassis=5" -device "x3130-upstream,id=upstream,bus=port2"
+    -device "xio3130-downstream,id=port3,bus=upstream,chassis=6,slot=0" -device "igb,bus=port3,mac=52:54:00:00:00:02"
+  )
+}

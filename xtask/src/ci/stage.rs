@@ -269,6 +269,18 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // Two machines with an adapter's function each, from bare host to cluster and back. Fetches a newer QEMU where need be.
+        name: "node-cluster",
+        tiers: LONG,
+        needs: &["node", "node-libvirt"],
+        tools: &[
+            Tool::Command("qemu-system-x86_64"),
+            Tool::Command("libvirtd"),
+        ],
+        command: "TOWLINE_EMULATED_LIMIT_S=1500 tests/node/node-cluster \"$TOWLINE_BIN_DIR/towline\"",
+        ..STAGE
+    },
+    Stage {
         // The same, killed at every change. One start of each emulated host serves all of its kills.
         name: "node-kills",
         tiers: LONG,
