@@ -378,6 +378,10 @@ pub(crate) fn unary<const N: usize>(
         (Unary::Abs, ty) => narrow(narrow_format(ty)?, mode, [a], |[a]| a.abs()),
         (Unary::Neg, ty) => narrow(narrow_format(ty)?, mode, [a], |[a]| -a),
         (Unary::Sqrt, Type::F32) if is_plain(mode) => map1(a, |a: f32| a.sqrt()),
+        // Rounded twice, which is within 2^-22.9 as the PTX ISA has it, in half the time of 64 bits.
+        (Unary::Rsqrt, Type::F32) => {
+            map1(a, |a: f32| finish_f32(1.0 / enter(a, mode).sqrt(), mode))
+        }
         (_, Type::F32) => {
             function(op, 1.0)?;
             map1(a, |a: f32| {

@@ -751,11 +751,9 @@ impl Emitter<'_, '_> {
                         self.b.ins().fdiv(one, value)
                     }
                     _ => {
-                        let wide = self.b.ins().fpromote(types::F64, value);
-                        let root = self.b.ins().sqrt(wide);
-                        let one = self.b.ins().f64const(1.0);
-                        let wide = self.b.ins().fdiv(one, root);
-                        self.b.ins().fdemote(types::F32, wide)
+                        let root = self.b.ins().sqrt(value);
+                        let one = self.b.ins().f32const(1.0);
+                        self.b.ins().fdiv(one, root)
                     }
                 };
                 let value = self.finished(value, mode);
