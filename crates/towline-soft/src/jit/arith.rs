@@ -551,11 +551,10 @@ impl Emitter<'_, '_> {
         }
         let [a, b, c, e, flag] = inputs;
         let head = self.head;
-        let call = self
-            .b
+        self.b
             .ins()
-            .call(self.helpers.evaluate, &[head, at, a, b, c, e, flag]);
-        let exact = self.b.inst_results(call)[0];
+            .call(self.helpers.evaluate_rarely, &[head, at, a, b, c, e, flag]);
+        let exact = self.answered();
         let exact = self.cast(exact, Kind::I64, Kind::F32);
         self.b.ins().jump(on, &[exact.into()]);
         self.b.switch_to_block(on);

@@ -5,18 +5,21 @@ use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
-use cranelift_codegen::ir::{AbiParam, FuncRef, Function, Signature, Type, UserFuncName, types};
+use cranelift_codegen::ir::{
+    AbiParam, FuncRef, Function, InstBuilder, MemFlags, Signature, Type, UserFuncName, types,
+};
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{Linkage, Module};
+use cranelift_module::{FuncId, Linkage, Module};
 use towline_ptx::ir::FunctionId;
 
 use super::emit::{Emitter, Helpers, Outline, signature};
 use super::flat::{Flat, flatten};
-use super::head::Head;
+use super::head::{Head, offset};
 use super::{Refusal, helpers};
 use crate::image::Kernel;
 
@@ -112,6 +115,53 @@ fn import(
     Ok(module.declare_func_in_func(id, function))
 }
 
+/// A function around a helper that leaves all registers as they were, so that kernels need not keep values in memory for calls that
+/// hardly ever happen. No register is left for its result: that is the head's answer.
+fn sparing(
+    module: &mut JITModule,
+    function: &mut Function,
+    name: &str,
+    params: &[Type],
+) -> Result<FuncRef, Refusal> {
+    let mut context = module.make_context();
+    let mut signature = Signature::new(CallConv::PreserveAll);
+    signature
+        .params
+        .extend(params.iter().map(|ty| AbiParam::new(*ty)));
+    context.func = Function::with_name_signature(UserFuncName::default(), signature.clone());
+    let helper = import(module, &mut context.func, name, params, &[types::I64])?;
+    let mut shared = FunctionBuilderContext::new();
+    let mut builder = FunctionBuilder::new(&mut context.func, &mut shared);
+    let entry = builder.create_block();
+    builder.append_block_params_for_function_params(entry);
+    builder.switch_to_block(entry);
+    let inputs = builder.block_params(entry).to_vec();
+    let call = builder.ins().call(helper, &inputs);
+    let result = builder.inst_results(call)[0];
+    let (head, flags) = (inputs[0], MemFlags::trusted());
+    builder.ins().store(flags, result, head, offset!(answer));
+    builder.ins().return_(&[]);
+    builder.seal_all_blocks();
+    builder.finalize();
+    let id = define(module, &mut context, &signature)?;
+    Ok(module.declare_func_in_func(id, function))
+}
+
+/// Makes machine code of a function.
+fn define(
+    module: &mut JITModule,
+    context: &mut Context,
+    signature: &Signature,
+) -> Result<FuncId, Refusal> {
+    let id = module
+        .declare_anonymous_function(signature)
+        .map_err(compiler)?;
+    module
+        .define_function_with_control_plane(id, context, &mut ControlPlane::default())
+        .map_err(|error| Refusal::Compiler(format!("{error:?}")))?;
+    Ok(id)
+}
+
 impl Compiled {
     /// Translates a kernel.
     pub(crate) fn new(kernel: &Kernel) -> Result<Self, Refusal> {
@@ -129,9 +179,10 @@ impl Compiled {
         const I64: Type = types::I64;
         let function = &mut context.func;
         let imported = Helpers {
-            access: import(&mut module, function, "access", &[I64; 4], &[I64])?,
+            access: sparing(&mut module, function, "access", &[I64; 4])?,
             atomic: import(&mut module, function, "atomic", &[I64; 6], &[I64])?,
             evaluate: import(&mut module, function, "evaluate", &[I64; 7], &[I64])?,
+            evaluate_rarely: sparing(&mut module, function, "evaluate", &[I64; 7])?,
             fail: import(&mut module, function, "fail", &[I64; 3], &[])?,
             special: import(&mut module, function, "special", &[I64; 2], &[I64])?,
         };
@@ -139,12 +190,8 @@ impl Compiled {
         let mut builder = FunctionBuilder::new(&mut context.func, &mut shared);
         let outline = Emitter::emit(&mut builder, &mut flat, imported, has_fma)?;
         builder.finalize();
-        let id = module
-            .declare_anonymous_function(&context.func.signature)
-            .map_err(compiler)?;
-        module
-            .define_function_with_control_plane(id, &mut context, &mut ControlPlane::default())
-            .map_err(|error| Refusal::Compiler(format!("{error:?}")))?;
+        let signature = context.func.signature.clone();
+        let id = define(&mut module, &mut context, &signature)?;
         let code_bytes = context
             .compiled_code()
             .map_or(0, |code| code.code_buffer().len());

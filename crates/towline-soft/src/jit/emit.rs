@@ -78,9 +78,11 @@ pub(crate) struct Site {
 
 /// What code refers to outside of itself.
 pub(super) struct Helpers {
+    /// Leaves its result as the head's answer, as does `evaluate_rarely`.
     pub(super) access: FuncRef,
     pub(super) atomic: FuncRef,
     pub(super) evaluate: FuncRef,
+    pub(super) evaluate_rarely: FuncRef,
     pub(super) fail: FuncRef,
     pub(super) special: FuncRef,
 }
@@ -617,6 +619,14 @@ impl<'a, 'b> Emitter<'a, 'b> {
         self.b
             .ins()
             .store(MemFlags::trusted(), value, head, offset!(answer));
+    }
+
+    /// What a helper left there.
+    pub(super) fn answered(&mut self) -> Value {
+        let head = self.head;
+        self.b
+            .ins()
+            .load(types::I64, MemFlags::trusted(), head, offset!(answer))
     }
 
     /// An access that others may answer: loops of these have less patience.

@@ -320,11 +320,10 @@ impl Emitter<'_, '_> {
         });
         let (head, lane) = (self.head, self.lane);
         let site = self.b.ins().iconst(types::I64, i64::from(site));
-        let call = self
-            .b
+        self.b
             .ins()
             .call(self.helpers.access, &[head, site, address, lane]);
-        let host = self.b.inst_results(call)[0];
+        let host = self.answered();
         let on = self.b.create_block();
         let faulted = self.faulted;
         self.b.ins().brif(host, on, &[], faulted, &[]);
