@@ -203,14 +203,11 @@ pub(crate) fn carry_out(what: &Together, present: u32, brought: &Brought) -> Tak
             taken.values = [all & 0xffff_ffff; LANES];
         }
         Together::Shuffle { kind, .. } => {
-            for lane in lanes_of(present) {
-                let (source, in_range) = shuffled(
-                    *kind,
-                    lane as u32,
-                    brought.b[lane] as u32,
-                    brought.c[lane] as u32,
-                );
-                taken.values[lane] = brought.a[source as usize & 31] & 0xffff_ffff;
+            // Whoever is not there does not look at what it gets, and to ask each lane takes longer.
+            for (lane, value) in taken.values.iter_mut().enumerate() {
+                let (b, c) = (brought.b[lane] as u32, brought.c[lane] as u32);
+                let (source, in_range) = shuffled(*kind, lane as u32, b, c);
+                *value = brought.a[source as usize & 31] & 0xffff_ffff;
                 taken.flags |= u32::from(in_range) << lane;
             }
         }
@@ -235,6 +232,7 @@ fn combined(op: Atomic, ty: towline_ptx::ptx::Type, a: u64, b: u64) -> u64 {
 }
 
 /// The lane that a shuffle reads, and whether it is in range; otherwise its own. PTX ISA, "shfl.sync".
+#[inline(always)]
 fn shuffled(kind: Shuffle, lane: u32, b: u32, c: u32) -> (u32, bool) {
     let (distance, clamp, segment) = (b & 31, c & 31, c >> 8 & 31);
     let most = lane & segment | clamp & !segment;

@@ -1,8 +1,11 @@
 //! From steps to machine code: control flow, and how registers travel.
 //!
-//! The code of a kernel is one function. It takes the threads of a warp that can go on, one after another, and runs each until it ends,
-//! or comes to where it must wait: there it writes what is still needed to the thread's frame, and the number of the place to its
-//! state. Called again, it goes on from that place.
+//! The code of a kernel is one function. It takes the threads of a warp that go on from the same place, one after another, and runs each
+//! until it ends, or comes to where it must wait: there it writes what is still needed to the thread's frame, and the number of the
+//! place to its state. Called again, it goes on from that place.
+//!
+//! What can be reached from such a place without another stop is a *region*, with a loop over threads of its own, so that there is
+//! nothing to decide for each thread. Regions share no code. Where that would make too much of it there is one region for all places.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,8 +20,10 @@ use towline_ptx::ir::op::{Barrier, Flag, Op, Pred, Reg, Source, Together};
 
 use super::flat::{Action, Flat, Step};
 use super::head::{Uniform, offset, uniform};
-use super::live::{Class, Liveness, classes, successors};
+use super::kept::Kept;
+use super::live::{Class, blocks, classes, stops, successors};
 use super::{DONE, EXCHANGE, FUEL, POLL_COST, ROUND_COST, Refusal};
+use crate::exec::frame::LANES;
 
 /// How a value is wanted, or has come about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +71,16 @@ pub(crate) enum Wait {
 pub(crate) struct Stop {
     pub(crate) wait: Wait,
     pub(crate) step: u32,
+    /// Words that are the same for all who stop here, and that frames do not have therefore.
+    pub(crate) known: [Option<u64>; EXCHANGE],
+}
+
+/// Where a region starts.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Start,
+    /// Behind a step where threads stop.
+    Behind(u32),
 }
 
 /// A memory access that looks for its address in a slot, or that a helper carries out.
@@ -102,13 +117,18 @@ pub(super) struct Emitter<'a, 'b> {
     pub(super) b: &'a mut FunctionBuilder<'b>,
     pub(super) flat: &'a Flat,
     classes: Vec<Class>,
-    live: Liveness,
     registers: Vec<Option<Variable>>,
     predicates: Vec<Option<Variable>>,
     fuel: Variable,
     blocks: HashMap<u32, Block>,
     slots: HashMap<u32, i32>,
-    /// Resumption: number of the stop and its block.
+    /// The numbers of stops, by the steps that threads stop at.
+    numbers: HashMap<u32, u32>,
+    /// Where threads begin or go on, each to be the start of a region.
+    places: Vec<Place>,
+    /// There is one region for all places.
+    whole: bool,
+    /// Other places that threads go on from in this region: number of the stop and its block.
     resumes: Vec<(u32, Block)>,
     turns: HashMap<u32, Block>,
     pub(super) helpers: Helpers,
@@ -116,9 +136,16 @@ pub(super) struct Emitter<'a, 'b> {
     pub(super) head: Value,
     pub(super) lane: Value,
     pub(super) frame: Value,
+    kept: Kept,
+    /// Words that the next stop knows.
+    known_words: [Option<u64>; EXCHANGE],
     pub(super) argument_base: Value,
     pub(super) local_base: Value,
-    next_thread: Block,
+    /// Where threads come that have stopped, with their state.
+    stopped: Block,
+    finished: Block,
+    /// The place that all go on from.
+    state: Value,
     /// Threads may stop before their end.
     stops: bool,
     pub(super) faulted: Block,
@@ -130,6 +157,8 @@ pub(super) struct Emitter<'a, 'b> {
     pub(super) read: HashSet<u32>,
 }
 
+/// Steps that regions may have beyond twice those of the kernel.
+const MORE_STEPS: usize = 200;
 /// Most registers of all blocks of code together.
 const LIVE_LIMIT: u64 = 1 << 27;
 
@@ -153,11 +182,7 @@ fn leaders(flat: &Flat) -> Vec<u32> {
     let mut found = HashSet::from([0]);
     for (at, step) in (0..).zip(&flat.steps) {
         let next = successors(step, at);
-        let stops = matches!(
-            step.action,
-            Action::Op(Op::Barrier { .. } | Op::Together { .. } | Op::Nanosleep { .. })
-        );
-        if next != [at + 1] || stops {
+        if next != [at + 1] || stops(step) {
             found.extend(next);
             found.insert(at + 1);
         }
@@ -166,6 +191,46 @@ fn leaders(flat: &Flat) -> Vec<u32> {
     let mut found: Vec<_> = found.into_iter().collect();
     found.sort_unstable();
     found
+}
+
+/// First steps of the blocks of code that can be reached from one without a stop.
+fn reached(flat: &Flat, leaders: &[u32], start: u32) -> HashSet<u32> {
+    let mut found = HashSet::new();
+    let mut open = vec![start];
+    while let Some(start) = open.pop() {
+        let Ok(index) = leaders.binary_search(&start) else {
+            continue;
+        };
+        if !found.insert(start) {
+            continue;
+        }
+        let end = leaders.get(index + 1).copied();
+        let last = end.unwrap_or(flat.steps.len() as u32) - 1;
+        let step = &flat.steps[last as usize];
+        if step.guard.is_some() || !stops(step) {
+            open.extend(successors(step, last));
+        }
+    }
+    found
+}
+
+/// Whether all regions together have little more code than the kernel.
+fn fits_apart(flat: &Flat, leaders: &[u32]) -> bool {
+    let ends: HashMap<u32, u32> = blocks(flat, leaders).into_iter().collect();
+    let len = |start: u32| {
+        let reached = reached(flat, leaders, start);
+        reached.iter().map(|start| ends[start] - start).sum::<u32>() as usize
+    };
+    let starts = (1..).zip(&flat.steps).filter(|(_, step)| stops(step));
+    let starts = starts.map(|(behind, _)| behind).chain([0]);
+    let mut left = flat.steps.len() * 2 + MORE_STEPS;
+    for start in starts {
+        match left.checked_sub(len(start)) {
+            Some(less) => left = less,
+            None => return false,
+        }
+    }
+    true
 }
 
 /// Registers that one instruction writes once for all: with what.
@@ -212,18 +277,17 @@ impl<'a, 'b> Emitter<'a, 'b> {
         }
         let read = read_registers(flat);
         let classes = classes(flat);
-        let live = Liveness::new(flat, &leaders);
+        let kept = Kept::new(flat, &leaders);
         let fixed = fixed(flat);
         let entry = b.create_block();
         b.append_block_params_for_function_params(entry);
         b.switch_to_block(entry);
-        let (head, mask) = (b.block_params(entry)[0], b.block_params(entry)[1]);
-        let (next_thread, run_thread) = (b.create_block(), b.create_block());
+        let [head, mask, state] = *b.block_params(entry) else {
+            return Err(Refusal::Compiler("parameters are missing".into()));
+        };
         let (finished, faulted) = (b.create_block(), b.create_block());
-        let mask_left = b.append_block_param(next_thread, types::I32);
-        b.ins().jump(next_thread, &[mask.into()]);
-        b.switch_to_block(next_thread);
-        b.ins().brif(mask_left, run_thread, &[], finished, &[]);
+        let regions = b.create_block();
+        b.ins().jump(regions, &[]);
         b.switch_to_block(finished);
         let zero = b.ins().iconst(types::I32, 0);
         b.ins().return_(&[zero]);
@@ -231,38 +295,35 @@ impl<'a, 'b> Emitter<'a, 'b> {
         let one = b.ins().iconst(types::I32, 1);
         b.ins().return_(&[one]);
         b.set_cold_block(faulted);
-        b.switch_to_block(run_thread);
-        let lane32 = b.ins().ctz(mask_left);
-        let lane = b.ins().uextend(types::I64, lane32);
-        let less = b.ins().iadd_imm(mask_left, -1);
-        let rest = b.ins().band(mask_left, less);
         let fuel = b.declare_var(types::I32);
-        let full = b.ins().iconst(types::I32, FUEL);
-        b.def_var(fuel, full);
-        let blocks = leaders.iter().map(|at| (*at, b.create_block())).collect();
-        let dispatch = b.create_block();
-        b.append_block_param(dispatch, types::I32);
-        // What every thread starts from: where it is in its turn is not known yet, so these are loads.
+        let whole = !fits_apart(flat, &leaders);
         let mut emitter = Self {
             registers: vec![None; flat.registers as usize],
             predicates: vec![None; flat.predicates as usize],
             b,
             flat,
             classes,
-            live,
+            kept,
             fuel,
-            blocks,
+            blocks: HashMap::new(),
             slots: HashMap::new(),
+            numbers: HashMap::new(),
+            places: vec![Place::Start],
+            whole,
             resumes: Vec::new(),
             turns: HashMap::new(),
             helpers,
             outline: Outline::default(),
             head,
-            lane,
-            frame: lane,
-            argument_base: lane,
-            local_base: lane,
-            next_thread: dispatch,
+            state,
+            // Each region has its own of these.
+            lane: head,
+            frame: head,
+            argument_base: head,
+            local_base: head,
+            stopped: finished,
+            finished,
+            known_words: [None; EXCHANGE],
             stops: true,
             faulted,
             has_fma,
@@ -270,81 +331,146 @@ impl<'a, 'b> Emitter<'a, 'b> {
             fixed,
             read,
         };
-        emitter.thread(&leaders, rest, dispatch, next_thread)?;
+        emitter.outline.frame_words = emitter.frame_words();
+        let mut switch = Switch::new();
+        let mut next = 0;
+        while let Some(place) = emitter.places.get(next).copied() {
+            next += 1;
+            emitter.region(place, mask, &leaders, &mut switch)?;
+        }
+        emitter.b.switch_to_block(regions);
+        switch.emit(emitter.b, state, faulted);
         emitter.b.seal_all_blocks();
         Ok(emitter.outline)
     }
 
-    /// The code of one thread, from where it is.
-    fn thread(
+    /// A region: a loop over the threads that go on from a place, or from where they had stopped for others to have their turn.
+    fn region(
         &mut self,
+        place: Place,
+        mask: Value,
         leaders: &[u32],
-        rest: Value,
-        stopped: Block,
-        next_thread: Block,
+        switch: &mut Switch,
     ) -> Result<(), Refusal> {
         let flat = self.flat;
+        let enter = self.b.create_block();
+        let (next_thread, run_thread) = (self.b.create_block(), self.b.create_block());
+        let mask_left = self.b.append_block_param(next_thread, types::I32);
+        self.b.switch_to_block(enter);
+        self.b.ins().jump(next_thread, &[mask.into()]);
+        self.b.switch_to_block(next_thread);
+        let finished = self.finished;
+        self.b.ins().brif(mask_left, run_thread, &[], finished, &[]);
+        self.b.switch_to_block(run_thread);
+        let lane = self.b.ins().ctz(mask_left);
+        self.lane = self.b.ins().uextend(types::I64, lane);
+        let less = self.b.ins().iadd_imm(mask_left, -1);
+        let rest = self.b.ins().band(mask_left, less);
+        let full = self.b.ins().iconst(types::I32, FUEL);
+        self.b.def_var(self.fuel, full);
         let base = self.constant_load(types::I64, offset!(arguments));
         self.argument_base = self.beside(base, flat.parameter_bytes.next_multiple_of(16).into());
         let base = self.constant_load(types::I64, offset!(locals));
         self.local_base = self.beside(base, flat.local_bytes.next_multiple_of(16).into());
-        let frames = self.constant_load(types::I64, offset!(frames));
-        let words = self.frame_words();
-        self.outline.frame_words = words;
-        self.frame = self.beside(frames, words as u64 * 8);
-        let start = self.b.create_block();
-        if !self.stops {
-            // Every thread runs from its start to its end.
-            self.b.ins().jump(start, &[]);
-            self.b.switch_to_block(start);
-            self.clear((0, flat.registers), (0, flat.predicates));
-            let first = self.blocks[&0];
+        let base = self.constant_load(types::I64, offset!(frames));
+        self.frame = self.beside(base, 8);
+        // Where it begins is known when its code is there.
+        let begin = self.b.create_block();
+        self.b.ins().jump(begin, &[]);
+        self.stopped = self.b.create_block();
+        let state_now = self.b.append_block_param(self.stopped, types::I32);
+        let start = match place {
+            Place::Behind(step) => step + 1,
+            Place::Start => 0,
+        };
+        let inside = match self.whole {
+            true => leaders.iter().copied().collect(),
+            false => reached(flat, leaders, start),
+        };
+        self.blocks = inside
+            .iter()
+            .map(|at| (*at, self.b.create_block()))
+            .collect();
+        self.turns.clear();
+        let first = self.b.create_block();
+        self.b.switch_to_block(first);
+        let number = match place {
+            Place::Start => {
+                self.clear((0, flat.registers), (0, flat.predicates));
+                self.b.ins().jump(self.blocks[&0], &[]);
+                0
+            }
+            Place::Behind(step) => {
+                self.go_on(step);
+                self.numbers[&step]
+            }
+        };
+        for (start, end) in blocks(flat, leaders) {
+            if let Some(block) = self.blocks.get(&start) {
+                self.b.switch_to_block(*block);
+                self.run(start, end)?;
+            }
+        }
+        self.b.switch_to_block(self.stopped);
+        if self.stops {
+            let states = self.constant_load(types::I64, offset!(states));
+            let at = self.beside(states, 4);
+            self.b.ins().store(MemFlags::trusted(), state_now, at, 0);
+        }
+        self.b.ins().jump(next_thread, &[rest.into()]);
+        self.b.switch_to_block(begin);
+        switch.set_entry(number.into(), enter);
+        let resumes = std::mem::take(&mut self.resumes);
+        if resumes.is_empty() {
             self.b.ins().jump(first, &[]);
-            self.body(leaders)?;
-            self.b.switch_to_block(stopped);
-            self.b.ins().jump(next_thread, &[rest.into()]);
             return Ok(());
         }
-        let states = self.constant_load(types::I64, offset!(states));
-        let by = self.b.ins().ishl_imm(self.lane, 2);
-        let state_at = self.b.ins().iadd(states, by);
-        let resume = self.b.create_block();
-        let state = self
+        let elsewhere = self.b.create_block();
+        let here = self
             .b
             .ins()
-            .load(types::I32, MemFlags::trusted(), state_at, 0);
-        self.b.ins().brif(state, resume, &[], start, &[]);
-        self.b.switch_to_block(start);
-        self.clear((0, flat.registers), (0, flat.predicates));
-        let first = self.blocks[&0];
-        self.b.ins().jump(first, &[]);
-        self.body(leaders)?;
-        self.b.switch_to_block(stopped);
-        let state_now = self.b.block_params(stopped)[0];
-        self.b
-            .ins()
-            .store(MemFlags::trusted(), state_now, state_at, 0);
-        self.b.ins().jump(next_thread, &[rest.into()]);
-        self.b.switch_to_block(resume);
-        let mut switch = Switch::new();
-        for (number, block) in &self.resumes {
-            switch.set_entry(u128::from(*number), *block);
+            .icmp_imm(IntCC::Equal, self.state, i64::from(number));
+        self.b.ins().brif(here, first, &[], elsewhere, &[]);
+        self.b.switch_to_block(elsewhere);
+        let mut others = Switch::new();
+        for (number, block) in resumes {
+            others.set_entry(number.into(), block);
+            switch.set_entry(number.into(), enter);
         }
-        let faulted = self.faulted;
-        switch.emit(self.b, state, faulted);
+        others.emit(self.b, self.state, self.faulted);
         Ok(())
     }
 
-    /// All blocks of code.
-    fn body(&mut self, leaders: &[u32]) -> Result<(), Refusal> {
-        for (index, at) in leaders.iter().enumerate() {
-            let end = leaders.get(index + 1).copied();
-            let end = end.unwrap_or(self.flat.steps.len() as u32);
-            let block = self.blocks[at];
-            self.b.switch_to_block(block);
-            self.run(*at, end)?;
+    /// Goes on behind a step where the thread has stopped.
+    fn go_on(&mut self, step: u32) {
+        let (d, p) = self
+            .flat
+            .steps
+            .get(step as usize)
+            .and_then(op_of)
+            .map_or((None, None), outcome);
+        let registers = self.flat.registers;
+        let given = [d.map(|d| d.0), p.map(|p| registers + p.0)];
+        self.fetch(step + 1, &given);
+        let frame = self.frame;
+        let wanted = self.kept.fetched(step + 1);
+        if let Some(d) = d.filter(|d| wanted.has(d.0)) {
+            let at = word_offset(0);
+            let value = self
+                .b
+                .ins()
+                .load(types::I32, MemFlags::trusted(), frame, at);
+            self.set(d, value, Kind::I32);
         }
-        Ok(())
+        if let Some(p) = p.filter(|p| wanted.has(registers + p.0)) {
+            let at = word_offset(1);
+            let value = self.b.ins().load(types::I8, MemFlags::trusted(), frame, at);
+            self.set_flag(p, value);
+        }
+        match self.blocks.get(&(step + 1)) {
+            Some(&next) => self.b.ins().jump(next, &[]),
+            None => self.exit(),
+        };
     }
 
     /// `base` plus the lane's share of so many bytes.
@@ -359,9 +485,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
         let mut targets = Vec::new();
         for (at, step) in (0..).zip(&flat.steps) {
             match &step.action {
-                Action::Op(Op::Barrier { .. } | Op::Together { .. } | Op::Nanosleep { .. }) => {
-                    targets.push(at + 1);
-                }
+                _ if stops(step) => targets.push(at + 1),
                 Action::Op(Op::Branch { target }) if *target <= at => targets.push(*target),
                 Action::Op(Op::BranchIndexed { targets: all, .. }) => {
                     targets.extend(all.iter().filter(|target| **target <= at));
@@ -371,8 +495,8 @@ impl<'a, 'b> Emitter<'a, 'b> {
         }
         self.stops = !targets.is_empty();
         for target in targets {
-            for number in self.live.at(target).collect::<Vec<_>>() {
-                let next = (EXCHANGE + self.slots.len()) as i32 * 8;
+            for number in self.kept.room(target).iter() {
+                let next = word_offset(EXCHANGE + self.slots.len());
                 self.slots.entry(number).or_insert(next);
             }
         }
@@ -495,8 +619,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
             }
             Op::Nanosleep { .. } => {
                 self.outline.polls = true;
-                let next = self.at + 1;
-                self.stop(Wait::Turn, next, &[], |_| {});
+                self.stop(Wait::Turn);
                 Ok(true)
             }
             Op::BranchIndexed { index, targets } => {
@@ -519,7 +642,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
 
     fn exit(&mut self) -> ir::Inst {
         let done = self.b.ins().iconst(types::I32, i64::from(DONE));
-        let stopped = self.next_thread;
+        let stopped = self.stopped;
         self.b.ins().jump(stopped, &[done.into()])
     }
 
@@ -581,7 +704,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
         self.b.ins().brif(left, on, &[], stop, &[]);
         self.b.switch_to_block(stop);
         self.b.set_cold_block(stop);
-        self.stop(Wait::Turn, target, &[], |_| {});
+        self.stop_before(target);
     }
 
     fn branch_indexed(&mut self, index: Source, targets: &[u32]) {
@@ -637,41 +760,83 @@ impl<'a, 'b> Emitter<'a, 'b> {
         self.b.def_var(self.fuel, less);
     }
 
-    /// The thread stops here and goes on at `next`, after `take` has fetched what was exchanged.
-    fn stop(&mut self, wait: Wait, next: u32, given: &[u32], take: impl FnOnce(&mut Self)) {
-        let number = self.outline.stops.len() as u32 + 1;
-        self.outline.stops.push(Stop {
-            wait,
-            step: self.at,
-        });
-        let kept: Vec<_> = self
-            .live
-            .at(next)
-            .filter(|one| !given.contains(one))
-            .collect();
-        let frame = self.frame;
-        for one in &kept {
-            let value = self.kept(*one);
-            let at = self.slots[one];
-            self.b.ins().store(MemFlags::trusted(), value, frame, at);
+    /// The thread stops at this step, and goes on behind it.
+    fn stop(&mut self, wait: Wait) {
+        let at = self.at;
+        let next = self.outline.stops.len() as u32 + 1;
+        let known = std::mem::take(&mut self.known_words);
+        let number = *self.numbers.entry(at).or_insert(next);
+        let is_new = number == next;
+        if is_new {
+            let step = at;
+            self.outline.stops.push(Stop { wait, step, known });
         }
-        let state = self.b.ins().iconst(types::I32, i64::from(number));
-        let stopped = self.next_thread;
-        self.b.ins().jump(stopped, &[state.into()]);
+        let given = self
+            .flat
+            .steps
+            .get(at as usize)
+            .and_then(op_of)
+            .map_or((None, None), outcome);
+        let registers = self.flat.registers;
+        let given = [given.0.map(|d| d.0), given.1.map(|p| registers + p.0)];
+        let stored = self.kept.stored(at);
+        self.leave(
+            number,
+            stored.iter().filter(|one| !given.contains(&Some(*one))),
+        );
+        if !is_new {
+            return;
+        }
+        if !self.whole {
+            return self.places.push(Place::Behind(at));
+        }
         let resume = self.b.create_block();
         self.resumes.push((number, resume));
         self.b.switch_to_block(resume);
-        for one in kept {
+        self.go_on(at);
+    }
+
+    /// The thread stops for others to have their turn, on the way back to the start of a loop.
+    fn stop_before(&mut self, target: u32) {
+        let number = self.outline.stops.len() as u32 + 1;
+        self.outline.stops.push(Stop {
+            wait: Wait::Turn,
+            step: self.at,
+            known: [None; EXCHANGE],
+        });
+        let stored = self.kept.stored_before(target);
+        self.leave(number, stored.iter());
+        let resume = self.b.create_block();
+        self.resumes.push((number, resume));
+        self.b.switch_to_block(resume);
+        self.fetch(target, &[]);
+        self.b.ins().jump(self.blocks[&target], &[]);
+    }
+
+    /// Stores registers, and turns to the next thread.
+    fn leave(&mut self, number: u32, stored: impl Iterator<Item = u32>) {
+        let frame = self.frame;
+        for one in stored {
+            let (variable, _) = self.variable(one);
+            let value = self.b.use_var(variable);
             let at = self.slots[&one];
-            let (variable, ty) = self.variable(one);
-            let value = self.b.ins().load(ty, MemFlags::trusted(), frame, at);
-            self.b.def_var(variable, value);
+            self.b.ins().store(MemFlags::trusted(), value, frame, at);
         }
-        take(self);
-        match self.blocks.get(&next) {
-            Some(&next) => self.b.ins().jump(next, &[]),
-            None => self.exit(),
-        };
+        let state = self.b.ins().iconst(types::I32, i64::from(number));
+        self.b.ins().jump(self.stopped, &[state.into()]);
+    }
+
+    /// Fetches registers for what begins with a step.
+    fn fetch(&mut self, next: u32, given: &[Option<u32>]) {
+        let frame = self.frame;
+        for one in self.kept.fetched(next).iter() {
+            if !given.contains(&Some(one)) {
+                let at = self.slots[&one];
+                let (variable, ty) = self.variable(one);
+                let value = self.b.ins().load(ty, MemFlags::trusted(), frame, at);
+                self.b.def_var(variable, value);
+            }
+        }
     }
 
     fn variable(&mut self, number: u32) -> (Variable, ir::Type) {
@@ -684,25 +849,28 @@ impl<'a, 'b> Emitter<'a, 'b> {
         }
     }
 
-    fn kept(&mut self, number: u32) -> Value {
-        let (variable, _) = self.variable(number);
-        self.b.use_var(variable)
-    }
-
     /// Leaves a word for those that a thread meets.
     fn give(&mut self, word: usize, value: Value) {
         let frame = self.frame;
         self.b
             .ins()
-            .store(MemFlags::trusted(), value, frame, word as i32 * 8);
+            .store(MemFlags::trusted(), value, frame, word_offset(word));
     }
 
     fn give_source(&mut self, word: usize, source: Source) {
+        self.known_words[word] = self.known(source);
+        if self.known_words[word].is_some() {
+            return;
+        }
         let value = self.get(source, Kind::I64);
         self.give(word, value);
     }
 
     fn give_narrow(&mut self, word: usize, source: Source) {
+        self.known_words[word] = self.known(source).map(|bits| bits & 0xffff_ffff);
+        if self.known_words[word].is_some() {
+            return;
+        }
         let value = self.get(source, Kind::I32);
         let value = self.b.ins().uextend(types::I64, value);
         self.give(word, value);
@@ -724,79 +892,33 @@ impl<'a, 'b> Emitter<'a, 'b> {
             }
             _ => None,
         };
-        let next = self.at + 1;
         if let Some(id) = known {
-            self.stop(Wait::All(id), next, &[], |_| {});
-            return;
+            return self.stop(Wait::All(id));
         }
         self.give_narrow(0, id);
         if let Some(threads) = threads {
             self.give_source(1, threads);
         }
-        let (d, p) = match kind {
-            Barrier::Arrive | Barrier::Sync => (None, None),
-            Barrier::Reduce { d, a, .. } => {
-                self.give_flag(2, a);
-                (None, Some(d))
-            }
-            Barrier::Count { d, a } => {
-                self.give_flag(2, a);
-                (Some(d), None)
-            }
-        };
-        self.meet(Wait::Barrier, d, p);
+        if let Barrier::Reduce { a, .. } | Barrier::Count { a, .. } = kind {
+            self.give_flag(2, a);
+        }
+        self.stop(Wait::Barrier);
     }
 
     fn together(&mut self, mask: Source, what: &Together) {
         self.give_narrow(3, mask);
-        let (d, p) = match *what {
-            Together::Elect { d, p } => (d, p),
-            Together::Match { bits, d, p, a, .. } => {
-                match bits > 32 {
-                    true => self.give_source(0, a),
-                    false => self.give_narrow(0, a),
-                }
-                (Some(d), p)
-            }
-            Together::Reduce { d, a, .. } => {
-                self.give_narrow(0, a);
-                (Some(d), None)
-            }
-            Together::Shuffle { d, p, a, b, c, .. } => {
+        match *what {
+            Together::Match { bits, a, .. } if bits > 32 => self.give_source(0, a),
+            Together::Match { a, .. } | Together::Reduce { a, .. } => self.give_narrow(0, a),
+            Together::Shuffle { a, b, c, .. } => {
                 self.give_narrow(0, a);
                 self.give_narrow(1, b);
                 self.give_narrow(2, c);
-                (d, p)
             }
-            Together::Vote { d, p, a, .. } => {
-                self.give_flag(0, a);
-                (d, p)
-            }
-            Together::Wait => (None, None),
-        };
-        self.meet(Wait::Together, d, p);
-    }
-
-    /// Stops until others have come, and takes the first two words of the frame as outcome.
-    fn meet(&mut self, wait: Wait, d: Option<Reg>, p: Option<Pred>) {
-        let registers = self.flat.registers;
-        let given: Vec<u32> = d
-            .map(|d| d.0)
-            .into_iter()
-            .chain(p.map(|p| registers + p.0))
-            .collect();
-        let next = self.at + 1;
-        self.stop(wait, next, &given, |this| {
-            let frame = this.frame;
-            if let Some(d) = d {
-                let value = this.b.ins().load(types::I32, MemFlags::trusted(), frame, 0);
-                this.set(d, value, Kind::I32);
-            }
-            if let Some(p) = p {
-                let value = this.b.ins().load(types::I8, MemFlags::trusted(), frame, 8);
-                this.set_flag(p, value);
-            }
-        });
+            Together::Vote { a, .. } => self.give_flag(0, a),
+            Together::Elect { .. } | Together::Wait => {}
+        }
+        self.stop(Wait::Together);
     }
 
     /// A truth value, 0 or 1.
@@ -962,10 +1084,36 @@ impl<'a, 'b> Emitter<'a, 'b> {
     }
 }
 
+/// What threads take away from where they stop: the first words of their frames.
+fn outcome(op: &Op) -> (Option<Reg>, Option<Pred>) {
+    match op {
+        Op::Barrier { kind, .. } => match *kind {
+            Barrier::Arrive | Barrier::Sync => (None, None),
+            Barrier::Reduce { d, .. } => (None, Some(d)),
+            Barrier::Count { d, .. } => (Some(d), None),
+        },
+        Op::Together { what, .. } => match **what {
+            Together::Elect { d, p }
+            | Together::Shuffle { d, p, .. }
+            | Together::Vote { d, p, .. } => (d, p),
+            Together::Match { d, p, .. } => (Some(d), p),
+            Together::Reduce { d, .. } => (Some(d), None),
+            Together::Wait => (None, None),
+        },
+        _ => (None, None),
+    }
+}
+
+/// Where a word of a thread's frame lies. That of all lanes lies in one piece, for what passes between them.
+fn word_offset(word: usize) -> i32 {
+    (word * LANES * 8) as i32
+}
+
 /// What compiled functions take and give.
 pub(super) fn signature(call_conv: cranelift_codegen::isa::CallConv) -> ir::Signature {
     let mut signature = ir::Signature::new(call_conv);
-    signature.params = vec![AbiParam::new(types::I64), AbiParam::new(types::I32)];
+    let params = [types::I64, types::I32, types::I32];
+    signature.params = params.map(AbiParam::new).to_vec();
     signature.returns = vec![AbiParam::new(types::I32)];
     signature
 }

@@ -22,28 +22,43 @@ pub(super) enum Class {
 }
 
 /// A set of registers and, behind them, predicates.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Set(Vec<u64>);
 
 impl Set {
-    fn new(len: usize) -> Self {
+    pub(super) fn new(len: usize) -> Self {
         Self(vec![0; len.div_ceil(64)])
     }
 
-    fn insert(&mut self, number: u32) {
+    pub(super) fn insert(&mut self, number: u32) {
         if let Some(word) = self.0.get_mut(number as usize / 64) {
             *word |= 1 << (number % 64);
         }
     }
 
-    fn remove(&mut self, number: u32) {
+    pub(super) fn remove(&mut self, number: u32) {
         if let Some(word) = self.0.get_mut(number as usize / 64) {
             *word &= !(1 << (number % 64));
         }
     }
 
+    pub(super) fn has(&self, number: u32) -> bool {
+        let word = self.0.get(number as usize / 64);
+        word.is_some_and(|word| word >> (number % 64) & 1 != 0)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.fill(0);
+    }
+
+    /// What two have in common.
+    pub(super) fn both(&self, other: &Self) -> Self {
+        let words = self.0.iter().zip(&other.0);
+        Self(words.map(|(one, other)| one & other).collect())
+    }
+
     /// Adds another's; says whether anything was new.
-    fn add(&mut self, other: &Self) -> bool {
+    pub(super) fn add(&mut self, other: &Self) -> bool {
         let mut new = false;
         for (word, more) in self.0.iter_mut().zip(&other.0) {
             new |= *more & !*word != 0;
@@ -82,6 +97,13 @@ pub(super) fn successors(step: &Step, at: u32) -> Vec<u32> {
     }
 }
 
+/// First steps of blocks of code, and where these end.
+pub(super) fn blocks(flat: &Flat, leaders: &[u32]) -> Vec<(u32, u32)> {
+    let ends = leaders.iter().skip(1).copied();
+    let ends = ends.chain([flat.steps.len() as u32]);
+    leaders.iter().copied().zip(ends).collect()
+}
+
 /// What is needed at the start of each block of code; blocks are named by their first step.
 pub(super) struct Liveness {
     sets: HashMap<u32, Set>,
@@ -95,12 +117,7 @@ impl Liveness {
             .iter()
             .map(|start| (*start, Set::new(len)))
             .collect();
-        let ends = leaders.iter().skip(1).copied();
-        let blocks: Vec<_> = leaders
-            .iter()
-            .copied()
-            .zip(ends.chain([flat.steps.len() as u32]))
-            .collect();
+        let blocks = blocks(flat, leaders);
         loop {
             let mut changed = false;
             for (start, end) in blocks.iter().rev() {
@@ -126,13 +143,21 @@ impl Liveness {
         }
     }
 
-    pub(super) fn at(&self, start: u32) -> impl Iterator<Item = u32> {
-        self.sets.get(&start).into_iter().flat_map(Set::iter)
+    pub(super) fn at(&self, start: u32) -> Set {
+        self.sets.get(&start).cloned().unwrap_or_default()
     }
 }
 
+/// Whether threads always stop at a step.
+pub(super) fn stops(step: &Step) -> bool {
+    matches!(
+        step.action,
+        Action::Op(Op::Barrier { .. } | Op::Together { .. } | Op::Nanosleep { .. })
+    )
+}
+
 /// What is needed before a step, from what is needed behind it.
-fn before(step: &mut Step, registers: u32, live: &mut Set) {
+pub(super) fn before(step: &mut Step, registers: u32, live: &mut Set) {
     let guarded = step.guard.is_some();
     match &mut step.action {
         Action::Op(op) => {

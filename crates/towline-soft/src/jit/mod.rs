@@ -6,6 +6,7 @@
 //!
 //! - [`flat`]: a kernel with all that it calls as one piece of code.
 //! - [`live`]: which registers are needed where, and in which form.
+//! - [`kept`]: what lies in frames while threads wait.
 //! - [`emit`], [`arith`], [`memory`]: the translation.
 //! - [`code`]: machine code, and the cache of it.
 //! - [`helpers`]: what machine code calls.
@@ -24,6 +25,7 @@ mod head;
     reason = "machine code calls these with the block that it runs"
 )]
 mod helpers;
+mod kept;
 mod live;
 mod memory;
 mod operands;

@@ -4,12 +4,12 @@ use towline_ptx::ir::Space;
 use towline_ptx::ir::op::{Barrier, Op, Together};
 use towline_ptx::ptx::Position;
 
-use super::DONE;
 use super::code::Compiled;
-use super::emit::{Wait, op_of};
+use super::emit::{Stop, Wait, op_of};
 use super::flat::Step;
 use super::head::{Head, SIZES, Slot, UNIFORMS, Uniform};
 use super::helpers::nowhere;
+use super::{DONE, EXCHANGE};
 use crate::exec::Launch;
 use crate::exec::access::{outside, slice_mut};
 use crate::exec::barrier::{BARRIERS, Meeting};
@@ -21,6 +21,9 @@ use crate::memory::Span;
 
 /// Rounds of a block through its barriers before others have their turn.
 const ROUNDS: u32 = 1000;
+
+/// How often lanes of a warp meet, and go on, before other warps have their turn.
+const MEETINGS: u32 = 16;
 
 /// A warp.
 #[derive(Debug, Clone, Copy, Default)]
@@ -62,6 +65,8 @@ pub(crate) struct Threads<'a> {
     block: [u32; 3],
     warps: Vec<Warp>,
     gates: [Gate; BARRIERS],
+    /// Barriers that somebody has come to.
+    used: u32,
     states: Vec<u32>,
     frames: Vec<u64>,
     arguments: Vec<u8>,
@@ -152,6 +157,7 @@ impl<'a> Threads<'a> {
                 waiting: vec![0; warps],
                 ..Gate::default()
             }),
+            used: 0,
             states: vec![0; lanes],
             frames: vec![0; lanes * code.outline.frame_words],
             arguments: vec![0; lanes * argument_bytes],
@@ -192,7 +198,9 @@ impl<'a> Threads<'a> {
                 together: 0,
             };
         }
-        for gate in &mut self.gates {
+        let used = std::mem::take(&mut self.used);
+        for id in lanes_of(used) {
+            let gate = &mut self.gates[id];
             gate.meeting = std::mem::take(&mut gate.meeting).emptied();
             gate.waiting.fill(0);
             gate.asked = false;
@@ -219,6 +227,7 @@ impl<'a> Threads<'a> {
         let code = self.code;
         self.warp = number;
         let lane = number * LANES;
+        let words = code.outline.frame_words;
         let head = &mut self.head;
         head.uniform[Uniform::Warp as usize] = number as u64;
         head.parameters = self.parameters.as_ptr();
@@ -227,46 +236,132 @@ impl<'a> Threads<'a> {
         head.constants = self.constants.as_ptr();
         head.threads = self.coordinates.as_ptr().wrapping_add(lane);
         head.states = self.states.as_mut_ptr().wrapping_add(lane);
-        let words = code.outline.frame_words;
         head.frames = self.frames.as_mut_ptr().wrapping_add(lane * words);
         let share = self.arguments.len() / self.states.len().max(1);
         head.arguments = self.arguments.as_mut_ptr().wrapping_add(lane * share);
         let share = self.locals.len() / self.states.len().max(1);
         head.locals = self.locals.as_mut_ptr().wrapping_add(lane * share);
-        let this: *mut Self = self;
-        if !code.run(this.cast(), warp.ready) {
-            let unknown = || Box::new(self.blame(FaultKind::Trap, 0, 0));
-            let found = self.fault.clone();
-            return Err(found.unwrap_or_else(unknown));
-        }
-        let ended = self.warps[number].live;
-        if code.outline.stops.is_empty() {
-            let warp = &mut self.warps[number];
-            (warp.live, warp.ready) = (0, 0);
-            return Ok(());
-        }
-        let mut rest = warp.ready;
-        while rest != 0 {
-            let first = rest.trailing_zeros() as usize;
-            let state = self.states[lane + first];
-            let states = &self.states[lane..lane + LANES];
-            let group = match rest == u32::MAX && states.iter().all(|other| *other == state) {
-                true => rest,
-                false => {
-                    let same = lanes_of(rest).filter(|other| states[*other] == state);
-                    same.fold(0, |mask, other| mask | 1 << other)
+        for _ in 0..MEETINGS {
+            let mut rest = warp.ready;
+            while rest != 0 {
+                let (state, group) = match code.outline.stops.is_empty() {
+                    true => (0, rest),
+                    false => self.alike(number, rest),
+                };
+                rest &= !group;
+                let this: *mut Self = self;
+                if !code.run(this.cast(), group, state) {
+                    let unknown = || Box::new(self.blame(FaultKind::Trap, 0, 0));
+                    let found = self.fault.clone();
+                    return Err(found.unwrap_or_else(unknown));
                 }
-            };
+            }
+            if code.outline.stops.is_empty() {
+                let warp = &mut self.warps[number];
+                (warp.live, warp.ready) = (0, 0);
+                return Ok(());
+            }
+            if warp.ready != warp.live || !self.meet_at_once(number) {
+                self.sort_all(number, turned);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The lanes of those given that have stopped where the first of them has.
+    fn alike(&self, number: usize, lanes: u32) -> (u32, u32) {
+        let start = number * LANES;
+        let states = self.states.get(start..).and_then(<[u32]>::first_chunk);
+        let states: &[u32; LANES] = states.unwrap_or(&[DONE; LANES]);
+        let state = states[lanes.trailing_zeros() as usize & 31];
+        let differs = |all, other: &u32| all | (*other ^ state);
+        let group = match states.iter().fold(0, differs) {
+            0 => lanes,
+            _ => {
+                let same = lanes_of(lanes).filter(|lane| states[*lane] == state);
+                same.fold(0, |mask, lane| mask | 1 << lane)
+            }
+        };
+        (state, group)
+    }
+
+    /// Sorts the lanes that have run by what they stopped for.
+    fn sort_all(&mut self, number: usize, turned: &mut bool) {
+        let live = self.warps[number].live;
+        let mut rest = self.warps[number].ready;
+        while rest != 0 {
+            let (state, group) = self.alike(number, rest);
             rest &= !group;
             self.sort(number, state, group, turned);
         }
-        if self.warps[number].live != ended {
+        if self.warps[number].live != live {
             self.release_all();
         }
         if self.warps[number].together != 0 {
             self.meet(number);
         }
-        Ok(())
+    }
+
+    /// What mostly happens: all lanes that live stop for one thing that they do together, with the same members. They can all go on, as
+    /// nobody is missing.
+    fn meet_at_once(&mut self, number: usize) -> bool {
+        let code = self.code;
+        let live = self.warps[number].live;
+        let (state, group) = self.alike(number, live);
+        let Some(stop) = code.outline.stops.get((state as usize).wrapping_sub(1)) else {
+            return false;
+        };
+        if group != live || stop.wait != Wait::Together {
+            return false;
+        }
+        let Some(Op::Together { what, .. }) =
+            code.flat.steps.get(stop.step as usize).and_then(op_of)
+        else {
+            return false;
+        };
+        let words = code.outline.frame_words;
+        let start = number * LANES * words;
+        let (rows, _) = self.frames[start..].as_chunks_mut::<LANES>();
+        let Some(rows) = rows.first_chunk_mut::<EXCHANGE>() else {
+            return false;
+        };
+        let row = |word: usize| match stop.known[word] {
+            Some(known) => [known; LANES],
+            None => rows[word],
+        };
+        if stop.known[3].is_none() {
+            let members = rows[3];
+            let first = members[live.trailing_zeros() as usize & 31];
+            if lanes_of(live).any(|lane| members[lane] != first) {
+                return false;
+            }
+        }
+        let mut brought = Brought {
+            a: row(0),
+            ..Brought::default()
+        };
+        // Who has ended has brought nothing.
+        if live != u32::MAX {
+            for (lane, value) in brought.a.iter_mut().enumerate() {
+                *value &= 0_u64.wrapping_sub(u64::from(live >> lane & 1));
+            }
+        }
+        match **what {
+            Together::Vote { .. } => {
+                let yes =
+                    |flags, (lane, value): (usize, &u64)| flags | u32::from(*value != 0) << lane;
+                brought.flags = brought.a.iter().enumerate().fold(0, yes);
+            }
+            Together::Shuffle { .. } => (brought.b, brought.c) = (row(1), row(2)),
+            _ => {}
+        }
+        let taken = carry_out(what, live, &brought);
+        rows[0] = taken.values;
+        for (lane, flag) in rows[1].iter_mut().enumerate() {
+            *flag = u64::from(taken.flags >> lane & 1);
+        }
+        true
     }
 
     /// Lanes of a warp have stopped at one place.
@@ -302,13 +397,16 @@ impl<'a> Threads<'a> {
         }
     }
 
+    /// A word that a lane brings to where it has stopped.
     fn word(&self, number: usize, lane: usize, word: usize) -> u64 {
-        let at = (number * LANES + lane) * self.code.outline.frame_words + word;
-        self.frames.get(at).copied().unwrap_or(0)
+        let known = self.stop_of(number, lane).and_then(|stop| stop.known[word]);
+        let at = (number * self.code.outline.frame_words + word) * LANES + lane;
+        known.unwrap_or_else(|| self.frames.get(at).copied().unwrap_or(0))
     }
 
+    /// A word that it takes away.
     fn set_word(&mut self, number: usize, lane: usize, word: usize, value: u64) {
-        let at = (number * LANES + lane) * self.code.outline.frame_words + word;
+        let at = (number * self.code.outline.frame_words + word) * LANES + lane;
         if let Some(place) = self.frames.get_mut(at) {
             *place = value;
         }
@@ -355,6 +453,7 @@ impl<'a> Threads<'a> {
             self.fault = Some(Box::new(self.blame(kind, step, lane)));
             return;
         };
+        self.used |= 1 << id;
         gate.meeting.arrive(warps, number, mask, yes, threads);
         if waits {
             gate.waiting[number] |= mask;
@@ -363,28 +462,35 @@ impl<'a> Threads<'a> {
         self.release(id as usize);
     }
 
-    /// The step that a lane of a warp has stopped at.
-    fn step_of(&self, number: usize, lane: usize) -> u32 {
-        let state = self.states.get(number * LANES + lane).copied().unwrap_or(0);
-        let stop = self
-            .code
-            .outline
-            .stops
-            .get((state as usize).wrapping_sub(1));
-        stop.map_or(0, |stop| stop.step)
+    /// Where a lane of a warp has stopped.
+    fn stop_of(&self, number: usize, lane: usize) -> Option<&'a Stop> {
+        let state = self.states.get(number * LANES + lane)?;
+        let stops = &self.code.outline.stops;
+        stops.get((*state as usize).wrapping_sub(1))
     }
 
-    fn release_all(&mut self) -> bool {
-        (0..BARRIERS).fold(false, |any, id| self.release(id) | any)
+    fn step_of(&self, number: usize, lane: usize) -> u32 {
+        self.stop_of(number, lane).map_or(0, |stop| stop.step)
+    }
+
+    /// Lets go on who waits for nobody any more. To be called when lanes have ended.
+    fn release_all(&mut self) {
+        for id in (0..BARRIERS)
+            .filter(|id| self.used >> id & 1 != 0)
+            .collect::<Vec<_>>()
+        {
+            self.release(id);
+        }
     }
 
     /// Lets those go on who wait at a barrier, when all have come.
-    fn release(&mut self, id: usize) -> bool {
+    fn release(&mut self, id: usize) {
         let live = self.warps.iter().map(|warp| warp.live);
         let gate = &mut self.gates[id];
         if !gate.meeting.is_complete(live) {
-            return false;
+            return;
         }
+        self.used &= !(1 << id);
         let meeting = std::mem::take(&mut gate.meeting);
         let asked = std::mem::take(&mut gate.asked);
         for number in 0..self.warps.len() {
@@ -413,7 +519,6 @@ impl<'a> Threads<'a> {
             }
         }
         self.gates[id].meeting = meeting.emptied();
-        true
     }
 
     fn together_of(&self, number: usize, lane: usize) -> Option<&'a Together> {
