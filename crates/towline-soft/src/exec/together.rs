@@ -231,6 +231,27 @@ fn combined(op: Atomic, ty: towline_ptx::ptx::Type, a: u64, b: u64) -> u64 {
     integer::atomic(op, ty, a, b, 0).unwrap_or(0)
 }
 
+/// Where each lane reads in a shuffle, and whether that is in range.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sources {
+    pub(crate) lanes: [u8; LANES],
+    pub(crate) in_range: u32,
+}
+
+/// The same for all lanes where their distances and limits are.
+pub(crate) fn sources(kind: Shuffle, b: u32, c: u32) -> Sources {
+    let mut sources = Sources {
+        lanes: [0; LANES],
+        in_range: 0,
+    };
+    for (lane, place) in (0..).zip(&mut sources.lanes) {
+        let (source, in_range) = shuffled(kind, lane, b, c);
+        *place = source as u8;
+        sources.in_range |= u32::from(in_range) << lane;
+    }
+    sources
+}
+
 /// The lane that a shuffle reads, and whether it is in range; otherwise its own. PTX ISA, "shfl.sync".
 #[inline(always)]
 fn shuffled(kind: Shuffle, lane: u32, b: u32, c: u32) -> (u32, bool) {

@@ -24,6 +24,7 @@ use super::kept::Kept;
 use super::live::{Class, blocks, classes, stops, successors};
 use super::{DONE, EXCHANGE, FUEL, POLL_COST, ROUND_COST, Refusal};
 use crate::exec::frame::LANES;
+use crate::exec::together::{Sources, sources};
 
 /// How a value is wanted, or has come about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +74,8 @@ pub(crate) struct Stop {
     pub(crate) step: u32,
     /// Words that are the same for all who stop here, and that frames do not have therefore.
     pub(crate) known: [Option<u64>; EXCHANGE],
+    /// For a shuffle of which the distance and the limits are known.
+    pub(crate) sources: Option<Sources>,
 }
 
 /// Where a region starts.
@@ -768,8 +771,12 @@ impl<'a, 'b> Emitter<'a, 'b> {
         let number = *self.numbers.entry(at).or_insert(next);
         let is_new = number == next;
         if is_new {
-            let step = at;
-            self.outline.stops.push(Stop { wait, step, known });
+            self.outline.stops.push(Stop {
+                wait,
+                step: at,
+                known,
+                sources: self.sources(known),
+            });
         }
         let given = self
             .flat
@@ -796,6 +803,20 @@ impl<'a, 'b> Emitter<'a, 'b> {
         self.go_on(at);
     }
 
+    /// Where lanes read in the shuffle of this step, if it is one and that is known.
+    fn sources(&self, known: [Option<u64>; EXCHANGE]) -> Option<Sources> {
+        let Op::Together { what, .. } = self.flat.steps.get(self.at as usize).and_then(op_of)?
+        else {
+            return None;
+        };
+        match (&**what, known) {
+            (Together::Shuffle { kind, .. }, [None, Some(b), Some(c), _]) => {
+                Some(sources(*kind, b as u32, c as u32))
+            }
+            _ => None,
+        }
+    }
+
     /// The thread stops for others to have their turn, on the way back to the start of a loop.
     fn stop_before(&mut self, target: u32) {
         let number = self.outline.stops.len() as u32 + 1;
@@ -803,6 +824,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
             wait: Wait::Turn,
             step: self.at,
             known: [None; EXCHANGE],
+            sources: None,
         });
         let stored = self.kept.stored_before(target);
         self.leave(number, stored.iter());

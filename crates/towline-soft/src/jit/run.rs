@@ -337,16 +337,26 @@ impl<'a> Threads<'a> {
                 return false;
             }
         }
-        let mut brought = Brought {
-            a: row(0),
-            ..Brought::default()
-        };
+        let mut a = row(0);
         // Who has ended has brought nothing.
         if live != u32::MAX {
-            for (lane, value) in brought.a.iter_mut().enumerate() {
+            for (lane, value) in a.iter_mut().enumerate() {
                 *value &= 0_u64.wrapping_sub(u64::from(live >> lane & 1));
             }
         }
+        if let Some(sources) = &stop.sources {
+            for (value, source) in rows[0].iter_mut().zip(sources.lanes) {
+                *value = a[usize::from(source) % LANES];
+            }
+            if let Together::Shuffle { p: Some(_), .. } = **what {
+                put_flags(&mut rows[1], sources.in_range);
+            }
+            return true;
+        }
+        let mut brought = Brought {
+            a,
+            ..Brought::default()
+        };
         match **what {
             Together::Vote { .. } => {
                 let yes =
@@ -358,9 +368,7 @@ impl<'a> Threads<'a> {
         }
         let taken = carry_out(what, live, &brought);
         rows[0] = taken.values;
-        for (lane, flag) in rows[1].iter_mut().enumerate() {
-            *flag = u64::from(taken.flags >> lane & 1);
-        }
+        put_flags(&mut rows[1], taken.flags);
         true
     }
 
@@ -686,6 +694,13 @@ impl<'a> Threads<'a> {
         found
             .map(|bytes| bytes.as_mut_ptr() as usize as u64)
             .ok_or_else(lost)
+    }
+}
+
+/// Gives each lane its flag.
+fn put_flags(row: &mut [u64; LANES], flags: u32) {
+    for (lane, flag) in row.iter_mut().enumerate() {
+        *flag = u64::from(flags >> lane & 1);
     }
 }
 
