@@ -22,6 +22,7 @@ use super::flat::{Action, Flat, Step};
 use super::head::{Uniform, offset, uniform};
 use super::kept::Kept;
 use super::live::{Class, blocks, classes, stops, successors};
+use super::runs::{Run, runs};
 use super::{DONE, EXCHANGE, FUEL, POLL_COST, ROUND_COST, Refusal};
 use crate::exec::frame::LANES;
 use crate::exec::together::{Sources, sources};
@@ -74,6 +75,8 @@ pub(crate) struct Stop {
     pub(crate) step: u32,
     /// Words that are the same for all who stop here, and that frames do not have therefore.
     pub(crate) known: [Option<u64>; EXCHANGE],
+    /// The flag that lanes take away is looked at.
+    pub(crate) tells: bool,
     /// For a shuffle of which the distance and the limits are known.
     pub(crate) sources: Option<Sources>,
 }
@@ -92,6 +95,8 @@ pub(crate) struct Site {
     pub(crate) step: u32,
     pub(crate) bytes: u32,
     pub(crate) write: bool,
+    /// It stands for all loads of the run that starts with its step.
+    pub(crate) is_run: bool,
 }
 
 /// What code refers to outside of itself.
@@ -110,6 +115,8 @@ pub(super) struct Helpers {
 pub(crate) struct Outline {
     pub(crate) stops: Vec<Stop>,
     pub(crate) sites: Vec<Site>,
+    /// Loads that are checked together, by the first of them.
+    pub(crate) runs: HashMap<u32, Run>,
     /// Words of a thread's frame.
     pub(crate) frame_words: usize,
     /// Some access looks at memory that others may change.
@@ -153,6 +160,10 @@ pub(super) struct Emitter<'a, 'b> {
     stops: bool,
     pub(super) faulted: Block,
     pub(super) has_fma: bool,
+    /// For loads whose checks have been made: the first of their run, and how far they are from it.
+    pub(super) checked: HashMap<u32, (u32, i64)>,
+    /// Where the first of a run lies in the host's memory.
+    pub(super) run_at: HashMap<u32, Value>,
     /// The step that is being translated.
     pub(super) at: u32,
     fixed: HashMap<u32, u64>,
@@ -281,6 +292,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
         let read = read_registers(flat);
         let classes = classes(flat);
         let kept = Kept::new(flat, &leaders);
+        let runs = runs(flat, &leaders);
         let fixed = fixed(flat);
         let entry = b.create_block();
         b.append_block_params_for_function_params(entry);
@@ -330,11 +342,19 @@ impl<'a, 'b> Emitter<'a, 'b> {
             stops: true,
             faulted,
             has_fma,
+            checked: HashMap::new(),
+            run_at: HashMap::new(),
             at: 0,
             fixed,
             read,
         };
         emitter.outline.frame_words = emitter.frame_words();
+        for (first, run) in &runs {
+            let rest = run.members.iter().skip(1);
+            let rest = rest.map(|(step, away)| (*step, (*first, *away)));
+            emitter.checked.extend(rest);
+        }
+        emitter.outline.runs = runs;
         let mut switch = Switch::new();
         let mut next = 0;
         while let Some(place) = emitter.places.get(next).copied() {
@@ -429,6 +449,9 @@ impl<'a, 'b> Emitter<'a, 'b> {
             return Ok(());
         }
         let elsewhere = self.b.create_block();
+        if !self.whole {
+            self.b.set_cold_block(elsewhere);
+        }
         let here = self
             .b
             .ins()
@@ -770,22 +793,20 @@ impl<'a, 'b> Emitter<'a, 'b> {
         let known = std::mem::take(&mut self.known_words);
         let number = *self.numbers.entry(at).or_insert(next);
         let is_new = number == next;
+        let step = self.flat.steps.get(at as usize);
+        let (d, p) = step.and_then(op_of).map_or((None, None), outcome);
+        let registers = self.flat.registers;
+        let given = [d.map(|d| d.0), p.map(|p| registers + p.0)];
         if is_new {
+            let wanted = self.kept.fetched(at + 1);
             self.outline.stops.push(Stop {
                 wait,
                 step: at,
                 known,
+                tells: given[1].is_some_and(|p| wanted.has(p)),
                 sources: self.sources(known),
             });
         }
-        let given = self
-            .flat
-            .steps
-            .get(at as usize)
-            .and_then(op_of)
-            .map_or((None, None), outcome);
-        let registers = self.flat.registers;
-        let given = [given.0.map(|d| d.0), given.1.map(|p| registers + p.0)];
         let stored = self.kept.stored(at);
         self.leave(
             number,
@@ -824,6 +845,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
             wait: Wait::Turn,
             step: self.at,
             known: [None; EXCHANGE],
+            tells: false,
             sources: None,
         });
         let stored = self.kept.stored_before(target);
@@ -831,6 +853,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
         let resume = self.b.create_block();
         self.resumes.push((number, resume));
         self.b.switch_to_block(resume);
+        self.b.set_cold_block(resume);
         self.fetch(target, &[]);
         self.b.ins().jump(self.blocks[&target], &[]);
     }

@@ -6,6 +6,7 @@ use towline_ptx::ir::Space;
 use towline_ptx::ir::op::{Flag, Op, Special};
 use towline_ptx::ptx::Type;
 
+use super::emit::Site;
 use super::flat::Step;
 use super::head::{Head, Slot};
 use super::run::Threads;
@@ -62,7 +63,7 @@ extern "C" fn access(head: *mut Head, site: u64, address: u64, lane: u64) -> u64
     }
 }
 
-/// The host's address of an access, checked as the interpreter does it, in its order.
+/// The host's address of an access, when it and all that are checked with it have been found.
 fn find(
     threads: &mut Threads<'_>,
     number: usize,
@@ -73,6 +74,29 @@ fn find(
     let Some(site) = code.outline.sites.get(number).copied() else {
         return Err((FaultKind::Trap, 0));
     };
+    let run = code.outline.runs.get(&site.step).filter(|_| site.is_run);
+    let extent = run.map_or(site.bytes.into(), |run| run.extent);
+    let host = find_one(threads, number, site, extent, (address, lane))?;
+    for (step, away) in run.into_iter().flat_map(|run| run.members.iter().skip(1)) {
+        let site = Site {
+            step: *step,
+            ..site
+        };
+        let address = address.wrapping_add_signed(*away);
+        find_one(threads, number, site, extent, (address, lane))?;
+    }
+    Ok(host)
+}
+
+/// The host's address of an access, checked as the interpreter does it, in its order.
+fn find_one(
+    threads: &mut Threads<'_>,
+    number: usize,
+    site: Site,
+    extent: u64,
+    (address, lane): (u64, usize),
+) -> Result<u64, (FaultKind, u32)> {
+    let code = threads.code;
     let Some(step) = code.flat.steps.get(site.step as usize) else {
         return Err((FaultKind::Trap, site.step));
     };
@@ -93,7 +117,7 @@ fn find(
                 .map_err(told)?;
         }
         check_aligned(at, width).map_err(told)?;
-        threads.remember(number, whole);
+        threads.remember(number, whole, extent);
         return Ok(at);
     }
     check_aligned(at, width).map_err(told)?;

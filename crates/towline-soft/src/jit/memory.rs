@@ -186,6 +186,25 @@ impl Emitter<'_, '_> {
 
     /// The host's address of an access.
     fn place(&mut self, access: Access) -> Value {
+        if let Some((first, away)) = self.checked.get(&self.at)
+            && let Some(start) = self.run_at.get(first)
+        {
+            return self.b.ins().iadd_imm(*start, *away);
+        }
+        let host = self.checked_place(access);
+        if self.outline.runs.contains_key(&self.at) {
+            self.run_at.insert(self.at, host);
+        }
+        host
+    }
+
+    /// The lowest address of the run that starts here, from its first, and the bytes of it; for all other accesses their own.
+    fn reach(&self, access: Access) -> (i64, u64) {
+        let run = self.outline.runs.get(&self.at);
+        run.map_or((0, access.bytes), |run| (run.lowest, run.extent))
+    }
+
+    fn checked_place(&mut self, access: Access) -> Value {
         let step = &self.flat.steps[self.at as usize];
         match access.space {
             Space::Param => {
@@ -255,9 +274,22 @@ impl Emitter<'_, '_> {
             0 => offset,
             more => self.b.ins().iadd_imm(offset, more),
         };
-        let offset = self.b.ins().uextend(types::I64, offset);
-        let whole = self.whole(offset, access.bytes);
-        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, whole, count);
+        let (lowest, extent) = self.reach(access);
+        let start = match lowest {
+            0 => offset,
+            lowest => self.b.ins().iadd_imm(offset, lowest),
+        };
+        let (offset, start) = (
+            self.b.ins().uextend(types::I64, offset),
+            self.b.ins().uextend(types::I64, start),
+        );
+        let whole = self.whole(start, access.bytes);
+        // Of 32 bits, turned or not, this does not overflow.
+        let last = match extent / access.bytes - 1 {
+            0 => whole,
+            more => self.b.ins().iadd_imm(whole, more as i64),
+        };
+        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, last, count);
         let (on, slow) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(inside, on, &[], slow, &[]);
         self.b.switch_to_block(slow);
@@ -276,7 +308,12 @@ impl Emitter<'_, '_> {
         let flags = MemFlags::trusted();
         let base = self.b.ins().load(types::I64, flags, slots, at);
         let count = self.b.ins().load(types::I64, flags, slots, at + 8);
+        let (lowest, _) = self.reach(access);
         let offset = self.b.ins().isub(address, base);
+        let offset = match lowest {
+            0 => offset,
+            lowest => self.b.ins().iadd_imm(offset, lowest),
+        };
         let whole = self.whole(offset, access.bytes);
         let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, whole, count);
         let (fast, slow, on) = (
@@ -317,6 +354,7 @@ impl Emitter<'_, '_> {
             step: self.at,
             bytes: access.bytes as u32,
             write: access.write,
+            is_run: self.outline.runs.contains_key(&self.at),
         });
         let (head, lane) = (self.head, self.lane);
         let site = self.b.ins().iconst(types::I64, i64::from(site));
@@ -414,6 +452,7 @@ impl Emitter<'_, '_> {
             step: self.at,
             bytes: ty.bytes() as u32,
             write: true,
+            is_run: false,
         });
         let (head, lane) = (self.head, self.lane);
         let site = self.b.ins().iconst(types::I64, i64::from(site));

@@ -8,6 +8,7 @@
 //! - [`live`]: which registers are needed where, and in which form.
 //! - [`kept`]: what lies in frames while threads wait.
 //! - [`emit`], [`arith`], [`memory`]: the translation.
+//! - [`runs`]: loads that are checked together.
 //! - [`code`]: machine code, and the cache of it.
 //! - [`helpers`]: what machine code calls.
 //! - [`run`]: blocks of threads.
@@ -30,6 +31,7 @@ mod live;
 mod memory;
 mod operands;
 mod run;
+mod runs;
 
 pub(crate) use code::{Cache, Compiled};
 pub(crate) use run::{Threads, block_bytes};

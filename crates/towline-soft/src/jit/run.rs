@@ -241,12 +241,15 @@ impl<'a> Threads<'a> {
         head.arguments = self.arguments.as_mut_ptr().wrapping_add(lane * share);
         let share = self.locals.len() / self.states.len().max(1);
         head.locals = self.locals.as_mut_ptr().wrapping_add(lane * share);
+        // Where all lanes are, once they have met.
+        let mut met = None;
         for _ in 0..MEETINGS {
             let mut rest = warp.ready;
             while rest != 0 {
-                let (state, group) = match code.outline.stops.is_empty() {
-                    true => (0, rest),
-                    false => self.alike(number, rest),
+                let (state, group) = match (met, code.outline.stops.is_empty()) {
+                    (Some(state), _) => (state, rest),
+                    (None, true) => (0, rest),
+                    (None, false) => self.alike(number, rest),
                 };
                 rest &= !group;
                 let this: *mut Self = self;
@@ -261,7 +264,10 @@ impl<'a> Threads<'a> {
                 (warp.live, warp.ready) = (0, 0);
                 return Ok(());
             }
-            if warp.ready != warp.live || !self.meet_at_once(number) {
+            if warp.ready == warp.live {
+                met = self.meet_at_once(number);
+            }
+            if met.is_none() {
                 self.sort_all(number, turned);
                 return Ok(());
             }
@@ -270,6 +276,7 @@ impl<'a> Threads<'a> {
     }
 
     /// The lanes of those given that have stopped where the first of them has.
+    #[inline(always)]
     fn alike(&self, number: usize, lanes: u32) -> (u32, u32) {
         let start = number * LANES;
         let states = self.states.get(start..).and_then(<[u32]>::first_chunk);
@@ -304,27 +311,25 @@ impl<'a> Threads<'a> {
     }
 
     /// What mostly happens: all lanes that live stop for one thing that they do together, with the same members. They can all go on, as
-    /// nobody is missing.
-    fn meet_at_once(&mut self, number: usize) -> bool {
+    /// nobody is missing. Gives the state of all of them.
+    fn meet_at_once(&mut self, number: usize) -> Option<u32> {
         let code = self.code;
         let live = self.warps[number].live;
         let (state, group) = self.alike(number, live);
-        let Some(stop) = code.outline.stops.get((state as usize).wrapping_sub(1)) else {
-            return false;
-        };
+        let stop = code.outline.stops.get((state as usize).wrapping_sub(1))?;
         if group != live || stop.wait != Wait::Together {
-            return false;
+            return None;
         }
         let Some(Op::Together { what, .. }) =
             code.flat.steps.get(stop.step as usize).and_then(op_of)
         else {
-            return false;
+            return None;
         };
         let words = code.outline.frame_words;
         let start = number * LANES * words;
         let (rows, _) = self.frames[start..].as_chunks_mut::<LANES>();
         let Some(rows) = rows.first_chunk_mut::<EXCHANGE>() else {
-            return false;
+            return None;
         };
         let row = |word: usize| match stop.known[word] {
             Some(known) => [known; LANES],
@@ -334,7 +339,7 @@ impl<'a> Threads<'a> {
             let members = rows[3];
             let first = members[live.trailing_zeros() as usize & 31];
             if lanes_of(live).any(|lane| members[lane] != first) {
-                return false;
+                return None;
             }
         }
         let mut a = row(0);
@@ -348,10 +353,10 @@ impl<'a> Threads<'a> {
             for (value, source) in rows[0].iter_mut().zip(sources.lanes) {
                 *value = a[usize::from(source) % LANES];
             }
-            if let Together::Shuffle { p: Some(_), .. } = **what {
+            if stop.tells {
                 put_flags(&mut rows[1], sources.in_range);
             }
-            return true;
+            return Some(state);
         }
         let mut brought = Brought {
             a,
@@ -368,8 +373,10 @@ impl<'a> Threads<'a> {
         }
         let taken = carry_out(what, live, &brought);
         rows[0] = taken.values;
-        put_flags(&mut rows[1], taken.flags);
-        true
+        if stop.tells {
+            put_flags(&mut rows[1], taken.flags);
+        }
+        Some(state)
     }
 
     /// Lanes of a warp have stopped at one place.
@@ -483,10 +490,7 @@ impl<'a> Threads<'a> {
 
     /// Lets go on who waits for nobody any more. To be called when lanes have ended.
     fn release_all(&mut self) {
-        for id in (0..BARRIERS)
-            .filter(|id| self.used >> id & 1 != 0)
-            .collect::<Vec<_>>()
-        {
+        for id in lanes_of(self.used) {
             self.release(id);
         }
     }
@@ -625,11 +629,12 @@ impl<'a> Threads<'a> {
         }
     }
 
-    /// Has machine code find an access where it was found now.
-    pub(super) fn remember(&mut self, site: usize, bytes: u64) {
+    /// Has machine code find an access where it was found now, with all that are checked with it.
+    pub(super) fn remember(&mut self, site: usize, bytes: u64, extent: u64) {
         if let Some(Some(span)) = self.spans.get(site) {
             let (base, len) = span.extent();
-            let count = len / bytes.max(1);
+            let behind_first = len.checked_sub(extent);
+            let count = behind_first.map_or(0, |rest| rest / bytes.max(1) + 1);
             self.set_slot(
                 site,
                 Slot {
@@ -698,6 +703,7 @@ impl<'a> Threads<'a> {
 }
 
 /// Gives each lane its flag.
+#[inline(always)]
 fn put_flags(row: &mut [u64; LANES], flags: u32) {
     for (lane, flag) in row.iter_mut().enumerate() {
         *flag = u64::from(flags >> lane & 1);
