@@ -94,7 +94,6 @@ enum Place {
 pub(crate) struct Site {
     pub(crate) step: u32,
     pub(crate) bytes: u32,
-    pub(crate) write: bool,
     /// It stands for all loads of the run that starts with its step.
     pub(crate) is_run: bool,
 }
@@ -154,8 +153,6 @@ pub(super) struct Emitter<'a, 'b> {
     /// Where threads come that have stopped, with their state.
     stopped: Block,
     finished: Block,
-    /// The place that all go on from.
-    state: Value,
     /// Threads may stop before their end.
     stops: bool,
     pub(super) faulted: Block,
@@ -297,9 +294,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
         let entry = b.create_block();
         b.append_block_params_for_function_params(entry);
         b.switch_to_block(entry);
-        let [head, mask, state] = *b.block_params(entry) else {
-            return Err(Refusal::Compiler("parameters are missing".into()));
-        };
+        let (head, mask) = (b.block_params(entry)[0], b.block_params(entry)[1]);
         let (finished, faulted) = (b.create_block(), b.create_block());
         let regions = b.create_block();
         b.ins().jump(regions, &[]);
@@ -330,7 +325,6 @@ impl<'a, 'b> Emitter<'a, 'b> {
             helpers,
             outline: Outline::default(),
             head,
-            state,
             // Each region has its own of these.
             lane: head,
             frame: head,
@@ -362,6 +356,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
             emitter.region(place, mask, &leaders, &mut switch)?;
         }
         emitter.b.switch_to_block(regions);
+        let state = emitter.state();
         switch.emit(emitter.b, state, faulted);
         emitter.b.seal_all_blocks();
         Ok(emitter.outline)
@@ -452,10 +447,11 @@ impl<'a, 'b> Emitter<'a, 'b> {
         if !self.whole {
             self.b.set_cold_block(elsewhere);
         }
+        let state = self.state();
         let here = self
             .b
             .ins()
-            .icmp_imm(IntCC::Equal, self.state, i64::from(number));
+            .icmp_imm(IntCC::Equal, state, i64::from(number));
         self.b.ins().brif(here, first, &[], elsewhere, &[]);
         self.b.switch_to_block(elsewhere);
         let mut others = Switch::new();
@@ -463,8 +459,14 @@ impl<'a, 'b> Emitter<'a, 'b> {
             others.set_entry(number.into(), block);
             switch.set_entry(number.into(), enter);
         }
-        others.emit(self.b, self.state, self.faulted);
+        others.emit(self.b, state, self.faulted);
         Ok(())
+    }
+
+    /// The place that all threads go on from. It is read again for each, as registers are few.
+    fn state(&mut self) -> Value {
+        let (head, flags) = (self.head, MemFlags::trusted());
+        self.b.ins().load(types::I32, flags, head, offset!(state))
     }
 
     /// Goes on behind a step where the thread has stopped.
@@ -1157,8 +1159,7 @@ fn word_offset(word: usize) -> i32 {
 /// What compiled functions take and give.
 pub(super) fn signature(call_conv: cranelift_codegen::isa::CallConv) -> ir::Signature {
     let mut signature = ir::Signature::new(call_conv);
-    let params = [types::I64, types::I32, types::I32];
-    signature.params = params.map(AbiParam::new).to_vec();
+    signature.params = vec![AbiParam::new(types::I64), AbiParam::new(types::I32)];
     signature.returns = vec![AbiParam::new(types::I32)];
     signature
 }

@@ -59,6 +59,8 @@ pub(super) struct Head {
     /// Parameter space and local memory of the warp's threads.
     pub(super) arguments: *mut u8,
     pub(super) locals: *mut u8,
+    /// The place that the warp's threads go on from.
+    pub(super) state: u32,
     /// What helpers answer.
     pub(super) answer: u64,
     pub(super) uniform: [u64; UNIFORMS],

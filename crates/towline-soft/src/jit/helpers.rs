@@ -113,7 +113,7 @@ fn find_one(
     if matches!(space, Space::Global | Space::Const) {
         for part in 0..parts {
             threads
-                .global(number, at.wrapping_add(part * width), width, site.write)
+                .global(number, at.wrapping_add(part * width), width, stores)
                 .map_err(told)?;
         }
         check_aligned(at, width).map_err(told)?;
@@ -124,7 +124,7 @@ fn find_one(
     let mut host = 0;
     for part in (0..parts).rev() {
         let at = at.wrapping_add(part * width);
-        let found = threads.part(step, lane, (space, at), width, site.write);
+        let found = threads.part(step, lane, (space, at), width, stores);
         host = found.map_err(told)?;
     }
     if space == Space::Shared && named == Space::Generic {

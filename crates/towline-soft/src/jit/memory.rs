@@ -353,7 +353,6 @@ impl Emitter<'_, '_> {
         self.outline.sites.push(Site {
             step: self.at,
             bytes: access.bytes as u32,
-            write: access.write,
             is_run: self.outline.runs.contains_key(&self.at),
         });
         let (head, lane) = (self.head, self.lane);
@@ -451,7 +450,6 @@ impl Emitter<'_, '_> {
         self.outline.sites.push(Site {
             step: self.at,
             bytes: ty.bytes() as u32,
-            write: true,
             is_run: false,
         });
         let (head, lane) = (self.head, self.lane);

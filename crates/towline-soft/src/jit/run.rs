@@ -145,6 +145,7 @@ impl<'a> Threads<'a> {
                 frames: null.cast(),
                 arguments: null,
                 locals: null,
+                state: 0,
                 answer: 0,
                 uniform,
                 shared_counts,
@@ -252,8 +253,9 @@ impl<'a> Threads<'a> {
                     (None, false) => self.alike(number, rest),
                 };
                 rest &= !group;
+                self.head.state = state;
                 let this: *mut Self = self;
-                if !code.run(this.cast(), group, state) {
+                if !code.run(this.cast(), group) {
                     let unknown = || Box::new(self.blame(FaultKind::Trap, 0, 0));
                     let found = self.fault.clone();
                     return Err(found.unwrap_or_else(unknown));

@@ -1,7 +1,8 @@
-//! Loads that are checked together: those from around one register, in a row of steps of which each is carried out if the first is.
+//! Accesses that are checked together: loads from around one register, in a row of steps of which each is carried out if the first is,
+//! and perhaps a store behind them.
 //!
 //! The first of them has a comparison for all. Where that does not hold, all are looked at one by one, before the first of them loads; so
-//! of two loads of a row that both are faults, another may be told than the interpreter tells. Between them is nothing that others see.
+//! of two accesses of a row that both are faults, another may be told than the interpreter tells. Between them is nothing that others see.
 
 use std::collections::HashMap;
 
@@ -15,7 +16,7 @@ use super::operands::{Operand, operands};
 /// Most bytes between the first and the last of a row.
 const REACH: i64 = 4096;
 
-/// Loads that are checked together, of one size.
+/// Accesses that are checked together, of one size.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
     /// Their steps, and how far they are from the first, in order.
@@ -26,16 +27,17 @@ pub(crate) struct Run {
     pub(crate) extent: u64,
 }
 
-/// What a step loads, if it is no more than a load.
-struct Load {
+/// What a step loads or stores, if it does no more than that.
+struct Access {
+    stores: bool,
     space: Space,
     base: Source,
     offset: i64,
     bytes: u64,
 }
 
-fn load_of(step: &Step) -> Option<Load> {
-    let (space, ty, parts, address) = match op_of(step)? {
+fn access_of(step: &Step) -> Option<Access> {
+    let (stores, space, ty, parts, address) = match op_of(step)? {
         Op::Load {
             space,
             ty,
@@ -43,7 +45,7 @@ fn load_of(step: &Step) -> Option<Load> {
             polls: false,
             address,
             ..
-        } => (space, ty, 1, address),
+        } => (false, space, ty, 1, address),
         Op::LoadVector {
             space,
             ty,
@@ -51,11 +53,26 @@ fn load_of(step: &Step) -> Option<Load> {
             polls: false,
             address,
             d,
-        } => (space, ty, d.len() as u64, address),
+        } => (false, space, ty, d.len() as u64, address),
+        Op::Store {
+            space,
+            ty,
+            order: Order::Weak,
+            address,
+            ..
+        } => (true, space, ty, 1, address),
+        Op::StoreVector {
+            space,
+            ty,
+            order: Order::Weak,
+            address,
+            a,
+        } => (true, space, ty, a.len() as u64, address),
         _ => return None,
     };
     let is_found = matches!(space, Space::Global | Space::Local | Space::Shared);
-    (is_found && step.guard.is_none()).then(|| Load {
+    (is_found && step.guard.is_none()).then(|| Access {
+        stores,
         space: *space,
         base: address.base,
         offset: address.offset,
@@ -93,34 +110,38 @@ fn ends(step: &Step) -> bool {
 pub(super) fn runs(flat: &mut Flat, leaders: &[u32]) -> HashMap<u32, Run> {
     let mut found: HashMap<u32, Run> = HashMap::new();
     // By where they load from and how much: the first step and its offset.
-    let mut open: Vec<(Load, u32)> = Vec::new();
+    let mut open: Vec<(Access, u32)> = Vec::new();
     for (at, step) in (0..).zip(&mut flat.steps) {
-        if leaders.binary_search(&at).is_ok() || ends(step) {
+        if leaders.binary_search(&at).is_ok() {
             open.clear();
         }
-        if let Some(load) = load_of(step) {
+        if let Some(access) = access_of(step) {
             let same = open.iter().find(|(first, _)| {
-                let away = load.offset.wrapping_sub(first.offset);
-                (first.space, first.base, first.bytes) == (load.space, load.base, load.bytes)
+                let away = access.offset.wrapping_sub(first.offset);
+                (first.space, first.base, first.bytes) == (access.space, access.base, access.bytes)
                     && away.abs() < REACH
-                    && away % load.bytes as i64 == 0
+                    && away % access.bytes as i64 == 0
             });
             match same {
-                None => open.push((load, at)),
+                None if access.stores => {}
+                None => open.push((access, at)),
                 Some((first, start)) => {
-                    let away = load.offset.wrapping_sub(first.offset);
+                    let away = access.offset.wrapping_sub(first.offset);
                     let run = found.entry(*start).or_insert_with(|| Run {
                         members: vec![(*start, 0)],
                         lowest: 0,
-                        extent: load.bytes,
+                        extent: access.bytes,
                     });
                     let end = run.lowest + run.extent as i64;
-                    let end = end.max(away + load.bytes as i64);
+                    let end = end.max(away + access.bytes as i64);
                     run.lowest = run.lowest.min(away);
                     run.extent = (end - run.lowest) as u64;
                     run.members.push((at, away));
                 }
             }
+        }
+        if ends(step) {
+            open.clear();
         }
         if let Action::Op(op) = &mut step.action {
             operands(op, &mut |operand| {
