@@ -23,8 +23,8 @@ use super::head::{Head, offset};
 use super::{Refusal, helpers};
 use crate::image::Kernel;
 
-/// What compiled kernels look like: the block, and which lanes of a warp are to go on. Not 0 when a thread has failed.
-type Entry = unsafe extern "C" fn(*mut Head, u32) -> u32;
+/// What compiled kernels look like: the block, and which lanes of a warp are to go on, of which there must be one.
+type Entry = unsafe extern "C" fn(*mut Head, u32);
 
 /// Kernels that are kept compiled.
 const KEPT: usize = 256;
@@ -210,12 +210,14 @@ impl Compiled {
         })
     }
 
-    /// Runs lanes of a warp that have the head's state until each has stopped; says whether none has failed.
-    pub(super) fn run(&self, head: *mut Head, mask: u32) -> bool {
+    /// Runs lanes of a warp that have the head's state until each has stopped, or one has failed.
+    pub(super) fn run(&self, head: *mut Head, mask: u32) {
+        if mask == 0 {
+            return;
+        }
         // SAFETY: `head` is that of a block of this kernel, whose fields are set for the warp (see `run::Threads`); everything that the code
         // reaches from there is as large as the outline says, and accesses of the program are checked.
-        let failed = unsafe { (self.entry)(head, mask) };
-        failed == 0
+        unsafe { (self.entry)(head, mask) };
     }
 
     /// Whether some access looks at memory that others may change.

@@ -295,16 +295,10 @@ impl<'a, 'b> Emitter<'a, 'b> {
         b.append_block_params_for_function_params(entry);
         b.switch_to_block(entry);
         let (head, mask) = (b.block_params(entry)[0], b.block_params(entry)[1]);
-        let (finished, faulted) = (b.create_block(), b.create_block());
-        let regions = b.create_block();
+        let (finished, regions) = (b.create_block(), b.create_block());
         b.ins().jump(regions, &[]);
         b.switch_to_block(finished);
-        let zero = b.ins().iconst(types::I32, 0);
-        b.ins().return_(&[zero]);
-        b.switch_to_block(faulted);
-        let one = b.ins().iconst(types::I32, 1);
-        b.ins().return_(&[one]);
-        b.set_cold_block(faulted);
+        b.ins().return_(&[]);
         let fuel = b.declare_var(types::I32);
         let whole = !fits_apart(flat, &leaders);
         let mut emitter = Self {
@@ -334,7 +328,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
             finished,
             known_words: [None; EXCHANGE],
             stops: true,
-            faulted,
+            faulted: finished,
             has_fma,
             checked: HashMap::new(),
             run_at: HashMap::new(),
@@ -356,8 +350,14 @@ impl<'a, 'b> Emitter<'a, 'b> {
             emitter.region(place, mask, &leaders, &mut switch)?;
         }
         emitter.b.switch_to_block(regions);
-        let state = emitter.state();
-        switch.emit(emitter.b, state, faulted);
+        let (state, wrong) = (emitter.state(), emitter.b.create_block());
+        switch.emit(emitter.b, state, wrong);
+        // There are no other states.
+        emitter.faulted = finished;
+        emitter.b.switch_to_block(wrong);
+        emitter.b.set_cold_block(wrong);
+        emitter.lane = emitter.b.ins().iconst(types::I64, 0);
+        emitter.fail();
         emitter.b.seal_all_blocks();
         Ok(emitter.outline)
     }
@@ -372,14 +372,12 @@ impl<'a, 'b> Emitter<'a, 'b> {
     ) -> Result<(), Refusal> {
         let flat = self.flat;
         let enter = self.b.create_block();
-        let (next_thread, run_thread) = (self.b.create_block(), self.b.create_block());
+        let (next_thread, turned) = (self.b.create_block(), self.b.create_block());
         let mask_left = self.b.append_block_param(next_thread, types::I32);
+        let mask_now = self.b.append_block_param(turned, types::I32);
         self.b.switch_to_block(enter);
         self.b.ins().jump(next_thread, &[mask.into()]);
         self.b.switch_to_block(next_thread);
-        let finished = self.finished;
-        self.b.ins().brif(mask_left, run_thread, &[], finished, &[]);
-        self.b.switch_to_block(run_thread);
         let lane = self.b.ins().ctz(mask_left);
         self.lane = self.b.ins().uextend(types::I64, lane);
         let less = self.b.ins().iadd_imm(mask_left, -1);
@@ -395,7 +393,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
         // Where it begins is known when its code is there.
         let begin = self.b.create_block();
         self.b.ins().jump(begin, &[]);
-        self.stopped = self.b.create_block();
+        (self.stopped, self.faulted) = (self.b.create_block(), self.b.create_block());
         let state_now = self.b.append_block_param(self.stopped, types::I32);
         let start = match place {
             Place::Behind(step) => step + 1,
@@ -435,7 +433,17 @@ impl<'a, 'b> Emitter<'a, 'b> {
             let at = self.beside(states, 4);
             self.b.ins().store(MemFlags::trusted(), state_now, at, 0);
         }
-        self.b.ins().jump(next_thread, &[rest.into()]);
+        self.b.ins().jump(turned, &[rest.into()]);
+        // No other thread has its turn, but this is part of the loop: otherwise the compiler takes nothing out of it.
+        self.b.switch_to_block(self.faulted);
+        self.b.set_cold_block(self.faulted);
+        let none = self.b.ins().iconst(types::I32, 0);
+        self.b.ins().jump(turned, &[none.into()]);
+        self.b.switch_to_block(turned);
+        let (again, finished) = (&[mask_now.into()], self.finished);
+        self.b
+            .ins()
+            .brif(mask_now, next_thread, again, finished, &[]);
         self.b.switch_to_block(begin);
         switch.set_entry(number.into(), enter);
         let resumes = std::mem::take(&mut self.resumes);
@@ -1160,7 +1168,6 @@ fn word_offset(word: usize) -> i32 {
 pub(super) fn signature(call_conv: cranelift_codegen::isa::CallConv) -> ir::Signature {
     let mut signature = ir::Signature::new(call_conv);
     signature.params = vec![AbiParam::new(types::I64), AbiParam::new(types::I32)];
-    signature.returns = vec![AbiParam::new(types::I32)];
     signature
 }
 

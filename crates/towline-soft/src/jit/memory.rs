@@ -90,25 +90,39 @@ impl Emitter<'_, '_> {
             self.polled();
         }
         let width = ty.bytes();
-        let at = self.place(Access {
+        let access = Access {
             space,
             address,
             bytes: (width * d.len() as u64).next_power_of_two(),
             write: false,
-        });
+        };
+        let at = self.place(access);
+        // What a kernel was launched with does not change.
+        let flags = MemFlags::new().with_notrap();
+        let flags = match self.parameter(access) {
+            Some(_) => flags.with_readonly().with_can_move(),
+            None => flags,
+        };
         let ordered = polls || order != Order::Weak;
         for (index, d) in d.iter().enumerate() {
             let Some(d) = d else {
                 continue;
             };
             let offset = (width * index as u64) as i32;
-            self.load_one(*d, ty, ordered, at, offset);
+            self.load_one(*d, ty, ordered, flags, at, offset);
         }
         Ok(())
     }
 
-    fn load_one(&mut self, d: Reg, ty: Type, ordered: bool, at: Value, offset: i32) {
-        let flags = MemFlags::new().with_notrap();
+    fn load_one(
+        &mut self,
+        d: Reg,
+        ty: Type,
+        ordered: bool,
+        flags: MemFlags,
+        at: Value,
+        offset: i32,
+    ) {
         let width = ty.bytes();
         let kind = self.moved_as(d);
         let host = match (width, kind) {
@@ -204,7 +218,22 @@ impl Emitter<'_, '_> {
         run.map_or((0, access.bytes), |run| (run.lowest, run.extent))
     }
 
+    /// Where the kernel's own parameters are read, if it is known which.
+    fn parameter(&self, access: Access) -> Option<i64> {
+        let step = &self.flat.steps[self.at as usize];
+        if access.space != Space::Param || access.write || !step.outermost {
+            return None;
+        }
+        let base = self.known(access.address.base)?;
+        let at = base.wrapping_add(access.address.offset as u64) & 0xffff_ffff;
+        (at + access.bytes <= self.flat.kernel_bytes.into()).then_some(at as i64)
+    }
+
     fn checked_place(&mut self, access: Access) -> Value {
+        if let Some(at) = self.parameter(access) {
+            let parameters = self.constant_load(types::I64, offset!(parameters));
+            return self.b.ins().iadd_imm(parameters, at);
+        }
         let step = &self.flat.steps[self.at as usize];
         match access.space {
             Space::Param => {
@@ -214,14 +243,6 @@ impl Emitter<'_, '_> {
                 let end = at.map(|at| at + access.bytes);
                 let (start, len) = step.parameters;
                 match (at, end) {
-                    (Some(at), Some(end))
-                        if step.outermost
-                            && !access.write
-                            && end <= u64::from(self.flat.kernel_bytes) =>
-                    {
-                        let parameters = self.constant_load(types::I64, offset!(parameters));
-                        self.b.ins().iadd_imm(parameters, at as i64)
-                    }
                     (Some(at), Some(end)) if end <= len.into() && at % access.bytes == 0 => {
                         let base = self.argument_base;
                         self.b.ins().iadd_imm(base, (u64::from(start) + at) as i64)

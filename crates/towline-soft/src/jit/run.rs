@@ -255,10 +255,9 @@ impl<'a> Threads<'a> {
                 rest &= !group;
                 self.head.state = state;
                 let this: *mut Self = self;
-                if !code.run(this.cast(), group) {
-                    let unknown = || Box::new(self.blame(FaultKind::Trap, 0, 0));
-                    let found = self.fault.clone();
-                    return Err(found.unwrap_or_else(unknown));
+                code.run(this.cast(), group);
+                if let Some(fault) = self.fault.take() {
+                    return Err(fault);
                 }
             }
             if code.outline.stops.is_empty() {
