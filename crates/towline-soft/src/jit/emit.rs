@@ -225,6 +225,21 @@ fn reached(flat: &Flat, leaders: &[u32], start: u32) -> HashSet<u32> {
     found
 }
 
+/// Whether some of these blocks of code can be reached from a later one of them.
+fn loops(flat: &Flat, leaders: &[u32], inside: &HashSet<u32>) -> bool {
+    let mut inside = blocks(flat, leaders)
+        .into_iter()
+        .filter(|(start, _)| inside.contains(start));
+    inside.any(|(_, end)| {
+        let last = end - 1;
+        let next = flat
+            .steps
+            .get(last as usize)
+            .map(|step| successors(step, last));
+        next.into_iter().flatten().any(|next| next <= last)
+    })
+}
+
 /// Whether all regions together have little more code than the kernel.
 fn fits_apart(flat: &Flat, leaders: &[u32]) -> bool {
     let ends: HashMap<u32, u32> = blocks(flat, leaders).into_iter().collect();
@@ -399,7 +414,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
             Place::Behind(step) => step + 1,
             Place::Start => 0,
         };
-        let inside = match self.whole {
+        let inside: HashSet<u32> = match self.whole {
             true => leaders.iter().copied().collect(),
             false => reached(flat, leaders, start),
         };
@@ -434,11 +449,17 @@ impl<'a, 'b> Emitter<'a, 'b> {
             self.b.ins().store(MemFlags::trusted(), state_now, at, 0);
         }
         self.b.ins().jump(turned, &[rest.into()]);
-        // No other thread has its turn, but this is part of the loop: otherwise the compiler takes nothing out of it.
+        // No other thread has its turn. What leaves a loop in its middle keeps the compiler from taking anything out of it; where
+        // threads loop themselves that is better, as what is taken out then has no register in the inner loop.
         self.b.switch_to_block(self.faulted);
         self.b.set_cold_block(self.faulted);
-        let none = self.b.ins().iconst(types::I32, 0);
-        self.b.ins().jump(turned, &[none.into()]);
+        match loops(flat, leaders, &inside) {
+            true => self.b.ins().return_(&[]),
+            false => {
+                let none = self.b.ins().iconst(types::I32, 0);
+                self.b.ins().jump(turned, &[none.into()])
+            }
+        };
         self.b.switch_to_block(turned);
         let (again, finished) = (&[mask_now.into()], self.finished);
         self.b
