@@ -7,6 +7,9 @@
 //! What can be reached from such a place without another stop is a *region*, with a loop over threads of its own, so that there is
 //! nothing to decide for each thread. Regions share no code. Where that would make too much of it there is one region for all places.
 
+mod regions;
+mod stops;
+
 use std::collections::{HashMap, HashSet};
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
@@ -16,16 +19,17 @@ use cranelift_codegen::ir::{
 };
 use cranelift_frontend::{FunctionBuilder, Switch, Variable};
 use towline_ptx::ir::Constant;
-use towline_ptx::ir::op::{Barrier, Flag, Op, Pred, Reg, Source, Together};
+use towline_ptx::ir::op::{Flag, Op, Pred, Reg, Source};
+
+use regions::fits_apart;
 
 use super::flat::{Action, Flat, Step};
 use super::head::{Uniform, offset, uniform};
 use super::kept::Kept;
-use super::live::{Class, blocks, classes, stops, successors};
+use super::live::{Class, classes, stops, successors};
 use super::runs::{Run, runs};
-use super::{DONE, EXCHANGE, FUEL, POLL_COST, ROUND_COST, Refusal};
-use crate::exec::frame::LANES;
-use crate::exec::together::{Sources, sources};
+use super::{DONE, EXCHANGE, POLL_COST, ROUND_COST, Refusal};
+use crate::exec::together::Sources;
 
 /// How a value is wanted, or has come about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,8 +172,6 @@ pub(super) struct Emitter<'a, 'b> {
     pub(super) read: HashSet<u32>,
 }
 
-/// Steps that regions may have beyond twice those of the kernel.
-const MORE_STEPS: usize = 200;
 /// Most registers of all blocks of code together.
 const LIVE_LIMIT: u64 = 1 << 27;
 
@@ -202,61 +204,6 @@ fn leaders(flat: &Flat) -> Vec<u32> {
     let mut found: Vec<_> = found.into_iter().collect();
     found.sort_unstable();
     found
-}
-
-/// First steps of the blocks of code that can be reached from one without a stop.
-fn reached(flat: &Flat, leaders: &[u32], start: u32) -> HashSet<u32> {
-    let mut found = HashSet::new();
-    let mut open = vec![start];
-    while let Some(start) = open.pop() {
-        let Ok(index) = leaders.binary_search(&start) else {
-            continue;
-        };
-        if !found.insert(start) {
-            continue;
-        }
-        let end = leaders.get(index + 1).copied();
-        let last = end.unwrap_or(flat.steps.len() as u32) - 1;
-        let step = &flat.steps[last as usize];
-        if step.guard.is_some() || !stops(step) {
-            open.extend(successors(step, last));
-        }
-    }
-    found
-}
-
-/// Whether some of these blocks of code can be reached from a later one of them.
-fn loops(flat: &Flat, leaders: &[u32], inside: &HashSet<u32>) -> bool {
-    let mut inside = blocks(flat, leaders)
-        .into_iter()
-        .filter(|(start, _)| inside.contains(start));
-    inside.any(|(_, end)| {
-        let last = end - 1;
-        let next = flat
-            .steps
-            .get(last as usize)
-            .map(|step| successors(step, last));
-        next.into_iter().flatten().any(|next| next <= last)
-    })
-}
-
-/// Whether all regions together have little more code than the kernel.
-fn fits_apart(flat: &Flat, leaders: &[u32]) -> bool {
-    let ends: HashMap<u32, u32> = blocks(flat, leaders).into_iter().collect();
-    let len = |start: u32| {
-        let reached = reached(flat, leaders, start);
-        reached.iter().map(|start| ends[start] - start).sum::<u32>() as usize
-    };
-    let starts = (1..).zip(&flat.steps).filter(|(_, step)| stops(step));
-    let starts = starts.map(|(behind, _)| behind).chain([0]);
-    let mut left = flat.steps.len() * 2 + MORE_STEPS;
-    for start in starts {
-        match left.checked_sub(len(start)) {
-            Some(less) => left = less,
-            None => return false,
-        }
-    }
-    true
 }
 
 /// Registers that one instruction writes once for all: with what.
@@ -377,187 +324,10 @@ impl<'a, 'b> Emitter<'a, 'b> {
         Ok(emitter.outline)
     }
 
-    /// A region: a loop over the threads that go on from a place, or from where they had stopped for others to have their turn.
-    fn region(
-        &mut self,
-        place: Place,
-        mask: Value,
-        leaders: &[u32],
-        switch: &mut Switch,
-    ) -> Result<(), Refusal> {
-        let flat = self.flat;
-        let enter = self.b.create_block();
-        let (next_thread, turned) = (self.b.create_block(), self.b.create_block());
-        let mask_left = self.b.append_block_param(next_thread, types::I32);
-        let mask_now = self.b.append_block_param(turned, types::I32);
-        self.b.switch_to_block(enter);
-        self.b.ins().jump(next_thread, &[mask.into()]);
-        self.b.switch_to_block(next_thread);
-        let lane = self.b.ins().ctz(mask_left);
-        self.lane = self.b.ins().uextend(types::I64, lane);
-        let less = self.b.ins().iadd_imm(mask_left, -1);
-        let rest = self.b.ins().band(mask_left, less);
-        let full = self.b.ins().iconst(types::I32, FUEL);
-        self.b.def_var(self.fuel, full);
-        let base = self.constant_load(types::I64, offset!(arguments));
-        self.argument_base = self.beside(base, flat.parameter_bytes.next_multiple_of(16).into());
-        let base = self.constant_load(types::I64, offset!(locals));
-        self.local_base = self.beside(base, flat.local_bytes.next_multiple_of(16).into());
-        let base = self.constant_load(types::I64, offset!(frames));
-        self.frame = self.beside(base, 8);
-        // Where it begins is known when its code is there.
-        let begin = self.b.create_block();
-        self.b.ins().jump(begin, &[]);
-        (self.stopped, self.faulted) = (self.b.create_block(), self.b.create_block());
-        let state_now = self.b.append_block_param(self.stopped, types::I32);
-        let start = match place {
-            Place::Behind(step) => step + 1,
-            Place::Start => 0,
-        };
-        let inside: HashSet<u32> = match self.whole {
-            true => leaders.iter().copied().collect(),
-            false => reached(flat, leaders, start),
-        };
-        self.blocks = inside
-            .iter()
-            .map(|at| (*at, self.b.create_block()))
-            .collect();
-        self.turns.clear();
-        let first = self.b.create_block();
-        self.b.switch_to_block(first);
-        let number = match place {
-            Place::Start => {
-                self.clear((0, flat.registers), (0, flat.predicates));
-                self.b.ins().jump(self.blocks[&0], &[]);
-                0
-            }
-            Place::Behind(step) => {
-                self.go_on(step);
-                self.numbers[&step]
-            }
-        };
-        for (start, end) in blocks(flat, leaders) {
-            if let Some(block) = self.blocks.get(&start) {
-                self.b.switch_to_block(*block);
-                self.run(start, end)?;
-            }
-        }
-        self.b.switch_to_block(self.stopped);
-        if self.stops {
-            let states = self.constant_load(types::I64, offset!(states));
-            let at = self.beside(states, 4);
-            self.b.ins().store(MemFlags::trusted(), state_now, at, 0);
-        }
-        self.b.ins().jump(turned, &[rest.into()]);
-        // No other thread has its turn. What leaves a loop in its middle keeps the compiler from taking anything out of it; where
-        // threads loop themselves that is better, as what is taken out then has no register in the inner loop.
-        self.b.switch_to_block(self.faulted);
-        self.b.set_cold_block(self.faulted);
-        match loops(flat, leaders, &inside) {
-            true => self.b.ins().return_(&[]),
-            false => {
-                let none = self.b.ins().iconst(types::I32, 0);
-                self.b.ins().jump(turned, &[none.into()])
-            }
-        };
-        self.b.switch_to_block(turned);
-        let (again, finished) = (&[mask_now.into()], self.finished);
-        self.b
-            .ins()
-            .brif(mask_now, next_thread, again, finished, &[]);
-        self.b.switch_to_block(begin);
-        switch.set_entry(number.into(), enter);
-        let resumes = std::mem::take(&mut self.resumes);
-        if resumes.is_empty() {
-            self.b.ins().jump(first, &[]);
-            return Ok(());
-        }
-        let elsewhere = self.b.create_block();
-        if !self.whole {
-            self.b.set_cold_block(elsewhere);
-        }
-        let state = self.state();
-        let here = self
-            .b
-            .ins()
-            .icmp_imm(IntCC::Equal, state, i64::from(number));
-        self.b.ins().brif(here, first, &[], elsewhere, &[]);
-        self.b.switch_to_block(elsewhere);
-        let mut others = Switch::new();
-        for (number, block) in resumes {
-            others.set_entry(number.into(), block);
-            switch.set_entry(number.into(), enter);
-        }
-        others.emit(self.b, state, self.faulted);
-        Ok(())
-    }
-
-    /// The place that all threads go on from. It is read again for each, as registers are few.
-    fn state(&mut self) -> Value {
-        let (head, flags) = (self.head, MemFlags::trusted());
-        self.b.ins().load(types::I32, flags, head, offset!(state))
-    }
-
-    /// Goes on behind a step where the thread has stopped.
-    fn go_on(&mut self, step: u32) {
-        let (d, p) = self
-            .flat
-            .steps
-            .get(step as usize)
-            .and_then(op_of)
-            .map_or((None, None), outcome);
-        let registers = self.flat.registers;
-        let given = [d.map(|d| d.0), p.map(|p| registers + p.0)];
-        self.fetch(step + 1, &given);
-        let frame = self.frame;
-        let wanted = self.kept.fetched(step + 1);
-        if let Some(d) = d.filter(|d| wanted.has(d.0)) {
-            let at = word_offset(0);
-            let value = self
-                .b
-                .ins()
-                .load(types::I32, MemFlags::trusted(), frame, at);
-            self.set(d, value, Kind::I32);
-        }
-        if let Some(p) = p.filter(|p| wanted.has(registers + p.0)) {
-            let at = word_offset(1);
-            let value = self.b.ins().load(types::I8, MemFlags::trusted(), frame, at);
-            self.set_flag(p, value);
-        }
-        match self.blocks.get(&(step + 1)) {
-            Some(&next) => self.b.ins().jump(next, &[]),
-            None => self.exit(),
-        };
-    }
-
     /// `base` plus the lane's share of so many bytes.
     fn beside(&mut self, base: Value, bytes: u64) -> Value {
         let by = self.b.ins().imul_imm(self.lane, bytes as i64);
         self.b.ins().iadd(base, by)
-    }
-
-    /// Room for all that is ever kept: decided before code is made, from what lives where threads may stop.
-    fn frame_words(&mut self) -> usize {
-        let flat = self.flat;
-        let mut targets = Vec::new();
-        for (at, step) in (0..).zip(&flat.steps) {
-            match &step.action {
-                _ if stops(step) => targets.push(at + 1),
-                Action::Op(Op::Branch { target }) if *target <= at => targets.push(*target),
-                Action::Op(Op::BranchIndexed { targets: all, .. }) => {
-                    targets.extend(all.iter().filter(|target| **target <= at));
-                }
-                _ => {}
-            }
-        }
-        self.stops = !targets.is_empty();
-        for target in targets {
-            for number in self.kept.room(target).iter() {
-                let next = word_offset(EXCHANGE + self.slots.len());
-                self.slots.entry(number).or_insert(next);
-            }
-        }
-        EXCHANGE + self.slots.len()
     }
 
     /// A value of the head that does not change while the code runs.
@@ -817,186 +587,6 @@ impl<'a, 'b> Emitter<'a, 'b> {
         self.b.def_var(self.fuel, less);
     }
 
-    /// The thread stops at this step, and goes on behind it.
-    fn stop(&mut self, wait: Wait) {
-        let at = self.at;
-        let next = self.outline.stops.len() as u32 + 1;
-        let known = std::mem::take(&mut self.known_words);
-        let number = *self.numbers.entry(at).or_insert(next);
-        let is_new = number == next;
-        let step = self.flat.steps.get(at as usize);
-        let (d, p) = step.and_then(op_of).map_or((None, None), outcome);
-        let registers = self.flat.registers;
-        let given = [d.map(|d| d.0), p.map(|p| registers + p.0)];
-        if is_new {
-            let wanted = self.kept.fetched(at + 1);
-            self.outline.stops.push(Stop {
-                wait,
-                step: at,
-                known,
-                tells: given[1].is_some_and(|p| wanted.has(p)),
-                sources: self.sources(known),
-            });
-        }
-        let stored = self.kept.stored(at);
-        self.leave(
-            number,
-            stored.iter().filter(|one| !given.contains(&Some(*one))),
-        );
-        if !is_new {
-            return;
-        }
-        if !self.whole {
-            return self.places.push(Place::Behind(at));
-        }
-        let resume = self.b.create_block();
-        self.resumes.push((number, resume));
-        self.b.switch_to_block(resume);
-        self.go_on(at);
-    }
-
-    /// Where lanes read in the shuffle of this step, if it is one and that is known.
-    fn sources(&self, known: [Option<u64>; EXCHANGE]) -> Option<Sources> {
-        let Op::Together { what, .. } = self.flat.steps.get(self.at as usize).and_then(op_of)?
-        else {
-            return None;
-        };
-        match (&**what, known) {
-            (Together::Shuffle { kind, .. }, [None, Some(b), Some(c), _]) => {
-                Some(sources(*kind, b as u32, c as u32))
-            }
-            _ => None,
-        }
-    }
-
-    /// The thread stops for others to have their turn, on the way back to the start of a loop.
-    fn stop_before(&mut self, target: u32) {
-        let number = self.outline.stops.len() as u32 + 1;
-        self.outline.stops.push(Stop {
-            wait: Wait::Turn,
-            step: self.at,
-            known: [None; EXCHANGE],
-            tells: false,
-            sources: None,
-        });
-        let stored = self.kept.stored_before(target);
-        self.leave(number, stored.iter());
-        let resume = self.b.create_block();
-        self.resumes.push((number, resume));
-        self.b.switch_to_block(resume);
-        self.b.set_cold_block(resume);
-        self.fetch(target, &[]);
-        self.b.ins().jump(self.blocks[&target], &[]);
-    }
-
-    /// Stores registers, and turns to the next thread.
-    fn leave(&mut self, number: u32, stored: impl Iterator<Item = u32>) {
-        let frame = self.frame;
-        for one in stored {
-            let (variable, _) = self.variable(one);
-            let value = self.b.use_var(variable);
-            let at = self.slots[&one];
-            self.b.ins().store(MemFlags::trusted(), value, frame, at);
-        }
-        let state = self.b.ins().iconst(types::I32, i64::from(number));
-        self.b.ins().jump(self.stopped, &[state.into()]);
-    }
-
-    /// Fetches registers for what begins with a step.
-    fn fetch(&mut self, next: u32, given: &[Option<u32>]) {
-        let frame = self.frame;
-        for one in self.kept.fetched(next).iter() {
-            if !given.contains(&Some(one)) {
-                let at = self.slots[&one];
-                let (variable, ty) = self.variable(one);
-                let value = self.b.ins().load(ty, MemFlags::trusted(), frame, at);
-                self.b.def_var(variable, value);
-            }
-        }
-    }
-
-    fn variable(&mut self, number: u32) -> (Variable, ir::Type) {
-        match number.checked_sub(self.flat.registers) {
-            None => (
-                self.register(number),
-                class_type(self.classes[number as usize]),
-            ),
-            Some(pred) => (self.predicate(pred), types::I8),
-        }
-    }
-
-    /// Leaves a word for those that a thread meets.
-    fn give(&mut self, word: usize, value: Value) {
-        let frame = self.frame;
-        self.b
-            .ins()
-            .store(MemFlags::trusted(), value, frame, word_offset(word));
-    }
-
-    fn give_source(&mut self, word: usize, source: Source) {
-        self.known_words[word] = self.known(source);
-        if self.known_words[word].is_some() {
-            return;
-        }
-        let value = self.get(source, Kind::I64);
-        self.give(word, value);
-    }
-
-    fn give_narrow(&mut self, word: usize, source: Source) {
-        self.known_words[word] = self.known(source).map(|bits| bits & 0xffff_ffff);
-        if self.known_words[word].is_some() {
-            return;
-        }
-        let value = self.get(source, Kind::I32);
-        let value = self.b.ins().uextend(types::I64, value);
-        self.give(word, value);
-    }
-
-    fn give_flag(&mut self, word: usize, flag: Flag) {
-        let holds = self.flag(flag);
-        let value = self.b.ins().uextend(types::I64, holds);
-        self.give(word, value);
-    }
-
-    fn barrier(&mut self, kind: Barrier, id: Source, threads: Option<Source>) {
-        let known = match (kind, threads, id) {
-            (Barrier::Sync, None, Source::Constant(number)) => {
-                match self.flat.constants.get(number as usize) {
-                    Some(Constant::Bits(id)) => Some(*id as u32),
-                    _ => None,
-                }
-            }
-            _ => None,
-        };
-        if let Some(id) = known {
-            return self.stop(Wait::All(id));
-        }
-        self.give_narrow(0, id);
-        if let Some(threads) = threads {
-            self.give_source(1, threads);
-        }
-        if let Barrier::Reduce { a, .. } | Barrier::Count { a, .. } = kind {
-            self.give_flag(2, a);
-        }
-        self.stop(Wait::Barrier);
-    }
-
-    fn together(&mut self, mask: Source, what: &Together) {
-        self.give_narrow(3, mask);
-        match *what {
-            Together::Match { bits, a, .. } if bits > 32 => self.give_source(0, a),
-            Together::Match { a, .. } | Together::Reduce { a, .. } => self.give_narrow(0, a),
-            Together::Shuffle { a, b, c, .. } => {
-                self.give_narrow(0, a);
-                self.give_narrow(1, b);
-                self.give_narrow(2, c);
-            }
-            Together::Vote { a, .. } => self.give_flag(0, a),
-            Together::Elect { .. } | Together::Wait => {}
-        }
-        self.stop(Wait::Together);
-    }
-
     /// A truth value, 0 or 1.
     pub(super) fn flag(&mut self, flag: Flag) -> Value {
         match flag {
@@ -1158,31 +748,6 @@ impl<'a, 'b> Emitter<'a, 'b> {
         };
         self.set(d, value, Kind::F32);
     }
-}
-
-/// What threads take away from where they stop: the first words of their frames.
-fn outcome(op: &Op) -> (Option<Reg>, Option<Pred>) {
-    match op {
-        Op::Barrier { kind, .. } => match *kind {
-            Barrier::Arrive | Barrier::Sync => (None, None),
-            Barrier::Reduce { d, .. } => (None, Some(d)),
-            Barrier::Count { d, .. } => (Some(d), None),
-        },
-        Op::Together { what, .. } => match **what {
-            Together::Elect { d, p }
-            | Together::Shuffle { d, p, .. }
-            | Together::Vote { d, p, .. } => (d, p),
-            Together::Match { d, p, .. } => (Some(d), p),
-            Together::Reduce { d, .. } => (Some(d), None),
-            Together::Wait => (None, None),
-        },
-        _ => (None, None),
-    }
-}
-
-/// Where a word of a thread's frame lies. That of all lanes lies in one piece, for what passes between them.
-fn word_offset(word: usize) -> i32 {
-    (word * LANES * 8) as i32
 }
 
 /// What compiled functions take and give.

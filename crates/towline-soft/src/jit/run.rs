@@ -329,9 +329,7 @@ impl<'a> Threads<'a> {
         let words = code.outline.frame_words;
         let start = number * LANES * words;
         let (rows, _) = self.frames[start..].as_chunks_mut::<LANES>();
-        let Some(rows) = rows.first_chunk_mut::<EXCHANGE>() else {
-            return None;
-        };
+        let rows = rows.first_chunk_mut::<EXCHANGE>()?;
         let row = |word: usize| match stop.known[word] {
             Some(known) => [known; LANES],
             None => rows[word],
