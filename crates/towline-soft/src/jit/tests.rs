@@ -124,3 +124,79 @@ fn variables_are_found_where_each_copy_of_the_module_has_them() {
         assert_eq!(bytes, [7, 0, 0, 0]);
     }
 }
+
+/// What a kernel of 40 threads, which takes memory of so many bytes, leaves there in both tiers, or how it fails.
+fn in_both_tiers(body: &str, bytes: usize) -> [Result<Vec<u8>, String>; 2] {
+    let mut subject = Subject::new(&kernel(body), "k").expect("a module");
+    subject.compile().expect("code");
+    [false, true].map(|compiled| {
+        let memory = subject.memory(&vec![7; bytes]).expect("memory");
+        let shape = Shape {
+            grid: [1, 1, 1],
+            block: [40, 1, 1],
+            host_threads: 1,
+            compiled,
+        };
+        let mut left = vec![0; bytes];
+        let outcome = subject.launch(shape, &memory.to_le_bytes());
+        let outcome = outcome.and_then(|_| subject.read(memory, &mut left));
+        subject.free(memory);
+        outcome.map(|()| left)
+    })
+}
+
+#[test]
+fn of_accesses_that_are_checked_together_the_one_that_fails_is_named() {
+    let around = "mul.wide.u32 d1, t, 16; add.u64 d2, d0, d1; ld.global.u32 a0, [d2+8]; ld.global.u32 a1, [d2]; add.u32 a0, a0, a1;\n\
+                  ld.global.u32 a1, [d2+12]; add.u32 a0, a0, a1; st.global.u32 [d2+4], a0;";
+    let [interpreted, compiled] = in_both_tiers(around, 16 * 40);
+    assert!(interpreted.is_ok(), "{interpreted:?}");
+    assert_eq!(interpreted, compiled);
+    // The last thread's third load lies outside.
+    let [interpreted, compiled] = in_both_tiers(around, 16 * 40 - 4);
+    let told = compiled.expect_err("a fault");
+    assert!(told.contains("thread (39, 0, 0)"), "{told}");
+    assert!(told.contains("line 9, column 1"), "{told}");
+    assert_eq!(interpreted, Err(told));
+}
+
+#[test]
+fn of_a_load_and_a_store_that_are_checked_together_the_store_is_named() {
+    let beside = "mov.u32 a3, s; ld.shared.u32 a0, [a3+252]; st.shared.u32 [a3+256], a0;";
+    let [interpreted, compiled] = in_both_tiers(beside, 4);
+    assert!(compiled.is_err());
+    assert_eq!(interpreted, compiled);
+}
+
+#[test]
+fn what_is_written_on_one_way_only_lasts_over_stops() {
+    // Threads take either way between meetings, and what they keep is looked at only behind the next but one.
+    let body = "mul.wide.u32 d1, t, 4; add.u64 d1, d0, d1; mov.u32 a0, t; mov.u32 a1, 0; and.b32 a2, t, 3;\n\
+        loop: setp.eq.u32 p, a2, 1; @p bra other; add.u32 a0, a0, 5; other: bar.warp.sync -1; shfl.sync.bfly.b32 a3, a2, 1, 31, -1;\n\
+        bar.sync 0; add.u32 a1, a1, 1; setp.lt.u32 p, a1, 9; @p bra loop; add.u32 a0, a0, a3; st.global.u32 [d1], a0;";
+    let [interpreted, compiled] = in_both_tiers(body, 160);
+    assert!(interpreted.is_ok(), "{interpreted:?}");
+    assert_eq!(interpreted, compiled);
+}
+
+#[test]
+fn kernels_with_many_stops_in_loops_have_one_region() {
+    // From each stop all others can be reached, and none lies between.
+    let ways: String = (0..40)
+        .map(|way| format!("setp.eq.u32 p, a2, {way}; @p bra w{way};\n"))
+        .collect();
+    let stops: String = (0..40)
+        .map(|way| {
+            format!(
+                "w{way}: shfl.sync.down.b32 a3, a0, 1, 31, -1; add.u32 a0, a3, {way}; bra loop;\n"
+            )
+        })
+        .collect();
+    let body = format!(
+        "mul.wide.u32 d1, t, 4; add.u64 d1, d0, d1; mov.u32 a0, t; mov.u32 a2, -1;\n\
+         loop: add.u32 a2, a2, 1; {ways} st.global.u32 [d1], a0; exit; {stops}"
+    );
+    let [interpreted, compiled] = in_both_tiers(&body, 160);
+    assert!(interpreted.is_ok(), "{interpreted:?}");
+    assert_eq!(interpreted, compiled);
+}
