@@ -750,7 +750,12 @@ impl<'a> Work<'a> for Threads<'a> {
             if turned && !worked {
                 return Ok(Pause::Polling);
             }
-            if turned || self.rounds.is_multiple_of(ROUNDS) {
+            // Those who meet each time they have looked at what others may change never run out of patience by themselves.
+            let is_long = self.rounds.is_multiple_of(ROUNDS);
+            if is_long && self.code.is_polling() {
+                return Ok(Pause::Polling);
+            }
+            if turned || is_long {
                 return Ok(Pause::Spent);
             }
         }
