@@ -26,6 +26,8 @@ pub(super) struct Env<'a> {
     changes: u64,
     /// Instructions of threads that were carried out.
     pub(super) executed: u64,
+    /// A thread has looked at what others may change, since that was last asked.
+    pub(super) polled: bool,
 }
 
 /// The space that a generic address lies in, and its address there.
@@ -77,6 +79,7 @@ impl<'a> Env<'a> {
             spans: [None; REMEMBERED],
             changes: launch.arena.changes(),
             executed: 0,
+            polled: false,
         }
     }
 

@@ -83,7 +83,11 @@ impl<'a> Work<'a> for Block<'a> {
             let released = self.release_all();
             if released || working || !polling && self.somebody_is_ready() {
                 if share == 0 {
-                    return Ok(Pause::Spent);
+                    // Those who meet each time they have looked at what others may change never run out of patience by themselves.
+                    return Ok(match std::mem::take(&mut self.env.polled) {
+                        true => Pause::Polling,
+                        false => Pause::Spent,
+                    });
                 }
             } else if polling {
                 return Ok(Pause::Polling);

@@ -229,6 +229,19 @@ impl Warp {
         env: &mut Env<'_>,
         fuel: &mut u64,
     ) -> Result<Step, Box<Fault>> {
+        let polled = Cell::new(false);
+        let step = self.run_on(number, env, fuel, &polled);
+        env.polled |= polled.get();
+        step
+    }
+
+    fn run_on(
+        &mut self,
+        number: usize,
+        env: &mut Env<'_>,
+        fuel: &mut u64,
+        polled: &Cell<bool>,
+    ) -> Result<Step, Box<Fault>> {
         let launch = env.launch;
         let Split {
             mut pc,
@@ -244,7 +257,6 @@ impl Warp {
             let at = Position { line: 0, column: 0 };
             return Err(self.fault((FaultKind::Callee(0), Lane::First), split, at, env));
         };
-        let polled = Cell::new(false);
         let (mut polls, mut rounds) = (0, 0);
         loop {
             let Some(instruction) = code.get(pc as usize) else {
@@ -271,7 +283,10 @@ impl Warp {
                 let back = target <= pc;
                 pc = target;
                 if back {
-                    polls += u32::from(polled.take());
+                    if polled.take() {
+                        env.polled = true;
+                        polls += 1;
+                    }
                     rounds += 1;
                     self.splits[number].pc = pc;
                     if polls >= POLLS {
@@ -300,7 +315,7 @@ impl Warp {
                     warp: self.number,
                     mask: active,
                     pc,
-                    polled: &polled,
+                    polled,
                 };
                 if let Err(fault) =
                     step::execute(context, frame, &mut self.locals, env, &instruction.op)

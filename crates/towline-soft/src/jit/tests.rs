@@ -209,18 +209,20 @@ fn a_block_that_polls_and_meets_lets_others_start() {
          shfl.sync.idx.b32 a1, a1, 0, 31, -1; setp.eq.u32 p, a1, 0; @p bra look; st.global.u32 [d0+4], a1; exit;\n\
          tell: st.volatile.global.u32 [d0], 3;",
     );
-    let mut subject = Subject::new(&text, "k").expect("a module");
-    subject.compile().expect("code");
-    let memory = subject.memory(&[0; 8]).expect("memory");
-    let shape = Shape {
-        grid: [2, 1, 1],
-        block: [32, 1, 1],
-        host_threads: 1,
-        compiled: true,
-    };
-    let outcome = subject.launch(shape, &memory.to_le_bytes());
-    outcome.expect("no fault");
-    let mut left = [0; 8];
-    subject.read(memory, &mut left).expect("memory");
-    assert_eq!(left, [3, 0, 0, 0, 3, 0, 0, 0]);
+    for compiled in [false, true] {
+        let mut subject = Subject::new(&text, "k").expect("a module");
+        subject.compile().expect("code");
+        let memory = subject.memory(&[0; 8]).expect("memory");
+        let shape = Shape {
+            grid: [2, 1, 1],
+            block: [32, 1, 1],
+            host_threads: 1,
+            compiled,
+        };
+        let outcome = subject.launch(shape, &memory.to_le_bytes());
+        outcome.expect("no fault");
+        let mut left = [0; 8];
+        subject.read(memory, &mut left).expect("memory");
+        assert_eq!(left, [3, 0, 0, 0, 3, 0, 0, 0], "compiled: {compiled}");
+    }
 }
