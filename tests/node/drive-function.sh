@@ -100,5 +100,9 @@ rmdir /run/pages
 "$towline" node undo || fail "undo"
 compare undo
 
-[[ $mode != all ]] || killed_everywhere /run/request.toml 15
+if [[ $mode == all ]]; then
+  few_interrupts
+  remember
+  killed_everywhere /run/request.toml 20
+fi
 say "drive-function: passed"

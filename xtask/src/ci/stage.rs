@@ -286,9 +286,10 @@ pub(super) const STAGES: &[Stage] = &[
         tiers: LONG,
         needs: &["node"],
         tools: &[Tool::Command("qemu-system-x86_64")],
-        command: "TOWLINE_EMULATED_LIMIT_S=3000 \
+        // Half an hour beside much other work.
+        command: "TOWLINE_EMULATED_LIMIT_S=4500 \
             tests/node/emulated-host tests/node/apply-undo.sh \"$TOWLINE_BIN_DIR/towline\" all",
-        limit_s: 3600,
+        limit_s: 4800,
     },
     Stage {
         name: "node-drives-kills",
