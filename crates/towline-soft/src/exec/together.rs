@@ -2,7 +2,7 @@
 //! ended.
 
 use towline_ptx::ir::Op;
-use towline_ptx::ir::op::{Atomic, Flag, Shuffle, Source, Together, Vote};
+use towline_ptx::ir::op::{Atomic, Flag, Pred, Reg, Shuffle, Source, Together, Vote};
 
 use super::access::Env;
 use super::frame::{LANES, Lanes, lanes_of};
@@ -149,20 +149,25 @@ impl Warp {
     fn take_away(&mut self, number: usize, what: &Together, taken: &Taken) {
         let split = self.splits[number];
         let frame = self.frame(split.frame);
-        let (d, p) = match *what {
-            Together::Elect { d, p }
-            | Together::Shuffle { d, p, .. }
-            | Together::Vote { d, p, .. } => (d, p),
-            Together::Match { d, p, .. } => (Some(d), p),
-            Together::Reduce { d, .. } => (Some(d), None),
-            Together::Wait => (None, None),
-        };
+        let (d, p) = results(what);
         if let Some(d) = d {
             frame.set(d, split.mask, &taken.values);
         }
         if let Some(p) = p {
             frame.set_flag(p, split.mask, taken.flags);
         }
+    }
+}
+
+/// Where a lane finds what it gets.
+pub(crate) fn results(what: &Together) -> (Option<Reg>, Option<Pred>) {
+    match *what {
+        Together::Elect { d, p } | Together::Shuffle { d, p, .. } | Together::Vote { d, p, .. } => {
+            (d, p)
+        }
+        Together::Match { d, p, .. } => (Some(d), p),
+        Together::Reduce { d, .. } => (Some(d), None),
+        Together::Wait => (None, None),
     }
 }
 

@@ -7,7 +7,7 @@ use towline_ptx::ir::op::{Barrier, Flag, Op, Pred, Reg, Source, Together};
 
 use super::{Emitter, Kind, Place, Stop, Wait, class_type, op_of};
 use crate::exec::frame::LANES;
-use crate::exec::together::{Sources, sources};
+use crate::exec::together::{Sources, results, sources};
 use crate::jit::EXCHANGE;
 use crate::jit::flat::Action;
 use crate::jit::live::stops;
@@ -20,14 +20,7 @@ fn outcome(op: &Op) -> (Option<Reg>, Option<Pred>) {
             Barrier::Reduce { d, .. } => (None, Some(d)),
             Barrier::Count { d, .. } => (Some(d), None),
         },
-        Op::Together { what, .. } => match **what {
-            Together::Elect { d, p }
-            | Together::Shuffle { d, p, .. }
-            | Together::Vote { d, p, .. } => (d, p),
-            Together::Match { d, p, .. } => (Some(d), p),
-            Together::Reduce { d, .. } => (Some(d), None),
-            Together::Wait => (None, None),
-        },
+        Op::Together { what, .. } => results(what),
         _ => (None, None),
     }
 }
