@@ -36,8 +36,10 @@ until [[ $(readlink "/proc/$holder/fd/9") == /dev/vfio/* && $(cat "/proc/$holder
 done
 "$towline" node inspect >/run/out
 grep -q "sleep ($holder) has /dev/vfio" /run/out || { cat /run/out; fail "the holder of a group is not seen"; }
+state >/run/applied
 "$towline" node undo >/run/out 2>&1 && fail "a device was taken back from who has it"
 grep -q "0000:21:00.0 is in use: sleep ($holder) has /dev/vfio.*shut the machine down first" /run/out || { cat /run/out; fail "undo does not name the holder"; }
+state | diff /run/applied - || fail "what was refused was begun all the same"
 kill "$holder"
 wait "$holder" || true
 

@@ -8,7 +8,7 @@ use crate::act::{self, State};
 use crate::address::PciAddress;
 use crate::host::Use;
 use crate::inspect::inspect;
-use crate::journal::{Entry, Journal, JournalError, Place};
+use crate::journal::{Entry, Journal, JournalError, Place, Section};
 use crate::plan::{Plan, plan};
 use crate::request::Request;
 use crate::step::{Action, Class, Form, Step};
@@ -476,19 +476,14 @@ pub fn undo(
         .root()
         .text("/proc/sys/kernel/random/boot_id")
         .unwrap_or_default();
+    nobody_has(world, &journal)?;
     let mut left = Vec::new();
     for section in (0..journal.sections.len()).rev() {
         let Some(found) = journal.sections.get(section) else {
             continue;
         };
         let plan = found.plan.clone();
-        let entries: Vec<Entry> = found
-            .entries
-            .iter()
-            .rev()
-            .filter(|entry| !entry.is_undone)
-            .cloned()
-            .collect();
+        let entries: Vec<Entry> = pending(found).cloned().collect();
         let is_this_start = plan.boot_id == boot_id;
         for entry in entries {
             let step = plan.steps.get(entry.place.step);
@@ -509,6 +504,31 @@ pub fn undo(
         journal.remove(world)?;
     }
     Ok(left)
+}
+
+/// What is to be taken back, in that order.
+fn pending(section: &Section) -> impl Iterator<Item = &Entry> {
+    let entries = section.entries.iter().rev();
+    entries.filter(|entry| !entry.is_undone)
+}
+
+/// Refuses before anything is taken back, where a machine still has a device.
+fn nobody_has(world: &mut dyn World, journal: &Journal) -> Result<(), ApplyError> {
+    for section in &journal.sections {
+        for entry in pending(section) {
+            let step = section.plan.steps.get(entry.place.step);
+            let action = step.and_then(|step| step.actions.get(entry.place.action));
+            let Some(action @ Action::Probe { device, .. }) = action else {
+                continue;
+            };
+            let state = act::state(world, action, entry.found.as_deref());
+            // What cannot be said now is told when its turn comes.
+            if matches!(state, Ok(Some(State::After | State::Between))) {
+                released(world, *device)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Takes back one change, and answers what it left as it is.
