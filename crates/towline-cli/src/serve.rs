@@ -24,7 +24,7 @@ use crate::servers;
 
 /// Variables that a worker inherits: those that device runtimes, loaders and our logs read. All others stay outside,
 /// because a client that takes a worker over reads its environment, and secrets are often kept there.
-const INHERITED: [&str; 8] = [
+const INHERITED: [&str; 9] = [
     "LANG",
     "LD_LIBRARY_PATH",
     "LD_PRELOAD",
@@ -32,6 +32,7 @@ const INHERITED: [&str; 8] = [
     "RUST_BACKTRACE",
     "TOWLINE_LOG",
     "TOWLINE_LOG_STYLE",
+    "TOWLINE_SPIN_US",
     "TZ",
 ];
 const INHERITED_PREFIXES: [&str; 21] = [

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use towline_transport::{Connection, TransportError};
 use towline_wire::error::{CloseCode, DecodeError, ProtocolError};
@@ -55,10 +55,16 @@ const BACKLOG_LIMIT: usize = 4096;
 /// A thread may look for work without rest where there are so many cores.
 const ENOUGH_CORES: usize = 4;
 
+/// Longest that may be set.
+const SPIN_LIMIT_US: u64 = 100;
+
 /// The session of one API, as the lane sees it.
 pub(crate) trait Serve: Send + 'static {
     /// Carries out one request.
     fn dispatch(&mut self, number: u64, id: u16, body: &[u8]) -> Result<(), ProtocolError>;
+
+    /// A frame has come; nothing had for so long.
+    fn begin_of_frame(&mut self, _rested: Duration) {}
 
     /// What a request says, for a trace.
     fn describe(id: u16, body: &[u8]) -> Result<String, DecodeError>;
@@ -120,6 +126,7 @@ pub(crate) fn run<S: Serve, L: Into<SideLane>>(
         reader: FrameReader::new(),
         arrived: None,
         told: 0,
+        through: Instant::now(),
         done,
     };
     // Not on this thread: a wait that it took up might end only with the session.
@@ -137,13 +144,21 @@ pub(crate) fn run<S: Serve, L: Into<SideLane>>(
     result
 }
 
-/// How long the lane's thread looks for the next request before it sleeps; not at all where cores are few.
+/// How long the lane's thread looks for the next request before it sleeps (`TOWLINE_SPIN_US`); not at all where cores are few.
 fn patience() -> Duration {
     static PATIENCE: OnceLock<Duration> = OnceLock::new();
     *PATIENCE.get_or_init(|| {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        Duration::from_micros(if cores >= ENOUGH_CORES { 50 } else { 0 })
+        let set = std::env::var("TOWLINE_SPIN_US").ok();
+        let set = set.and_then(|value| value.trim().parse::<u64>().ok());
+        let usual = if cores >= ENOUGH_CORES { 50 } else { 0 };
+        Duration::from_micros(set.unwrap_or(usual).min(SPIN_LIMIT_US))
     })
+}
+
+/// Whether the lane's thread looks at all.
+pub(crate) fn looks_on() -> bool {
+    !patience().is_zero()
 }
 
 /// The command lane with all that its thread needs. The thread changes: one that has to wait for the device hands the lane to
@@ -157,6 +172,8 @@ struct Lane<S> {
     arrived: Option<usize>,
     /// Requests of which the client knows that they arrived.
     told: u64,
+    /// When the last frame had been carried out.
+    through: Instant,
     done: Sender<(S, Result<(), RunError>)>,
 }
 
@@ -199,10 +216,10 @@ impl<S: Serve> Lane<S> {
         let Some(mut ended) = self.session.glance() else {
             return Ok(false);
         };
-        let until = std::time::Instant::now() + patience();
+        let until = Instant::now() + patience();
         while !ended {
             self.arrived = self.command.try_recv(self.reader.space())?;
-            if self.arrived.is_some() || std::time::Instant::now() >= until {
+            if self.arrived.is_some() || Instant::now() >= until {
                 return Ok(false);
             }
             ended = self.session.glance().unwrap_or(false);
@@ -229,7 +246,8 @@ impl<S: Serve> Lane<S> {
         link.counters
             .received_bytes
             .fetch_add(count as u64, Ordering::Relaxed);
-        let started = std::time::Instant::now();
+        let started = Instant::now();
+        session.begin_of_frame(started.saturating_duration_since(self.through));
         while let Some(message) = reader.next()? {
             if log::log_enabled!(log::Level::Trace) {
                 let what = S::describe(message.id, message.body);
@@ -245,7 +263,8 @@ impl<S: Serve> Lane<S> {
             let detail = format!("more than {BACKLOG_LIMIT} waits are queued");
             return Err(ProtocolError::new(CloseCode::LimitExceeded, detail).into());
         }
-        let lane_ns = started.elapsed().as_nanos() as u64;
+        self.through = Instant::now();
+        let lane_ns = self.through.saturating_duration_since(started).as_nanos() as u64;
         link.usage.lane_ns.fetch_add(lane_ns, Ordering::Relaxed);
         let received = reader.received();
         link.received.store(received, Ordering::Release);

@@ -3,7 +3,7 @@
 //! that covers it returns.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -17,8 +17,8 @@ const LIMIT: usize = 16 << 20;
 #[derive(Default)]
 pub(crate) struct Printing {
     capture: Option<Arc<Capture>>,
-    /// Some program of the session may print. Looking costs several system calls at each completion.
-    expected: AtomicBool,
+    /// Programs of the session that may print. Looking costs several system calls at each completion.
+    expected: AtomicUsize,
 }
 
 /// Whether kernels of this source, or of these build options, may print.
@@ -93,13 +93,23 @@ impl Printing {
     pub(crate) fn global() -> Self {
         Self {
             capture: CAPTURED.get().cloned(),
-            expected: AtomicBool::new(false),
+            expected: AtomicUsize::new(0),
         }
     }
 
-    /// From now on kernels may print.
+    /// A program that may print is there from now on.
     pub(crate) fn expect(&self) {
-        self.expected.store(true, Ordering::Release);
+        self.expected.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A program of which [`Self::expect`] was told cannot print after all.
+    pub(crate) fn cannot(&self) {
+        self.expected.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether kernels may print.
+    pub(crate) fn expected(&self) -> bool {
+        self.expected.load(Ordering::Acquire) > 0
     }
 
     /// What was printed since the last call.
@@ -107,7 +117,7 @@ impl Printing {
         let Some(capture) = &self.capture else {
             return Vec::new();
         };
-        if !self.expected.load(Ordering::Acquire) {
+        if !self.expected() {
             return Vec::new();
         }
         flush_stdio();

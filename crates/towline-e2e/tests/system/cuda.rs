@@ -226,3 +226,16 @@ fn device_code_that_one_program_brought_another_does_not_send_and_a_folder_keeps
         assert!(sent > 400_000.0, "{sent}");
     }
 }
+
+#[test]
+fn each_wait_ends_when_the_kernel_has_whether_the_worker_looks_on_or_not() {
+    for spin in ["0", "100"] {
+        let variable = ("TOWLINE_SPIN_US", spin);
+        let server = Server::start_with(&["--backend", "null", "--cuda", "soft"], &[variable]);
+        let lines = Client::new(&[&server], opencl_program("cuda_waits"))
+            .run()
+            .lines_of_success();
+        let expected = ["300 waits, 0 wrong", "says it", "then this", "fault 700"];
+        assert_eq!(lines, expected, "looking for {spin} us");
+    }
+}

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use towline_backend::cuda::*;
 
 use super::pinned::Pinned;
+use super::signal::Signal;
 use super::streams::Depth;
 use crate::link::Raw;
 
@@ -19,6 +20,7 @@ pub(crate) struct Context {
     /// The device's primary context, of which the session holds one reference.
     pub(crate) primary: bool,
     pub(crate) pinned: Pinned,
+    pub(crate) signal: Signal,
     /// Of its default stream.
     pub(crate) depth: Arc<Depth>,
     /// Events of our own that are free to be recorded.
@@ -46,6 +48,7 @@ impl Context {
             device,
             primary,
             pinned: Pinned::default(),
+            signal: Signal::default(),
             depth: Arc::default(),
             events: Mutex::default(),
         }

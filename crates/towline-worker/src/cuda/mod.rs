@@ -15,10 +15,12 @@ mod engine;
 mod graph;
 mod manual;
 mod pinned;
+mod prints;
 mod region;
 mod residents;
 mod session;
 mod shared;
+mod signal;
 mod snapshot;
 mod streams;
 

@@ -24,6 +24,9 @@ use crate::waiters::Job;
 /// How long the end of a session waits for kernels; a worker process ends with what still runs.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// A stream that was given something less long ago than this has most likely not done it: a launch takes longer.
+const BUSY: Duration = Duration::from_micros(10);
+
 /// Looks whether a wait is over; if so, the client has been told.
 pub(crate) type Glance = Box<dyn FnMut() -> bool + Send>;
 
@@ -54,6 +57,8 @@ pub(crate) struct Session {
     pub(crate) waiting: Option<Job>,
     /// Looks whether that has come, and answers if so.
     pub(crate) glance: Option<Glance>,
+    /// The client has sent something else just before this request.
+    pub(crate) busy: bool,
     pub(crate) goodbye: bool,
 }
 
@@ -77,6 +82,7 @@ impl Session {
             linker: Linker::default(),
             waiting: None,
             glance: None,
+            busy: false,
             goodbye: false,
         }
     }
@@ -379,11 +385,17 @@ impl Serve for Session {
         if let Some(context) = &self.acting {
             context.enter(&*self.api);
         }
-        self.dispatch(number, id, body)
+        let done = self.dispatch(number, id, body);
+        self.busy = true;
+        done
     }
 
     fn describe(id: u16, body: &[u8]) -> Result<String, DecodeError> {
         towline_wire::cuda::describe(id, body)
+    }
+
+    fn begin_of_frame(&mut self, rested: Duration) {
+        self.busy = rested < BUSY;
     }
 
     fn take_wait(&mut self) -> Option<Job> {

@@ -34,9 +34,17 @@ pub(super) fn operate(state: &Mutex<State>, operation: &[u64; 6]) -> CUresult {
     }
 }
 
-/// Whether these bytes are of host memory that was registered, which other processes may have mapped too.
+/// Whether these bytes are of pinned memory, or of host memory that was registered: whoever looks there does not ask this device.
 fn of_the_host(state: &State, address: u64, bytes: usize) -> bool {
-    state.is_registered(address as usize, bytes) && address.is_multiple_of(bytes as u64)
+    let start = address as usize;
+    let pinned = || {
+        let holds = |(at, memory): (&usize, &Allocation)| {
+            let offset = start.checked_sub(*at);
+            offset.is_some_and(|offset| offset.saturating_add(bytes) <= memory.len())
+        };
+        state.pinned.iter().any(holds)
+    };
+    address.is_multiple_of(bytes as u64) && (state.is_registered(start, bytes) || pinned())
 }
 
 fn write(state: &Mutex<State>, address: u64, bytes: &[u8]) -> CUresult {
@@ -50,7 +58,7 @@ fn write(state: &Mutex<State>, address: u64, bytes: &[u8]) -> CUresult {
         return device::write(state, address, bytes);
     }
     let place = std::ptr::with_exposed_provenance::<AtomicU32>(address as usize);
-    // SAFETY: the memory is registered, so it is mapped; the lock keeps it so. It is aligned.
+    // SAFETY: the memory is pinned or registered, so it is mapped; the lock keeps it so. It is aligned.
     let word = unsafe { &*place };
     word.store(u32::from_ne_bytes([a, b, c, d]), Ordering::Release);
     CUDA_SUCCESS

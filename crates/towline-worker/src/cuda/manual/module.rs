@@ -13,6 +13,7 @@ use towline_wire::push::Push;
 
 use super::jit::Jit;
 use crate::cuda::context::Context;
+use crate::cuda::prints::may_print;
 use crate::cuda::session::{Session, failure};
 use crate::cuda::shared::{Layout, Shared};
 use crate::images::{self, ImageDigest};
@@ -96,10 +97,13 @@ impl Load {
         let Some(mut image) = image else {
             return self.answer(shared, CUDA_SUCCESS, &[], None, 1);
         };
-        self.carry_out(shared, context, &mut image);
+        let loaded = self.carry_out(shared, context, &mut image);
+        // The client need not wait for what follows.
+        shared.flush();
+        if loaded && !may_print(&image) {
+            shared.printing.cannot();
+        }
         if let Some(digest) = keep {
-            // The client need not wait for that.
-            shared.flush();
             match images::sealed(&image[..self.size as usize]) {
                 Ok(file) => shared.broker.keep_image(&digest, file),
                 Err(error) => log::debug!("an image cannot be kept: {error}"),
@@ -119,7 +123,13 @@ impl Load {
         }
     }
 
-    fn carry_out(&mut self, shared: &Arc<Shared>, context: Option<&Context>, image: &mut Vec<u8>) {
+    /// Loads and answers; whether it is loaded.
+    fn carry_out(
+        &mut self,
+        shared: &Arc<Shared>,
+        context: Option<&Context>,
+        image: &mut Vec<u8>,
+    ) -> bool {
         // Assembly ends with a NUL, which need not travel.
         image.extend_from_slice(&[0; 8]);
         let mut jit = Jit::new(&self.options, self.log_room, self.info_room);
@@ -132,15 +142,19 @@ impl Load {
         };
         let text = Some(&jit);
         match loaded {
-            Err(status) => self.answer(shared, failure(status), &[], text, 0),
+            Err(status) => {
+                self.answer(shared, failure(status), &[], text, 0);
+                false
+            }
             Ok(loaded) => {
                 let facts = loaded.facts.encode();
                 let (tag, member) = self.tags();
                 if facts.len() as u64 > self.room {
                     release(&*shared.api, self.library, loaded.object);
-                    return self.answer(shared, CUDA_ERROR_OUT_OF_MEMORY, &[], text, 0);
+                    self.answer(shared, CUDA_ERROR_OUT_OF_MEMORY, &[], text, 0);
+                    return false;
                 }
-                // The text of PTX says nothing about what its kernels print.
+                // Until it has been looked through.
                 shared.printing.expect();
                 shared.arrive(self.id, tag, Entry::Live(loaded.object));
                 let functions = &loaded.facts.functions;
@@ -156,6 +170,7 @@ impl Load {
                     shared.arrive(id, member, Entry::Live(*kernel));
                 }
                 self.answer(shared, CUDA_SUCCESS, &facts, text, 0);
+                true
             }
         }
     }

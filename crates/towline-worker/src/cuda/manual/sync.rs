@@ -11,6 +11,7 @@ use crate::cuda::beacon::{Claim, Latest};
 use crate::cuda::session::{Glance, Session};
 use crate::cuda::shared::Shared;
 use crate::cuda::streams::{Places, Target};
+use crate::lane;
 use crate::link::Raw;
 use crate::session::broken;
 
@@ -32,35 +33,65 @@ struct Looking {
     number: u64,
     target: Target,
     started: Instant,
+    /// What the stream's context signals when it is there.
+    signal: Option<u32>,
 }
 
 impl Looking {
-    fn at(shared: &Arc<Shared>, number: u64, target: &Target) -> Option<Glance> {
+    /// `busy` says that the stream has just been given something, so that it is not there yet.
+    fn at(shared: &Arc<Shared>, number: u64, target: &Target, busy: bool) -> Option<Glance> {
         if target.context.enter(&*shared.api) != CUDA_SUCCESS {
             return None;
         }
-        let looking = Self {
+        let mut looking = Self {
             shared: Arc::clone(shared),
             number,
             target: target.clone(),
             started: Instant::now(),
+            signal: None,
         };
+        if busy {
+            looking.ask_for_signal();
+        }
         Some(Box::new(move || looking.is_over()))
     }
 
-    /// Whether the stream is there; if so, the client has been told.
-    fn is_over(&self) -> bool {
-        let shared = &self.shared;
-        let api = &*shared.api;
-        // SAFETY: the stream is live: the client waits before it destroys it.
-        match unsafe { api.cuStreamQuery(self.target.stream()) } {
-            // A backend that cannot be asked is waited for, which is no business of the lane's.
-            CUDA_ERROR_NOT_READY | CUDA_ERROR_NOT_SUPPORTED => return false,
-            _ => {}
+    fn ask_for_signal(&mut self) {
+        let context = &self.target.context;
+        if self.target.id > CU_STREAM_LEGACY && lane::looks_on() {
+            self.signal = context.signal.ask(&*self.shared.api, context, &self.target);
+            if self.signal.is_some() {
+                self.shared.enqueued(&self.target);
+            }
         }
-        // Does not wait any more; what kernels have printed comes with it.
-        // SAFETY: as above.
-        let status = unsafe { api.cuStreamSynchronize(self.target.stream()) };
+    }
+
+    /// Whether the stream is there; if so, the client has been told.
+    fn is_over(&mut self) -> bool {
+        let mut status = CUDA_SUCCESS;
+        match self.signal {
+            // After a fault the signal never comes: the driver is asked when the lane has looked for long enough.
+            Some(number) => {
+                if !self.target.context.signal.came(number) {
+                    return false;
+                }
+            }
+            None => {
+                // SAFETY: the stream is live: the client waits before it destroys it.
+                status = unsafe { self.shared.api.cuStreamQuery(self.target.stream()) };
+                // A backend that cannot be asked is waited for, which is no business of the lane's.
+                if matches!(status, CUDA_ERROR_NOT_READY | CUDA_ERROR_NOT_SUPPORTED) {
+                    self.ask_for_signal();
+                    return false;
+                }
+            }
+        }
+        let shared = &self.shared;
+        if status != CUDA_SUCCESS || shared.printing.expected() {
+            // Does not wait any more; what kernels have printed comes with it.
+            // SAFETY: as above.
+            status = unsafe { shared.api.cuStreamSynchronize(self.target.stream()) };
+        }
         shared.usage.waited(self.started.elapsed());
         shared.settle_before_answer();
         shared.answer(self.number, status, &[]);
@@ -102,7 +133,7 @@ impl Session {
                 let stream = target.native;
                 let glance = places
                     .is_empty()
-                    .then(|| Looking::at(&self.shared, number, &target));
+                    .then(|| Looking::at(&self.shared, number, &target, self.busy));
                 // SAFETY: the stream is live: the client waits before it destroys it.
                 self.synchronize(number, target, places, move |api| unsafe {
                     let stream = stream;
