@@ -1,9 +1,10 @@
 //! One session's command lane at the client: posting, waiting, and reading what the server pushes.
 //!
 //! **Posting** appends to the outbox; a sender thread takes what has gathered, so a burst of launches goes out in few segments and a
-//! single one at once. **Waiting** threads send for themselves, and the first of them reads the lane for all ("whoever waits, reads"):
-//! a round trip needs no thread switch at the client. A background thread reads only while something is outstanding that no caller
-//! waits for: data of non-blocking reads, granted writes, callbacks.
+//! single one at once. Over shared memory the first request after a wait is sent by its caller: the server has nothing else to do.
+//! **Waiting** threads send for themselves, and the first of them reads the lane for all ("whoever waits, reads"): a round trip needs no
+//! thread switch at the client. A background thread reads only while something is outstanding that no caller waits for: data of
+//! non-blocking reads, granted writes, callbacks.
 //!
 //! Lock order: `inbound`, then `state`. A thread that holds `state` may only *try* `inbound`.
 
@@ -58,6 +59,10 @@ pub(crate) struct Link {
     lane: RwLock<Option<Arc<dyn Connection>>>,
     outbox: Outbox,
     pending: AtomicBool,
+    /// The lane is memory that the server shares, so that sending costs less than to have another thread send.
+    sends_itself: bool,
+    /// A wait has just ended, and nothing was posted since: the server has nothing to do.
+    lull: AtomicBool,
     inbound: Mutex<FrameReader>,
     received: AtomicU64,
     state: Mutex<State>,
@@ -89,6 +94,8 @@ impl Link {
         let link = Arc::new(Self {
             name: name.into(),
             vocabulary,
+            sends_itself: lane.shares_memory(),
+            lull: AtomicBool::new(false),
             lane: RwLock::new(Some(lane)),
             outbox: Outbox::new(),
             pending: AtomicBool::new(false),
@@ -216,7 +223,8 @@ impl Link {
         let waiting = self.outbox.post_all(|batch| result = Some(fill(batch)));
         self.meter.requested();
         self.pending.store(true, Ordering::SeqCst);
-        if waiting > OUTBOX_LIMIT {
+        let lull = self.lull.load(Ordering::Relaxed) && self.lull.swap(false, Ordering::Relaxed);
+        if waiting > OUTBOX_LIMIT || lull {
             self.flush();
         } else if self.sender_parked.load(Ordering::SeqCst)
             && self.sender_parked.swap(false, Ordering::SeqCst)
@@ -269,6 +277,7 @@ impl Link {
             match state.replies.get(&number) {
                 Some(Slot::Ready(_)) => {
                     if let Some(Slot::Ready(reply)) = state.replies.remove(&number) {
+                        self.lull.store(self.sends_itself, Ordering::Relaxed);
                         return Ok(reply);
                     }
                 }
