@@ -9,6 +9,7 @@
 #   --only PART,...   parts, or groups: workloads, python; `check` (make check through Towline), `cudart` (the same, linked with
 #                     libcudart.so and Towline's own behind it, without the handshake), `bench` (towline bench cuda);
 #                     and, only when it is named, `energy` (towline bench energy of the two applications, some minutes)
+#   --over shm        programs reach the server through shared memory rather than loopback TCP
 #   --cores N         hold the programs to N cores
 #   --rounds N        rounds of each part, instead of what it has
 #   --seconds N       start nothing after N seconds
@@ -50,6 +51,7 @@ pack() {
 }
 
 server=
+listen=
 scratch=
 stop() {
   [[ -z $server ]] || { kill -TERM "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; }
@@ -60,7 +62,7 @@ serve() {
   local tenths
   # Options are words, not one word.
   # shellcheck disable=SC2086
-  "$towline" serve --listen 127.0.0.1:0 --ready-file "$scratch/ready" ${TOWLINE_SERVE:-} 2>"$out/server.log" &
+  "$towline" serve --listen "$listen" --ready-file "$scratch/ready" ${TOWLINE_SERVE:-} 2>"$out/server.log" &
   server=$!
   for ((tenths = 0; tenths < 300; tenths++)); do
     [[ ! -s $scratch/ready ]] || return 0
@@ -89,13 +91,14 @@ energy() {
 wants() { [[ -z $only || ,$only, == *,$1,* ]]; }
 
 run() {
-  local only= suite=() bench=() seconds= failed=0
+  local only= suite=() bench=() seconds= over=tcp failed=0
   out=$root/$packed/out
   while (($#)); do
     case $1 in
       --out) out=${2:?--out needs a folder}; shift 2 ;;
       --only) only=${2:?--only needs names}; shift 2 ;;
       --seconds) seconds=${2:?--seconds needs a number}; shift 2 ;;
+      --over) over=${2:?--over needs tcp or shm}; shift 2 ;;
       --cores | --rounds | --sides) suite+=("$1" "${2:?$1 needs a value}"); shift 2 ;;
       --) shift; bench=("$@"); break ;;
       *) usage 2 >&2 ;;
@@ -113,6 +116,11 @@ run() {
     programs=$scratch/workloads
     build_workloads "$programs" "$root/$packed" || { echo "no workloads: none are packed, and there is no ${NVCC:-nvcc}"; failed=1; }
   fi
+  case $over in
+    tcp) listen=127.0.0.1:0 ;;
+    shm) listen=shm:$scratch/socket ;;
+    *) die "--over is tcp or shm, and not $over" ;;
+  esac
   serve
   export TOWLINE_LIBRARY=$root/$packed
   # shellcheck disable=SC2206
@@ -138,7 +146,7 @@ run() {
   if [[ -z $only || -n $names ]]; then
     title "programs"
     [[ -z $seconds ]] || suite+=(--seconds "$((seconds > SECONDS ? seconds - SECONDS : 1))")
-    python3 tests/gpu/suite.py --workloads "$programs" --python "${PYTHON:-python3}" --server-pid "$server" --out "$out" \
+    python3 tests/gpu/suite.py --workloads "$programs" --python "${PYTHON:-python3}" --server-pid "$server" --over "$over" --out "$out" \
       --remote "$(IFS=$'\t'; echo "${remote[*]}")" --only "$names" "${suite[@]}" | tee "$out/programs.txt" || failed=1
   fi
   if wants bench; then

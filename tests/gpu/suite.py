@@ -212,6 +212,7 @@ class Suite:
             "kind": "cuda-programs",
             "machine": machine(),
             "cores": self.options.cores,
+            "over": self.options.over,
             "parts": self.rows,
         }
         (self.out / "programs.json").write_text(json.dumps(report, indent=1) + "\n")
@@ -310,6 +311,7 @@ def main() -> int:
     parser.add_argument("--sides", default=",".join(SIDES), help="native, towline, or both (default)")
     parser.add_argument("--rounds", type=int, default=0, help="instead of what each part has")
     parser.add_argument("--seconds", type=float, default=0, help="start nothing after so long, and end what runs then")
+    parser.add_argument("--over", default="tcp", help="how programs reach the server, for the report")
     parser.add_argument("--cores", type=int, default=0, help="hold the programs to so many cores")
     parser.add_argument("--out", default="build/gpu/out", help="folder for programs.json and what the programs print")
     parser.add_argument("--list", action="store_true", help="name the parts, then exit")
