@@ -364,6 +364,14 @@ impl<D: GraphDevice> Graphs<D> {
         let mut kept = Vec::new();
         let tasks = self.tasks(graph, &mut kept);
         let tasks = tasks.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        // As the driver has it: memory that a graph allocates is one executable graph's at a time.
+        let taken = |one: &Arc<dyn Kept>| {
+            let mut all = self.execs.values().flat_map(|exec| &exec.kept);
+            all.any(|other| Arc::ptr_eq(one, other))
+        };
+        if kept.iter().any(taken) {
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
         let steps = tasks.into_iter().map(|(node, task)| Step {
             node,
             task: Arc::new(task),

@@ -448,16 +448,24 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         let taken = lock(&self.shared.graphs).take_exec(request.exec);
         let exec = taken.ok_or_else(|| unknown("executable graph", request.exec))?;
-        self.shared.start(move |shared| {
-            // At the session's end too: the device may not be done with the memory, which goes with the process then.
-            if !shared.streams.wait_until(|| exec.is_idle()) && !exec.is_idle() {
-                return;
-            }
+        let (ending, idle) = (Arc::clone(&exec), exec.is_idle());
+        let end = move |shared: &Shared| {
             // Without its context it has ended with that.
             if let Some(context) = exec.context()
                 && context.enter(&*shared.api) == CUDA_SUCCESS
             {
                 exec.end(&*shared.api);
+            }
+        };
+        if idle {
+            // Now: of a graph that allocates memory the driver makes one executable graph at a time.
+            end(&self.shared);
+            return Ok(());
+        }
+        self.shared.start(move |shared| {
+            // At the session's end too: the device may not be done with the memory, which goes with the process then.
+            if shared.streams.wait_until(|| ending.is_idle()) || ending.is_idle() {
+                end(shared);
             }
         });
         Ok(())
