@@ -1,7 +1,7 @@
 //! One session's command lane at the client: posting, waiting, and reading what the server pushes.
 //!
 //! **Posting** appends to the outbox; a sender thread takes what has gathered, so a burst of launches goes out in few segments and a
-//! single one at once. Over shared memory the first request after a wait is sent by its caller: the server has nothing else to do.
+//! single one at once. While that thread sleeps, and over shared memory the first time after a wait, the caller sends for itself.
 //! **Waiting** threads send for themselves, and the first of them reads the lane for all ("whoever waits, reads"): a round trip needs no
 //! thread switch at the client. A background thread reads only while something is outstanding that no caller waits for: data of
 //! non-blocking reads, granted writes, callbacks.
@@ -71,6 +71,10 @@ pub(crate) struct Link {
     interested: (Mutex<()>, Condvar),
     sender: OnceLock<std::thread::Thread>,
     sender_parked: AtomicBool,
+    /// The sender is parked, or has been woken and does not run yet, which takes as long as a dozen launches.
+    sender_asleep: AtomicBool,
+    /// Who posts sends meanwhile; not where cores are few, so that the sender mostly sleeps.
+    sends_for_sleeper: bool,
     next_handle: AtomicU64,
     lost: OnceLock<String>,
     /// An execution fault that every later call answers with; 0 while there is none.
@@ -107,6 +111,8 @@ impl Link {
             interested: (Mutex::new(()), Condvar::new()),
             sender: OnceLock::new(),
             sender_parked: AtomicBool::new(false),
+            sender_asleep: AtomicBool::new(false),
+            sends_for_sleeper: !tuning().spin.is_zero(),
             next_handle: AtomicU64::new(Self::FIRST_NUMBER),
             lost: OnceLock::new(),
             fault: AtomicI32::new(0),
@@ -222,9 +228,19 @@ impl Link {
         let mut result = None;
         let waiting = self.outbox.post_all(|batch| result = Some(fill(batch)));
         self.meter.requested();
-        self.pending.store(true, Ordering::SeqCst);
         let lull = self.lull.load(Ordering::Relaxed) && self.lull.swap(false, Ordering::Relaxed);
-        if waiting > OUTBOX_LIMIT || lull {
+        if lull && self.sends_itself {
+            // The sender does not hear of it, and so is not in the way.
+            self.flush();
+            return result.ok_or(self.vocabulary.unposted);
+        }
+        self.pending.store(true, Ordering::SeqCst);
+        let asleep = self.sends_for_sleeper && self.sender_asleep.load(Ordering::SeqCst);
+        if waiting > OUTBOX_LIMIT || asleep {
+            // A single request is no reason to wake anybody.
+            if asleep && !lull && self.sender_parked.swap(false, Ordering::SeqCst) {
+                self.sender.get().inspect(|sender| sender.unpark());
+            }
             self.flush();
         } else if self.sender_parked.load(Ordering::SeqCst)
             && self.sender_parked.swap(false, Ordering::SeqCst)
@@ -277,7 +293,7 @@ impl Link {
             match state.replies.get(&number) {
                 Some(Slot::Ready(_)) => {
                     if let Some(Slot::Ready(reply)) = state.replies.remove(&number) {
-                        self.lull.store(self.sends_itself, Ordering::Relaxed);
+                        self.lull.store(true, Ordering::Relaxed);
                         return Ok(reply);
                     }
                 }
@@ -411,6 +427,7 @@ impl Link {
         loop {
             let mut state = self.state();
             if !state.reads.contains_key(&payload) {
+                self.lull.store(true, Ordering::Relaxed);
                 return;
             }
             match self.inbound.try_lock() {
@@ -522,11 +539,11 @@ impl Link {
                 continue;
             }
             self.sender_parked.store(true, Ordering::SeqCst);
-            if self.pending.load(Ordering::SeqCst) || self.lost.get().is_some() {
-                self.sender_parked.store(false, Ordering::SeqCst);
-                continue;
+            self.sender_asleep.store(true, Ordering::SeqCst);
+            if !self.pending.load(Ordering::SeqCst) && self.lost.get().is_none() {
+                std::thread::park();
             }
-            std::thread::park();
+            self.sender_asleep.store(false, Ordering::SeqCst);
             self.sender_parked.store(false, Ordering::SeqCst);
         }
     }
@@ -568,9 +585,10 @@ impl Link {
     /// Takes bytes off the lane and acts on every whole message.
     fn pump(&self, reader: &mut FrameReader, block: bool) {
         let got = match block {
-            true => self
-                .lane()
-                .and_then(|lane| lane.recv_soon(reader.space(), tuning().spin).map(Some)),
+            true => self.lane().and_then(|lane| {
+                lane.recv_soon(reader.space(), tuning().spin_for_answer)
+                    .map(Some)
+            }),
             false => self.lane().and_then(|lane| lane.try_recv(reader.space())),
         };
         let count = match got {

@@ -9,6 +9,9 @@ pub struct Tuning {
     /// How long a thread of ours looks for work before it sleeps (`TOWLINE_SPIN_US`). Waking a sleeping thread costs several
     /// microseconds; looking costs a core, so it is off where there are few.
     pub spin: Duration,
+    /// How long a thread of the program that waits for an answer looks for it before it sleeps. It has nothing else to do, and a native
+    /// wait for a GPU does not sleep at all.
+    pub spin_for_answer: Duration,
     /// Writes up to this size travel with their request (`TOWLINE_INLINE_BYTES`).
     pub inline_bytes: usize,
     /// Payload connections per session (`TOWLINE_PAYLOAD_LANES`); `None` takes what the server suggests.
@@ -39,12 +42,11 @@ pub fn tuning() -> &'static Tuning {
                 .and_then(|value| value.trim().parse::<u64>().ok())
         };
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let usual = if cores >= 4 { 50 } else { 0 };
+        let spin = number("TOWLINE_SPIN_US").unwrap_or(usual).min(1000);
         Tuning {
-            spin: Duration::from_micros(
-                number("TOWLINE_SPIN_US")
-                    .unwrap_or(if cores >= 4 { 50 } else { 0 })
-                    .min(100),
-            ),
+            spin: Duration::from_micros(spin),
+            spin_for_answer: Duration::from_micros(spin * 20),
             inline_bytes: number("TOWLINE_INLINE_BYTES")
                 .map_or(64 << 10, |bytes| bytes.min(1 << 20) as usize),
             payload_lanes: number("TOWLINE_PAYLOAD_LANES").map(|lanes| lanes.clamp(1, 32) as u16),

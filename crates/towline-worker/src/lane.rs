@@ -56,7 +56,7 @@ const BACKLOG_LIMIT: usize = 4096;
 const ENOUGH_CORES: usize = 4;
 
 /// Longest that may be set.
-const SPIN_LIMIT_US: u64 = 100;
+const SPIN_LIMIT_US: u64 = 1000;
 
 /// The session of one API, as the lane sees it.
 pub(crate) trait Serve: Send + 'static {

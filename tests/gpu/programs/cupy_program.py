@@ -2,7 +2,7 @@
 
 import harness
 
-options = harness.arguments(__doc__, steps=20).parse_args()
+options = harness.arguments(__doc__, steps=200).parse_args()
 numpy = harness.need("numpy")
 cupy = harness.need("cupy")
 clock = harness.Clock("cupy", options)

@@ -33,7 +33,7 @@ const FIRST: u64 = 0x4100_0000_0000;
 /// Bytes of a page, at most: what is protected begins and ends at such.
 const PAGE: usize = 4096;
 /// How often another address is tried.
-const ATTEMPTS: usize = 16;
+const ATTEMPTS: usize = 64;
 
 /// The newest contents of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -233,6 +233,7 @@ fn each_wait_ends_when_the_kernel_has_whether_the_worker_looks_on_or_not() {
         let variable = ("TOWLINE_SPIN_US", spin);
         let server = Server::start_with(&["--backend", "null", "--cuda", "soft"], &[variable]);
         let lines = Client::new(&[&server], opencl_program("cuda_waits"))
+            .env(variable.0, variable.1)
             .run()
             .lines_of_success();
         let expected = ["300 waits, 0 wrong", "says it", "then this", "fault 700"];
