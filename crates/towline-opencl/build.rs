@@ -9,5 +9,8 @@ fn main() {
     );
     // Threads of this library outlive a loader's dlclose: it stays mapped.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // A constructor may call us while its thread holds the loader's lock, which glibc also takes for every thread that has locals to end.
+    // Without this function the standard library keeps them itself, as it may where the library stays mapped.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,--defsym=__cxa_thread_atexit_impl=0");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libtowline_opencl.so");
 }

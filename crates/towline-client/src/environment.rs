@@ -1,5 +1,6 @@
 //! Sessions with the servers that the environment names: what `towline run` sets, or the user.
 
+use std::net::ToSocketAddrs;
 use std::sync::Arc;
 
 use towline_transport::Address;
@@ -59,6 +60,22 @@ fn each_server<S: Send + Sync>(
         let token = token.as_deref().map(read_token).transpose()?;
         connect(&address, token).map(Arc::new)
     };
+    let outcome = |server: &str, outcome: Result<Arc<S>, DialError>| {
+        outcome.map_err(|source| Unreachable {
+            server: server.into(),
+            source,
+        })
+    };
+    if let [server] = servers[..] {
+        return vec![outcome(server, dial(server))];
+    }
+    // The caller may be a library's constructor, whose thread holds the loader's lock: what random numbers and names need of the loader,
+    // other threads could not have.
+    let _ = getrandom::fill(&mut [0]);
+    for address in servers.iter().flat_map(|server| server.parse::<Address>()) {
+        // What fails here fails again below, which tells of it.
+        let _ = address.host_port().map(|place| place.to_socket_addrs());
+    }
     let dial = &dial;
     std::thread::scope(|scope| {
         let dialling: Vec<_> = servers
@@ -66,11 +83,7 @@ fn each_server<S: Send + Sync>(
             .map(|server| (*server, scope.spawn(move || dial(server))))
             .collect();
         let joined = dialling.into_iter().map(|(server, thread)| {
-            let outcome = thread.join().unwrap_or(Err(DialError::Panicked));
-            outcome.map_err(|source| Unreachable {
-                server: server.into(),
-                source,
-            })
+            outcome(server, thread.join().unwrap_or(Err(DialError::Panicked)))
         });
         joined.collect()
     })

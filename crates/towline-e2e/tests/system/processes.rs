@@ -46,6 +46,27 @@ fn child_after_fork_gets_errors_and_the_parent_goes_on() {
     assert_eq!(lines[1..], ["child's status 0", "parent: 2 2"], "{lines:?}");
 }
 
+/// Whose thread holds the loader's lock: UCX's part for CUDA calls cuInit in its constructor.
+#[test]
+fn constructor_of_a_library_that_is_being_loaded_can_use_devices() {
+    let start = || Server::start_with(&["--backend", "null", "--cuda", "null"], &[]);
+    let (first, second) = (start(), start());
+    let library = opencl_program("starts.so");
+    let library = library.to_str().expect("paths of the build are text");
+    let said = |servers: &[&Server], what: &str| {
+        let client = Client::new(servers, opencl_program("loads")).args(&[library, what]);
+        client.run().lines_of_success()
+    };
+    for (what, with_one, with_two) in [
+        ("cuda", "cuda: a device, 7", "cuda: a device, 7"),
+        ("nvml", "nvml: 0", "nvml: 0"),
+        ("opencl", "opencl: 1 devices", "opencl: 2 devices"),
+    ] {
+        assert_eq!(said(&[&first], what), [with_one, "loaded"]);
+        assert_eq!(said(&[&first, &second], what), [with_two, "loaded"]);
+    }
+}
+
 #[test]
 fn program_leaves_with_work_under_way() {
     let server = Server::start();
