@@ -11,6 +11,7 @@ use towline_client::cuda::{Actor, Session};
 use crate::driver::{ContextCalls, Driver, lock, read, status, tell, write};
 use crate::stream::Work;
 use crate::thread;
+use crate::written::Written;
 
 /// A context of a device.
 pub(crate) struct Context {
@@ -27,6 +28,7 @@ pub(crate) struct Context {
     settings: Mutex<Settings>,
     /// Streams that may have work, by number.
     pub(crate) work: Mutex<HashMap<u64, Work>>,
+    pub(crate) written: Written,
 }
 
 #[derive(Default)]
@@ -84,6 +86,7 @@ impl Driver {
                 making: Mutex::new(()),
                 settings: Mutex::default(),
                 work: Mutex::default(),
+                written: Written::default(),
             })
         });
         Ok(Arc::clone(made))
@@ -173,6 +176,7 @@ impl Driver {
             making: Mutex::new(()),
             settings: Mutex::default(),
             work: Mutex::default(),
+            written: Written::default(),
         };
         write(&self.contexts).insert(handle.0, Arc::new(context));
         self.latest.store(handle.0, Ordering::Relaxed);

@@ -93,7 +93,10 @@ impl Driver {
             )
         }?;
         acting.touch(stream);
-        Ok(())
+        match mode {
+            Mode::Sync => self.note_written(&acting, stream),
+            _ => Ok(()),
+        }
     }
 
     /// # Safety

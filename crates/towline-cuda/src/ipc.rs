@@ -39,6 +39,8 @@ pub(crate) struct Sharing(Mutex<Shared>);
 
 #[derive(Default)]
 struct Shared {
+    /// There is, or was, memory that other programs have too.
+    memory: bool,
     /// Tokens of what is offered, by kind and id.
     offered: HashMap<(u32, u64), Token>,
     opened: HashMap<Token, Opened>,
@@ -92,7 +94,15 @@ impl Driver {
         let reply = wire::ShareReply::decode(&body).map_err(|_| acting.malformed())?;
         let token = reply.token.and_then(|token| token.try_into().ok());
         let token: Token = token.ok_or_else(|| acting.malformed())?;
-        lock(&self.sharing.0).offered.insert((kind, id), token);
+        {
+            let mut sharing = lock(&self.sharing.0);
+            sharing.offered.insert((kind, id), token);
+            sharing.memory |= kind != EVENT;
+        }
+        if kind != EVENT {
+            // From here on copies wait for themselves.
+            self.settle_written(acting)?;
+        }
         Ok(token)
     }
 
@@ -110,6 +120,7 @@ impl Driver {
             // As the driver does: a process does not open what it has exported itself.
             return Err(CUDA_ERROR_INVALID_CONTEXT);
         }
+        lock(&self.sharing.0).memory |= kind != EVENT;
         let request = wire::OpenShared {
             kind,
             token: token.as_slice(),
@@ -297,6 +308,11 @@ impl Driver {
     pub(crate) fn is_offered(&self, address: u64) -> bool {
         let id = read(&self.memory).find(address).map(|(_, range)| range.id);
         id.is_some_and(|id| lock(&self.sharing.0).offered.contains_key(&(MEMORY, id)))
+    }
+
+    /// Whether other programs may use memory that this one uses.
+    pub(crate) fn shares_memory(&self) -> bool {
+        lock(&self.sharing.0).memory
     }
 
     /// Something that was offered has ended.

@@ -10,6 +10,7 @@
 //! | `device`, `policy` | devices and which of their attributes hold over a network |
 //! | `context`, `stream`, `event`, `memory`, `virtual_memory`, `copy`, `texture`, `pool`, `module`, `launch` | the calls of each group |
 //! | `ipc` | memory and events shared with other processes |
+//! | `written` | copies that have returned and may be on their way |
 //! | `mirror` | managed memory, and pinned memory that kernels reach |
 //! | `operations`, `stream_attributes` | values that streams wait for and write, attributes of streams |
 //! | `array`, `tensor`, `peer` | arrays, descriptions of tensors, what devices can do with each other's memory |
@@ -19,8 +20,8 @@
 //! | `entry` | errors by name, functions by name and version |
 //! | `tables`, `handshake` | the undocumented tables that the runtime library asks for |
 //!
-//! Lock order: an executable graph's state, then `graphs`, then `streams`, `functions` or `memory`. Everything else is held alone, and
-//! but for the first, and the blocks of a mirror (then its lane), nothing while a server is waited for.
+//! Lock order: an executable graph's state, then `graphs` or what is `written`, then `streams`, `functions`, `memory` or a context's work.
+//! Everything else is held alone, and but for the first, and the blocks of a mirror (then its lane), nothing while a server is waited for.
 
 #![allow(
     non_snake_case,
@@ -64,6 +65,7 @@ mod tensor;
 mod texture;
 mod thread;
 mod virtual_memory;
+mod written;
 
 use towline_client::raw;
 

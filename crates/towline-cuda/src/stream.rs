@@ -264,6 +264,9 @@ impl Driver {
                 priority
             }
         };
+        if flags & CU_STREAM_NON_BLOCKING != 0 {
+            acting.context.written.note_apart();
+        }
         let stream = Stream {
             context: acting.context.number,
             flags,
@@ -464,12 +467,13 @@ impl StreamCalls for Driver {
             write(&self.streams).remove(&handle.0);
             self.forget_stream_attributes(|_, stream| stream == handle.0);
             let work = lock(&acting.context.work).remove(&handle.0);
-            if let Some(probe) = work.and_then(|work| work.probe) {
+            let probe = work.and_then(|work| work.probe);
+            let events = [probe, acting.context.written.forget(handle.0)];
+            events.into_iter().flatten().try_for_each(|event| {
                 acting.post(&wire::EventDestroyV2 {
-                    hEvent: wire::EventHandle(probe),
-                })?;
-            }
-            Ok(())
+                    hEvent: wire::EventHandle(event),
+                })
+            })
         }))
     }
 

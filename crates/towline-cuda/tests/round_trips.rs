@@ -305,6 +305,47 @@ fn a_small_read_into_pinned_memory_and_a_wait_for_its_stream_are_one_request() {
 }
 
 #[test]
+fn copies_to_the_device_are_not_told_of_where_all_streams_keep_order() {
+    let bench = Bench::new();
+    let address = bench.allocated();
+    let write = |driver: &Driver| {
+        // SAFETY: the bytes are readable.
+        unsafe { driver.cuMemcpyHtoD_v2(address, [1_u8; 64].as_ptr().cast(), 64) }
+    };
+    let fill = |stream: CUstream| {
+        // SAFETY: the memory is there.
+        let filled = unsafe { bench.driver.cuMemsetD8Async(address, 0, 64, stream) };
+        assert_eq!(filled, CUDA_SUCCESS);
+    };
+    let make = |flags: u32| {
+        let mut stream = null_mut();
+        // SAFETY: the place is a local.
+        let made = unsafe { bench.driver.cuStreamCreate(&raw mut stream, flags) };
+        assert_eq!(made, CUDA_SUCCESS);
+        stream
+    };
+    let ordered = make(0);
+    for _ in 0..10 {
+        assert_eq!(bench.costs(write), (CUDA_SUCCESS, 0));
+        fill(null_mut());
+        fill(ordered);
+    }
+    let apart = make(CU_STREAM_NON_BLOCKING);
+    for _ in 0..10 {
+        assert_eq!(bench.costs(write), (CUDA_SUCCESS, 0));
+        fill(apart);
+        fill(apart);
+        fill(ordered);
+    }
+    // SAFETY: has no pointers.
+    let all = bench.costs(|driver| unsafe { driver.cuCtxSynchronize() });
+    assert_eq!(all, (CUDA_SUCCESS, 1));
+    fill(apart);
+    assert_eq!(bench.heard(wire::EventRecord::ID), 10);
+    assert_eq!(bench.heard(wire::StreamWaitEvent::ID), 10);
+}
+
+#[test]
 fn a_stream_is_idle_once_its_last_event_has_passed() {
     let bench = Bench::new();
     let function = bench.function();

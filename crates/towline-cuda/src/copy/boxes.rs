@@ -244,6 +244,9 @@ impl Driver {
                 // SAFETY: the caller's contract.
                 unsafe { session.write_box(actor, call, stream.0, to, from, size, captured) }?;
                 acting.touch(stream);
+                if mode == Mode::Sync {
+                    self.note_written(&acting, stream)?;
+                }
             }
             (Placed::Host(to), Placed::Device(from, context)) => {
                 if let Some(there) = self.beyond_context(&acting, stream, context)? {

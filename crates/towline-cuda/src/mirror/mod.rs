@@ -285,6 +285,7 @@ impl Driver {
         acting: &Acting<'_>,
         stream: wire::StreamHandle,
     ) -> Result<(), CUresult> {
+        self.behind_written(acting, stream)?;
         match self.mirrors.any.load(Ordering::Acquire) {
             true => self.give_all(acting, stream),
             false => Ok(()),
@@ -300,6 +301,7 @@ impl Driver {
         address: u64,
         size: usize,
     ) -> Result<(), CUresult> {
+        self.behind_written(acting, stream)?;
         if !self.mirrors.any.load(Ordering::Acquire) {
             return Ok(());
         }

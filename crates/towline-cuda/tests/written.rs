@@ -1,0 +1,176 @@
+//! Copies to the device that have returned: whatever is next, on any stream, finds the data there.
+#![allow(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "calls of the C interface stand side by side"
+)]
+
+mod support;
+
+use std::ptr::null_mut;
+
+use support::{Machine, pattern};
+use towline_backend::cuda::*;
+
+/// Rules of every kind of device.
+macro_rules! on_every_device {
+    ($($rule:ident)*) => {
+        mod null {
+            $(#[test]
+            fn $rule() {
+                super::$rule(super::Machine::new());
+            })*
+        }
+        mod soft {
+            $(#[test]
+            fn $rule() {
+                super::$rule(super::Machine::on_soft());
+            })*
+        }
+        // What is right, where the server's device is NVIDIA's: `tests/gpu/goldens.sh`.
+        mod served {
+            $(#[test]
+            #[ignore = "TOWLINE_SERVERS names a server whose device the rules are asked of"]
+            fn $rule() {
+                super::$rule(super::Machine::on_server());
+            })*
+        }
+    };
+}
+
+on_every_device! {
+    a_copy_that_has_returned_is_there_for_streams_that_keep_no_order
+    a_rectangle_that_has_returned_is_there_for_streams_that_keep_no_order
+}
+
+/// What travels with the request, and what does not.
+const SIZES: [usize; 2] = [64, 300_000];
+const ROUNDS: u64 = 40;
+
+fn write(machine: &Machine, address: CUdeviceptr, bytes: &[u8]) {
+    let from = bytes.as_ptr().cast();
+    // SAFETY: the bytes are readable.
+    let written = unsafe { machine.driver.cuMemcpyHtoD_v2(address, from, bytes.len()) };
+    assert_eq!(written, CUDA_SUCCESS);
+}
+
+/// What a stream finds there.
+fn found(machine: &Machine, address: CUdeviceptr, size: usize, stream: CUstream) -> Vec<u8> {
+    let mut bytes = vec![0; size];
+    let to = bytes.as_mut_ptr().cast();
+    // SAFETY: the room is writable, and read once the stream has been there.
+    let read = unsafe {
+        let read = machine
+            .driver
+            .cuMemcpyDtoHAsync_v2(to, address, size, stream);
+        read | machine.driver.cuStreamSynchronize(stream)
+    };
+    assert_eq!(read, CUDA_SUCCESS);
+    bytes
+}
+
+fn a_copy_that_has_returned_is_there_for_streams_that_keep_no_order(machine: Machine) {
+    for size in SIZES {
+        let memory = machine.filled(&pattern(size, 0));
+        let early = machine.stream();
+        for round in 1..ROUNDS {
+            let bytes = pattern(size, round);
+            let (_, waits) = machine.costs(|_| write(&machine, memory, &bytes));
+            // What does not travel with the request waits for its own bytes to leave.
+            assert_eq!(
+                waits,
+                u64::from(size > SIZES[0]),
+                "nobody waits for the device"
+            );
+            // One that was there before the copy, and one that was not.
+            let stream = match round % 4 {
+                0 => machine.stream(),
+                _ => early,
+            };
+            assert!(
+                found(&machine, memory, size, stream) == bytes,
+                "{size} bytes, round {round}"
+            );
+        }
+    }
+    machine.end();
+}
+
+fn a_rectangle_that_has_returned_is_there_for_streams_that_keep_no_order(machine: Machine) {
+    let (width, height) = (500, 300);
+    let memory = machine.filled(&pattern(width * height, 0));
+    let stream = machine.stream();
+    for round in 1..ROUNDS {
+        let bytes = pattern(width * height, round);
+        let copy = CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: CU_MEMORYTYPE_HOST,
+            srcHost: bytes.as_ptr().cast(),
+            srcDevice: 0,
+            srcArray: null_mut(),
+            srcPitch: width,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: CU_MEMORYTYPE_DEVICE,
+            dstHost: null_mut(),
+            dstDevice: memory,
+            dstArray: null_mut(),
+            dstPitch: width,
+            WidthInBytes: width,
+            Height: height,
+        };
+        // SAFETY: the source holds the rectangle.
+        let copied = unsafe { machine.driver.cuMemcpy2D_v2(&raw const copy) };
+        assert_eq!(copied, CUDA_SUCCESS);
+        let there = found(&machine, memory, width * height, stream);
+        assert!(there == bytes, "round {round}");
+    }
+    machine.end();
+}
+
+#[test]
+fn copies_wait_for_the_device_once_other_programs_have_the_memory() {
+    let (machines, _) = Machine::neighbours(2);
+    let [ours, theirs] = &machines[..] else {
+        panic!("there are two");
+    };
+    ours.enter(0);
+    let bytes = pattern(300_000, 1);
+    let memory = ours.allocate(bytes.len());
+    write(ours, memory, &bytes);
+    let mut handle = CUipcMemHandle { reserved: [0; 64] };
+    // SAFETY: the handle is a local.
+    let (named, waits) =
+        ours.costs(|driver| unsafe { driver.cuIpcGetMemHandle(&raw mut handle, memory) });
+    assert_eq!(
+        (named, waits),
+        (CUDA_SUCCESS, 2),
+        "for the copy, and for the handle"
+    );
+    theirs.enter(0);
+    let mut opened = 0;
+    // SAFETY: the address is a local.
+    let open = unsafe {
+        let flags = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
+        theirs
+            .driver
+            .cuIpcOpenMemHandle_v2(&raw mut opened, handle, flags)
+    };
+    assert_eq!(open, CUDA_SUCCESS);
+    assert!(theirs.bytes(opened, bytes.len()) == bytes);
+    for round in 2..10 {
+        let bytes = pattern(300_000, round);
+        ours.enter(0);
+        let (_, waits) = ours.costs(|_| write(ours, memory, &bytes));
+        assert_eq!(waits, 2, "for the bytes, and for the device");
+        theirs.enter(0);
+        assert!(theirs.bytes(opened, bytes.len()) == bytes, "round {round}");
+    }
+    // SAFETY: no pointers.
+    let closed = unsafe { theirs.driver.cuIpcCloseMemHandle(opened) };
+    assert_eq!(closed, CUDA_SUCCESS);
+    ours.enter(0);
+    // SAFETY: no pointers.
+    assert_eq!(unsafe { ours.driver.cuMemFree_v2(memory) }, CUDA_SUCCESS);
+    Machine::leave_all(machines);
+}
