@@ -41,6 +41,8 @@ pub(crate) struct Sharing(Mutex<Shared>);
 struct Shared {
     /// There is, or was, memory that other programs have too.
     memory: bool,
+    /// Whether the servers share memory, where they have shown it, by session.
+    able: HashMap<u8, bool>,
     /// Tokens of what is offered, by kind and id.
     offered: HashMap<(u32, u64), Token>,
     opened: HashMap<Token, Opened>,
@@ -52,6 +54,13 @@ struct Opened {
     context: u64,
     /// How often the application has opened it.
     count: u32,
+}
+
+impl Sharing {
+    /// Whether a session's server shares memory, where that has shown.
+    pub(crate) fn is_known(&self, session: u8) -> Option<bool> {
+        lock(&self.0).able.get(&session).copied()
+    }
 }
 
 /// A handle in the form that applications pass on.
@@ -90,7 +99,12 @@ impl Driver {
         if let Some(token) = lock(&self.sharing.0).offered.get(&(kind, id)) {
             return Ok(*token);
         }
-        let body = acting.call_for(call, &wire::Share { kind, number })?;
+        let shared = acting.call_for(call, &wire::Share { kind, number });
+        if kind == MEMORY && matches!(shared, Ok(_) | Err(CUDA_ERROR_NOT_SUPPORTED)) {
+            let able = &mut lock(&self.sharing.0).able;
+            able.insert(acting.context.session, shared.is_ok());
+        }
+        let body = shared?;
         let reply = wire::ShareReply::decode(&body).map_err(|_| acting.malformed())?;
         let token = reply.token.and_then(|token| token.try_into().ok());
         let token: Token = token.ok_or_else(|| acting.malformed())?;
@@ -135,7 +149,7 @@ impl Driver {
         }
     }
 
-    fn export_memory(&self, address: CUdeviceptr) -> Result<[u8; HANDLE], CUresult> {
+    pub(crate) fn export_memory(&self, address: CUdeviceptr) -> Result<[u8; HANDLE], CUresult> {
         self.ready()?;
         let (start, range) = match read(&self.memory).find(address) {
             Some((start, range)) if range.kind == Kind::Device => (start, range.clone()),

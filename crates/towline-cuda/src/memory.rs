@@ -275,12 +275,52 @@ impl Driver {
         Ok(())
     }
 
+    /// Whether a handle of the memory can be made that other programs open. Libraries ask this first, and take a refusal of the handle for
+    /// an error: where servers have not shown yet whether they share memory, this one is asked for it.
+    fn can_be_opened(&self, address: u64) -> Result<bool, CUresult> {
+        let found = read(&self.memory)
+            .find(address)
+            .map(|(_, range)| range.clone());
+        let range = found.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        if !range.alone {
+            return Ok(false);
+        }
+        let session = self.context(range.context)?.session;
+        match self.sharing.is_known(session) {
+            Some(shares) => Ok(shares),
+            None => Ok(self.export_memory(address).is_ok()),
+        }
+    }
+
+    /// The kinds of handles of the memory that can be had.
+    fn handle_types(&self, address: u64) -> Result<CUmemAllocationHandleType, CUresult> {
+        let kind = read(&self.memory)
+            .find(address)
+            .map(|(_, range)| range.kind);
+        Ok(match kind.ok_or(CUDA_ERROR_INVALID_VALUE)? {
+            Kind::Mapped(memory) if self.is_exportable(memory) => {
+                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+            }
+            _ => CU_MEM_HANDLE_TYPE_NONE,
+        })
+    }
+
     /// A number that tells something of a pointer; `None` where the attribute is not one of ours.
     fn pointer_attribute(
         &self,
         attribute: CUpointer_attribute,
         address: u64,
     ) -> Option<Result<Told, CUresult>> {
+        match attribute {
+            CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE => {
+                return Some(self.can_be_opened(address).map(Told::Flag));
+            }
+            CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => {
+                let kinds = self.handle_types(address);
+                return Some(kinds.map(|kinds| Told::Word(kinds.into())));
+            }
+            _ => {}
+        }
         let ranges = read(&self.memory);
         let found = ranges.find(address);
         let known = |tell: &dyn Fn(u64, &Range) -> Result<Told, CUresult>| match found {
@@ -317,13 +357,9 @@ impl Driver {
             CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => {
                 known(&|_, range| Ok(Told::Number(range.device as u32)))
             }
-            CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE => {
-                known(&|_, range| Ok(Told::Flag(range.alone)))
-            }
             CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => known(&|start, _| Ok(Told::Word(start))),
             CU_POINTER_ATTRIBUTE_RANGE_SIZE => known(&|_, range| Ok(Told::Word(range.size as u64))),
             CU_POINTER_ATTRIBUTE_MAPPED => known(&|_, _| Ok(Told::Flag(true))),
-            CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => known(&|_, _| Ok(Told::Word(0))),
             CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE => known(&|_, _| Ok(Told::Flag(false))),
             CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => known(&|_, _| Ok(Told::Word(0))),
             _ => return None,

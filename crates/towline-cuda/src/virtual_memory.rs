@@ -85,6 +85,12 @@ fn wanted(prop: &CUmemAllocationProp) -> Result<CUdevice, CUresult> {
 }
 
 impl Driver {
+    /// Whether physical memory was made for others to open it, or came from one.
+    pub(crate) fn is_exportable(&self, memory: u64) -> bool {
+        let known = lock(&self.virtual_memory).physical.get(&memory).copied();
+        known.is_some_and(|physical| physical.exportable)
+    }
+
     /// The words of accesses, for the server that they are told to.
     ///
     /// # Safety

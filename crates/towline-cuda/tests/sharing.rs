@@ -81,6 +81,66 @@ fn what_one_program_writes_another_reads_and_each_step_waits_once() {
     Machine::leave_all(machines);
 }
 
+/// What libraries ask before they make a handle: UCX takes a refusal of the handle for an error.
+#[test]
+fn memory_says_truly_which_handles_of_it_can_be_had() {
+    let (machines, _) = Machine::neighbours(1);
+    let alone = Machine::on_soft();
+    for (machine, shares) in [(&machines[0], true), (&alone, false)] {
+        machine.enter(0);
+        let memory = machine.allocate(4096);
+        let tell = |attribute, address| {
+            let mut told = 0xee_u64;
+            // SAFETY: the place is as large as any attribute that is asked for.
+            let status = unsafe {
+                machine
+                    .driver
+                    .cuPointerGetAttribute((&raw mut told).cast(), attribute, address)
+            };
+            (status, told)
+        };
+        let legacy = |address| {
+            let (status, told) = tell(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address);
+            (status, told & 0xff)
+        };
+        let (first, waits) = machine.costs(|_| legacy(memory));
+        assert_eq!((first, waits), ((CUDA_SUCCESS, u64::from(shares)), 1));
+        assert_eq!(export(machine, memory).0 == CUDA_SUCCESS, shares);
+        let another = machine.allocate(4096);
+        let (second, waits) = machine.costs(|_| legacy(another + 8));
+        assert_eq!((second, waits), (first, 0), "it has shown");
+        let kinds = CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES;
+        assert_eq!(tell(kinds, memory), (CUDA_SUCCESS, 0));
+        for asked in [
+            CU_MEM_HANDLE_TYPE_NONE,
+            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        ] {
+            let (handle, size) = (create(machine, asked), 2 << 20);
+            let mut address = 0;
+            // SAFETY: the place is a local.
+            let mapped = unsafe {
+                let driver = &machine.driver;
+                driver.cuMemAddressReserve(&raw mut address, size, 0, 0, 0)
+                    | driver.cuMemMap(address, size, 0, handle, 0)
+            };
+            assert_eq!(mapped, CUDA_SUCCESS);
+            assert_eq!(tell(kinds, address), (CUDA_SUCCESS, asked.into()));
+            assert_eq!(legacy(address), (CUDA_SUCCESS, 0));
+            // SAFETY: no pointers.
+            let gone = unsafe {
+                let driver = &machine.driver;
+                driver.cuMemUnmap(address, size)
+                    | driver.cuMemAddressFree(address, size)
+                    | driver.cuMemRelease(handle)
+            };
+            assert_eq!(gone, CUDA_SUCCESS);
+        }
+        assert_eq!(free(machine, memory) | free(machine, another), CUDA_SUCCESS);
+    }
+    Machine::leave_all(machines);
+    alone.leave();
+}
+
 #[test]
 fn a_handle_is_good_for_others_of_the_server_while_its_memory_is_there() {
     let (machines, _) = Machine::neighbours(2);
