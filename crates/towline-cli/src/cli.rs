@@ -63,7 +63,8 @@ impl Command {
     /// What is logged when TOWLINE_LOG does not say.
     pub(crate) fn default_log_level(&self) -> &'static str {
         match self {
-            Self::Serve(_) | Self::Worker(_) => "info",
+            // The compiler of devices in software would log the text of every kernel.
+            Self::Serve(_) | Self::Worker(_) => "info,cranelift=warn",
             _ => "warn",
         }
     }
