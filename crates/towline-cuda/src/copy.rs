@@ -92,11 +92,11 @@ impl Driver {
                 captured,
             )
         }?;
-        acting.touch(stream);
-        match mode {
-            Mode::Sync => self.note_written(&acting, stream),
-            _ => Ok(()),
+        if mode == Mode::Sync {
+            return self.note_written(&acting, stream);
         }
+        acting.touch(stream);
+        Ok(())
     }
 
     /// # Safety

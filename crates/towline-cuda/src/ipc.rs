@@ -10,6 +10,7 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
@@ -35,12 +36,14 @@ type Token = [u8; TOKEN];
 
 /// What the process shares.
 #[derive(Default)]
-pub(crate) struct Sharing(Mutex<Shared>);
+pub(crate) struct Sharing {
+    state: Mutex<Shared>,
+    /// There is, or was, memory that other programs have too.
+    memory: AtomicBool,
+}
 
 #[derive(Default)]
 struct Shared {
-    /// There is, or was, memory that other programs have too.
-    memory: bool,
     /// Whether the servers share memory, where they have shown it, by session.
     able: HashMap<u8, bool>,
     /// Tokens of what is offered, by kind and id.
@@ -59,7 +62,12 @@ struct Opened {
 impl Sharing {
     /// Whether a session's server shares memory, where that has shown.
     pub(crate) fn is_known(&self, session: u8) -> Option<bool> {
-        lock(&self.0).able.get(&session).copied()
+        lock(&self.state).able.get(&session).copied()
+    }
+
+    /// Whether other programs may use memory that this one uses.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.memory.load(Ordering::Acquire)
     }
 }
 
@@ -96,25 +104,22 @@ impl Driver {
         number: u64,
         id: u64,
     ) -> Result<Token, CUresult> {
-        if let Some(token) = lock(&self.sharing.0).offered.get(&(kind, id)) {
+        if let Some(token) = lock(&self.sharing.state).offered.get(&(kind, id)) {
             return Ok(*token);
         }
         let shared = acting.call_for(call, &wire::Share { kind, number });
         if kind == MEMORY && matches!(shared, Ok(_) | Err(CUDA_ERROR_NOT_SUPPORTED)) {
-            let able = &mut lock(&self.sharing.0).able;
+            let able = &mut lock(&self.sharing.state).able;
             able.insert(acting.context.session, shared.is_ok());
         }
         let body = shared?;
         let reply = wire::ShareReply::decode(&body).map_err(|_| acting.malformed())?;
         let token = reply.token.and_then(|token| token.try_into().ok());
         let token: Token = token.ok_or_else(|| acting.malformed())?;
-        {
-            let mut sharing = lock(&self.sharing.0);
-            sharing.offered.insert((kind, id), token);
-            sharing.memory |= kind != EVENT;
-        }
+        lock(&self.sharing.state).offered.insert((kind, id), token);
         if kind != EVENT {
             // From here on copies wait for themselves.
+            self.sharing.memory.store(true, Ordering::Release);
             self.settle_written(acting)?;
         }
         Ok(token)
@@ -130,11 +135,13 @@ impl Driver {
         number: u64,
     ) -> Result<(u64, u64, i32), CUresult> {
         let own = |(of, known): (&(u32, u64), &Token)| of.0 == kind && known == token;
-        if matches!(kind, MEMORY | EVENT) && lock(&self.sharing.0).offered.iter().any(own) {
+        if matches!(kind, MEMORY | EVENT) && lock(&self.sharing.state).offered.iter().any(own) {
             // As the driver does: a process does not open what it has exported itself.
             return Err(CUDA_ERROR_INVALID_CONTEXT);
         }
-        lock(&self.sharing.0).memory |= kind != EVENT;
+        if kind != EVENT {
+            self.sharing.memory.store(true, Ordering::Release);
+        }
         let request = wire::OpenShared {
             kind,
             token: token.as_slice(),
@@ -167,7 +174,7 @@ impl Driver {
         let acting = self.session_for(0)?;
         let token = token(MEMORY, given).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let context = acting.context.number;
-        if let Some(opened) = lock(&self.sharing.0).opened.get_mut(&token) {
+        if let Some(opened) = lock(&self.sharing.state).opened.get_mut(&token) {
             // One context of a process at a time.
             if opened.context != context {
                 return Err(CUDA_ERROR_INVALID_CONTEXT);
@@ -187,14 +194,14 @@ impl Driver {
             context,
             count: 1,
         };
-        lock(&self.sharing.0).opened.insert(token, opened);
+        lock(&self.sharing.state).opened.insert(token, opened);
         Ok(address)
     }
 
     fn close_memory(&self, address: u64) -> Result<(), CUresult> {
         self.ready()?;
         let context = {
-            let mut sharing = lock(&self.sharing.0);
+            let mut sharing = lock(&self.sharing.state);
             let found = |(_, opened): &(&Token, &mut Opened)| opened.address == address;
             let (token, opened) = sharing
                 .opened
@@ -321,36 +328,37 @@ impl Driver {
     /// Whether other programs can open the memory that begins here.
     pub(crate) fn is_offered(&self, address: u64) -> bool {
         let id = read(&self.memory).find(address).map(|(_, range)| range.id);
-        id.is_some_and(|id| lock(&self.sharing.0).offered.contains_key(&(MEMORY, id)))
-    }
-
-    /// Whether other programs may use memory that this one uses.
-    pub(crate) fn shares_memory(&self) -> bool {
-        lock(&self.sharing.0).memory
+        id.is_some_and(|id| {
+            lock(&self.sharing.state)
+                .offered
+                .contains_key(&(MEMORY, id))
+        })
     }
 
     /// Something that was offered has ended.
     pub(crate) fn unshare_memory(&self, range: &Range) {
-        let offered = &mut lock(&self.sharing.0).offered;
+        let offered = &mut lock(&self.sharing.state).offered;
         offered.remove(&(MEMORY, range.id));
         offered.remove(&(POINTER, range.id));
     }
 
     pub(crate) fn unshare_pool(&self, pool: u64) {
-        lock(&self.sharing.0).offered.remove(&(POOL, pool));
+        lock(&self.sharing.state).offered.remove(&(POOL, pool));
     }
 
     pub(crate) fn unshare_event(&self, event: u64) {
-        lock(&self.sharing.0).offered.remove(&(EVENT, event));
+        lock(&self.sharing.state).offered.remove(&(EVENT, event));
     }
 
     pub(crate) fn unshare_physical(&self, memory: u64) {
-        lock(&self.sharing.0).offered.remove(&(PHYSICAL, memory));
+        lock(&self.sharing.state)
+            .offered
+            .remove(&(PHYSICAL, memory));
     }
 
     /// What a context had opened has ended with it.
     pub(crate) fn forget_opened(&self, context: u64) {
-        let sharing = &mut lock(&self.sharing.0);
+        let sharing = &mut lock(&self.sharing.state);
         sharing.opened.retain(|_, opened| opened.context != context);
     }
 }

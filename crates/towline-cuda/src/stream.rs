@@ -98,9 +98,12 @@ struct Passed(*mut c_void);
 unsafe impl Send for Passed {}
 
 impl Acting<'_> {
-    /// Notes that a stream has something to do.
-    pub(crate) fn touch(&self, stream: wire::StreamHandle) {
-        lock(&self.context.work).entry(stream.0).or_default().posted += 1;
+    /// Notes that a stream has something to do; how much was posted to it.
+    pub(crate) fn touch(&self, stream: wire::StreamHandle) -> u64 {
+        let mut all = lock(&self.context.work);
+        let work = all.entry(stream.0).or_default();
+        work.posted += 1;
+        work.posted
     }
 
     /// Notes that the server will tell under `mark` when a stream has done what was posted to it; how much that is.

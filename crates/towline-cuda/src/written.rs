@@ -82,17 +82,18 @@ impl Acting<'_> {
 }
 
 impl Driver {
-    /// Notes a copy to the device, posted on a stream, whose call returns.
+    /// Notes a copy to the device, posted on a stream just now, as work of that and as one whose call returns.
     pub(crate) fn note_written(
         &self,
         acting: &Acting<'_>,
         stream: wire::StreamHandle,
     ) -> Result<(), CUresult> {
-        if self.shares_memory() {
+        if self.sharing.has_memory() {
+            acting.touch(stream);
             return acting.synchronise(stream);
         }
         let written = &acting.context.written;
-        let posted = acting.posted(stream);
+        let posted = acting.touch(stream);
         let mut all = lock(&written.on);
         let last = all.entry(stream.0).or_insert_with(|| Last {
             posted: 0,

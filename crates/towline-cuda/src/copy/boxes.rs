@@ -243,9 +243,9 @@ impl Driver {
                 let (session, actor) = (acting.session, acting.actor);
                 // SAFETY: the caller's contract.
                 unsafe { session.write_box(actor, call, stream.0, to, from, size, captured) }?;
-                acting.touch(stream);
-                if mode == Mode::Sync {
-                    self.note_written(&acting, stream)?;
+                match mode {
+                    Mode::Sync => self.note_written(&acting, stream)?,
+                    _ => _ = acting.touch(stream),
                 }
             }
             (Placed::Host(to), Placed::Device(from, context)) => {
