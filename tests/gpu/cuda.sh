@@ -10,6 +10,7 @@
 #                     libcudart.so and Towline's own behind it, without the handshake), `bench` (towline bench cuda);
 #                     and, only when it is named, `energy` (towline bench energy of the two applications, some minutes)
 #   --over shm        programs reach the server through shared memory rather than loopback TCP
+#   --link RATE,DELAY  programs reach it over such a link, which a relay on this machine makes (10G,200us: 200 us each way)
 #   --cores N         hold the programs to N cores
 #   --rounds N        rounds of each part, instead of what it has
 #   --seconds N       start nothing after N seconds
@@ -51,9 +52,11 @@ pack() {
 }
 
 server=
+relay=
 listen=
 scratch=
 stop() {
+  [[ -z $relay ]] || { kill -TERM "$relay" 2>/dev/null || true; wait "$relay" 2>/dev/null || true; }
   [[ -z $server ]] || { kill -TERM "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; }
   [[ -z $scratch ]] || rm -rf "$scratch"
 }
@@ -71,6 +74,19 @@ serve() {
   done
   cat "$out/server.log" >&2
   die "the server did not start"
+}
+
+# relay_over LINK: has the programs reach the server through a relay.
+relay_over() {
+  local tenths
+  "$towline" bench proxy --to "$(<"$scratch/ready")" --link "$1" >"$scratch/relay" 2>"$out/relay.log" &
+  relay=$!
+  for ((tenths = 0; tenths < 100; tenths++)); do
+    [[ ! -s $scratch/relay ]] || break
+    sleep 0.1
+  done
+  grep -o 'tcp://[^ ]*\|[0-9.]*:[0-9]*' "$scratch/relay" | head -n 1 >"$scratch/ready"
+  [[ -s $scratch/ready ]] || { cat "$scratch/relay" "$out/relay.log" >&2; die "the relay did not start"; }
 }
 
 # energy PROGRAM: Table II of the rCUDA paper natively, Table III through Towline. Client and server are one machine here, so the
@@ -91,7 +107,7 @@ energy() {
 wants() { [[ -z $only || ,$only, == *,$1,* ]]; }
 
 run() {
-  local only= suite=() bench=() seconds= over=tcp failed=0
+  local only= suite=() bench=() seconds= over=tcp link= failed=0
   out=$root/$packed/out
   while (($#)); do
     case $1 in
@@ -99,6 +115,7 @@ run() {
       --only) only=${2:?--only needs names}; shift 2 ;;
       --seconds) seconds=${2:?--seconds needs a number}; shift 2 ;;
       --over) over=${2:?--over needs tcp or shm}; shift 2 ;;
+      --link) link=${2:?--link needs RATE,DELAY}; shift 2 ;;
       --cores | --rounds | --sides) suite+=("$1" "${2:?$1 needs a value}"); shift 2 ;;
       --) shift; bench=("$@"); break ;;
       *) usage 2 >&2 ;;
@@ -122,6 +139,7 @@ run() {
     *) die "--over is tcp or shm, and not $over" ;;
   esac
   serve
+  [[ -z $link ]] || { over=$link; relay_over "$link"; }
   export TOWLINE_LIBRARY=$root/$packed
   # shellcheck disable=SC2206
   local remote=("$towline" run --server "$(<"$scratch/ready")" ${TOWLINE_RUN:-} --)
