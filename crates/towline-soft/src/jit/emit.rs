@@ -195,7 +195,9 @@ fn leaders(flat: &Flat) -> Vec<u32> {
     let mut found = HashSet::from([0]);
     for (at, step) in (0..).zip(&flat.steps) {
         let next = successors(step, at);
-        if next != [at + 1] || stops(step) {
+        // Branches go to starts of blocks, if only to the next step.
+        let branches = matches!(step.action, Action::Op(Op::Branch { .. }));
+        if next != [at + 1] || stops(step) || branches {
             found.extend(next);
             found.insert(at + 1);
         }

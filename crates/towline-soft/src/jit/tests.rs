@@ -202,6 +202,15 @@ fn kernels_with_many_stops_in_loops_have_one_region() {
 }
 
 #[test]
+fn a_branch_may_go_to_the_next_instruction() {
+    let body = "mul.wide.u32 d1, t, 4; add.u64 d1, d0, d1; bra here; here: st.global.u32 [d1], t; setp.lt.u32 p, t, 3; @p bra there;\n\
+                there: st.global.u32 [d1], t;";
+    let [interpreted, compiled] = in_both_tiers(body, 160);
+    assert!(interpreted.is_ok(), "{interpreted:?}");
+    assert_eq!(interpreted, compiled);
+}
+
+#[test]
 fn a_block_that_polls_and_meets_lets_others_start() {
     // The first block waits for the second, and exchanges what it has seen before it looks again.
     let text = kernel(
