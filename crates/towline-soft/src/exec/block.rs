@@ -31,7 +31,7 @@ impl<'a> Work<'a> for Block<'a> {
     type Shared = ();
 
     /// A block at the start of the kernel.
-    fn start(launch: &'a Launch, (): &'a (), number: u64, _: Option<Self>) -> Self {
+    fn start(launch: &'a Launch, (): &'a (), number: u64, _: Option<Box<Self>>) -> Box<Self> {
         let env = Env::new(launch, launch.block_at(number));
         let kernel = &launch.kernel;
         let function = kernel.image.program.function(kernel.entry());
@@ -44,11 +44,11 @@ impl<'a> Work<'a> for Block<'a> {
             Some(Warp::new(warp, lanes, frame, code.local_bytes))
         });
         let warps = warps.collect();
-        Self {
+        Box::new(Self {
             env,
             warps,
             barriers: Default::default(),
-        }
+        })
     }
 
     /// Goes on until it ends, has had its share, or only polls.

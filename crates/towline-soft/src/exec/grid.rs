@@ -45,8 +45,8 @@ pub(crate) trait Work<'a>: Sized {
         launch: &'a Launch,
         shared: &'a Self::Shared,
         number: u64,
-        spent: Option<Self>,
-    ) -> Self;
+        spent: Option<Box<Self>>,
+    ) -> Box<Self>;
 
     /// Goes on until it ends, has had its share, or only polls.
     fn run(&mut self) -> Result<Pause, Box<Fault>>;
@@ -100,7 +100,7 @@ fn enter(counted: &AtomicU64, limit: u64) -> bool {
 
 /// Runs blocks until all have been run. A block that polls memory makes room for another, as it may wait for that.
 fn work<'a, W: Work<'a>>(launch: &'a Launch, shared: &'a W::Shared, progress: &Progress) {
-    let mut blocks: VecDeque<W> = VecDeque::new();
+    let mut blocks: VecDeque<Box<W>> = VecDeque::new();
     let mut spent = None;
     let mut polling = 0;
     loop {

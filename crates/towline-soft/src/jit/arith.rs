@@ -3,17 +3,15 @@
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
 use towline_ptx::ir::Space;
-use towline_ptx::ir::op::{
-    Binary, Compare, Flag, Logic, Mode, Op, Reg, Rounding, Source, Special, Ternary, Unary,
-};
+use towline_ptx::ir::op::{Binary, Compare, Flag, Logic, Mode, Op, Reg, Source, Ternary, Unary};
 use towline_ptx::ptx::Type;
 
 use super::Refusal;
-use super::emit::{Emitter, Kind};
-use super::head::{Uniform, offset};
+use super::emit::{Emitter, Form, Kind};
+use super::head::offset;
 use crate::image::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW};
 
-fn kind_of(ty: Type) -> Kind {
+pub(super) fn kind_of(ty: Type) -> Kind {
     if ty.bits() == 64 {
         Kind::I64
     } else {
@@ -22,7 +20,7 @@ fn kind_of(ty: Type) -> Kind {
 }
 
 /// Rounding and nothing else: what hosts do.
-fn is_simple(mode: Mode) -> bool {
+pub(super) fn is_simple(mode: Mode) -> bool {
     mode == Mode {
         flush: mode.flush,
         saturate: mode.saturate,
@@ -47,7 +45,7 @@ impl Emitter<'_, '_> {
                 let kind = self.moved_as(*d);
                 let flag = self.flag(*p);
                 let (a, b) = (self.get_exact(*a, kind), self.get_exact(*b, kind));
-                let value = self.b.ins().select(flag, a, b);
+                let value = self.choose(flag, a, b);
                 self.set(*d, value, kind);
             }
             Op::Binary {
@@ -111,7 +109,7 @@ impl Emitter<'_, '_> {
                     Some(holds) => holds,
                     None => self.compared([*a, *b]),
                 };
-                let not = self.b.ins().bxor_imm(holds, 1);
+                let not = self.opposite(holds);
                 let (with, opposite) = match combine {
                     None => (holds, not),
                     Some((logic, flag)) => {
@@ -351,7 +349,8 @@ impl Emitter<'_, '_> {
     fn binary_integer(&mut self, op: Binary, ty: Type, d: Reg, a: Source, b: Source) -> bool {
         let bits = ty.bits();
         if let Binary::Shl | Binary::Shr = op {
-            let by = self.get_exact(b, Kind::I32);
+            // Vectors are shifted by what is the same for all lanes.
+            let by = self.for_one(self.part(), |this| this.get_exact(b, Kind::I32));
             let a = self.integer(a, ty);
             let inside = self
                 .b
@@ -369,6 +368,7 @@ impl Emitter<'_, '_> {
                         _ => self.b.ins().ushr(a, by),
                     };
                     let zero = self.zero(kind_of(ty).ty());
+                    let zero = self.spread(zero);
                     self.b.ins().select(inside, value, zero)
                 }
             };
@@ -452,169 +452,6 @@ impl Emitter<'_, '_> {
         }
     }
 
-    /// Subnormal numbers as zero.
-    fn flushed(&mut self, value: Value) -> Value {
-        let magnitude = self.b.ins().fabs(value);
-        let least = self.b.ins().f32const(f32::MIN_POSITIVE);
-        let tiny = self.b.ins().fcmp(FloatCC::LessThan, magnitude, least);
-        let zero = self.b.ins().f32const(0.0);
-        let zero = self.b.ins().fcopysign(zero, value);
-        self.b.ins().select(tiny, zero, value)
-    }
-
-    pub(super) fn entered(&mut self, source: Source, mode: Mode) -> Value {
-        let value = self.get(source, Kind::F32);
-        match mode.flush {
-            true => self.flushed(value),
-            false => value,
-        }
-    }
-
-    /// Flushes and saturates a result.
-    fn finished(&mut self, value: Value, mode: Mode) -> Value {
-        let value = match mode.flush {
-            true => self.flushed(value),
-            false => value,
-        };
-        if !mode.saturate {
-            return value;
-        }
-        let (zero, one) = (self.b.ins().f32const(0.0), self.b.ins().f32const(1.0));
-        let less = self.b.ins().fcmp(FloatCC::LessThan, value, one);
-        let held = self.b.ins().select(less, value, one);
-        let positive = self.b.ins().fcmp(FloatCC::GreaterThan, value, zero);
-        self.b.ins().select(positive, held, zero)
-    }
-
-    fn binary_f32(&mut self, op: Binary, mode: Mode, d: Reg, a: Source, b: Source) -> bool {
-        if !is_simple(mode) {
-            return false;
-        }
-        let rounds = matches!(op, Binary::Mul | Binary::Div);
-        let arithmetic = rounds || matches!(op, Binary::Add | Binary::Sub | Binary::DivApprox);
-        if !arithmetic && !matches!(op, Binary::Min | Binary::Max) {
-            return false;
-        }
-        let sources = [a, b];
-        let (a, b) = (self.entered(a, mode), self.entered(b, mode));
-        let value = match op {
-            Binary::Add => self.b.ins().fadd(a, b),
-            Binary::Sub => self.b.ins().fsub(a, b),
-            Binary::Mul => self.b.ins().fmul(a, b),
-            Binary::Div => self.b.ins().fdiv(a, b),
-            Binary::DivApprox => self.divided(a, b),
-            _ => self.extremum(op, a, b),
-        };
-        let value = match rounds && mode.flush {
-            true => self.edged(value, &sources),
-            false => value,
-        };
-        let value = if arithmetic {
-            self.finished(value, mode)
-        } else {
-            value
-        };
-        self.set_computed(d, value);
-        true
-    }
-
-    /// `div.approx`: the reciprocal of what is beyond 2^126 is lost.
-    fn divided(&mut self, a: Value, b: Value) -> Value {
-        let value = self.b.ins().fdiv(a, b);
-        let magnitude = self.b.ins().fabs(b);
-        let far = self.b.ins().f32const(2_f32.powi(126));
-        let is_far = self.b.ins().fcmp(FloatCC::GreaterThan, magnitude, far);
-        let infinity = self.b.ins().f32const(f32::INFINITY);
-        let is_finite = self.b.ins().fcmp(FloatCC::LessThan, magnitude, infinity);
-        let is_lost = self.b.ins().band(is_far, is_finite);
-        let zero = self.b.ins().f32const(0.0);
-        let zero = self.b.ins().fcopysign(zero, b);
-        let lost = self.b.ins().fmul(a, zero);
-        self.b.ins().select(is_lost, lost, value)
-    }
-
-    /// A result that is flushed below the normal numbers. Where it is the least of them it may have been rounded up to that, which a
-    /// helper finds.
-    fn edged(&mut self, value: Value, sources: &[Source]) -> Value {
-        let (rare, on) = (self.b.create_block(), self.b.create_block());
-        self.b.append_block_param(on, types::F32);
-        let magnitude = self.b.ins().fabs(value);
-        let least = self.b.ins().f32const(f32::MIN_POSITIVE);
-        let is_least = self.b.ins().fcmp(FloatCC::Equal, magnitude, least);
-        self.b.ins().brif(is_least, rare, &[], on, &[value.into()]);
-        self.b.switch_to_block(rare);
-        self.b.set_cold_block(rare);
-        let at = self.b.ins().iconst(types::I64, i64::from(self.at));
-        let mut inputs = [self.b.ins().iconst(types::I64, 0); 5];
-        for (input, source) in inputs.iter_mut().zip(sources) {
-            *input = self.get_exact(*source, Kind::I64);
-        }
-        let [a, b, c, e, flag] = inputs;
-        let head = self.head;
-        self.b
-            .ins()
-            .call(self.helpers.evaluate_rarely, &[head, at, a, b, c, e, flag]);
-        let exact = self.answered();
-        let exact = self.cast(exact, Kind::I64, Kind::F32);
-        self.b.ins().jump(on, &[exact.into()]);
-        self.b.switch_to_block(on);
-        self.b.block_params(on)[0]
-    }
-
-    /// The greater or the lesser, or the one that is a number.
-    fn extremum(&mut self, op: Binary, a: Value, b: Value) -> Value {
-        let value = match op {
-            Binary::Min => self.b.ins().fmin(a, b),
-            _ => self.b.ins().fmax(a, b),
-        };
-        let a_is_none = self.b.ins().fcmp(FloatCC::Unordered, a, a);
-        let b_is_none = self.b.ins().fcmp(FloatCC::Unordered, b, b);
-        let value = self.b.ins().select(b_is_none, a, value);
-        self.b.ins().select(a_is_none, b, value)
-    }
-
-    /// A result of 64 bits; where it is no number, a helper finds which the interpreter has.
-    fn set_settled(&mut self, d: Reg, value: Value, inputs: &[Value]) {
-        let (rare, on) = (self.b.create_block(), self.b.create_block());
-        self.b.append_block_param(on, types::F64);
-        let unordered = self.b.ins().fcmp(FloatCC::Unordered, value, value);
-        self.b.ins().brif(unordered, rare, &[], on, &[value.into()]);
-        self.b.switch_to_block(rare);
-        self.b.set_cold_block(rare);
-        // The first of these inputs that is no number, made quiet, or else what invalid operations give.
-        let mut nan = self.b.ins().iconst(types::I64, (0xfff8_u64 << 48) as i64);
-        for input in inputs.iter().rev() {
-            let bits = self.cast(*input, Kind::F64, Kind::I64);
-            let quiet = self.b.ins().bor_imm(bits, 1 << 51);
-            let is_none = self.b.ins().fcmp(FloatCC::Unordered, *input, *input);
-            nan = self.b.ins().select(is_none, quiet, nan);
-        }
-        let nan = self.cast(nan, Kind::I64, Kind::F64);
-        self.b.ins().jump(on, &[nan.into()]);
-        self.b.switch_to_block(on);
-        let value = self.b.block_params(on)[0];
-        self.set(d, value, Kind::F64);
-    }
-
-    fn binary_f64(&mut self, op: Binary, d: Reg, a: Source, b: Source) -> bool {
-        if !matches!(op, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) {
-            return false;
-        }
-        let (a, b) = (self.get(a, Kind::F64), self.get(b, Kind::F64));
-        let value = match op {
-            Binary::Add => self.b.ins().fadd(a, b),
-            Binary::Sub => self.b.ins().fsub(a, b),
-            Binary::Mul => self.b.ins().fmul(a, b),
-            _ => self.b.ins().fdiv(a, b),
-        };
-        let inputs = match op {
-            Binary::Div => [a, b],
-            _ => [b, a],
-        };
-        self.set_settled(d, value, &inputs);
-        true
-    }
-
     fn ternary(
         &mut self,
         op: Ternary,
@@ -692,7 +529,8 @@ impl Emitter<'_, '_> {
     }
 
     fn lop3(&mut self, table: u8, inputs: [Value; 3]) -> Value {
-        let mut value = self.b.ins().iconst(types::I32, 0);
+        let zero = self.b.ins().iconst(types::I32, 0);
+        let mut value = self.spread(zero);
         for entry in (0..8).filter(|entry| table >> entry & 1 != 0) {
             let mut term = None;
             for (bit, input) in [4, 2, 1].into_iter().zip(inputs) {
@@ -746,12 +584,12 @@ impl Emitter<'_, '_> {
                 let value = match op {
                     Unary::Sqrt => self.b.ins().sqrt(value),
                     Unary::Rcp => {
-                        let one = self.b.ins().f32const(1.0);
+                        let one = self.number_f32(1.0);
                         self.b.ins().fdiv(one, value)
                     }
                     _ => {
                         let root = self.b.ins().sqrt(value);
-                        let one = self.b.ins().f32const(1.0);
+                        let one = self.number_f32(1.0);
                         self.b.ins().fdiv(one, root)
                     }
                 };
@@ -791,207 +629,6 @@ impl Emitter<'_, '_> {
         true
     }
 
-    fn convert(&mut self, to: Type, from: Type, mode: Mode, d: Reg, a: Source) -> bool {
-        let plain = Mode {
-            integral: mode.integral,
-            flush: mode.flush,
-            rounding: mode.rounding,
-            ..Mode::default()
-        };
-        if mode != plain {
-            return false;
-        }
-        match (to.is_float(), from.is_float()) {
-            (false, false) => self.convert_integer(to, from, d, a),
-            (true, false) => {
-                let wide = matches!(from, Type::U64 | Type::S64);
-                if mode.rounding != Rounding::Nearest
-                    || !matches!(from, Type::U32 | Type::S32) && !wide
-                    || !matches!(to, Type::F32 | Type::F64)
-                {
-                    return false;
-                }
-                let value = self.get_exact(a, kind_of(from));
-                let ty = if to == Type::F64 {
-                    types::F64
-                } else {
-                    types::F32
-                };
-                let value = match from.is_signed() {
-                    true => self.b.ins().fcvt_from_sint(ty, value),
-                    false => self.b.ins().fcvt_from_uint(ty, value),
-                };
-                self.set(
-                    d,
-                    value,
-                    if to == Type::F64 {
-                        Kind::F64
-                    } else {
-                        Kind::F32
-                    },
-                );
-                true
-            }
-            (false, true) => self.convert_to_integer(to, from, mode, d, a),
-            (true, true) => self.convert_float(to, from, mode, d, a),
-        }
-    }
-
-    fn convert_integer(&mut self, to: Type, from: Type, d: Reg, a: Source) -> bool {
-        if to.bits() == 64 && from.bits() == 64 {
-            let value = self.get_exact(a, Kind::I64);
-            self.set(d, value, Kind::I64);
-            return true;
-        }
-        // What the narrower type has of the value, then extended as the first and the second say.
-        let value = match from.bits() {
-            64 => self.get_exact(a, Kind::I64),
-            _ => {
-                let value = self.get_exact(a, Kind::I32);
-                let value = self.cut(value, from);
-                match (to.bits() == 64, from.is_signed()) {
-                    (false, _) => value,
-                    (true, true) => self.b.ins().sextend(types::I64, value),
-                    (true, false) => self.b.ins().uextend(types::I64, value),
-                }
-            }
-        };
-        if to.bits() == 64 {
-            self.set(d, value, Kind::I64);
-            return true;
-        }
-        let value = match from.bits() {
-            64 => self.b.ins().ireduce(types::I32, value),
-            _ => value,
-        };
-        let value = self.cut(value, to);
-        match to.is_signed() {
-            true => self.set_signed(d, value),
-            false => self.set(d, value, Kind::I32),
-        }
-        true
-    }
-
-    /// Of 32 bits those that a type has, with its sign.
-    fn cut(&mut self, value: Value, ty: Type) -> Value {
-        let narrow = match ty.bits() {
-            8 => types::I8,
-            16 => types::I16,
-            _ => return value,
-        };
-        let value = self.b.ins().ireduce(narrow, value);
-        match ty.is_signed() {
-            true => self.b.ins().sextend(types::I32, value),
-            false => self.b.ins().uextend(types::I32, value),
-        }
-    }
-
-    fn rounded(&mut self, value: Value, rounding: Rounding) -> Option<Value> {
-        Some(match rounding {
-            Rounding::Nearest => self.b.ins().nearest(value),
-            Rounding::Zero => self.b.ins().trunc(value),
-            Rounding::Down => self.b.ins().floor(value),
-            Rounding::Up => self.b.ins().ceil(value),
-            Rounding::NearestAway => return None,
-        })
-    }
-
-    fn convert_to_integer(&mut self, to: Type, from: Type, mode: Mode, d: Reg, a: Source) -> bool {
-        let kind = match from {
-            Type::F32 => Kind::F32,
-            Type::F64 => Kind::F64,
-            _ => return false,
-        };
-        if !matches!(to, Type::U32 | Type::S32 | Type::U64 | Type::S64)
-            || mode.rounding == Rounding::NearestAway
-        {
-            return false;
-        }
-        let value = match kind {
-            Kind::F32 => self.entered(a, mode),
-            _ => self.get(a, kind),
-        };
-        let whole = match mode.rounding {
-            Rounding::Zero => Some(value),
-            other => self.rounded(value, other),
-        };
-        let Some(whole) = whole else {
-            return false;
-        };
-        let ty = kind_of(to).ty();
-        let converted = match to.is_signed() {
-            true => self.b.ins().fcvt_to_sint_sat(ty, whole),
-            false => self.b.ins().fcvt_to_uint_sat(ty, whole),
-        };
-        // What is no number becomes 0, or with 64 bits on either side the highest bit.
-        let converted = match from == Type::F64 || to.bits() == 64 {
-            true => {
-                let unordered = self.b.ins().fcmp(FloatCC::Unordered, value, value);
-                let one = self.b.ins().iconst(ty, 1);
-                let highest = self.b.ins().ishl_imm(one, i64::from(to.bits()) - 1);
-                self.b.ins().select(unordered, highest, converted)
-            }
-            false => converted,
-        };
-        match to {
-            Type::S32 => self.set_signed(d, converted),
-            _ => self.set(d, converted, kind_of(to)),
-        }
-        true
-    }
-
-    fn convert_float(&mut self, to: Type, from: Type, mode: Mode, d: Reg, a: Source) -> bool {
-        match (to, from) {
-            (Type::F32, Type::F32) => {
-                let value = self.entered(a, mode);
-                let value = match mode.integral {
-                    true => match self.rounded(value, mode.rounding) {
-                        Some(value) => value,
-                        None => return false,
-                    },
-                    false => value,
-                };
-                let value = match mode.flush {
-                    true => self.flushed(value),
-                    false => value,
-                };
-                self.set_computed(d, value);
-            }
-            (Type::F64, Type::F32) if !mode.integral => {
-                // Which NaN it is shows in the result.
-                let value = self.get_exact(a, Kind::F32);
-                let value = match mode.flush {
-                    true => {
-                        let value = self.flushed(value);
-                        self.canonical(value)
-                    }
-                    false => value,
-                };
-                let value = self.b.ins().fpromote(types::F64, value);
-                self.set(d, value, Kind::F64);
-            }
-            (Type::F32, Type::F64) if !mode.integral && mode.rounding == Rounding::Nearest => {
-                let wide = self.get(a, Kind::F64);
-                let value = self.b.ins().fdemote(types::F32, wide);
-                let value = match mode.flush {
-                    true => {
-                        // Before it is rounded.
-                        let magnitude = self.b.ins().fabs(wide);
-                        let least = self.b.ins().f64const(f64::from(f32::MIN_POSITIVE));
-                        let tiny = self.b.ins().fcmp(FloatCC::LessThan, magnitude, least);
-                        let zero = self.b.ins().f32const(0.0);
-                        let zero = self.b.ins().fcopysign(zero, value);
-                        self.b.ins().select(tiny, zero, value)
-                    }
-                    false => value,
-                };
-                self.set(d, value, Kind::F32);
-            }
-            _ => return false,
-        }
-        true
-    }
-
     fn compare(
         &mut self,
         compare: Compare,
@@ -1025,7 +662,20 @@ impl Emitter<'_, '_> {
                 Compare::Num => FloatCC::Ordered,
                 Compare::Nan => FloatCC::Unordered,
             };
-            return Some(self.b.ins().fcmp(condition, a, b));
+            return Some(match (condition, self.form) {
+                // Vectors lack these two.
+                (FloatCC::OrderedNotEqual, Form::Four) => {
+                    let ordered = self.b.ins().fcmp(FloatCC::Ordered, a, b);
+                    let differ = self.b.ins().fcmp(FloatCC::NotEqual, a, b);
+                    self.b.ins().band(ordered, differ)
+                }
+                (FloatCC::UnorderedOrEqual, Form::Four) => {
+                    let unordered = self.b.ins().fcmp(FloatCC::Unordered, a, b);
+                    let equal = self.b.ins().fcmp(FloatCC::Equal, a, b);
+                    self.b.ins().bor(unordered, equal)
+                }
+                _ => self.b.ins().fcmp(condition, a, b),
+            });
         }
         if ty.is_float() {
             return None;
@@ -1053,73 +703,6 @@ impl Emitter<'_, '_> {
             _ => (self.integer(a, ty), self.integer(b, ty)),
         };
         Some(self.b.ins().icmp(condition, a, b))
-    }
-
-    fn special(&mut self, d: Reg, which: Special) {
-        let axis = |all: [Uniform; 3], which: u8| all[usize::from(which.min(2))];
-        let uniform = match which {
-            Special::Ntid(which) => axis(
-                [Uniform::ThreadsX, Uniform::ThreadsY, Uniform::ThreadsZ],
-                which,
-            ),
-            Special::Ctaid(which @ 0..3) => {
-                axis([Uniform::BlockX, Uniform::BlockY, Uniform::BlockZ], which)
-            }
-            Special::Nctaid(which) => axis([Uniform::GridX, Uniform::GridY, Uniform::GridZ], which),
-            Special::WarpId => Uniform::Warp,
-            Special::Nwarpid => Uniform::Warps,
-            Special::Nsmid => Uniform::HostThreads,
-            Special::GridId => Uniform::Grid,
-            Special::DynamicSharedBytes => Uniform::DynamicShared,
-            Special::TotalSharedBytes => Uniform::TotalShared,
-            Special::Envreg(1) => Uniform::WorkspaceHigh,
-            Special::Envreg(2) => Uniform::WorkspaceLow,
-            other => return self.special_of_lane(d, other),
-        };
-        let value = self.uniform(uniform);
-        self.set(d, value, Kind::I64);
-    }
-
-    fn special_of_lane(&mut self, d: Reg, which: Special) {
-        let lane = self.b.ins().ireduce(types::I32, self.lane);
-        let one = self.b.ins().iconst(types::I32, 1);
-        let bit = self.b.ins().ishl(one, lane);
-        let value = match which {
-            Special::Tid(which) => {
-                let threads = self.constant_load(types::I64, offset!(threads));
-                let by = self.b.ins().ishl_imm(self.lane, 3);
-                let at = self.b.ins().iadd(threads, by);
-                let flags = MemFlags::trusted().with_readonly().with_can_move();
-                let offset = i32::from(which.min(2)) * 2;
-                self.b.ins().uload16(types::I32, flags, at, offset)
-            }
-            Special::LaneId => lane,
-            Special::WarpSize => self.b.ins().iconst(types::I32, 32),
-            Special::LaneMaskEq => bit,
-            Special::LaneMaskLt => self.b.ins().iadd_imm(bit, -1),
-            Special::LaneMaskGe => self.b.ins().ineg(bit),
-            Special::LaneMaskLe => {
-                let less = self.b.ins().iadd_imm(bit, -1);
-                self.b.ins().bor(less, bit)
-            }
-            Special::LaneMaskGt => {
-                let negative = self.b.ins().ineg(bit);
-                self.b.ins().bxor(negative, bit)
-            }
-            Special::Clock
-            | Special::ClockHi
-            | Special::Clock64
-            | Special::GlobalTimer
-            | Special::GlobalTimerHi
-            | Special::GlobalTimerLo => {
-                let at = self.b.ins().iconst(types::I64, i64::from(self.at));
-                let call = self.b.ins().call(self.helpers.special, &[self.head, at]);
-                let value = self.b.inst_results(call)[0];
-                return self.set(d, value, Kind::I64);
-            }
-            _ => self.b.ins().iconst(types::I32, 0),
-        };
-        self.set(d, value, Kind::I32);
     }
 
     fn pack(&mut self, bits: u8, d: Reg, parts: &[Source]) {

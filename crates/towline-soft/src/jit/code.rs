@@ -84,10 +84,10 @@ fn isa() -> Result<OwnedTargetIsa, Refusal> {
     isa.finish(settings::Flags::new(flags)).map_err(compiler)
 }
 
-/// Whether products and sums are fused by one instruction of the host.
-fn has_fma(isa: &OwnedTargetIsa) -> bool {
+/// Whether the host's processor has something that is a choice there.
+fn has(isa: &OwnedTargetIsa, name: &str) -> bool {
     let flags = isa.isa_flags();
-    let mut found = flags.iter().filter(|flag| flag.name == "has_fma");
+    let mut found = flags.iter().filter(|flag| flag.name == name);
     match found.next() {
         Some(flag) => flag.as_bool() == Some(true),
         // Where that is not a choice it is always there.
@@ -168,7 +168,8 @@ impl Compiled {
         let started = Instant::now();
         let mut flat = flatten(kernel)?;
         let isa = isa()?;
-        let has_fma = has_fma(&isa);
+        // Products and sums that are fused, and vectors that need not be aligned where they are read.
+        let (has_fma, has_vectors) = (has(&isa, "has_fma"), has(&isa, "has_avx"));
         let mut builder = JITBuilder::with_isa(isa, cranelift_module::default_libcall_names());
         builder.symbols(helpers::table());
         let mut module = JITModule::new(builder);
@@ -188,7 +189,7 @@ impl Compiled {
         };
         let mut shared = FunctionBuilderContext::new();
         let mut builder = FunctionBuilder::new(&mut context.func, &mut shared);
-        let outline = Emitter::emit(&mut builder, &mut flat, imported, has_fma)?;
+        let outline = Emitter::emit(&mut builder, &mut flat, imported, has_fma, has_vectors)?;
         builder.finalize();
         let signature = context.func.signature.clone();
         let id = define(&mut module, &mut context, &signature)?;

@@ -6,28 +6,33 @@
 //!
 //! What can be reached from such a place without another stop is a *region*, with a loop over threads of its own, so that there is
 //! nothing to decide for each thread. Regions share no code. Where that would make too much of it there is one region for all places.
+//! Most regions have a second loop, which takes threads by fours ([`quads`]).
 
+mod chain;
+mod quads;
 mod regions;
 mod stops;
+mod values;
 
 use std::collections::{HashMap, HashSet};
 
-use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
-use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
     self, AbiParam, Block, FuncRef, InstBuilder, JumpTableData, MemFlags, Value, types,
 };
 use cranelift_frontend::{FunctionBuilder, Switch, Variable};
 use towline_ptx::ir::Constant;
-use towline_ptx::ir::op::{Flag, Op, Pred, Reg, Source};
+use towline_ptx::ir::op::{Flag, Op, Source};
 
 use regions::fits_apart;
+pub(super) use values::{Form, vector_of};
 
 use super::flat::{Action, Flat, Step};
 use super::head::{Uniform, offset, uniform};
 use super::kept::Kept;
-use super::live::{Class, classes, stops, successors};
+use super::live::{Class, Liveness, classes, stops, successors};
 use super::runs::{Run, runs};
+use super::shapes::{QUAD, Shapes};
 use super::{DONE, EXCHANGE, POLL_COST, ROUND_COST, Refusal};
 use crate::exec::together::Sources;
 
@@ -83,6 +88,27 @@ pub(crate) struct Stop {
     pub(crate) tells: bool,
     /// For a shuffle of which the distance and the limits are known.
     pub(crate) sources: Option<Sources>,
+    /// Four lanes can go on together from here.
+    pub(crate) four: bool,
+    /// Lanes have parted and wait for nothing.
+    pub(crate) parted: bool,
+    /// The first of the words that lanes exchange has 32 bits.
+    pub(crate) narrow: bool,
+}
+
+/// A row of the frames of a warp in which lanes that go together have the first one's value only.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    /// Its place, in words of a frame.
+    pub(crate) word: usize,
+    /// A lane's share are 64 bits, and not 32.
+    pub(crate) is_wide: bool,
+    /// What each lane has more than the one before it.
+    pub(crate) stride: i64,
+    /// So many lowest bits of the first one's value are zero.
+    pub(crate) zeros: u32,
+    /// All lanes have been given it where they have stopped.
+    pub(crate) given: bool,
 }
 
 /// Where a region starts.
@@ -100,6 +126,10 @@ pub(crate) struct Site {
     pub(crate) bytes: u32,
     /// It stands for all loads of the run that starts with its step.
     pub(crate) is_run: bool,
+    /// Bytes of all that is checked with it.
+    pub(crate) extent: u64,
+    /// It stands for four lanes, of which each accesses so many bytes behind the one before.
+    pub(crate) across: Option<i64>,
 }
 
 /// What code refers to outside of itself.
@@ -117,6 +147,10 @@ pub(super) struct Helpers {
 #[derive(Debug, Default)]
 pub(crate) struct Outline {
     pub(crate) stops: Vec<Stop>,
+    /// By stop, what has to be told to lanes that go on from there by themselves.
+    pub(crate) rows: Vec<Vec<Row>>,
+    /// Four lanes can start together.
+    pub(crate) four: bool,
     pub(crate) sites: Vec<Site>,
     /// Loads that are checked together, by the first of them.
     pub(crate) runs: HashMap<u32, Run>,
@@ -126,12 +160,44 @@ pub(crate) struct Outline {
     pub(crate) polls: bool,
 }
 
+impl Outline {
+    /// Adds a stop; gives its number, which is the state of threads that wait there.
+    fn stop(&mut self, stop: Stop, rows: Vec<Row>) -> u32 {
+        self.stops.push(stop);
+        self.rows.push(rows);
+        self.stops.len() as u32
+    }
+}
+
+/// What the code is entered with: a place that lanes go on from, one by one or by fours.
+pub(super) fn entry_of(state: u32, four: bool) -> u32 {
+    state << 1 | u32::from(four)
+}
+
 pub(super) struct Emitter<'a, 'b> {
     pub(super) b: &'a mut FunctionBuilder<'b>,
     pub(super) flat: &'a Flat,
     classes: Vec<Class>,
+    pub(super) shapes: Shapes,
     registers: Vec<Option<Variable>>,
     predicates: Vec<Option<Variable>>,
+    /// What four lanes keep that is not the same for all, by register and, behind them, predicate: see `values`.
+    vectors: HashMap<u32, Variable>,
+    singles: HashMap<u32, [Variable; QUAD]>,
+    /// The loop takes four lanes.
+    wide: bool,
+    pub(super) form: Form,
+    /// What is written is put together of what lanes have one after the other.
+    gathers: bool,
+    /// The access is one of four lanes, so many bytes apart.
+    pub(super) across: Option<i64>,
+    /// Where lanes go on that have parted, by step, and those that have no code yet.
+    parted: HashMap<u32, u32>,
+    alone: Vec<(u32, u32)>,
+    /// The shuffle that lanes of the region may go on from without a return, whether all have come there, and where those begin.
+    chain: Option<u32>,
+    all_met: Variable,
+    chained: HashMap<u32, Block>,
     fuel: Variable,
     blocks: HashMap<u32, Block>,
     slots: HashMap<u32, i32>,
@@ -149,6 +215,8 @@ pub(super) struct Emitter<'a, 'b> {
     pub(super) head: Value,
     pub(super) lane: Value,
     pub(super) frame: Value,
+    /// The same for what has 32 bits.
+    narrow_frame: Value,
     kept: Kept,
     /// Words that the next stop knows.
     known_words: [Option<u64>; EXCHANGE],
@@ -161,10 +229,11 @@ pub(super) struct Emitter<'a, 'b> {
     stops: bool,
     pub(super) faulted: Block,
     pub(super) has_fma: bool,
+    has_vectors: bool,
     /// For loads whose checks have been made: the first of their run, and how far they are from it.
     pub(super) checked: HashMap<u32, (u32, i64)>,
-    /// Where the first of a run lies in the host's memory.
-    pub(super) run_at: HashMap<u32, Value>,
+    /// Where the first of a run lies in the host's memory, for each lane that looked or, behind those, for four at once.
+    pub(super) run_at: HashMap<(u32, usize), Value>,
     /// The step that is being translated.
     pub(super) at: u32,
     fixed: HashMap<u32, u64>,
@@ -195,9 +264,12 @@ fn leaders(flat: &Flat) -> Vec<u32> {
     let mut found = HashSet::from([0]);
     for (at, step) in (0..).zip(&flat.steps) {
         let next = successors(step, at);
-        // Branches go to starts of blocks, if only to the next step.
-        let branches = matches!(step.action, Action::Op(Op::Branch { .. }));
-        if next != [at + 1] || stops(step) || branches {
+        // Branches go to starts of blocks, if only to the next step; threads that do not end go on behind the end.
+        let ends = matches!(
+            step.action,
+            Action::Op(Op::Branch { .. } | Op::Exit | Op::Return)
+        );
+        if next != [at + 1] || stops(step) || ends {
             found.extend(next);
             found.insert(at + 1);
         }
@@ -244,15 +316,22 @@ impl<'a, 'b> Emitter<'a, 'b> {
         flat: &'a mut Flat,
         helpers: Helpers,
         has_fma: bool,
+        has_vectors: bool,
     ) -> Result<Outline, Refusal> {
-        let leaders = leaders(flat);
+        let mut leaders = leaders(flat);
         let registers = u64::from(flat.registers) + u64::from(flat.predicates);
         if registers * leaders.len() as u64 > LIVE_LIMIT {
             return Err(Refusal::Large);
         }
         let read = read_registers(flat);
         let classes = classes(flat);
-        let kept = Kept::new(flat, &leaders);
+        let unset = Liveness::new(flat, &leaders).at(0);
+        let shapes = Shapes::new(flat, &classes, &unset);
+        // Lanes may part there.
+        leaders.extend(&shapes.widening);
+        leaders.sort_unstable();
+        leaders.dedup();
+        let kept = Kept::new(flat, &leaders, &shapes.partings(flat));
         let runs = runs(flat, &leaders);
         let fixed = fixed(flat);
         let entry = b.create_block();
@@ -263,7 +342,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
         b.ins().jump(regions, &[]);
         b.switch_to_block(finished);
         b.ins().return_(&[]);
-        let fuel = b.declare_var(types::I32);
+        let (fuel, all_met) = (b.declare_var(types::I32), b.declare_var(types::I8));
         let whole = !fits_apart(flat, &leaders);
         let mut emitter = Self {
             registers: vec![None; flat.registers as usize],
@@ -271,6 +350,18 @@ impl<'a, 'b> Emitter<'a, 'b> {
             b,
             flat,
             classes,
+            shapes,
+            vectors: HashMap::new(),
+            singles: HashMap::new(),
+            wide: false,
+            form: Form::One(0),
+            gathers: false,
+            across: None,
+            parted: HashMap::new(),
+            alone: Vec::new(),
+            chain: None,
+            all_met,
+            chained: HashMap::new(),
             kept,
             fuel,
             blocks: HashMap::new(),
@@ -286,6 +377,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
             // Each region has its own of these.
             lane: head,
             frame: head,
+            narrow_frame: head,
             argument_base: head,
             local_base: head,
             stopped: finished,
@@ -294,13 +386,14 @@ impl<'a, 'b> Emitter<'a, 'b> {
             stops: true,
             faulted: finished,
             has_fma,
+            has_vectors,
             checked: HashMap::new(),
             run_at: HashMap::new(),
             at: 0,
             fixed,
             read,
         };
-        emitter.outline.frame_words = emitter.frame_words();
+        emitter.make_frames();
         for (first, run) in &runs {
             let rest = run.members.iter().skip(1);
             let rest = rest.map(|(step, away)| (*step, (*first, *away)));
@@ -313,6 +406,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
             next += 1;
             emitter.region(place, mask, &leaders, &mut switch)?;
         }
+        emitter.outline.frame_words = EXCHANGE + emitter.slots.len();
         emitter.b.switch_to_block(regions);
         let (state, wrong) = (emitter.state(), emitter.b.create_block());
         switch.emit(emitter.b, state, wrong);
@@ -320,6 +414,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
         emitter.faulted = finished;
         emitter.b.switch_to_block(wrong);
         emitter.b.set_cold_block(wrong);
+        emitter.wide = false;
         emitter.lane = emitter.b.ins().iconst(types::I64, 0);
         emitter.fail();
         emitter.b.seal_all_blocks();
@@ -344,16 +439,25 @@ impl<'a, 'b> Emitter<'a, 'b> {
 
     /// Registers and predicates become zero.
     fn clear(&mut self, registers: (u32, u32), predicates: (u32, u32)) {
-        for reg in registers.0..registers.1 {
-            let ty = class_type(self.classes[reg as usize]);
-            let zero = self.zero(ty);
-            let variable = self.register(reg);
-            self.b.def_var(variable, zero);
-        }
-        for pred in predicates.0..predicates.1 {
-            let zero = self.b.ins().iconst(types::I8, 0);
-            let variable = self.predicate(pred);
-            self.b.def_var(variable, zero);
+        let behind = self.flat.registers;
+        let predicates = predicates.0 + behind..predicates.1 + behind;
+        for number in (registers.0..registers.1).chain(predicates) {
+            if !self.wide || self.shapes.register(number).stride().is_some() {
+                let (variable, ty) = self.variable(number);
+                let zero = self.zero(ty);
+                self.b.def_var(variable, zero);
+            } else if self.is_vector(number) {
+                let (variable, ty) = self.vector(number);
+                let zero = self.zero(ty.lane_type());
+                let zeros = self.b.ins().splat(ty, zero);
+                self.b.def_var(variable, zeros);
+            } else {
+                let (variables, ty) = self.singles(number);
+                let zero = self.zero(ty);
+                for variable in variables {
+                    self.b.def_var(variable, zero);
+                }
+            }
         }
     }
 
@@ -365,28 +469,32 @@ impl<'a, 'b> Emitter<'a, 'b> {
         }
     }
 
-    fn register(&mut self, number: u32) -> Variable {
-        let ty = class_type(self.classes[number as usize]);
-        let place = &mut self.registers[number as usize];
-        *place.get_or_insert_with(|| self.b.declare_var(ty))
-    }
-
-    fn predicate(&mut self, number: u32) -> Variable {
-        let place = &mut self.predicates[number as usize];
-        *place.get_or_insert_with(|| self.b.declare_var(types::I8))
-    }
-
     /// Translates the steps of a block.
     fn run(&mut self, start: u32, end: u32) -> Result<(), Refusal> {
         let flat = self.flat;
         for at in start..end {
             self.at = at;
             let step = &flat.steps[at as usize];
-            if let Action::Op(Op::Branch { target }) = step.action {
-                self.branch(step.guard, target, at);
-                return Ok(());
+            let differs = |guard: &Flag| self.wide && !self.shapes.flag(*guard).is_same();
+            let apart = step.guard.filter(differs);
+            match (&step.action, apart) {
+                (Action::Op(Op::Branch { target }), Some(guard)) => {
+                    return self.branch_of_four(guard, *target, at);
+                }
+                (Action::Op(Op::Branch { target }), None) => {
+                    self.branch(step.guard, *target, at);
+                    return Ok(());
+                }
+                (Action::Op(Op::Exit | Op::Return), Some(guard)) => {
+                    self.exit_of_four(guard, at);
+                    return Ok(());
+                }
+                _ => {}
             }
-            let past = self.guard(step.guard);
+            let past = match apart {
+                Some(_) => None,
+                None => self.guard(step.guard),
+            };
             let ended = match &step.action {
                 Action::Clear {
                     registers,
@@ -401,9 +509,21 @@ impl<'a, 'b> Emitter<'a, 'b> {
                     to,
                     len,
                 } => {
-                    self.copy(*kernel, *from, *to, *len);
+                    let copy = |this: &mut Self| this.copy(*kernel, *from, *to, *len);
+                    match self.wide {
+                        true => self.each_lane(&[], false, |this| {
+                            copy(this);
+                            Ok(())
+                        })?,
+                        false => copy(self),
+                    }
                     false
                 }
+                Action::Op(op) if apart.is_some() => {
+                    self.apart(op, apart)?;
+                    false
+                }
+                Action::Op(op) if self.wide => self.step_of_four(op)?,
                 Action::Op(op) => self.step(op)?,
             };
             if let Some(past) = past {
@@ -470,7 +590,8 @@ impl<'a, 'b> Emitter<'a, 'b> {
     }
 
     fn exit(&mut self) -> ir::Inst {
-        let done = self.b.ins().iconst(types::I32, i64::from(DONE));
+        self.break_chain();
+        let done = self.all_states(DONE);
         let stopped = self.stopped;
         self.b.ins().jump(stopped, &[done.into()])
     }
@@ -587,168 +708,6 @@ impl<'a, 'b> Emitter<'a, 'b> {
         let fuel = self.b.use_var(self.fuel);
         let less = self.b.ins().iadd_imm(fuel, -POLL_COST);
         self.b.def_var(self.fuel, less);
-    }
-
-    /// A truth value, 0 or 1.
-    pub(super) fn flag(&mut self, flag: Flag) -> Value {
-        match flag {
-            Flag::Known(truth) => self.b.ins().iconst(types::I8, i64::from(truth)),
-            Flag::Pred(Pred(number)) => {
-                let variable = self.predicate(number);
-                self.b.use_var(variable)
-            }
-            Flag::Not(Pred(number)) => {
-                let variable = self.predicate(number);
-                let value = self.b.use_var(variable);
-                self.b.ins().bxor_imm(value, 1)
-            }
-        }
-    }
-
-    pub(super) fn set_flag(&mut self, d: Pred, value: Value) {
-        let variable = self.predicate(d.0);
-        self.b.def_var(variable, value);
-    }
-
-    pub(super) fn class(&self, reg: Reg) -> Class {
-        self.classes[reg.0 as usize]
-    }
-
-    /// The bits of a constant, where they are known before the launch.
-    pub(super) fn known(&self, source: Source) -> Option<u64> {
-        match source {
-            Source::Constant(number) => match self.flat.constants.get(number as usize)? {
-                Constant::Bits(bits) => Some(*bits),
-                Constant::Address { .. } => None,
-            },
-            Source::Reg(reg) => self.fixed.get(&reg.0).copied(),
-        }
-    }
-
-    /// The one NaN, for what arithmetic gave.
-    pub(super) fn canonical(&mut self, value: Value) -> Value {
-        let unordered = self.b.ins().fcmp(FloatCC::Unordered, value, value);
-        let nan = self.b.ins().f32const(Ieee32::with_bits(0x7fff_ffff));
-        self.b.ins().select(unordered, nan, value)
-    }
-
-    pub(super) fn cast(&mut self, value: Value, from: Kind, to: Kind) -> Value {
-        let flags = MemFlags::new();
-        let wide = |this: &mut Self, value| this.b.ins().uextend(types::I64, value);
-        match (from, to) {
-            (Kind::I32, Kind::I64) => wide(self, value),
-            (Kind::I32, Kind::F32) => self.b.ins().bitcast(types::F32, flags, value),
-            (Kind::I32, Kind::F64) => {
-                let value = wide(self, value);
-                self.b.ins().bitcast(types::F64, flags, value)
-            }
-            (Kind::I64, Kind::I32) => self.b.ins().ireduce(types::I32, value),
-            (Kind::I64, Kind::F32) => {
-                let value = self.b.ins().ireduce(types::I32, value);
-                self.b.ins().bitcast(types::F32, flags, value)
-            }
-            (Kind::I64, Kind::F64) => self.b.ins().bitcast(types::F64, flags, value),
-            (Kind::F32, Kind::I32) => self.b.ins().bitcast(types::I32, flags, value),
-            (Kind::F32, Kind::I64) => {
-                let value = self.b.ins().bitcast(types::I32, flags, value);
-                wide(self, value)
-            }
-            (Kind::F32, Kind::F64) => {
-                let value = self.cast(value, Kind::F32, Kind::I64);
-                self.b.ins().bitcast(types::F64, flags, value)
-            }
-            (Kind::F64, Kind::I64) => self.b.ins().bitcast(types::I64, flags, value),
-            (Kind::F64, Kind::I32) | (Kind::F64, Kind::F32) => {
-                let value = self.b.ins().bitcast(types::I64, flags, value);
-                self.cast(value, Kind::I64, to)
-            }
-            _ => value,
-        }
-    }
-
-    /// A value to read, bit for bit, except that arithmetic on 32 bits may see any NaN.
-    pub(super) fn get(&mut self, source: Source, to: Kind) -> Value {
-        self.read(source, to, to == Kind::F32)
-    }
-
-    /// A value to read, bit for bit.
-    pub(super) fn get_exact(&mut self, source: Source, to: Kind) -> Value {
-        self.read(source, to, false)
-    }
-
-    fn read(&mut self, source: Source, to: Kind, any_nan: bool) -> Value {
-        let number = match source {
-            Source::Reg(reg) => {
-                let variable = self.register(reg.0);
-                let value = self.b.use_var(variable);
-                let from = match self.class(reg) {
-                    Class::I32 => Kind::I32,
-                    Class::I64 => Kind::I64,
-                    Class::F64 => Kind::F64,
-                    Class::F32 => Kind::F32,
-                    Class::Lazy if any_nan => Kind::F32,
-                    Class::Lazy => {
-                        let value = self.canonical(value);
-                        return self.cast(value, Kind::F32, to);
-                    }
-                };
-                return self.cast(value, from, to);
-            }
-            Source::Constant(number) => number,
-        };
-        match self.known(source) {
-            Some(bits) => match to {
-                Kind::I32 => self.b.ins().iconst(types::I32, i64::from(bits as u32)),
-                Kind::I64 => self.b.ins().iconst(types::I64, bits as i64),
-                Kind::F32 => self.b.ins().f32const(Ieee32::with_bits(bits as u32)),
-                Kind::F64 => self.b.ins().f64const(Ieee64::with_bits(bits)),
-            },
-            None => {
-                // An address, which differs from one copy of the module to the next.
-                let table = self.constant_load(types::I64, offset!(constants));
-                let flags = MemFlags::trusted().with_readonly().with_can_move();
-                let at = number as i32 * 8;
-                let value = self.b.ins().load(types::I64, flags, table, at);
-                self.cast(value, Kind::I64, to)
-            }
-        }
-    }
-
-    /// How a register that is only moved about is best read and written.
-    pub(super) fn moved_as(&self, reg: Reg) -> Kind {
-        match self.class(reg) {
-            Class::I32 => Kind::I32,
-            Class::I64 => Kind::I64,
-            Class::F32 | Class::Lazy => Kind::F32,
-            Class::F64 => Kind::F64,
-        }
-    }
-
-    /// Writes bits, with zeros above.
-    pub(super) fn set(&mut self, d: Reg, value: Value, kind: Kind) {
-        let value = self.cast(value, kind, self.moved_as(d));
-        let variable = self.register(d.0);
-        self.b.def_var(variable, value);
-    }
-
-    /// Writes an integer of 32 bits with its sign above.
-    pub(super) fn set_signed(&mut self, d: Reg, value: Value) {
-        match self.moved_as(d) {
-            Kind::I32 | Kind::F32 => self.set(d, value, Kind::I32),
-            _ => {
-                let value = self.b.ins().sextend(types::I64, value);
-                self.set(d, value, Kind::I64);
-            }
-        }
-    }
-
-    /// Writes what arithmetic on 32 bits gave.
-    pub(super) fn set_computed(&mut self, d: Reg, value: Value) {
-        let value = match self.class(d) {
-            Class::Lazy => value,
-            _ => self.canonical(value),
-        };
-        self.set(d, value, Kind::F32);
     }
 }
 

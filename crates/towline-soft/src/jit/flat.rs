@@ -93,6 +93,11 @@ pub(super) fn flatten(kernel: &Kernel) -> Result<Flat, Refusal> {
 }
 
 impl Flat {
+    /// Bytes between the parameter spaces of threads beside each other, and between their local memories.
+    pub(super) fn shares(&self) -> [usize; 2] {
+        [self.parameter_bytes, self.local_bytes].map(|bytes| bytes.next_multiple_of(16) as usize)
+    }
+
     /// Copies a function; its first instruction follows what `enter` adds.
     fn copy<'k>(
         &mut self,
@@ -460,7 +465,7 @@ fn word(len: u32) -> Type {
     }
 }
 
-fn opposite(flag: Flag) -> Flag {
+pub(super) fn opposite(flag: Flag) -> Flag {
     match flag {
         Flag::Known(truth) => Flag::Known(!truth),
         Flag::Pred(pred) => Flag::Not(pred),

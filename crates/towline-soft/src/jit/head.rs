@@ -59,8 +59,11 @@ pub(super) struct Head {
     /// Parameter space and local memory of the warp's threads.
     pub(super) arguments: *mut u8,
     pub(super) locals: *mut u8,
-    /// The place that the warp's threads go on from.
+    /// The place that the warp's threads go on from, and whether by fours: see `entry_of`.
     pub(super) state: u32,
+    /// Not 0 when some thread has stopped before its end, and when some have parted that went together.
+    pub(super) left: u32,
+    pub(super) parted: u32,
     /// What helpers answer.
     pub(super) answer: u64,
     pub(super) uniform: [u64; UNIFORMS],

@@ -10,6 +10,7 @@ use super::emit::Site;
 use super::flat::Step;
 use super::head::{Head, Slot};
 use super::run::Threads;
+use super::shapes::QUAD;
 use crate::exec::access::{check_aligned, locate, near, number, put_number, refused};
 use crate::exec::convert::{convert, convert_pair, truth};
 use crate::exec::number::extend;
@@ -56,36 +57,45 @@ extern "C" fn access(head: *mut Head, site: u64, address: u64, lane: u64) -> u64
     let threads = unsafe { threads(head) };
     match find(threads, site as usize, address, lane as usize) {
         Ok(host) => host,
-        Err((kind, step)) => {
-            threads.fail(kind, step, lane as usize);
+        Err((kind, step, lane)) => {
+            threads.fail(kind, step, lane);
             0
         }
     }
 }
 
-/// The host's address of an access, when it and all that are checked with it have been found.
+/// The host's address of an access, when it and all that are checked with it have been found: those of other lanes, too.
 fn find(
     threads: &mut Threads<'_>,
     number: usize,
     address: u64,
     lane: usize,
-) -> Result<u64, (FaultKind, u32)> {
+) -> Result<u64, (FaultKind, u32, usize)> {
     let code = threads.code;
     let Some(site) = code.outline.sites.get(number).copied() else {
-        return Err((FaultKind::Trap, 0));
+        return Err((FaultKind::Trap, 0, lane));
     };
     let run = code.outline.runs.get(&site.step).filter(|_| site.is_run);
-    let extent = run.map_or(site.bytes.into(), |run| run.extent);
-    let host = find_one(threads, number, site, extent, (address, lane))?;
-    for (step, away) in run.into_iter().flat_map(|run| run.members.iter().skip(1)) {
+    let alone = [(site.step, 0)];
+    let members = run.map_or(&alone[..], |run| &run.members);
+    let (stride, lanes) = match site.across {
+        Some(stride) => (stride, QUAD),
+        None => (0, 1),
+    };
+    let mut first = None;
+    for (step, away) in members {
         let site = Site {
             step: *step,
             ..site
         };
-        let address = address.wrapping_add_signed(*away);
-        find_one(threads, number, site, extent, (address, lane))?;
+        for part in 0..lanes {
+            let address = address.wrapping_add_signed(away + stride * part as i64);
+            let found = find_one(threads, number, site, (address, lane + part));
+            let host = found.map_err(|(kind, step)| (kind, step, lane + part))?;
+            first.get_or_insert(host);
+        }
     }
-    Ok(host)
+    Ok(first.unwrap_or_default())
 }
 
 /// The host's address of an access, checked as the interpreter does it, in its order.
@@ -93,7 +103,6 @@ fn find_one(
     threads: &mut Threads<'_>,
     number: usize,
     site: Site,
-    extent: u64,
     (address, lane): (u64, usize),
 ) -> Result<u64, (FaultKind, u32)> {
     let code = threads.code;
@@ -117,7 +126,7 @@ fn find_one(
                 .map_err(told)?;
         }
         check_aligned(at, width).map_err(told)?;
-        threads.remember(number, whole, extent);
+        threads.remember(number, whole, site.extent);
         return Ok(at);
     }
     check_aligned(at, width).map_err(told)?;

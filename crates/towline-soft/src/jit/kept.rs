@@ -3,7 +3,7 @@
 //! A register that has not been written since the thread last stopped lies in its frame already, and one that is not looked at before
 //! the thread stops again may stay there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use towline_ptx::ir::op::{Pred, Reg};
 
@@ -18,19 +18,21 @@ pub(super) struct Kept {
     unsaved: HashMap<u32, Set>,
     /// What is stored at each stop.
     stored: HashMap<u32, Set>,
-    /// What is looked at before the thread stops again, by block.
-    wanted: HashMap<u32, Set>,
+    /// What is looked at before the thread stops again, by block; and what lanes look at that go by fours, which leave more where they
+    /// part.
+    wanted: [HashMap<u32, Set>; 2],
 }
 
 impl Kept {
-    pub(super) fn new(flat: &mut Flat, leaders: &[u32]) -> Self {
+    /// `partings` are the steps at which four lanes may part.
+    pub(super) fn new(flat: &mut Flat, leaders: &[u32], partings: &HashSet<u32>) -> Self {
         let len = (flat.registers + flat.predicates) as usize;
         let empty = || leaders.iter().map(|start| (*start, Set::new(len)));
         let mut kept = Self {
             live: Liveness::new(flat, leaders),
             unsaved: empty().collect(),
             stored: HashMap::new(),
-            wanted: empty().collect(),
+            wanted: [empty().collect(), empty().collect()],
         };
         if let Some(first) = kept.unsaved.get_mut(&0) {
             (0..len as u32).for_each(|number| first.insert(number));
@@ -40,7 +42,8 @@ impl Kept {
         let written: Vec<_> = written.map(|step| written_by(step, registers)).collect();
         let blocks = blocks(flat, leaders);
         while kept.find_unsaved(flat, &blocks, &written) {}
-        while kept.find_wanted(flat, &blocks) {}
+        while kept.find_wanted(flat, &blocks, 0, &HashSet::new()) {}
+        while kept.find_wanted(flat, &blocks, 1, partings) {}
         kept
     }
 
@@ -54,15 +57,15 @@ impl Kept {
         self.stored.get(&at).cloned().unwrap_or_default()
     }
 
-    /// The same when it stops on its way back to the start of a loop.
+    /// The same when it stops on its way to the start of a block.
     pub(super) fn stored_before(&self, target: u32) -> Set {
         let unsaved = self.unsaved.get(&target);
         unsaved.map_or_else(Set::default, |unsaved| self.live.at(target).both(unsaved))
     }
 
-    /// What is fetched when a thread goes on with a step.
-    pub(super) fn fetched(&self, next: u32) -> Set {
-        let wanted = self.wanted.get(&next);
+    /// What is fetched when a thread goes on with a step, or four do.
+    pub(super) fn fetched(&self, next: u32, four: bool) -> Set {
+        let wanted = self.wanted[usize::from(four)].get(&next);
         wanted.map_or_else(Set::default, |wanted| self.live.at(next).both(wanted))
     }
 
@@ -96,7 +99,13 @@ impl Kept {
     }
 
     /// The same backwards.
-    fn find_wanted(&mut self, flat: &mut Flat, blocks: &[(u32, u32)]) -> bool {
+    fn find_wanted(
+        &mut self,
+        flat: &mut Flat,
+        blocks: &[(u32, u32)],
+        which: usize,
+        partings: &HashSet<u32>,
+    ) -> bool {
         let (registers, mut changed) = (flat.registers, false);
         let len = (registers + flat.predicates) as usize;
         for (start, end) in blocks.iter().rev() {
@@ -105,11 +114,11 @@ impl Kept {
                 let step = &mut flat.steps[at as usize];
                 for next in successors(step, at) {
                     if (next != at + 1 || next == *end)
-                        && let Some(set) = self.wanted.get(&next)
+                        && let Some(set) = self.wanted[which].get(&next)
                     {
                         wanted.add(set);
                     }
-                    if next <= at {
+                    if next <= at || partings.contains(&at) {
                         wanted.add(&self.stored_before(next));
                     }
                 }
@@ -121,7 +130,10 @@ impl Kept {
                 }
                 before(step, registers, &mut wanted);
             }
-            if let Some(set) = self.wanted.get_mut(start) {
+            if partings.contains(start) {
+                wanted.add(&self.stored_before(*start));
+            }
+            if let Some(set) = self.wanted[which].get_mut(start) {
                 changed |= set.add(&wanted);
             }
         }

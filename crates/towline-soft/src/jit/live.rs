@@ -51,6 +51,10 @@ impl Set {
         self.0.fill(0);
     }
 
+    pub(super) fn len(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
     /// What two have in common.
     pub(super) fn both(&self, other: &Self) -> Self {
         let words = self.0.iter().zip(&other.0);

@@ -7,9 +7,11 @@ use towline_ptx::ir::op::{Address, Atomic, Op, Order, Reg, Source};
 use towline_ptx::ptx::Type;
 
 use super::Refusal;
-use super::emit::{Emitter, Kind, Site};
+use super::emit::{Emitter, Form, Kind, Site, vector_of};
 use super::head::{Slot, offset, shared_count};
+use super::live::Class;
 use super::operands;
+use super::shapes::QUAD;
 
 /// An access to memory.
 #[derive(Debug, Clone, Copy)]
@@ -172,50 +174,213 @@ impl Emitter<'_, '_> {
         let flags = MemFlags::new().with_notrap();
         for (index, source) in sources.iter().enumerate() {
             let offset = (width * index as u64) as i32;
-            let ordered = order != Order::Weak;
-            let kind = match (width, source) {
-                (8, Source::Reg(reg)) if !ordered && self.moved_as(*reg) == Kind::F64 => Kind::F64,
-                (8, _) => Kind::I64,
-                (4, Source::Reg(reg)) if !ordered && self.moved_as(*reg) == Kind::F32 => Kind::F32,
-                _ => Kind::I32,
-            };
-            let value = self.get_exact(*source, kind);
-            match (width, ordered) {
-                (1, false) => self.b.ins().istore8(flags, value, at, offset),
-                (2, false) => self.b.ins().istore16(flags, value, at, offset),
-                (_, false) => self.b.ins().store(flags, value, at, offset),
-                (width, true) => {
-                    let at = self.b.ins().iadd_imm(at, i64::from(offset));
-                    let value = match width {
-                        1 => self.b.ins().ireduce(types::I8, value),
-                        2 => self.b.ins().ireduce(types::I16, value),
-                        _ => value,
-                    };
-                    self.b.ins().atomic_store(flags, value, at)
-                }
-            };
+            self.store_one(*source, width, order != Order::Weak, flags, at, offset);
         }
         Ok(())
     }
 
-    /// The host's address of an access.
+    fn store_one(
+        &mut self,
+        source: Source,
+        width: u64,
+        ordered: bool,
+        flags: MemFlags,
+        at: Value,
+        offset: i32,
+    ) {
+        let kind = match (width, source) {
+            (8, Source::Reg(reg)) if !ordered && self.moved_as(reg) == Kind::F64 => Kind::F64,
+            (8, _) => Kind::I64,
+            (4, Source::Reg(reg)) if !ordered && self.moved_as(reg) == Kind::F32 => Kind::F32,
+            _ => Kind::I32,
+        };
+        let value = self.get_exact(source, kind);
+        match (width, ordered) {
+            (1, false) => self.b.ins().istore8(flags, value, at, offset),
+            (2, false) => self.b.ins().istore16(flags, value, at, offset),
+            (_, false) => self.b.ins().store(flags, value, at, offset),
+            (width, true) => {
+                let at = self.b.ins().iadd_imm(at, i64::from(offset));
+                let value = match width {
+                    1 => self.b.ins().ireduce(types::I8, value),
+                    2 => self.b.ins().ireduce(types::I16, value),
+                    _ => value,
+                };
+                self.b.ins().atomic_store(flags, value, at)
+            }
+        };
+    }
+
+    /// How far apart four lanes access memory, if that is known and their accesses can be checked as one.
+    pub(super) fn across(&self, op: &Op) -> Option<i64> {
+        let (space, bytes, address) = match op {
+            Op::Load {
+                space,
+                ty,
+                order: Order::Weak,
+                polls: false,
+                address,
+                ..
+            }
+            | Op::Store {
+                space,
+                ty,
+                order: Order::Weak,
+                address,
+                ..
+            } => (*space, ty.bytes(), address),
+            Op::LoadVector {
+                space,
+                ty,
+                order: Order::Weak,
+                polls: false,
+                d,
+                address,
+            } => (*space, ty.bytes() * d.len() as u64, address),
+            Op::StoreVector {
+                space,
+                ty,
+                order: Order::Weak,
+                a,
+                address,
+            } => (*space, ty.bytes() * a.len() as u64, address),
+            _ => return None,
+        };
+        let stride = self.shapes.source(self.flat, address.base).stride()?;
+        // Addresses of 64 bits do not go on at 0 beyond 32 bits.
+        let is_wide = match address.base {
+            Source::Reg(reg) => self.class(reg) == Class::I64,
+            Source::Constant(_) => false,
+        };
+        let whole = stride % bytes.next_power_of_two() as i64 == 0;
+        match space {
+            Space::Global | Space::Const => (is_wide && whole && stride != 0).then_some(stride),
+            Space::Shared => (whole && stride != 0).then_some(stride),
+            // At the same offset in the memory of each.
+            Space::Local => (stride == 0).then_some(0),
+            _ => None,
+        }
+    }
+
+    /// Accesses of four lanes, with one check for all.
+    pub(super) fn access_across(&mut self, op: &Op, stride: i64) -> Result<(), Refusal> {
+        let [_, local] = self.flat.shares();
+        let flags = MemFlags::new().with_notrap();
+        let (space, ty, address) = match op {
+            Op::Load {
+                space, ty, address, ..
+            }
+            | Op::LoadVector {
+                space, ty, address, ..
+            }
+            | Op::Store {
+                space, ty, address, ..
+            }
+            | Op::StoreVector {
+                space, ty, address, ..
+            } => (*space, *ty, *address),
+            _ => return Ok(()),
+        };
+        let (loaded, stored): (&[Option<Reg>], &[Source]) = match op {
+            Op::Load { d, .. } => (&[Some(*d)], &[]),
+            Op::LoadVector { d, .. } => (d, &[]),
+            Op::Store { a, .. } => (&[], &[*a]),
+            Op::StoreVector { a, .. } => (&[], a),
+            _ => (&[], &[]),
+        };
+        let width = ty.bytes();
+        let parts = loaded.len().max(stored.len()) as u64;
+        self.across = Some(stride);
+        let at = self.place(Access {
+            space,
+            address,
+            bytes: (width * parts).next_power_of_two(),
+            write: loaded.is_empty(),
+        });
+        self.across = None;
+        let apart = match space {
+            Space::Local => local as i64,
+            _ => stride,
+        };
+        if width == 4 && apart == 4 {
+            match (loaded, stored) {
+                ([Some(d)], _) if self.is_vector(d.0) => {
+                    let kind = self.moved_as(*d);
+                    let value = self.b.ins().load(vector_of(kind.ty()), flags, at, 0);
+                    self.for_four(|this| this.set(*d, value, kind));
+                    return Ok(());
+                }
+                (_, [source]) if self.in_vectors(*source) => {
+                    let kind = match source {
+                        Source::Reg(reg) if self.moved_as(*reg) == Kind::F32 => Kind::F32,
+                        _ => Kind::I32,
+                    };
+                    let value = self.for_four(|this| this.get_exact(*source, kind));
+                    self.b.ins().store(flags, value, at, 0);
+                    return Ok(());
+                }
+                _ => {}
+            }
+        }
+        let outs: Vec<u32> = loaded.iter().flatten().map(|d| d.0).collect();
+        let vectors: Vec<u32> = outs.into_iter().filter(|d| self.is_vector(*d)).collect();
+        self.each_lane(&vectors, false, |this| {
+            let Form::One(part) = this.form else {
+                return Ok(());
+            };
+            let lane = (apart * part as i64) as i32;
+            for (index, d) in (0..).zip(loaded) {
+                if let Some(d) = d {
+                    this.load_one(*d, ty, false, flags, at, lane + index * width as i32);
+                }
+            }
+            for (index, source) in (0..).zip(stored) {
+                this.store_one(
+                    *source,
+                    width,
+                    false,
+                    flags,
+                    at,
+                    lane + index * width as i32,
+                );
+            }
+            Ok(())
+        })
+    }
+
+    /// Whether a value of 32 bits can be read as a vector.
+    pub(super) fn in_vectors(&self, source: Source) -> bool {
+        match source {
+            Source::Reg(reg) => self.is_vector(reg.0) || self.shapes.register(reg.0).is_same(),
+            Source::Constant(_) => true,
+        }
+    }
+
+    /// The host's address of an access: of the first lane's, where it is one of four.
     fn place(&mut self, access: Access) -> Value {
+        let whose = match (self.across, self.form) {
+            (None, Form::One(part)) => part,
+            _ => QUAD,
+        };
         if let Some((first, away)) = self.checked.get(&self.at)
-            && let Some(start) = self.run_at.get(first)
+            && let Some(start) = self.run_at.get(&(*first, whose))
         {
             return self.b.ins().iadd_imm(*start, *away);
         }
         let host = self.checked_place(access);
         if self.outline.runs.contains_key(&self.at) {
-            self.run_at.insert(self.at, host);
+            self.run_at.insert((self.at, whose), host);
         }
         host
     }
 
-    /// The lowest address of the run that starts here, from its first, and the bytes of it; for all other accesses their own.
+    /// The lowest address of what is checked at once, from the first lane's first, and the bytes of it: of the run that starts here, or
+    /// of this access, of one lane or four.
     fn reach(&self, access: Access) -> (i64, u64) {
         let run = self.outline.runs.get(&self.at);
-        run.map_or((0, access.bytes), |run| (run.lowest, run.extent))
+        let (lowest, extent) = run.map_or((0, access.bytes), |run| (run.lowest, run.extent));
+        let span = self.across.unwrap_or(0) * (QUAD as i64 - 1);
+        (lowest + span.min(0), extent + span.unsigned_abs())
     }
 
     /// Where the kernel's own parameters are read, if it is known which.
@@ -371,10 +536,13 @@ impl Emitter<'_, '_> {
     /// Asks a helper for the host's address: it remembers what it finds, or the thread has failed.
     fn asked(&mut self, access: Access, address: Value) -> Value {
         let site = self.outline.sites.len() as u32;
+        let (_, extent) = self.reach(access);
         self.outline.sites.push(Site {
             step: self.at,
             bytes: access.bytes as u32,
             is_run: self.outline.runs.contains_key(&self.at),
+            extent,
+            across: self.across,
         });
         let (head, lane) = (self.head, self.lane);
         let site = self.b.ins().iconst(types::I64, i64::from(site));
@@ -472,6 +640,8 @@ impl Emitter<'_, '_> {
             step: self.at,
             bytes: ty.bytes() as u32,
             is_run: false,
+            extent: ty.bytes(),
+            across: None,
         });
         let (head, lane) = (self.head, self.lane);
         let site = self.b.ins().iconst(types::I64, i64::from(site));

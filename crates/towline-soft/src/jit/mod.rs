@@ -1,14 +1,15 @@
 //! The second tier: kernels as machine code, made with Cranelift.
 //!
-//! Each kernel becomes one function that runs threads one after another, in place of the interpreter's lanes in step ([`emit`]). Whatever
+//! Each kernel becomes one function that runs threads one after another, or four at a time, in place of the interpreter's lanes in step ([`emit`]). Whatever
 //! threads do together stops them: they leave what is still needed in a frame, and [`run`] lets them go on once all have come. Results are
 //! those of the interpreter, bit for bit, for every program whose result does not hang on the order in which threads come along.
 //!
 //! - [`flat`]: a kernel with all that it calls as one piece of code.
 //! - [`live`]: which registers are needed where, and in which form.
 //! - [`kept`]: what lies in frames while threads wait.
-//! - [`emit`], [`arith`], [`memory`]: the translation.
+//! - [`emit`], [`arith`], [`float`], [`convert`], [`special`], [`memory`]: the translation.
 //! - [`runs`]: loads that are checked together.
+//! - [`shapes`]: what four lanes have in common that go together.
 //! - [`code`]: machine code, and the cache of it.
 //! - [`helpers`]: what machine code calls.
 //! - [`run`]: blocks of threads.
@@ -18,8 +19,10 @@
 mod arith;
 #[allow(unsafe_code, reason = "machine code is called, and has its memory")]
 mod code;
+mod convert;
 mod emit;
 mod flat;
+mod float;
 mod head;
 #[allow(
     unsafe_code,
@@ -32,6 +35,8 @@ mod memory;
 mod operands;
 mod run;
 mod runs;
+mod shapes;
+mod special;
 
 pub(crate) use code::{Cache, Compiled};
 pub(crate) use run::{Threads, block_bytes};
@@ -39,7 +44,10 @@ pub(crate) use run::{Threads, block_bytes};
 /// State of a thread that has ended.
 const DONE: u32 = u32::MAX;
 /// Words of a frame that threads exchange through.
-const EXCHANGE: usize = 4;
+const EXCHANGE: usize = 5;
+/// The one of them that shuffles have in the place of the first, with 32 bits for each lane: what lanes find there they may read when
+/// others have left something for the next stop already, which must not lie across it.
+const MOVED: usize = 4;
 /// What a thread may use before others have their turn: rounds of loops, and looks at what others may change, which cost more.
 const FUEL: i64 = 1 << 24;
 const ROUND_COST: i64 = 1 << 8;

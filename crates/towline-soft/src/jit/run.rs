@@ -1,15 +1,19 @@
 //! Blocks of threads that machine code runs: who goes on, who waits for whom.
 
+mod exchange;
+mod quads;
+
 use towline_ptx::ir::Space;
 use towline_ptx::ir::op::{Barrier, Op, Together};
 use towline_ptx::ptx::Position;
 
+use super::DONE;
 use super::code::Compiled;
-use super::emit::{Stop, Wait, op_of};
+use super::emit::{Stop, Wait, entry_of, op_of};
 use super::flat::Step;
 use super::head::{Head, SIZES, Slot, UNIFORMS, Uniform};
 use super::helpers::nowhere;
-use super::{DONE, EXCHANGE};
+use super::shapes::QUAD;
 use crate::exec::Launch;
 use crate::exec::access::{outside, slice_mut};
 use crate::exec::barrier::{BARRIERS, Meeting};
@@ -34,6 +38,10 @@ struct Warp {
     ready: u32,
     /// Lanes that wait for others of the warp.
     together: u32,
+    /// Lanes that do not go together with those beside them.
+    apart: u32,
+    /// It has not run yet.
+    is_new: bool,
 }
 
 /// A barrier, and who waits there.
@@ -79,6 +87,8 @@ pub(crate) struct Threads<'a> {
     /// The launch's, with zeros for what it lacks: machine code reads all that the kernel declares.
     parameters: Vec<u8>,
     changes: u64,
+    /// Lanes beside each other lie in one row of the block, so that they can go together.
+    aligned: bool,
     /// The warp that runs.
     warp: usize,
     fault: Option<Box<Fault>>,
@@ -91,8 +101,7 @@ impl<'a> Threads<'a> {
         let warps = threads.div_ceil(LANES);
         let flat = &code.flat;
         let lanes = warps * LANES;
-        let argument_bytes = flat.parameter_bytes.next_multiple_of(16) as usize;
-        let local_bytes = flat.local_bytes.next_multiple_of(16) as usize;
+        let [argument_bytes, local_bytes] = flat.shares();
         let coordinates = (0..lanes as u32).map(|thread| {
             let [x, y, z] = launch.thread_at(thread);
             [x as u16, y as u16, z as u16, 0]
@@ -146,6 +155,8 @@ impl<'a> Threads<'a> {
                 arguments: null,
                 locals: null,
                 state: 0,
+                left: 0,
+                parted: 0,
                 answer: 0,
                 uniform,
                 shared_counts,
@@ -170,6 +181,7 @@ impl<'a> Threads<'a> {
             coordinates: coordinates.collect(),
             parameters,
             changes: launch.arena.changes(),
+            aligned: (launch.block[0] as usize).is_multiple_of(QUAD),
             warp: 0,
             fault: None,
             rounds: 0,
@@ -197,6 +209,8 @@ impl<'a> Threads<'a> {
                 live,
                 ready: live,
                 together: 0,
+                apart: if self.aligned { 0 } else { u32::MAX },
+                is_new: true,
             };
         }
         let used = std::mem::take(&mut self.used);
@@ -238,31 +252,33 @@ impl<'a> Threads<'a> {
         head.threads = self.coordinates.as_ptr().wrapping_add(lane);
         head.states = self.states.as_mut_ptr().wrapping_add(lane);
         head.frames = self.frames.as_mut_ptr().wrapping_add(lane * words);
-        let share = self.arguments.len() / self.states.len().max(1);
-        head.arguments = self.arguments.as_mut_ptr().wrapping_add(lane * share);
-        let share = self.locals.len() / self.states.len().max(1);
-        head.locals = self.locals.as_mut_ptr().wrapping_add(lane * share);
-        // Where all lanes are, once they have met.
-        let mut met = None;
+        let [argument_share, local_share] = code.flat.shares();
+        head.arguments = self
+            .arguments
+            .as_mut_ptr()
+            .wrapping_add(lane * argument_share);
+        head.locals = self.locals.as_mut_ptr().wrapping_add(lane * local_share);
+        // Where all lanes are, at the start or once they have met.
+        let mut met = warp.is_new.then_some(0);
+        self.warps[number].is_new = false;
         for _ in 0..MEETINGS {
             let mut rest = warp.ready;
+            self.head.left = 0;
             while rest != 0 {
-                let (state, group) = match (met, code.outline.stops.is_empty()) {
-                    (Some(state), _) => (state, rest),
-                    (None, true) => (0, rest),
-                    (None, false) => self.alike(number, rest),
+                let (state, group) = match met {
+                    Some(state) => (state, rest),
+                    None => self.alike(number, rest),
                 };
                 rest &= !group;
-                self.head.state = state;
-                let this: *mut Self = self;
-                code.run(this.cast(), group);
-                if let Some(fault) = self.fault.take() {
-                    return Err(fault);
+                self.run_lanes(number, state, group)?;
+                if rest == 0 && std::mem::take(&mut self.head.parted) != 0 {
+                    (met, rest) = (None, self.parted(number, warp.ready));
                 }
             }
-            if code.outline.stops.is_empty() {
+            if self.head.left == 0 && warp.ready == warp.live {
                 let warp = &mut self.warps[number];
                 (warp.live, warp.ready) = (0, 0);
+                self.release_all();
                 return Ok(());
             }
             if warp.ready == warp.live {
@@ -271,6 +287,31 @@ impl<'a> Threads<'a> {
             if met.is_none() {
                 self.sort_all(number, turned);
                 return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs lanes of a warp that go on from one place until each has stopped.
+    fn run_lanes(&mut self, number: usize, state: u32, group: u32) -> Result<(), Box<Fault>> {
+        let code = self.code;
+        let four = self.by_fours(number, state, group);
+        if four != 0 {
+            self.head.state = entry_of(state, true);
+            let this: *mut Self = self;
+            code.run(this.cast(), four);
+            if let Some(fault) = self.fault.take() {
+                return Err(fault);
+            }
+        }
+        let alone = group & !four;
+        if alone != 0 {
+            self.go_apart(number, alone);
+            self.head.state = entry_of(state, false);
+            let this: *mut Self = self;
+            code.run(this.cast(), alone);
+            if let Some(fault) = self.fault.take() {
+                return Err(fault);
             }
         }
         Ok(())
@@ -311,73 +352,6 @@ impl<'a> Threads<'a> {
         }
     }
 
-    /// What mostly happens: all lanes that live stop for one thing that they do together, with the same members. They can all go on, as
-    /// nobody is missing. Gives the state of all of them.
-    fn meet_at_once(&mut self, number: usize) -> Option<u32> {
-        let code = self.code;
-        let live = self.warps[number].live;
-        let (state, group) = self.alike(number, live);
-        let stop = code.outline.stops.get((state as usize).wrapping_sub(1))?;
-        if group != live || stop.wait != Wait::Together {
-            return None;
-        }
-        let Some(Op::Together { what, .. }) =
-            code.flat.steps.get(stop.step as usize).and_then(op_of)
-        else {
-            return None;
-        };
-        let words = code.outline.frame_words;
-        let start = number * LANES * words;
-        let (rows, _) = self.frames[start..].as_chunks_mut::<LANES>();
-        let rows = rows.first_chunk_mut::<EXCHANGE>()?;
-        let row = |word: usize| match stop.known[word] {
-            Some(known) => [known; LANES],
-            None => rows[word],
-        };
-        if stop.known[3].is_none() {
-            let members = rows[3];
-            let first = members[live.trailing_zeros() as usize & 31];
-            if lanes_of(live).any(|lane| members[lane] != first) {
-                return None;
-            }
-        }
-        let mut a = row(0);
-        // Who has ended has brought nothing.
-        if live != u32::MAX {
-            for (lane, value) in a.iter_mut().enumerate() {
-                *value &= 0_u64.wrapping_sub(u64::from(live >> lane & 1));
-            }
-        }
-        if let Some(sources) = &stop.sources {
-            for (value, source) in rows[0].iter_mut().zip(sources.lanes) {
-                *value = a[usize::from(source) % LANES];
-            }
-            if stop.tells {
-                put_flags(&mut rows[1], sources.in_range);
-            }
-            return Some(state);
-        }
-        let mut brought = Brought {
-            a,
-            ..Brought::default()
-        };
-        match **what {
-            Together::Vote { .. } => {
-                let yes =
-                    |flags, (lane, value): (usize, &u64)| flags | u32::from(*value != 0) << lane;
-                brought.flags = brought.a.iter().enumerate().fold(0, yes);
-            }
-            Together::Shuffle { .. } => (brought.b, brought.c) = (row(1), row(2)),
-            _ => {}
-        }
-        let taken = carry_out(what, live, &brought);
-        rows[0] = taken.values;
-        if stop.tells {
-            put_flags(&mut rows[1], taken.flags);
-        }
-        Some(state)
-    }
-
     /// Lanes of a warp have stopped at one place.
     fn sort(&mut self, number: usize, state: u32, group: u32, turned: &mut bool) {
         let code = self.code;
@@ -408,21 +382,6 @@ impl<'a> Threads<'a> {
                 warp.ready &= !group;
                 self.arrive_by_values(number, *kind, threads.is_some(), group);
             }
-        }
-    }
-
-    /// A word that a lane brings to where it has stopped.
-    fn word(&self, number: usize, lane: usize, word: usize) -> u64 {
-        let known = self.stop_of(number, lane).and_then(|stop| stop.known[word]);
-        let at = (number * self.code.outline.frame_words + word) * LANES + lane;
-        known.unwrap_or_else(|| self.frames.get(at).copied().unwrap_or(0))
-    }
-
-    /// A word that it takes away.
-    fn set_word(&mut self, number: usize, lane: usize, word: usize, value: u64) {
-        let at = (number * self.code.outline.frame_words + word) * LANES + lane;
-        if let Some(place) = self.frames.get_mut(at) {
-            *place = value;
         }
     }
 
@@ -701,19 +660,16 @@ impl<'a> Threads<'a> {
     }
 }
 
-/// Gives each lane its flag.
-#[inline(always)]
-fn put_flags(row: &mut [u64; LANES], flags: u32) {
-    for (lane, flag) in row.iter_mut().enumerate() {
-        *flag = u64::from(flags >> lane & 1);
-    }
-}
-
 impl<'a> Work<'a> for Threads<'a> {
     type Shared = Compiled;
 
-    fn start(launch: &'a Launch, code: &'a Compiled, number: u64, spent: Option<Self>) -> Self {
-        let mut block = spent.unwrap_or_else(|| Self::new(launch, code));
+    fn start(
+        launch: &'a Launch,
+        code: &'a Compiled,
+        number: u64,
+        spent: Option<Box<Self>>,
+    ) -> Box<Self> {
+        let mut block = spent.unwrap_or_else(|| Box::new(Self::new(launch, code)));
         block.begin(number);
         block
     }

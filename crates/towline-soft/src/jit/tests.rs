@@ -1,5 +1,7 @@
 //! What is translated, and what is not; how code is kept.
 
+mod quads;
+
 use std::sync::Arc;
 
 use super::{Cache, Compiled, Refusal};
@@ -127,17 +129,22 @@ fn variables_are_found_where_each_copy_of_the_module_has_them() {
 
 /// What a kernel of 40 threads, which takes memory of so many bytes, leaves there in both tiers, or how it fails.
 fn in_both_tiers(body: &str, bytes: usize) -> [Result<Vec<u8>, String>; 2] {
+    of_threads([40, 1, 1], body, &vec![7; bytes])
+}
+
+/// The same for a block of any threads, with these bytes in its memory.
+fn of_threads(block: [u32; 3], body: &str, bytes: &[u8]) -> [Result<Vec<u8>, String>; 2] {
     let mut subject = Subject::new(&kernel(body), "k").expect("a module");
     subject.compile().expect("code");
     [false, true].map(|compiled| {
-        let memory = subject.memory(&vec![7; bytes]).expect("memory");
+        let memory = subject.memory(bytes).expect("memory");
         let shape = Shape {
             grid: [1, 1, 1],
-            block: [40, 1, 1],
+            block,
             host_threads: 1,
             compiled,
         };
-        let mut left = vec![0; bytes];
+        let mut left = vec![0; bytes.len()];
         let outcome = subject.launch(shape, &memory.to_le_bytes());
         let outcome = outcome.and_then(|_| subject.read(memory, &mut left));
         subject.free(memory);

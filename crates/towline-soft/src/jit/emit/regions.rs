@@ -6,17 +6,19 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
 use cranelift_frontend::Switch;
 
-use super::{Emitter, Place};
+use super::stops::LOOSE;
+use super::{Emitter, Place, entry_of};
 use crate::jit::flat::Flat;
 use crate::jit::head::offset;
 use crate::jit::live::{blocks, stops, successors};
+use crate::jit::shapes::QUAD;
 use crate::jit::{FUEL, Refusal};
 
 /// Steps that regions may have beyond twice those of the kernel.
 const MORE_STEPS: usize = 200;
 
 /// First steps of the blocks of code that can be reached from one without a stop.
-fn reached(flat: &Flat, leaders: &[u32], start: u32) -> HashSet<u32> {
+pub(super) fn reached(flat: &Flat, leaders: &[u32], start: u32) -> HashSet<u32> {
     let mut found = HashSet::new();
     let mut open = vec![start];
     while let Some(start) = open.pop() {
@@ -71,12 +73,47 @@ pub(super) fn fits_apart(flat: &Flat, leaders: &[u32]) -> bool {
 }
 
 impl Emitter<'_, '_> {
-    /// A region: a loop over the threads that go on from a place, or from where they had stopped for others to have their turn.
+    /// A region: a loop over the threads that go on from a place, or from where they had stopped for others to have their turn; and
+    /// one before it that takes them by fours.
     pub(super) fn region(
         &mut self,
         place: Place,
         mask: Value,
         leaders: &[u32],
+        switch: &mut Switch,
+    ) -> Result<(), Refusal> {
+        let start = match place {
+            Place::Behind(step) => step + 1,
+            Place::Start => 0,
+        };
+        let inside: HashSet<u32> = match self.whole {
+            true => leaders.iter().copied().collect(),
+            false => reached(self.flat, leaders, start),
+        };
+        if self.takes_four(leaders, &inside) {
+            match place {
+                Place::Start => self.outline.four = true,
+                Place::Behind(step) => {
+                    let number = self.numbers[&step] as usize;
+                    self.outline.stops[number - 1].four = true;
+                }
+            }
+            self.wide = true;
+            self.chain = self.next_in_chain(place, leaders, &inside);
+            self.lanes_of_region(place, mask, leaders, &inside, switch)?;
+            self.wide = false;
+            self.chain = None;
+        }
+        self.lanes_of_region(place, mask, leaders, &inside, switch)
+    }
+
+    /// A loop over lanes.
+    fn lanes_of_region(
+        &mut self,
+        place: Place,
+        mask: Value,
+        leaders: &[u32],
+        inside: &HashSet<u32>,
         switch: &mut Switch,
     ) -> Result<(), Refusal> {
         let flat = self.flat;
@@ -85,38 +122,57 @@ impl Emitter<'_, '_> {
         let mask_left = self.b.append_block_param(next_thread, types::I32);
         let mask_now = self.b.append_block_param(turned, types::I32);
         self.b.switch_to_block(enter);
+        self.begin_chain(mask);
         self.b.ins().jump(next_thread, &[mask.into()]);
+        if let Place::Behind(step) = place
+            && self.wide
+            && self.is_known_shuffle(step)
+        {
+            let chained = self.chained(step);
+            self.b.switch_to_block(chained);
+            let all = self.b.ins().iconst(types::I32, i64::from(u32::MAX));
+            self.begin_chain(all);
+            self.b.ins().jump(next_thread, &[all.into()]);
+        }
         self.b.switch_to_block(next_thread);
         let lane = self.b.ins().ctz(mask_left);
         self.lane = self.b.ins().uextend(types::I64, lane);
-        let less = self.b.ins().iadd_imm(mask_left, -1);
-        let rest = self.b.ins().band(mask_left, less);
+        let rest = match self.wide {
+            true => {
+                let four = self.b.ins().iconst(types::I32, (1 << QUAD) - 1);
+                let taken = self.b.ins().ishl(four, lane);
+                self.b.ins().band_not(mask_left, taken)
+            }
+            false => {
+                let less = self.b.ins().iadd_imm(mask_left, -1);
+                self.b.ins().band(mask_left, less)
+            }
+        };
         let full = self.b.ins().iconst(types::I32, FUEL);
         self.b.def_var(self.fuel, full);
+        let [argument_share, local_share] = flat.shares();
         let base = self.constant_load(types::I64, offset!(arguments));
-        self.argument_base = self.beside(base, flat.parameter_bytes.next_multiple_of(16).into());
+        self.argument_base = self.beside(base, argument_share as u64);
         let base = self.constant_load(types::I64, offset!(locals));
-        self.local_base = self.beside(base, flat.local_bytes.next_multiple_of(16).into());
+        self.local_base = self.beside(base, local_share as u64);
         let base = self.constant_load(types::I64, offset!(frames));
         self.frame = self.beside(base, 8);
+        self.narrow_frame = self.beside(base, 4);
         // Where it begins is known when its code is there.
         let begin = self.b.create_block();
         self.b.ins().jump(begin, &[]);
         (self.stopped, self.faulted) = (self.b.create_block(), self.b.create_block());
-        let state_now = self.b.append_block_param(self.stopped, types::I32);
-        let start = match place {
-            Place::Behind(step) => step + 1,
-            Place::Start => 0,
+        let state = match self.wide {
+            true => types::I32X4,
+            false => types::I32,
         };
-        let inside: HashSet<u32> = match self.whole {
-            true => leaders.iter().copied().collect(),
-            false => reached(flat, leaders, start),
-        };
+        let state_now = self.b.append_block_param(self.stopped, state);
         self.blocks = inside
             .iter()
             .map(|at| (*at, self.b.create_block()))
             .collect();
         self.turns.clear();
+        self.run_at.clear();
         let first = self.b.create_block();
         self.b.switch_to_block(first);
         let number = match place {
@@ -140,27 +196,50 @@ impl Emitter<'_, '_> {
         if self.stops {
             let states = self.constant_load(types::I64, offset!(states));
             let at = self.beside(states, 4);
-            self.b.ins().store(MemFlags::trusted(), state_now, at, 0);
+            self.b.ins().store(LOOSE, state_now, at, 0);
         }
         self.b.ins().jump(turned, &[rest.into()]);
         // No other thread has its turn. What leaves a loop in its middle keeps the compiler from taking anything out of it; where
         // threads loop themselves that is better, as what is taken out then has no register in the inner loop.
         self.b.switch_to_block(self.faulted);
         self.b.set_cold_block(self.faulted);
-        match loops(flat, leaders, &inside) {
+        match loops(flat, leaders, inside) {
             true => self.b.ins().return_(&[]),
             false => {
+                self.break_chain();
                 let none = self.b.ins().iconst(types::I32, 0);
                 self.b.ins().jump(turned, &[none.into()])
             }
         };
         self.b.switch_to_block(turned);
-        let (again, finished) = (&[mask_now.into()], self.finished);
-        self.b
-            .ins()
-            .brif(mask_now, next_thread, again, finished, &[]);
+        let again = &[mask_now.into()];
+        match self.chain.filter(|_| self.wide) {
+            None => {
+                let finished = self.finished;
+                self.b
+                    .ins()
+                    .brif(mask_now, next_thread, again, finished, &[]);
+            }
+            Some(step) => {
+                let ended = self.b.create_block();
+                self.b.ins().brif(mask_now, next_thread, again, ended, &[]);
+                self.b.switch_to_block(ended);
+                self.end_chain(step);
+            }
+        }
+        if !self.wide {
+            for (number, step) in std::mem::take(&mut self.alone) {
+                let resume = self.b.create_block();
+                self.resumes.push((number, resume));
+                self.b.switch_to_block(resume);
+                self.b.set_cold_block(resume);
+                self.fetch(step, &[]);
+                self.b.ins().jump(self.blocks[&step], &[]);
+            }
+        }
         self.b.switch_to_block(begin);
-        switch.set_entry(number.into(), enter);
+        let here = entry_of(number, self.wide);
+        switch.set_entry(here.into(), enter);
         let resumes = std::mem::take(&mut self.resumes);
         if resumes.is_empty() {
             self.b.ins().jump(first, &[]);
@@ -171,14 +250,12 @@ impl Emitter<'_, '_> {
             self.b.set_cold_block(elsewhere);
         }
         let state = self.state();
-        let here = self
-            .b
-            .ins()
-            .icmp_imm(IntCC::Equal, state, i64::from(number));
+        let here = self.b.ins().icmp_imm(IntCC::Equal, state, i64::from(here));
         self.b.ins().brif(here, first, &[], elsewhere, &[]);
         self.b.switch_to_block(elsewhere);
         let mut others = Switch::new();
         for (number, block) in resumes {
+            let number = entry_of(number, self.wide);
             others.set_entry(number.into(), block);
             switch.set_entry(number.into(), enter);
         }
