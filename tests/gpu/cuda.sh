@@ -78,14 +78,15 @@ serve() {
 
 # relay_over LINK: has the programs reach the server through a relay.
 relay_over() {
-  local tenths
-  "$towline" bench proxy --to "$(<"$scratch/ready")" --link "$1" >"$scratch/relay" 2>"$out/relay.log" &
+  local tenths address
+  address=$(<"$scratch/ready")
+  "$towline" bench proxy --to "${address#tcp://}" --link "$1" >"$scratch/relay" 2>"$out/relay.log" &
   relay=$!
   for ((tenths = 0; tenths < 100; tenths++)); do
     [[ ! -s $scratch/relay ]] || break
     sleep 0.1
   done
-  grep -o 'tcp://[^ ]*\|[0-9.]*:[0-9]*' "$scratch/relay" | head -n 1 >"$scratch/ready"
+  head -n 1 "$scratch/relay" >"$scratch/ready"
   [[ -s $scratch/ready ]] || { cat "$scratch/relay" "$out/relay.log" >&2; die "the relay did not start"; }
 }
 
