@@ -49,7 +49,7 @@ pack() {
   cargo build --release --locked -p towline-cli
   mkdir -p "$packed/rules"
   strip -o "$packed/towline" "$target/release/towline"
-  for test in graphs operations; do
+  for test in graphs operations written; do
     file=$(cargo test --release --locked -p towline-cuda --test "$test" --no-run 2>&1 | sed -n 's/.*Executable .*(\(.*\))/\1/p')
     [[ -x $file ]] || die "cargo does not say where the test $test is"
     strip -o "$packed/rules/$test" "$file"
@@ -61,7 +61,7 @@ pack() {
 rules() {
   local test names rule why
   serve "$packed/towline" "$1/rules-server.log"
-  for test in graphs operations; do
+  for test in graphs operations written; do
     names=$("$packed/rules/$test" --list --ignored --format terse served:: | sed -n 's/: test$//p') || true
     [[ -n $names ]] || echo "FAILED  $test has no rules to ask, or does not run here: pack it where the C library is no newer"
     for rule in $names; do
