@@ -4,38 +4,13 @@
     reason = "calls of the C interface stand side by side"
 )]
 
+#[macro_use]
 mod support;
 
 use std::ptr::null_mut;
 
 use support::Machine;
 use towline_backend::cuda::*;
-
-/// Rules of every kind of device.
-macro_rules! on_every_device {
-    ($($rule:ident)*) => {
-        mod null {
-            $(#[test]
-            fn $rule() {
-                super::$rule(super::Machine::new());
-            })*
-        }
-        mod soft {
-            $(#[test]
-            fn $rule() {
-                super::$rule(super::Machine::on_soft());
-            })*
-        }
-        // What is right, where the server's device is NVIDIA's: `tests/gpu/goldens.sh`.
-        mod served {
-            $(#[test]
-            #[ignore = "TOWLINE_SERVERS names a server whose device the rules are asked of"]
-            fn $rule() {
-                super::$rule(super::Machine::on_server());
-            })*
-        }
-    };
-}
 
 on_every_device! {
     a_stream_waits_for_a_value_that_another_writes_later

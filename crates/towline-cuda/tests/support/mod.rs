@@ -26,6 +26,33 @@ use towline_worker::{
     SideLane, Token,
 };
 
+/// Rules of every kind of device.
+#[allow(unused_macros, reason = "as above")]
+macro_rules! on_every_device {
+    ($($rule:ident)*) => {
+        mod null {
+            $(#[test]
+            fn $rule() {
+                super::$rule(super::Machine::new());
+            })*
+        }
+        mod soft {
+            $(#[test]
+            fn $rule() {
+                super::$rule(super::Machine::on_soft());
+            })*
+        }
+        // What is right, where the server's device is NVIDIA's: `tests/gpu/goldens.sh`.
+        mod served {
+            $(#[test]
+            #[ignore = "TOWLINE_SERVERS names a server whose device the rules are asked of"]
+            fn $rule() {
+                super::$rule(super::Machine::on_server());
+            })*
+        }
+    };
+}
+
 /// Nothing here takes longer, on a busy machine either.
 const PATIENCE: Duration = Duration::from_secs(20);
 

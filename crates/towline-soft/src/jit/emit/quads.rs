@@ -35,6 +35,21 @@ fn is_arithmetic(op: &Op) -> bool {
     )
 }
 
+/// Whether an operation says how lanes go on.
+fn directs(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Barrier { .. }
+            | Op::Branch { .. }
+            | Op::BranchIndexed { .. }
+            | Op::Exit
+            | Op::Nanosleep { .. }
+            | Op::Return
+            | Op::Together { .. }
+            | Op::Trap { .. }
+    )
+}
+
 /// Where lanes go on that have parted.
 #[derive(Debug, Clone, Copy)]
 enum Way {
@@ -90,18 +105,7 @@ impl Emitter<'_, '_> {
     }
 
     fn goes_apart(&self, at: u32, op: &Op) -> bool {
-        let plain = !matches!(
-            op,
-            Op::Barrier { .. }
-                | Op::Branch { .. }
-                | Op::BranchIndexed { .. }
-                | Op::Exit
-                | Op::Nanosleep { .. }
-                | Op::Return
-                | Op::Together { .. }
-                | Op::Trap { .. }
-        );
-        plain
+        !directs(op)
             && self.shapes.result(at).stride().is_none()
             && !self.has_vector_code(op)
             && self.across(op).is_none()
@@ -109,17 +113,7 @@ impl Emitter<'_, '_> {
 
     /// A step for four lanes, of which the guard holds for all.
     pub(super) fn step_of_four(&mut self, op: &Op) -> Result<bool, Refusal> {
-        if let Op::Barrier { .. }
-        | Op::Branch { .. }
-        | Op::BranchIndexed { .. }
-        | Op::Exit
-        | Op::Nanosleep { .. }
-        | Op::Return
-        | Op::Together { .. }
-        | Op::Trap { .. }
-        | Op::ActiveMask { .. }
-        | Op::Call(_) = op
-        {
+        if directs(op) || matches!(op, Op::ActiveMask { .. } | Op::Call(_)) {
             return self.step(op);
         }
         if self.shapes.result(self.at).stride().is_some() {
