@@ -199,6 +199,15 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // An MPI that knows CUDA is given pointers to memory of devices in software. Without UCX for CUDA, from PyPI, 77 says so.
+        name: "mpi-device",
+        tiers: TEST,
+        needs: &["build"],
+        tools: &[Tool::Command("mpirun.openmpi")],
+        command: "workloads/mpi/check-device.sh \"$TOWLINE_BIN_DIR\"",
+        ..STAGE
+    },
+    Stage {
         // Without SimGrid there is nothing to build, and 77 says so.
         name: "sim",
         tiers: TEST,
