@@ -10,6 +10,7 @@ use towline_backend::cuda::*;
 use towline_client::cuda::{Actor, Answer, Session};
 use towline_client::environment;
 
+use crate::addresses::Addresses;
 use crate::array::Arrays;
 
 use crate::context::Context;
@@ -51,6 +52,7 @@ pub struct Driver {
     pub(crate) links: Links,
     pub(crate) old_launches: OldLaunches,
     pub(crate) sharing: Sharing,
+    pub(crate) addresses: Addresses,
     pub(crate) memory: RwLock<Ranges>,
     pub(crate) kept_memory: Mutex<Kept>,
     /// Host memory of ours that a server shares.
@@ -136,7 +138,10 @@ pub(crate) unsafe fn tell<T>(target: *mut T, outcome: Result<T, CUresult>) -> CU
 impl Driver {
     /// A driver over these sessions, of whose devices `visible` shows some, as `CUDA_VISIBLE_DEVICES` would.
     pub fn over(sessions: Vec<Arc<Session>>, visible: Option<&str>) -> Self {
-        let driver = Self::default();
+        let driver = Self {
+            addresses: Addresses::shared(),
+            ..Self::default()
+        };
         let sessions = (0..).zip(sessions).collect();
         let _ = driver.started.set(start(sessions, visible));
         driver

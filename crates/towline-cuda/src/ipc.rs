@@ -184,6 +184,11 @@ impl Driver {
         }
         let call = "cuIpcOpenMemHandle";
         let (address, size, _) = self.open_shared(&acting, call, MEMORY, &token, 0)?;
+        let placed = self.claim(acting.context.session, address, size as usize);
+        if let Err(status) = placed {
+            acting.call_for(call, &wire::CloseShared { address })?;
+            return Err(status);
+        }
         let range = Range {
             kind: Kind::Opened,
             ..Range::device(&acting.context, size as usize, self.new_id())
@@ -320,6 +325,11 @@ impl Driver {
         let token = token(POINTER, given).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let call = "cuMemPoolImportPointer";
         let (address, size, _) = self.open_shared(acting, call, POINTER, &token, pool)?;
+        let placed = self.claim(acting.context.session, address, size as usize);
+        if let Err(status) = placed {
+            acting.call_for(call, &wire::MemoryFree { address })?;
+            return Err(status);
+        }
         let range = Range::device(&acting.context, size as usize, self.new_id());
         write(&self.memory).insert(address, range);
         Ok(address)

@@ -29,6 +29,7 @@
     reason = "methods are named and shaped like the functions of the C API"
 )]
 
+mod addresses;
 mod array;
 mod context;
 mod copy;

@@ -159,9 +159,15 @@ impl Driver {
             size: size as u64,
             managed_flags: 0,
         };
-        let body = acting.call_for("cuMemAlloc", &request)?;
-        let reply = wire::MemoryAllocReply::decode(&body).map_err(|_| acting.malformed())?;
-        let address = reply.address.ok_or(CUDA_ERROR_UNKNOWN)?;
+        let ask = || {
+            let body = acting.call_for("cuMemAlloc", &request)?;
+            let reply = wire::MemoryAllocReply::decode(&body).map_err(|_| acting.malformed())?;
+            reply.address.ok_or(CUDA_ERROR_UNKNOWN)
+        };
+        let address = self.place(acting.context.session, size, ask, |address| {
+            acting.call_for("cuMemFree", &wire::MemoryFree { address })?;
+            Ok(())
+        })?;
         lock(&self.kept_memory).note(address, size);
         Ok(address)
     }

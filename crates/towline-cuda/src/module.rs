@@ -108,6 +108,13 @@ impl Driver {
         let (address, size) = ask()?;
         let address = address.ok_or(CUDA_ERROR_UNKNOWN)?;
         let place = (address, size.unwrap_or(0) as usize);
+        // It lies where it lies, and most copies of it say which way they go. A managed variable beside it may have its page.
+        let session = acting.context.session;
+        if !self.is_mirrored(address) && !self.addresses.claim(session, address, place.1) {
+            log::debug!(
+                "a variable of the device lies at {address:#x}, where this process has something else"
+            );
+        }
         image.note_global(context, name, place);
         let range = crate::memory::Range::device(&acting.context, place.1, self.new_id());
         write(&self.memory).insert(place.0, range);

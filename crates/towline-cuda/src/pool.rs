@@ -81,9 +81,14 @@ impl Driver {
             pool: wire::MemoryPoolHandle::from_raw(pool),
             size: size as u64,
         };
-        let body = acting.call_for("cuMemAllocAsync", &request)?;
-        let reply = wire::PoolAllocReply::decode(&body).map_err(|_| acting.malformed())?;
-        let address = reply.address.ok_or(CUDA_ERROR_UNKNOWN)?;
+        let ask = || {
+            let body = acting.call_for("cuMemAllocAsync", &request)?;
+            let reply = wire::PoolAllocReply::decode(&body).map_err(|_| acting.malformed())?;
+            reply.address.ok_or(CUDA_ERROR_UNKNOWN)
+        };
+        let address = self.place(acting.context.session, size, ask, |address| {
+            acting.post(&wire::PoolFree { stream, address })
+        })?;
         let range = Range::device(&acting.context, size, self.new_id());
         write(&self.memory).insert(address, range);
         acting.touch(stream);

@@ -120,17 +120,23 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let acting = self.session_for_any()?;
-        let body = acting.call_for(
-            "cuMemAddressReserve",
-            &wire::AddressReserve {
-                size: size as u64,
-                alignment: alignment as u64,
-                hint,
-            },
-        )?;
-        let reply = wire::AddressReserveReply::decode(&body).map_err(|_| acting.malformed())?;
-        let address = reply.address.ok_or_else(|| acting.malformed())?;
         let session = acting.context.session;
+        let ask = || {
+            let body = acting.call_for(
+                "cuMemAddressReserve",
+                &wire::AddressReserve {
+                    size: size as u64,
+                    alignment: alignment as u64,
+                    hint,
+                },
+            )?;
+            let reply = wire::AddressReserveReply::decode(&body).map_err(|_| acting.malformed())?;
+            reply.address.ok_or_else(|| acting.malformed())
+        };
+        let address = self.place(session, size, ask, |address| {
+            let size = size as u64;
+            acting.post(&wire::AddressFree { address, size })
+        })?;
         let reserved = Reserved { size, session };
         lock(&self.virtual_memory)
             .reserved
@@ -148,6 +154,8 @@ impl Driver {
         if read(&self.memory).overlaps(address, size as u64) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        // Before the server gives them to somebody else.
+        self.addresses.release(session, address, size);
         let size = size as u64;
         self.session(session)?
             .post_plain(&wire::AddressFree { address, size })?;

@@ -229,6 +229,7 @@ impl Driver {
         let body = acting.call_for("cuGraphAddMemAllocNode", &request)?;
         let reply = wire::GraphAllocReply::decode(&body).map_err(|_| acting.malformed())?;
         let address = reply.address.ok_or(CUDA_ERROR_UNKNOWN)?;
+        self.claim(acting.context.session, address, params.bytesize)?;
         let range = Range::device(&acting.context, params.bytesize, self.new_id());
         write(&self.memory).insert(address, range);
         let mut given = *params;

@@ -195,6 +195,8 @@ impl Driver {
         let first = address - address % PAGE as u64;
         let end = address.saturating_add(size as u64);
         let bytes = (end - first).next_multiple_of(PAGE as u64) as usize;
+        // What lies beside it may have been given to the application before.
+        self.addresses.release(acting.context.session, first, bytes);
         let Some(region) = Region::at(first, bytes) else {
             log::warn!(
                 "the managed variable at {address:#x} cannot be used by the host: something else of this process lies there"

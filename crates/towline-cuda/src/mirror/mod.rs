@@ -21,6 +21,9 @@ use crate::driver::{Acting, Driver, actor, lock};
 use region::{Access, Region, Span};
 
 pub(crate) use calls::{Hints, location};
+#[cfg(test)]
+pub(crate) use region::map_private;
+pub(crate) use region::{Hold, hold, let_go};
 
 /// What is protected and fetched at once, at least.
 const BLOCK: usize = 64 << 10;

@@ -38,12 +38,49 @@ fn map(address: usize, size: usize, access: i32, flags: i32, file: i32) -> Optio
 }
 
 /// Private memory of zeros at an address where nothing is mapped, or anywhere.
-pub(super) fn map_private(address: Option<u64>, size: usize) -> Option<*mut libc::c_void> {
+pub(crate) fn map_private(address: Option<u64>, size: usize) -> Option<*mut libc::c_void> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let fixed = address.map_or(0, |_| libc::MAP_FIXED_NOREPLACE);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | fixed;
     let address = address.unwrap_or(0);
     map(address as usize, size, access, flags, -1).map(std::ptr::with_exposed_provenance_mut)
+}
+
+/// What became of a wish to reserve addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    Held,
+    /// Something lies there.
+    Taken,
+    /// The system reserves none there, for whatever reason.
+    Refused,
+}
+
+/// Reserves addresses: nothing is mapped there by chance any more, and nobody can look.
+pub(crate) fn hold(address: u64, size: u64) -> Hold {
+    let wanted = std::ptr::with_exposed_provenance_mut(address as usize);
+    let flags =
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: nothing that is mapped is touched.
+    let place = unsafe { libc::mmap(wanted, size as usize, libc::PROT_NONE, flags, -1, 0) };
+    if place == libc::MAP_FAILED {
+        let error = std::io::Error::last_os_error();
+        return match error.raw_os_error() {
+            Some(libc::EEXIST) => Hold::Taken,
+            _ => Hold::Refused,
+        };
+    }
+    // Kernels before 4.17 take the fixed address for a hint.
+    if place.addr() as u64 != address {
+        unmap(place.addr(), size as usize);
+        return Hold::Taken;
+    }
+    Hold::Held
+}
+
+/// Lets reserved addresses be used.
+pub(crate) fn let_go(address: u64, size: u64) {
+    unmap(address as usize, size as usize);
 }
 
 /// Ends a mapping of ours.

@@ -92,6 +92,25 @@ fn measurements_run_on_the_null_device_and_have_the_documented_shape() {
 }
 
 #[test]
+fn device_memory_lies_nowhere_where_the_host_has_memory() {
+    for device in ["null", "soft"] {
+        let server = Server::start_with(&["--backend", "null", "--cuda", device], &[]);
+        let lines = Client::new(&[&server], opencl_program("cuda_addresses"))
+            .run()
+            .lines_of_success();
+        let expected = [
+            "what is allocated cannot be mapped by the host",
+            "allocations: 0 at addresses of the host, 0 pages free for it",
+            "0 bytes wrong",
+            "pools: 0 at addresses of the host, 0 pages free for it",
+            "reservations: 0 at addresses of the host, 0 pages free for it",
+            "what was given back can be mapped by the host",
+        ];
+        assert_eq!(lines, expected, "{device}");
+    }
+}
+
+#[test]
 fn program_with_ptx_computes_on_a_device_in_software() {
     let server = Server::start_with(&["--backend", "null", "--cuda", "soft"], &[]);
     let lines = Client::new(&[&server], opencl_program("cuda_ptx"))
