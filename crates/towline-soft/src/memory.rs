@@ -13,6 +13,7 @@ pub(crate) mod mapped;
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -24,6 +25,13 @@ pub(crate) const ALIGNMENT: u64 = 512;
 /// Given-back memory of at least this size is returned to the system at once.
 const RETURN_BYTES: u64 = 64 << 10;
 const PAGE: u64 = 4096;
+/// Where memory of devices lies: between these, where neither programs nor libraries, stacks and what `mmap` chooses do. Clients have
+/// the same addresses, of several workers perhaps, so each worker takes some by chance.
+const PLACES: std::ops::Range<u64> = 0x2000_0000_0000..0x4000_0000_0000;
+/// Memory begins at multiples of this there.
+const PLACE_ALIGNMENT: u64 = 1 << 30;
+/// How often another place is tried.
+const ATTEMPTS: usize = 16;
 
 /// What an allocation is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +141,38 @@ impl Ranges {
     }
 }
 
+/// New memory that nothing stands for yet: apart from what hosts use where that can be, anywhere where it cannot.
+fn map_apart(len: u64) -> std::io::Result<u64> {
+    let size = usize::try_from(len).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    let room = (PLACES.end - PLACES.start).saturating_sub(len) / PLACE_ALIGNMENT;
+    for _ in 0..ATTEMPTS {
+        if room == 0 {
+            break;
+        }
+        // The keys of a new map are random, which is what is needed of it.
+        let chance = RandomState::new().hash_one(len);
+        let wanted = PLACES.start + chance % room * PLACE_ALIGNMENT;
+        let place = std::ptr::with_exposed_provenance_mut(wanted as usize);
+        let fixed = flags | MapFlags::FIXED_NOREPLACE;
+        // SAFETY: nothing that is mapped is touched.
+        let Ok(memory) = (unsafe { mmap_anonymous(place, size, access, fixed) }) else {
+            continue;
+        };
+        let start = memory.expose_provenance() as u64;
+        if start == wanted {
+            return Ok(start);
+        }
+        // A system that knows no such wish has put it elsewhere.
+        // SAFETY: the mapping was made just now, and nobody has it.
+        let _ = unsafe { munmap(memory, size) };
+    }
+    // SAFETY: a new mapping at an address of the system's choice.
+    let memory = unsafe { mmap_anonymous(std::ptr::null_mut(), size, access, flags) }?;
+    Ok(memory.expose_provenance() as u64)
+}
+
 /// See the module's text.
 #[derive(Debug)]
 pub(crate) struct Arena {
@@ -164,12 +204,7 @@ impl Arena {
     /// Reserves so many bytes of addresses.
     pub(crate) fn reserve(len: u64) -> std::io::Result<Self> {
         let len = len.next_multiple_of(PAGE).max(PAGE);
-        let size = usize::try_from(len).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the system's choice.
-        let memory = unsafe { mmap_anonymous(std::ptr::null_mut(), size, access, flags) }?;
-        let base = memory.expose_provenance() as u64;
+        let base = map_apart(len)?;
         let ranges = Ranges {
             live: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -562,6 +597,16 @@ impl Span<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_lies_where_hosts_have_nothing() {
+        let arena = Arena::reserve(1 << 20).expect("memory");
+        let allocated = arena.allocate(100, 0, Purpose::Device).expect("room");
+        let piece = mapped::GRANULARITY;
+        let reserved = arena.reserve_addresses(piece, piece, 0, &|| true);
+        let reserved = reserved.expect("addresses");
+        assert!(PLACES.contains(&allocated) && PLACES.contains(&reserved));
+    }
 
     #[test]
     fn allocations_are_zero_and_apart_and_their_room_comes_back() {

@@ -115,9 +115,8 @@ fn pointer(address: u64) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
-/// New memory that nothing stands for, at these addresses or, without any, wherever there is room.
-fn blank(at: Option<(u64, MapFlags)>, len: u64) -> Option<u64> {
-    let (start, fixed) = at.unwrap_or((0, MapFlags::empty()));
+/// New memory that nothing stands for, at these addresses.
+fn blank(start: u64, fixed: MapFlags, len: u64) -> Option<u64> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | fixed;
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: what is mapped over, if anything, is the caller's own.
@@ -282,7 +281,7 @@ impl Arena {
             .checked_add(len)
             .filter(|all| *all <= ADDRESS_LIMIT)?;
         let wished = (hint != 0 && hint.is_multiple_of(alignment))
-            .then(|| blank(Some((hint, MapFlags::FIXED_NOREPLACE)), len))
+            .then(|| blank(hint, MapFlags::FIXED_NOREPLACE, len))
             .flatten();
         let start = match wished {
             Some(start) if start == hint => start,
@@ -292,7 +291,7 @@ impl Arena {
                     unmap(start, len);
                 }
                 let room = len.checked_add(alignment)?;
-                let start = blank(None, room)?;
+                let start = super::map_apart(room).ok()?;
                 let aligned = start.next_multiple_of(alignment);
                 for (from, to) in [(start, aligned), (aligned + len, start + room)] {
                     if to > from {
@@ -378,7 +377,7 @@ impl Arena {
         self.show(first, area);
         for (at, part) in gone {
             // A span of this may still be in use: it leads to memory that nobody has.
-            if blank(Some((at, MapFlags::FIXED)), part.len).is_none() {
+            if blank(at, MapFlags::FIXED, part.len).is_none() {
                 log::error!(
                     "could not take device memory off its addresses: the host has no more mappings"
                 );
