@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Gives an MPI that knows CUDA pointers to memory of devices in software (device/device.c), ranks on one server and on two: `make test`.
+# Gives an MPI that knows CUDA pointers to memory of devices in software (device/device.c), ranks on one server and on two: `make test-long`.
 #
 #   check-device.sh FOLDER      FOLDER holds towline and its libraries
 #
-# The MPI is PyPI's Open MPI 5 with PyPI's UCX, which has the parts for CUDA; scripts/setup test installs both in build/openmpi5. An
+# The MPI is PyPI's Open MPI 5 with PyPI's UCX, which has the parts for CUDA; scripts/setup long installs both in build/openmpi5. An
 # Open MPI that was itself built for CUDA, in the folder TOWLINE_CUDA_MPI, runs too, and computes on the memory in collectives.
 set -euo pipefail
 
@@ -31,7 +31,7 @@ ucx=
 for found in "$openmpi5"/lib/python3*/site-packages/libucx/lib; do
   [[ ! -d $found ]] || ucx=$found
 done
-[[ -x $openmpi5/bin/mpicc && -n $ucx ]] || skip "there is no Open MPI 5 with UCX for CUDA; scripts/setup test installs it from PyPI"
+[[ -x $openmpi5/bin/mpicc && -n $ucx ]] || skip "there is no Open MPI 5 with UCX for CUDA; scripts/setup long installs it from PyPI"
 # Open MPI 5's own launcher now and then waits for ever when all that it started has ended.
 mpirun=$(command -v mpirun.openmpi) || skip "there is no mpirun.openmpi to launch it with"
 

@@ -142,6 +142,15 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // An MPI that knows CUDA is given pointers to memory of devices in software. Without UCX for CUDA, from PyPI, 77 says so.
+        name: "mpi-device",
+        tiers: LONG,
+        needs: &["build"],
+        tools: &[Tool::Command("mpirun.openmpi")],
+        command: "workloads/mpi/check-device.sh \"$TOWLINE_BIN_DIR\"",
+        ..STAGE
+    },
+    Stage {
         // From an emulated virtual machine to this machine's server; and the transports' suite over vsock, which that machine has.
         name: "node-guest",
         tiers: TEST,
@@ -196,15 +205,6 @@ pub(super) const STAGES: &[Stage] = &[
         needs: &["build"],
         tools: &[Tool::Command("mpirun.openmpi")],
         command: "make -C workloads/mpi OPENCL=1 check && workloads/mpi/check-towline.sh \"$TOWLINE_BIN_DIR\"",
-        ..STAGE
-    },
-    Stage {
-        // An MPI that knows CUDA is given pointers to memory of devices in software. Without UCX for CUDA, from PyPI, 77 says so.
-        name: "mpi-device",
-        tiers: TEST,
-        needs: &["build"],
-        tools: &[Tool::Command("mpirun.openmpi")],
-        command: "workloads/mpi/check-device.sh \"$TOWLINE_BIN_DIR\"",
         ..STAGE
     },
     Stage {
