@@ -8,6 +8,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -89,6 +90,7 @@ impl WorkerProcess {
         let socket = channel.into_descriptor();
         let socket_number = socket.as_raw_fd();
         let parent = rustix::process::getpid();
+        let gap = apart();
         let mut command = Command::new(&program.path);
         command
             .arg0("towline")
@@ -106,7 +108,7 @@ impl WorkerProcess {
             .process_group(0);
         // SAFETY: the closure makes only system calls, by async-signal-safe wrappers that take no lock and do not
         // allocate; `socket_number` stays open until after the spawn because `socket` lives that long.
-        unsafe { command.pre_exec(move || prepare_child(socket_number, parent)) };
+        unsafe { command.pre_exec(move || prepare_child(socket_number, parent, gap)) };
         let mut child = command
             .spawn()
             .while_trying_to(format!("start {}", program.path.display()))?;
@@ -184,9 +186,63 @@ fn reap(pidfd: BorrowedFd<'_>) -> Exit {
     }
 }
 
+/// How far below the top of its addresses a worker's libraries, and what drivers map, shall begin.
+///
+/// Device memory lies where the worker's system put it, and a client's process has to have nothing there, nor another worker whose
+/// devices the same client uses. All begin at the top otherwise. By chance, then: between what programs that map nothing fixed
+/// have there, and the program itself further down.
+fn apart() -> u64 {
+    const NEAREST: u64 = 48 << 40;
+    const ROOM: u64 = 32 << 40;
+    // The keys of a new map are random, which is what is needed of it.
+    NEAREST + RandomState::new().hash_one(NEAREST) % ROOM
+}
+
+/// Lets a worker's stacks be as large as usual again, after [`apart`].
+fn limit_stacks() -> Result<(), SysError> {
+    let usual = 8 << 20;
+    let maximum = rustix::process::getrlimit(Resource::Stack).maximum;
+    let current = Some(maximum.map_or(usual, |maximum| maximum.min(usual)));
+    rustix::process::setrlimit(Resource::Stack, Rlimit { current, maximum })
+        .while_trying_to("limit the stack")?;
+    let done = |code| match code {
+        0 => Ok(()),
+        code => {
+            let error = std::io::Error::from_raw_os_error(code);
+            Err(SysError::new(
+                "give threads stacks of the usual size",
+                error,
+            ))
+        }
+    };
+    let mut attributes = std::mem::MaybeUninit::uninit();
+    // SAFETY: the place is large enough.
+    done(unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) })?;
+    // SAFETY: they were initialised just now.
+    let mut attributes = unsafe { attributes.assume_init() };
+    // SAFETY: they are initialised, and nobody else's; so in what follows.
+    done(unsafe { libc::pthread_attr_setstacksize(&raw mut attributes, usual as usize) })?;
+    // SAFETY: as above; the function copies them.
+    done(unsafe { pthread_setattr_default_np(&raw const attributes) })?;
+    // SAFETY: as above, and this is their last use.
+    done(unsafe { libc::pthread_attr_destroy(&raw mut attributes) })
+}
+
+unsafe extern "C" {
+    /// Of the C library, by which threads get their stacks that say nothing of them: as large as the process's at its start.
+    fn pthread_setattr_default_np(attributes: *const libc::pthread_attr_t) -> libc::c_int;
+}
+
 /// Runs in the child between fork and exec: system calls only.
-fn prepare_child(socket: RawFd, parent: Pid) -> std::io::Result<()> {
+fn prepare_child(socket: RawFd, parent: Pid, gap: u64) -> std::io::Result<()> {
     die_with(parent)?;
+    // The system leaves so much room for the stack. Where that may not be as large, nothing is lost but the distance.
+    let maximum = rustix::process::getrlimit(Resource::Stack).maximum;
+    let stack = Rlimit {
+        current: Some(gap),
+        maximum,
+    };
+    let _ = rustix::process::setrlimit(Resource::Stack, stack);
     // SAFETY: plain system call on two descriptor numbers; the target is replaced on purpose.
     let duplicated = unsafe { libc::dup2(socket, CHANNEL_DESCRIPTOR) };
     if duplicated < 0 {
@@ -226,6 +282,7 @@ pub fn take_channel() -> Result<Channel, SysError> {
         return Err(SysError::new(action, Errno::NOTSOCK));
     }
     rustix::io::fcntl_setfd(inherited, rustix::io::FdFlags::CLOEXEC).while_trying_to(action)?;
+    limit_stacks()?;
     // SAFETY: it is open (above), and this process was executed with it for us to own.
     let owned = unsafe { OwnedFd::from_raw_fd(CHANNEL_DESCRIPTOR) };
     Ok(Channel::from_descriptor(owned))
@@ -375,6 +432,45 @@ mod tests {
         let environment = String::from_utf8(channel.recv().unwrap().unwrap().bytes).unwrap();
         assert_eq!(environment, "PATH ");
         process.kill_and_reap();
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn what_a_worker_maps_lies_apart_from_what_others_do() {
+        let place = || {
+            let (process, channel) = shell("grep -m 1 libc /proc/self/maps >&3");
+            let line = String::from_utf8(channel.recv().unwrap().unwrap().bytes).unwrap();
+            process.kill_and_reap();
+            u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap()
+        };
+        let places = [place(), place(), place()];
+        // A terabyte is what the system itself varies.
+        let room = 0x2f00_0000_0000..0x5000_0000_0000;
+        assert!(
+            places.iter().all(|place| room.contains(place)),
+            "{places:x?}"
+        );
+        assert!(
+            places[0]
+                .abs_diff(places[1])
+                .max(places[0].abs_diff(places[2]))
+                > 1 << 30
+        );
+    }
+
+    #[test]
+    fn stacks_are_of_the_usual_size_after_all() {
+        let soft = || rustix::process::getrlimit(Resource::Stack).current;
+        limit_stacks().unwrap();
+        assert!(soft().is_some_and(|size| size <= 8 << 20));
+        let mut attributes = std::mem::MaybeUninit::uninit();
+        // SAFETY: the place is large enough.
+        let outcome = unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) };
+        assert_eq!(outcome, 0);
+        let mut size = 0;
+        // SAFETY: they were initialised just now.
+        unsafe { libc::pthread_attr_getstacksize(attributes.as_ptr(), &raw mut size) };
+        assert_eq!(size, 8 << 20);
     }
 
     #[test]
