@@ -1,7 +1,8 @@
-/* Waits for a stream hundreds of times, and looks each time whether its kernel has written; then a kernel prints, and one strays. */
+/* Waits hundreds of times, for streams and for all of a context, and looks each time whether kernels have written; then one prints, and
+ * one strays. */
 #include "driver.h"
 
-enum { WAITS = 300, SLOW_EVERY = 60, SPINS = 200000 };
+enum { WAITS = 200, SLOW_EVERY = 60, SPINS = 200000, STREAMS = 12, NON_BLOCKING = 1 };
 
 /* Writes a number, after so many turns of a loop. */
 static const char SILENT[] =
@@ -35,27 +36,57 @@ static void launch(void *function, void *stream, void **params)
     CALL(cuLaunchKernel, LAUNCH_TYPES, function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
 }
 
+static void *tells;
+static volatile uint32_t *memory;
+static uint64_t address;
+
+/* Has kernels on so many streams write a number each, waits for the last of them or for all, and says whether one has not written. */
+static int is_wrong(void **streams, int count, uint32_t number, int all)
+{
+    for (int i = 0; i < count; i++) {
+        uint64_t place = address + 4 * i;
+        uint32_t value = number + i, turns = number % SLOW_EVERY == 0 ? SPINS : 1;
+        void *params[] = {&place, &value, &turns};
+        launch(tells, streams[i], params);
+    }
+    if (all)
+        CALL(cuCtxSynchronize, (void));
+    else
+        CALL(cuStreamSynchronize, (void *), streams[count - 1]);
+    int wrong = 0;
+    for (int i = all ? 0 : count - 1; i < count; i++)
+        wrong |= memory[i] != number + i;
+    return wrong;
+}
+
+/* Waits for a stream and for all of these in turns. */
+static void wait_often(const char *what, void **streams, int count)
+{
+    int wrong = 0;
+    for (uint32_t i = 1; i <= WAITS; i++)
+        wrong += is_wrong(streams, count, i, i % 2);
+    printf("%s: %d waits, %d wrong\n", what, WAITS, wrong);
+}
+
 int main(void)
 {
     open_device();
-    void *tells = kernel(SILENT, "tells"), *streams[] = {make_cuda_stream(), make_cuda_stream()};
-    volatile uint32_t *memory;
-    uint64_t address;
+    tells = kernel(SILENT, "tells");
     const unsigned mapped = 2;
     CALL(cuMemHostAlloc, (void **, size_t, unsigned), (void **)&memory, 4096, mapped);
     CALL(cuMemHostGetDevicePointer_v2, (uint64_t *, void *, unsigned), &address, (void *)memory, 0);
-    int wrong = 0;
-    for (uint32_t i = 1; i <= WAITS; i++) {
-        uint32_t turns = i % SLOW_EVERY == 0 ? SPINS : 1;
-        void *params[] = {&address, &i, &turns}, *stream = streams[i % 2];
-        launch(tells, stream, params);
-        CALL(cuStreamSynchronize, (void *), stream);
-        wrong += *memory != i;
-    }
-    printf("%d waits, %d wrong\n", WAITS, wrong);
+    void *streams[STREAMS] = {NULL};
+    wait_often("default stream", streams, 1);
+    CALL(cuStreamCreate, (void **, unsigned), &streams[1], NON_BLOCKING);
+    wait_often("beside one that is not behind it", streams, 2);
+    for (int i = 2; i < STREAMS; i++)
+        streams[i] = make_cuda_stream();
+    wait_often("before others", streams, 3);
+    wait_often("created streams", streams + 1, 2);
+    wait_often("many streams", streams, STREAMS);
     fflush(stdout);
-    launch(kernel(PRINTING, "says"), streams[0], NULL);
-    CALL(cuStreamSynchronize, (void *), streams[0]);
+    launch(kernel(PRINTING, "says"), streams[1], NULL);
+    CALL(cuStreamSynchronize, (void *), streams[1]);
     printf("then this\n");
     uint64_t nowhere = 4096;
     uint32_t one = 1;

@@ -42,6 +42,8 @@ pub(crate) struct Session {
     /// The context that messages act in.
     pub(crate) acting: Option<Arc<Context>>,
     pub(crate) streams: Numbers<Target>,
+    /// The default stream that was launched on last.
+    default_stream: Option<Target>,
     /// Where the latest recording of an event is parked, by the event's number.
     pub(crate) recorded: HashMap<u64, Place>,
     /// Modules that belong to libraries, by number.
@@ -73,6 +75,7 @@ impl Session {
             ahead,
             acting: None,
             streams: Numbers::default(),
+            default_stream: None,
             recorded: HashMap::new(),
             borrowed: HashSet::new(),
             pools: HashSet::new(),
@@ -103,14 +106,14 @@ impl Session {
                 _ => Err(CUDA_ERROR_INVALID_HANDLE),
             });
         }
-        let kind = match tag {
+        let entry = match self.table.entry(id, tag) {
             // A kernel may stand for the function that it is in the current context.
-            wire::FunctionHandle::TAG if self.table.entry(id, wire::KernelHandle::TAG).is_ok() => {
-                wire::KernelHandle::TAG
+            Err(_) if tag == wire::FunctionHandle::TAG => {
+                self.table.entry(id, wire::KernelHandle::TAG)
             }
-            tag => tag,
+            entry => entry,
         };
-        match self.table.entry(id, kind) {
+        match entry {
             Ok(Entry::Live(raw)) => Ok(Ok(raw.0)),
             Ok(Entry::Failed(status)) => Ok(Err(status)),
             Err(error) => Err(broken(error)),
@@ -146,14 +149,15 @@ impl Session {
             let mut flags = 0;
             // SAFETY: the stream was just created; one place for its flags.
             unsafe { self.api.cuStreamGetFlags(native.0.cast(), &raw mut flags) };
+            let blocking = flags & CU_STREAM_NON_BLOCKING == 0;
             let target = Target {
                 key: id,
                 id,
                 native,
                 context: Arc::clone(context),
                 depth: Arc::default(),
+                blocking,
             };
-            let blocking = flags & CU_STREAM_NON_BLOCKING == 0;
             self.shared.streams.add(id, context.id, blocking);
             self.streams.insert(id, target);
         }
@@ -169,13 +173,7 @@ impl Session {
         if id <= CU_STREAM_LEGACY {
             return Ok(match &self.acting {
                 None => Err(CUDA_ERROR_INVALID_CONTEXT),
-                Some(context) => Ok(Target {
-                    key: context.id,
-                    id,
-                    native: Raw(std::ptr::without_provenance_mut(id as usize)),
-                    context: Arc::clone(context),
-                    depth: Arc::clone(&context.depth),
-                }),
+                Some(context) => Ok(Target::default_of(Arc::clone(context), id)),
             });
         }
         if let Some(target) = self.streams.get(&id) {
@@ -183,6 +181,40 @@ impl Session {
         }
         let native = self.native(id, wire::StreamHandle::TAG)?;
         Ok(Err(native.err().unwrap_or(CUDA_ERROR_INVALID_CONTEXT)))
+    }
+
+    /// As [`Self::target`], without new references to what it leads to: for what programs do most.
+    #[inline]
+    pub(crate) fn target_at_hand(
+        &self,
+        stream: wire::StreamHandle,
+    ) -> Result<Result<&Target, CUresult>, ProtocolError> {
+        let target = match stream.0 {
+            ..=CU_STREAM_LEGACY => self.default_stream.as_ref(),
+            id => self.streams.get(&id),
+        };
+        match target {
+            Some(target) => Ok(Ok(target)),
+            None => Ok(Err(self
+                .target(stream)?
+                .err()
+                .unwrap_or(CUDA_ERROR_UNKNOWN))),
+        }
+    }
+
+    /// Has a default stream at hand, if it is one.
+    #[inline]
+    pub(crate) fn reach_for(&mut self, stream: wire::StreamHandle) -> Result<(), ProtocolError> {
+        let id = stream.0;
+        if id > CU_STREAM_LEGACY {
+            return Ok(());
+        }
+        let acting = self.acting.as_ref().map(|context| context.id);
+        let it = |target: &Target| target.id == id && Some(target.key) == acting;
+        if !self.default_stream.as_ref().is_some_and(it) {
+            self.default_stream = self.target(stream)?.ok();
+        }
+        Ok(())
     }
 
     /// The driver's number of a device.
@@ -328,6 +360,7 @@ impl Session {
         {
             self.acting = None;
         }
+        self.default_stream = None;
         self.forget_residents(context.id);
         self.end_links(Some(context.id));
         let mut streams = Vec::new();
@@ -423,6 +456,7 @@ impl Serve for Session {
             log::debug!("kernels still run at the session's end");
             return;
         }
+        self.default_stream = None;
         // Made, and never taken in.
         let _ = self.take_arrivals();
         self.release_residents();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use smallvec::SmallVec;
 use towline_backend::cuda::*;
@@ -28,6 +28,16 @@ pub(crate) struct Layout {
     pub(crate) offsets: Box<[u32]>,
     /// Least bytes of a block.
     pub(crate) bytes: usize,
+}
+
+/// All layouts, for a moment.
+pub(crate) struct Layouts<'a>(RwLockReadGuard<'a, Numbers<Arc<Layout>>>);
+
+impl Layouts<'_> {
+    /// As [`Shared::layout`].
+    pub(crate) fn of(&self, function: Raw) -> Option<&Arc<Layout>> {
+        self.0.get(&(function.0.addr() as u64))
+    }
 }
 
 /// How far a read is.
@@ -79,6 +89,8 @@ pub(crate) struct Shared {
     /// Bytes of inline writes given back, and how many of them the client knows of.
     retired: Mutex<(u64, u64)>,
     faulted: AtomicBool,
+    /// A pool has got memory back in a stream's order. The driver gives it to the system when it is waited for the next time.
+    freed_to_pools: AtomicBool,
 }
 
 impl Deref for Shared {
@@ -134,7 +146,19 @@ impl Shared {
             imported: Mutex::default(),
             retired: Mutex::default(),
             faulted: AtomicBool::new(false),
+            freed_to_pools: AtomicBool::new(false),
         }
+    }
+
+    pub(crate) fn freed_to_pool(&self) {
+        self.freed_to_pools.store(true, Ordering::Release);
+    }
+
+    /// Whether pools have got memory back since the last call.
+    pub(crate) fn has_freed_to_pools(&self) -> bool {
+        // A program without pools, on every wait, writes nothing.
+        self.freed_to_pools.load(Ordering::Acquire)
+            && self.freed_to_pools.swap(false, Ordering::AcqRel)
     }
 
     /// Runs `job` on a thread of its own, which the session waits for at its end.
@@ -363,8 +387,11 @@ impl Shared {
 
     /// Where a function's parameters lie; `None` where it was not loaded with its facts.
     pub(crate) fn layout(&self, function: Raw) -> Option<Arc<Layout>> {
-        let layouts = self.layouts.read().unwrap_or_else(PoisonError::into_inner);
-        layouts.get(&(function.0.addr() as u64)).cloned()
+        self.layouts().of(function).cloned()
+    }
+
+    pub(crate) fn layouts(&self) -> Layouts<'_> {
+        Layouts(self.layouts.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn note_layout(&self, function: Raw, layout: Arc<Layout>) {

@@ -21,21 +21,22 @@ pub(crate) struct Signal {
     waits: AtomicU32,
     /// In pinned memory of the context; `None` where there is none.
     word: OnceLock<Option<Raw>>,
-    /// The driver has refused to write it.
-    refused: AtomicBool,
+    /// The driver has refused to write it: on streams that were created, and on a default one.
+    refused: [AtomicBool; 2],
     /// The number last taken.
     last: AtomicU32,
 }
 
 impl Signal {
     /// Has the device tell when all that is on the stream by now is done. Gives what [`Self::came`] takes; `None` where the driver is to
-    /// be asked. The stream's context must be current, and it must not be a default stream: work there holds up others.
+    /// be asked. The stream's context must be current; on a default stream with others behind it the signal would hold those up.
     pub(crate) fn ask(&self, api: &dyn CudaApi, context: &Context, target: &Target) -> Option<u32> {
         if self.waits.load(Ordering::Relaxed) < WAITS_BEFORE {
             self.waits.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        if self.refused.load(Ordering::Relaxed) {
+        let refused = &self.refused[usize::from(target.is_default())];
+        if refused.load(Ordering::Relaxed) {
             return None;
         }
         let word = self.word.get_or_init(|| {
@@ -64,7 +65,7 @@ impl Signal {
                 "the driver does not signal: {}",
                 status_name(status).unwrap_or("?")
             );
-            self.refused.store(true, Ordering::Relaxed);
+            refused.store(true, Ordering::Relaxed);
             return None;
         }
         Some(number)
@@ -108,6 +109,7 @@ mod tests {
             native: Raw(stream.cast()),
             depth: Arc::clone(&context.depth),
             context: Arc::clone(&context),
+            blocking: false,
         };
         let ask = || context.signal.ask(&api, &context, &target);
         assert!((0..WAITS_BEFORE).all(|_| ask().is_none()));

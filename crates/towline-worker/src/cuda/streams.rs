@@ -39,6 +39,8 @@ pub(crate) struct Target {
     pub(crate) native: Raw,
     pub(crate) context: Arc<Context>,
     pub(crate) depth: Arc<Depth>,
+    /// It keeps order with its context's default stream.
+    pub(crate) blocking: bool,
 }
 
 /// How much the driver has of a stream, as far as every request looks at it: without a lock.
@@ -51,6 +53,22 @@ pub(crate) struct Depth {
 }
 
 impl Target {
+    /// A context's default stream, by the number that the client has for it.
+    pub(crate) fn default_of(context: Arc<Context>, id: u64) -> Self {
+        Self {
+            key: context.id,
+            id,
+            native: Raw(std::ptr::without_provenance_mut(id as usize)),
+            depth: Arc::clone(&context.depth),
+            context,
+            blocking: true,
+        }
+    }
+
+    pub(crate) fn is_default(&self) -> bool {
+        self.id <= CU_STREAM_LEGACY
+    }
+
     pub(crate) fn stream(&self) -> CUstream {
         self.native.0.cast()
     }

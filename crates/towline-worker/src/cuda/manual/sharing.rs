@@ -275,6 +275,7 @@ impl Earlier {
             native: Raw(stream.cast()),
             context: Arc::clone(&self.context),
             depth: Arc::default(),
+            blocking: false,
         })
     }
 

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use smallvec::SmallVec;
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_wire::error::ProtocolError;
 
 use crate::cuda::beacon::{Claim, Latest};
+use crate::cuda::context::Context;
 use crate::cuda::session::{Glance, Session};
 use crate::cuda::shared::Shared;
 use crate::cuda::streams::{Places, Target};
@@ -26,50 +28,65 @@ const STREAM_ATTRIBUTES: [CUstreamAttrID; 4] = [
     CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN,
 ];
 
-/// A look at whether a stream has done all it has, for the client that waits for it. The lane carries out nothing else meanwhile,
-/// so the stream gets nothing more to do.
+/// Most streams of a context that a look asks for one by one.
+const STREAMS: usize = 8;
+
+/// What ends a wait.
+type Wait = fn(&dyn CudaApi, &Target) -> CUresult;
+
+/// A look at whether streams have done all they have, for the client that waits for them. The lane carries out nothing else meanwhile,
+/// so they get nothing more to do.
 struct Looking {
     shared: Arc<Shared>,
     number: u64,
+    /// The first of them.
     target: Target,
+    /// Those behind it.
+    others: SmallVec<[Raw; STREAMS]>,
+    /// How the driver is waited for, where it has more to do then than to wait.
+    wait: Wait,
     started: Instant,
-    /// What the stream's context signals when it is there.
+    /// Whether the device may be asked to signal: it is no default stream that holds up others.
+    signals: bool,
+    /// What the context signals when the first stream is there.
     signal: Option<u32>,
+    /// The first stream is there.
+    first: bool,
 }
 
 impl Looking {
     /// `busy` says that the stream has just been given something, so that it is not there yet.
-    fn at(shared: &Arc<Shared>, number: u64, target: &Target, busy: bool) -> Option<Glance> {
-        if target.context.enter(&*shared.api) != CUDA_SUCCESS {
+    fn start(mut self, busy: bool) -> Option<Glance> {
+        if self.target.context.enter(&*self.shared.api) != CUDA_SUCCESS {
             return None;
         }
-        let mut looking = Self {
-            shared: Arc::clone(shared),
-            number,
-            target: target.clone(),
-            started: Instant::now(),
-            signal: None,
-        };
         if busy {
-            looking.ask_for_signal();
+            self.ask_for_signal();
         }
-        Some(Box::new(move || looking.is_over()))
+        Some(Box::new(move || self.is_over()))
     }
 
     fn ask_for_signal(&mut self) {
         let context = &self.target.context;
-        if self.target.id > CU_STREAM_LEGACY && lane::looks_on() {
+        if self.signals && lane::looks_on() {
             self.signal = context.signal.ask(&*self.shared.api, context, &self.target);
-            if self.signal.is_some() {
+            self.signals = self.signal.is_some();
+            if self.signals {
                 self.shared.enqueued(&self.target);
             }
         }
     }
 
-    /// Whether the stream is there; if so, the client has been told.
+    fn query(&self, stream: Raw) -> CUresult {
+        // SAFETY: the stream is live: the client waits before it destroys it.
+        unsafe { self.shared.api.cuStreamQuery(stream.0.cast()) }
+    }
+
+    /// Whether the streams are there; if so, the client has been told.
     fn is_over(&mut self) -> bool {
         let mut status = CUDA_SUCCESS;
         match self.signal {
+            _ if self.first => {}
             // After a fault the signal never comes: the driver is asked when the lane has looked for long enough.
             Some(number) => {
                 if !self.target.context.signal.came(number) {
@@ -77,8 +94,7 @@ impl Looking {
                 }
             }
             None => {
-                // SAFETY: the stream is live: the client waits before it destroys it.
-                status = unsafe { self.shared.api.cuStreamQuery(self.target.stream()) };
+                status = self.query(self.target.native);
                 // A backend that cannot be asked is waited for, which is no business of the lane's.
                 if matches!(status, CUDA_ERROR_NOT_READY | CUDA_ERROR_NOT_SUPPORTED) {
                     self.ask_for_signal();
@@ -86,11 +102,20 @@ impl Looking {
                 }
             }
         }
+        self.first = true;
+        while status == CUDA_SUCCESS
+            && let Some(next) = self.others.last()
+        {
+            status = self.query(*next);
+            if matches!(status, CUDA_ERROR_NOT_READY | CUDA_ERROR_NOT_SUPPORTED) {
+                return false;
+            }
+            self.others.pop();
+        }
         let shared = &self.shared;
-        if status != CUDA_SUCCESS || shared.printing.expected() {
-            // Does not wait any more; what kernels have printed comes with it.
-            // SAFETY: as above.
-            status = unsafe { shared.api.cuStreamSynchronize(self.target.stream()) };
+        if status != CUDA_SUCCESS || shared.printing.expected() || shared.has_freed_to_pools() {
+            // Does not wait any more; what kernels have printed comes with it, and pools shrink.
+            status = (self.wait)(&*shared.api, &self.target);
         }
         shared.usage.waited(self.started.elapsed());
         shared.settle_before_answer();
@@ -130,19 +155,57 @@ impl Session {
             Err(status) => self.reply(number, status, &wire::SynchronizeStreamReply {}),
             Ok(target) => {
                 let places = self.shared.streams.place(target.key);
-                let stream = target.native;
-                let glance = places
-                    .is_empty()
-                    .then(|| Looking::at(&self.shared, number, &target, self.busy));
-                // SAFETY: the stream is live: the client waits before it destroys it.
-                self.synchronize(number, target, places, move |api| unsafe {
-                    let stream = stream;
-                    api.cuStreamSynchronize(stream.0.cast())
-                });
-                self.glance = glance.flatten();
+                let signals = !target.is_default() || !self.has_blocking(&target.context);
+                self.look_or_wait(
+                    number,
+                    target,
+                    places,
+                    SmallVec::new(),
+                    signals,
+                    |api, target| {
+                        // SAFETY: the stream is live: the client waits before it destroys it.
+                        unsafe { api.cuStreamSynchronize(target.stream()) }
+                    },
+                );
             }
         }
         Ok(())
+    }
+
+    /// Whether streams of a context stand behind its default stream.
+    fn has_blocking(&self, context: &Context) -> bool {
+        let of = |target: &Target| target.context.id == context.id && target.blocking;
+        self.streams.values().any(of)
+    }
+
+    /// Answers when these streams have done all they have, and what stands before that.
+    fn look_or_wait(
+        &mut self,
+        number: u64,
+        target: Target,
+        places: Places,
+        others: SmallVec<[Raw; STREAMS]>,
+        signals: bool,
+        wait: Wait,
+    ) {
+        let looks = places.is_empty() && others.len() < STREAMS;
+        let glance = looks.then(|| {
+            let looking = Looking {
+                shared: Arc::clone(&self.shared),
+                number,
+                target: target.clone(),
+                others,
+                wait,
+                started: Instant::now(),
+                signals,
+                signal: None,
+                first: false,
+            };
+            looking.start(self.busy)
+        });
+        let on = target.clone();
+        self.synchronize(number, target, places, move |api| wait(api, &on));
+        self.glance = glance.flatten();
     }
 
     pub(crate) fn SynchronizeContext(
@@ -167,16 +230,14 @@ impl Session {
             return Ok(());
         };
         let places = self.shared.streams.all(Some(context.id));
-        let target = Target {
-            key: context.id,
-            id: 0,
-            native: Raw(std::ptr::null_mut()),
-            depth: Arc::clone(&context.depth),
-            context,
-        };
-        // SAFETY: the context is current.
-        self.synchronize(number, target, places, |api| unsafe {
-            api.cuCtxSynchronize()
+        let signals = !self.has_blocking(&context);
+        let of = |target: &&Target| target.context.id == context.id;
+        let others = self.streams.values().filter(of).map(|other| other.native);
+        let others = others.take(STREAMS).collect();
+        let target = Target::default_of(context, 0);
+        self.look_or_wait(number, target, places, others, signals, |api, _| {
+            // SAFETY: the context is current.
+            unsafe { api.cuCtxSynchronize() }
         });
         Ok(())
     }
