@@ -315,8 +315,31 @@ def ipc(driver: Driver) -> object:
     return {"own": own, "other": answer, "result": sum(driver.read(memory, COUNT))}
 
 
+def pools(driver: Driver) -> object:
+    """How much a pool keeps of what it got back, after many waits and one more: nothing."""
+    pool, kept = ctypes.c_void_p(), []
+    driver.call("cuDeviceGetDefaultMemPool", ctypes.byref(pool), 0)
+    stream = driver.stream()
+    kernel, small = driver.function(PTX), driver.allocate(4 * COUNT)
+    driver.call("cuMemsetD32_v2", small, 0, ctypes.c_size_t(COUNT))
+    for _ in range(40):
+        driver.add(kernel, small.value)
+        driver.call("cuStreamSynchronize", None)
+        driver.synchronise()
+    for wait in (("cuStreamSynchronize", stream), ("cuStreamSynchronize", None), ("cuCtxSynchronize",)):
+        memory, reserved = ctypes.c_uint64(), ctypes.c_uint64()
+        driver.call("cuMemAllocAsync", ctypes.byref(memory), ctypes.c_size_t(64 << 20), stream)
+        driver.call("cuMemsetD32Async", memory, 1, ctypes.c_size_t(COUNT), stream)
+        driver.call("cuMemFreeAsync", memory, stream)
+        driver.call(*wait)
+        driver.call("cuMemPoolGetAttribute", pool, 5, ctypes.byref(reserved))
+        kept.append(reserved.value)
+    return {"kept": kept, "sum": sum(driver.read(small, COUNT))}
+
+
 PARTS: dict[str, Callable[[Driver], object]] = {
     "link": link,
+    "pools": pools,
     "values": values,
     "managed": managed,
     "mapped": mapped,
