@@ -6,6 +6,7 @@
 //! cannot be reserved because something lies there is given back, and the server is asked for more ([`Driver::place`]).
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 
 use towline_backend::cuda::*;
@@ -19,6 +20,15 @@ const PIECE: u64 = 2 << 20;
 const PAGE: u64 = 4096;
 /// How often a server is asked for other addresses. What it gave stays taken meanwhile, so each time they are others.
 const ATTEMPTS: usize = 64;
+
+/// Where to ask for addresses after others were in use: somewhere between what drivers give out first and what hosts use.
+pub(crate) fn elsewhere(alignment: u64) -> u64 {
+    const FIRST: u64 = 0x2000_0000_0000;
+    const ROOM: u64 = 1 << 45;
+    // The keys of a new map are random, which is what is needed of it.
+    let chance = RandomState::new().hash_one(alignment) % ROOM;
+    (FIRST + chance).next_multiple_of(alignment.max(PIECE))
+}
 
 /// See the module's text.
 #[derive(Debug, Default)]
@@ -131,17 +141,18 @@ impl Addresses {
 }
 
 impl Driver {
-    /// Memory at addresses that this process has free: `ask` has the server give some, `give_back` takes what lies elsewhere.
+    /// Memory at addresses that this process has free: `ask` has the server give some, the first time with 0, and `give_back` takes what
+    /// lies elsewhere.
     pub(crate) fn place(
         &self,
         session: u8,
         size: usize,
-        ask: impl Fn() -> Result<u64, CUresult>,
+        ask: impl Fn(usize) -> Result<u64, CUresult>,
         give_back: impl Fn(u64) -> Result<(), CUresult>,
     ) -> Result<u64, CUresult> {
         let mut unfit = Vec::new();
         let placed = loop {
-            match ask() {
+            match ask(unfit.len()) {
                 Ok(address) if !self.addresses.claim(session, address, size) => unfit.push(address),
                 outcome => break outcome,
             }

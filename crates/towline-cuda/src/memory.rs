@@ -159,7 +159,7 @@ impl Driver {
             size: size as u64,
             managed_flags: 0,
         };
-        let ask = || {
+        let ask = |_| {
             let body = acting.call_for("cuMemAlloc", &request)?;
             let reply = wire::MemoryAllocReply::decode(&body).map_err(|_| acting.malformed())?;
             reply.address.ok_or(CUDA_ERROR_UNKNOWN)

@@ -81,7 +81,7 @@ impl Driver {
             pool: wire::MemoryPoolHandle::from_raw(pool),
             size: size as u64,
         };
-        let ask = || {
+        let ask = |_| {
             let body = acting.call_for("cuMemAllocAsync", &request)?;
             let reply = wire::PoolAllocReply::decode(&body).map_err(|_| acting.malformed())?;
             reply.address.ok_or(CUDA_ERROR_UNKNOWN)

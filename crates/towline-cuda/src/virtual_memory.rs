@@ -10,6 +10,7 @@ use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::Session;
 
+use crate::addresses::elsewhere;
 use crate::driver::{Driver, VirtualMemoryCalls, lock, read, status, tell, write};
 use crate::ipc::PHYSICAL;
 use crate::memory::{Kind, Range};
@@ -121,7 +122,11 @@ impl Driver {
         }
         let acting = self.session_for_any()?;
         let session = acting.context.session;
-        let ask = || {
+        let ask = |asked| {
+            let hint = match asked {
+                0 => hint,
+                _ => elsewhere(alignment as u64),
+            };
             let body = acting.call_for(
                 "cuMemAddressReserve",
                 &wire::AddressReserve {

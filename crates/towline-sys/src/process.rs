@@ -228,6 +228,24 @@ fn limit_stacks() -> Result<(), SysError> {
     done(unsafe { libc::pthread_attr_destroy(&raw mut attributes) })
 }
 
+/// Takes some addresses, as many as chance will have it, from where NVIDIA's driver (580.159, for one) begins to give out those of
+/// pools and of reservations. Call it before the driver is opened.
+///
+/// It takes the first that are free there, which is the same place in every process: a client of two servers would get one address
+/// from both. Older devices know no more than a terabyte of addresses, so that is not used up.
+pub fn shift_drivers_addresses() {
+    const FIRST: usize = 0x3_0200_0000;
+    const STEP: usize = 2 << 20;
+    const ROOM: usize = 512 << 30;
+    let steps = RandomState::new().hash_one(FIRST) as usize % (ROOM / STEP) + 1;
+    let flags =
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let first = std::ptr::without_provenance_mut(FIRST);
+    // Where they are not free, the driver goes elsewhere anyway.
+    // SAFETY: replaces nothing, and nobody can look at what it maps.
+    unsafe { libc::mmap(first, steps * STEP, libc::PROT_NONE, flags, -1, 0) };
+}
+
 unsafe extern "C" {
     /// Of the C library, by which threads get their stacks that say nothing of them: as large as the process's at its start.
     fn pthread_setattr_default_np(attributes: *const libc::pthread_attr_t) -> libc::c_int;
@@ -471,6 +489,17 @@ mod tests {
         // SAFETY: they were initialised just now.
         unsafe { libc::pthread_attr_getstacksize(attributes.as_ptr(), &raw mut size) };
         assert_eq!(size, 8 << 20);
+    }
+
+    #[test]
+    fn addresses_of_drivers_begin_elsewhere_in_every_process() {
+        let held = || {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            maps.lines().any(|line| line.starts_with("302000000-"))
+        };
+        assert!(!held());
+        shift_drivers_addresses();
+        assert!(held());
     }
 
     #[test]

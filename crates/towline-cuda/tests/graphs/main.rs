@@ -691,8 +691,9 @@ fn memory_that_a_graph_allocates_is_at_the_address_that_it_tells(bench: &Bench) 
     assert_eq!(bench.read(result, 4), [5; 4]);
     bench.destroy(graph, exec);
     ok(bench.synchronise(stream));
-    // The server ends the executable graph on a thread of its own.
-    assert_eq!(bench.held_in_the_end(before), before);
+    // The server ends the executable graph on a thread of its own. Of a GPU others may have given memory back too.
+    let after = bench.held_at_last(before);
+    assert!(after <= before, "{after} bytes held, {before} before");
 }
 
 fn a_conditional_body_runs_while_its_value_says_so(bench: &Bench) {

@@ -37,6 +37,9 @@ pub enum CudaDriver {
 
 /// Loads the driver and looks at its devices.
 pub fn open(options: &CudaOptions) -> Result<Box<dyn Engine>, EngineError> {
+    if matches!(options.driver, CudaDriver::System | CudaDriver::Library(_)) {
+        towline_sys::process::shift_drivers_addresses();
+    }
     let (api, genuine): (Arc<dyn CudaApi>, bool) = match &options.driver {
         CudaDriver::System => (Arc::new(NativeCuda::open()?), true),
         CudaDriver::Library(library) => (Arc::new(NativeCuda::from_library(library)?), true),
