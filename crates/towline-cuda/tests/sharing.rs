@@ -453,6 +453,99 @@ fn nobody_waits_for_an_event_of_a_program_that_has_died() {
 }
 
 #[test]
+fn nobody_waits_for_what_a_program_recorded_in_anothers_event_and_died() {
+    let (machines, offers) = Machine::neighbours(3);
+    let [ours, dead, theirs] = &machines[..] else {
+        panic!("there are three");
+    };
+    ours.enter(0);
+    let (event, stream) = (shared_event(ours), ours.stream());
+    let handle = export_event(ours, event);
+    theirs.enter(0);
+    let (opened, their_stream) = (open_event(theirs, handle), theirs.stream());
+    dead.enter(0);
+    let (recorded, never, flag) = (
+        open_event(dead, handle),
+        dead.stream(),
+        dead.filled(&[0; 8]),
+    );
+    record_behind(dead, never, flag, recorded);
+    for (machine, event, stream) in [(theirs, opened, their_stream), (ours, event, stream)] {
+        machine.enter(0);
+        assert_eq!(query(machine, event), CUDA_ERROR_NOT_READY);
+        // SAFETY: no pointers.
+        let waiting = unsafe { machine.driver.cuStreamWaitEvent(stream, event, 0) };
+        assert_eq!(waiting, CUDA_SUCCESS);
+    }
+    // One who waits for it does not need the event itself.
+    end_event(ours, event);
+    // As the supervisor does when a worker is gone.
+    offers.end(1);
+    theirs.enter(0);
+    assert_eq!(query(theirs, opened), CUDA_SUCCESS);
+    for (machine, stream) in [(theirs, their_stream), (ours, stream)] {
+        machine.enter(0);
+        // SAFETY: no pointers.
+        let waited = unsafe { machine.driver.cuStreamSynchronize(stream) };
+        assert_eq!(waited, CUDA_SUCCESS);
+    }
+    theirs.enter(0);
+    // SAFETY: no pointers.
+    let again = unsafe {
+        [
+            theirs.driver.cuEventRecord(opened, their_stream),
+            theirs.driver.cuEventSynchronize(opened),
+        ]
+    };
+    assert_eq!(again, [CUDA_SUCCESS; 2]);
+    end_event(theirs, opened);
+    dead.enter(0);
+    let other = dead.stream();
+    write_word(dead, other, flag, 1);
+    dead.synchronise();
+    end_event(dead, recorded);
+    assert_eq!(free(dead, flag), CUDA_SUCCESS);
+    Machine::leave_all(machines);
+}
+
+#[test]
+fn the_death_of_an_events_owner_leaves_what_others_have_recorded() {
+    let (machines, offers) = Machine::neighbours(3);
+    let [ours, records, waits] = &machines[..] else {
+        panic!("there are three");
+    };
+    ours.enter(0);
+    let event = shared_event(ours);
+    let handle = export_event(ours, event);
+    waits.enter(0);
+    let opened = open_event(waits, handle);
+    records.enter(0);
+    let (recorded, stream, flag) = (
+        open_event(records, handle),
+        records.stream(),
+        records.filled(&[0; 8]),
+    );
+    record_behind(records, stream, flag, recorded);
+    offers.end(0);
+    waits.enter(0);
+    assert_eq!(query(waits, opened), CUDA_ERROR_NOT_READY);
+    records.enter(0);
+    let other = records.stream();
+    write_word(records, other, flag, 1);
+    waits.enter(0);
+    // SAFETY: no pointers.
+    let passed = unsafe { waits.driver.cuEventSynchronize(opened) };
+    assert_eq!(passed, CUDA_SUCCESS);
+    end_event(waits, opened);
+    records.enter(0);
+    end_event(records, recorded);
+    assert_eq!(free(records, flag), CUDA_SUCCESS);
+    ours.enter(0);
+    end_event(ours, event);
+    Machine::leave_all(machines);
+}
+
+#[test]
 fn a_thousand_events_are_shared_one_after_another_and_leave_nothing() {
     let (machines, _) = Machine::neighbours(2);
     let [ours, theirs] = &machines[..] else {

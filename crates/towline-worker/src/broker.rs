@@ -1,17 +1,21 @@
 //! What sessions of one server share with each other: offered under a token that nobody guesses, taken by whoever has the token.
+//!
+//! A shared event is used until the last session lets go of it, whoever made it, and the ends of all these sessions concern it. So it is
+//! kept as long, and everybody who takes it has a number for it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::cuda::{OWNER, is_event, release_page};
 use crate::images::ImageDigest;
 
 /// Bytes of a token.
 pub const TOKEN_BYTES: usize = 32;
 /// Most bytes that describe an offer.
 pub const OFFER_BYTES: usize = 256;
-/// Most offers of a session at once.
+/// Most offers of a session at once, and most events that it has taken.
 const OFFER_LIMIT: usize = 65_536;
 
 /// The right to take what was offered. Whoever knows it has it.
@@ -35,13 +39,25 @@ pub struct Offer {
     pub descriptor: Option<OwnedFd>,
 }
 
+/// What a session takes.
+#[derive(Debug)]
+pub struct Taken {
+    /// What was offered.
+    pub offer: Offer,
+    /// The session's number for an event, which nobody else has for it, to give it back with. 0 for all else.
+    pub number: u32,
+}
+
 /// Where a session offers and takes.
 pub trait Broker: Send + Sync {
     /// Offers something; `None` where nothing can be. May wait.
     fn offer(&self, offer: Offer) -> Option<Token>;
 
     /// What was offered under a token, if it is still. May wait.
-    fn take(&self, token: Token) -> Option<Offer>;
+    fn take(&self, token: Token) -> Option<Taken>;
+
+    /// The session does not use any more what it took with a number.
+    fn give_back(&self, token: Token, number: u32);
 
     /// Nobody may take this any more. Only what the session itself has offered.
     fn withdraw(&self, token: Token);
@@ -63,66 +79,197 @@ impl Broker for NoBroker {
         None
     }
 
-    fn take(&self, _token: Token) -> Option<Offer> {
+    fn take(&self, _token: Token) -> Option<Taken> {
         None
     }
+
+    fn give_back(&self, _token: Token, _number: u32) {}
 
     fn withdraw(&self, _token: Token) {}
 }
 
-/// All offers of a server's sessions.
+/// That this session has taken something, until it is dropped.
+pub(crate) struct Lease {
+    broker: Arc<dyn Broker>,
+    token: Token,
+    number: u32,
+    kept: bool,
+}
+
+impl Lease {
+    pub(crate) fn new(broker: &Arc<dyn Broker>, token: Token, number: u32) -> Self {
+        Self {
+            broker: Arc::clone(broker),
+            token,
+            number,
+            kept: number == OWNER,
+        }
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// It ends with the session.
+    pub(crate) fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.broker.give_back(self.token, self.number);
+        }
+    }
+}
+
+/// All offers of a server's sessions, which have numbers that are never used twice.
 #[derive(Default)]
-pub struct Offers(Mutex<HashMap<Token, (u64, Offer)>>);
+pub struct Offers(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    entries: HashMap<Token, Entry>,
+    /// Events that sessions have taken, and the number that each has for it.
+    taken: HashMap<u64, HashSet<(Token, u32)>>,
+}
+
+struct Entry {
+    owner: u64,
+    kind: u8,
+    bytes: Vec<u8>,
+    descriptor: Option<Arc<OwnedFd>>,
+    /// Its owner lives and has not withdrawn it.
+    offered: bool,
+    /// How many have taken it and not given it back.
+    takers: usize,
+    /// The last number that was given out.
+    last: u32,
+}
+
+impl Entry {
+    fn is_needed(&self) -> bool {
+        self.offered || self.takers > 0
+    }
+}
 
 impl Offers {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Token, (u64, Offer)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes what `owner` offers; whether there is room for it.
     pub fn offer(&self, owner: u64, token: Token, offer: Offer) -> bool {
-        let mut offers = self.lock();
-        let own = offers.values().filter(|(of, _)| *of == owner).count();
+        let entries = &mut self.lock().entries;
+        let own = |entry: &&Entry| entry.owner == owner && entry.offered;
+        let own = entries.values().filter(own).count();
         let fits =
-            own < OFFER_LIMIT && offer.bytes.len() <= OFFER_BYTES && !offers.contains_key(&token);
+            own < OFFER_LIMIT && offer.bytes.len() <= OFFER_BYTES && !entries.contains_key(&token);
         if fits {
-            offers.insert(token, (owner, offer));
+            let entry = Entry {
+                owner,
+                kind: offer.kind,
+                bytes: offer.bytes,
+                descriptor: offer.descriptor.map(Arc::new),
+                offered: true,
+                takers: 0,
+                last: OWNER,
+            };
+            entries.insert(token, entry);
         }
         fits
     }
 
-    /// What was offered under a token, with a descriptor of its own.
-    pub fn take(&self, token: Token) -> Option<Offer> {
-        let offers = self.lock();
-        let (_, offer) = offers.get(&token)?;
-        let descriptor = match &offer.descriptor {
+    /// What was offered under a token, with a descriptor of its own, for a session.
+    pub fn take(&self, session: u64, token: Token) -> Option<Taken> {
+        let table = &mut *self.lock();
+        let entry = table.entries.get_mut(&token)?;
+        if !entry.offered {
+            return None;
+        }
+        let descriptor = match &entry.descriptor {
             Some(descriptor) => Some(descriptor.try_clone().ok()?),
             None => None,
         };
-        Some(Offer {
-            kind: offer.kind,
-            bytes: offer.bytes.clone(),
+        let mut number = 0;
+        if is_event(entry.kind) {
+            let taken = table.taken.entry(session).or_default();
+            if taken.len() >= OFFER_LIMIT {
+                return None;
+            }
+            number = entry.last.checked_add(1)?;
+            taken.insert((token, number));
+            entry.last = number;
+            entry.takers += 1;
+        }
+        let offer = Offer {
+            kind: entry.kind,
+            bytes: entry.bytes.clone(),
             descriptor,
-        })
+        };
+        Some(Taken { offer, number })
+    }
+
+    /// A session does not use any more what it took with a number. Only what is its own.
+    pub fn give_back(&self, session: u64, token: Token, number: u32) {
+        let table = &mut *self.lock();
+        let own = table.taken.get_mut(&session);
+        if own.is_some_and(|own| own.remove(&(token, number))) {
+            table.leave(token);
+        }
     }
 
     /// Forgets an offer, if it is the owner's.
     pub fn withdraw(&self, owner: u64, token: Token) {
-        let mut offers = self.lock();
-        if offers.get(&token).is_some_and(|(of, _)| *of == owner) {
-            offers.remove(&token);
+        let entries = &mut self.lock().entries;
+        if let Some(entry) = entries.get_mut(&token).filter(|entry| entry.owner == owner) {
+            entry.offered = false;
+            if !entry.is_needed() {
+                entries.remove(&token);
+            }
         }
     }
 
-    /// Forgets all that an owner has offered, when it has ended. Nobody waits for events of its any more.
-    pub fn end(&self, owner: u64) {
-        self.lock().retain(|_, (of, offer)| {
-            let stays = *of != owner;
-            if !stays && let Some(page) = &offer.descriptor {
-                crate::cuda::end_event(offer.kind, page.as_fd());
+    /// Forgets all that a session has offered and taken, when it has ended: its process, so that it writes nowhere any more. Nobody
+    /// waits for what it has recorded in events.
+    pub fn end(&self, session: u64) {
+        let mut pages = Vec::new();
+        let mut guard = self.lock();
+        let table = &mut *guard;
+        for (token, number) in table.taken.remove(&session).unwrap_or_default() {
+            let entry = table.entries.get(&token);
+            pages.extend(entry.and_then(|entry| Some((entry.descriptor.clone()?, number))));
+            table.leave(token);
+        }
+        table.entries.retain(|_, entry| {
+            if entry.owner != session {
+                return true;
             }
-            stays
+            entry.offered = false;
+            // What nobody has taken keeps nobody waiting, and only events stay taken.
+            if entry.is_needed() {
+                pages.extend(entry.descriptor.clone().map(|page| (page, OWNER)));
+            }
+            entry.is_needed()
         });
+        // Others need not wait for as many pages as there may be.
+        drop(guard);
+        for (page, number) in pages {
+            release_page(page.as_fd(), number);
+        }
+    }
+}
+
+impl Table {
+    /// One who has taken something is gone.
+    fn leave(&mut self, token: Token) {
+        if let Some(entry) = self.entries.get_mut(&token) {
+            entry.takers -= 1;
+            if !entry.is_needed() {
+                self.entries.remove(&token);
+            }
+        }
     }
 }
 
@@ -130,12 +277,30 @@ impl Offers {
 mod tests {
     use super::*;
 
+    /// Kinds of what is offered.
+    const MEMORY: u8 = 0;
+    const EVENT: u8 = 1;
+
     fn offer(bytes: usize) -> Offer {
         Offer {
-            kind: 1,
+            kind: MEMORY,
             bytes: vec![7; bytes],
             descriptor: None,
         }
+    }
+
+    /// Something in the place of a page.
+    fn event() -> Offer {
+        Offer {
+            kind: EVENT,
+            bytes: Vec::new(),
+            descriptor: Some(tempfile::tempfile().unwrap().into()),
+        }
+    }
+
+    /// How much is offered or taken.
+    fn kept(offers: &Offers) -> usize {
+        offers.lock().entries.len()
     }
 
     #[test]
@@ -143,12 +308,12 @@ mod tests {
         let offers = Offers::default();
         let token = Token([1; TOKEN_BYTES]);
         assert!(offers.offer(5, token, offer(3)));
-        assert_eq!(offers.take(token).unwrap().bytes, [7; 3]);
-        assert_eq!(offers.take(token).unwrap().kind, 1);
+        assert_eq!(offers.take(6, token).unwrap().offer.bytes, [7; 3]);
+        assert_eq!(offers.take(6, token).unwrap().offer.kind, MEMORY);
         offers.withdraw(6, token);
-        assert!(offers.take(token).is_some(), "it is not the other's");
+        assert!(offers.take(7, token).is_some(), "it is not the other's");
         offers.withdraw(5, token);
-        assert!(offers.take(token).is_none());
+        assert!(offers.take(7, token).is_none());
     }
 
     #[test]
@@ -160,8 +325,8 @@ mod tests {
         assert!(offers.offer(6, second, offer(1)));
         assert!(!offers.offer(6, Token([3; TOKEN_BYTES]), offer(OFFER_BYTES + 1)));
         offers.end(5);
-        assert!(offers.take(first).is_none());
-        assert!(offers.take(second).is_some());
+        assert!(offers.take(7, first).is_none());
+        assert!(offers.take(7, second).is_some());
     }
 
     #[test]
@@ -175,10 +340,73 @@ mod tests {
         };
         assert!(offers.offer(1, token, with_file));
         let numbers: Vec<_> = (0..2)
-            .map(|_| offers.take(token).unwrap().descriptor.unwrap())
+            .map(|_| offers.take(2, token).unwrap().offer.descriptor.unwrap())
             .collect();
         use std::os::fd::AsRawFd;
         assert_ne!(numbers[0].as_raw_fd(), numbers[1].as_raw_fd());
+    }
+
+    #[test]
+    fn an_event_is_kept_until_its_owner_and_all_who_took_it_have_let_go() {
+        let offers = Offers::default();
+        let token = Token([1; TOKEN_BYTES]);
+        assert!(offers.offer(1, token, event()));
+        let numbers = [2, 3, 3].map(|session| offers.take(session, token).unwrap().number);
+        assert_eq!(numbers, [1, 2, 3], "nobody has another's");
+        offers.withdraw(1, token);
+        assert!(offers.take(4, token).is_none());
+        offers.give_back(2, token, 1);
+        offers.give_back(2, token, 1);
+        offers.give_back(2, token, 2);
+        assert_eq!(kept(&offers), 1, "it is not the other's to give back");
+        offers.give_back(3, token, 2);
+        assert_eq!(kept(&offers), 1);
+        offers.end(3);
+        assert_eq!(kept(&offers), 0);
+        assert!(offers.offer(1, token, event()));
+        assert_eq!(offers.take(2, token).unwrap().number, 1);
+        offers.end(2);
+        assert_eq!(kept(&offers), 1, "it is offered still");
+        assert_eq!(
+            offers.take(3, token).unwrap().number,
+            2,
+            "nor one that was another's"
+        );
+        offers.end(1);
+        assert_eq!(kept(&offers), 1, "one has it still");
+        offers.end(3);
+        assert_eq!(kept(&offers), 0);
+    }
+
+    #[test]
+    fn what_is_no_event_is_not_kept_for_those_who_took_it() {
+        let offers = Offers::default();
+        let token = Token([1; TOKEN_BYTES]);
+        assert!(offers.offer(1, token, offer(3)));
+        assert_eq!(offers.take(2, token).unwrap().number, 0);
+        offers.end(1);
+        assert_eq!(kept(&offers), 0);
+    }
+
+    #[test]
+    fn events_that_a_session_takes_are_limited() {
+        let offers = Offers::default();
+        let token = Token([1; TOKEN_BYTES]);
+        let page_less = Offer {
+            descriptor: None,
+            ..event()
+        };
+        assert!(offers.offer(1, token, page_less));
+        let taken = (0..OFFER_LIMIT).filter(|_| offers.take(2, token).is_some());
+        assert_eq!(taken.count(), OFFER_LIMIT);
+        assert!(offers.take(2, token).is_none());
+        offers.give_back(2, token, 7);
+        assert!(offers.take(2, token).is_some());
+        assert!(offers.take(3, token).is_some());
+        offers.end(2);
+        offers.withdraw(1, token);
+        offers.end(3);
+        assert_eq!(kept(&offers), 0);
     }
 
     #[test]

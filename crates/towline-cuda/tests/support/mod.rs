@@ -23,7 +23,7 @@ use towline_transport::shm::ShmTransport;
 use towline_transport::{Address, ConnectOptions, Transport};
 use towline_worker::{
     Broker, Counters, CudaEngine, ImageDigest, Images, Limits, NoBroker, Offer, Offers, RunError,
-    SideLane, Token,
+    SideLane, Taken, Token,
 };
 
 /// Rules of every kind of device.
@@ -89,8 +89,12 @@ impl Broker for Neighbour {
         self.offers.offer(self.owner, token, offer).then_some(token)
     }
 
-    fn take(&self, token: Token) -> Option<Offer> {
-        self.offers.take(token)
+    fn take(&self, token: Token) -> Option<Taken> {
+        self.offers.take(self.owner, token)
+    }
+
+    fn give_back(&self, token: Token, number: u32) {
+        self.offers.give_back(self.owner, token, number);
     }
 
     fn withdraw(&self, token: Token) {

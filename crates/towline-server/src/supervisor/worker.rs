@@ -272,13 +272,13 @@ impl Worker {
                 self.answer(&ToWorker::Offered { request, token }, None);
             }
             FromWorker::Take { request, token } => {
-                let taken = self.offers.take(Token(token));
-                let (offer, descriptor) = match taken {
-                    Some(taken) => (Some((taken.kind, taken.bytes)), taken.descriptor),
-                    None => (None, None),
-                };
+                let taken = self.offers.take(self.number, Token(token));
+                let (taken, descriptor) = ToWorker::taken(request, taken);
                 let descriptor = descriptor.as_ref().map(|descriptor| descriptor.as_fd());
-                self.answer(&ToWorker::Taken { request, offer }, descriptor);
+                self.answer(&taken, descriptor);
+            }
+            FromWorker::GiveBack { token, number } => {
+                self.offers.give_back(self.number, Token(token), number);
             }
             FromWorker::Withdraw { token } => self.offers.withdraw(self.number, Token(token)),
             FromWorker::FindImage { request, digest } => {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use towline_sys::channel::Channel;
-use towline_worker::{Broker, ImageDigest, OFFER_BYTES, Offer, Token};
+use towline_worker::{Broker, ImageDigest, OFFER_BYTES, Offer, Taken, Token};
 
 use super::protocol::{self, FromWorker};
 
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What the supervisor answers.
 enum Answer {
     Token(Option<Token>),
-    Offer(Option<Offer>),
+    Taken(Option<Taken>),
     Image(Option<OwnedFd>),
 }
 
@@ -88,6 +88,7 @@ impl ChannelBroker {
         &self,
         request: u64,
         offer: Option<(u8, Vec<u8>)>,
+        number: u32,
         descriptor: Option<OwnedFd>,
     ) {
         let offer = offer.map(|(kind, bytes)| Offer {
@@ -95,7 +96,8 @@ impl ChannelBroker {
             bytes,
             descriptor,
         });
-        self.tell(request, Answer::Offer(offer));
+        let taken = offer.map(|offer| Taken { offer, number });
+        self.tell(request, Answer::Taken(taken));
     }
 }
 
@@ -120,14 +122,22 @@ impl Broker for ChannelBroker {
         }
     }
 
-    fn take(&self, token: Token) -> Option<Offer> {
+    fn take(&self, token: Token) -> Option<Taken> {
         let message = |request| FromWorker::Take {
             request,
             token: token.0,
         };
         match self.ask(message, None)? {
-            Answer::Offer(offer) => offer,
+            Answer::Taken(taken) => taken,
             _ => None,
+        }
+    }
+
+    fn give_back(&self, token: Token, number: u32) {
+        let token = token.0;
+        let message = protocol::encode(&FromWorker::GiveBack { token, number });
+        if let Err(error) = self.channel.send(&message, None) {
+            log::debug!("{error}: {}", error.source);
         }
     }
 
@@ -162,6 +172,7 @@ mod tests {
     use towline_worker::{Images, Offers, TOKEN_BYTES};
 
     use super::*;
+    use crate::worker::protocol::ToWorker;
 
     /// A broker whose supervisor answers until the channel ends.
     fn supervised() -> Arc<ChannelBroker> {
@@ -187,12 +198,16 @@ mod tests {
                         worker.offered(request, kept.then_some(token));
                     }
                     FromWorker::Take { request, token } => {
-                        let taken = offers.take(Token(token));
-                        let (offer, descriptor) = match taken {
-                            Some(taken) => (Some((taken.kind, taken.bytes)), taken.descriptor),
-                            None => (None, None),
+                        let taken = offers.take(2, Token(token));
+                        let (ToWorker::Taken { offer, number, .. }, descriptor) =
+                            ToWorker::taken(request, taken)
+                        else {
+                            return;
                         };
-                        worker.taken(request, offer, descriptor);
+                        worker.taken(request, offer, number, descriptor);
+                    }
+                    FromWorker::GiveBack { token, number } => {
+                        offers.give_back(2, Token(token), number);
                     }
                     FromWorker::Withdraw { token } => offers.withdraw(1, Token(token)),
                     FromWorker::FindImage { request, digest } => {
@@ -218,11 +233,29 @@ mod tests {
             descriptor: Some(file),
         };
         let token = broker.offer(offer).unwrap();
-        let taken = broker.take(token).unwrap();
-        assert_eq!((taken.kind, taken.bytes.len()), (2, OFFER_BYTES));
-        assert!(taken.descriptor.is_some());
+        let Taken { offer, number } = broker.take(token).unwrap();
+        assert_eq!((offer.kind, offer.bytes.len()), (2, OFFER_BYTES));
+        assert!(offer.descriptor.is_some());
+        assert_eq!(number, 0, "it is no event");
         broker.withdraw(token);
         assert!(broker.take(token).is_none());
+    }
+
+    #[test]
+    fn an_event_is_taken_with_a_number_of_its_own_each_time() {
+        let broker = supervised();
+        let event = Offer {
+            kind: 1,
+            bytes: Vec::new(),
+            descriptor: Some(std::fs::File::open("/dev/null").unwrap().into()),
+        };
+        let token = broker.offer(event).unwrap();
+        let numbers = [(); 3].map(|()| {
+            let number = broker.take(token).unwrap().number;
+            broker.give_back(token, number);
+            number
+        });
+        assert_eq!(numbers, [1, 2, 3]);
     }
 
     #[test]

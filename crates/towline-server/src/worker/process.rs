@@ -373,9 +373,14 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>) -> i32 {
                 );
             }
             (ToWorker::Offered { request, token }, _) => broker.offered(request, token),
-            (ToWorker::Taken { request, offer }, descriptor) => {
-                broker.taken(request, offer, descriptor);
-            }
+            (
+                ToWorker::Taken {
+                    request,
+                    offer,
+                    number,
+                },
+                descriptor,
+            ) => broker.taken(request, offer, number, descriptor),
             (ToWorker::Image { request }, image) => broker.found(request, image),
             (ToWorker::End, _) if engine.is_some() => return 0,
             (ToWorker::End, _) => {

@@ -3,6 +3,7 @@
 //! One message per datagram, as JSON: few and small, and readable in a trace. The supervisor trusts the worker no more
 //! than a client, because a client may have taken it over: what it says is bounded and only ever shown or counted.
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use towline_sys::SysError;
 use towline_sys::channel::{self, Channel};
 use towline_sys::jail::JailRequest;
-use towline_worker::{DIGEST_BYTES, TOKEN_BYTES};
+use towline_worker::{DIGEST_BYTES, TOKEN_BYTES, Taken};
 
 /// What a worker is told.
 #[derive(Debug, Deserialize, Serialize)]
@@ -65,6 +66,8 @@ pub(crate) enum ToWorker {
         request: u64,
         /// `None` where nothing is offered.
         offer: Option<(u8, Vec<u8>)>,
+        /// To give it back with; 0 where that is not asked for.
+        number: u32,
     },
     /// The device code of a digest, in the file that comes with the message; without one it is not known.
     Image {
@@ -73,6 +76,23 @@ pub(crate) enum ToWorker {
     },
     /// The session is over: let go of everything and exit.
     End,
+}
+
+impl ToWorker {
+    /// The answer to who takes something, and the descriptor that goes with it.
+    pub(crate) fn taken(request: u64, taken: Option<Taken>) -> (Self, Option<OwnedFd>) {
+        let number = taken.as_ref().map_or(0, |taken| taken.number);
+        let (offer, descriptor) = match taken.map(|taken| taken.offer) {
+            Some(offer) => (Some((offer.kind, offer.bytes)), offer.descriptor),
+            None => (None, None),
+        };
+        let message = Self::Taken {
+            request,
+            offer,
+            number,
+        };
+        (message, descriptor)
+    }
 }
 
 /// What a worker says.
@@ -119,6 +139,13 @@ pub(crate) enum FromWorker {
         request: u64,
         /// The token.
         token: [u8; TOKEN_BYTES],
+    },
+    /// It does not use any more what it took.
+    GiveBack {
+        /// What it was taken by.
+        token: [u8; TOKEN_BYTES],
+        /// What it was taken with.
+        number: u32,
     },
     /// It offers something no more.
     Withdraw {

@@ -2,48 +2,34 @@
 //!
 //! The driver's own way of sharing an event leads through files of one user's in `/dev/shm`, which workers in their jails have each for
 //! themselves. So a shared event is a page of memory instead, which every session that knows it maps and registers with its driver. A
-//! recording takes a slot of it and a value, and tells both in the page's first word, when it is posted; once the stream has come there,
-//! the device writes the value into the slot. Who waits has the device wait for that.
-//!
-//! What another session wrote in a page is not believed further than that events pass early, late or never.
+//! recording takes a slot of it and a value (`page.rs`), and tells both in the page's first word, when it is posted; once the stream has
+//! come there, the device writes the value into the slot. Who waits has the device wait for that. When a session dies, the supervisor
+//! releases what it had recorded, on every page that it had made or taken.
 
 use std::collections::HashMap;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use towline_backend::cuda::*;
-use towline_transport::shared_memory::SharedMemory;
 
 use super::context::Context;
+use super::page::{BYTES, OWNER, Page, Recording};
 use super::shared::{Shared, lock};
 use super::streams::Target;
+use crate::broker::Lease;
 
-/// Bytes of a page.
-const BYTES: usize = 4096;
-/// Where slots begin; the word at 0 tells the latest recording.
-const FIRST: usize = 64;
-/// Bytes of a slot: the value that was given out last, and the one that has passed.
-const SLOT: usize = 8;
-const SLOTS: u32 = ((BYTES - FIRST) / SLOT) as u32;
-/// In a slot of a page whose owner has died. Whatever was recorded before has passed then.
-const ABANDONED: u32 = 0x7fff_ffff;
 /// Pages of events that have ended are given back so many at a time: it makes the driver wait for the device.
 const RETIRED: usize = 32;
 /// How long a thread that waits for a page sleeps before it looks again: at first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(5), Duration::from_millis(1));
 
-/// One recording of a shared event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Recording {
-    slot: u32,
-    value: u32,
-}
-
 /// See the module's text.
 pub(crate) struct Beacon {
-    memory: SharedMemory,
+    page: Page,
+    /// That the page is taken, where it is another session's.
+    lease: Option<Lease>,
     /// Where the device has it, once it is registered.
     address: OnceLock<Result<u64, CUresult>>,
     /// The context that it was registered in.
@@ -91,36 +77,23 @@ struct Retired {
     running: bool,
 }
 
-/// Marks the page of an event whose owner has died: nobody waits for its recordings any more.
-pub(crate) fn abandon(page: BorrowedFd<'_>) {
-    let sealed = rustix::fs::fcntl_get_seals(page);
-    let size = rustix::fs::fstat(page).map(|stat| stat.st_size);
-    // Writing to an anonymous file never waits, whoever made it.
-    if sealed.is_err() || size != Ok(BYTES as i64) {
-        return;
-    }
-    let slots = ABANDONED.to_ne_bytes().repeat((BYTES - FIRST) / 4);
-    if let Err(errno) = rustix::io::pwrite(page, &slots, FIRST as u64) {
-        log::debug!("the page of a shared event cannot be written: {errno}");
-    }
-}
-
 impl Beacon {
     /// A new page.
     pub(crate) fn create(home: &Arc<Context>) -> Result<Self, CUresult> {
-        let memory = SharedMemory::allocate("towline-event", BYTES);
-        Ok(Self::over(memory.map_err(refused)?, home))
+        let page = Page::create().map_err(refused)?;
+        Ok(Self::over(page, None, home))
     }
 
     /// The page of another session.
-    pub(crate) fn open(file: OwnedFd, home: &Arc<Context>) -> Result<Self, CUresult> {
-        let memory = SharedMemory::open(file, BYTES);
-        Ok(Self::over(memory.map_err(refused)?, home))
+    pub(crate) fn open(file: OwnedFd, lease: Lease, home: &Arc<Context>) -> Result<Self, CUresult> {
+        let page = Page::open(file).map_err(refused)?;
+        Ok(Self::over(page, Some(lease), home))
     }
 
-    fn over(memory: SharedMemory, home: &Arc<Context>) -> Self {
+    fn over(page: Page, lease: Option<Lease>, home: &Arc<Context>) -> Self {
         Self {
-            memory,
+            page,
+            lease,
             address: OnceLock::new(),
             home: Arc::downgrade(home),
             own: Mutex::default(),
@@ -131,7 +104,12 @@ impl Beacon {
 
     /// A descriptor of the page.
     pub(crate) fn file(&self) -> Option<OwnedFd> {
-        self.memory.descriptor().try_clone_to_owned().ok()
+        self.page.file().try_clone_to_owned().ok()
+    }
+
+    /// The number of this session on the page.
+    fn number(&self) -> u32 {
+        self.lease.as_ref().map_or(OWNER, Lease::number)
     }
 
     pub(crate) fn is_of(&self, context: u64) -> bool {
@@ -139,38 +117,9 @@ impl Beacon {
         home.is_none_or(|home| home.id == context)
     }
 
-    fn word(&self, at: usize) -> &AtomicU32 {
-        debug_assert!(at + 4 <= BYTES);
-        let place = self.memory.start().as_ptr().wrapping_add(at);
-        // SAFETY: the place is aligned and within the page, which is mapped as long as `self` lives; the other sessions and the device
-        // write whole words.
-        unsafe { &*place.cast::<AtomicU32>() }
-    }
-
-    fn latest_word(&self) -> &AtomicU64 {
-        // SAFETY: as above; a page's start is aligned to anything.
-        unsafe { &*self.memory.start().as_ptr().cast::<AtomicU64>() }
-    }
-
-    fn given(&self, slot: u32) -> &AtomicU32 {
-        self.word(FIRST + slot as usize * SLOT)
-    }
-
-    fn passed(&self, slot: u32) -> &AtomicU32 {
-        self.word(FIRST + slot as usize * SLOT + 4)
-    }
-
-    /// The recording that was posted last, by whatever session.
-    fn latest(&self) -> Option<Recording> {
-        let word = self.latest_word().load(Ordering::Acquire);
-        let slot = ((word >> 32) as u32).checked_sub(1)?;
-        let value = word as u32;
-        (slot < SLOTS).then_some(Recording { slot, value })
-    }
-
     /// What the event is waiting for, as this session sees it.
     pub(crate) fn state(&self) -> Latest {
-        let Some(recording) = self.latest() else {
+        let Some(recording) = self.page.latest() else {
             return Latest::Passed;
         };
         if lock(&self.own).values().any(|own| *own == recording) {
@@ -183,41 +132,25 @@ impl Beacon {
     }
 
     pub(crate) fn has_passed(&self, recording: Recording) -> bool {
-        let passed = self.passed(recording.slot).load(Ordering::Acquire);
-        passed.wrapping_sub(recording.value) as i32 >= 0
+        self.page.has_passed(recording)
     }
 
     /// Makes a recording on a stream the latest one; `None` where as many streams as there are slots have some that have not passed.
     fn record(&self, stream: u64) -> Option<Recording> {
+        let (page, number) = (&self.page, self.number());
         let mut own = lock(&self.own);
-        let again = own.get(&stream).copied().and_then(|last| self.take(last));
-        let recording = again.or_else(|| {
-            (0..SLOTS).find_map(|slot| {
-                let value = self.given(slot).load(Ordering::Acquire);
-                let free = self.passed(slot).load(Ordering::Acquire) == value;
-                free.then_some(Recording { slot, value })
-                    .and_then(|last| self.take(last))
-            })
-        })?;
+        let last = own.get(&stream).copied();
+        let again = last.and_then(|last| page.take_again(number, last));
+        let recording = again.or_else(|| page.take_free(number))?;
         own.retain(|_, last| last.slot != recording.slot);
         own.insert(stream, recording);
-        let word = u64::from(recording.slot + 1) << 32 | u64::from(recording.value);
-        self.latest_word().store(word, Ordering::Release);
+        page.publish(recording);
         Some(recording)
-    }
-
-    /// The next value of a slot, if nobody has taken it since `last`.
-    fn take(&self, last: Recording) -> Option<Recording> {
-        let value = last.value.wrapping_add(1);
-        let order = (Ordering::AcqRel, Ordering::Relaxed);
-        let slot = self.given(last.slot);
-        let taken = slot.compare_exchange(last.value, value, order.0, order.1);
-        taken.ok().map(|_| Recording { value, ..last })
     }
 
     /// Gives the driver the page, in its home, which must be current. Once.
     pub(crate) fn register(&self, api: &dyn CudaApi) -> Result<(), CUresult> {
-        let place = self.memory.start().as_ptr().cast();
+        let place = self.page.start().as_ptr().cast();
         let flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
         // SAFETY: the page is mapped, and stays so until it is given back.
         let mut status = unsafe { api.cuMemHostRegister_v2(place, BYTES, flags) };
@@ -256,7 +189,7 @@ impl Beacon {
             Ok(address) => address,
             Err(status) => return status,
         };
-        let at = FIRST + recording.slot as usize * SLOT + 4;
+        let at = Page::offset(recording);
         let (kind, flags) = operation;
         let mut words = [
             u64::from(kind),
@@ -305,12 +238,6 @@ impl Beacon {
         held.any(|recording| !self.has_passed(recording))
     }
 
-    /// A recording that will not be carried out keeps nobody waiting.
-    fn give_up(&self, recording: Recording) {
-        let passed = self.passed(recording.slot);
-        passed.store(recording.value, Ordering::Release);
-    }
-
     /// Waits on this thread until a recording has passed, as long as `still` says so.
     pub(crate) fn wait(&self, recording: Recording, mut still: impl FnMut() -> bool) {
         let (mut pause, longest) = PAUSE;
@@ -322,10 +249,17 @@ impl Beacon {
 
     /// Gives the page back, once nothing that was enqueued is at it. Waits for the device.
     fn release(&self, api: &dyn CudaApi) {
-        for context in lock(&self.users).iter().filter_map(Weak::upgrade) {
+        let users = std::mem::take(&mut *lock(&self.users));
+        for context in users.iter().filter_map(Weak::upgrade) {
             if context.enter(api) == CUDA_SUCCESS {
                 // SAFETY: the context is current.
                 unsafe { api.cuCtxSynchronize() };
+            }
+        }
+        // What has not passed by now does not any more: its context has failed or ended.
+        for recording in lock(&self.own).values() {
+            if !self.has_passed(*recording) {
+                self.page.give_up(*recording);
             }
         }
         // A context that has ended has let go of it.
@@ -335,7 +269,17 @@ impl Beacon {
         let registered = matches!(self.address.get(), Some(Ok(_)));
         if registered && home.enter(api) == CUDA_SUCCESS {
             // SAFETY: the page was registered, and nothing is at it any more.
-            unsafe { api.cuMemHostUnregister(self.memory.start().as_ptr().cast()) };
+            unsafe { api.cuMemHostUnregister(self.page.start().as_ptr().cast()) };
+        }
+    }
+}
+
+impl Drop for Beacon {
+    fn drop(&mut self) {
+        // Streams that may be at it end with the process, and the supervisor learns of that.
+        let used = !lock(&self.users).is_empty();
+        if let Some(lease) = self.lease.take().filter(|_| used) {
+            lease.keep();
         }
     }
 }
@@ -367,7 +311,7 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         if !self.told {
-            self.beacon.give_up(self.recording);
+            self.beacon.page.give_up(self.recording);
         }
     }
 }
@@ -471,12 +415,44 @@ fn refused(error: std::io::Error) -> CUresult {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::{Broker, Offer, TOKEN_BYTES, Taken, Token};
+    use crate::cuda::page::{SLOTS, release};
+
+    /// Numbers that were given back.
+    #[derive(Default)]
+    struct Returns(Mutex<Vec<u32>>);
+
+    impl Broker for Returns {
+        fn offer(&self, _: Offer) -> Option<Token> {
+            None
+        }
+
+        fn take(&self, _: Token) -> Option<Taken> {
+            None
+        }
+
+        fn give_back(&self, _: Token, number: u32) {
+            lock(&self.0).push(number);
+        }
+
+        fn withdraw(&self, _: Token) {}
+    }
+
+    fn context() -> Arc<Context> {
+        Arc::new(Context::new(1, std::ptr::null_mut(), 0, true))
+    }
+
+    /// What a session makes of a page that it opens.
+    fn opened(page: &Beacon, number: u32, broker: &Arc<Returns>) -> Beacon {
+        let broker: Arc<dyn Broker> = Arc::<Returns>::clone(broker);
+        let lease = Lease::new(&broker, Token([1; TOKEN_BYTES]), number);
+        Beacon::open(page.file().unwrap(), lease, &context()).unwrap()
+    }
 
     /// Two sessions' views of one page.
     fn pair() -> (Beacon, Beacon) {
-        let context = Arc::new(Context::new(1, std::ptr::null_mut(), 0, true));
-        let ours = Beacon::create(&context).unwrap();
-        let theirs = Beacon::open(ours.file().unwrap(), &context).unwrap();
+        let ours = Beacon::create(&context()).unwrap();
+        let theirs = opened(&ours, 1, &Arc::default());
         (ours, theirs)
     }
 
@@ -495,7 +471,7 @@ mod tests {
         assert_ne!(second.slot, first.slot, "the first has not passed");
         assert_eq!(ours.state(), Latest::Theirs(second));
         assert_eq!(theirs.state(), Latest::Ours);
-        theirs.give_up(second);
+        theirs.page.give_up(second);
         assert_eq!(ours.state(), Latest::Passed);
         assert!(!ours.has_passed(first), "each is told for itself");
     }
@@ -504,8 +480,8 @@ mod tests {
     fn a_later_recording_that_passes_first_is_not_undone_by_an_earlier_one() {
         let (ours, theirs) = pair();
         let (slow, fast) = (ours.record(1).unwrap(), ours.record(2).unwrap());
-        ours.give_up(fast);
-        ours.give_up(slow);
+        ours.page.give_up(fast);
+        ours.page.give_up(slow);
         assert_eq!(theirs.state(), Latest::Passed);
     }
 
@@ -515,7 +491,7 @@ mod tests {
         let first = ours.record(1).unwrap();
         let second = ours.record(1).unwrap();
         assert_eq!((second.slot, second.value), (first.slot, first.value + 1));
-        ours.give_up(second);
+        ours.page.give_up(second);
         assert!(ours.has_passed(first), "a stream's are in order");
         assert_eq!(ours.record(2).unwrap().slot, first.slot);
     }
@@ -527,35 +503,66 @@ mod tests {
             .map(|stream| ours.record(stream).unwrap())
             .collect();
         assert_eq!(ours.record(9999), None);
-        ours.give_up(all[7]);
+        ours.page.give_up(all[7]);
         assert_eq!(ours.record(9999).unwrap().slot, all[7].slot);
     }
 
     #[test]
     fn values_that_wrap_keep_their_order() {
         let (ours, _theirs) = pair();
-        for word in [ours.given(0), ours.passed(0)] {
-            word.store(u32::MAX, Ordering::Relaxed);
-        }
+        ours.page.taken(0).store(u32::MAX.into(), Ordering::Relaxed);
+        ours.page.passed(0).store(u32::MAX, Ordering::Relaxed);
         let wrapped = ours.record(1).unwrap();
         assert_eq!(wrapped, Recording { slot: 0, value: 0 });
         assert!(!ours.has_passed(wrapped));
-        ours.give_up(wrapped);
+        ours.page.give_up(wrapped);
         assert!(ours.has_passed(wrapped));
     }
 
     #[test]
     fn nobody_waits_for_a_session_that_has_died_and_others_go_on() {
-        use std::os::fd::AsFd;
+        let ours = Beacon::create(&context()).unwrap();
+        let [theirs, third] = [1, 2].map(|number| opened(&ours, number, &Arc::default()));
+        for (dead, number) in [(&ours, OWNER), (&theirs, 1)] {
+            let own = third.record(1).unwrap();
+            let never = dead.record(1).unwrap();
+            assert_eq!(third.state(), Latest::Theirs(never));
+            release(ours.page.file(), number);
+            assert!(third.has_passed(never));
+            assert_eq!(third.state(), Latest::Passed);
+            assert!(!third.has_passed(own), "its own is outstanding");
+            let later = third.record(2).unwrap();
+            assert_eq!(third.state(), Latest::Ours);
+            third.page.give_up(own);
+            third.page.give_up(later);
+        }
+    }
+
+    #[test]
+    fn a_page_is_given_back_once_no_stream_is_at_it() {
+        let broker = Arc::default();
+        let ours = Beacon::create(&context()).unwrap();
+        drop(opened(&ours, 1, &broker));
+        assert_eq!(*lock(&broker.0), [1], "none was ever");
+
+        let theirs = opened(&ours, 2, &broker);
+        theirs.used_in(&context());
+        theirs.release(&NullCuda::new(1));
+        drop(theirs);
+        assert_eq!(*lock(&broker.0), [1, 2]);
+
+        let theirs = opened(&ours, 3, &broker);
+        theirs.used_in(&context());
+        drop(theirs);
+        assert_eq!(*lock(&broker.0), [1, 2], "one is until the session's end");
+    }
+
+    #[test]
+    fn what_has_not_passed_when_a_page_is_released_keeps_nobody_waiting() {
         let (ours, theirs) = pair();
-        let never = ours.record(1).unwrap();
-        abandon(ours.file().unwrap().as_fd());
-        assert!(theirs.has_passed(never));
-        assert_eq!(theirs.state(), Latest::Passed);
-        let later = theirs.record(2).unwrap();
-        assert_eq!(ours.state(), Latest::Theirs(later));
-        theirs.give_up(later);
-        assert_eq!(ours.state(), Latest::Passed);
+        let broken = theirs.record(1).unwrap();
+        theirs.release(&NullCuda::new(1));
+        assert!(ours.has_passed(broken));
     }
 
     #[test]
@@ -565,25 +572,5 @@ mod tests {
         assert!(matches!(theirs.state(), Latest::Theirs(_)));
         drop(claim);
         assert_eq!(theirs.state(), Latest::Passed);
-    }
-
-    #[test]
-    fn what_is_no_page_is_neither_opened_nor_marked() {
-        use std::os::fd::AsFd;
-        let context = Arc::new(Context::new(1, std::ptr::null_mut(), 0, true));
-        let file: OwnedFd = tempfile::tempfile().unwrap().into();
-        rustix::fs::ftruncate(&file, BYTES as u64).unwrap();
-        abandon(file.as_fd());
-        let mut bytes = [1; 8];
-        rustix::io::pread(&file, &mut bytes, FIRST as u64).unwrap();
-        assert_eq!(bytes, [0; 8]);
-        assert!(Beacon::open(file, &context).is_err());
-    }
-
-    #[test]
-    fn a_slot_that_another_session_made_up_is_no_recording() {
-        let (ours, theirs) = pair();
-        theirs.latest_word().store(u64::MAX, Ordering::Relaxed);
-        assert_eq!(ours.latest(), None);
     }
 }

@@ -14,6 +14,7 @@ mod dispatch;
 mod engine;
 mod graph;
 mod manual;
+mod page;
 mod pinned;
 mod prints;
 mod region;
@@ -25,4 +26,5 @@ mod snapshot;
 mod streams;
 
 pub use engine::{CudaEngine, CudaOpenError};
-pub(crate) use manual::end_event;
+pub(crate) use manual::is_event;
+pub(crate) use page::{OWNER, release as release_page};

@@ -22,5 +22,5 @@ mod transfer;
 mod virtual_memory;
 
 pub(crate) use link::{Link, Linker};
-pub(crate) use sharing::{Imported, Sharing, end_event};
+pub(crate) use sharing::{Imported, Sharing, is_event};
 pub(crate) use virtual_memory::VirtualMemory;

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use towline_backend::cuda as wire;
@@ -12,8 +12,8 @@ use towline_backend::cuda::*;
 use towline_session::Entry;
 use towline_wire::error::{CloseCode, ProtocolError};
 
-use crate::broker::{Offer, TOKEN_BYTES, Token};
-use crate::cuda::beacon::{Beacon, Claim, Latest, abandon};
+use crate::broker::{Lease, Offer, TOKEN_BYTES, Taken, Token};
+use crate::cuda::beacon::{Beacon, Claim, Latest};
 use crate::cuda::session::{Session, failure, unknown};
 use crate::cuda::shared::{Shared, lock};
 use crate::cuda::streams::{Places, Target};
@@ -40,11 +40,9 @@ type Home = Arc<crate::cuda::context::Context>;
 /// What another session's physical memory is here: the client's number, the driver's handle, its bytes.
 pub(crate) type Imported = (u64, CUmemGenericAllocationHandle, u64);
 
-/// Something that was offered ends with its owner: an event's page says so.
-pub(crate) fn end_event(kind: u8, page: BorrowedFd<'_>) {
-    if u32::from(kind) == EVENT {
-        abandon(page);
-    }
+/// Whether what is offered as `kind` is the page of an event.
+pub(crate) fn is_event(kind: u8) -> bool {
+    u32::from(kind) == EVENT
 }
 
 fn check(status: CUresult) -> Result<(), CUresult> {
@@ -166,8 +164,14 @@ impl Shared {
     }
 
     /// An event of ours beside the page that the others record in.
-    fn open_event(&self, home: &Home, number: u64, page: OwnedFd) -> Result<(), CUresult> {
-        let beacon = Beacon::open(page, home)?;
+    fn open_event(
+        &self,
+        home: &Home,
+        number: u64,
+        page: OwnedFd,
+        lease: Lease,
+    ) -> Result<(), CUresult> {
+        let beacon = Beacon::open(page, lease, home)?;
         beacon.register(&*self.api)?;
         let mut event: CUevent = std::ptr::null_mut();
         // SAFETY: one place for the event.
@@ -508,9 +512,12 @@ impl Session {
             let open = || -> Result<Opened, CUresult> {
                 let context = context.ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
                 check(context.enter(&*shared.api))?;
-                let offer = shared.broker.take(token);
-                let offer = offer.filter(|offer| u32::from(offer.kind) == kind);
-                let offer = offer.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+                let taken = shared.broker.take(token).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+                let Taken { offer, number } = taken;
+                let lease = Lease::new(&shared.broker, token, number);
+                if u32::from(offer.kind) != kind {
+                    return Err(CUDA_ERROR_INVALID_VALUE);
+                }
                 let (handle, bytes, device) =
                     read_described(&offer.bytes).ok_or(CUDA_ERROR_INVALID_VALUE)?;
                 let known = devices.iter().find(|(native, _)| *native == device);
@@ -522,7 +529,7 @@ impl Session {
                     }
                     (EVENT, _) => {
                         let page = offer.descriptor.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-                        shared.open_event(&context, id, page)?;
+                        shared.open_event(&context, id, page, lease)?;
                         Ok((0, 0, device))
                     }
                     (PHYSICAL, Some(descriptor)) => {
