@@ -9,6 +9,7 @@ mod support;
 
 mod access;
 mod cuda;
+mod cuda_events;
 mod cuda_faults;
 mod cuda_ranks;
 mod devices;

@@ -136,12 +136,24 @@ impl Running {
 
     /// Waits for a line of standard output.
     pub(crate) fn wait_for(&mut self, wanted: &str) {
+        self.wait_until(wanted, |line| (line == wanted).then_some(()));
+    }
+
+    /// Waits for a line that begins with a word, and gives what follows.
+    pub(crate) fn wait_for_word(&mut self, word: &str) -> String {
+        self.wait_until(word, |line| {
+            let rest = line.strip_prefix(word)?.strip_prefix(' ')?;
+            Some(rest.to_owned())
+        })
+    }
+
+    fn wait_until<T>(&mut self, wanted: &str, found: impl Fn(&str) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            match self.lines.recv_timeout(left) {
-                Ok(line) if line == wanted => return,
-                Ok(_) => {}
+            match self.lines.recv_timeout(left).map(|line| found(&line)) {
+                Ok(Some(found)) => return found,
+                Ok(None) => {}
                 Err(RecvTimeoutError::Timeout) => {
                     panic!("{} does not say {wanted:?}", self.describe())
                 }

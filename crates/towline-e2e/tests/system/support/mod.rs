@@ -8,7 +8,7 @@ mod server;
 use std::time::{Duration, Instant};
 
 pub(crate) use build::{mpi_program, opencl_program, towline, workload};
-pub(crate) use client::{Client, Finished};
+pub(crate) use client::{Client, Finished, Running};
 pub(crate) use process::{Usage, is_gone};
 pub(crate) use server::{Server, free_addresses};
 
