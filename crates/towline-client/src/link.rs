@@ -425,27 +425,48 @@ impl Link {
     /// Waits for small data, which comes on the command lane: this thread reads for itself.
     pub(crate) fn wait_data(&self, payload: u64) {
         loop {
-            let mut state = self.state();
+            let state = self.state();
             if !state.reads.contains_key(&payload) {
                 self.lull.store(true, Ordering::Relaxed);
                 return;
             }
-            match self.inbound.try_lock() {
-                Ok(mut inbound) => {
-                    drop(state);
-                    self.pump(&mut inbound, true);
-                    drop(inbound);
-                    self.hand_over();
-                }
-                Err(_) => {
-                    state.followers += 1;
-                    state = self
-                        .changed
-                        .wait(state)
-                        .unwrap_or_else(PoisonError::into_inner);
-                    state.followers -= 1;
-                    drop(state);
-                }
+            self.read_or_follow(state);
+        }
+    }
+
+    /// As [`Self::wait_for`], for what is told on the command lane: this thread reads for itself.
+    pub(crate) fn wait_told<T>(
+        &self,
+        mut ready: impl FnMut(&mut State) -> Option<T>,
+    ) -> Result<T, i32> {
+        loop {
+            let mut state = self.state();
+            if let Some(value) = ready(&mut state) {
+                return Ok(value);
+            }
+            if self.lost.get().is_some() {
+                return Err(self.vocabulary.lost);
+            }
+            self.read_or_follow(state);
+        }
+    }
+
+    /// Reads what comes, or waits until whoever does so already has read something.
+    fn read_or_follow(&self, mut state: MutexGuard<'_, State>) {
+        match self.inbound.try_lock() {
+            Ok(mut inbound) => {
+                drop(state);
+                self.pump(&mut inbound, true);
+                drop(inbound);
+                self.hand_over();
+            }
+            Err(_) => {
+                state.followers += 1;
+                state = self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
+                state.followers -= 1;
             }
         }
     }

@@ -21,6 +21,8 @@ pub struct Tuning {
     /// Pageable memory is copied into memory that the worker shares, where that is on this host (`TOWLINE_STAGING=0` turns that off, for
     /// measurements).
     pub staging: bool,
+    /// Threads that copy a long read out of shared memory side by side (`TOWLINE_COPY_THREADS`).
+    pub copy_threads: usize,
     /// Transfers overlap network and device (`TOWLINE_PIPELINE=0` turns that off, for measurements).
     pub pipeline: bool,
 }
@@ -29,6 +31,8 @@ pub struct Tuning {
 pub(crate) const INLINE_CREDIT: u64 = 16 << 20;
 /// Bytes posted before the calling thread itself sends: bounds the queue, and blocks a caller that is ahead of the network.
 pub(crate) const OUTBOX_LIMIT: usize = 1 << 20;
+/// Most threads of a read.
+const COPY_THREADS: usize = 4;
 /// Size that boxes and images are cut into when they travel on payload lanes.
 pub(crate) const SLAB_BYTES: usize = 16 << 20;
 
@@ -52,6 +56,9 @@ pub fn tuning() -> &'static Tuning {
             payload_lanes: number("TOWLINE_PAYLOAD_LANES").map(|lanes| lanes.clamp(1, 32) as u16),
             argument_cache: number("TOWLINE_ARG_CACHE") != Some(0),
             staging: number("TOWLINE_STAGING") != Some(0),
+            copy_threads: number("TOWLINE_COPY_THREADS")
+                .map_or(cores / 4, |threads| threads as usize)
+                .clamp(1, COPY_THREADS),
             pipeline: number("TOWLINE_PIPELINE") != Some(0),
         }
     })

@@ -431,18 +431,53 @@ fn pageable_copies_are_staged_once_and_send_no_payload() {
 }
 
 #[test]
+fn short_reads_of_pageable_memory_wait_once_and_come_through_a_block_when_there_were_some() {
+    let machine = Machine::on_this_host(&[1]);
+    let (device, stream) = (machine.allocate(1 << 20), machine.stream());
+    let sizes = [16_385, 65_536, 100_001, 512 << 10];
+    for (seed, size) in (0..24).zip(sizes.into_iter().cycle()) {
+        let bytes = pattern(size, seed);
+        // With their requests: no block is made for these.
+        for (address, part) in (device..).step_by(4096).zip(bytes.chunks(4096)) {
+            let (part, length) = (part.as_ptr().cast(), part.len());
+            // SAFETY: the bytes are readable.
+            let written = unsafe { machine.driver.cuMemcpyHtoD_v2(address, part, length) };
+            assert_eq!(written, CUDA_SUCCESS);
+        }
+        machine.synchronise();
+        let mut back = vec![0; size];
+        let before = travelled(&machine);
+        let (read, waits) = machine.costs(|driver| {
+            // SAFETY: the room is writable.
+            unsafe { driver.cuMemcpyDtoHAsync_v2(back.as_mut_ptr().cast(), device, size, stream) }
+        });
+        assert_eq!(read, CUDA_SUCCESS);
+        assert!(back == bytes, "{size} bytes");
+        // The first that is too long for the command lane has the block made.
+        let expected = if seed == 3 { 2 } else { 1 };
+        assert_eq!(waits, expected, "read {seed}, {size} bytes");
+        let went = travelled(&machine) - before;
+        assert!(seed < 8 || went < 1 << 10, "read {seed}: {went} bytes went");
+    }
+    machine.leave();
+}
+
+#[test]
 fn a_staged_copy_that_the_device_refuses_fails_once() {
     let machine = Machine::on_this_host(&[1]);
-    let mut bytes = pattern(1 << 20, 1);
+    let mut bytes = pattern(20 << 20, 1);
     let nowhere = 0x1000;
-    // SAFETY: the room is writable; the address is the device's to refuse.
-    let read = unsafe {
-        machine
-            .driver
-            .cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), nowhere, bytes.len())
-    };
-    assert_ne!(read, CUDA_SUCCESS);
-    assert!(bytes == pattern(1 << 20, 1));
+    let sizes = [100_000; 12].into_iter().chain([1 << 20, 20 << 20]);
+    for size in sizes {
+        // SAFETY: the room is writable; the address is the device's to refuse.
+        let read = unsafe {
+            machine
+                .driver
+                .cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), nowhere, size)
+        };
+        assert_ne!(read, CUDA_SUCCESS, "{size} bytes");
+        assert!(bytes == pattern(20 << 20, 1));
+    }
     machine.leave();
 }
 

@@ -11,6 +11,11 @@ use crate::tuning::{INLINE_CREDIT, tuning};
 /// Reads up to this size come on the command lane; the worker has the same number.
 const INLINE_READ: usize = 128 << 10;
 
+/// Reads beyond this size, of pageable memory, come through blocks of shared memory where there are some.
+const STAGED_READ: usize = 16 << 10;
+/// Up to this size all of it is waited for at once, and then copied.
+const SHORT_READ: usize = 512 << 10;
+
 /// Asynchronous reads up to this size wait for what comes next before they are posted.
 const HELD_BYTES: usize = 4 << 10;
 
@@ -162,21 +167,44 @@ impl Session {
         wait: bool,
     ) -> Result<(), i32> {
         self.healthy()?;
-        let (mut address, mut target, mut size) = (address, target, size);
-        if wait && size > INLINE_READ && self.stages() {
+        if wait && size > STAGED_READ && self.stages() {
             self.settle_reads(target.addr(), size)?;
+            if size <= SHORT_READ {
+                // SAFETY: the caller's contract.
+                let read = unsafe { self.read_short(actor, call, stream, address, target, size) };
+                if let Some(read) = read {
+                    return read.and_then(|()| self.healthy());
+                }
+            }
+        }
+        if wait && size > INLINE_READ && self.stages() {
             let started = std::time::Instant::now();
             // SAFETY: the caller's contract.
-            let brought = unsafe { self.read_staged(actor, call, stream, address, target, size) };
+            let left = unsafe { self.read_staged(actor, call, stream, address, target, size) };
             self.link.meter.waited(call, started.elapsed());
-            let brought = brought?;
-            if brought == size {
-                return self.healthy();
+            for (start, length) in left? {
+                let (address, target) = (
+                    address.wrapping_add(start as u64),
+                    target.wrapping_add(start),
+                );
+                self.read_sent(actor, call, stream, address, target, length, wait)?;
             }
-            address = address.wrapping_add(brought as u64);
-            target = target.wrapping_add(brought);
-            size -= brought;
+            return self.healthy();
         }
+        self.read_sent(actor, call, stream, address, target, size, wait)
+    }
+
+    /// As [`Self::read`], over the lanes.
+    fn read_sent(
+        &self,
+        actor: Actor,
+        call: &'static str,
+        stream: u64,
+        address: u64,
+        target: *mut u8,
+        size: usize,
+        wait: bool,
+    ) -> Result<(), i32> {
         let read = HeldRead {
             actor,
             call,

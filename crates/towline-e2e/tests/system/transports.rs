@@ -89,6 +89,19 @@ fn cuda_program_computes_over_shared_memory() {
 }
 
 #[test]
+fn reads_of_every_length_bring_every_byte_on_one_thread_and_on_some() {
+    let folder = tempfile::tempdir().expect("room for temporary files");
+    let (_server, address) = neighbour(folder.path(), &["--backend", "null", "--cuda", "null"]);
+    for threads in ["1", "3"] {
+        let lines = Client::with_options(&["--server", &address], opencl_program("cuda_reads"))
+            .env("TOWLINE_COPY_THREADS", threads)
+            .run()
+            .lines_of_success();
+        assert_eq!(lines, ["93 reads, 0 wrong"], "{threads} threads");
+    }
+}
+
+#[test]
 fn cuda_program_on_a_device_in_software_computes_over_shared_memory() {
     let folder = tempfile::tempdir().expect("room for temporary files");
     let (_server, address) = neighbour(folder.path(), &["--backend", "null", "--cuda", "soft"]);
