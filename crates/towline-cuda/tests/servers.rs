@@ -357,3 +357,33 @@ fn a_pool_serves_the_streams_of_its_server_and_memory_is_freed_where_it_is() {
     assert_eq!(freed, CUDA_ERROR_NOT_SUPPORTED);
     pair.machine.leave();
 }
+
+#[test]
+fn pools_that_got_memory_back_have_the_driver_waited_for_which_shrinks_them() {
+    let machine = Machine::new();
+    let (stream, null) = (machine.stream(), &machine.nulls[0]);
+    let held = null.allocated_bytes();
+    for whole in [false, true] {
+        let mut address = 0;
+        // SAFETY: a place for the address.
+        let given = unsafe { machine.driver.cuMemAllocAsync(&raw mut address, 64, stream) };
+        // SAFETY: the memory is allocated.
+        let freed = unsafe { machine.driver.cuMemFreeAsync(address, stream) };
+        assert_eq!((given, freed), (CUDA_SUCCESS, CUDA_SUCCESS));
+        // The stream has nothing to do any more, which a look at it tells.
+        let mut looks = 0..1000;
+        while null.allocated_bytes() > held && looks.next().is_some() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let before = null.waits();
+        let waited = if whole {
+            // SAFETY: no pointers.
+            unsafe { machine.driver.cuCtxSynchronize() }
+        } else {
+            // SAFETY: the stream is live.
+            unsafe { machine.driver.cuStreamSynchronize(stream) }
+        };
+        assert_eq!((waited, null.waits()), (CUDA_SUCCESS, before + 1));
+    }
+    machine.leave();
+}

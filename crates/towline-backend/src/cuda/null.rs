@@ -51,6 +51,7 @@ pub struct NullCuda {
     next: AtomicUsize,
     /// What images are refused with; success where they are not.
     refusal: AtomicI32,
+    waits: AtomicUsize,
 }
 
 /// What lives on the devices.
@@ -141,6 +142,7 @@ impl NullCuda {
             streams: Arc::default(),
             next: AtomicUsize::new(1),
             refusal: AtomicI32::new(CUDA_SUCCESS),
+            waits: AtomicUsize::new(0),
         }
     }
 
@@ -174,6 +176,11 @@ impl NullCuda {
             + state.links.len()
             + state.pools.len()
             + state.virtual_memory.live()
+    }
+
+    /// How often somebody has waited for a stream, or for all of a context.
+    pub fn waits(&self) -> usize {
+        self.waits.load(Ordering::Relaxed)
     }
 
     /// Bytes of device memory that are allocated; what belongs to images is not counted.
@@ -553,6 +560,7 @@ impl CudaApi for NullCuda {
         CUDA_SUCCESS
     }
     unsafe fn cuCtxSynchronize(&self) -> CUresult {
+        self.waits.fetch_add(1, Ordering::Relaxed);
         self.streams.wait_all(Some(CURRENT.get()));
         self.streams.status()
     }
@@ -832,6 +840,7 @@ impl CudaApi for NullCuda {
         }
     }
     unsafe fn cuStreamSynchronize(&self, stream: CUstream) -> CUresult {
+        self.waits.fetch_add(1, Ordering::Relaxed);
         match self.queue(stream) {
             Err(status) => status,
             Ok(queue) => {

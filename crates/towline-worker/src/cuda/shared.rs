@@ -1,6 +1,6 @@
 //! What all threads of a CUDA session share, and how completions become pushes.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -89,7 +89,9 @@ pub(crate) struct Shared {
     /// Bytes of inline writes given back, and how many of them the client knows of.
     retired: Mutex<(u64, u64)>,
     faulted: AtomicBool,
-    /// A pool has got memory back in a stream's order. The driver gives it to the system when it is waited for the next time.
+    /// Streams in whose order pools have got memory back. The driver gives that to the system when it is waited for the next time.
+    freed_on: Mutex<HashSet<u64>>,
+    /// Whether there are any.
     freed_to_pools: AtomicBool,
 }
 
@@ -146,19 +148,34 @@ impl Shared {
             imported: Mutex::default(),
             retired: Mutex::default(),
             faulted: AtomicBool::new(false),
+            freed_on: Mutex::default(),
             freed_to_pools: AtomicBool::new(false),
         }
     }
 
-    pub(crate) fn freed_to_pool(&self) {
+    /// A pool has got memory back in the order of a stream.
+    pub(crate) fn freed_to_pool(&self, stream: u64) {
+        lock(&self.freed_on).insert(stream);
         self.freed_to_pools.store(true, Ordering::Release);
     }
 
-    /// Whether pools have got memory back since the last call.
+    /// Whether pools have got memory back that the driver may still hold.
     pub(crate) fn has_freed_to_pools(&self) -> bool {
-        // A program without pools, on every wait, writes nothing.
         self.freed_to_pools.load(Ordering::Acquire)
-            && self.freed_to_pools.swap(false, Ordering::AcqRel)
+    }
+
+    /// The driver was waited for, for a stream or for all of them.
+    pub(crate) fn pools_have_shrunk(&self, stream: Option<u64>) {
+        if !self.has_freed_to_pools() {
+            return;
+        }
+        let mut streams = lock(&self.freed_on);
+        match stream {
+            Some(stream) => drop(streams.remove(&stream)),
+            None => streams.clear(),
+        }
+        self.freed_to_pools
+            .store(!streams.is_empty(), Ordering::Release);
     }
 
     /// Runs `job` on a thread of its own, which the session waits for at its end.

@@ -216,7 +216,7 @@ impl Session {
                         shared.enqueued(target);
                         if status == CUDA_SUCCESS {
                             shared.memory_went(address);
-                            shared.freed_to_pool();
+                            shared.freed_to_pool(target.key);
                         }
                         status
                     },

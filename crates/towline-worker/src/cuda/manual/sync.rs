@@ -31,8 +31,30 @@ const STREAM_ATTRIBUTES: [CUstreamAttrID; 4] = [
 /// Most streams of a context that a look asks for one by one.
 const STREAMS: usize = 8;
 
-/// What ends a wait.
-type Wait = fn(&dyn CudaApi, &Target) -> CUresult;
+/// What is waited for.
+#[derive(Clone, Copy)]
+enum Awaited {
+    Stream,
+    /// All streams of the context.
+    Context,
+}
+
+impl Awaited {
+    /// Waits by the driver, which has more to do then than to wait. The context must be current.
+    fn wait(self, shared: &Shared, target: &Target) -> CUresult {
+        let (status, stream) = match self {
+            Self::Stream => {
+                // SAFETY: the stream is live: the client waits before it destroys it.
+                let status = unsafe { shared.api.cuStreamSynchronize(target.stream()) };
+                (status, Some(target.key))
+            }
+            // SAFETY: no pointers.
+            Self::Context => (unsafe { shared.api.cuCtxSynchronize() }, None),
+        };
+        shared.pools_have_shrunk(stream);
+        status
+    }
+}
 
 /// A look at whether streams have done all they have, for the client that waits for them. The lane carries out nothing else meanwhile,
 /// so they get nothing more to do.
@@ -43,8 +65,7 @@ struct Looking {
     target: Target,
     /// Those behind it.
     others: SmallVec<[Raw; STREAMS]>,
-    /// How the driver is waited for, where it has more to do then than to wait.
-    wait: Wait,
+    awaited: Awaited,
     started: Instant,
     /// Whether the device may be asked to signal: it is no default stream that holds up others.
     signals: bool,
@@ -115,7 +136,7 @@ impl Looking {
         let shared = &self.shared;
         if status != CUDA_SUCCESS || shared.printing.expected() || shared.has_freed_to_pools() {
             // Does not wait any more; what kernels have printed comes with it, and pools shrink.
-            status = (self.wait)(&*shared.api, &self.target);
+            status = self.awaited.wait(shared, &self.target);
         }
         shared.usage.waited(self.started.elapsed());
         shared.settle_before_answer();
@@ -133,12 +154,12 @@ impl Session {
         number: u64,
         target: Target,
         places: Places,
-        wait: impl FnOnce(&dyn CudaApi) -> CUresult + Send + 'static,
+        wait: impl FnOnce(&Shared) -> CUresult + Send + 'static,
     ) {
         self.wait(move |shared| {
             shared.streams.wait(&places);
             let status = match target.context.enter(&*shared.api) {
-                CUDA_SUCCESS => shared.usage.waiting(|| wait(&*shared.api)),
+                CUDA_SUCCESS => shared.usage.waiting(|| wait(shared)),
                 status => status,
             };
             shared.settle_before_answer();
@@ -156,17 +177,8 @@ impl Session {
             Ok(target) => {
                 let places = self.shared.streams.place(target.key);
                 let signals = !target.is_default() || !self.has_blocking(&target.context);
-                self.look_or_wait(
-                    number,
-                    target,
-                    places,
-                    SmallVec::new(),
-                    signals,
-                    |api, target| {
-                        // SAFETY: the stream is live: the client waits before it destroys it.
-                        unsafe { api.cuStreamSynchronize(target.stream()) }
-                    },
-                );
+                let others = SmallVec::new();
+                self.look_or_wait(number, target, places, others, signals, Awaited::Stream);
             }
         }
         Ok(())
@@ -186,7 +198,7 @@ impl Session {
         places: Places,
         others: SmallVec<[Raw; STREAMS]>,
         signals: bool,
-        wait: Wait,
+        awaited: Awaited,
     ) {
         let looks = places.is_empty() && others.len() < STREAMS;
         let glance = looks.then(|| {
@@ -195,7 +207,7 @@ impl Session {
                 number,
                 target: target.clone(),
                 others,
-                wait,
+                awaited,
                 started: Instant::now(),
                 signals,
                 signal: None,
@@ -204,7 +216,8 @@ impl Session {
             looking.start(self.busy)
         });
         let on = target.clone();
-        self.synchronize(number, target, places, move |api| wait(api, &on));
+        let wait = move |shared: &Shared| awaited.wait(shared, &on);
+        self.synchronize(number, target, places, wait);
         self.glance = glance.flatten();
     }
 
@@ -235,10 +248,7 @@ impl Session {
         let others = self.streams.values().filter(of).map(|other| other.native);
         let others = others.take(STREAMS).collect();
         let target = Target::default_of(context, 0);
-        self.look_or_wait(number, target, places, others, signals, |api, _| {
-            // SAFETY: the context is current.
-            unsafe { api.cuCtxSynchronize() }
-        });
+        self.look_or_wait(number, target, places, others, signals, Awaited::Context);
         Ok(())
     }
 
@@ -293,9 +303,9 @@ impl Session {
             .into_iter()
             .collect();
         // SAFETY: the event is live: the client waits before it destroys it.
-        self.synchronize(number, target, places, move |api| unsafe {
+        self.synchronize(number, target, places, move |shared| unsafe {
             let event = event;
-            api.cuEventSynchronize(event.0.cast())
+            shared.api.cuEventSynchronize(event.0.cast())
         });
         Ok(())
     }
