@@ -269,11 +269,13 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
-        // No documentation tests: there `ignore` means that the example cannot run. Those of `served` are for `tests/gpu/goldens.sh`.
+        // No documentation tests: there `ignore` means that the example cannot run. Those of `served` are for `tests/gpu/goldens.sh`, one
+        // is for a GPU, and two are what other tests run in a process of its own.
         name: "slow-tests",
         tiers: LONG,
         needs: &["build"],
-        command: "cargo test --workspace --lib --bins --tests --locked --no-fail-fast -- --ignored --skip served::",
+        command: "cargo test --workspace --lib --bins --tests --locked --no-fail-fast -- --ignored --skip served:: \
+            --skip the_vendors_driver_serves_a_session --skip shm::tests::victim --skip crash::tests::crash",
         limit_s: 7200,
         ..STAGE
     },
