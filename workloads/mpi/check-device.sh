@@ -35,34 +35,8 @@ done
 # Open MPI 5's own launcher now and then waits for ever when all that it started has ended.
 mpirun=$(command -v mpirun.openmpi) || skip "there is no mpirun.openmpi to launch it with"
 
-scratch=$(mktemp -d)
-servers=()
-stop() {
-  local pid
-  for pid in "${servers[@]}"; do kill -TERM "$pid" 2>/dev/null || true; done
-  for pid in "${servers[@]}"; do wait "$pid" 2>/dev/null || true; done
-  rm -rf "$scratch"
-}
-trap stop EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-# start_server NAME OPTION... sets `address`
-start_server() {
-  local name=$1 tenths
-  shift
-  # Should this script be killed outright, the server ends with it.
-  setpriv --pdeathsig TERM "$towline" serve --listen 127.0.0.1:0 --ready-file "$scratch/$name.ready" --backend off \
-    --soft-time-limit 120 "$@" 2>"$scratch/$name.log" &
-  servers+=($!)
-  for ((tenths = 0; tenths < 300; tenths++)); do
-    [[ ! -s $scratch/$name.ready ]] || break
-    kill -0 "${servers[-1]}" 2>/dev/null || break
-    sleep 0.1
-  done
-  [[ -s $scratch/$name.ready ]] || { cat "$scratch/$name.log" >&2; exit 1; }
-  address=$(<"$scratch/$name.ready")
-}
+# shellcheck source=servers.sh
+. "$here/servers.sh"
 
 # run NAME PART COMMAND...: it has to be right, and to say that it used PART
 run() {
@@ -88,9 +62,10 @@ build() {
 # Where the linker finds -lcuda: ours, by the driver's name.
 mkdir "$scratch/lib"
 ln -s "$binaries/libtowline_cuda.so" "$scratch/lib/libcuda.so"
-start_server a --cuda soft:2
+device=(--backend off --soft-time-limit 120 --cuda)
+start_server a "${device[@]}" soft:2
 a=$address
-start_server b --cuda soft
+start_server b "${device[@]}" soft
 b=$address
 
 build "$root/build/workloads/mpi-openmpi5" "$openmpi5/bin/mpicc"
