@@ -311,32 +311,8 @@ impl Link {
                     return Err(self.vocabulary.lost);
                 }
             }
-            match self.inbound.try_lock() {
-                Ok(mut inbound) => {
-                    // The background thread may have read the answer before this thread got the lane: look again first.
-                    if matches!(state.replies.get(&number), Some(Slot::Asked)) {
-                        drop(state);
-                        self.pump(&mut inbound, true);
-                    } else {
-                        drop(state);
-                    }
-                    drop(inbound);
-                    self.hand_over();
-                }
-                Err(TryLockError::WouldBlock) => {
-                    state.followers += 1;
-                    state = self
-                        .changed
-                        .wait(state)
-                        .unwrap_or_else(PoisonError::into_inner);
-                    state.followers -= 1;
-                    drop(state);
-                }
-                Err(TryLockError::Poisoned(_)) => {
-                    drop(state);
-                    self.fail("a thread died while it read from the server".into());
-                }
-            }
+            // A failure is found at the next turn.
+            self.read_or_follow(state);
         }
     }
 
@@ -430,7 +406,9 @@ impl Link {
                 self.lull.store(true, Ordering::Relaxed);
                 return;
             }
-            self.read_or_follow(state);
+            if !self.read_or_follow(state) {
+                return;
+            }
         }
     }
 
@@ -451,8 +429,8 @@ impl Link {
         }
     }
 
-    /// Reads what comes, or waits until whoever does so already has read something.
-    fn read_or_follow(&self, mut state: MutexGuard<'_, State>) {
+    /// Reads what comes, or waits until whoever does so already has read something; `false` where nobody can any more.
+    fn read_or_follow(&self, mut state: MutexGuard<'_, State>) -> bool {
         match self.inbound.try_lock() {
             Ok(mut inbound) => {
                 drop(state);
@@ -460,7 +438,7 @@ impl Link {
                 drop(inbound);
                 self.hand_over();
             }
-            Err(_) => {
+            Err(TryLockError::WouldBlock) => {
                 state.followers += 1;
                 state = self
                     .changed
@@ -468,7 +446,13 @@ impl Link {
                     .unwrap_or_else(PoisonError::into_inner);
                 state.followers -= 1;
             }
+            Err(TryLockError::Poisoned(_)) => {
+                drop(state);
+                self.fail("a thread died while it read from the server".into());
+                return false;
+            }
         }
+        true
     }
 
     /// Reads what has come, without waiting; for callers that poll.
