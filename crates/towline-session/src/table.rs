@@ -40,12 +40,14 @@ pub type Addresses<T> = HashMap<usize, T, BuildHasherDefault<NumberHasher>>;
 #[derive(Debug)]
 pub struct Table<T> {
     entries: Numbers<(u8, Entry<T>)>,
+    changes: u64,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
         Self {
             entries: HashMap::default(),
+            changes: 0,
         }
     }
 }
@@ -60,6 +62,7 @@ impl<T: Copy> Table<T> {
             return Err(TableError::Taken(id));
         }
         self.entries.insert(id, (tag, entry));
+        self.changes += 1;
         Ok(())
     }
 
@@ -76,6 +79,7 @@ impl<T: Copy> Table<T> {
     pub fn remove(&mut self, id: u64, tag: u8) -> Result<Entry<T>, TableError> {
         let entry = self.entry(id, tag)?;
         self.entries.remove(&id);
+        self.changes += 1;
         Ok(entry)
     }
 
@@ -87,10 +91,17 @@ impl<T: Copy> Table<T> {
             .filter(|(_, (kind, _))| *kind == tag)
             .map(|(id, _)| *id)
             .collect();
+        self.changes += 1;
         ids.iter()
             .filter_map(|id| self.entries.remove(id))
             .map(|(_, entry)| entry)
             .collect()
+    }
+
+    /// Counts insertions and removals: what was found is the same as long as this is.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Handles alive.
@@ -151,6 +162,24 @@ mod tests {
         );
         assert_eq!(table.remove(7, 5), Ok(Entry::Live(42)));
         assert_eq!(table.remove(7, 5), Err(TableError::Unknown(7)));
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_a_change() {
+        let mut table = Table::default();
+        let mut changed = {
+            let mut seen = table.changes();
+            move |table: &Table<usize>| std::mem::replace(&mut seen, table.changes()) != seen
+        };
+        assert_eq!(table.insert(7, 5, Entry::Live(42)), Ok(()));
+        assert!(changed(&table));
+        assert!(table.insert(7, 5, Entry::Live(43)).is_err());
+        assert!(table.entry(7, 5).is_ok());
+        assert!(!changed(&table));
+        assert!(table.remove(7, 5).is_ok());
+        assert!(changed(&table));
+        table.drain(5);
+        assert!(changed(&table));
     }
 
     #[test]

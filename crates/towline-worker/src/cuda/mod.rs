@@ -17,6 +17,7 @@ mod manual;
 mod page;
 mod pinned;
 mod prints;
+mod recent;
 mod region;
 mod residents;
 mod session;

@@ -13,8 +13,9 @@ use towline_wire::error::{CloseCode, DecodeError, ProtocolError};
 use super::ahead::Ahead;
 use super::context::Context;
 use super::manual::{Link, Linker, VirtualMemory};
+use super::recent::Recent;
 use super::residents::{self, Residents};
-use super::shared::{Shared, lock};
+use super::shared::{Arrivals, Shared, lock};
 use super::streams::{Place, Places, Target};
 use crate::lane::Serve;
 use crate::link::Raw;
@@ -42,8 +43,8 @@ pub(crate) struct Session {
     /// The context that messages act in.
     pub(crate) acting: Option<Arc<Context>>,
     pub(crate) streams: Numbers<Target>,
-    /// The default stream that was launched on last.
-    default_stream: Option<Target>,
+    /// What was launched lately.
+    pub(crate) recent: Recent,
     /// Where the latest recording of an event is parked, by the event's number.
     pub(crate) recorded: HashMap<u64, Place>,
     /// Modules that belong to libraries, by number.
@@ -75,7 +76,7 @@ impl Session {
             ahead,
             acting: None,
             streams: Numbers::default(),
-            default_stream: None,
+            recent: Recent::default(),
             recorded: HashMap::new(),
             borrowed: HashSet::new(),
             pools: HashSet::new(),
@@ -181,40 +182,6 @@ impl Session {
         }
         let native = self.native(id, wire::StreamHandle::TAG)?;
         Ok(Err(native.err().unwrap_or(CUDA_ERROR_INVALID_CONTEXT)))
-    }
-
-    /// As [`Self::target`], without new references to what it leads to: for what programs do most.
-    #[inline]
-    pub(crate) fn target_at_hand(
-        &self,
-        stream: wire::StreamHandle,
-    ) -> Result<Result<&Target, CUresult>, ProtocolError> {
-        let target = match stream.0 {
-            ..=CU_STREAM_LEGACY => self.default_stream.as_ref(),
-            id => self.streams.get(&id),
-        };
-        match target {
-            Some(target) => Ok(Ok(target)),
-            None => Ok(Err(self
-                .target(stream)?
-                .err()
-                .unwrap_or(CUDA_ERROR_UNKNOWN))),
-        }
-    }
-
-    /// Has a default stream at hand, if it is one.
-    #[inline]
-    pub(crate) fn reach_for(&mut self, stream: wire::StreamHandle) -> Result<(), ProtocolError> {
-        let id = stream.0;
-        if id > CU_STREAM_LEGACY {
-            return Ok(());
-        }
-        let acting = self.acting.as_ref().map(|context| context.id);
-        let it = |target: &Target| target.id == id && Some(target.key) == acting;
-        if !self.default_stream.as_ref().is_some_and(it) {
-            self.default_stream = self.target(stream)?.ok();
-        }
-        Ok(())
     }
 
     /// The driver's number of a device.
@@ -339,7 +306,10 @@ impl Session {
 
     /// Takes in what other threads have made.
     fn take_arrivals(&mut self) -> Result<(), ProtocolError> {
-        for (id, tag, entry) in self.shared.arrivals() {
+        let Some(Arrivals { objects, imported }) = self.shared.arrivals() else {
+            return Ok(());
+        };
+        for (id, tag, entry) in objects {
             if let Err(error) = self.table.insert(id, tag, entry) {
                 return Err(broken(error));
             }
@@ -347,7 +317,10 @@ impl Session {
                 self.pools.insert(id);
             }
         }
-        self.take_imported()
+        for (number, memory, bytes) in imported {
+            self.virtual_memory.import(number, memory, bytes);
+        }
+        Ok(())
     }
 
     /// Ends a context, once nothing of the session uses it.
@@ -360,7 +333,7 @@ impl Session {
         {
             self.acting = None;
         }
-        self.default_stream = None;
+        self.recent.clear();
         self.forget_residents(context.id);
         self.end_links(Some(context.id));
         let mut streams = Vec::new();
@@ -456,7 +429,7 @@ impl Serve for Session {
             log::debug!("kernels still run at the session's end");
             return;
         }
-        self.default_stream = None;
+        self.recent.clear();
         // Made, and never taken in.
         let _ = self.take_arrivals();
         self.release_residents();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use smallvec::SmallVec;
 use towline_backend::cuda::*;
@@ -30,16 +30,6 @@ pub(crate) struct Layout {
     pub(crate) bytes: usize,
 }
 
-/// All layouts, for a moment.
-pub(crate) struct Layouts<'a>(RwLockReadGuard<'a, Numbers<Arc<Layout>>>);
-
-impl Layouts<'_> {
-    /// As [`Shared::layout`].
-    pub(crate) fn of(&self, function: Raw) -> Option<&Arc<Layout>> {
-        self.0.get(&(function.0.addr() as u64))
-    }
-}
-
 /// How far a read is.
 #[derive(Debug, Clone, Copy)]
 enum Reading {
@@ -49,6 +39,15 @@ enum Reading {
     Enqueued(Raw),
     /// The device is done with it.
     Copied,
+}
+
+/// What threads other than the lane's have made.
+#[derive(Default)]
+pub(crate) struct Arrivals {
+    /// Number, kind, object.
+    pub(crate) objects: Vec<(u64, u8, Entry<Raw>)>,
+    /// Physical memory of other sessions.
+    pub(crate) imported: Vec<Imported>,
 }
 
 /// Completions of one stream, in its order.
@@ -70,8 +69,8 @@ pub(crate) struct Shared {
     watches: Mutex<HashMap<u64, Watch>>,
     /// Functions of the application that streams stand behind, and whether they have returned.
     pub(crate) functions: Mutex<HashMap<u64, bool>>,
-    /// Objects that threads other than the lane's have made: number, kind, object.
-    arrivals: Mutex<Vec<(u64, u8, Entry<Raw>)>>,
+    /// What threads other than the lane's have made.
+    arrivals: Mutex<Arrivals>,
     arrived: AtomicBool,
     /// Where the parameters of functions and kernels lie in their blocks, by the driver's address of each.
     layouts: RwLock<Numbers<Arc<Layout>>>,
@@ -84,8 +83,6 @@ pub(crate) struct Shared {
     pub(crate) broker: Arc<dyn Broker>,
     pub(crate) sharing: Mutex<Sharing>,
     pub(crate) beacons: Beacons,
-    /// Physical memory of other sessions that the lane has not taken in.
-    pub(crate) imported: Mutex<Vec<Imported>>,
     /// Bytes of inline writes given back, and how many of them the client knows of.
     retired: Mutex<(u64, u64)>,
     faulted: AtomicBool,
@@ -145,7 +142,6 @@ impl Shared {
             broker,
             sharing: Mutex::default(),
             beacons: Beacons::default(),
-            imported: Mutex::default(),
             retired: Mutex::default(),
             faulted: AtomicBool::new(false),
             freed_on: Mutex::default(),
@@ -404,11 +400,8 @@ impl Shared {
 
     /// Where a function's parameters lie; `None` where it was not loaded with its facts.
     pub(crate) fn layout(&self, function: Raw) -> Option<Arc<Layout>> {
-        self.layouts().of(function).cloned()
-    }
-
-    pub(crate) fn layouts(&self) -> Layouts<'_> {
-        Layouts(self.layouts.read().unwrap_or_else(PoisonError::into_inner))
+        let layouts = self.layouts.read().unwrap_or_else(PoisonError::into_inner);
+        layouts.get(&(function.0.addr() as u64)).cloned()
     }
 
     pub(crate) fn note_layout(&self, function: Raw, layout: Arc<Layout>) {
@@ -418,18 +411,25 @@ impl Shared {
 
     /// An object for the lane's table.
     pub(crate) fn arrive(&self, id: u64, tag: u8, entry: Entry<Raw>) {
-        lock(&self.arrivals).push((id, tag, entry));
+        lock(&self.arrivals).objects.push((id, tag, entry));
         self.arrived.store(true, Ordering::Release);
     }
 
-    /// Objects that have come since the last call.
-    pub(crate) fn arrivals(&self) -> Vec<(u64, u8, Entry<Raw>)> {
+    /// Physical memory of another session, for the lane.
+    pub(crate) fn arrive_imported(&self, imported: Imported) {
+        lock(&self.arrivals).imported.push(imported);
+        self.arrived.store(true, Ordering::Release);
+    }
+
+    /// What has come since the last call, if anything has.
+    #[inline]
+    pub(crate) fn arrivals(&self) -> Option<Arrivals> {
         if !self.arrived.load(Ordering::Acquire) {
-            return Vec::new();
+            return None;
         }
         let mut arrivals = lock(&self.arrivals);
         self.arrived.store(false, Ordering::Release);
-        std::mem::take(&mut *arrivals)
+        Some(std::mem::take(&mut *arrivals))
     }
 
     /// Data of inline writes is not held any more.

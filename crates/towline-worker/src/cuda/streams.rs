@@ -420,7 +420,10 @@ impl Shared {
     #[inline]
     pub(crate) fn enqueued(&self, target: &Target) {
         let depth = &target.depth;
-        if depth.unmarked.fetch_add(1, Ordering::Relaxed) + 1 < MARK_EVERY {
+        // Not in one step, which would take longer: where two threads meet, a command is not counted.
+        let unmarked = depth.unmarked.load(Ordering::Relaxed) + 1;
+        if unmarked < MARK_EVERY {
+            depth.unmarked.store(unmarked, Ordering::Relaxed);
             return;
         }
         depth.unmarked.store(0, Ordering::Relaxed);

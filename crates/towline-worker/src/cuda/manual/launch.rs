@@ -8,6 +8,7 @@ use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_wire::error::ProtocolError;
 
+use crate::cuda::recent::Found;
 use crate::cuda::session::{Session, unknown};
 use crate::cuda::shared::{Layout, Shared, lock};
 use crate::cuda::streams::{Places, Target};
@@ -222,6 +223,24 @@ impl Session {
         Ok(())
     }
 
+    /// Looks a launch's function and stream up.
+    #[cold]
+    fn find_launch(
+        &self,
+        function: wire::FunctionHandle,
+        stream: wire::StreamHandle,
+    ) -> Result<Result<Found, CUresult>, ProtocolError> {
+        let (target, function) = match (self.target(stream)?, self.function(function)?) {
+            (Ok(target), Ok(function)) => (target, function),
+            (Err(status), _) | (_, Err(status)) => return Ok(Err(status)),
+        };
+        Ok(Ok(Found {
+            function,
+            layout: self.shared.layout(function),
+            target,
+        }))
+    }
+
     /// The status of a launch, or none while it is parked. This is what programs do most: what is done here takes its time from each.
     fn launch_or_park(
         &mut self,
@@ -230,53 +249,58 @@ impl Session {
         request: &wire::Launch<'_>,
         verdict: bool,
     ) -> Result<Result<Option<CUresult>, CUresult>, ProtocolError> {
-        let function = self.function(request.function)?;
-        let attributes = self.attributes(&request.attributes)?;
-        self.reach_for(request.stream)?;
-        let target = self.target_at_hand(request.stream)?;
-        let (target, function, mut attributes) = match (target, function, attributes) {
-            (Ok(target), Ok(function), Ok(attributes)) => (target, function, attributes),
-            (Err(status), ..) | (_, Err(status), _) | (_, _, Err(status)) => {
-                return Ok(Err(status));
-            }
+        let (at, on) = (request.function, request.stream);
+        let changes = self.table.changes();
+        let known = match self.recent.find(at, on, self.acting.as_ref(), changes) {
+            None => match self.find_launch(at, on)? {
+                Ok(found) => {
+                    self.recent.keep(at, on, found, changes);
+                    self.recent.find(at, on, self.acting.as_ref(), changes)
+                }
+                Err(status) => return Ok(Err(status)),
+            },
+            known => known,
+        };
+        let Some(Found {
+            function,
+            layout,
+            target,
+        }) = known
+        else {
+            return Ok(Err(CUDA_ERROR_INVALID_CONTEXT));
+        };
+        let function = *function;
+        let mut attributes = match self.attributes(&request.attributes)? {
+            Ok(attributes) => attributes,
+            Err(status) => return Ok(Err(status)),
         };
         let shape = Shape {
             grid: [request.grid_x, request.grid_y, request.grid_z],
             block: [request.block_x, request.block_y, request.block_z],
             shared_bytes: request.shared_bytes,
         };
-        let block = aligned(request.params);
         let size = request.params.len();
-        let layouts = self.shared.layouts();
-        let layout = layouts.of(function);
-        if layout.is_some_and(|layout| layout.bytes > size) {
+        if layout.as_ref().is_some_and(|layout| layout.bytes > size) {
             return Ok(Err(CUDA_ERROR_INVALID_VALUE));
         }
+        let block = aligned(request.params);
         if self.shared.is_clear(target, &[]) {
-            let mut pointers = pointers(layout.map(|layout| &**layout), &block);
-            // The driver may take its time.
-            drop(layouts);
             let status = self.run(target, |shared, target| {
-                let stream = target.stream();
-                let parameters = (&block, size);
-                let attributes = &mut attributes;
-                let pointers = &mut pointers;
                 let status = launch(
                     &*shared.api,
                     function,
-                    stream,
+                    target.stream(),
                     shape,
-                    attributes,
-                    parameters,
-                    pointers,
+                    &mut attributes,
+                    (&block, size),
+                    &mut pointers(layout.as_deref(), &block),
                 );
                 shared.enqueued(target);
                 status
             });
             return Ok(Ok(Some(status)));
         }
-        let layout = layout.cloned();
-        drop(layouts);
+        let layout = layout.clone();
         let target = target.clone();
         let go = move |shared: &Arc<Shared>, target: &Target| {
             let status = launch(

@@ -201,7 +201,7 @@ impl Shared {
             self.api
                 .cuMemImportFromShareableHandle(&raw mut memory, file, kind)
         })?;
-        lock(&self.imported).push((number, memory, bytes));
+        self.arrive_imported((number, memory, bytes));
         Ok(())
     }
 
@@ -603,14 +603,6 @@ impl Session {
             Ok(event) => unsafe { self.api.cuEventQuery(event.cast()) },
         };
         self.reply(number, status, &wire::EventStateReply {});
-        Ok(())
-    }
-
-    /// Takes in physical memory that other threads have opened.
-    pub(crate) fn take_imported(&mut self) -> Result<(), ProtocolError> {
-        for (number, memory, bytes) in std::mem::take(&mut *lock(&self.shared.imported)) {
-            self.virtual_memory.import(number, memory, bytes);
-        }
         Ok(())
     }
 }
