@@ -259,7 +259,7 @@ impl Link {
         let started = Instant::now();
         let number = self.ask_only(request)?;
         self.meter.requested();
-        let reply = self.wait_reply(number);
+        let reply = self.wait_reply(number, tuning().spin_for_answer);
         self.meter.waited(call, started.elapsed());
         reply
     }
@@ -283,11 +283,11 @@ impl Link {
     /// As [`Self::ask`], but no wait of the application's: it does not count.
     pub(crate) fn measure<'a, R: Request<'a>>(&self, request: &R) -> Result<Reply, i32> {
         let number = self.ask_only(request)?;
-        self.wait_reply(number)
+        self.wait_reply(number, tuning().spin_for_answer)
     }
 
-    /// Waits for the answer to the request of this number.
-    pub(crate) fn wait_reply(&self, number: u64) -> Result<Reply, i32> {
+    /// Waits for the answer to the request of this number: looks for it as long as `patience` lasts, then sleeps.
+    pub(crate) fn wait_reply(&self, number: u64, patience: Duration) -> Result<Reply, i32> {
         loop {
             let mut state = self.state();
             match state.replies.get(&number) {
@@ -312,7 +312,7 @@ impl Link {
                 }
             }
             // A failure is found at the next turn.
-            self.read_or_follow(state);
+            self.read_or_follow(state, patience);
         }
     }
 
@@ -399,14 +399,14 @@ impl Link {
     }
 
     /// Waits for small data, which comes on the command lane: this thread reads for itself.
-    pub(crate) fn wait_data(&self, payload: u64) {
+    pub(crate) fn wait_data(&self, payload: u64, patience: Duration) {
         loop {
             let state = self.state();
             if !state.reads.contains_key(&payload) {
                 self.lull.store(true, Ordering::Relaxed);
                 return;
             }
-            if !self.read_or_follow(state) {
+            if !self.read_or_follow(state, patience) {
                 return;
             }
         }
@@ -425,16 +425,16 @@ impl Link {
             if self.lost.get().is_some() {
                 return Err(self.vocabulary.lost);
             }
-            self.read_or_follow(state);
+            self.read_or_follow(state, tuning().spin_for_answer);
         }
     }
 
     /// Reads what comes, or waits until whoever does so already has read something; `false` where nobody can any more.
-    fn read_or_follow(&self, mut state: MutexGuard<'_, State>) -> bool {
+    fn read_or_follow(&self, mut state: MutexGuard<'_, State>, patience: Duration) -> bool {
         match self.inbound.try_lock() {
             Ok(mut inbound) => {
                 drop(state);
-                self.pump(&mut inbound, true);
+                self.pump(&mut inbound, Some(patience));
                 drop(inbound);
                 self.hand_over();
             }
@@ -458,7 +458,7 @@ impl Link {
     /// Reads what has come, without waiting; for callers that poll.
     pub(crate) fn poll(&self) {
         if let Ok(mut inbound) = self.inbound.try_lock() {
-            self.pump(&mut inbound, false);
+            self.pump(&mut inbound, None);
             drop(inbound);
             self.hand_over();
         }
@@ -581,20 +581,19 @@ impl Link {
                 continue;
             }
             let mut inbound = self.inbound.lock().unwrap_or_else(PoisonError::into_inner);
-            self.pump(&mut inbound, false);
+            self.pump(&mut inbound, None);
             drop(inbound);
             self.hand_over();
         }
     }
 
-    /// Takes bytes off the lane and acts on every whole message.
-    fn pump(&self, reader: &mut FrameReader, block: bool) {
-        let got = match block {
-            true => self.lane().and_then(|lane| {
-                lane.recv_soon(reader.space(), tuning().spin_for_answer)
-                    .map(Some)
-            }),
-            false => self.lane().and_then(|lane| lane.try_recv(reader.space())),
+    /// Takes bytes off the lane and acts on every whole message. With `patience` bytes are waited for: looked for that long first.
+    fn pump(&self, reader: &mut FrameReader, patience: Option<Duration>) {
+        let got = match patience {
+            Some(patience) => self
+                .lane()
+                .and_then(|lane| lane.recv_soon(reader.space(), patience).map(Some)),
+            None => self.lane().and_then(|lane| lane.try_recv(reader.space())),
         };
         let count = match got {
             Ok(None) => return,

@@ -1,7 +1,7 @@
 //! Contexts, and which of them is a thread's.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use towline_backend::cuda as wire;
@@ -21,7 +21,7 @@ pub(crate) struct Context {
     pub(crate) session: u8,
     pub(crate) ordinal: i32,
     pub(crate) primary: bool,
-    pub(crate) flags: Mutex<u32>,
+    flags: AtomicU32,
     /// It lives on the server; a primary context is made there when it is first needed.
     live: AtomicBool,
     making: Mutex<()>,
@@ -52,12 +52,17 @@ impl Context {
         }
         let request = wire::PrimaryRetain {
             device: self.ordinal,
-            flags: *lock(&self.flags),
+            flags: self.flags.load(Ordering::Relaxed),
             context: wire::ContextHandle(self.number),
         };
         session.call(Actor::default(), "cuDevicePrimaryCtxRetain", &request)?;
         self.live.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Whether threads that wait in it sleep, rather than look for what they wait for.
+    pub(crate) fn sleeps(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & CU_CTX_SCHED_BLOCKING_SYNC != 0
     }
 
     fn is_live(&self) -> bool {
@@ -81,7 +86,7 @@ impl Driver {
                 session: known.session,
                 ordinal: known.ordinal,
                 primary: true,
-                flags: Mutex::new(lock(&known.references).flags),
+                flags: AtomicU32::new(lock(&known.references).flags),
                 live: AtomicBool::new(false),
                 making: Mutex::new(()),
                 settings: Mutex::default(),
@@ -171,7 +176,7 @@ impl Driver {
             session: device.session,
             ordinal: device.ordinal,
             primary: false,
-            flags: Mutex::new(flags),
+            flags: AtomicU32::new(flags),
             live: AtomicBool::new(true),
             making: Mutex::new(()),
             settings: Mutex::default(),
@@ -211,7 +216,7 @@ impl ContextCalls for Driver {
         status(self.primary(dev).and_then(|context| {
             // Scheduling flags say how this process waits; the server's driver keeps its own.
             lock(&self.device(dev)?.references).flags = flags;
-            *lock(&context.flags) = flags;
+            context.flags.store(flags, Ordering::Relaxed);
             Ok(())
         }))
     }
@@ -334,7 +339,8 @@ impl ContextCalls for Driver {
             return CUDA_ERROR_INVALID_VALUE;
         }
         // Like those of its beginning, they say how this process waits.
-        status(self.current().map(|context| *lock(&context.flags) = flags))
+        let set = |context: Arc<Context>| context.flags.store(flags, Ordering::Relaxed);
+        status(self.current().map(set))
     }
 
     unsafe fn cuCtxGetExecAffinity(
@@ -433,7 +439,8 @@ impl ContextCalls for Driver {
     }
 
     unsafe fn cuCtxGetFlags(&self, flags: *mut u32) -> CUresult {
-        let of = self.current().map(|context| *lock(&context.flags));
+        let current = self.current();
+        let of = current.map(|context| context.flags.load(Ordering::Relaxed));
         // SAFETY: the caller's contract.
         unsafe { tell(flags, of) }
     }

@@ -253,7 +253,10 @@ impl Driver {
         context.ensure(session)?;
         Ok(Acting {
             session,
-            actor: actor(context.number),
+            actor: Actor {
+                sleeps: context.sleeps(),
+                ..actor(context.number)
+            },
             context,
         })
     }
@@ -265,6 +268,7 @@ pub(crate) fn actor(context: u64) -> Actor {
         thread: thread.number,
         context,
         capture_mode: thread.capture_mode.get(),
+        sleeps: false,
     })
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct Recorded {
     captured: AtomicBool,
     /// It may be shared with other processes.
     shareable: bool,
+    /// Threads that wait for it sleep.
+    sleeps: bool,
     /// It is shared, so others may record it: only the server knows whether it has passed, and what others are to see of it must be
     /// there when a call returns.
     shared: AtomicBool,
@@ -45,6 +47,18 @@ impl Recording {
 }
 
 impl Recorded {
+    /// An event of the context, never recorded.
+    fn new(acting: &Acting<'_>) -> Self {
+        Self {
+            context: acting.context.number,
+            last: Mutex::new(None),
+            captured: AtomicBool::new(false),
+            shareable: false,
+            sleeps: false,
+            shared: AtomicBool::new(false),
+        }
+    }
+
     /// Whether it was made to be shared with other processes.
     pub(crate) fn is_shareable(&self) -> bool {
         self.shareable
@@ -124,28 +138,25 @@ impl Driver {
             // How sessions share it is the server's affair, not the driver's.
             Flags: flags & !CU_EVENT_INTERPROCESS,
         })?;
-        Ok(self.enter_event(&acting, handle.0, shareable, false))
+        let event = Recorded {
+            shareable,
+            sleeps: flags & CU_EVENT_BLOCKING_SYNC != 0,
+            ..Recorded::new(&acting)
+        };
+        Ok(self.enter_event(handle.0, event))
     }
 
     /// An event of another process that this one has opened.
     pub(crate) fn shared_event(&self, acting: &Acting<'_>, number: u64) -> CUevent {
-        self.enter_event(acting, number, true, true)
+        let event = Recorded {
+            shareable: true,
+            shared: AtomicBool::new(true),
+            ..Recorded::new(acting)
+        };
+        self.enter_event(number, event)
     }
 
-    fn enter_event(
-        &self,
-        acting: &Acting<'_>,
-        number: u64,
-        shareable: bool,
-        shared: bool,
-    ) -> CUevent {
-        let event = Recorded {
-            context: acting.context.number,
-            last: Mutex::new(None),
-            captured: AtomicBool::new(false),
-            shareable,
-            shared: AtomicBool::new(shared),
-        };
+    fn enter_event(&self, number: u64, event: Recorded) -> CUevent {
         write(&self.events).insert(number, Arc::new(event));
         wire::EventHandle(number).to_raw()
     }
@@ -268,7 +279,8 @@ impl Driver {
         known: &Recorded,
         event: wire::EventHandle,
     ) -> Result<(), CUresult> {
-        let acting = self.acting_in(self.context(known.context)?)?;
+        let mut acting = self.acting_in(self.context(known.context)?)?;
+        acting.actor.sleeps |= known.sleeps;
         if known.is_shared() {
             acting.call_for("cuEventSynchronize", &wire::SynchronizeEvent { event })?;
             return acting.session.take_failure(Some(0)).map_or(Ok(()), Err);

@@ -15,6 +15,7 @@ mod staging;
 mod transfer;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 use towline_backend::cuda as wire;
@@ -29,6 +30,7 @@ use crate::memory::HostBox;
 use crate::meter::Meter;
 use crate::peer::Control;
 use crate::state::{Event, Write};
+use crate::tuning::tuning;
 
 use staging::Staging;
 use transfer::HeldRead;
@@ -67,6 +69,18 @@ pub struct Actor {
     pub context: u64,
     /// How strictly a capture guards it.
     pub capture_mode: u32,
+    /// It sleeps while it waits for the device, as its context or event asks (CU_CTX_SCHED_BLOCKING_SYNC, CU_EVENT_BLOCKING_SYNC).
+    pub sleeps: bool,
+}
+
+impl Actor {
+    /// How long it looks for what it waits for.
+    fn patience(self) -> Duration {
+        match self.sleeps {
+            true => Duration::ZERO,
+            false => tuning().spin_for_answer,
+        }
+    }
 }
 
 /// What a request that loads an image brought.
@@ -248,7 +262,7 @@ impl Session {
             self.link.ask_only(request)?
         };
         self.link.meter.requested();
-        let reply = self.link.wait_reply(number);
+        let reply = self.link.wait_reply(number, actor.patience());
         self.link.meter.waited(call, started.elapsed());
         let reply = reply?;
         Ok(Answer {

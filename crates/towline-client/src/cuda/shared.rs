@@ -65,7 +65,7 @@ impl Session {
             self.link.ask_only(&request)?
         };
         self.link.meter.requested();
-        let reply = self.link.wait_reply(asked);
+        let reply = self.link.wait_reply(asked, actor.patience());
         self.link.meter.waited(call, started.elapsed());
         match reply?.status {
             0 => Ok(SharedHost { number, memory }),

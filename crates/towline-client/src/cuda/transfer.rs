@@ -1,5 +1,7 @@
 //! Data between the application's memory and device memory.
 
+use std::time::Duration;
+
 use towline_backend::cuda as wire;
 use towline_session::Landing;
 
@@ -220,7 +222,7 @@ impl Session {
         }
         let (payload, posted) = self.post_read(&mut posting, &read, wait);
         drop(posting);
-        self.arrived(call, payload, size, posted, wait)
+        self.arrived(call, payload, size, posted, wait.then(|| actor.patience()))
     }
 
     fn post_read(
@@ -247,7 +249,7 @@ impl Session {
             None => Ok(()),
             Some(read) => {
                 let (payload, posted) = self.post_read(posting, &read, false);
-                self.arrived(read.call, payload, read.target.size(), posted, false)
+                self.arrived(read.call, payload, read.target.size(), posted, None)
             }
         }
     }
@@ -263,7 +265,8 @@ impl Session {
         let read = posting.held.take()?;
         let (payload, posted) = self.post_read(&mut posting, &read, true);
         drop(posting);
-        Some(self.arrived(read.call, payload, read.target.size(), posted, true))
+        let patience = Some(read.actor.patience());
+        Some(self.arrived(read.call, payload, read.target.size(), posted, patience))
     }
 
     /// Waits until no data is on its way into a range of host memory.
@@ -395,7 +398,7 @@ impl Session {
                 },
             ),
         };
-        self.arrived(call, payload, bytes, posted, wait)
+        self.arrived(call, payload, bytes, posted, wait.then(|| actor.patience()))
     }
 
     /// Whether so much data goes with its request: it is small, and the server has room.
@@ -450,13 +453,14 @@ impl Session {
         payload
     }
 
+    /// Gives what became of posting a read, and with `patience` waits for its data: looks for it that long first.
     fn arrived(
         &self,
         call: &'static str,
         payload: u64,
         size: usize,
         posted: Result<(), i32>,
-        wait: bool,
+        patience: Option<Duration>,
     ) -> Result<(), i32> {
         if let Err(status) = posted {
             // Nothing was sent, so nothing will come.
@@ -465,13 +469,13 @@ impl Session {
             self.link.notify();
             return Err(status);
         }
-        if !wait {
+        let Some(patience) = patience else {
             return Ok(());
-        }
+        };
         let started = std::time::Instant::now();
         self.link.flush();
         if size <= INLINE_READ {
-            self.link.wait_data(payload);
+            self.link.wait_data(payload, patience);
         } else {
             self.link.wait_read(payload);
         }

@@ -20,6 +20,7 @@ use towline_session::Batch;
 use super::event::times_request;
 use super::recipe::{Recipe, tag};
 use super::*;
+use crate::tuning::tuning;
 
 /// Device queries whose answers must be the same on both servers.
 const SAME: [(cl_device_info, &str); 5] = [
@@ -326,7 +327,7 @@ impl Remote {
             }
         }
         for (event, name, number) in asked {
-            let reply = link.wait_reply(number);
+            let reply = link.wait_reply(number, tuning().spin_for_answer);
             let reply = reply.map_err(|status| self.refused("an event's times", status))?;
             let known = times.entry(event).or_default();
             // A time that the device does not know is not known afterwards either.

@@ -302,7 +302,7 @@ impl Remote {
         let started = std::time::Instant::now();
         self.link().flush();
         if size <= INLINE_READ && !background {
-            self.link().wait_data(payload);
+            self.link().wait_data(payload, tuning().spin_for_answer);
         } else {
             self.link().wait_read(payload);
         }
