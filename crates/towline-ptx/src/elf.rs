@@ -260,7 +260,12 @@ pub(crate) fn len(bytes: &[u8]) -> Result<u64, Error> {
             .map_or(0, |first| first.info.into()),
         count => u64::from(count),
     };
-    let mut end = (HEADER_BYTES as u64).max(at.saturating_add(table_len));
+    // Where there are headers, the first is there even if it counts none.
+    let headers_len = match at {
+        0 => 0,
+        _ => table_len.max(SECTION_BYTES),
+    };
+    let mut end = (HEADER_BYTES as u64).max(at.saturating_add(headers_len));
     if segments != 0 {
         let segments_len = segments.saturating_mul(SEGMENT_BYTES);
         end = end.max(header.segments_at.saturating_add(segments_len));

@@ -155,6 +155,16 @@ mod tests {
     }
 
     #[test]
+    fn the_section_header_that_counts_the_others_belongs_to_the_image() {
+        let (at, size) = (elf::HEADER_BYTES, 64);
+        let mut image = vec![0; at + size];
+        image[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        image[40..48].copy_from_slice(&(at as u64).to_le_bytes());
+        image[58] = size as u8;
+        assert_eq!(measure(&image), Ok((Kind::Elf, (at + size) as u64)));
+    }
+
+    #[test]
     fn machine_code_of_32_bits_is_refused() {
         let mut image = vec![0; elf::HEADER_BYTES];
         image[..6].copy_from_slice(b"\x7fELF\x01\x01");
