@@ -189,6 +189,11 @@ const PLANS: [Plan; 4] = [
     ),
 ];
 
+/// How often a process of a leg computes what took the slowest leg so long: short ones vary most, and starting a process takes longer.
+fn iterations(slowest_ms: f64) -> usize {
+    (400.0 / slowest_ms).clamp(3.0, 15.0) as usize
+}
+
 impl Run<'_> {
     /// Figures 9 to 11: time by problem size, and the share of kernels in it.
     pub(super) fn workloads(&mut self, folder: &Path) {
@@ -218,12 +223,13 @@ impl Run<'_> {
             name,
             precision,
             size,
-            iterations: 3,
+            iterations: 1,
             devices: 1,
             instances: 1,
             check: false,
         };
         let mut warm_up = self.legs.wanted(&OPENCL);
+        let mut slowest_ms = 0.0_f64;
         let title = format!("{name} {precision} {size}").replace(" none", "");
         // Each run measures after two of its own that it does not count, so the warm-up here checks instead; the
         // reference on the CPU takes long, so only for the smallest size.
@@ -232,10 +238,14 @@ impl Run<'_> {
             warm_up.retain(|other| *other != leg);
             let job = Job {
                 check: first && smallest,
-                iterations: if first { 1 } else { job.iterations },
+                iterations: if first { 1 } else { iterations(slowest_ms) },
                 ..job.clone()
             };
-            run_once(legs, leg, folder, &job)
+            let ran = run_once(legs, leg, folder, &job)?;
+            if let (true, Some(ms)) = (first, ran.0.values.get("ms")) {
+                slowest_ms = slowest_ms.max(*ms);
+            }
+            Ok(ran)
         });
         self.report(
             &turns,
@@ -254,6 +264,12 @@ impl Run<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_takes_less_time_is_computed_more_often() {
+        let of = [0.0, 1.0, 40.0, 100.0, 1e4].map(iterations);
+        assert_eq!(of, [15, 15, 10, 4, 3]);
+    }
 
     #[test]
     fn result_line_is_understood() {
