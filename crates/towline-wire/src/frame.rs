@@ -173,6 +173,7 @@ impl FrameReader {
     }
 
     /// The next whole message, or `None` until more bytes come. After an error it stays failed.
+    #[inline]
     #[allow(
         clippy::should_implement_trait,
         reason = "lends from the buffer, so it cannot be an Iterator"
@@ -198,11 +199,12 @@ impl FrameReader {
         }
     }
 
-    fn step(&mut self) -> Result<Option<(u64, u16, std::ops::Range<usize>)>, ProtocolError> {
+    /// Takes the headers of the next frame that holds messages; `false` where more bytes have to come.
+    fn open_frame(&mut self) -> Result<bool, ProtocolError> {
         while self.left_in_frame == 0 {
             let Some(header) = self.buffer[self.start..self.end].first_chunk::<FRAME_HEADER>()
             else {
-                return Ok(None);
+                return Ok(false);
             };
             let header = FrameHeader::from_bytes(header)?;
             if header.sequence != self.next_number {
@@ -223,6 +225,14 @@ impl FrameReader {
             self.acknowledged = header.acknowledged;
             self.start += FRAME_HEADER;
             self.left_in_frame = header.length as usize;
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn step(&mut self) -> Result<Option<(u64, u16, std::ops::Range<usize>)>, ProtocolError> {
+        if self.left_in_frame == 0 && !self.open_frame()? {
+            return Ok(None);
         }
         let Some(header) = self.buffer[self.start..self.end].first_chunk::<MESSAGE_HEADER>() else {
             return Ok(None);

@@ -422,33 +422,30 @@ fn body(out: &mut String, api: &Api, call: &Call) {
     out.push_str("        Ok(())\n");
 }
 
-/// The dispatcher's arm for the call, and the method that it leads to unless that is written by hand.
+/// The dispatcher's arm for the call, and the methods that it leads to, less what is written by hand.
 pub(super) fn method(api: &Api, call: &Call) -> (String, String) {
-    let (mut arms, mut methods) = (String::new(), String::new());
     let (name, id) = (call.message(), call.id);
-    if call.manual_server {
-        // A method of this name in the worker's `manual` modules: forgetting it does not compile.
-        let _ = writeln!(
-            arms,
-            "            {id:#06x} => self.{}(number, wire::{name}::decode(body)?),",
-            call.name
-        );
-    } else {
-        let _ = writeln!(
-            arms,
-            "            {id:#06x} => self.on_{}(number, wire::{name}::decode(body)?),",
-            call.name
-        );
+    let arm = format!("            {id:#06x} => self.take_{name}(number, body),\n");
+    // A method of this name in the worker's `manual` modules, where it is written by hand: forgetting it does not compile.
+    let carries_out = match call.manual_server {
+        true => call.name.clone(),
+        false => format!("on_{}", call.name),
+    };
+    // Apart from the others: one function that decodes every message would need kilobytes of stack for each.
+    let mut methods = format!(
+        "    #[inline(never)]\n    fn take_{name}(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {{\n\
+         \x20       self.{carries_out}(number, wire::{name}::decode(body)?)\n    }}\n"
+    );
+    if !call.manual_server {
         let _ = writeln!(
             methods,
-            "    fn on_{}(&mut self, number: u64, request: wire::{name}{}) -> Result<(), ProtocolError> {{",
-            call.name,
+            "    fn {carries_out}(&mut self, number: u64, request: wire::{name}{}) -> Result<(), ProtocolError> {{",
             if lends(call) { "<'_>" } else { "" }
         );
         body(&mut methods, api, call);
         methods.push_str("    }\n");
     }
-    (arms, methods)
+    (arm, methods)
 }
 
 /// Emits the dispatcher; requests with a hand-written half go to the method of the call's name.

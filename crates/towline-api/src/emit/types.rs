@@ -84,8 +84,8 @@ pub fn emit(api: &Api) -> String {
              impl {wire} {{\n    /// Number of the handle kind.\n    pub const TAG: u8 = {tag};\n\
              \x20   /// The handle whose bits an application's pointer holds.\n    pub fn from_raw(raw: {name}) -> Self {{ Self(raw.addr() as u64) }}\n\
              \x20   /// The pointer that stands for it on the client.\n    pub fn to_raw(self) -> {name} {{ std::ptr::without_provenance_mut(self.0 as usize) }}\n}}\n\
-             impl Scalar for {wire} {{\n    const WIDTH: usize = 8;\n    fn put(self, out: &mut Vec<u8>) {{ self.0.put(out) }}\n\
-             \x20   fn take(bytes: &[u8]) -> Self {{ Self(u64::take(bytes)) }}\n}}\n",
+             impl Scalar for {wire} {{\n    const WIDTH: usize = 8;\n    #[inline]\n    fn put(self, out: &mut Vec<u8>) {{ self.0.put(out) }}\n\
+             \x20   #[inline]\n    fn take(bytes: &[u8]) -> Self {{ Self(u64::take(bytes)) }}\n}}\n",
             tag = handle.tag,
         );
     }

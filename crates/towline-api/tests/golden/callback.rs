@@ -114,4 +114,8 @@ impl<'a> Message<'a> for CallbackReply {
 
 // ---- the worker's half (dispatch)
 
-            0x0110 => self.clCallback(number, wire::Callback::decode(body)?),
+            0x0110 => self.take_Callback(number, body),
+    #[inline(never)]
+    fn take_Callback(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.clCallback(number, wire::Callback::decode(body)?)
+    }

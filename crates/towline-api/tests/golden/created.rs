@@ -114,7 +114,11 @@ impl<'a> Request<'a> for Created {
 
 // ---- the worker's half (dispatch)
 
-            0x0104 => self.on_clCreated(number, wire::Created::decode(body)?),
+            0x0104 => self.take_Created(number, body),
+    #[inline(never)]
+    fn take_Created(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_clCreated(number, wire::Created::decode(body)?)
+    }
     fn on_clCreated(&mut self, number: u64, request: wire::Created) -> Result<(), ProtocolError> {
         let mut errcode_ret: cl_int = Default::default();
         let mut created: cl_mem = std::ptr::null_mut();

@@ -105,7 +105,11 @@ impl<'a> Request<'a> for CreatedOut {
 
 // ---- the worker's half (dispatch)
 
-            0x0105 => self.on_clCreatedOut(number, wire::CreatedOut::decode(body)?),
+            0x0105 => self.take_CreatedOut(number, body),
+    #[inline(never)]
+    fn take_CreatedOut(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_clCreatedOut(number, wire::CreatedOut::decode(body)?)
+    }
     fn on_clCreatedOut(&mut self, number: u64, request: wire::CreatedOut) -> Result<(), ProtocolError> {
         let mut event_native: cl_event = std::ptr::null_mut();
         let status = 'call: {

@@ -95,7 +95,11 @@ impl<'a> Request<'a> for Destroys {
 
 // ---- the worker's half (dispatch)
 
-            0x0103 => self.on_clDestroys(number, wire::Destroys::decode(body)?),
+            0x0103 => self.take_Destroys(number, body),
+    #[inline(never)]
+    fn take_Destroys(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_clDestroys(number, wire::Destroys::decode(body)?)
+    }
     fn on_clDestroys(&mut self, number: u64, request: wire::Destroys) -> Result<(), ProtocolError> {
         let status = 'call: {
             let buffer: cl_mem = match self.native(request.buffer.0, wire::MemHandle::TAG)? { Ok(raw) => raw.cast(), Err(status) => break 'call status };

@@ -123,7 +123,11 @@ impl<'a> Message<'a> for ForwardReply {
 
 // ---- the worker's half (dispatch)
 
-            0x0112 => self.on_clForward(number, wire::Forward::decode(body)?),
+            0x0112 => self.take_Forward(number, body),
+    #[inline(never)]
+    fn take_Forward(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_clForward(number, wire::Forward::decode(body)?)
+    }
     fn on_clForward(&mut self, number: u64, request: wire::Forward) -> Result<(), ProtocolError> {
         let mut value: cl_uint = Default::default();
         let status = 'call: {

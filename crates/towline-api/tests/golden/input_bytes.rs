@@ -132,7 +132,11 @@ impl<'a> Message<'a> for InputBytesReply {
 
 // ---- the worker's half (dispatch)
 
-            0x010a => self.on_clInputBytes(number, wire::InputBytes::decode(body)?),
+            0x010a => self.take_InputBytes(number, body),
+    #[inline(never)]
+    fn take_InputBytes(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_clInputBytes(number, wire::InputBytes::decode(body)?)
+    }
     fn on_clInputBytes(&mut self, number: u64, request: wire::InputBytes<'_>) -> Result<(), ProtocolError> {
         let status = 'call: {
             let buffer: cl_mem = match self.native(request.buffer.0, wire::MemHandle::TAG)? { Ok(raw) => raw.cast(), Err(status) => break 'call status };

@@ -134,7 +134,11 @@ impl<'a> Message<'a> for InputHandlesReply {
 
 // ---- the worker's half (dispatch)
 
-            0x0109 => self.on_clInputHandles(number, wire::InputHandles::decode(body)?),
+            0x0109 => self.take_InputHandles(number, body),
+    #[inline(never)]
+    fn take_InputHandles(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_clInputHandles(number, wire::InputHandles::decode(body)?)
+    }
     fn on_clInputHandles(&mut self, number: u64, request: wire::InputHandles<'_>) -> Result<(), ProtocolError> {
         let status = 'call: {
             let context: cl_context = match self.native(request.context.0, wire::ContextHandle::TAG)? { Ok(raw) => raw.cast(), Err(status) => break 'call status };

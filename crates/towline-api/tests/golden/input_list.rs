@@ -124,7 +124,11 @@ impl<'a> Message<'a> for InputListReply {
 
 // ---- the worker's half (dispatch)
 
-            0x010c => self.on_clInputList(number, wire::InputList::decode(body)?),
+            0x010c => self.take_InputList(number, body),
+    #[inline(never)]
+    fn take_InputList(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_clInputList(number, wire::InputList::decode(body)?)
+    }
     fn on_clInputList(&mut self, number: u64, request: wire::InputList<'_>) -> Result<(), ProtocolError> {
         let status = 'call: {
             let context: cl_context = match self.native(request.context.0, wire::ContextHandle::TAG)? { Ok(raw) => raw.cast(), Err(status) => break 'call status };

@@ -127,7 +127,11 @@ impl<'a> Message<'a> for InputScalarReply {
 
 // ---- the worker's half (dispatch)
 
-            0x0106 => self.on_clInputScalar(number, wire::InputScalar::decode(body)?),
+            0x0106 => self.take_InputScalar(number, body),
+    #[inline(never)]
+    fn take_InputScalar(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_clInputScalar(number, wire::InputScalar::decode(body)?)
+    }
     fn on_clInputScalar(&mut self, number: u64, request: wire::InputScalar) -> Result<(), ProtocolError> {
         let status = 'call: {
             let context: cl_context = match self.native(request.context.0, wire::ContextHandle::TAG)? { Ok(raw) => raw.cast(), Err(status) => break 'call status };

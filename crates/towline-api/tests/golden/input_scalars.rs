@@ -135,7 +135,11 @@ impl<'a> Message<'a> for InputScalarsReply {
 
 // ---- the worker's half (dispatch)
 
-            0x0108 => self.on_clInputScalars(number, wire::InputScalars::decode(body)?),
+            0x0108 => self.take_InputScalars(number, body),
+    #[inline(never)]
+    fn take_InputScalars(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_clInputScalars(number, wire::InputScalars::decode(body)?)
+    }
     fn on_clInputScalars(&mut self, number: u64, request: wire::InputScalars<'_>) -> Result<(), ProtocolError> {
         let status = 'call: {
             let context: cl_context = match self.native(request.context.0, wire::ContextHandle::TAG)? { Ok(raw) => raw.cast(), Err(status) => break 'call status };

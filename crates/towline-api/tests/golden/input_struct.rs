@@ -125,7 +125,11 @@ impl<'a> Message<'a> for InputStructReply {
 
 // ---- the worker's half (dispatch)
 
-            0x0107 => self.on_clInputStruct(number, wire::InputStruct::decode(body)?),
+            0x0107 => self.take_InputStruct(number, body),
+    #[inline(never)]
+    fn take_InputStruct(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_clInputStruct(number, wire::InputStruct::decode(body)?)
+    }
     fn on_clInputStruct(&mut self, number: u64, request: wire::InputStruct) -> Result<(), ProtocolError> {
         let status = 'call: {
             let context: cl_context = match self.native(request.context.0, wire::ContextHandle::TAG)? { Ok(raw) => raw.cast(), Err(status) => break 'call status };

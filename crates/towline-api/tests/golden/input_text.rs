@@ -126,7 +126,11 @@ impl<'a> Message<'a> for InputTextReply {
 
 // ---- the worker's half (dispatch)
 
-            0x010b => self.on_clInputText(number, wire::InputText::decode(body)?),
+            0x010b => self.take_InputText(number, body),
+    #[inline(never)]
+    fn take_InputText(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_clInputText(number, wire::InputText::decode(body)?)
+    }
     fn on_clInputText(&mut self, number: u64, request: wire::InputText<'_>) -> Result<(), ProtocolError> {
         let status = 'call: {
             let context: cl_context = match self.native(request.context.0, wire::ContextHandle::TAG)? { Ok(raw) => raw.cast(), Err(status) => break 'call status };

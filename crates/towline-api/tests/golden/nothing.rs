@@ -111,7 +111,11 @@ impl<'a> Message<'a> for NothingReply {
 
 // ---- the worker's half (dispatch)
 
-            0x0114 => self.on_clNothing(number, wire::Nothing::decode(body)?),
+            0x0114 => self.take_Nothing(number, body),
+    #[inline(never)]
+    fn take_Nothing(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_clNothing(number, wire::Nothing::decode(body)?)
+    }
     fn on_clNothing(&mut self, number: u64, request: wire::Nothing) -> Result<(), ProtocolError> {
         let status = 'call: {
             let context: cl_context = match self.native(request.context.0, wire::ContextHandle::TAG)? { Ok(raw) => raw.cast(), Err(status) => break 'call status };

@@ -143,7 +143,11 @@ impl<'a> Message<'a> for OutBytesReply<'a> {
 
 // ---- the worker's half (dispatch)
 
-            0x010f => self.on_clOutBytes(number, wire::OutBytes::decode(body)?),
+            0x010f => self.take_OutBytes(number, body),
+    #[inline(never)]
+    fn take_OutBytes(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_clOutBytes(number, wire::OutBytes::decode(body)?)
+    }
     fn on_clOutBytes(&mut self, number: u64, request: wire::OutBytes) -> Result<(), ProtocolError> {
         let mut param_value: Vec<u8> = Vec::new();
         let mut param_value_size_ret: usize = Default::default();

@@ -126,7 +126,11 @@ impl<'a> Message<'a> for OutScalarReply {
 
 // ---- the worker's half (dispatch)
 
-            0x010d => self.on_clOutScalar(number, wire::OutScalar::decode(body)?),
+            0x010d => self.take_OutScalar(number, body),
+    #[inline(never)]
+    fn take_OutScalar(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_clOutScalar(number, wire::OutScalar::decode(body)?)
+    }
     fn on_clOutScalar(&mut self, number: u64, request: wire::OutScalar) -> Result<(), ProtocolError> {
         let mut value: cl_uint = Default::default();
         let status = 'call: {

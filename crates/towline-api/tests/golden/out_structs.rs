@@ -141,7 +141,11 @@ impl<'a> Message<'a> for OutStructsReply<'a> {
 
 // ---- the worker's half (dispatch)
 
-            0x010e => self.on_clOutStructs(number, wire::OutStructs::decode(body)?),
+            0x010e => self.take_OutStructs(number, body),
+    #[inline(never)]
+    fn take_OutStructs(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_clOutStructs(number, wire::OutStructs::decode(body)?)
+    }
     fn on_clOutStructs(&mut self, number: u64, request: wire::OutStructs) -> Result<(), ProtocolError> {
         let mut regions: Vec<cl_region> = Vec::new();
         let mut count_ret: cl_uint = Default::default();

@@ -98,7 +98,11 @@ impl<'a> Request<'a> for Posted {
 
 // ---- the worker's half (dispatch)
 
-            0x0102 => self.on_clPosted(number, wire::Posted::decode(body)?),
+            0x0102 => self.take_Posted(number, body),
+    #[inline(never)]
+    fn take_Posted(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_clPosted(number, wire::Posted::decode(body)?)
+    }
     fn on_clPosted(&mut self, number: u64, request: wire::Posted) -> Result<(), ProtocolError> {
         let status = 'call: {
             let context: cl_context = match self.native(request.context.0, wire::ContextHandle::TAG)? { Ok(raw) => raw.cast(), Err(status) => break 'call status };

@@ -123,7 +123,11 @@ impl<'a> Message<'a> for ValueReply {
 
 // ---- the worker's half (dispatch)
 
-            0x0101 => self.on_clValue(number, wire::Value::decode(body)?),
+            0x0101 => self.take_Value(number, body),
+    #[inline(never)]
+    fn take_Value(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_clValue(number, wire::Value::decode(body)?)
+    }
     fn on_clValue(&mut self, number: u64, request: wire::Value) -> Result<(), ProtocolError> {
         let status = 'call: {
             let context: cl_context = match self.native(request.context.0, wire::ContextHandle::TAG)? { Ok(raw) => raw.cast(), Err(status) => break 'call status };

@@ -107,7 +107,11 @@ impl<'a> Message<'a> for ByValueReply {
 
 // ---- the worker's half (dispatch)
 
-            0x0104 => self.on_cuByValue(number, wire::ByValue::decode(body)?),
+            0x0104 => self.take_ByValue(number, body),
+    #[inline(never)]
+    fn take_ByValue(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_cuByValue(number, wire::ByValue::decode(body)?)
+    }
     fn on_cuByValue(&mut self, number: u64, request: wire::ByValue) -> Result<(), ProtocolError> {
         let status = 'call: {
             // SAFETY: handles come from the session's table, lengths were compared with their lists when the request was decoded.

@@ -94,7 +94,11 @@ impl<'a> Request<'a> for Created {
 
 // ---- the worker's half (dispatch)
 
-            0x0101 => self.on_cuCreated(number, wire::Created::decode(body)?),
+            0x0101 => self.take_Created(number, body),
+    #[inline(never)]
+    fn take_Created(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_cuCreated(number, wire::Created::decode(body)?)
+    }
     fn on_cuCreated(&mut self, number: u64, request: wire::Created) -> Result<(), ProtocolError> {
         let mut phStream_native: CUstream = std::ptr::null_mut();
         let status = 'call: {

@@ -113,7 +113,11 @@ impl<'a> Message<'a> for DeviceValueReply {
 
 // ---- the worker's half (dispatch)
 
-            0x0107 => self.on_cuDeviceValue(number, wire::DeviceValue::decode(body)?),
+            0x0107 => self.take_DeviceValue(number, body),
+    #[inline(never)]
+    fn take_DeviceValue(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_cuDeviceValue(number, wire::DeviceValue::decode(body)?)
+    }
     fn on_cuDeviceValue(&mut self, number: u64, request: wire::DeviceValue) -> Result<(), ProtocolError> {
         let mut value: CUdeviceptr = Default::default();
         let status = 'call: {

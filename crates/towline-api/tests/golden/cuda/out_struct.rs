@@ -115,7 +115,11 @@ impl<'a> Message<'a> for OutStructReply {
 
 // ---- the worker's half (dispatch)
 
-            0x0105 => self.on_cuOutStruct(number, wire::OutStruct::decode(body)?),
+            0x0105 => self.take_OutStruct(number, body),
+    #[inline(never)]
+    fn take_OutStruct(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_cuOutStruct(number, wire::OutStruct::decode(body)?)
+    }
     fn on_cuOutStruct(&mut self, number: u64, request: wire::OutStruct) -> Result<(), ProtocolError> {
         let mut room: CUDA_ROOM_DESCRIPTOR = <wire::RoomDescriptor as wire::Scalar>::take(&[0; <wire::RoomDescriptor as wire::Scalar>::WIDTH]).to_raw();
         let status = 'call: {

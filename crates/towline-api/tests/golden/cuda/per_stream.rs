@@ -120,7 +120,11 @@ impl<'a> Request<'a> for PerStreamV2 {
 
 // ---- the worker's half (dispatch)
 
-            0x0102 => self.on_cuPerStream_v2(number, wire::PerStreamV2::decode(body)?),
+            0x0102 => self.take_PerStreamV2(number, body),
+    #[inline(never)]
+    fn take_PerStreamV2(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_cuPerStream_v2(number, wire::PerStreamV2::decode(body)?)
+    }
     fn on_cuPerStream_v2(&mut self, number: u64, request: wire::PerStreamV2) -> Result<(), ProtocolError> {
         let status = 'call: {
             let stream: CUstream = match self.native(request.stream.0, wire::StreamHandle::TAG)? { Ok(raw) => raw.cast(), Err(status) => break 'call status };

@@ -87,7 +87,11 @@ impl<'a> Request<'a> for Planned {
 
 // ---- the worker's half (dispatch)
 
-            0x0109 => self.on_cuPlanned(number, wire::Planned::decode(body)?),
+            0x0109 => self.take_Planned(number, body),
+    #[inline(never)]
+    fn take_Planned(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_cuPlanned(number, wire::Planned::decode(body)?)
+    }
     fn on_cuPlanned(&mut self, number: u64, request: wire::Planned) -> Result<(), ProtocolError> {
         let status = 'call: {
             let hStream: CUstream = match self.native(request.hStream.0, wire::StreamHandle::TAG)? { Ok(raw) => raw.cast(), Err(status) => break 'call status };

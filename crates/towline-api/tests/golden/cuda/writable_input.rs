@@ -116,7 +116,11 @@ impl<'a> Message<'a> for WritableInputReply {
 
 // ---- the worker's half (dispatch)
 
-            0x0106 => self.on_cuWritableInput(number, wire::WritableInput::decode(body)?),
+            0x0106 => self.take_WritableInput(number, body),
+    #[inline(never)]
+    fn take_WritableInput(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_cuWritableInput(number, wire::WritableInput::decode(body)?)
+    }
     fn on_cuWritableInput(&mut self, number: u64, request: wire::WritableInput<'_>) -> Result<(), ProtocolError> {
         let status = 'call: {
             let value = aligned(request.value);

@@ -125,7 +125,11 @@ impl<'a> Message<'a> for BothWaysReply {
 
 // ---- the worker's half (dispatch)
 
-            0x0101 => self.on_nvmlBothWays(number, wire::BothWays::decode(body)?),
+            0x0101 => self.take_BothWays(number, body),
+    #[inline(never)]
+    fn take_BothWays(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_nvmlBothWays(number, wire::BothWays::decode(body)?)
+    }
     fn on_nvmlBothWays(&mut self, number: u64, request: wire::BothWays) -> Result<(), ProtocolError> {
         let mut room: nvmlRoom_v1_t = <wire::RoomV1 as wire::Scalar>::take(&[0; <wire::RoomV1 as wire::Scalar>::WIDTH]).to_raw();
         let status = 'call: {

@@ -111,7 +111,11 @@ impl<'a> Message<'a> for FixedReply {
 
 // ---- the worker's half (dispatch)
 
-            0x0103 => self.on_nvmlFixed(number, wire::Fixed::decode(body)?),
+            0x0103 => self.take_Fixed(number, body),
+    #[inline(never)]
+    fn take_Fixed(&mut self, number: u64, body: &[u8]) -> Result<(), ProtocolError> {
+        self.on_nvmlFixed(number, wire::Fixed::decode(body)?)
+    }
     fn on_nvmlFixed(&mut self, number: u64, request: wire::Fixed) -> Result<(), ProtocolError> {
         let mut cores: u32 = Default::default();
         let status = 'call: {
