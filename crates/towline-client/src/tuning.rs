@@ -9,9 +9,10 @@ pub struct Tuning {
     /// How long a thread of ours looks for work before it sleeps (`TOWLINE_SPIN_US`). Waking a sleeping thread costs several
     /// microseconds; looking costs a core, so it is off where there are few.
     pub spin: Duration,
-    /// How long a thread of the program that waits for an answer looks for it before it sleeps, unless it asked to sleep. It has nothing
-    /// else to do, and a native wait for a GPU does not sleep at all.
+    /// How long a thread of the program that waits for an answer looks for it before it sleeps: it has nothing else to do.
     pub spin_for_answer: Duration,
+    /// The same of a thread that waits for a GPU, unless it asked to sleep: natively it would not sleep at all.
+    pub spin_for_gpu: Duration,
     /// Writes up to this size travel with their request (`TOWLINE_INLINE_BYTES`).
     pub inline_bytes: usize,
     /// Payload connections per session (`TOWLINE_PAYLOAD_LANES`); `None` takes what the server suggests.
@@ -50,7 +51,8 @@ pub fn tuning() -> &'static Tuning {
         let spin = number("TOWLINE_SPIN_US").unwrap_or(usual).min(1000);
         Tuning {
             spin: Duration::from_micros(spin),
-            spin_for_answer: Duration::from_micros(spin * 200),
+            spin_for_answer: Duration::from_micros(spin * 20),
+            spin_for_gpu: Duration::from_micros(spin * 200),
             inline_bytes: number("TOWLINE_INLINE_BYTES")
                 .map_or(64 << 10, |bytes| bytes.min(1 << 20) as usize),
             payload_lanes: number("TOWLINE_PAYLOAD_LANES").map(|lanes| lanes.clamp(1, 32) as u16),

@@ -78,7 +78,7 @@ impl Actor {
     fn patience(self) -> Duration {
         match self.sleeps {
             true => Duration::ZERO,
-            false => tuning().spin_for_answer,
+            false => tuning().spin_for_gpu,
         }
     }
 }
