@@ -652,6 +652,16 @@ extern "C" {
         #[out] error_node: *mut u64,
     ) -> CUresult;
 
+    /// Gives launches of an executable graph other parameters: `changes` as in `GraphChange`, where all else is as it was, so that the
+    /// driver has nothing to refuse. In the order of a stream: the one that the graph was launched on last.
+    #[call(id = 0x0faa, internal, async, manual(server))]
+    fn GraphAdjust(
+        exec: u64,
+        stream: CUstream,
+        size: u64,
+        #[input(bytes = size)] changes: *const c_void,
+    ) -> CUresult;
+
     /// Switches a node of an executable graph on or off.
     #[call(id = 0x0fa6, internal, sync, waits, manual(server))]
     fn GraphEnable(exec: u64, node: u64, enabled: u32) -> CUresult;

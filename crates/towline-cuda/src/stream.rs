@@ -466,8 +466,9 @@ impl StreamCalls for Driver {
         }
         status(self.on(hStream).and_then(|(acting, handle)| {
             self.uncaptured(&acting, handle)?;
-            acting.post(&wire::StreamDestroyV2 { hStream: handle })?;
+            // First, so that nothing more is posted in its order.
             write(&self.streams).remove(&handle.0);
+            acting.post(&wire::StreamDestroyV2 { hStream: handle })?;
             self.forget_stream_attributes(|_, stream| stream == handle.0);
             let work = lock(&acting.context.work).remove(&handle.0);
             let probe = work.and_then(|work| work.probe);

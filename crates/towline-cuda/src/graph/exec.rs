@@ -36,6 +36,31 @@ struct State {
     /// Events that a launch records.
     records: Vec<u64>,
     disabled: HashSet<u64>,
+    launched: Launched,
+    /// Changes were posted that the server may not have made yet: to be made in the order of this stream.
+    adjusted: Option<u64>,
+}
+
+/// Where launches went since the server last told that the driver has all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Launched {
+    #[default]
+    Nowhere,
+    /// To one stream, which has a number of its own.
+    On(u64),
+    Elsewhere,
+}
+
+impl Launched {
+    fn and(self, stream: u64) -> Self {
+        match self {
+            // The default stream depends on who launches.
+            _ if stream <= CU_STREAM_LEGACY => Self::Elsewhere,
+            Self::Nowhere => Self::On(stream),
+            Self::On(other) if other == stream => self,
+            Self::On(_) | Self::Elsewhere => Self::Elsewhere,
+        }
+    }
 }
 
 impl State {
@@ -56,12 +81,15 @@ impl State {
             .filter(|(_, step)| step.deed.is_some())
             .map(|(at, _)| at)
             .collect();
-        self.records = steps()
-            .filter_map(|(_, step)| match step.content {
-                Content::Record(event) => Some(event),
-                _ => None,
-            })
-            .collect();
+        self.look_for_records();
+    }
+
+    fn look_for_records(&mut self) {
+        let recorded = |step: &Step| match step.content {
+            Content::Record(event) => Some(event),
+            _ => None,
+        };
+        self.records = self.flat.steps.iter().filter_map(recorded).collect();
     }
 }
 
@@ -118,6 +146,19 @@ fn area(rows: &HostRows) -> HostArea {
         pitch: rows.pitch,
         slice: rows.slice,
     }
+}
+
+/// The edges between steps of a range, of a graph that begins at `first`.
+fn inside<'a>(
+    edges: &'a [described::Edge],
+    range: &'a std::ops::Range<usize>,
+    first: usize,
+) -> impl Iterator<Item = (usize, usize, [u8; 8])> + 'a {
+    edges.iter().filter_map(move |edge| {
+        let (from, to) = (edge.from as usize + first, edge.to as usize + first);
+        let whole = range.contains(&from) && range.contains(&to);
+        whole.then_some((from, to, edge.data))
+    })
 }
 
 /// Copies rows to rows.
@@ -284,7 +325,9 @@ impl Driver {
         }
         self.before_work(&acting, handle)?;
         // Held until the launch is posted: what nodes do for it is what they do now.
-        let state = lock(&exec.state);
+        let mut state = lock(&exec.state);
+        self.settle_changes(&exec, &mut state, handle.0)?;
+        state.launched = state.launched.and(handle.0);
         let mut calls: SmallVec<[u64; 16]> = SmallVec::new();
         let steps = || {
             let deeds = state.deeds.iter();
@@ -383,10 +426,12 @@ impl Driver {
         Ok(node)
     }
 
-    /// Sends what nodes of an executable graph are to do.
+    /// Sends what nodes of an executable graph are to do. Where launches differ in the values of their parameters alone, nothing is left
+    /// for the driver to judge, and nobody waits for it.
     fn send_changes(
         &self,
         exec: &Exec,
+        state: &mut State,
         nodes: Vec<described::Node>,
     ) -> Result<(), (CUresult, u64)> {
         if nodes.is_empty() {
@@ -394,10 +439,40 @@ impl Driver {
         }
         let plain = |status| (status, 0);
         let acting = self.acting_for(exec.session).map_err(plain)?;
+        let only_values = nodes.iter().all(|node| state.differs_in_values(node));
         let changes = described::Graph {
             nodes,
             edges: Vec::new(),
         };
+        // Held until it is posted: what ends a stream is posted after that stream was forgotten.
+        let streams = read(&self.streams);
+        let stream = match state.launched {
+            Launched::On(stream) if only_values && streams.contains_key(&stream) => stream,
+            _ => {
+                drop(streams);
+                return self.ask_changes(exec, state, &changes);
+            }
+        };
+        let changes = changes.encode();
+        state.adjusted = Some(stream);
+        let request = wire::GraphAdjust {
+            exec: exec.number,
+            stream: wire::StreamHandle(stream),
+            size: changes.len() as u64,
+            changes: &changes,
+        };
+        acting.post(&request).map_err(plain)
+    }
+
+    /// Has the driver change nodes of an executable graph, after all that was posted for it.
+    fn ask_changes(
+        &self,
+        exec: &Exec,
+        state: &mut State,
+        changes: &described::Graph,
+    ) -> Result<(), (CUresult, u64)> {
+        let plain = |status| (status, 0);
+        let acting = self.acting_for(exec.session).map_err(plain)?;
         let changes = changes.encode();
         let request = wire::GraphChange {
             exec: exec.number,
@@ -407,10 +482,21 @@ impl Driver {
         let answer = acting.ask("cuGraphExecUpdate", &request).map_err(plain)?;
         let reply = wire::GraphChangeReply::decode(&answer.body);
         let reply = reply.map_err(|_| plain(acting.malformed()))?;
+        // The server has waited until the driver had all launches and changes before this one.
+        (state.launched, state.adjusted) = (Launched::Nowhere, None);
         match answer.status {
             CUDA_SUCCESS => Ok(()),
             status => Err((status, reply.error_node.unwrap_or(0))),
         }
+    }
+
+    /// Has a launch on `stream` come after the changes that were posted in another one's order.
+    fn settle_changes(&self, exec: &Exec, state: &mut State, stream: u64) -> Result<(), CUresult> {
+        if state.adjusted.is_none_or(|adjusted| adjusted == stream) {
+            return Ok(());
+        }
+        self.ask_changes(exec, state, &described::Graph::default())
+            .map_err(|(status, _)| status)
     }
 
     /// Replaces what one node of an executable graph does.
@@ -427,10 +513,9 @@ impl Driver {
         let at = at.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let step = state.flat.steps.get(at).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let change = changed(step, &content, true).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
-        self.send_changes(&exec, change.into_iter().collect())
+        self.send_changes(&exec, &mut state, change.into_iter().collect())
             .map_err(|(status, _)| status)?;
         state.take(at, content);
-        state.look();
         Ok(())
     }
 
@@ -485,25 +570,15 @@ impl Driver {
         let steps = state.flat.steps.get(range.clone());
         let steps = steps.filter(|steps| steps.len() == flat.steps.len());
         let steps = steps.ok_or_else(|| topology(0))?;
-        let edges = |edges: &[described::Edge], first: usize| -> HashSet<_> {
-            let inside = edges.iter().filter(|edge| {
-                range.contains(&(edge.from as usize + first))
-                    && range.contains(&(edge.to as usize + first))
-            });
-            inside
-                .map(|edge| {
-                    (
-                        edge.from as usize + first,
-                        edge.to as usize + first,
-                        edge.data,
-                    )
-                })
-                .collect()
-        };
-        let (mine, theirs) = (edges(&state.flat.edges, 0), edges(&flat.edges, range.start));
-        if let Some((_, to, _)) = mine.symmetric_difference(&theirs).next() {
-            let node = flat.steps.get(to - range.start);
-            return Err(topology(node.map_or(0, |step| step.number)));
+        let mine = || inside(&state.flat.edges, &range, 0);
+        let theirs = || inside(&flat.edges, &range, range.start);
+        // In the same order, mostly.
+        if !mine().eq(theirs()) {
+            let (mine, theirs): (HashSet<_>, HashSet<_>) = (mine().collect(), theirs().collect());
+            if let Some((_, to, _)) = mine.symmetric_difference(&theirs).next() {
+                let node = flat.steps.get(to - range.start);
+                return Err(topology(node.map_or(0, |step| step.number)));
+            }
         }
         let mut nodes = Vec::new();
         let mut sources = HashMap::new();
@@ -518,7 +593,7 @@ impl Driver {
                 nodes.push(node);
             }
         }
-        self.send_changes(exec, nodes)
+        self.send_changes(exec, state, nodes)
             .map_err(|(status, node)| Unchanged {
                 status: match status {
                     CUDA_ERROR_INVALID_VALUE | CUDA_ERROR_NOT_SUPPORTED => {
@@ -536,7 +611,6 @@ impl Driver {
                 step.deed = new.deed;
             }
         }
-        state.look();
         Ok(())
     }
 
@@ -594,12 +668,41 @@ impl Driver {
 }
 
 impl State {
+    /// A step does something else of its kind from now on.
     fn take(&mut self, at: usize, content: Content) {
-        if let Some(step) = self.flat.steps.get_mut(at) {
-            if !matches!(content, Content::Child(_) | Content::Conditional(_)) {
-                (step.work, step.deed) = content.work();
+        let Some(step) = self.flat.steps.get_mut(at) else {
+            return;
+        };
+        if !matches!(content, Content::Child(_) | Content::Conditional(_)) {
+            (step.work, step.deed) = content.work();
+        }
+        let records = matches!(content, Content::Record(_));
+        step.content = content;
+        if records {
+            self.look_for_records();
+        }
+    }
+
+    /// Whether a step is to launch what it launches, as it does, with other parameters.
+    fn differs_in_values(&self, node: &described::Node) -> bool {
+        let at = self.places.get(&node.number);
+        let step = at.and_then(|at| self.flat.steps.get(*at));
+        match (step.map(|step| &step.work), &node.work) {
+            (Some(described::Work::Kernel(old)), described::Work::Kernel(new)) => {
+                let shape = |kernel: &described::Kernel| {
+                    let (grid, block, shared) = (kernel.grid, kernel.block, kernel.shared_bytes);
+                    (
+                        kernel.function,
+                        kernel.context,
+                        grid,
+                        block,
+                        shared,
+                        kernel.params.len(),
+                    )
+                };
+                shape(old) == shape(new) && old.attributes == new.attributes
             }
-            step.content = content;
+            _ => false,
         }
     }
 

@@ -163,16 +163,28 @@ impl Shared {
         exec: &Exec,
         changes: Ready,
     ) -> Result<(), Refused> {
-        let context = exec
-            .context
-            .upgrade()
-            .ok_or((CUDA_ERROR_INVALID_CONTEXT, 0))?;
         if !self
             .streams
             .wait_until(|| exec.parked.load(Ordering::Acquire) == 0)
         {
             return Err((CUDA_ERROR_INVALID_CONTEXT, 0));
         }
+        self.change_now(exec, changes)
+    }
+
+    /// As [`Self::change_graph`], in its turn: what was parked before has run.
+    pub(crate) fn adjust_graph(self: &Arc<Self>, exec: &Exec, changes: Ready) -> CUresult {
+        let changed = self.change_now(exec, changes);
+        exec.parked.fetch_sub(1, Ordering::AcqRel);
+        self.streams.wake();
+        changed.err().map_or(CUDA_SUCCESS, |(status, _)| status)
+    }
+
+    fn change_now(self: &Arc<Self>, exec: &Exec, changes: Ready) -> Result<(), Refused> {
+        let context = exec
+            .context
+            .upgrade()
+            .ok_or((CUDA_ERROR_INVALID_CONTEXT, 0))?;
         match context.enter(&*self.api) {
             CUDA_SUCCESS => {}
             status => return Err((status, 0)),

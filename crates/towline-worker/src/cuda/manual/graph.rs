@@ -371,6 +371,34 @@ impl Session {
         Ok(())
     }
 
+    pub(crate) fn GraphAdjust(
+        &mut self,
+        number: u64,
+        request: wire::GraphAdjust<'_>,
+    ) -> Result<(), ProtocolError> {
+        let call = <wire::GraphAdjust<'_> as Request<'_>>::ID;
+        let exec = self.exec(request.exec)?;
+        let changes = described::Graph::decode(request.changes)?;
+        let is_launch = |node: &described::Node| matches!(node.work, described::Work::Kernel(_));
+        if !changes.nodes.iter().all(is_launch) {
+            return Err(unknown("launch to adjust in graph", request.exec));
+        }
+        let ready = self.ready(changes)?;
+        let settled = match (self.target(request.stream)?, ready) {
+            (Err(status), _) | (Ok(_), Err((status, _))) => Err(status),
+            (Ok(target), Ok(ready)) => Ok((target, ready)),
+        };
+        match settled {
+            Err(status) => self.shared.settle(number, call, request.stream.0, status),
+            Ok((target, ready)) => {
+                exec.park();
+                let go = move |shared: &Arc<Shared>, _: &Target| shared.adjust_graph(&exec, ready);
+                self.issue(number, call, &target, Places::new(), go);
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn GraphEnable(
         &mut self,
         number: u64,
