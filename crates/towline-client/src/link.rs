@@ -1,7 +1,9 @@
 //! One session's command lane at the client: posting, waiting, and reading what the server pushes.
 //!
-//! **Posting** appends to the outbox; a sender thread takes what has gathered, so a burst of launches goes out in few segments and a
-//! single one at once. While that thread sleeps, and over shared memory the first time after a wait, the caller sends for itself.
+//! **Posting** appends to the outbox. Over shared memory the caller then sends: it is a copy, and a thread that did it instead would have
+//! to look for work all the time, on a processor that may be the caller's own second half. Over sockets a sender thread takes what has
+//! gathered, so a burst of launches goes out in few segments; while that sleeps, the caller sends for itself, and a request that comes
+//! alone does not wake it. Over either, what the lane does not take at once is the sender's.
 //! **Waiting** threads send for themselves, and the first of them reads the lane for all ("whoever waits, reads"): a round trip needs no
 //! thread switch at the client. A background thread reads only while something is outstanding that no caller waits for: data of
 //! non-blocking reads, granted writes, callbacks.
@@ -48,6 +50,8 @@ pub(crate) const OPENCL: &Vocabulary = &Vocabulary {
     status_name: towline_wire::opencl::status_name,
 };
 
+/// Requests further apart than this come alone: a program that computes between them has time to send each.
+const ALONE: Duration = Duration::from_micros(10);
 /// How long a broken lane leaves the server to say why the session ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -63,6 +67,9 @@ pub(crate) struct Link {
     sends_itself: bool,
     /// A wait has just ended, and nothing was posted since: the server has nothing to do.
     lull: AtomicBool,
+    /// When a caller last sent for the sleeping sender, in nanoseconds of the session.
+    sent_last: AtomicU64,
+    began: Instant,
     inbound: Mutex<FrameReader>,
     received: AtomicU64,
     state: Mutex<State>,
@@ -100,6 +107,8 @@ impl Link {
             vocabulary,
             sends_itself: lane.shares_memory(),
             lull: AtomicBool::new(false),
+            sent_last: AtomicU64::new(0),
+            began: Instant::now(),
             lane: RwLock::new(Some(lane)),
             outbox: Outbox::new(),
             pending: AtomicBool::new(false),
@@ -229,25 +238,49 @@ impl Link {
         let waiting = self.outbox.post_all(|batch| result = Some(fill(batch)));
         self.meter.requested();
         let lull = self.lull.load(Ordering::Relaxed) && self.lull.swap(false, Ordering::Relaxed);
-        if lull && self.sends_itself {
-            // The sender does not hear of it, and so is not in the way.
-            self.flush();
+        if self.sends_itself && self.try_flush() {
             return result.ok_or(self.vocabulary.unposted);
         }
         self.pending.store(true, Ordering::SeqCst);
-        let asleep = self.sends_for_sleeper && self.sender_asleep.load(Ordering::SeqCst);
+        let asleep = !self.sends_itself
+            && self.sends_for_sleeper
+            && self.sender_asleep.load(Ordering::SeqCst);
         if waiting > OUTBOX_LIMIT || asleep {
             // A single request is no reason to wake anybody.
-            if asleep && !lull && self.sender_parked.swap(false, Ordering::SeqCst) {
-                self.sender.get().inspect(|sender| sender.unpark());
+            if asleep && !lull && !self.comes_alone() {
+                self.wake_sender();
             }
             self.flush();
-        } else if self.sender_parked.load(Ordering::SeqCst)
+            self.note_sent(asleep);
+        } else {
+            self.wake_sender();
+        }
+        result.ok_or(self.vocabulary.unposted)
+    }
+
+    fn wake_sender(&self) {
+        if self.sender_parked.load(Ordering::SeqCst)
             && self.sender_parked.swap(false, Ordering::SeqCst)
         {
             self.sender.get().inspect(|sender| sender.unpark());
         }
-        result.ok_or(self.vocabulary.unposted)
+    }
+
+    /// Whether nothing was sent for so long that it takes no more of the caller's time to send what he posts at this pace than to have
+    /// it sent.
+    fn comes_alone(&self) -> bool {
+        let last = self.sent_last.load(Ordering::Relaxed);
+        self.now().saturating_sub(last) > ALONE.as_nanos() as u64
+    }
+
+    fn note_sent(&self, asleep: bool) {
+        if asleep {
+            self.sent_last.store(self.now(), Ordering::Relaxed);
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
     }
 
     /// Sends a request and waits for its answer; `call` is the API call that waits.
@@ -525,8 +558,28 @@ impl Link {
         }
     }
 
+    /// Sends what was posted so far as far as that takes no waiting; `false` when the sender has to go on.
+    fn try_flush(&self) -> bool {
+        let sent = self.outbox.try_flush(
+            || self.received.load(Ordering::Acquire),
+            |bytes| {
+                let taken = self.lane()?.try_send(bytes)?;
+                self.meter.sent(taken);
+                Ok::<usize, TransportError>(taken)
+            },
+        );
+        sent.unwrap_or_else(|error| {
+            self.lane_failed(error.to_string());
+            true
+        })
+    }
+
     fn send_loop(&self) {
-        let spin = tuning().spin;
+        // Over shared memory it has work only when the ring is full: that is no hint of more.
+        let spin = match self.sends_itself {
+            true => Duration::ZERO,
+            false => tuning().spin_for_request,
+        };
         loop {
             if self.lost.get().is_some() {
                 return;

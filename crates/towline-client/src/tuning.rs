@@ -6,9 +6,12 @@ use std::time::Duration;
 /// Tuning of this process.
 #[derive(Debug, Clone, Copy)]
 pub struct Tuning {
-    /// How long a thread of ours looks for work before it sleeps (`TOWLINE_SPIN_US`). Waking a sleeping thread costs several
+    /// How long a thread looks for what is soon to come before it sleeps (`TOWLINE_SPIN_US`). Waking a sleeping thread costs several
     /// microseconds; looking costs a core, so it is off where there are few.
     pub spin: Duration,
+    /// How long the thread that sends looks for the next request: about what it costs to wake it, since for that long it may take half
+    /// of a processor from the program's own thread, which a virtual machine often does not tell.
+    pub spin_for_request: Duration,
     /// How long a thread of the program that waits for an answer looks for it before it sleeps: it has nothing else to do.
     pub spin_for_answer: Duration,
     /// The same of a thread that waits for a GPU, unless it asked to sleep: natively it would not sleep at all.
@@ -51,6 +54,7 @@ pub fn tuning() -> &'static Tuning {
         let spin = number("TOWLINE_SPIN_US").unwrap_or(usual).min(1000);
         Tuning {
             spin: Duration::from_micros(spin),
+            spin_for_request: Duration::from_micros(spin) / 10,
             spin_for_answer: Duration::from_micros(spin * 20),
             spin_for_gpu: Duration::from_micros(spin * 200),
             inline_bytes: number("TOWLINE_INLINE_BYTES")

@@ -1,6 +1,6 @@
 //! Messages on their way out of one lane, from any number of threads, in one order.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use towline_wire::frame::{FRAME_HEADER, FrameHeader, begin_message, end_message};
 
@@ -11,8 +11,15 @@ use towline_wire::frame::{FRAME_HEADER, FrameHeader, begin_message, end_message}
 #[derive(Debug)]
 pub struct Outbox {
     queued: Mutex<Queued>,
-    /// Held while sending; the buffer that is not being filled.
-    sending: Mutex<Vec<u8>>,
+    /// Held while sending.
+    sending: Mutex<Sending>,
+}
+
+/// The buffer that is not being filled: a frame, of which the link has taken the first `sent` bytes.
+#[derive(Debug, Default)]
+struct Sending {
+    frame: Vec<u8>,
+    sent: usize,
 }
 
 #[derive(Debug)]
@@ -38,7 +45,7 @@ impl Outbox {
                 first: 1,
                 next: 1,
             }),
-            sending: Mutex::new(Vec::new()),
+            sending: Mutex::default(),
         }
     }
 
@@ -76,9 +83,9 @@ impl Outbox {
 
     /// Forgets what waits, and gives its memory back.
     pub fn clear(&self) {
-        let mut spare = lock(&self.sending);
+        let mut sending = lock(&self.sending);
         let mut queued = lock(&self.queued);
-        *spare = Vec::new();
+        *sending = Sending::default();
         queued.buffer = vec![0; FRAME_HEADER];
         queued.first = queued.next;
     }
@@ -94,31 +101,74 @@ impl Outbox {
         acknowledged: impl Fn() -> u64,
         mut send: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut spare = lock(&self.sending);
-        loop {
-            let sequence = {
-                let mut queued = lock(&self.queued);
-                if queued.buffer.len() == FRAME_HEADER {
-                    return Ok(());
-                }
-                spare.clear();
-                spare.resize(FRAME_HEADER, 0);
-                std::mem::swap(&mut queued.buffer, &mut spare);
-                let next = queued.next;
-                std::mem::replace(&mut queued.first, next)
-            };
-            let length = (spare.len() - FRAME_HEADER) as u32;
-            let header = FrameHeader {
-                length,
-                sequence,
-                acknowledged: acknowledged(),
-            };
-            spare[..FRAME_HEADER].copy_from_slice(&header.to_bytes());
-            send(&spare)?;
-            // One huge message must not pin its memory for the session's life.
-            if spare.capacity() > KEEP {
-                *spare = Vec::new();
+        let mut sending = lock(&self.sending);
+        while sending.is_under_way() || self.take_frame(&mut sending, &acknowledged) {
+            let rest = sending.frame.get(sending.sent..).unwrap_or_default();
+            send(rest)?;
+            sending.done();
+        }
+        Ok(())
+    }
+
+    /// Sends what waits as far as that takes no waiting, neither for another thread that sends nor for the link: `send` says how many
+    /// bytes it took. `false` when something is left, which goes before all else at the next turn.
+    pub fn try_flush<E>(
+        &self,
+        acknowledged: impl Fn() -> u64,
+        mut send: impl FnMut(&[u8]) -> Result<usize, E>,
+    ) -> Result<bool, E> {
+        let mut sending = match self.sending.try_lock() {
+            Ok(sending) => sending,
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        };
+        while sending.is_under_way() || self.take_frame(&mut sending, &acknowledged) {
+            let rest = sending.frame.get(sending.sent..).unwrap_or_default();
+            let taken = send(rest)?;
+            sending.sent += taken;
+            if sending.is_under_way() {
+                return Ok(false);
             }
+            sending.done();
+        }
+        Ok(true)
+    }
+
+    /// Makes a frame of what waits; `false` when nothing does.
+    fn take_frame(&self, sending: &mut Sending, acknowledged: &impl Fn() -> u64) -> bool {
+        let sequence = {
+            let mut queued = lock(&self.queued);
+            if queued.buffer.len() == FRAME_HEADER {
+                return false;
+            }
+            sending.frame.clear();
+            sending.frame.resize(FRAME_HEADER, 0);
+            std::mem::swap(&mut queued.buffer, &mut sending.frame);
+            let next = queued.next;
+            std::mem::replace(&mut queued.first, next)
+        };
+        let header = FrameHeader {
+            length: (sending.frame.len() - FRAME_HEADER) as u32,
+            sequence,
+            acknowledged: acknowledged(),
+        };
+        sending.frame[..FRAME_HEADER].copy_from_slice(&header.to_bytes());
+        sending.sent = 0;
+        true
+    }
+}
+
+impl Sending {
+    /// Whether the link has not taken all of the frame.
+    fn is_under_way(&self) -> bool {
+        self.sent < self.frame.len()
+    }
+
+    fn done(&mut self) {
+        self.sent = self.frame.len();
+        // One huge message must not pin its memory for the session's life.
+        if self.frame.capacity() > KEEP {
+            *self = Self::default();
         }
     }
 }
@@ -191,6 +241,54 @@ mod tests {
                 (4, 4, vec![40])
             ]
         );
+    }
+
+    #[test]
+    fn what_the_link_does_not_take_at_once_goes_out_before_all_else() {
+        let outbox = Outbox::new();
+        let mut stream = Vec::new();
+        outbox.post(1, |out| out.extend_from_slice(&[1; 40]));
+        let mut room = 30;
+        let mut take = |bytes: &[u8]| {
+            let count = bytes.len().min(room);
+            room -= count;
+            stream.extend_from_slice(&bytes[..count]);
+            Ok::<usize, Infallible>(count)
+        };
+        assert_eq!(outbox.try_flush(|| 0, &mut take), Ok(false));
+        outbox.post(2, |out| out.push(2));
+        assert_eq!(outbox.try_flush(|| 0, &mut take), Ok(false));
+        assert_eq!(stream.len(), 30);
+        let sent: Result<(), Infallible> = outbox.flush(
+            || 0,
+            |bytes| {
+                stream.extend_from_slice(bytes);
+                Ok(())
+            },
+        );
+        assert_eq!(sent, Ok(()));
+        assert_eq!(read(&stream), [(1, 1, vec![1; 40]), (2, 2, vec![2])]);
+    }
+
+    #[test]
+    fn who_finds_another_thread_sending_leaves_it_to_that_one() {
+        let outbox = Outbox::new();
+        outbox.post(1, |_| ());
+        let (mut stream, mut seen) = (Vec::new(), None);
+        let sent = outbox.try_flush(
+            || 0,
+            |bytes| {
+                if seen.is_none() {
+                    outbox.post(2, |_| ());
+                    let take = |bytes: &[u8]| Ok::<usize, Infallible>(bytes.len());
+                    seen = Some(outbox.try_flush(|| 0, take));
+                }
+                stream.extend_from_slice(bytes);
+                Ok::<usize, Infallible>(bytes.len())
+            },
+        );
+        assert_eq!((sent, seen), (Ok(true), Some(Ok(false))));
+        assert_eq!(read(&stream), [(1, 1, vec![]), (2, 2, vec![])]);
     }
 
     #[test]
