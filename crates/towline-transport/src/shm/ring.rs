@@ -44,6 +44,8 @@ pub trait Memory {
     fn write(&self, at: usize, bytes: &[u8]);
     /// Copies the bytes at a position.
     fn read(&self, at: usize, bytes: &mut [u8]);
+    /// Bytes will be written at a position soon: a hint.
+    fn expect_write(&self, _at: usize) {}
 }
 
 /// The peer published a count that cannot be.
@@ -105,6 +107,8 @@ impl<M: Memory> Producer<M> {
         self.memory.write(0, second);
         self.tail = self.tail.wrapping_add(bytes.len() as u64);
         self.memory.store_tail(self.tail);
+        self.memory
+            .expect_write(self.tail as usize & (capacity - 1));
         Ok(bytes.len())
     }
 
