@@ -824,10 +824,11 @@ impl Link {
             return;
         };
         write.left = write.left.saturating_sub(length);
-        if write.left == 0 {
-            state.writes.remove(&payload);
-            self.lower_interest();
+        if write.left > 0 {
+            return;
         }
+        state.writes.remove(&payload);
+        self.lower_interest();
         if state.followers > 0 {
             self.changed.notify_all();
         }

@@ -273,9 +273,10 @@ fn release(link: &Link, chunk: ChunkHeader, arrived: bool) {
         let whole = arrived && read.landing.arrived(chunk.offset);
         let over = whole
             || (read.active == 0 && (read.failed.is_some() || !arrived || link.lost().is_some()));
-        if over {
-            state.landed(chunk.payload, &mut due);
+        if !over {
+            return;
         }
+        state.landed(chunk.payload, &mut due);
     }
     link.notify();
     for (callback, status) in due {
