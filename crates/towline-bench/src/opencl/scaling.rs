@@ -9,14 +9,46 @@ use super::workloads::{Job, run_once};
 use crate::cpu::CpuSeconds;
 use crate::server::{Server, ServerSpec, free_ports};
 
-/// What scales, at which size on a CPU and on a GPU, and whether every device adds work instead of sharing it.
-const JOBS: [(&str, &str, u64, u64, bool); 6] = [
-    ("sgemm", "single", 512, 8192, false),
-    ("nbody", "single", 4096, 524_288, false),
-    ("transpose", "single", 2048, 8192, false),
-    ("smith_waterman", "none", 1024, 6144, true),
-    ("sgemm", "double", 512, 8192, false),
-    ("nbody", "double", 4096, 262_144, false),
+/// What scales.
+struct Scaled {
+    name: &'static str,
+    precision: &'static str,
+    cpu_size: u64,
+    gpu_size: u64,
+    instances: usize,
+    /// Every device adds work instead of sharing it.
+    adds_work: bool,
+}
+
+const fn scaled(
+    name: &'static str,
+    precision: &'static str,
+    cpu_size: u64,
+    gpu_size: u64,
+    instances: usize,
+) -> Scaled {
+    Scaled {
+        name,
+        precision,
+        cpu_size,
+        gpu_size,
+        instances,
+        adds_work: false,
+    }
+}
+
+/// On GPUs, sizes at which the kernels outweigh what no number of devices shortens. Of n-body that is the last work-groups of a launch,
+/// which leave most of a device idle: its sizes give each of two H200s, of 132 multiprocessors, 24 or 12 work-groups of 256 for each.
+const JOBS: [Scaled; 6] = [
+    scaled("sgemm", "single", 512, 12_288, 2),
+    scaled("nbody", "single", 4096, 2 * 132 * 24 * 256, 1),
+    scaled("transpose", "single", 2048, 8192, 2),
+    Scaled {
+        adds_work: true,
+        ..scaled("smith_waterman", "none", 1024, 6144, 2)
+    },
+    scaled("nbody", "double", 4096, 2 * 132 * 12 * 256, 1),
+    scaled("sgemm", "double", 512, 8192, 2),
 ];
 
 /// How many devices are tried: 1, 2, 4, ... up to what there is.
@@ -66,11 +98,15 @@ impl Run<'_> {
         }
         self.legs.server_pids = servers.iter().map(Server::pid).collect();
         self.legs.devices = (0, 0);
-        for (name, precision, cpu_size, gpu_size, adds_work) in JOBS {
+        for scaled in JOBS {
+            let (name, precision) = (scaled.name, scaled.precision);
             if precision == "double" && (!self.double || self.effort.quick) {
                 continue;
             }
-            let size = if self.basis.gpu { gpu_size } else { cpu_size };
+            let size = match self.basis.gpu {
+                true => scaled.gpu_size,
+                false => scaled.cpu_size,
+            };
             let title = format!("{name} {precision} {size}").replace(" none", "");
             eprintln!("towline bench:   {title} ...");
             let mut addresses = Vec::new();
@@ -89,14 +125,14 @@ impl Run<'_> {
                                 size,
                                 iterations: 1,
                                 devices: *count,
-                                instances: 2,
+                                instances: scaled.instances,
                                 check: false,
                             };
                             let (reading, used) = run_once(legs, leg, folder, &job)?;
                             cpu.add(&used);
                             let ms = reading.values.get("ms").copied().unwrap_or(f64::NAN);
                             let alone = *alone_ms.get_or_insert(ms);
-                            let work = if adds_work { *count as f64 } else { 1.0 };
+                            let work = if scaled.adds_work { *count as f64 } else { 1.0 };
                             whole
                                 .values
                                 .insert(format!("speedup {count}"), work * alone / ms);
