@@ -315,7 +315,7 @@ pub(super) const STAGES: &[Stage] = &[
         tiers: LONG,
         tools: &[Tool::Command("rustup run nightly cargo miri")],
         // proptest asks for the current directory, and its usual 256 cases would take Miri most of a day.
-        command: "MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=8 \
+        command: "MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 \
             rustup run nightly cargo miri test --lib --locked --no-fail-fast -p towline-wire -p towline-session && \
             rustup run nightly cargo miri test --lib --locked --no-fail-fast -p towline-transport shm::ring",
         limit_s: 7200,
