@@ -532,3 +532,51 @@ fn elsewhere_pinned_memory_is_the_applications_alone_and_costs_no_wait() {
     assert_eq!(unpin(&machine, host), CUDA_SUCCESS);
     machine.leave();
 }
+
+#[test]
+fn more_requests_than_the_ring_holds_arrive_in_order_from_two_threads() {
+    /// Bytes of each thread, which are written again and again.
+    const BYTES: usize = 500;
+    const ROUNDS: u8 = 90;
+    /// What takes the device longer than a request takes the client.
+    const LARGE: usize = 1 << 20;
+    let machine = Machine::on_this_host(&[1]);
+    let large = machine.allocate(LARGE);
+    let starts = [machine.allocate(BYTES), machine.allocate(BYTES)];
+    let streams = starts.map(|_| machine.stream());
+    let ((), waits) = machine.costs(|driver| {
+        std::thread::scope(|scope| {
+            for (start, stream) in starts.into_iter().zip(streams) {
+                let [context, stream] =
+                    [machine.contexts[0], stream.cast()].map(|object| object.expose_provenance());
+                scope.spawn(move || {
+                    let [context, stream] =
+                        [context, stream].map(std::ptr::with_exposed_provenance_mut::<c_void>);
+                    // SAFETY: the context lives.
+                    let entered = unsafe { driver.cuCtxSetCurrent(context.cast()) };
+                    assert_eq!(entered, CUDA_SUCCESS);
+                    let fill = |at: CUdeviceptr, value: u8, size: usize| {
+                        // SAFETY: no host memory.
+                        let posted =
+                            unsafe { driver.cuMemsetD8Async(at, value, size, stream.cast()) };
+                        assert_eq!(posted, CUDA_SUCCESS);
+                    };
+                    for round in 1..=ROUNDS {
+                        fill(large, round, LARGE);
+                        for at in 0..BYTES {
+                            fill(start + at as u64, round.wrapping_add(at as u8), 1);
+                        }
+                    }
+                });
+            }
+        });
+    });
+    assert_eq!(waits, 0);
+    let expected: Vec<u8> = (0..BYTES).map(|at| ROUNDS.wrapping_add(at as u8)).collect();
+    machine.synchronise();
+    let (sent, _) = machine.sessions[0].meter().bytes();
+    assert!(sent > 3 << 20, "{sent} bytes would fit the ring");
+    for start in starts {
+        assert!(machine.bytes(start, BYTES) == expected);
+    }
+}
