@@ -1104,6 +1104,26 @@ fn graphs_that_do_not_exist_or_do_twice_end_the_session() {
 
     let client = Client::new();
     assert_eq!(client.make_graph(70, &graph).0, CUDA_SUCCESS);
+    let node = described::Node {
+        number: 5,
+        work: described::Work::Empty,
+    };
+    let changes = described::Graph {
+        nodes: vec![node],
+        edges: Vec::new(),
+    };
+    let changes = changes.encode();
+    client.post(&wire::GraphAdjust {
+        exec: 70,
+        stream: DEFAULT,
+        size: changes.len() as u64,
+        changes: &changes,
+    });
+    assert_eq!(client.closed(), Some(CloseCode::UnknownHandle), "no launch");
+    client.leave();
+
+    let client = Client::new();
+    assert_eq!(client.make_graph(70, &graph).0, CUDA_SUCCESS);
     client.post(&wire::GraphAnchor {
         graph: wire::GraphHandle(70),
     });
