@@ -88,6 +88,14 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // As on machines with four cores and more: threads look for work before they sleep, and who calls sends for a thread that sleeps.
+        name: "tests-looking",
+        tiers: TEST,
+        needs: &["tests"],
+        command: "TOWLINE_SPIN_US=50 cargo test --locked --no-fail-fast -p towline-cuda -p towline-test",
+        ..STAGE
+    },
+    Stage {
         name: "api",
         tiers: TEST,
         needs: &["build"],
