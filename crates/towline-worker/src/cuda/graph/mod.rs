@@ -46,9 +46,32 @@ pub(crate) struct Exec {
     retired: Mutex<Vec<Arc<Call>>>,
     context: Weak<Context>,
     context_id: u64,
-    /// Launches that the driver has not got.
+    /// Launches, uploads and changes that the driver has not got.
     parked: AtomicUsize,
     launching: Mutex<()>,
+}
+
+/// A launch, upload or change that has come, until the driver has it or never gets it.
+pub(crate) struct Parked {
+    exec: Arc<Exec>,
+    shared: Weak<Shared>,
+}
+
+impl std::ops::Deref for Parked {
+    type Target = Exec;
+
+    fn deref(&self) -> &Exec {
+        &self.exec
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        self.exec.parked.fetch_sub(1, Ordering::AcqRel);
+        if let Some(shared) = self.shared.upgrade() {
+            shared.streams.wake();
+        }
+    }
 }
 
 impl Graphs {
@@ -172,15 +195,8 @@ impl Shared {
         self.change_now(exec, changes)
     }
 
-    /// As [`Self::change_graph`], in its turn: what was parked before has run.
-    pub(crate) fn adjust_graph(self: &Arc<Self>, exec: &Exec, changes: Ready) -> CUresult {
-        let changed = self.change_now(exec, changes);
-        exec.parked.fetch_sub(1, Ordering::AcqRel);
-        self.streams.wake();
-        changed.err().map_or(CUDA_SUCCESS, |(status, _)| status)
-    }
-
-    fn change_now(self: &Arc<Self>, exec: &Exec, changes: Ready) -> Result<(), Refused> {
+    /// As [`Self::change_graph`], where what was parked before has run.
+    pub(crate) fn change_now(self: &Arc<Self>, exec: &Exec, changes: Ready) -> Result<(), Refused> {
         let context = exec
             .context
             .upgrade()
@@ -283,9 +299,13 @@ impl Exec {
         )
     }
 
-    /// A launch has come that the driver gets later.
-    pub(crate) fn park(&self) {
+    /// A launch has come, an upload or a change of values.
+    pub(crate) fn park(self: Arc<Self>, shared: &Arc<Shared>) -> Parked {
         self.parked.fetch_add(1, Ordering::AcqRel);
+        Parked {
+            exec: self,
+            shared: Arc::downgrade(shared),
+        }
     }
 
     /// Launches on a stream whose context is current.
@@ -312,21 +332,16 @@ impl Exec {
             }
         }
         drop(launching);
-        self.parked.fetch_sub(1, Ordering::AcqRel);
-        shared.streams.wake();
         status
     }
 
     pub(crate) fn bring(&self, shared: &Shared, target: &Target) -> CUresult {
         // SAFETY: both are live.
-        let status = unsafe {
+        unsafe {
             shared
                 .api
                 .cuGraphUpload(self.native.0.cast(), target.stream())
-        };
-        self.parked.fetch_sub(1, Ordering::AcqRel);
-        shared.streams.wake();
-        status
+        }
     }
 
     /// Whether no launch is parked, or on the device with calls before it.

@@ -391,8 +391,11 @@ impl Session {
         match settled {
             Err(status) => self.shared.settle(number, call, request.stream.0, status),
             Ok((target, ready)) => {
-                exec.park();
-                let go = move |shared: &Arc<Shared>, _: &Target| shared.adjust_graph(&exec, ready);
+                let exec = exec.park(&self.shared);
+                let go = move |shared: &Arc<Shared>, _: &Target| {
+                    let changed = shared.change_now(&exec, ready);
+                    changed.err().map_or(CUDA_SUCCESS, |(status, _)| status)
+                };
                 self.issue(number, call, &target, Places::new(), go);
             }
         }
@@ -422,7 +425,7 @@ impl Session {
         match self.target(request.stream)? {
             Err(status) => self.shared.settle(number, call, request.stream.0, status),
             Ok(target) => {
-                exec.park();
+                let exec = exec.park(&self.shared);
                 let go = move |shared: &Arc<Shared>, target: &Target| exec.bring(shared, target);
                 self.issue(number, call, &target, Places::new(), go);
             }
@@ -459,7 +462,7 @@ impl Session {
                 return Ok(());
             }
         };
-        exec.park();
+        let exec = exec.park(&self.shared);
         let go = move |shared: &Arc<Shared>, target: &Target| {
             let status = exec.launch(shared, target, &expecting);
             shared.enqueued(target);
