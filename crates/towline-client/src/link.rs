@@ -245,13 +245,18 @@ impl Link {
         let asleep = !self.sends_itself
             && self.sends_for_sleeper
             && self.sender_asleep.load(Ordering::SeqCst);
-        if waiting > OUTBOX_LIMIT || asleep {
+        if asleep {
+            let began = self.began.elapsed().as_nanos() as u64;
+            let pause = began.saturating_sub(self.sent_last.load(Ordering::Relaxed));
             // A single request is no reason to wake anybody.
-            if asleep && !lull && !self.comes_alone() {
+            if !lull && pause < ALONE.as_nanos() as u64 {
                 self.wake_sender();
             }
             self.flush();
-            self.note_sent(asleep);
+            let ended = self.began.elapsed().as_nanos() as u64;
+            self.sent_last.store(ended, Ordering::Relaxed);
+        } else if waiting > OUTBOX_LIMIT {
+            self.flush();
         } else {
             self.wake_sender();
         }
@@ -264,23 +269,6 @@ impl Link {
         {
             self.sender.get().inspect(|sender| sender.unpark());
         }
-    }
-
-    /// Whether nothing was sent for so long that it takes no more of the caller's time to send what he posts at this pace than to have
-    /// it sent.
-    fn comes_alone(&self) -> bool {
-        let last = self.sent_last.load(Ordering::Relaxed);
-        self.now().saturating_sub(last) > ALONE.as_nanos() as u64
-    }
-
-    fn note_sent(&self, asleep: bool) {
-        if asleep {
-            self.sent_last.store(self.now(), Ordering::Relaxed);
-        }
-    }
-
-    fn now(&self) -> u64 {
-        self.began.elapsed().as_nanos() as u64
     }
 
     /// Sends a request and waits for its answer; `call` is the API call that waits.
