@@ -1,0 +1,349 @@
+//! One session's command lane at the client: posting, waiting, and reading what the server pushes.
+//!
+//! **Posting** appends to the outbox. Over shared memory the caller then sends: it is a copy, and a thread that did it instead would have
+//! to look for work all the time, on a processor that may be the caller's own second half. Over sockets a sender thread takes what has
+//! gathered, so a burst of launches goes out in few segments; while that sleeps, the caller sends for itself, and a request that comes
+//! alone does not wake it. Over either, what the lane does not take at once is the sender's.
+//! **Waiting** threads send for themselves, and the first of them reads the lane for all ("whoever waits, reads"): a round trip needs no
+//! thread switch at the client. A background thread reads only while something is outstanding that no caller waits for: data of
+//! non-blocking reads, granted writes, callbacks.
+//!
+//! Lock order: `inbound`, then `state`. A thread that holds `state` may only *try* `inbound`.
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+use towline_backend::opencl::{CL_DEVICE_NOT_AVAILABLE, CL_OUT_OF_RESOURCES};
+use towline_session::{HANDLE_BASE, Outbox};
+use towline_transport::{Connection, TransportError};
+use towline_wire::frame::FrameReader;
+
+use crate::meter::Meter;
+use crate::payload::Payload;
+use crate::state::{Callback, State};
+use crate::tuning::tuning;
+
+mod send;
+mod wait;
+
+/// What every OpenCL call on a lost session answers: the device is not available any more.
+pub(crate) const LOST: i32 = CL_DEVICE_NOT_AVAILABLE;
+
+/// What differs between the APIs that a session can speak.
+pub(crate) struct Vocabulary {
+    /// What every call on a lost session answers.
+    pub(crate) lost: i32,
+    /// What a call answers that could not be posted.
+    pub(crate) unposted: i32,
+    pub(crate) call_name: fn(u16) -> Option<&'static str>,
+    pub(crate) status_name: fn(i32) -> Option<&'static str>,
+}
+
+/// OpenCL's.
+pub(crate) const OPENCL: &Vocabulary = &Vocabulary {
+    lost: LOST,
+    unposted: CL_OUT_OF_RESOURCES,
+    call_name: towline_wire::opencl::call_name,
+    status_name: towline_wire::opencl::status_name,
+};
+
+/// How long a broken lane leaves the server to say why the session ends.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// See the module's text.
+pub(crate) struct Link {
+    name: String,
+    vocabulary: &'static Vocabulary,
+    /// `None` once a session that moved has left it.
+    lane: RwLock<Option<Arc<dyn Connection>>>,
+    outbox: Outbox,
+    pending: AtomicBool,
+    /// The lane is memory that the server shares, so that sending costs less than to have another thread send.
+    sends_itself: bool,
+    /// A wait has just ended, and nothing was posted since: the server has nothing to do.
+    lull: AtomicBool,
+    /// When a caller last sent for the sleeping sender, in nanoseconds of the session.
+    sent_last: AtomicU64,
+    began: Instant,
+    inbound: Mutex<FrameReader>,
+    received: AtomicU64,
+    state: Mutex<State>,
+    changed: Condvar,
+    interest: AtomicUsize,
+    interested: (Mutex<()>, Condvar),
+    sender: OnceLock<std::thread::Thread>,
+    sender_parked: AtomicBool,
+    /// The sender is parked, or has been woken and does not run yet, which takes as long as a dozen launches.
+    sender_asleep: AtomicBool,
+    /// Who posts sends meanwhile; not where cores are few, so that the sender mostly sleeps.
+    sends_for_sleeper: bool,
+    next_handle: AtomicU64,
+    lost: OnceLock<String>,
+    /// An execution fault that every later call answers with; 0 while there is none.
+    fault: AtomicI32,
+    /// Somebody listens on the control connection, and will say why the session ends.
+    explained: AtomicBool,
+    ending: (Mutex<()>, Condvar),
+    pub(crate) payload: Payload,
+    pub(crate) meter: Meter,
+}
+
+impl Link {
+    /// Takes over a command lane and its payload lanes.
+    pub(crate) fn start(
+        name: &str,
+        lane: Arc<dyn Connection>,
+        payload: Vec<Arc<dyn Connection>>,
+        chunk_bytes: u64,
+        vocabulary: &'static Vocabulary,
+    ) -> std::io::Result<Arc<Self>> {
+        let link = Arc::new(Self {
+            name: name.into(),
+            vocabulary,
+            sends_itself: lane.shares_memory(),
+            lull: AtomicBool::new(false),
+            sent_last: AtomicU64::new(0),
+            began: Instant::now(),
+            lane: RwLock::new(Some(lane)),
+            outbox: Outbox::new(),
+            pending: AtomicBool::new(false),
+            inbound: Mutex::new(FrameReader::new()),
+            received: AtomicU64::new(0),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            interest: AtomicUsize::new(0),
+            interested: (Mutex::new(()), Condvar::new()),
+            sender: OnceLock::new(),
+            sender_parked: AtomicBool::new(false),
+            sender_asleep: AtomicBool::new(false),
+            sends_for_sleeper: !tuning().spin.is_zero(),
+            next_handle: AtomicU64::new(Self::FIRST_NUMBER),
+            lost: OnceLock::new(),
+            fault: AtomicI32::new(0),
+            explained: AtomicBool::new(false),
+            ending: (Mutex::new(()), Condvar::new()),
+            payload: Payload::new(payload, chunk_bytes),
+            meter: Meter::default(),
+        });
+        let sending = Arc::clone(&link);
+        let thread = std::thread::Builder::new()
+            .name("towline-send".into())
+            .spawn(move || sending.send_loop())?;
+        let _ = link.sender.set(thread.thread().clone());
+        let reading = Arc::clone(&link);
+        std::thread::Builder::new()
+            .name("towline-read".into())
+            .spawn(move || reading.read_loop())?;
+        Payload::start(&link)?;
+        Ok(link)
+    }
+
+    /// The server, for messages.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A new handle of a kind. Its bits tell the kind, so an argument's value can be told from plain data.
+    pub(crate) fn mint(&self, tag: u8) -> u64 {
+        HANDLE_BASE | (u64::from(tag) << 40) | self.next_handle.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The first of `count` handles of a kind in a row.
+    pub(crate) fn mint_many(&self, tag: u8, count: u64) -> u64 {
+        let first = self.next_handle.fetch_add(count, Ordering::Relaxed);
+        HANDLE_BASE | (u64::from(tag) << 40) | first
+    }
+
+    /// The first number that [`Self::mint`] takes.
+    pub(crate) const FIRST_NUMBER: u64 = 1;
+
+    /// The number that [`Self::mint`] takes next.
+    pub(crate) fn minted(&self) -> u64 {
+        self.next_handle.load(Ordering::Relaxed)
+    }
+
+    /// Has [`Self::mint`] take `number` next: handles of another session live on in this one.
+    pub(crate) fn count_from(&self, number: u64) {
+        self.next_handle.store(number, Ordering::Relaxed);
+    }
+
+    /// The command lane.
+    fn lane(&self) -> Result<Arc<dyn Connection>, TransportError> {
+        let lane = self.lane.read().unwrap_or_else(PoisonError::into_inner);
+        lane.clone().ok_or_else(|| TransportError::Closed {
+            peer: self.name.clone(),
+        })
+    }
+
+    /// Whether the server is on this host, and takes descriptors.
+    pub(crate) fn shares_memory(&self) -> bool {
+        self.lane().is_ok_and(|lane| lane.shares_memory())
+    }
+
+    /// Sends a descriptor that the next request to be posted speaks of.
+    pub(crate) fn send_descriptor(&self, descriptor: BorrowedFd<'_>) -> Result<(), i32> {
+        let sent = self
+            .lane()
+            .and_then(|lane| lane.send_descriptor(descriptor));
+        sent.map_err(|error| {
+            self.lane_failed(error.to_string());
+            self.vocabulary.lost
+        })
+    }
+
+    /// After the end: gives connections and buffers back, although the link may be held for long.
+    pub(crate) fn clear(&self) {
+        *self.lane.write().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.inbound.lock().unwrap_or_else(PoisonError::into_inner) = FrameReader::new();
+        self.payload.clear();
+        self.outbox.clear();
+    }
+
+    /// Why the session is over, when it is.
+    pub(crate) fn lost(&self) -> Option<&str> {
+        self.lost.get().map(String::as_str)
+    }
+
+    /// The fault that ended the device's work for this session, or 0.
+    pub(crate) fn fault(&self) -> i32 {
+        self.fault.load(Ordering::Relaxed)
+    }
+
+    /// The state, locked.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the background thread read until the guard goes.
+    pub(crate) fn interest(&self) -> Interest<'_> {
+        self.raise_interest();
+        Interest(self)
+    }
+
+    /// As [`Self::interest`], ended by [`Self::lower_interest`].
+    pub(crate) fn raise_interest(&self) {
+        if self.interest.fetch_add(1, Ordering::SeqCst) == 0 {
+            let _held = self
+                .interested
+                .0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            self.interested.1.notify_one();
+        }
+    }
+
+    pub(crate) fn lower_interest(&self) {
+        self.interest.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Wakes whoever waits for a change of the state.
+    pub(crate) fn notify(&self) {
+        let mut state = self.state();
+        let settled = std::mem::take(&mut state.settled);
+        if settled > 0 {
+            self.interest.fetch_sub(settled, Ordering::SeqCst);
+        }
+        if state.followers > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// The control connection is listened to from now on.
+    pub(crate) fn expect_explanation(&self) {
+        self.explained.store(true, Ordering::Release);
+    }
+
+    /// Ends the session because a lane broke. The server knows why (its worker crashed, it shuts down) and says so on the control
+    /// connection, which may come a moment later: its word goes before what the lane saw.
+    pub(crate) fn lane_failed(&self, seen: String) {
+        if self.explained.load(Ordering::Acquire) {
+            let (lock, ended) = &self.ending;
+            let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+            // Whether it came in time shows in `fail`, which takes only the first reason.
+            drop(ended.wait_timeout_while(guard, LAST_WORDS, |()| self.lost.get().is_none()));
+        }
+        self.fail(seen);
+    }
+
+    /// Ends the session for good: every wait returns, every event fails.
+    pub(crate) fn fail(&self, reason: String) {
+        self.end_with(reason, log::Level::Error);
+    }
+
+    /// As [`Self::fail`], where nothing has gone wrong.
+    pub(crate) fn end(&self, reason: String) {
+        self.end_with(reason, log::Level::Debug);
+    }
+
+    fn end_with(&self, reason: String, level: log::Level) {
+        let guard = self.ending.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.lost.get().is_some() {
+            return;
+        }
+        // Said before anyone can see it: a program may end itself at the first error.
+        log::log!(level, "lost the session with {}: {reason}", self.name);
+        let _ = self.lost.set(reason);
+        drop(guard);
+        self.ending.1.notify_all();
+        drop(self.lane().map(|lane| lane.shutdown()));
+        self.payload.shutdown();
+        self.payload.quiesce();
+        self.sender.get().inspect(|sender| sender.unpark());
+        let due: Vec<(Callback, i32)> = {
+            let mut state = self.state();
+            // The application may free a target as soon as it learns of the failure: lanes that are writing finish first. Their
+            // connections are shut down, so that takes no time worth naming.
+            while state.reads.values().any(|read| read.active > 0) {
+                let patience = std::time::Duration::from_millis(10);
+                state.followers += 1;
+                state = self
+                    .changed
+                    .wait_timeout(state, patience)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
+                state.followers -= 1;
+            }
+            state.held.clear();
+            state.writes.clear();
+            state.reads.clear();
+            let events = state
+                .events
+                .values_mut()
+                .filter(|event| event.status.is_none());
+            events
+                .flat_map(|event| {
+                    event.status = Some(self.vocabulary.lost);
+                    event
+                        .callbacks
+                        .drain(..)
+                        .collect::<SmallVec<[Callback; 1]>>()
+                })
+                .map(|callback| (callback, self.vocabulary.lost))
+                .collect()
+        };
+        self.changed.notify_all();
+        {
+            let _held = self
+                .interested
+                .0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            self.interested.1.notify_all();
+        }
+        for (callback, status) in due {
+            callback(status);
+        }
+    }
+}
+
+/// Keeps the background thread reading.
+pub(crate) struct Interest<'a>(&'a Link);
+
+impl Drop for Interest<'_> {
+    fn drop(&mut self) {
+        self.0.lower_interest();
+    }
+}

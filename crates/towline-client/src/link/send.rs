@@ -1,0 +1,172 @@
+//! The sending half of a command lane.
+
+use std::io::IoSlice;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use towline_backend::opencl::Request;
+use towline_transport::TransportError;
+
+use super::Link;
+use crate::state::Slot;
+use crate::tuning::{OUTBOX_LIMIT, tuning};
+
+/// Requests further apart than this come alone: a program that computes between them has time to send each.
+const ALONE: Duration = Duration::from_micros(10);
+
+impl Link {
+    /// Posts a request, one way.
+    #[inline]
+    pub(crate) fn post<'a, R: Request<'a>>(&self, request: &R) -> Result<u64, i32> {
+        self.post_batch(|batch| batch.post(R::ID, |out| request.encode(out)))
+    }
+
+    /// Posts several requests that nothing may come between.
+    #[inline]
+    pub(crate) fn post_batch<T>(
+        &self,
+        fill: impl FnOnce(&mut towline_session::Batch<'_>) -> T,
+    ) -> Result<T, i32> {
+        if self.lost.get().is_some() {
+            return Err(self.vocabulary.lost);
+        }
+        let mut result = None;
+        let waiting = self.outbox.post_all(|batch| result = Some(fill(batch)));
+        self.meter.requested();
+        let lull = self.lull.load(Ordering::Relaxed) && self.lull.swap(false, Ordering::Relaxed);
+        if self.sends_itself && self.try_flush() {
+            return result.ok_or(self.vocabulary.unposted);
+        }
+        self.pending.store(true, Ordering::SeqCst);
+        let asleep = !self.sends_itself
+            && self.sends_for_sleeper
+            && self.sender_asleep.load(Ordering::SeqCst);
+        if asleep {
+            let began = self.began.elapsed().as_nanos() as u64;
+            let pause = began.saturating_sub(self.sent_last.load(Ordering::Relaxed));
+            // A single request is no reason to wake anybody.
+            if !lull && pause < ALONE.as_nanos() as u64 {
+                self.wake_sender();
+            }
+            self.flush();
+            let ended = self.began.elapsed().as_nanos() as u64;
+            self.sent_last.store(ended, Ordering::Relaxed);
+        } else if waiting > OUTBOX_LIMIT {
+            self.flush();
+        } else {
+            self.wake_sender();
+        }
+        result.ok_or(self.vocabulary.unposted)
+    }
+
+    fn wake_sender(&self) {
+        if self.sender_parked.load(Ordering::SeqCst)
+            && self.sender_parked.swap(false, Ordering::SeqCst)
+        {
+            self.sender.get().inspect(|sender| sender.unpark());
+        }
+    }
+
+    /// Sends a request whose answer somebody will wait for with [`Self::wait_reply`]; gives its number.
+    pub(crate) fn ask_only<'a, R: Request<'a>>(&self, request: &R) -> Result<u64, i32> {
+        if self.lost.get().is_some() {
+            return Err(self.vocabulary.lost);
+        }
+        // The slot exists before the answer can come: the number is known under the state's lock.
+        let number = {
+            let mut state = self.state();
+            let (number, _) = self.outbox.post(R::ID, |out| request.encode(out));
+            state.replies.insert(number, Slot::Asked);
+            number
+        };
+        self.flush();
+        Ok(number)
+    }
+
+    /// Sends everything posted so far.
+    pub(crate) fn flush(&self) {
+        self.pending.store(false, Ordering::SeqCst);
+        let sent = self.outbox.flush(
+            || self.received.load(Ordering::Acquire),
+            |bytes| {
+                self.meter.sent(bytes.len());
+                let lane = self.lane()?;
+                let done = lane.try_send(bytes)?;
+                if let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+                    // The server may be unable to read because nobody here does: somebody must while this thread is stuck.
+                    let _interest = self.interest();
+                    lane.send(&[IoSlice::new(rest)])?;
+                }
+                Ok::<(), TransportError>(())
+            },
+        );
+        if let Err(error) = sent {
+            self.lane_failed(error.to_string());
+        }
+    }
+
+    /// Sends what was posted so far as far as that takes no waiting; `false` when the sender has to go on.
+    fn try_flush(&self) -> bool {
+        let sent = self.outbox.try_flush(
+            || self.received.load(Ordering::Acquire),
+            |bytes| {
+                let taken = self.lane()?.try_send(bytes)?;
+                self.meter.sent(taken);
+                Ok::<usize, TransportError>(taken)
+            },
+        );
+        sent.unwrap_or_else(|error| {
+            self.lane_failed(error.to_string());
+            true
+        })
+    }
+
+    pub(super) fn send_loop(&self) {
+        // Over shared memory it has work only when the ring is full: that is no hint of more.
+        let spin = match self.sends_itself {
+            true => Duration::ZERO,
+            false => tuning().spin_for_request,
+        };
+        loop {
+            if self.lost.get().is_some() {
+                return;
+            }
+            if self.pending.load(Ordering::SeqCst) {
+                self.flush();
+            }
+            if !spin.is_zero() {
+                let until = Instant::now() + spin;
+                while !self.pending.load(Ordering::Relaxed) && Instant::now() < until {
+                    std::hint::spin_loop();
+                }
+            }
+            if self.pending.load(Ordering::SeqCst) {
+                continue;
+            }
+            self.sender_parked.store(true, Ordering::SeqCst);
+            self.sender_asleep.store(true, Ordering::SeqCst);
+            if !self.pending.load(Ordering::SeqCst) && self.lost.get().is_none() {
+                std::thread::park();
+            }
+            self.sender_asleep.store(false, Ordering::SeqCst);
+            self.sender_parked.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Part of a write has left; the last part ends it.
+    pub(crate) fn sent(&self, payload: u64, length: u64) {
+        let mut state = self.state();
+        let Some(write) = state.writes.get_mut(&payload) else {
+            return;
+        };
+        write.left = write.left.saturating_sub(length);
+        if write.left > 0 {
+            return;
+        }
+        state.writes.remove(&payload);
+        self.lower_interest();
+        if state.followers > 0 {
+            self.changed.notify_all();
+        }
+    }
+}
