@@ -297,14 +297,7 @@ impl Link {
             // The application may free a target as soon as it learns of the failure: lanes that are writing finish first. Their
             // connections are shut down, so that takes no time worth naming.
             while state.reads.values().any(|read| read.active > 0) {
-                let patience = std::time::Duration::from_millis(10);
-                state.followers += 1;
-                state = self
-                    .changed
-                    .wait_timeout(state, patience)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0;
-                state.followers -= 1;
+                state = self.follow_at_most(state, Duration::from_millis(10));
             }
             state.held.clear();
             state.writes.clear();

@@ -82,12 +82,7 @@ impl Link {
             if self.lost.get().is_some() {
                 return Err(self.vocabulary.lost);
             }
-            state.followers += 1;
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-            state.followers -= 1;
+            state = self.follow(state);
         }
     }
 
@@ -111,13 +106,7 @@ impl Link {
             if left.is_zero() {
                 return Ok(None);
             }
-            state.followers += 1;
-            state = self
-                .changed
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-            state.followers -= 1;
+            state = self.follow_at_most(state, left);
         }
     }
 
@@ -126,12 +115,7 @@ impl Link {
         let _interest = self.interest();
         let mut state = self.state();
         while state.reads.contains_key(&payload) {
-            state.followers += 1;
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-            state.followers -= 1;
+            state = self.follow(state);
         }
     }
 
@@ -140,12 +124,7 @@ impl Link {
         let _interest = self.interest();
         let mut state = self.state();
         while state.writes.contains_key(&payload) {
-            state.followers += 1;
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-            state.followers -= 1;
+            state = self.follow(state);
         }
     }
 
@@ -180,8 +159,34 @@ impl Link {
         }
     }
 
+    /// Sleeps until another thread has changed the state.
+    fn follow<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.followers += 1;
+        let mut state = self
+            .changed
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.followers -= 1;
+        state
+    }
+
+    /// As [`Self::follow`], for no longer than `patience`.
+    pub(super) fn follow_at_most<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        patience: Duration,
+    ) -> MutexGuard<'a, State> {
+        state.followers += 1;
+        let (mut state, _) = self
+            .changed
+            .wait_timeout(state, patience)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.followers -= 1;
+        state
+    }
+
     /// Reads what comes, or waits until whoever does so already has read something; `false` where nobody can any more.
-    fn read_or_follow(&self, mut state: MutexGuard<'_, State>, patience: Duration) -> bool {
+    fn read_or_follow(&self, state: MutexGuard<'_, State>, patience: Duration) -> bool {
         match self.inbound.try_lock() {
             Ok(mut inbound) => {
                 drop(state);
@@ -190,12 +195,7 @@ impl Link {
                 self.hand_over();
             }
             Err(TryLockError::WouldBlock) => {
-                state.followers += 1;
-                state = self
-                    .changed
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner);
-                state.followers -= 1;
+                drop(self.follow(state));
             }
             Err(TryLockError::Poisoned(_)) => {
                 drop(state);
