@@ -119,12 +119,20 @@ impl Link {
         }
     }
 
-    /// Waits until the last byte of a write has left, or no lane can read from its source any more.
+    /// Waits until the last byte of a write has left, or no lane can read from its source any more. As long as grants are to come
+    /// this thread reads for itself: a payload lane that has nothing granted stands still.
     pub(crate) fn wait_write(&self, payload: u64) {
         let _interest = self.interest();
-        let mut state = self.state();
-        while state.writes.contains_key(&payload) {
-            state = self.follow(state);
+        loop {
+            let state = self.state();
+            match state.writes.get(&payload) {
+                None => return,
+                Some(write) if write.ungranted == 0 => drop(self.follow(state)),
+                Some(_) => {
+                    // A failure ends all writes.
+                    self.read_or_follow(state, tuning().spin_for_answer);
+                }
+            }
         }
     }
 
