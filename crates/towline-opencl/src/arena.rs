@@ -9,9 +9,10 @@
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use towline_backend::opencl::*;
@@ -257,6 +258,9 @@ impl<T: Object> Drop for Ref<T> {
         }
         // The handle is dead before the object is: what its end calls sees an unknown handle.
         self.slot.kind.store(0, Ordering::Release);
+        if matches!(T::KIND, Kind::Mem | Kind::Sampler | Kind::Queue) {
+            ENDED.fetch_add(1, Ordering::Release);
+        }
         // SAFETY: nobody holds the object any more, and `new` leaked it from a box.
         drop(unsafe { Box::from_raw(self.object.as_ptr()) });
         if let Some(arena) = arena() {
@@ -300,6 +304,59 @@ pub(crate) fn get<T: Object>(handle: *mut T::Raw) -> Result<Ref<T>, cl_int> {
     })
 }
 
+/// An object for the length of a call, mostly without a hold.
+pub(crate) struct Lent<T: Object> {
+    object: ManuallyDrop<Ref<T>>,
+    held: bool,
+}
+
+impl<T: Object> Deref for Lent<T> {
+    type Target = Ref<T>;
+
+    fn deref(&self) -> &Ref<T> {
+        &self.object
+    }
+}
+
+impl<T: Object> Drop for Lent<T> {
+    fn drop(&mut self) {
+        if self.held {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.object) };
+        }
+    }
+}
+
+/// As [`get`], for the calls that programs make most: taking and giving back a hold would cost more than the rest of such a call.
+///
+/// # Safety
+/// The application does not give up its last reference before the call returns. OpenCL asks that of it: what is released while
+/// a call uses it is undefined.
+#[inline]
+pub(crate) unsafe fn lend<T: Object>(handle: *mut T::Raw) -> Result<Lent<T>, cl_int> {
+    let slot = arena()
+        .and_then(|arena| arena.find(handle.addr()))
+        .ok_or(T::INVALID)?;
+    let live =
+        slot.app.load(Ordering::Acquire) > 0 && slot.kind.load(Ordering::Acquire) == T::KIND as u32;
+    let (object, held) = match NonNull::new(slot.object.load(Ordering::Acquire)) {
+        Some(object) if live => {
+            let lent = Ref {
+                slot,
+                object: object.cast(),
+                owns: PhantomData,
+            };
+            (lent, false)
+        }
+        // Dead, or kept by others alone.
+        _ => (get::<T>(handle)?, true),
+    };
+    Ok(Lent {
+        object: ManuallyDrop::new(object),
+        held,
+    })
+}
+
 /// Gives back a hold that `get` took on a slot which became another object meanwhile.
 #[cold]
 fn release_foreign(slot: &'static Slot, kind: u32) {
@@ -325,24 +382,31 @@ fn release_foreign(slot: &'static Slot, kind: u32) {
     }
 }
 
-/// The kind of the live object at this address, if it is one of ours.
+/// Kind and generation of the live object at this address, if it is one of ours.
 #[inline]
-pub(crate) fn kind_at(address: usize) -> Option<u32> {
+pub(crate) fn live_at(address: usize) -> Option<(u32, u32)> {
     let slot = arena()?.find(address)?;
-    (slot.holds.load(Ordering::Relaxed) != 0).then(|| slot.kind.load(Ordering::Relaxed))
+    (slot.holds.load(Ordering::Relaxed) != 0).then(|| {
+        (
+            slot.kind.load(Ordering::Relaxed),
+            slot.generation.load(Ordering::Relaxed),
+        )
+    })
+}
+
+/// Counts the ends of objects that kernels have as arguments.
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+/// Changes whenever an object has ended that can be an argument of a kernel.
+#[inline]
+pub(crate) fn ended() -> u64 {
+    ENDED.load(Ordering::Acquire)
 }
 
 /// Whether the address lies in the range of handles, live or not.
 #[inline]
 pub(crate) fn is_handle_address(address: usize) -> bool {
     arena().is_some_and(|arena| arena.find(address).is_some())
-}
-
-/// The generation of the live object at this address.
-#[inline]
-pub(crate) fn generation_at(address: usize) -> Option<u32> {
-    let slot = arena()?.find(address)?;
-    (slot.holds.load(Ordering::Relaxed) != 0).then(|| slot.generation.load(Ordering::Relaxed))
 }
 
 #[cfg(test)]
@@ -375,6 +439,25 @@ mod tests {
         assert_eq!(object.release(), Err(CL_INVALID_PLATFORM));
         drop(object);
         assert!(get::<PlatformHandle>(handle).is_err());
+    }
+
+    #[test]
+    fn what_is_lent_takes_a_hold_only_where_the_application_has_none() {
+        fn lent(handle: cl_platform_id) -> Result<(bool, u32), cl_int> {
+            // SAFETY: nobody releases it meanwhile.
+            let lent = unsafe { lend::<PlatformHandle>(handle) }?;
+            Ok((lent.held, lent.slot.holds.load(Ordering::Relaxed)))
+        }
+        let handle = Ref::new(PlatformHandle).expect("there is room").publish();
+        assert_eq!(lent(handle), Ok((false, 1)));
+        // SAFETY: as above.
+        assert!(unsafe { lend::<crate::kernel::Kernel>(handle.cast()) }.is_err());
+        let holder = get::<PlatformHandle>(handle).expect("live");
+        assert_eq!(holder.release(), Ok(true));
+        assert_eq!(lent(handle), Ok((true, 2)));
+        assert_eq!(lent(handle), Ok((true, 2)));
+        drop(holder);
+        assert_eq!(lent(handle), Err(CL_INVALID_PLATFORM));
     }
 
     #[test]

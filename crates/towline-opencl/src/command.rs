@@ -9,7 +9,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use towline_backend::opencl::*;
 
-use crate::arena::{Ref, get};
+use crate::arena::{Ref, get, lend};
 use crate::batch;
 use crate::coherence::{self, Access, Use};
 use crate::event::{self, Event, RawEvent};
@@ -246,8 +246,11 @@ impl EnqueueCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let queue = host_queue(command_queue)?;
-        let kernel = get::<kernel::Kernel>(kernel)?;
+        // SAFETY: the application's contract: no object ends while a call uses it. So for the next.
+        let queue = unsafe { lend::<Queue>(command_queue) }?;
+        queue.expect_host()?;
+        // SAFETY: as above.
+        let kernel = unsafe { lend::<kernel::Kernel>(kernel) }?;
         kernel::launch(
             &queue,
             &kernel,

@@ -4,13 +4,16 @@
 //! are remembered, so that setting the same one again costs nothing, and so that a kernel of a context that spans providers can be
 //! given its arguments on each of them when it is first launched there.
 
+mod args;
+
 use std::ffi::{CStr, CString, c_void};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use smallvec::SmallVec;
 use towline_backend::opencl::*;
 
-use crate::arena::{self, Kind, Object, Ref, get};
+use crate::arena::{self, Kind, Object, Ref, get, lend};
 use crate::coherence::Access;
 use crate::command::{WaitList, enqueue};
 use crate::context::Context;
@@ -24,78 +27,7 @@ use crate::raw::{Answer, Out, OutList, Shared, check, create, provider};
 use crate::sampler::Sampler;
 use crate::signature;
 
-/// What an argument was set to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Value {
-    /// Bytes, or NULL with a size.
-    Plain,
-    /// NULL: a size of local memory.
-    Null,
-    /// A memory object, sampler or queue, by the generation of its handle.
-    Object(Kind, u32),
-    /// A pointer into shared virtual memory.
-    Svm,
-}
-
-/// One argument.
-#[derive(Clone)]
-struct Arg {
-    value: Value,
-    size: usize,
-    bytes: SmallVec<[u8; 16]>,
-    /// Counts its changes.
-    version: u32,
-}
-
-#[derive(Default, Clone)]
-struct Args {
-    list: Vec<Option<Arg>>,
-    /// The versions that each part's kernel has got.
-    given: Vec<Vec<u32>>,
-}
-
-impl Args {
-    fn is_set_to(&self, index: usize, value: Value, size: usize, bytes: &[u8]) -> bool {
-        matches!(self.list.get(index), Some(Some(arg))
-            if arg.value == value && arg.size == size && arg.bytes.as_slice() == bytes)
-    }
-
-    fn note(&mut self, index: usize, value: Value, size: usize, bytes: &[u8]) -> u32 {
-        if self.list.len() <= index {
-            self.list.resize(index + 1, None);
-        }
-        let slot = &mut self.list[index];
-        let version = slot.as_ref().map_or(1, |arg| arg.version.wrapping_add(1));
-        match slot {
-            Some(arg) => {
-                arg.value = value;
-                arg.size = size;
-                arg.bytes.clear();
-                arg.bytes.extend_from_slice(bytes);
-                arg.version = version;
-            }
-            None => {
-                *slot = Some(Arg {
-                    value,
-                    size,
-                    bytes: SmallVec::from_slice(bytes),
-                    version,
-                });
-            }
-        }
-        version
-    }
-
-    /// Notes which version a part's kernel has got.
-    fn given(&mut self, part: usize, index: usize, version: u32) {
-        if let Some(versions) = self.given.get_mut(part) {
-            if versions.len() <= index {
-                versions.resize(index + 1, 0);
-            }
-            versions[index] = version;
-        }
-    }
-}
+use self::args::{Arg, Args, Recent, Value, address};
 
 /// A kernel.
 pub(crate) struct Kernel {
@@ -105,6 +37,12 @@ pub(crate) struct Kernel {
     raws: Box<[OnceLock<Shared<_cl_kernel>>]>,
     creating: Mutex<()>,
     args: Mutex<Args>,
+    recent: Recent,
+    /// Nothing but the provider, which is in this process, has to know plain values: `args` may have earlier ones of them, of the
+    /// same size.
+    direct: bool,
+    /// What [`arena::ended`] said when all objects among the arguments were last seen alive.
+    alive: AtomicU64,
     answers: Cache,
     /// Whether each argument is only read, for contexts that span providers.
     read_only: OnceLock<Vec<bool>>,
@@ -156,59 +94,87 @@ impl Kernel {
     }
 
     /// Gives one argument to a part's kernel.
-    fn give(&self, part: usize, raw: cl_kernel, index: usize, arg: &Arg) -> cl_int {
+    fn give(
+        &self,
+        (part, raw): (usize, cl_kernel),
+        index: usize,
+        value: Value,
+        size: usize,
+        bytes: &[u8],
+    ) -> cl_int {
         let api = &self.context.parts[part].provider.api;
         let index = index as cl_uint;
-        match arg.value {
+        match value {
             Value::Null => {
-                provider!(api, clSetKernelArg(raw, index, arg.size, std::ptr::null()))
+                provider!(api, clSetKernelArg(raw, index, size, std::ptr::null()))
             }
-            Value::Plain => provider!(
-                api,
-                clSetKernelArg(raw, index, arg.size, arg.bytes.as_ptr().cast())
-            ),
+            Value::Plain => provider!(api, clSetKernelArg(raw, index, size, bytes.as_ptr().cast())),
             Value::Svm => provider!(
                 api,
                 clSetKernelArgSVMPointer(
                     raw,
                     index,
-                    std::ptr::with_exposed_provenance(address(&arg.bytes))
+                    std::ptr::with_exposed_provenance(address(bytes))
                 )
             ),
-            Value::Object(kind, _) => {
-                match object_on(kind, address(&arg.bytes), part, &self.context) {
-                    Ok(object) => {
-                        let object = object.0;
-                        provider!(
-                            api,
-                            clSetKernelArg(raw, index, arg.size, (&raw const object).cast())
-                        )
-                    }
-                    Err(status) => status,
+            Value::Object(kind, _) => match object_on(kind, address(bytes), part, &self.context) {
+                Ok(object) => {
+                    let object = object.0;
+                    provider!(
+                        api,
+                        clSetKernelArg(raw, index, size, (&raw const object).cast())
+                    )
                 }
-            }
+                Err(status) => status,
+            },
         }
     }
 
     /// Sets an argument, unless it has this value already.
+    #[inline]
     fn set(&self, index: usize, value: Value, size: usize, bytes: &[u8]) -> Result<(), cl_int> {
+        let caches = towline_client::tuning::tuning().argument_cache;
+        if caches && self.recent.has(index, value, size, bytes) {
+            return Ok(());
+        }
+        if self.direct && value == Value::Plain && self.recent.has_like(index, value, size) {
+            check(self.give(self.first()?, index, value, size, bytes))?;
+            self.recent.note(index, value, size, bytes);
+            return Ok(());
+        }
+        self.change(index, value, size, bytes, caches)
+    }
+
+    fn change(
+        &self,
+        index: usize,
+        value: Value,
+        size: usize,
+        bytes: &[u8],
+        caches: bool,
+    ) -> Result<(), cl_int> {
         let mut args = self.args();
-        if args.is_set_to(index, value, size, bytes)
-            && towline_client::tuning::tuning().argument_cache
-        {
+        let listed = !(self.direct && Recent::holds(index, value, size, bytes));
+        if caches && listed && args.is_set_to(index, value, size, bytes) {
             return Ok(());
         }
         // One provider says at once whether the value is right; the others get it when they launch the kernel.
         let (part, raw) = self.first()?;
-        let arg = Arg {
-            value,
-            size,
-            bytes: SmallVec::from_slice(bytes),
-            version: 0,
-        };
-        check(self.give(part, raw, index, &arg))?;
+        check(self.give((part, raw), index, value, size, bytes))?;
         let version = args.note(index, value, size, bytes);
         args.given(part, index, version);
+        self.recent.note(index, value, size, bytes);
+        Ok(())
+    }
+
+    /// Fails if an object among the arguments has ended since it was set: it must not reach the provider.
+    #[inline]
+    fn expect_alive(&self) -> Result<(), cl_int> {
+        let ended = arena::ended();
+        if self.alive.load(Ordering::Relaxed) != ended {
+            self.args().expect_alive()?;
+            self.alive.store(ended, Ordering::Relaxed);
+        }
         Ok(())
     }
 
@@ -340,11 +306,6 @@ impl Drop for Kernel {
     }
 }
 
-/// The address that eight bytes hold.
-fn address(bytes: &[u8]) -> usize {
-    info::size(bytes)
-}
-
 /// The provider's object for a handle of ours.
 fn object_on(
     kind: Kind,
@@ -470,15 +431,7 @@ pub(crate) fn launch(
     let raw = kernel.raw_on(queue.part)?;
     let api = &queue.part().provider.api;
     kernel.expect_group(queue, range)?;
-    let mut args = kernel.args();
-    // A handle that ended since it was set must not reach the provider.
-    for arg in args.list.iter().flatten() {
-        if let Value::Object(_, generation) = arg.value
-            && arena::generation_at(address(&arg.bytes)) != Some(generation)
-        {
-            return Err(CL_INVALID_KERNEL_ARGS);
-        }
-    }
+    kernel.expect_alive()?;
     let start = |count, list, event| {
         provider!(
             api,
@@ -498,6 +451,7 @@ pub(crate) fn launch(
     if !queue.context.tends_contents() {
         return enqueue(queue, waits, event, command, &[], start);
     }
+    let mut args = kernel.args();
     let mems = used(kernel, &args)?;
     let uses: SmallVec<[(&Ref<Mem>, Access); 8]> =
         mems.iter().map(|(mem, access)| (mem, *access)).collect();
@@ -559,7 +513,7 @@ fn replay(kernel: &Kernel, args: &mut Args, part: usize, raw: cl_kernel) -> cl_i
         if has == Some(arg.version) {
             continue;
         }
-        let status = kernel.give(part, raw, index, arg);
+        let status = kernel.give((part, raw), index, arg.value, arg.size, &arg.bytes);
         if status != CL_SUCCESS {
             return status;
         }
@@ -586,6 +540,13 @@ fn open(program: &Ref<Program>, name: &CStr) -> Result<Ref<Kernel>, cl_int> {
             list: Vec::new(),
             given: vec![Vec::new(); count],
         }),
+        recent: Recent::default(),
+        direct: context.maps_natively()
+            && context.parts[0]
+                .devices
+                .iter()
+                .all(|device| device.limits.version >= (2, 1)),
+        alive: AtomicU64::new(u64::MAX),
         answers: Cache::default(),
         read_only: OnceLock::new(),
         names_group: program
@@ -647,6 +608,9 @@ impl KernelCalls for Platform {
             raws: (0..parts).map(|_| OnceLock::new()).collect(),
             creating: Mutex::new(()),
             args: Mutex::default(),
+            recent: Recent::default(),
+            direct: source.direct,
+            alive: AtomicU64::new(u64::MAX),
             answers: Cache::default(),
             read_only: OnceLock::new(),
             names_group: source.names_group,
@@ -695,7 +659,8 @@ impl KernelCalls for Platform {
         arg_size: usize,
         arg_value: *const c_void,
     ) -> Result<(), cl_int> {
-        let kernel = get::<Kernel>(kernel)?;
+        // SAFETY: the application's contract: no object ends while a call uses it.
+        let kernel = unsafe { lend::<Kernel>(kernel) }?;
         let index = arg_index as usize;
         if arg_value.is_null() {
             return kernel.set(index, Value::Null, arg_size, &[]);
@@ -708,13 +673,10 @@ impl KernelCalls for Platform {
                     .read_unaligned()
             };
             let handle = usize::from_ne_bytes(bytes);
-            let value = match arena::kind_at(handle) {
-                Some(5) => Some(Kind::Mem),
-                Some(6) => Some(Kind::Sampler),
-                Some(4) => Some(Kind::Queue),
-                _ => None,
-            };
-            if let (Some(kind), Some(generation)) = (value, arena::generation_at(handle)) {
+            const KINDS: [Kind; 3] = [Kind::Mem, Kind::Sampler, Kind::Queue];
+            if let Some((number, generation)) = arena::live_at(handle)
+                && let Some(kind) = KINDS.into_iter().find(|kind| *kind as u32 == number)
+            {
                 return kernel.set(index, Value::Object(kind, generation), arg_size, &bytes);
             }
             if arena::is_handle_address(handle) {

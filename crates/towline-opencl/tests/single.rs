@@ -166,16 +166,12 @@ fn stale_and_foreign_handles_are_refused_by_kind() {
 }
 
 #[test]
-fn a_buffer_released_before_the_launch_is_refused_there() {
+fn a_buffer_released_before_a_launch_is_refused_there() {
     let cl = Cl::new(&[POCL]);
     let queue = cl.queue(0);
-    let buffer = cl.buffer(16);
     let kernel = cl.kernel(cl.program(ADD), "add");
-    cl.arg(kernel, 0, buffer);
-    cl.arg(kernel, 1, 1_u32);
-    ok!(cl, clReleaseMemObject(buffer));
-    let count = 4_usize;
-    assert_eq!(
+    let launch = || {
+        let count = 4_usize;
         status!(
             cl,
             clEnqueueNDRangeKernel(
@@ -189,9 +185,20 @@ fn a_buffer_released_before_the_launch_is_refused_there() {
                 null(),
                 null_mut()
             )
-        ),
-        CL_INVALID_KERNEL_ARGS
-    );
+        )
+    };
+    cl.arg(kernel, 1, 1_u32);
+    for launches in [0, 1, 2] {
+        let buffer = cl.buffer(16);
+        cl.arg(kernel, 0, buffer);
+        for _ in 0..launches {
+            assert_eq!(launch(), CL_SUCCESS);
+        }
+        ok!(cl, clFinish(queue));
+        ok!(cl, clReleaseMemObject(buffer));
+        assert_eq!(launch(), CL_INVALID_KERNEL_ARGS);
+        assert_eq!(launch(), CL_INVALID_KERNEL_ARGS);
+    }
 }
 
 #[test]

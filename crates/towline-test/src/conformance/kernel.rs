@@ -17,6 +17,7 @@ rules![kernel:
     bytes_for_a_value_argument_are_needed,
     clone_has_the_arguments_of_its_source,
     clone_keeps_its_arguments_when_the_source_changes,
+    clone_takes_a_value_that_its_source_had_before,
     constant_argument_is_read,
     kernel_answers_what_it_is,
     kernel_info_sizes_hold,
@@ -191,6 +192,31 @@ fn clone_keeps_its_arguments_when_the_source_changes(cl: &Fixture) -> Verdict {
     kernel.release()?;
     cl.launch(&queue, &clone, 4)?;
     assert_eq!(cl.read::<u32>(&queue, &buffer, 0, 4)?, [14; 4]);
+    Ok(())
+}
+
+fn clone_takes_a_value_that_its_source_had_before(cl: &Fixture) -> Verdict {
+    cl.requires(
+        cl.caps.version >= (2, 1),
+        "the device is older than OpenCL 2.1",
+    )?;
+    let (context, queue) = cl.context_and_queue()?;
+    let kernel = cl.kernel_of(&context, c"scale")?;
+    let buffer = cl.buffer_of(&context, &[2_u32; 4])?;
+    cl.arg_mem(&kernel, 0, &buffer)?;
+    cl.arg(&kernel, 1, &7_u32)?;
+    cl.arg(&kernel, 1, &5_u32)?;
+    let clone = create!(cl, clCloneKernel(kernel.raw()))?;
+    cl.launch(&queue, &clone, 4)?;
+    assert_eq!(cl.read::<u32>(&queue, &buffer, 0, 4)?, [10; 4]);
+    cl.arg(&clone, 1, &7_u32)?;
+    cl.launch(&queue, &clone, 4)?;
+    assert_eq!(cl.read::<u32>(&queue, &buffer, 0, 4)?, [70; 4]);
+    cl.launch(&queue, &kernel, 4)?;
+    assert_eq!(cl.read::<u32>(&queue, &buffer, 0, 4)?, [350; 4]);
+    cl.arg(&kernel, 1, &7_u32)?;
+    cl.launch(&queue, &kernel, 4)?;
+    assert_eq!(cl.read::<u32>(&queue, &buffer, 0, 4)?, [2450; 4]);
     Ok(())
 }
 
