@@ -23,11 +23,11 @@ pub(crate) type Op = Box<dyn FnOnce(&Arc<Shared>) + Send>;
 pub(crate) type Place = (u64, u64);
 pub(crate) type Places = SmallVec<[Place; 4]>;
 
-/// Commands between two marks on a stream.
-const MARK_EVERY: u32 = 150;
+/// Commands between two marks on a stream. A mark takes the device some microseconds.
+const MARK_EVERY: u32 = 450;
 /// Most marks that have not passed: the driver lets about a thousand commands of a stream wait (1,020 launches on an H200, driver
 /// 580.159), then it makes the caller wait.
-const MARKS: usize = 4;
+const MARKS: usize = 2;
 
 /// A stream with what a request on it needs.
 #[derive(Clone)]
@@ -50,6 +50,13 @@ pub(crate) struct Depth {
     unmarked: AtomicU32,
     /// Marks that may not have passed.
     marks: AtomicUsize,
+}
+
+impl Depth {
+    /// The stream has done all that it had; nothing comes to it meanwhile.
+    pub(crate) fn emptied(&self) {
+        self.unmarked.store(0, Ordering::Relaxed);
+    }
 }
 
 impl Target {

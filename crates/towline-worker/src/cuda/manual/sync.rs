@@ -124,6 +124,9 @@ impl Looking {
             }
         }
         self.first = true;
+        if status == CUDA_SUCCESS {
+            self.target.depth.emptied();
+        }
         while status == CUDA_SUCCESS
             && let Some(next) = self.others.last()
         {
