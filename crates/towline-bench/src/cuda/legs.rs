@@ -12,6 +12,8 @@ use crate::cpu::{self, CpuSeconds};
 
 /// How long one repetition may take.
 const LIMIT: Duration = Duration::from_secs(120);
+/// How long new processes are left alone before they are measured: a server gets the next session's worker ready meanwhile.
+const REST: Duration = Duration::from_secs(1);
 /// The name that programs load the driver by: `towline run` puts ours in its place.
 const DRIVER: &str = "libcuda.so.1";
 
@@ -169,7 +171,9 @@ impl Legs {
         task: Task,
     ) -> anyhow::Result<(Reading, CpuSeconds)> {
         if !self.running.contains_key(&leg) {
-            let asked = Asked::spawn(&mut self.command(leg)?)?;
+            let mut asked = Asked::spawn(&mut self.command(leg)?)?;
+            begin(&mut asked)?;
+            std::thread::sleep(REST);
             self.running.insert(leg, asked);
         }
         let result = self.accounted(leg, |legs| {
@@ -196,12 +200,8 @@ impl Legs {
             .map(|_| Asked::spawn(&mut self.command(leg)?))
             .collect::<anyhow::Result<Vec<_>>>()?;
         // All are up, with their images loaded, before the clock starts.
-        for child in &mut children {
-            let reading: Reading = child.ask(&Task::Burst { launches: 10 }, LIMIT)?;
-            if let Some(error) = reading.error {
-                bail!("{error}");
-            }
-        }
+        children.iter_mut().try_for_each(begin)?;
+        std::thread::sleep(REST);
         let result = self.accounted(leg, |_| {
             let asked: Vec<anyhow::Result<Reading>> = std::thread::scope(|scope| {
                 let threads: Vec<_> = children
@@ -292,6 +292,15 @@ impl Legs {
                 self.note(format!("{}: {error:#}", leg.name()));
             }
         }
+    }
+}
+
+/// Has a new process do what it needs done once: it connects, and loads its image.
+fn begin(child: &mut Asked) -> anyhow::Result<()> {
+    let reading: Reading = child.ask(&Task::Burst { launches: 10 }, LIMIT)?;
+    match reading.error {
+        Some(error) => bail!("{error}"),
+        None => Ok(()),
     }
 }
 
