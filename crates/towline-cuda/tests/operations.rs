@@ -8,6 +8,7 @@
 mod support;
 
 use std::ptr::null_mut;
+use std::time::{Duration, Instant};
 
 use support::Machine;
 use towline_backend::cuda::*;
@@ -204,4 +205,46 @@ fn attributes_of_streams_are_kept_copied_and_set_on_the_device_without_a_wait() 
     // SAFETY: the memory was allocated above.
     unsafe { machine.driver.cuMemFree_v2(memory) };
     machine.leave();
+}
+
+#[test]
+fn what_nobody_waits_for_arrives_however_far_requests_are_apart() {
+    /// Nothing here takes longer, on a busy machine either.
+    const PATIENCE: Duration = Duration::from_secs(20);
+    const EVENTS: usize = 40;
+    let machine = Machine::new();
+    let arrived = |live: usize| {
+        let deadline = Instant::now() + PATIENCE;
+        while machine.nulls[0].live_objects() != live {
+            assert!(Instant::now() < deadline, "a request has not left");
+            std::thread::yield_now();
+        }
+    };
+    let before = machine.nulls[0].live_objects();
+    // Whoever sends looks, naps or sleeps, depending on that and on how many there are.
+    for micros in [0, 4, 20, 45, 90, 150, 1_000] {
+        let apart = || {
+            let until = Instant::now() + Duration::from_micros(micros);
+            while Instant::now() < until {
+                std::hint::spin_loop();
+            }
+        };
+        for events in [1, 2, 3, 5, EVENTS] {
+            let mut made = [null_mut(); EVENTS];
+            for event in &mut made[..events] {
+                // SAFETY: one place for the event.
+                let status = unsafe { machine.driver.cuEventCreate(event, 0) };
+                assert_eq!(status, CUDA_SUCCESS);
+                apart();
+            }
+            arrived(before + events);
+            for event in &made[..events] {
+                // SAFETY: the event is there, and destroyed once.
+                let status = unsafe { machine.driver.cuEventDestroy_v2(*event) };
+                assert_eq!(status, CUDA_SUCCESS);
+                apart();
+            }
+            arrived(before);
+        }
+    }
 }

@@ -2,8 +2,9 @@
 //!
 //! **Posting** appends to the outbox. Over shared memory the caller then sends: it is a copy, and a thread that did it instead would have
 //! to look for work all the time, on a processor that may be the caller's own second half. Over sockets a sender thread takes what has
-//! gathered, so a burst of launches goes out in few segments; while that sleeps, the caller sends for itself, and a request that comes
-//! alone does not wake it. Over either, what the lane does not take at once is the sender's.
+//! gathered: while requests come it naps for some microseconds between two looks, so that neither waking it nor sending takes the
+//! program's time; while it sleeps, callers send for themselves, and a few in a row wake it. Over either, what the lane does not take at
+//! once is the sender's.
 //! **Waiting** threads send for themselves, and the first of them reads the lane for all ("whoever waits, reads"): a round trip needs no
 //! thread switch at the client. A background thread reads only while something is outstanding that no caller waits for: data of
 //! non-blocking reads, granted writes, callbacks.
@@ -11,7 +12,7 @@
 //! Lock order: `inbound`, then `state`. A thread that holds `state` may only *try* `inbound`.
 
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -67,6 +68,8 @@ pub(crate) struct Link {
     lull: AtomicBool,
     /// When a caller last sent for the sleeping sender, in nanoseconds of the session.
     sent_last: AtomicU64,
+    /// How often callers did so one after another.
+    row: AtomicU32,
     began: Instant,
     inbound: Mutex<FrameReader>,
     received: AtomicU64,
@@ -78,8 +81,9 @@ pub(crate) struct Link {
     sender_parked: AtomicBool,
     /// The sender is parked, or has been woken and does not run yet, which takes as long as a dozen launches.
     sender_asleep: AtomicBool,
-    /// Who posts sends meanwhile; not where cores are few, so that the sender mostly sleeps.
-    sends_for_sleeper: bool,
+    /// The sender naps while requests come, and callers send while it sleeps; not over shared memory, and not where cores are few,
+    /// so that each request wakes it.
+    sender_naps: bool,
     next_handle: AtomicU64,
     lost: OnceLock<String>,
     /// An execution fault that every later call answers with; 0 while there is none.
@@ -100,12 +104,15 @@ impl Link {
         chunk_bytes: u64,
         vocabulary: &'static Vocabulary,
     ) -> std::io::Result<Arc<Self>> {
+        let sends_itself = lane.shares_memory();
+        let sender_naps = !sends_itself && !tuning().spin.is_zero();
         let link = Arc::new(Self {
             name: name.into(),
             vocabulary,
-            sends_itself: lane.shares_memory(),
+            sends_itself,
             lull: AtomicBool::new(false),
             sent_last: AtomicU64::new(0),
+            row: AtomicU32::new(0),
             began: Instant::now(),
             lane: RwLock::new(Some(lane)),
             outbox: Outbox::new(),
@@ -119,7 +126,7 @@ impl Link {
             sender: OnceLock::new(),
             sender_parked: AtomicBool::new(false),
             sender_asleep: AtomicBool::new(false),
-            sends_for_sleeper: !tuning().spin.is_zero(),
+            sender_naps,
             next_handle: AtomicU64::new(Self::FIRST_NUMBER),
             lost: OnceLock::new(),
             fault: AtomicI32::new(0),
