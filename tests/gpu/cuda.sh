@@ -51,29 +51,14 @@ pack() {
   du -sh "$packed"
 }
 
-server=
 relay=
-listen=
 scratch=
-stop() {
+# shellcheck source=tests/gpu/server.sh
+source tests/gpu/server.sh
+leave() {
   [[ -z $relay ]] || { kill -TERM "$relay" 2>/dev/null || true; wait "$relay" 2>/dev/null || true; }
-  [[ -z $server ]] || { kill -TERM "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; }
+  stop
   [[ -z $scratch ]] || rm -rf "$scratch"
-}
-
-serve() {
-  local tenths
-  # Options are words, not one word.
-  # shellcheck disable=SC2086
-  "$towline" serve --listen "$listen" --ready-file "$scratch/ready" ${TOWLINE_SERVE:-} 2>"$out/server.log" &
-  server=$!
-  for ((tenths = 0; tenths < 300; tenths++)); do
-    [[ ! -s $scratch/ready ]] || return 0
-    kill -0 "$server" 2>/dev/null || break
-    sleep 0.1
-  done
-  cat "$out/server.log" >&2
-  die "the server did not start"
 }
 
 # relay_over LINK: has the programs reach the server through a relay.
@@ -108,7 +93,7 @@ energy() {
 wants() { [[ -z $only || ,$only, == *,$1,* ]]; }
 
 run() {
-  local only= suite=() bench=() seconds= over=tcp link= failed=0
+  local only= suite=() bench=() seconds= over=tcp link= listen failed=0
   out=$root/$packed/out
   while (($#)); do
     case $1 in
@@ -127,7 +112,7 @@ run() {
   mkdir -p "$out"
   out=$(cd "$out" && pwd)
   scratch=$(mktemp -d)
-  trap stop EXIT
+  trap leave EXIT
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null || echo "nvidia-smi says nothing"
   local programs=$root/$packed/workloads/cuda
   if [[ ! -x $programs/vector_add ]]; then
@@ -139,7 +124,9 @@ run() {
     shm) listen=shm:$scratch/socket ;;
     *) die "--over is tcp or shm, and not $over" ;;
   esac
-  serve
+  # Options are words, not one word.
+  # shellcheck disable=SC2086
+  serve "$towline" "$out/server.log" --listen "$listen" ${TOWLINE_SERVE:-}
   [[ -z $link ]] || { over=$link; relay_over "$link"; }
   export TOWLINE_LIBRARY=$root/$packed
   # shellcheck disable=SC2206

@@ -20,29 +20,10 @@ export PYTHONDONTWRITEBYTECODE=1
 usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d'; exit "$1"; }
 die() { echo "goldens.sh: $*" >&2; exit 1; }
 
-server=
 scratch=
-stop() {
-  [[ -z $server ]] || { kill -TERM "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; }
-  server=
-}
+# shellcheck source=tests/gpu/server.sh
+source tests/gpu/server.sh
 leave() { stop; [[ -z $scratch ]] || rm -rf "$scratch"; }
-
-# serve TOWLINE LOG OPTION...
-serve() {
-  local towline=$1 log=$2 tenths
-  shift 2
-  rm -f "$scratch/ready"
-  "$towline" serve --listen 127.0.0.1:0 --ready-file "$scratch/ready" --backend off "$@" 2>"$log" &
-  server=$!
-  for ((tenths = 0; tenths < 300; tenths++)); do
-    [[ ! -s $scratch/ready ]] || return 0
-    kill -0 "$server" 2>/dev/null || break
-    sleep 0.1
-  done
-  cat "$log" >&2
-  die "the server did not start"
-}
 
 pack() {
   local target=${CARGO_TARGET_DIR:-target} test file
@@ -61,7 +42,7 @@ pack() {
 rules() {
   local test names rule why
   # One rule counts the device's memory: no worker that waits for the next session may take some meanwhile.
-  serve "$packed/towline" "$1/rules-server.log" --ready-contexts 0
+  serve "$packed/towline" "$1/rules-server.log" --listen 127.0.0.1:0 --backend off --ready-contexts 0
   for test in graphs operations written; do
     names=$("$packed/rules/$test" --list --ignored --format terse served:: | sed -n 's/: test$//p') || true
     [[ -n $names ]] || echo "FAILED  $test has no rules to ask, or does not run here: pack it where the C library is no newer"
@@ -109,7 +90,7 @@ soft() {
   trap leave EXIT
   for tier in interpreter jit; do
     echo "== $tier"
-    serve "$binaries/towline" "$scratch/log" --cuda soft --soft-tier "$tier" --soft-time-limit 60
+    serve "$binaries/towline" "$scratch/log" --listen 127.0.0.1:0 --backend off --cuda soft --soft-tier "$tier" --soft-time-limit 60
     timeout 600 "$binaries/towline" run --server "$(<"$scratch/ready")" -- "$python" tests/gpu/goldens.py compare || failed=1
     stop
     # What is refused is named, so that whoever wrote the kernel knows what to do without.
