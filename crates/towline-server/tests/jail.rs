@@ -4,7 +4,7 @@
 //! can be run as another user and from a folder that workers cannot enter.
 
 use std::ffi::CStr;
-use std::io::{IoSlice, Write};
+use std::io::IoSlice;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -330,9 +330,12 @@ fn copy_of_this_program(mode: u32) -> std::io::Result<(tempfile::TempDir, std::p
         .mode(mode)
         .create(folder.path().join("checkout"))?;
     let program = folder.path().join("checkout/program");
-    std::fs::copy(std::env::current_exe()?, &program)?;
+    // By a process of its own: a process that another test starts just then would hold what we write the copy through until it runs its
+    // program, and a program that somebody may write to cannot be started.
+    let mut copy = Command::new("cp");
+    let copied = copy.arg(std::env::current_exe()?).arg(&program).status()?;
+    assert!(copied.success(), "{copied}");
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode))?;
-    std::fs::File::open(&program)?.flush()?;
     Ok((folder, program))
 }
 
