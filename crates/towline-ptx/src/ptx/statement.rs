@@ -1,7 +1,7 @@
 //! Reading bodies: blocks, labels, instructions.
 
 use super::SyntaxError;
-use super::ast::{Guard, Instruction, Loc, Place, StateSpace, Statement};
+use super::ast::{Expression, Guard, Instruction, Loc, Place, StateSpace, Statement};
 use super::lexer::Token;
 use super::parser::Parser;
 
@@ -119,13 +119,29 @@ impl<'a> Parser<'a> {
         };
         while self.take(",")? {
             match self.word()? {
-                "function_name" => loc.function = Some(self.expression()?),
+                "function_name" => loc.function = Some(self.label()?),
                 "inlined_at" => loc.inlined_at = Some(self.triple()?),
                 _ => return self.unexpected("the rest of an attribute of `.loc`"),
             }
         }
         self.take(";")?;
         Ok(loc)
+    }
+
+    /// A label, and how far behind it. The directive that may come next is no component of it.
+    fn label(&mut self) -> Result<Expression<'a>, SyntaxError> {
+        let label = Expression::Name {
+            name: self.word()?,
+            component: None,
+        };
+        if !self.take("+")? {
+            return Ok(label);
+        }
+        let offset = Expression::Number(self.number()?);
+        Ok(Expression::Binary {
+            operator: "+",
+            sides: Box::new([label, offset]),
+        })
     }
 
     fn triple(&mut self) -> Result<[&'a str; 3], SyntaxError> {
@@ -181,6 +197,19 @@ mod tests {
                 "ret;",
             ]
         );
+    }
+
+    #[test]
+    fn a_declaration_behind_a_location_is_no_part_of_it() {
+        for location in [
+            ".loc 1 5 3, function_name $L__info",
+            ".loc 1 5 3, function_name $L__info + 4",
+        ] {
+            for end in ["", ";"] {
+                let body = format!("{location}{end}\n.reg .b32 x;");
+                assert_eq!(statements(&body), [location, ".reg .b32 x;"]);
+            }
+        }
     }
 
     #[test]
