@@ -13,15 +13,15 @@ use crate::state::Slot;
 use crate::tuning::{OUTBOX_LIMIT, tuning};
 
 /// Requests further apart than this come alone: nothing follows that a sender could take along.
-const ALONE: Duration = Duration::from_micros(80);
+const ALONE: Duration = Duration::from_micros(60);
 /// Requests that come one after another before the sender is woken: fewer mostly lie between two waits.
 const ROW: u32 = 4;
-/// How long the sender naps between two looks while requests come: a request waits for no longer than this, and one that somebody
+/// How long the sender naps between two looks while requests come: a request waits for about as long at most, and one that somebody
 /// waits for does not at all. Calling a thread, and sending, cost the program's thread more than the rest of a launch.
 const NAP: Duration = Duration::from_micros(30);
-/// Naps in a row that found nothing before the sender sleeps until it is woken: a session at rest takes no processor time 100 us after
-/// its last request.
-const NAPS: u32 = 3;
+/// Naps in a row that found nothing before the sender sleeps until it is woken: with the looks between them that is before 100 us have
+/// passed since the last request, when a session at rest takes no processor time any more.
+const NAPS: u32 = 2;
 
 impl Link {
     /// Posts a request, one way.

@@ -23,7 +23,7 @@ pub(crate) type Op = Box<dyn FnOnce(&Arc<Shared>) + Send>;
 pub(crate) type Place = (u64, u64);
 pub(crate) type Places = SmallVec<[Place; 4]>;
 
-/// Commands between two marks on a stream. A mark takes the device some microseconds.
+/// Commands between two marks on a stream. A mark is an event, which the device records.
 const MARK_EVERY: u32 = 450;
 /// Most marks that have not passed: the driver lets about a thousand commands of a stream wait (1,020 launches on an H200, driver
 /// 580.159), then it makes the caller wait.
