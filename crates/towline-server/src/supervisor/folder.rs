@@ -1,9 +1,10 @@
 //! The workers' folders on disk: homes for workers that cannot have a private /tmp, gone when the worker is.
 
-use std::fs::{DirBuilder, File, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use towline_sys::jail::UnprivilegedUser;
 
@@ -11,6 +12,10 @@ use super::SupervisorError;
 
 const PREFIX: &str = "towline-serve-";
 const LOCK: &str = "lock";
+/// How many folders to make until one is not removed by another supervisor before it is locked: that takes microseconds.
+const ATTEMPTS: usize = 64;
+/// How old a folder without a lock is before it counts as left behind by who was killed while making or removing it.
+const HALF_MADE: Duration = Duration::from_secs(60);
 
 /// The folder of one supervisor. Held by a file lock, so that the next supervisor can tell whether it was left behind.
 pub(super) struct RuntimeFolder {
@@ -26,25 +31,29 @@ impl RuntimeFolder {
 
     fn make_in(parent: &Path) -> Result<Self, SupervisorError> {
         sweep(parent);
-        let name = format!(
-            "{PREFIX}{}-{:016x}",
-            std::process::id(),
-            u64::from_le_bytes(super::random()?)
-        );
-        let path = parent.join(name);
-        let attempt = || {
-            // Created for us alone, then opened to pass through: workers of other users must reach their own folder.
-            DirBuilder::new().mode(0o700).create(&path)?;
-            let lock = File::create_new(path.join(LOCK))?;
-            lock.lock()?;
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o711))?;
-            Ok(lock)
-        };
-        let lock = attempt().map_err(|source| SupervisorError::Folder {
+        for _ in 0..ATTEMPTS {
+            let name = format!(
+                "{PREFIX}{}-{:016x}",
+                std::process::id(),
+                u64::from_le_bytes(super::random()?)
+            );
+            let path = parent.join(name);
+            match make_locked(&path) {
+                Ok(lock) => return Ok(Self { path, _lock: lock }),
+                // A supervisor that starts just now found it before it was locked, and removed it.
+                Err(error) if error.kind() == ErrorKind::NotFound && parent.is_dir() => {}
+                Err(source) => {
+                    return Err(SupervisorError::Folder {
+                        folder: parent.to_owned(),
+                        source,
+                    });
+                }
+            }
+        }
+        Err(SupervisorError::Folder {
             folder: parent.to_owned(),
-            source,
-        })?;
-        Ok(Self { path, _lock: lock })
+            source: std::io::Error::other(format!("{ATTEMPTS} were removed by others at once")),
+        })
     }
 
     /// A folder for one worker, which only `user` (or we) can enter.
@@ -80,10 +89,28 @@ impl Drop for RuntimeFolder {
     }
 }
 
+/// Makes a folder and locks it. Not found, when it was removed meanwhile.
+fn make_locked(path: &Path) -> std::io::Result<File> {
+    // Created for us alone, then opened to pass through: workers of other users must reach their own folder.
+    DirBuilder::new().mode(0o700).create(path)?;
+    let name = path.join(LOCK);
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let lock = options.open(&name)?;
+    lock.lock()?;
+    // Who held it before us has removed it with its folder. From here on nobody does.
+    name.metadata()?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o711))?;
+    Ok(lock)
+}
+
 /// Removes a folder that a worker may have filled with anything. Does not follow links out of it.
 pub(super) fn remove(folder: &Path) {
-    if let Err(error) = std::fs::remove_dir_all(folder) {
-        log::warn!("cannot remove {}: {error}", folder.display());
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            log::warn!("cannot remove {}: {error}", folder.display());
+        }
+        _ => {}
     }
 }
 
@@ -95,9 +122,16 @@ fn sweep(parent: &Path) {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
         }
-        // Not ours, or half made: leave it.
-        let Ok(lock) = File::open(entry.path().join(LOCK)) else {
-            continue;
+        let lock = match File::open(entry.path().join(LOCK)) {
+            Ok(lock) => lock,
+            Err(error) => {
+                let made = entry.metadata().and_then(|data| data.modified()).ok();
+                let age = made.and_then(|made| made.elapsed().ok());
+                if error.kind() == ErrorKind::NotFound && age.is_some_and(|age| age > HALF_MADE) {
+                    remove(&entry.path());
+                }
+                continue;
+            }
         };
         match lock.try_lock() {
             Ok(()) => remove(&entry.path()),
@@ -109,6 +143,8 @@ fn sweep(parent: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     #[test]
@@ -118,11 +154,34 @@ mod tests {
         let left = parent.path().join(format!("{PREFIX}1-dead"));
         std::fs::create_dir_all(left.join("worker-1/cache")).unwrap();
         std::fs::write(left.join(LOCK), "").unwrap();
+        let [young, old] = ["2-young", "3-old"].map(|name| {
+            let path = parent.path().join(format!("{PREFIX}{name}"));
+            std::fs::create_dir(&path).unwrap();
+            path
+        });
+        let an_hour_ago = SystemTime::now() - Duration::from_secs(3600);
+        File::open(&old).unwrap().set_modified(an_hour_ago).unwrap();
         let next = RuntimeFolder::make_in(parent.path()).unwrap();
         assert_eq!(
-            (live.path.exists(), left.exists(), next.path.exists()),
-            (true, false, true)
+            [&live.path, &left, &young, &old, &next.path].map(|path| path.exists()),
+            [true, false, true, false, true]
         );
+    }
+
+    #[test]
+    fn folders_made_at_once_do_not_sweep_each_other() {
+        let parent = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let folder = RuntimeFolder::make_in(parent.path()).unwrap();
+                        folder.make_home(1, &mut None).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
     }
 
     #[test]
