@@ -270,10 +270,10 @@ impl Driver {
         self.unmap_pinned(address, size)
     }
 
-    /// Waits until nothing is on its way into host memory that goes out of use.
+    /// Waits until nothing is on its way into host memory that goes out of use, nor out of it.
     pub(crate) fn settle_host(&self, start: u64, size: usize) -> Result<(), CUresult> {
         for session in &self.ready()?.sessions {
-            // A session that is lost writes no more.
+            // A session that is lost moves no more.
             if session.lost().is_none() {
                 session.settle(start as usize, size)?;
             }

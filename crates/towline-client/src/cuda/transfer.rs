@@ -269,9 +269,14 @@ impl Session {
         Some(self.arrived(read.call, payload, read.target.size(), posted, patience))
     }
 
-    /// Waits until no data is on its way into a range of host memory.
+    /// Waits until no data is on its way into a range of host memory, or out of it.
     pub fn settle(&self, start: usize, size: usize) -> Result<(), i32> {
-        self.settle_reads(start, size)
+        self.settle_reads(start, size)?;
+        let leaves = |state: &crate::state::State| {
+            let mut sources = state.writes.values().map(|write| write.source.range());
+            sources.any(|source| overlap(&source, start, size))
+        };
+        self.settled(leaves)
     }
 
     /// As [`Self::write`], for a box of so many bytes, rows and slices.
@@ -492,16 +497,27 @@ impl Session {
     /// Data on its way into a range that is about to be read must be there first: on the device the copies would run in order.
     pub(super) fn settle_reads(&self, start: usize, size: usize) -> Result<(), i32> {
         self.post_held(&mut self.posting())?;
-        let overlaps = |state: &crate::state::State| {
+        let lands = |state: &crate::state::State| {
             let mut targets = state.reads.values().map(|read| read.target.range());
-            targets.any(|target| target.start < start.saturating_add(size) && start < target.end)
+            targets.any(|target| overlap(&target, start, size))
         };
-        if !overlaps(&self.link.state()) {
+        self.settled(lands)
+    }
+
+    /// Waits until something that is under way is so no more.
+    fn settled(&self, is_moving: impl Fn(&crate::state::State) -> bool) -> Result<(), i32> {
+        if !is_moving(&self.link.state()) {
             return Ok(());
         }
         self.link.flush();
-        self.link.wait_for(|state| (!overlaps(state)).then_some(()))
+        self.link
+            .wait_for(|state| (!is_moving(state)).then_some(()))
     }
+}
+
+/// Whether a range has any of so many bytes from `start` on.
+fn overlap(range: &std::ops::Range<usize>, start: usize, size: usize) -> bool {
+    range.start < start.saturating_add(size) && start < range.end
 }
 
 #[cfg(test)]

@@ -268,3 +268,12 @@ fn each_wait_ends_when_the_kernel_has_whether_the_worker_looks_on_or_not() {
         assert_eq!(lines, expected, "looking for {spin} us");
     }
 }
+
+#[test]
+fn pinned_memory_that_is_being_copied_may_be_used_freed_and_unregistered() {
+    let server = Server::start_with(&["--backend", "null", "--cuda", "null"], &[]);
+    let lines = Client::new(&[&server], opencl_program("cuda_registered"))
+        .run()
+        .lines_of_success();
+    assert_eq!(lines, ["pinned: 0 wrong", "freed: 0 wrong"]);
+}
