@@ -89,7 +89,7 @@ extern "C" {
         Flags: u32,
     ) -> CUresult;
 
-    /// Tells where the device sees pinned host memory; refused for registered memory, whose pages cannot be mapped anew.
+    /// Tells where the device sees pinned host memory; for registered memory that is elsewhere than the host does.
     #[call(id = 0x0411, local, since = "3.2")]
     fn cuMemHostGetDevicePointer_v2(
         #[out] pdptr: *mut CUdeviceptr,

@@ -9,6 +9,7 @@ use towline_backend::cuda::*;
 use towline_client::cuda::{Actor, Session};
 
 use crate::driver::{ContextCalls, Driver, lock, read, status, tell, write};
+use crate::mirror::Twins;
 use crate::stream::Work;
 use crate::thread;
 use crate::written::Written;
@@ -29,6 +30,8 @@ pub(crate) struct Context {
     /// Streams that may have work, by number.
     pub(crate) work: Mutex<HashMap<u64, Work>>,
     pub(crate) written: Written,
+    /// What the device has of memory that the application has registered.
+    pub(crate) twins: Twins,
 }
 
 #[derive(Default)]
@@ -92,6 +95,7 @@ impl Driver {
                 settings: Mutex::default(),
                 work: Mutex::default(),
                 written: Written::default(),
+                twins: Twins::default(),
             })
         });
         Ok(Arc::clone(made))
@@ -137,6 +141,7 @@ impl Driver {
         drop(held);
         let context = self.primary(device)?;
         let session = &self.started()?.sessions[usize::from(known.session)];
+        self.end_twins(context.number);
         if context.is_live() {
             session.post(
                 Actor::default(),
@@ -182,6 +187,7 @@ impl Driver {
             settings: Mutex::default(),
             work: Mutex::default(),
             written: Written::default(),
+            twins: Twins::default(),
         };
         write(&self.contexts).insert(handle.0, Arc::new(context));
         self.latest.store(handle.0, Ordering::Relaxed);
@@ -246,6 +252,7 @@ impl ContextCalls for Driver {
         status(self.primary(dev).and_then(|context| {
             let device = self.device(dev)?;
             if context.is_live() {
+                self.end_twins(context.number);
                 let session = &self.started()?.sessions[usize::from(device.session)];
                 let request = wire::PrimaryReset {
                     device: device.ordinal,
@@ -362,6 +369,7 @@ impl ContextCalls for Driver {
             if context.primary {
                 return Err(CUDA_ERROR_INVALID_CONTEXT);
             }
+            self.end_twins(context.number);
             let session = &self.started()?.sessions[usize::from(context.session)];
             session.post(
                 Actor::default(),

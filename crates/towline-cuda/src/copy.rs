@@ -51,8 +51,8 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let from = source.expose_provenance() as u64;
-        if self.is_mirrored(from) {
-            return self.between(address, from, size, stream, mode);
+        if let Some(there) = self.device_side(from, size)? {
+            return self.between(address, there, size, stream, mode);
         }
         let (acting, stream) = self.on(stream)?;
         if let Some(captured) = self.captured(&acting, stream)? {
@@ -117,8 +117,8 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let to = target.expose_provenance() as u64;
-        if self.is_mirrored(to) {
-            return self.between(to, address, size, stream, mode);
+        if let Some(there) = self.device_side(to, size)? {
+            return self.between(there, address, size, stream, mode);
         }
         let (acting, stream) = self.on(stream)?;
         if let Some(captured) = self.captured(&acting, stream)? {
@@ -155,6 +155,7 @@ impl Driver {
         }?;
         if wait {
             acting.note_done(stream.0, posted);
+            acting.show_twins();
         } else {
             acting.touch(stream);
         }

@@ -283,6 +283,7 @@ impl Driver {
         acting.actor.sleeps |= known.sleeps;
         if known.is_shared() {
             acting.call_for("cuEventSynchronize", &wire::SynchronizeEvent { event })?;
+            acting.show_twins();
             return acting.session.take_failure(Some(0)).map_or(Ok(()), Err);
         }
         let Some(recording) = *lock(&known.last) else {
@@ -291,6 +292,7 @@ impl Driver {
         match recording.ended(&acting) {
             Some(CUDA_SUCCESS) => {
                 acting.note_done(recording.stream, recording.position);
+                acting.show_twins();
                 return acting.session.fault().map_or(Ok(()), Err);
             }
             Some(failed) => return Err(failed),
@@ -298,6 +300,7 @@ impl Driver {
         }
         acting.call_for("cuEventSynchronize", &wire::SynchronizeEvent { event })?;
         acting.note_done(recording.stream, recording.position);
+        acting.show_twins();
         if let Some(last) = lock(&known.last).as_mut()
             && last.mark == recording.mark
         {
@@ -353,6 +356,7 @@ impl EventCalls for Driver {
             if known.is_shared() {
                 let event = wire::EventHandle::from_raw(hEvent);
                 acting.call_for("cuEventQuery", &wire::EventState { event })?;
+                acting.show_twins();
                 return Ok(());
             }
             let Some(recording) = *lock(&known.last) else {
@@ -362,6 +366,7 @@ impl EventCalls for Driver {
                 None => Err(CUDA_ERROR_NOT_READY),
                 Some(CUDA_SUCCESS) => {
                     acting.note_done(recording.stream, recording.position);
+                    acting.show_twins();
                     acting.session.fault().map_or(Ok(()), Err)
                 }
                 Some(failed) => Err(failed),

@@ -11,7 +11,7 @@
 //! | `context`, `stream`, `event`, `memory`, `virtual_memory`, `copy`, `texture`, `pool`, `module`, `launch` | the calls of each group |
 //! | `ipc` | memory and events shared with other processes |
 //! | `written` | copies that have returned and may be on their way |
-//! | `mirror` | managed memory, and pinned memory that kernels reach |
+//! | `mirror` | managed memory, and pinned and registered memory that kernels reach |
 //! | `operations`, `stream_attributes` | values that streams wait for and write, attributes of streams |
 //! | `array`, `tensor`, `peer` | arrays, descriptions of tensors, what devices can do with each other's memory |
 //! | `graph` | graphs, and streams that are captured into them |
@@ -21,7 +21,8 @@
 //! | `tables`, `handshake` | the undocumented tables that the runtime library asks for |
 //!
 //! Lock order: an executable graph's state, then `graphs` or what is `written`, then `streams`, `functions`, `memory` or a context's work.
-//! Everything else is held alone, and but for the first, and the blocks of a mirror (then its lane), nothing while a server is waited for.
+//! Everything else is held alone, and but for the first, a context's twins, and the blocks of a mirror (then its lane), nothing while a server
+//! is waited for. Twins come before blocks and a context's work, behind `memory`.
 
 #![allow(
     non_snake_case,

@@ -38,6 +38,8 @@ pub(crate) enum Kind {
     Opened,
     /// Memory that host and device both use.
     Managed,
+    /// What the device has of memory that the application has registered.
+    Twin,
     /// Host memory of ours, with the flags that it was asked for with.
     Allocated(u32),
     /// Host memory of the application's, which counts as pinned.
@@ -48,7 +50,7 @@ impl Kind {
     pub(crate) fn is_device(self) -> bool {
         matches!(
             self,
-            Self::Device | Self::Mapped(_) | Self::Opened | Self::Managed
+            Self::Device | Self::Mapped(_) | Self::Opened | Self::Managed | Self::Twin
         )
     }
 }
@@ -93,7 +95,10 @@ impl Ranges {
     pub(crate) fn drop_context(&mut self, context: u64) {
         self.0.retain(|_, range| {
             range.context != context
-                || !matches!(range.kind, Kind::Device | Kind::Opened | Kind::Managed)
+                || !matches!(
+                    range.kind,
+                    Kind::Device | Kind::Opened | Kind::Managed | Kind::Twin
+                )
         });
     }
 
@@ -106,6 +111,17 @@ impl Ranges {
     pub(crate) fn within(&self, start: u64, size: u64) -> Vec<(u64, Range)> {
         let inside = self.0.range(start..start.saturating_add(size));
         inside.map(|(at, range)| (*at, range.clone())).collect()
+    }
+
+    /// The range that the first of these bytes which are known lies in.
+    pub(crate) fn first_of(&self, start: u64, size: usize) -> Option<&Range> {
+        let holding = self.find(start).map(|(_, range)| range);
+        let behind = || {
+            self.0
+                .range(start..start.saturating_add(size as u64))
+                .next()
+        };
+        holding.or_else(|| behind().map(|(_, range)| range))
     }
 
     /// Whether anything of these bytes is known.
@@ -153,7 +169,7 @@ impl Driver {
         Ok(address)
     }
 
-    fn allocate_anew(&self, acting: &Acting<'_>, size: usize) -> Result<u64, CUresult> {
+    pub(crate) fn allocate_anew(&self, acting: &Acting<'_>, size: usize) -> Result<u64, CUresult> {
         let size = capacity_for(size);
         let request = wire::MemoryAlloc {
             size: size as u64,
@@ -336,20 +352,28 @@ impl Driver {
         Some(match attribute {
             CU_POINTER_ATTRIBUTE_CONTEXT => known(&|_, range| Ok(Told::Word(range.context))),
             CU_POINTER_ATTRIBUTE_MEMORY_TYPE => known(&|_, range| {
-                Ok(Told::Number(if range.kind.is_device() {
-                    CU_MEMORYTYPE_DEVICE
-                } else {
-                    CU_MEMORYTYPE_HOST
+                Ok(Told::Number(match range.kind {
+                    Kind::Twin => CU_MEMORYTYPE_HOST,
+                    kind if kind.is_device() => CU_MEMORYTYPE_DEVICE,
+                    _ => CU_MEMORYTYPE_HOST,
                 }))
             }),
             CU_POINTER_ATTRIBUTE_DEVICE_POINTER => known(&|_, range| match range.kind {
                 // Pinned memory is where the host has it, once a kernel uses it.
                 Kind::Allocated(_) => Ok(Told::Word(address)),
+                Kind::Registered(_) => {
+                    let there = self.context(range.context)?.twins.device_side(address, 1)?;
+                    there.map(Told::Word).ok_or(CUDA_ERROR_INVALID_VALUE)
+                }
                 kind if kind.is_device() => Ok(Told::Word(address)),
                 _ => Err(CUDA_ERROR_INVALID_VALUE),
             }),
             CU_POINTER_ATTRIBUTE_HOST_POINTER => known(&|_, range| match range.kind {
                 Kind::Managed => Ok(Told::Word(address)),
+                Kind::Twin => {
+                    let host = self.host_of_twin(range.context, address);
+                    host.map(Told::Word).ok_or(CUDA_ERROR_INVALID_VALUE)
+                }
                 kind if kind.is_device() => Err(CUDA_ERROR_INVALID_VALUE),
                 _ => Ok(Told::Word(address)),
             }),
@@ -767,14 +791,15 @@ impl MemoryCalls for Driver {
     unsafe fn cuMemHostUnregister(&self, p: *mut c_void) -> CUresult {
         status(self.ready().and_then(|_| {
             let start = p.addr() as u64;
-            let mut ranges = write(&self.memory);
-            let size = match ranges.0.get(&start) {
-                Some(range) if matches!(range.kind, Kind::Registered(_)) => range.size,
+            let (size, context) = match read(&self.memory).0.get(&start) {
+                Some(range) if matches!(range.kind, Kind::Registered(_)) => {
+                    (range.size, range.context)
+                }
                 _ => return Err(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED),
             };
-            ranges.0.remove(&start);
-            drop(ranges);
-            self.settle_host(start, size)
+            let ended = self.end_twin(context, start);
+            write(&self.memory).remove(start);
+            self.settle_host(start, size).and(ended)
         }))
     }
 

@@ -31,7 +31,7 @@ pub(crate) const UNSUPPORTED: &[(CUdevice_attribute, &str)] = &[
     ),
     (
         CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
-        "pages of the application's own cannot be mirrored",
+        "registered memory lies where the application chose, and the device has a twin of it elsewhere",
     ),
     (
         CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES,

@@ -9,7 +9,7 @@ use towline_backend::cuda::*;
 use towline_client::cuda::Session;
 
 use crate::context::Context;
-use crate::driver::{Acting, Driver, StreamCalls, lock, read, status, tell, write};
+use crate::driver::{Acting, Driver, StreamCalls, actor, lock, read, status, tell, write};
 use crate::graph::{Content, Meeting};
 use crate::thread;
 
@@ -181,6 +181,7 @@ impl Acting<'_> {
             }
             self.note_done(stream.0, posted);
         }
+        self.show_twins();
         self.healthy(stream)
     }
 
@@ -198,6 +199,7 @@ impl Acting<'_> {
                 self.note_done(stream, posted);
             }
         }
+        self.show_twins();
         match self.session.take_failure(None) {
             Some(failure) => Err(failure),
             None => self.session.fault().map_or(Ok(()), Err),
@@ -224,6 +226,8 @@ impl Acting<'_> {
             }
         }
         if work.is_idle() {
+            drop(all);
+            self.show_twins();
             return self.healthy(stream);
         }
         let mark = self.mark_behind(work, stream)?;
@@ -320,6 +324,7 @@ impl Driver {
     ) -> Result<u64, CUresult> {
         let sender = self.host_calls.sender().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let session = Arc::downgrade(acting.session);
+        let context = Arc::clone(&acting.context);
         let number = Arc::new(std::sync::OnceLock::<u64>::new());
         let told = Arc::clone(&number);
         let mark = acting.session.mark_with(move |ended| {
@@ -331,6 +336,17 @@ impl Driver {
                     None if ended == CUDA_SUCCESS => CUDA_ERROR_DEVICE_UNAVAILABLE,
                     _ => ended,
                 };
+                if let (Some(session), CUDA_SUCCESS) = (&live, ended) {
+                    // The function may look at what work before it has changed.
+                    let actor = actor(context.number);
+                    let context = Arc::clone(&context);
+                    let acting = Acting {
+                        session,
+                        actor,
+                        context,
+                    };
+                    acting.show_twins();
+                }
                 run(ended);
                 if let (Some(session), Some(function), CUDA_SUCCESS) = (live, told.get(), ended) {
                     let _ = session.post_plain(&wire::HostDone {

@@ -115,17 +115,24 @@ impl Driver {
     }
 
     /// Sides that host and device both have are the device's.
-    fn with_mirrors_on_device(&self, copy: &BoxCopy) -> BoxCopy {
+    fn with_mirrors_on_device(&self, copy: &BoxCopy) -> Result<BoxCopy, CUresult> {
         let mut copy = *copy;
+        let size = copy.size;
+        let known = |given: usize, least: usize| if given == 0 { least } else { given };
         for side in [&mut copy.from, &mut copy.to] {
             if let Memory::Host(start) = side.memory {
                 let address = start.expose_provenance() as u64;
-                if self.is_mirrored(address) {
-                    side.memory = Memory::Device(address);
+                let [x, y, _] = side.start;
+                let pitch = known(side.pitch, x.saturating_add(size[0]));
+                let height = known(side.height, y.saturating_add(size[1]));
+                // What cannot be is refused later.
+                let bytes = reach(side.start, size, pitch, height).unwrap_or(1);
+                if let Some(there) = self.device_side(address, bytes)? {
+                    side.memory = Memory::Device(there);
                 }
             }
         }
-        copy
+        Ok(copy)
     }
 
     /// What an address of the unified kind is in.
@@ -217,7 +224,7 @@ impl Driver {
             return self.capture_copy(&acting, &captured, copy, mode);
         }
         self.before_work(&acting, stream)?;
-        let copy = &self.with_mirrors_on_device(copy);
+        let copy = &self.with_mirrors_on_device(copy)?;
         let named = match copy.contexts {
             None => None,
             Some((to, from)) => Some((
@@ -261,6 +268,7 @@ impl Driver {
                 unsafe { session.read_box(actor, call, stream.0, from, to, size, wait) }?;
                 if wait {
                     acting.note_done(stream.0, posted);
+                    acting.show_twins();
                 } else {
                     acting.touch(stream);
                 }

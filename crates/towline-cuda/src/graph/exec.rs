@@ -363,7 +363,7 @@ impl Driver {
         match *deed {
             // Captured before a kernel first used that memory: its pages may be protected when the data moves.
             Deed::Fetch(rows) | Deed::FetchSettled(rows) | Deed::Take(rows)
-                if self.is_mirrored(rows.start as u64) =>
+                if self.device_side(rows.start as u64, 1) != Ok(None) =>
             {
                 Err(CUDA_ERROR_NOT_SUPPORTED)
             }

@@ -131,19 +131,15 @@ impl Driver {
                 0 => Err(CUDA_ERROR_INVALID_VALUE),
                 address => Ok((Place::Device(address), 0)),
             };
-            let host_side = |address| match address {
-                0 => Err(CUDA_ERROR_INVALID_VALUE),
-                address => Ok((Place::Client, address)),
+            let host_side = |address: usize| match self.device_side(address as u64, 1)? {
+                Some(there) => device_side(there),
+                None if address == 0 => Err(CUDA_ERROR_INVALID_VALUE),
+                None => Ok((Place::Client, address)),
             };
             match kind {
-                CU_MEMORYTYPE_HOST => match host.expose_provenance() {
-                    both if self.is_mirrored(both as u64) => device_side(both as u64),
-                    host => host_side(host),
-                },
+                CU_MEMORYTYPE_HOST => host_side(host.expose_provenance()),
                 CU_MEMORYTYPE_DEVICE => device_side(device),
-                CU_MEMORYTYPE_UNIFIED
-                    if read(&self.memory).is_device(device) || self.is_mirrored(device) =>
-                {
+                CU_MEMORYTYPE_UNIFIED if read(&self.memory).is_device(device) => {
                     device_side(device)
                 }
                 CU_MEMORYTYPE_UNIFIED => host_side(device as usize),

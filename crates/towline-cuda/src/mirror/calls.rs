@@ -129,7 +129,7 @@ impl Driver {
         self.enter_mirror(mirror)
     }
 
-    /// Where kernels find pinned memory.
+    /// Where kernels find pinned memory, and what counts as such.
     pub(crate) fn device_pointer(&self, address: u64) -> Result<u64, CUresult> {
         self.current()?;
         let (start, range) = match read(&self.memory).find(address) {
@@ -142,8 +142,10 @@ impl Driver {
                 self.promote(&acting, start, range.size)?;
                 Ok(address)
             }
-            // The application's own pages cannot be protected behind its back.
-            Kind::Registered(_) => Err(CUDA_ERROR_NOT_SUPPORTED),
+            Kind::Registered(_) => {
+                let acting = self.acting_in(self.context(range.context)?)?;
+                Ok(self.twin(&acting, start, range.size)? + (address - start))
+            }
             kind if kind.is_device() => Ok(address),
             _ => Err(CUDA_ERROR_INVALID_VALUE),
         }

@@ -4,10 +4,13 @@
 //! device is given work; from then on the host's pages are protected, and come back from the device, in blocks, when the application
 //! touches them. So both see each other's writes at the points where CUDA says that they do on devices without concurrent managed
 //! access, and nothing moves that nobody uses. A kernel that runs sees no later write of the host's, nor the host a running kernel's.
+//!
+//! Memory that the application has registered has a [twin](twin) at another address.
 
 mod calls;
 mod fault;
 mod region;
+mod twin;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,6 +27,7 @@ pub(crate) use calls::{Hints, location};
 #[cfg(test)]
 pub(crate) use region::map_private;
 pub(crate) use region::{Hold, hold, let_go};
+pub(crate) use twin::Twins;
 
 /// What is protected and fetched at once, at least.
 const BLOCK: usize = 64 << 10;
@@ -73,6 +77,8 @@ struct Blocks {
 /// Memory on both sides.
 pub(crate) struct Mirror {
     region: Region,
+    /// Where the device has it: at the addresses of the view, but for pages of the application's own.
+    device: u64,
     session: Arc<Session>,
     context: u64,
     lane: Arc<PushLane>,
@@ -100,6 +106,8 @@ struct Pushed {
 #[derive(Default)]
 pub(crate) struct Mirrors {
     any: AtomicBool,
+    /// Whether registered memory has twins.
+    twins: AtomicBool,
     all: Mutex<BTreeMap<u64, Arc<Mirror>>>,
     lanes: Mutex<HashMap<u64, Arc<PushLane>>>,
     /// How far addresses have been given out.
@@ -147,6 +155,7 @@ impl Mirror {
     fn new(region: Region, acting: &Acting<'_>, lane: Arc<PushLane>, memory: u64) -> Self {
         let count = region.size().div_ceil(BLOCK);
         Self {
+            device: region.view() as u64,
             region,
             session: Arc::clone(acting.session),
             context: acting.context.number,
@@ -201,17 +210,20 @@ impl Mirror {
     /// Brings blocks from the device.
     fn fetch(&self, blocks: &mut Blocks, first: usize, count: usize) -> bool {
         let bytes = span(first, count, self.region.size());
-        let address = (self.region.view() + bytes.start) as u64;
-        let (target, size) = (self.region.alias(bytes.start), bytes.len());
+        let address = self.device + bytes.start as u64;
+        let (mut target, size) = (self.region.target(&bytes), bytes.len());
         let (actor, stream) = (actor(self.context), self.lane.stream);
         let call = "access to managed memory";
-        // SAFETY: the alias is writable as long as the region, and left alone: the view of these blocks is protected.
+        // SAFETY: the target is writable for the span, and left alone: the view of these blocks is protected.
         let read = unsafe {
             self.session
-                .read(actor, call, stream, address, target, size, true)
+                .read(actor, call, stream, address, target.start(), size, true)
         };
         if let Err(status) = read {
             log::error!("memory at {address:#x} cannot be had from the server: error {status}");
+            return false;
+        }
+        if !self.region.put(&bytes, &target) {
             return false;
         }
         self.region.protect(&bytes, Access::Read);
@@ -232,19 +244,18 @@ impl Mirror {
         let size = self.region.size();
         for (first, count) in runs(here.iter().copied()) {
             // Before it is read: what another thread writes after this waits until it has been sent, and comes back with it.
-            self.region
-                .protect(&span(first, count, size), Access::Nothing);
+            self.region.freeze(&span(first, count, size));
         }
         let dirty = here.iter().copied();
         let dirty = runs(dirty.filter(|at| blocks.holders.get(*at) == Some(&Holder::Host)));
         let mut outcome = Ok(!dirty.is_empty());
         for (first, count) in dirty {
             let bytes = span(first, count, size);
-            let address = (self.region.view() + bytes.start) as u64;
-            let (source, length) = (self.region.alias(bytes.start), bytes.len());
+            let address = self.device + bytes.start as u64;
+            let (source, length) = (self.region.source(bytes.start), bytes.len());
             let (actor, stream) = (actor(self.context), self.lane.stream);
             let call = "managed memory";
-            // SAFETY: the alias is readable as long as the region; it has left when this returns.
+            // SAFETY: what is frozen is readable as long as the region; it has left when this returns.
             let sent = unsafe {
                 self.session
                     .write(actor, call, stream, address, source, length, true)
@@ -253,11 +264,33 @@ impl Mirror {
                 outcome = Err(status);
             }
         }
+        for (first, count) in runs(here.iter().copied()) {
+            self.region
+                .protect(&span(first, count, size), Access::Nothing);
+        }
         for at in here {
             blocks.holders[at] = Holder::Device;
             blocks.here.remove(&at);
         }
         outcome
+    }
+
+    /// Gives all of it back to the application for good, with what the device has, as far as that can still be had.
+    fn take_back(&self) {
+        let blocks = &mut *lock(&self.blocks);
+        let there = |(_, holder): &(usize, &Holder)| **holder == Holder::Device;
+        let there = blocks.holders.iter().enumerate().filter(there);
+        for (first, count) in runs(there.map(|(at, _)| at)) {
+            let most = AHEAD / BLOCK;
+            let mut parts = (first..first + count).step_by(most);
+            if !parts.all(|from| self.fetch(blocks, from, most.min(first + count - from))) {
+                // What cannot be had is told once.
+                break;
+            }
+        }
+        blocks.holders.fill(Holder::Host);
+        blocks.here.extend(0..blocks.holders.len());
+        self.region.protect(&(0..self.region.size()), Access::Write);
     }
 }
 
@@ -289,6 +322,7 @@ impl Driver {
         stream: wire::StreamHandle,
     ) -> Result<(), CUresult> {
         self.behind_written(acting, stream)?;
+        self.give_twins(acting, stream)?;
         match self.mirrors.any.load(Ordering::Acquire) {
             true => self.give_all(acting, stream),
             false => Ok(()),
@@ -305,6 +339,9 @@ impl Driver {
         size: usize,
     ) -> Result<(), CUresult> {
         self.behind_written(acting, stream)?;
+        if acting.context.twins.has_device(address) {
+            return self.give_twins(acting, stream);
+        }
         if !self.mirrors.any.load(Ordering::Acquire) {
             return Ok(());
         }

@@ -248,10 +248,11 @@ fn device_code_that_one_program_brought_another_does_not_send_and_a_folder_keeps
 
 #[test]
 fn each_wait_ends_when_the_kernel_has_whether_the_worker_looks_on_or_not() {
-    for spin in ["0", "100"] {
+    for (spin, memory) in [("0", "pinned"), ("100", "pinned"), ("0", "registered")] {
         let variable = ("TOWLINE_SPIN_US", spin);
         let server = Server::start_with(&["--backend", "null", "--cuda", "soft"], &[variable]);
         let lines = Client::new(&[&server], opencl_program("cuda_waits"))
+            .args(&[memory])
             .env(variable.0, variable.1)
             .run()
             .lines_of_success();
@@ -265,15 +266,18 @@ fn each_wait_ends_when_the_kernel_has_whether_the_worker_looks_on_or_not() {
             "then this",
             "fault 700",
         ];
-        assert_eq!(lines, expected, "looking for {spin} us");
+        assert_eq!(lines, expected, "looking for {spin} us, {memory} memory");
     }
 }
 
 #[test]
-fn pinned_memory_that_is_being_copied_may_be_used_freed_and_unregistered() {
+fn kernels_use_memory_that_is_registered_and_copies_outlive_what_is_freed() {
     let server = Server::start_with(&["--backend", "null", "--cuda", "null"], &[]);
     let lines = Client::new(&[&server], opencl_program("cuda_registered"))
         .run()
         .lines_of_success();
-    assert_eq!(lines, ["pinned: 0 wrong", "freed: 0 wrong"]);
+    let beside = (1..=5).map(|round| format!("beside a flag: {round}"));
+    let mut expected: Vec<String> = beside.collect();
+    expected.extend(["flags", "range", "pinned", "freed"].map(|what| format!("{what}: 0 wrong")));
+    assert_eq!(lines, expected);
 }
