@@ -47,11 +47,15 @@ impl Link {
             return result.ok_or(self.vocabulary.unposted);
         }
         self.pending.store(true, Ordering::SeqCst);
-        if self.sender_naps && self.sender_asleep.load(Ordering::SeqCst) {
-            if self.comes_in_a_row(lull) {
+        if self.sender_asleep.load(Ordering::SeqCst) {
+            let in_a_row = self.comes_in_a_row(lull);
+            if in_a_row {
                 self.wake_sender();
             }
-            self.flush();
+            // One that naps looks for what comes after this.
+            if !in_a_row || self.sender_naps {
+                self.flush();
+            }
         } else if waiting > OUTBOX_LIMIT {
             self.flush();
         } else {
