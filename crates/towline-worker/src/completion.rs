@@ -2,8 +2,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
+use smallvec::SmallVec;
 use towline_backend::opencl::*;
 use towline_wire::push::Push;
 
@@ -70,6 +73,8 @@ fn carry_out(due: &Due, status: i32) {
     }
 }
 
+/// Most requests that are answered without a thread of their own: beyond it they take threads, and of those that queue there is a limit.
+const OWED_LIMIT: usize = 256;
 /// Most completions of a watched queue that wait for each other to be sent.
 const TOLD_AT_ONCE: usize = 64;
 
@@ -87,6 +92,57 @@ pub(crate) struct Watched {
 pub(crate) struct Watch {
     jobs: VecDeque<(Raw, Then)>,
     running: bool,
+}
+
+/// An event whose end the client has not been told.
+pub(crate) struct Outstanding {
+    native: Raw,
+    /// What the client asked, and is answered when this event has ended, among others.
+    waits: SmallVec<[Arc<Awaited>; 1]>,
+}
+
+impl Outstanding {
+    pub(crate) fn new(native: cl_event) -> Self {
+        Self {
+            native: Raw(native.cast()),
+            waits: SmallVec::new(),
+        }
+    }
+}
+
+/// A request that is answered when all of its events have ended.
+struct Awaited {
+    request: u64,
+    began: Instant,
+    open: AtomicUsize,
+    failed: AtomicBool,
+    _owed: Owed,
+}
+
+/// The place of such a request among those that a session may have.
+pub(crate) struct Owed(Arc<AtomicUsize>);
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Awaited {
+    /// One of the events has ended; whether it was the last.
+    fn count_down(&self, status: i32) -> bool {
+        if status < 0 {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        self.open.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    fn status(&self) -> i32 {
+        match self.failed.load(Ordering::Acquire) {
+            true => CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
+            false => CL_SUCCESS,
+        }
+    }
 }
 
 impl Shared {
@@ -191,7 +247,7 @@ impl Shared {
     ) {
         // SAFETY: the event is live; this reference lasts until its end has been told.
         unsafe { self.api.clRetainEvent(native) };
-        self.outstanding().insert(id, Raw(native.cast()));
+        self.outstanding().insert(id, Outstanding::new(native));
         // SAFETY: as above; this reference is the completion's.
         unsafe { self.api.clRetainEvent(native) };
         let shared = Arc::clone(self);
@@ -204,7 +260,7 @@ impl Shared {
     pub(crate) fn event_done(&self, id: u64, status: i32) {
         // Held until it is told: whoever finds the event gone may answer a wait that covers it.
         let mut outstanding = self.outstanding();
-        let Some(native) = outstanding.remove(&id) else {
+        let Some(Outstanding { native, waits }) = outstanding.remove(&id) else {
             return;
         };
         self.tell_printed();
@@ -217,6 +273,60 @@ impl Shared {
         });
         drop(outstanding);
         self.release_event(native);
+        for wait in waits {
+            if wait.count_down(status) {
+                self.usage.waited(wait.began.elapsed());
+                self.answer_wait(wait.request, wait.status());
+            }
+        }
+    }
+
+    /// Room for one more request that is answered without a thread of its own.
+    pub(crate) fn owe(&self) -> Option<Owed> {
+        let before = self.owed.fetch_add(1, Ordering::Relaxed);
+        let owed = Owed(Arc::clone(&self.owed));
+        (before < OWED_LIMIT).then_some(owed)
+    }
+
+    /// Has a request answered by whoever tells the end of the last of these events, by their numbers and the vendor's; `false` where one of
+    /// them is of a kind that nobody tells of, or too many wait so.
+    pub(crate) fn answer_behind(&self, request: u64, events: &[(u64, cl_event)]) -> bool {
+        let mut outstanding = self.outstanding();
+        let (mut open, mut failed) = (0, false);
+        for (id, native) in events {
+            if outstanding.contains_key(id) {
+                open += 1;
+                continue;
+            }
+            match event_status(&*self.api, *native) {
+                status if status > CL_COMPLETE => return false,
+                status => failed |= status < 0,
+            }
+        }
+        let Some(owed) = self.owe() else { return false };
+        let wait = Arc::new(Awaited {
+            request,
+            began: Instant::now(),
+            open: AtomicUsize::new(open),
+            failed: AtomicBool::new(failed),
+            _owed: owed,
+        });
+        for (id, _) in events {
+            if let Some(known) = outstanding.get_mut(id) {
+                known.waits.push(Arc::clone(&wait));
+            }
+        }
+        drop(outstanding);
+        if open == 0 {
+            self.answer_wait(request, wait.status());
+        }
+        true
+    }
+
+    /// Answers a wait that is over; what is posted so is sent with what else there is.
+    pub(crate) fn answer_wait(&self, request: u64, status: i32) {
+        self.settle_before_answer();
+        self.answer(request, status, &[]);
     }
 
     /// Tells what kernels have printed. With the outstanding events locked: text that another thread has taken is told by then.
@@ -243,7 +353,7 @@ impl Shared {
         let mut done: Vec<(u64, i32)> = self
             .outstanding()
             .iter()
-            .map(|(id, native)| (*id, event_status(&*self.api, native.0.cast())))
+            .map(|(id, known)| (*id, event_status(&*self.api, known.native.0.cast())))
             .filter(|(_, status)| *status <= CL_COMPLETE)
             .collect();
         done.sort_unstable();
@@ -264,11 +374,11 @@ impl Shared {
     pub(crate) fn forget_events(&self) {
         let events = std::mem::take(&mut *self.outstanding());
         for event in events.into_values() {
-            self.release_event(event);
+            self.release_event(event.native);
         }
     }
 
-    fn outstanding(&self) -> MutexGuard<'_, HashMap<u64, Raw>> {
+    fn outstanding(&self) -> MutexGuard<'_, HashMap<u64, Outstanding>> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 use towline_backend::opencl::*;
 
-use crate::completion::Watch;
+use crate::completion::{Outstanding, Watch};
 pub(crate) use crate::link::{Link, Raw, Staged};
 
 /// A read whose data is not on its way yet.
@@ -26,7 +26,9 @@ pub(crate) struct Shared {
     pub(crate) pinned_bytes: AtomicU64,
     reads: Mutex<Vec<OutstandingRead>>,
     /// Events whose end the client has not been told, by its numbers.
-    pub(crate) events: Mutex<HashMap<u64, Raw>>,
+    pub(crate) events: Mutex<HashMap<u64, Outstanding>>,
+    /// Requests that are answered without a thread of their own.
+    pub(crate) owed: Arc<AtomicUsize>,
     /// Queues whose completions a thread waits for.
     pub(crate) watches: Mutex<HashMap<usize, Watch>>,
 }
@@ -47,6 +49,7 @@ impl Shared {
             pinned_bytes: AtomicU64::new(0),
             reads: Mutex::new(Vec::new()),
             events: Mutex::default(),
+            owed: Arc::default(),
             watches: Mutex::default(),
         }
     }
@@ -192,7 +195,7 @@ mod tests {
             .events
             .lock()
             .expect("nothing panicked")
-            .insert(7, Raw(std::ptr::null_mut()));
+            .insert(7, Outstanding::new(std::ptr::null_mut()));
         // Keeps the thread that tells of the event half-way.
         let reads = shared.reads();
         let telling = Arc::clone(&shared);

@@ -575,6 +575,60 @@ fn waits_are_queued_up_to_a_limit() {
 }
 
 #[test]
+fn waits_behind_a_command_without_end_are_queued_up_to_a_limit() {
+    const HELD: wire::EventHandle = wire::EventHandle(HANDLE_BASE | 20);
+    let held = || {
+        let client = settled();
+        client.post(&wire::WriteInline {
+            num_events_in_wait_list: 1,
+            event_wait_list: Some(List::Values(&[GATE])),
+            event: Some(HELD),
+            ..write_inline(&linear(0, 4), b"data")
+        });
+        client
+    };
+    let client = held();
+    for _ in 0..6000 {
+        client.post(&wire::Finish {
+            command_queue: QUEUE,
+        });
+    }
+    assert_eq!(client.end(), Reached::Closed(CloseCode::LimitExceeded));
+    client.leave();
+    let client = held();
+    for _ in 0..6000 {
+        client.post(&wire::Wait {
+            num_events: 2,
+            events: List::Values(&[HELD, HELD]),
+        });
+    }
+    assert_eq!(client.end(), Reached::Closed(CloseCode::LimitExceeded));
+    client.leave();
+    // A few are answered once it has ended.
+    let client = held();
+    let waits: Vec<u64> = (0..100)
+        .flat_map(|_| {
+            let finish = client.post(&wire::Finish {
+                command_queue: QUEUE,
+            });
+            let wait = client.post(&wire::Wait {
+                num_events: 2,
+                events: List::Values(&[HELD, HELD]),
+            });
+            [finish, wait]
+        })
+        .collect();
+    client.post(&wire::SetUserEventStatus {
+        event: GATE,
+        execution_status: CL_COMPLETE,
+    });
+    for wait in waits {
+        assert_eq!(client.status_of(wait), CL_SUCCESS);
+    }
+    client.leave();
+}
+
+#[test]
 fn lanes_beyond_the_limit_are_turned_away() {
     let client = Client::with_lanes(1000);
     let open = client.open_lanes();

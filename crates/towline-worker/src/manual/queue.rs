@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
+use smallvec::SmallVec;
 use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
 use towline_wire::error::ProtocolError;
 
+use crate::completion::when_complete;
 use crate::session::Session;
 use crate::shared::{Raw, Shared};
 
@@ -23,6 +26,9 @@ impl Session {
                 return Ok(());
             }
         };
+        if self.watched(queue.0.cast()).is_none() && self.finish_by_callback(number, queue) {
+            return Ok(());
+        }
         // SAFETY: the queue is live; the reference keeps it so until the wait is over.
         unsafe { self.api.clRetainCommandQueue(queue.0.cast()) };
         let shared = Arc::clone(&self.shared);
@@ -37,6 +43,42 @@ impl Session {
             waited(&shared, number, status);
         });
         Ok(())
+    }
+
+    /// Has the vendor's thread that ends the last command of a queue answer; `false` where somebody has to wait for it.
+    ///
+    /// So no thread wakes up only to answer, nor one to take the lane over meanwhile.
+    fn finish_by_callback(&self, number: u64, queue: Raw) -> bool {
+        let Some(owed) = self.shared.owe() else {
+            return false;
+        };
+        let mut marker: cl_event = std::ptr::null_mut();
+        // SAFETY: the queue is live; the marker is a local.
+        let marked = unsafe {
+            self.api.clEnqueueMarkerWithWaitList(
+                queue.0.cast(),
+                0,
+                std::ptr::null(),
+                &raw mut marker,
+            )
+        };
+        if marked != CL_SUCCESS {
+            return false;
+        }
+        // SAFETY: as above.
+        unsafe { self.api.clFlush(queue.0.cast()) };
+        let (shared, began, marker) =
+            (Arc::clone(&self.shared), Instant::now(), Raw(marker.cast()));
+        let answered = when_complete(&*self.api, marker.0.cast(), move |_| {
+            let (marker, _owed) = (marker, owed);
+            shared.usage.waited(began.elapsed());
+            shared.release_event(marker);
+            waited(&shared, number, CL_SUCCESS);
+        });
+        if answered.is_err() {
+            self.shared.release_event(marker);
+        }
+        answered.is_ok()
     }
 
     pub(crate) fn Wait(
@@ -54,6 +96,17 @@ impl Session {
                 return Ok(());
             }
         };
+        if !self.queues.values().any(|known| known.discrete) {
+            let ids = request.events.iter().map(|event| event.0);
+            let asked: SmallVec<[_; 4]> = ids.zip(events.iter().copied()).collect();
+            if self.shared.answer_behind(number, &asked) {
+                // Commands end once they have been submitted, which who waits for them natively sees to.
+                asked
+                    .iter()
+                    .for_each(|(_, event)| flush_queue_of(&*self.api, *event));
+                return Ok(());
+            }
+        }
         let events: Vec<Raw> = events
             .into_iter()
             .map(|event: cl_event| Raw(event.cast()))
@@ -109,7 +162,19 @@ impl Session {
 
 /// Answers a wait that is over.
 fn waited(shared: &Shared, number: u64, status: i32) {
-    shared.settle_before_answer();
-    shared.answer(number, status, &[]);
+    shared.answer_wait(number, status);
     shared.flush();
+}
+
+/// Submits the commands of an event's queue, if it is a command's.
+fn flush_queue_of(api: &dyn OpenClApi, event: cl_event) {
+    let mut queue: cl_command_queue = std::ptr::null_mut();
+    let (room, place) = (size_of_val(&queue), (&raw mut queue).cast());
+    let ignored = std::ptr::null_mut();
+    // SAFETY: the event is live; the place has room for the answer.
+    let told = unsafe { api.clGetEventInfo(event, CL_EVENT_COMMAND_QUEUE, room, place, ignored) };
+    if told == CL_SUCCESS && !queue.is_null() {
+        // SAFETY: the queue lives as long as the event.
+        unsafe { api.clFlush(queue) };
+    }
 }

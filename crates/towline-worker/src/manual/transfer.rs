@@ -5,6 +5,7 @@
 //! without the lane waiting for anything: the map is enqueued now, its unmap waits for a user event that the last byte sets.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use smallvec::SmallVec;
 use towline_backend::opencl as wire;
@@ -153,7 +154,8 @@ impl Session {
             });
             return Ok(());
         };
-        if request.size <= INLINE_READ && request.urgent != 0 && transfer.event.is_none() {
+        let waits = request.urgent != 0 && self.watched(transfer.queue).is_some();
+        if request.size <= INLINE_READ && waits && transfer.event.is_none() {
             self.read_waiting(transfer, request.payload)
         } else if request.size <= INLINE_READ {
             self.read_inline(&transfer, request.payload, request.urgent != 0)
@@ -348,8 +350,10 @@ impl Session {
             // SAFETY: the event is live.
             unsafe { self.api.clRetainEvent(done) };
         }
+        let began = Instant::now();
         let finish = move |status: i32| {
             if urgent {
+                shared.usage.waited(began.elapsed());
                 shared.settle_before_answer();
             }
             match status {
@@ -361,7 +365,7 @@ impl Session {
             }
             shared.read_sent(payload);
         };
-        if urgent {
+        if urgent && self.watched(transfer.queue).is_some() {
             let shared = Arc::clone(&self.shared);
             self.wait(move || {
                 let event = event;
