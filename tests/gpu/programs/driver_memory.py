@@ -1,5 +1,5 @@
-"""The driver interface by itself: linking, values that streams wait for, managed and pinned memory, and memory and events of another
-process. Each part says what it found; a part that the driver refuses says with which error.
+"""The driver interface by itself: linking, values that streams wait for, managed, pinned and registered memory, and memory and events of
+another process. Each part says what it found; a part that the driver refuses says with which error.
 
 Run it alone to look at one part: `driver_memory.py --part ipc`.
 """
@@ -175,6 +175,24 @@ def mapped(driver: Driver) -> object:
     return {"same_address": device.value == place.value, "found": found}
 
 
+def registered(driver: Driver) -> object:
+    """Host and kernel take turns on memory of the program's own: one number, and many, both beside others."""
+    kernel, found = driver.function(PTX + b"\0"), []
+    for count, before in ((1, 5), (COUNT, 3)):
+        own = (ctypes.c_uint32 * (count + 2 * before))()
+        start, device = ctypes.c_void_p(ctypes.addressof(own) + 4 * before), ctypes.c_uint64()
+        driver.call("cuMemHostRegister_v2", start, ctypes.c_size_t(4 * count), 2)
+        driver.call("cuMemHostGetDevicePointer_v2", ctypes.byref(device), start, 0)
+        for _ in range(3):
+            own[before] += 10
+            own[before - 1] += 1
+            driver.add(kernel, device.value, count)
+            driver.synchronise()
+            found.append([own[before], sum(own)])
+        driver.call("cuMemHostUnregister", start)
+    return found
+
+
 class Handle(ctypes.Structure):
     """What names memory or an event to another process."""
 
@@ -343,6 +361,7 @@ PARTS: dict[str, Callable[[Driver], object]] = {
     "values": values,
     "managed": managed,
     "mapped": mapped,
+    "registered": registered,
     "ipc": ipc,
 }
 
