@@ -93,12 +93,12 @@ impl Twin {
             if part.known == now {
                 continue;
             }
+            // What is compared, sent and remembered must be the same, whatever other threads write meanwhile.
+            let now = now.to_vec();
             let runs = match part.known.is_empty() {
                 true => std::iter::once(0..size).collect(),
-                false => differences(&part.known, now),
+                false => differences(&part.known, &now),
             };
-            // What is sent and what is remembered must be the same, whatever other threads write meanwhile.
-            let now = now.to_vec();
             for run in runs {
                 let address = self.device + (offset + run.start) as u64;
                 let (stream, bytes) = (self.lane.stream, &now[run]);
