@@ -6,51 +6,12 @@
 
 mod support;
 
-use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
 
-use support::Machine;
+use support::{Machine, Program};
 use towline_backend::cuda::*;
 
-const IMAGE: &CStr = c"towline null image\nkernel add_one\nkernel scale";
-
-struct Program {
-    machine: Machine,
-    add_one: CUfunction,
-}
-
 impl Program {
-    fn new() -> Self {
-        let machine = Machine::new();
-        let (mut module, mut add_one) = (null_mut(), null_mut());
-        // SAFETY: the image ends with a NUL; handles are locals.
-        let loaded = unsafe {
-            let driver = &machine.driver;
-            let loaded = driver.cuModuleLoadData(&raw mut module, IMAGE.as_ptr().cast());
-            let found = driver.cuModuleGetFunction(&raw mut add_one, module, c"add_one".as_ptr());
-            [loaded, found]
-        };
-        assert_eq!(loaded, [CUDA_SUCCESS; 2]);
-        let program = Self { machine, add_one };
-        // The first launch asks for the driver's verdict.
-        let memory = program.machine.filled(&[0; 4]);
-        program.add(memory, 1, null_mut());
-        program.machine.synchronise();
-        assert_eq!(program.free(memory), CUDA_SUCCESS);
-        program
-    }
-
-    fn add(&self, address: CUdeviceptr, count: u32, stream: CUstream) {
-        let (mut address, mut count) = (address, count);
-        let mut params: [*mut c_void; 2] = [(&raw mut address).cast(), (&raw mut count).cast()];
-        let (driver, add_one, params) = (&self.machine.driver, self.add_one, params.as_mut_ptr());
-        // SAFETY: there is a pointer for each parameter.
-        let launched = unsafe {
-            driver.cuLaunchKernel(add_one, 1, 1, 1, 1, 1, 1, 0, stream, params, null_mut())
-        };
-        assert_eq!(launched, CUDA_SUCCESS);
-    }
-
     fn managed(&self, size: usize) -> *mut u32 {
         let mut address = 0;
         let flags = CU_MEM_ATTACH_GLOBAL;
@@ -62,11 +23,6 @@ impl Program {
         };
         assert_eq!(made, CUDA_SUCCESS);
         std::ptr::with_exposed_provenance_mut(address as usize)
-    }
-
-    fn free(&self, address: CUdeviceptr) -> CUresult {
-        // SAFETY: no pointers.
-        unsafe { self.machine.driver.cuMemFree_v2(address) }
     }
 }
 
@@ -94,7 +50,7 @@ fn both_sides_see_what_the_other_wrote() {
         set(memory, index, index as u32);
     }
     for round in 1..4 {
-        program.add(at(memory), count as u32, null_mut());
+        program.add(at(memory), count, null_mut());
         program.machine.synchronise();
         for index in (0..count).step_by(1000) {
             assert_eq!(get(memory, index), index as u32 + round);
@@ -103,7 +59,7 @@ fn both_sides_see_what_the_other_wrote() {
     }
     // A write to what was read before goes back too.
     set(memory, 5000, 7);
-    program.add(at(memory), count as u32, null_mut());
+    program.add(at(memory), count, null_mut());
     program.machine.synchronise();
     assert_eq!(get(memory, 5000), 8);
     assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
@@ -181,7 +137,7 @@ fn many_threads_touch_pages_at_once() {
     let program = Program::new();
     let count = 4 << 20;
     let memory = program.managed(count * 4);
-    program.add(at(memory), count as u32, null_mut());
+    program.add(at(memory), count, null_mut());
     program.machine.synchronise();
     let start = memory.expose_provenance();
     std::thread::scope(|scope| {
@@ -195,7 +151,7 @@ fn many_threads_touch_pages_at_once() {
             });
         }
     });
-    program.add(at(memory), count as u32, null_mut());
+    program.add(at(memory), count, null_mut());
     program.machine.synchronise();
     for index in (0..count).step_by(4096) {
         let found = [0, 1, 2, 3, 4].map(|offset| get(memory, index + offset));

@@ -7,55 +7,15 @@
 
 mod support;
 
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 use std::io::{Read, Write};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use support::Machine;
+use support::{ADD_ONE, Machine, Program};
 use towline_backend::cuda::*;
 
-const IMAGE: &CStr = c"towline null image\nkernel add_one";
-
-struct Program {
-    machine: Machine,
-    add_one: CUfunction,
-}
-
 impl Program {
-    fn new() -> Self {
-        Self::on(Machine::new())
-    }
-
-    fn on(machine: Machine) -> Self {
-        let (mut module, mut add_one) = (null_mut(), null_mut());
-        // SAFETY: the image ends with a NUL; handles are locals.
-        let loaded = unsafe {
-            let driver = &machine.driver;
-            let loaded = driver.cuModuleLoadData(&raw mut module, IMAGE.as_ptr().cast());
-            let found = driver.cuModuleGetFunction(&raw mut add_one, module, c"add_one".as_ptr());
-            [loaded, found]
-        };
-        assert_eq!(loaded, [CUDA_SUCCESS; 2]);
-        let program = Self { machine, add_one };
-        // The first launch asks for the driver's verdict.
-        let memory = program.machine.filled(&[0; 4]);
-        program.add(memory, 1, null_mut());
-        program.machine.synchronise();
-        program
-    }
-
-    fn add(&self, address: CUdeviceptr, count: usize, stream: CUstream) {
-        let (mut address, mut count) = (address, count as u32);
-        let mut params: [*mut c_void; 2] = [(&raw mut address).cast(), (&raw mut count).cast()];
-        let (driver, add_one, params) = (&self.machine.driver, self.add_one, params.as_mut_ptr());
-        // SAFETY: there is a pointer for each parameter.
-        let launched = unsafe {
-            driver.cuLaunchKernel(add_one, 1, 1, 1, 1, 1, 1, 0, stream, params, null_mut())
-        };
-        assert_eq!(launched, CUDA_SUCCESS);
-    }
-
     /// Registers `words`, and gives where kernels find them.
     fn register(&self, words: &[AtomicU32]) -> CUdeviceptr {
         let (start, size) = (begin(words), size_of_val(words));
@@ -477,7 +437,7 @@ fn a_context_that_ends_leaves_the_memory_with_the_application() {
     let (mut module, mut add_one) = (null_mut(), null_mut());
     // SAFETY: as in `Program::on`.
     let loaded = unsafe {
-        let loaded = driver.cuModuleLoadData(&raw mut module, IMAGE.as_ptr().cast());
+        let loaded = driver.cuModuleLoadData(&raw mut module, ADD_ONE.as_ptr().cast());
         let found = driver.cuModuleGetFunction(&raw mut add_one, module, c"add_one".as_ptr());
         [loaded, found]
     };

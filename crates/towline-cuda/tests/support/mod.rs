@@ -7,6 +7,7 @@
     reason = "each test program uses some of it"
 )]
 
+use std::ffi::{CStr, c_void};
 use std::os::fd::OwnedFd;
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -390,6 +391,55 @@ impl Machine {
                 "the worker hangs"
             );
         }
+    }
+}
+
+/// An image of the device in host memory, with a kernel that adds 1 to numbers.
+pub const ADD_ONE: &CStr = c"towline null image\nkernel add_one";
+
+/// A machine with that kernel.
+pub struct Program {
+    pub machine: Machine,
+    add_one: CUfunction,
+}
+
+impl Program {
+    pub fn new() -> Self {
+        Self::on(Machine::new())
+    }
+
+    pub fn on(machine: Machine) -> Self {
+        let (driver, mut module, mut add_one) = (&machine.driver, null_mut(), null_mut());
+        // SAFETY: the image ends with a NUL; the handle is a local.
+        let loaded = unsafe { driver.cuModuleLoadData(&raw mut module, ADD_ONE.as_ptr().cast()) };
+        // SAFETY: as above.
+        let found =
+            unsafe { driver.cuModuleGetFunction(&raw mut add_one, module, c"add_one".as_ptr()) };
+        assert_eq!([loaded, found], [CUDA_SUCCESS; 2]);
+        let program = Self { machine, add_one };
+        // The first launch asks for the driver's verdict.
+        let memory = program.machine.filled(&[0; 4]);
+        program.add(memory, 1, null_mut());
+        program.machine.synchronise();
+        assert_eq!(program.free(memory), CUDA_SUCCESS);
+        program
+    }
+
+    /// Has the device add 1 to so many numbers.
+    pub fn add(&self, address: CUdeviceptr, count: usize, stream: CUstream) {
+        let (mut address, mut count) = (address, count as u32);
+        let mut params: [*mut c_void; 2] = [(&raw mut address).cast(), (&raw mut count).cast()];
+        let (driver, add_one, params) = (&self.machine.driver, self.add_one, params.as_mut_ptr());
+        // SAFETY: there is a pointer for each parameter.
+        let launched = unsafe {
+            driver.cuLaunchKernel(add_one, 1, 1, 1, 1, 1, 1, 0, stream, params, null_mut())
+        };
+        assert_eq!(launched, CUDA_SUCCESS);
+    }
+
+    pub fn free(&self, address: CUdeviceptr) -> CUresult {
+        // SAFETY: no pointers.
+        unsafe { self.machine.driver.cuMemFree_v2(address) }
     }
 }
 
