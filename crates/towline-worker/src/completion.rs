@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use towline_backend::opencl::*;
@@ -15,7 +15,12 @@ use crate::shared::{Raw, Shared, event_status};
 /// What is to be done with an event's final status.
 type Then = Box<dyn FnOnce(i32) + Send>;
 /// The same, until somebody does it.
-type Due = Mutex<Option<Then>>;
+pub(crate) type Due = Mutex<Option<Then>>;
+
+/// What is to be done once, by whoever comes first.
+pub(crate) fn due(then: impl FnOnce(i32) + Send + 'static) -> Arc<Due> {
+    Arc::new(Mutex::new(Some(Box::new(then))))
+}
 
 /// Calls `then` with the event's final status, on whatever thread the vendor calls back, or on this one. `then` must not wait.
 ///
@@ -25,11 +30,15 @@ pub(crate) fn when_complete(
     event: cl_event,
     then: impl FnOnce(i32) + Send + 'static,
 ) -> Result<(), cl_int> {
-    call_back(api, event, &Arc::new(Mutex::new(Some(Box::new(then)))))
+    call_back(api, event, &due(then))
 }
 
 /// Has the vendor do what is due when the event is complete.
-fn call_back(api: &dyn OpenClApi, event: cl_event, due: &Arc<Due>) -> Result<(), cl_int> {
+pub(crate) fn call_back(
+    api: &dyn OpenClApi,
+    event: cl_event,
+    due: &Arc<Due>,
+) -> Result<(), cl_int> {
     let data = Arc::into_raw(Arc::clone(due));
     // What is due may release the event, on another thread, before its status is asked for below.
     // SAFETY: the event is live.
@@ -62,7 +71,7 @@ unsafe extern "C" fn completed(_event: cl_event, status: cl_int, data: *mut c_vo
 }
 
 /// Does what is due, unless that has happened.
-fn carry_out(due: &Due, status: i32) {
+pub(crate) fn carry_out(due: &Due, status: i32) {
     let then = due.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(then) = then else {
         return;
@@ -73,8 +82,8 @@ fn carry_out(due: &Due, status: i32) {
     }
 }
 
-/// Most requests that are answered without a thread of their own: beyond it they take threads, and of those that queue there is a limit.
-const OWED_LIMIT: usize = 256;
+/// How long an answer may be owed while the lane is busy.
+const OVERDUE: Duration = Duration::from_millis(1);
 /// Most completions of a watched queue that wait for each other to be sent.
 const TOLD_AT_ONCE: usize = 64;
 
@@ -112,36 +121,116 @@ impl Outstanding {
 
 /// A request that is answered when all of its events have ended.
 struct Awaited {
-    request: u64,
-    began: Instant,
     open: AtomicUsize,
     failed: AtomicBool,
-    _owed: Owed,
-}
-
-/// The place of such a request among those that a session may have.
-pub(crate) struct Owed(Arc<AtomicUsize>);
-
-impl Drop for Owed {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+    due: Arc<Due>,
 }
 
 impl Awaited {
-    /// One of the events has ended; whether it was the last.
-    fn count_down(&self, status: i32) -> bool {
+    /// One of the events has ended. With the last the request is answered.
+    fn count_down(&self, status: i32) {
         if status < 0 {
             self.failed.store(true, Ordering::Relaxed);
         }
-        self.open.fetch_sub(1, Ordering::AcqRel) == 1
+        if self.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            carry_out(&self.due, list_status(self.failed.load(Ordering::Acquire)));
+        }
+    }
+}
+
+/// What a wait for events ends with.
+pub(crate) fn list_status(failed: bool) -> i32 {
+    match failed {
+        true => CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
+        false => CL_SUCCESS,
+    }
+}
+
+/// An answer that the vendor's threads owe. They tell nothing where a command fails (PoCL 3.1), or late: what they have not told soon is
+/// [left](Self::wait_for_it) to a thread that waits.
+pub(crate) struct Owed {
+    /// With a reference each.
+    events: SmallVec<[Raw; 2]>,
+    due: Arc<Due>,
+    since: Instant,
+}
+
+impl Owed {
+    pub(crate) fn new(events: SmallVec<[Raw; 2]>, due: Arc<Due>) -> Self {
+        Self {
+            events,
+            due,
+            since: Instant::now(),
+        }
     }
 
-    fn status(&self) -> i32 {
-        match self.failed.load(Ordering::Acquire) {
-            true => CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
-            false => CL_SUCCESS,
+    fn is_paid(&self) -> bool {
+        let due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        due.is_none()
+    }
+
+    fn release(self, shared: &Shared) {
+        for event in self.events {
+            shared.release_event(event);
         }
+    }
+
+    /// Has a thread wait for the events, and do then what is still due.
+    fn wait_for_it(self, shared: &Arc<Shared>) {
+        let waiting = Arc::clone(shared);
+        shared.waiters.run(move || {
+            let list = self.events.as_ptr().cast();
+            // SAFETY: the references are ours; `Raw` is a transparent view of the pointers' bits.
+            let status = unsafe {
+                waiting
+                    .api
+                    .clWaitForEvents(self.events.len() as cl_uint, list)
+            };
+            carry_out(&self.due, status.min(CL_SUCCESS));
+            waiting.flush();
+            self.release(&waiting);
+        });
+    }
+}
+
+/// The answers that a session's vendor owes.
+#[derive(Default)]
+pub(crate) struct Debts(Vec<Owed>);
+
+impl Debts {
+    /// Most: beyond it waits take threads at once, and of those that queue there is a limit.
+    const LIMIT: usize = 256;
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.0.len() < Self::LIMIT
+    }
+
+    pub(crate) fn add(&mut self, owed: Owed) {
+        self.0.push(owed);
+    }
+
+    /// Whether something is owed still.
+    pub(crate) fn are_open(&mut self, shared: &Shared) -> bool {
+        let paid = self.0.extract_if(.., |owed| owed.is_paid());
+        paid.for_each(|owed| owed.release(shared));
+        !self.0.is_empty()
+    }
+
+    /// Whether something has been owed for so long that a thread has to wait for it, whatever else there is to do.
+    pub(crate) fn are_overdue(&self) -> bool {
+        let oldest = self.0.first();
+        oldest.is_some_and(|owed| owed.since.elapsed() > OVERDUE)
+    }
+
+    /// Has threads wait for what is owed.
+    pub(crate) fn collect(&mut self, shared: &Arc<Shared>) {
+        for owed in self.0.drain(..) {
+            owed.wait_for_it(shared);
+        }
+    }
+
+    pub(crate) fn forget(&mut self, shared: &Shared) {
+        self.0.drain(..).for_each(|owed| owed.release(shared));
     }
 }
 
@@ -177,11 +266,11 @@ impl Shared {
             Box::new(then)
         } else {
             let told = Arc::clone(&shared);
-            let due: Arc<Due> = Arc::new(Mutex::new(Some(Box::new(move |status| {
+            let due = due(move |status| {
                 then(status.min(CL_COMPLETE));
                 // The vendor's thread has nobody who does it later.
                 told.flush();
-            }))));
+            });
             // Without a callback the thread below tells.
             let _ = call_back(&*self.api, event.0.cast(), &due);
             Box::new(move |status| carry_out(&due, status))
@@ -274,23 +363,13 @@ impl Shared {
         drop(outstanding);
         self.release_event(native);
         for wait in waits {
-            if wait.count_down(status) {
-                self.usage.waited(wait.began.elapsed());
-                self.answer_wait(wait.request, wait.status());
-            }
+            wait.count_down(status);
         }
     }
 
-    /// Room for one more request that is answered without a thread of its own.
-    pub(crate) fn owe(&self) -> Option<Owed> {
-        let before = self.owed.fetch_add(1, Ordering::Relaxed);
-        let owed = Owed(Arc::clone(&self.owed));
-        (before < OWED_LIMIT).then_some(owed)
-    }
-
-    /// Has a request answered by whoever tells the end of the last of these events, by their numbers and the vendor's; `false` where one of
-    /// them is of a kind that nobody tells of, or too many wait so.
-    pub(crate) fn answer_behind(&self, request: u64, events: &[(u64, cl_event)]) -> bool {
+    /// Does what is due once the last of these events, by their numbers and the vendor's, has been told to the client; `false` where one of
+    /// them is of a kind that nobody tells of.
+    pub(crate) fn when_told(&self, events: &[(u64, cl_event)], due: &Arc<Due>) -> bool {
         let mut outstanding = self.outstanding();
         let (mut open, mut failed) = (0, false);
         for (id, native) in events {
@@ -303,22 +382,20 @@ impl Shared {
                 status => failed |= status < 0,
             }
         }
-        let Some(owed) = self.owe() else { return false };
+        if open == 0 {
+            drop(outstanding);
+            carry_out(due, list_status(failed));
+            return true;
+        }
         let wait = Arc::new(Awaited {
-            request,
-            began: Instant::now(),
             open: AtomicUsize::new(open),
             failed: AtomicBool::new(failed),
-            _owed: owed,
+            due: Arc::clone(due),
         });
         for (id, _) in events {
             if let Some(known) = outstanding.get_mut(id) {
                 known.waits.push(Arc::clone(&wait));
             }
-        }
-        drop(outstanding);
-        if open == 0 {
-            self.answer_wait(request, wait.status());
         }
         true
     }

@@ -75,6 +75,18 @@ impl Serve for Session {
         self.waiting.take()
     }
 
+    fn is_owed(&mut self) -> bool {
+        self.debts.are_open(&self.shared)
+    }
+
+    fn is_overdue(&self) -> bool {
+        self.debts.are_overdue()
+    }
+
+    fn collect(&mut self) {
+        self.debts.collect(&self.shared);
+    }
+
     fn end_of_frame(&mut self) -> bool {
         self.retire();
         !self.goodbye

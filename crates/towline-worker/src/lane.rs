@@ -55,6 +55,10 @@ const BACKLOG_LIMIT: usize = 4096;
 /// A thread may look for work without rest where there are so many cores.
 const ENOUGH_CORES: usize = 4;
 
+/// How long the vendor's threads have to give an answer by themselves: those that wake no other thread are short, and a session at rest is
+/// to take no processor time after 100 us.
+const GRACE: Duration = Duration::from_micros(80);
+
 /// Longest that may be set.
 const SPIN_LIMIT_US: u64 = 1000;
 
@@ -77,6 +81,19 @@ pub(crate) trait Serve: Send + 'static {
     fn glance(&mut self) -> Option<bool> {
         None
     }
+
+    /// Whether the vendor's threads owe answers, which they give if all goes well.
+    fn is_owed(&mut self) -> bool {
+        false
+    }
+
+    /// Whether they have owed one for long, though the lane was never at rest.
+    fn is_overdue(&self) -> bool {
+        false
+    }
+
+    /// What they owe still has not come soon: threads are to wait for it.
+    fn collect(&mut self) {}
 
     /// All requests of a frame have been carried out; `false` when the client said goodbye.
     fn end_of_frame(&mut self) -> bool;
@@ -154,6 +171,21 @@ fn patience() -> Duration {
         let usual = if cores >= ENOUGH_CORES { 50 } else { 0 };
         Duration::from_micros(set.unwrap_or(usual).min(SPIN_LIMIT_US))
     })
+}
+
+/// Whether more comes on the lane before the time is over that vendors' threads have to give an answer.
+fn comes_soon(command: &dyn Connection) -> Result<bool, TransportError> {
+    if !looks_on() {
+        return command.wait_readable(Some(GRACE));
+    }
+    let until = Instant::now() + patience();
+    while Instant::now() < until {
+        if command.wait_readable(Some(Duration::ZERO))? {
+            return Ok(true);
+        }
+        std::thread::yield_now();
+    }
+    Ok(false)
 }
 
 /// Whether the lane's thread looks at all.
@@ -237,7 +269,15 @@ impl<S: Serve> Lane<S> {
         } = self;
         let count = match self.arrived.take() {
             Some(count) => count,
-            None => self.command.recv_soon(reader.space(), patience())?,
+            None => {
+                if session.is_owed()
+                    && (session.is_overdue() || !comes_soon(&*self.command)?)
+                    && session.is_owed()
+                {
+                    session.collect();
+                }
+                self.command.recv_soon(reader.space(), patience())?
+            }
         };
         if count == 0 {
             return Ok(false);

@@ -11,7 +11,7 @@ use towline_session::{Addresses, Entry, Table, TableError};
 use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::push::Push;
 
-use crate::completion::{Watched, when_complete};
+use crate::completion::{Debts, Watched, when_complete};
 use crate::manual::Expected;
 use crate::manual::include::IncludeTree;
 use crate::manual::ring::Ring;
@@ -42,6 +42,8 @@ pub(crate) struct Session {
     pub(crate) includes: HashMap<u64, Arc<IncludeTree>>,
     /// What kernels expect of their arguments, by native kernel.
     pub(crate) arguments: Addresses<Vec<Expected>>,
+    /// Answers that the vendor's threads owe.
+    pub(crate) debts: Debts,
     /// What the client's latest request waits for, until the lane's thread or another takes it up.
     pub(crate) waiting: Option<Job>,
     pub(crate) goodbye: bool,
@@ -97,6 +99,7 @@ impl Session {
             open_events: HashMap::new(),
             includes: HashMap::new(),
             arguments: Addresses::default(),
+            debts: Debts::default(),
             waiting: None,
             goodbye: false,
         }
@@ -400,6 +403,7 @@ impl Session {
     /// Gives everything back, in an order that no vendor minds. For a worker process its end does the same; in-process tests look.
     pub(crate) fn release_all(&mut self) {
         self.rings.clear();
+        self.debts.forget(&self.shared);
         let tags = [
             wire::EventHandle::TAG,
             wire::KernelHandle::TAG,

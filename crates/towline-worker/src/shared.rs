@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
@@ -27,8 +27,6 @@ pub(crate) struct Shared {
     reads: Mutex<Vec<OutstandingRead>>,
     /// Events whose end the client has not been told, by its numbers.
     pub(crate) events: Mutex<HashMap<u64, Outstanding>>,
-    /// Requests that are answered without a thread of their own.
-    pub(crate) owed: Arc<AtomicUsize>,
     /// Queues whose completions a thread waits for.
     pub(crate) watches: Mutex<HashMap<usize, Watch>>,
 }
@@ -49,7 +47,6 @@ impl Shared {
             pinned_bytes: AtomicU64::new(0),
             reads: Mutex::new(Vec::new()),
             events: Mutex::default(),
-            owed: Arc::default(),
             watches: Mutex::default(),
         }
     }

@@ -5,7 +5,7 @@
 //! touches them. So both see each other's writes at the points where CUDA says that they do on devices without concurrent managed
 //! access, and nothing moves that nobody uses. A kernel that runs sees no later write of the host's, nor the host a running kernel's.
 //!
-//! Memory that the application has registered has a [twin](twin) at another address.
+//! Memory that the application has registered has a [`twin`] at another address.
 
 mod calls;
 mod fault;

@@ -158,3 +158,13 @@ fn server_lost_in_one_of_two_sessions_leaves_the_other() {
     let lines = client.finish().lines_of_success();
     assert_eq!(lines, ["lost -2", "kept 0 7"]);
 }
+
+#[test]
+fn waits_for_commands_that_fail_meanwhile_end() {
+    let server = Server::start();
+    let lines = Client::new(&[&server], opencl_program("fails"))
+        .run()
+        .lines_of_success();
+    let alone = ["finish: over", "wait: over", "read: over"];
+    assert_eq!(lines, [alone, alone].concat());
+}

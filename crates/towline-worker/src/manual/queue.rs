@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
 use towline_wire::error::ProtocolError;
 
-use crate::completion::when_complete;
+use crate::completion::{Owed, call_back, due, list_status};
 use crate::session::Session;
 use crate::shared::{Raw, Shared};
 
@@ -48,10 +48,10 @@ impl Session {
     /// Has the vendor's thread that ends the last command of a queue answer; `false` where somebody has to wait for it.
     ///
     /// So no thread wakes up only to answer, nor one to take the lane over meanwhile.
-    fn finish_by_callback(&self, number: u64, queue: Raw) -> bool {
-        let Some(owed) = self.shared.owe() else {
+    fn finish_by_callback(&mut self, number: u64, queue: Raw) -> bool {
+        if !self.debts.has_room() {
             return false;
-        };
+        }
         let mut marker: cl_event = std::ptr::null_mut();
         // SAFETY: the queue is live; the marker is a local.
         let marked = unsafe {
@@ -67,18 +67,45 @@ impl Session {
         }
         // SAFETY: as above.
         unsafe { self.api.clFlush(queue.0.cast()) };
-        let (shared, began, marker) =
-            (Arc::clone(&self.shared), Instant::now(), Raw(marker.cast()));
-        let answered = when_complete(&*self.api, marker.0.cast(), move |_| {
-            let (marker, _owed) = (marker, owed);
+        let (shared, began) = (Arc::clone(&self.shared), Instant::now());
+        let due = due(move |_| {
             shared.usage.waited(began.elapsed());
-            shared.release_event(marker);
             waited(&shared, number, CL_SUCCESS);
         });
-        if answered.is_err() {
-            self.shared.release_event(marker);
+        let answered = call_back(&*self.api, marker, &due).is_ok();
+        if answered {
+            let events = smallvec![Raw(marker.cast())];
+            self.debts.add(Owed::new(events, due));
+        } else {
+            self.shared.release_event(Raw(marker.cast()));
         }
-        answered.is_ok()
+        answered
+    }
+
+    /// Has whoever tells the last of these events answer; `false` where somebody has to wait for them.
+    fn wait_by_callback(&mut self, number: u64, events: &[(u64, cl_event)]) -> bool {
+        if !self.debts.has_room() || self.queues.values().any(|known| known.discrete) {
+            return false;
+        }
+        let (shared, began) = (Arc::clone(&self.shared), Instant::now());
+        let due = due(move |status| {
+            shared.usage.waited(began.elapsed());
+            // Sent by whoever tells of the event.
+            shared.answer_wait(number, list_status(status < 0));
+        });
+        if !self.shared.when_told(events, &due) {
+            return false;
+        }
+        let mut owed = SmallVec::new();
+        for (_, event) in events {
+            // SAFETY: the event is live; the reference lasts until the answer has been given.
+            unsafe { self.api.clRetainEvent(*event) };
+            owed.push(Raw(event.cast()));
+            // Commands end once they have been submitted, which who waits for them natively sees to.
+            flush_queue_of(&*self.api, *event);
+        }
+        self.debts.add(Owed::new(owed, due));
+        true
     }
 
     pub(crate) fn Wait(
@@ -96,16 +123,10 @@ impl Session {
                 return Ok(());
             }
         };
-        if !self.queues.values().any(|known| known.discrete) {
-            let ids = request.events.iter().map(|event| event.0);
-            let asked: SmallVec<[_; 4]> = ids.zip(events.iter().copied()).collect();
-            if self.shared.answer_behind(number, &asked) {
-                // Commands end once they have been submitted, which who waits for them natively sees to.
-                asked
-                    .iter()
-                    .for_each(|(_, event)| flush_queue_of(&*self.api, *event));
-                return Ok(());
-            }
+        let ids = request.events.iter().map(|event| event.0);
+        let asked: SmallVec<[_; 4]> = ids.zip(events.iter().copied()).collect();
+        if self.wait_by_callback(number, &asked) {
+            return Ok(());
         }
         let events: Vec<Raw> = events
             .into_iter()

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
 use towline_wire::error::{CloseCode, ProtocolError};
@@ -16,6 +16,7 @@ use towline_wire::push::Push;
 use super::gate::Gate;
 use super::image::element_of;
 use super::place::{Place, read, shape, wait_list, write};
+use crate::completion::{Owed, call_back, carry_out, due};
 use crate::session::{Kept, Session};
 use crate::shared::{Raw, Staged, event_status};
 
@@ -377,9 +378,31 @@ impl Session {
         } else {
             // SAFETY: the queue is live. Completion callbacks come only for commands that were submitted.
             unsafe { self.api.clFlush(transfer.queue) };
-            self.on_complete(transfer, event, finish);
+            if urgent {
+                self.finish_read(event, finish);
+            } else {
+                self.on_complete(transfer, event, finish);
+            }
         }
         self.born_event(transfer.event, done, status)
+    }
+
+    /// Has the vendor's thread that ends a read send its data to the caller who waits for it, or a thread that waits.
+    fn finish_read(&mut self, event: Raw, finish: impl FnOnce(i32) + Send + 'static) {
+        let read = due(move |status| finish(status.min(CL_COMPLETE)));
+        let told = call_back(&*self.api, event.0.cast(), &read).is_ok();
+        if told && self.debts.has_room() {
+            let events = smallvec![event];
+            return self.debts.add(Owed::new(events, read));
+        }
+        let shared = Arc::clone(&self.shared);
+        self.wait(move || {
+            let event = event;
+            // SAFETY: the reference is this job's.
+            unsafe { shared.api.clWaitForEvents(1, (&raw const event.0).cast()) };
+            carry_out(&read, event_status(&*shared.api, event.0.cast()));
+            shared.release_event(event);
+        });
     }
 
     /// Tells that a read was not enqueued.
