@@ -50,7 +50,7 @@ impl Target {
     }
 }
 
-/// Whether all of these addresses are private memory that may be read and written, by the text of `/proc/self/maps`.
+/// Whether all of these addresses are private memory that may be read and written, and nothing else, by the text of `/proc/self/maps`.
 fn is_private(maps: &str, start: usize, end: usize) -> bool {
     let mut reached = start;
     for line in maps.lines() {
@@ -64,7 +64,8 @@ fn is_private(maps: &str, start: usize, end: usize) -> bool {
         });
         let Some((from, to)) = bounds else { continue };
         if (from..to).contains(&reached) {
-            if !(access.starts_with("rw") && access.ends_with('p')) {
+            // Exactly so: it is given back with these rights.
+            if access != "rw-p" {
                 return false;
             }
             reached = to;
@@ -199,7 +200,7 @@ impl Region {
         let maps = std::fs::read_to_string("/proc/self/maps");
         let maps = maps.map_err(|error| format!("/proc/self/maps: {error}"))?;
         if !is_private(&maps, view, view + size) {
-            return Err("it is shared with other processes, or cannot be written".into());
+            return Err("it is shared with other processes, cannot be written, or is code".into());
         }
         let memory = OpenOptions::new()
             .read(true)
@@ -301,11 +302,13 @@ mod tests {
     #[test]
     fn private_memory_is_told_from_what_others_see_or_nobody_writes() {
         let maps = "1000-3000 rw-p 00000000 00:00 0 [heap]\n3000-4000 rw-p 00000000 00:00 0 \n\
-                    5000-6000 r--p 00000000 08:01 7 /lib/x\n6000-7000 rw-s 00000000 00:01 9 /dev/shm/x\n";
+                    5000-6000 r--p 00000000 08:01 7 /lib/x\n6000-7000 rw-s 00000000 00:01 9 /dev/shm/x\n\
+                    7000-8000 rwxp 00000000 00:00 0 \n";
         let private = |start, end| is_private(maps, start, end);
         assert!(private(0x1000, 0x3000) && private(0x2000, 0x4000));
         assert!(!private(0x3000, 0x5000), "nothing lies behind it");
         assert!(!private(0x5000, 0x6000) && !private(0x6000, 0x7000));
+        assert!(!private(0x7000, 0x8000), "its rights would be lost");
         assert!(!private(0, 0x1000) && !private(0x8000, 0x9000));
     }
 

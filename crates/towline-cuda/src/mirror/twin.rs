@@ -424,6 +424,7 @@ impl Driver {
             true => Ok(mirror),
             false => {
                 acting.call_for("cuMemFree", &wire::MemoryFree { address: device })?;
+                lock(&self.kept_memory).forget(device);
                 Err(CUDA_ERROR_OPERATING_SYSTEM)
             }
         }
