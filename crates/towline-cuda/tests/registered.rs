@@ -196,9 +196,9 @@ fn every_way_to_wait_shows_what_has_changed() {
     let device = program.register(mine);
     let other = program.machine.filled(&[0; 8]);
     unsafe extern "C" fn look(word: *mut c_void) {
-        // SAFETY: the test gives two words: the second becomes what the first is seen to be.
+        // SAFETY: the test gives two words: the second tells what the first is seen to be.
         let words = unsafe { std::slice::from_raw_parts(word.cast::<AtomicU32>(), 2) };
-        set(&words[1], get(&words[0]));
+        set(&words[1], get(&words[0]) + 100);
     }
     let until = |done: &dyn Fn() -> CUresult| {
         for _ in 0..10_000 {
@@ -248,7 +248,7 @@ fn every_way_to_wait_shows_what_has_changed() {
         [launched, waited]
     };
     assert_eq!(waited, [CUDA_SUCCESS; 2]);
-    assert_eq!([get(&mine[0]), get(&mine[1])], [8, 8]);
+    assert_eq!([get(&mine[0]), get(&mine[1])], [8, 108]);
     program.unregister(mine);
     program.machine.leave();
 }
