@@ -293,7 +293,7 @@ impl Driver {
             Some(CUDA_SUCCESS) => {
                 acting.note_done(recording.stream, recording.position);
                 acting.show_twins();
-                return acting.session.fault().map_or(Ok(()), Err);
+                return acting.session.broken().map_or(Ok(()), Err);
             }
             Some(failed) => return Err(failed),
             None => {}
@@ -367,7 +367,7 @@ impl EventCalls for Driver {
                 Some(CUDA_SUCCESS) => {
                     acting.note_done(recording.stream, recording.position);
                     acting.show_twins();
-                    acting.session.fault().map_or(Ok(()), Err)
+                    acting.session.broken().map_or(Ok(()), Err)
                 }
                 Some(failed) => Err(failed),
             }

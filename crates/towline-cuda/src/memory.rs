@@ -150,8 +150,8 @@ impl Driver {
         }
         let acting = self.session_for(0)?;
         self.safe_in_captures()?;
-        if let Some(fault) = acting.session.fault() {
-            return Err(fault);
+        if let Some(broken) = acting.session.broken() {
+            return Err(broken);
         }
         let context = &acting.context;
         let kept = lock(&self.kept_memory).take(context.number, size);
@@ -212,8 +212,8 @@ impl Driver {
             true => acting.synchronise_all(),
             false => Ok(()),
         };
-        if let Some(fault) = acting.session.fault() {
-            return Err(fault);
+        if let Some(broken) = acting.session.broken() {
+            return Err(broken);
         }
         // Forgotten before the server is asked: another thread may be given the same address at once.
         let known = write(&self.memory).take_device(address);

@@ -202,7 +202,7 @@ impl Acting<'_> {
         self.show_twins();
         match self.session.take_failure(None) {
             Some(failure) => Err(failure),
-            None => self.session.fault().map_or(Ok(()), Err),
+            None => self.session.broken().map_or(Ok(()), Err),
         }
     }
 
@@ -239,7 +239,7 @@ impl Acting<'_> {
     fn healthy(&self, stream: wire::StreamHandle) -> Result<(), CUresult> {
         match self.session.take_failure(Some(stream.0)) {
             Some(failure) => Err(failure),
-            None => self.session.fault().map_or(Ok(()), Err),
+            None => self.session.broken().map_or(Ok(()), Err),
         }
     }
 }

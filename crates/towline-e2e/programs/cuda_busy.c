@@ -1,6 +1,6 @@
 /*
- * Does one thing without end, until a call fails: "launches" a kernel, "copies" to the device and back, "captures" launches into graphs,
- * or "waits" for a kernel that does not end. Then it tells what calls answer: the failure stays, and none hangs.
+ * Does one thing without end, until a call fails: "launches" a kernel, "copies" to the device and back, "captures" launches into graphs
+ * that it runs, "records" them into graphs that it does not, or "waits" for a kernel that does not end. Then it tells what calls answer: the failure stays, and none hangs.
  */
 #include "driver.h"
 
@@ -28,15 +28,27 @@ static int copies(void)
     return status != 0 ? status : STATUS(cuMemcpyDtoH_v2, (void *, uint64_t, size_t), bytes, memory, BYTES);
 }
 
-static int captures(void)
+static int capture(void **graph)
 {
-    void *graph, *executable;
     int status = STATUS(cuStreamBeginCapture_v2, (void *, int), stream, 0);
     for (int i = 0; i < BURST && status == 0; i++)
         status = launch_add_one(function, stream, memory, 16);
+    const int ended = STATUS(cuStreamEndCapture, (void *, void **), stream, graph);
+    return status != 0 ? status : ended;
+}
+
+static int records(void)
+{
+    void *graph;
+    const int status = capture(&graph);
+    return status != 0 ? status : STATUS(cuGraphDestroy, (void *), graph);
+}
+
+static int captures(void)
+{
+    void *graph, *executable;
+    int status = capture(&graph);
     if (status != 0)
-        return status;
-    if ((status = STATUS(cuStreamEndCapture, (void *, void **), stream, &graph)) != 0)
         return status;
     if ((status = STATUS(cuGraphInstantiateWithFlags, (void **, void *, unsigned long long), &executable, graph, 0)) != 0)
         return status;
@@ -62,7 +74,7 @@ int main(int count, char **arguments)
     static const struct {
         const char *name;
         int (*run)(void);
-    } modes[] = {{"launches", launches}, {"copies", copies}, {"captures", captures}, {"waits", waits}};
+    } modes[] = {{"launches", launches}, {"copies", copies}, {"captures", captures}, {"records", records}, {"waits", waits}};
     setvbuf(stdout, NULL, _IOLBF, 0);
     int (*run)(void) = NULL;
     for (size_t i = 0; count == 2 && i < sizeof modes / sizeof *modes; i++)

@@ -174,9 +174,10 @@ impl Session {
         self.link.lost()
     }
 
-    /// What ended the device's work for this session, if something did: every later call answers it.
-    pub fn fault(&self) -> Option<i32> {
-        Some(self.link.fault()).filter(|fault| *fault != 0)
+    /// What every call answers from now on, if something has ended the session or the device's work for it.
+    pub fn broken(&self) -> Option<i32> {
+        let lost = || self.lost().map(|_| self.link.lost_status());
+        self.healthy().err().or_else(lost)
     }
 
     /// A new number of a handle of the kind `tag`.

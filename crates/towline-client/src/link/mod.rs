@@ -214,6 +214,11 @@ impl Link {
         self.lost.get().map(String::as_str)
     }
 
+    /// What every call on a lost session answers.
+    pub(crate) fn lost_status(&self) -> i32 {
+        self.vocabulary.lost
+    }
+
     /// The fault that ended the device's work for this session, or 0.
     pub(crate) fn fault(&self) -> i32 {
         self.fault.load(Ordering::Relaxed)

@@ -143,6 +143,10 @@ impl Driver {
         acting: &Acting<'_>,
         stream: u64,
     ) -> Result<Option<Captured<'_>>, CUresult> {
+        // A program that only captures would never learn of it.
+        if let Some(broken) = acting.session.broken() {
+            return Err(broken);
+        }
         let mut graphs = lock(&self.graphs);
         let captures = &mut graphs.captures;
         if stream <= CU_STREAM_LEGACY {
@@ -231,6 +235,9 @@ impl Driver {
         if handle.0 <= CU_STREAM_LEGACY {
             return Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         }
+        if let Some(broken) = acting.session.broken() {
+            return Err(broken);
+        }
         let blocking = self.is_blocking(handle.0);
         let mut graphs = lock(&self.graphs);
         if graphs.captures.streams.contains_key(&handle.0) {
@@ -288,7 +295,9 @@ impl Driver {
         let capture = capture.ok_or(CUDA_ERROR_ILLEGAL_STATE)?;
         graphs.captures.streams.retain(|_, other| *other != id);
         self.capturing.fetch_sub(1, Ordering::AcqRel);
-        let status = if !capture.valid {
+        let status = if let Some(broken) = acting.session.broken() {
+            broken
+        } else if !capture.valid {
             CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
         } else if !is_joined(graphs, &capture) {
             CUDA_ERROR_STREAM_CAPTURE_UNJOINED

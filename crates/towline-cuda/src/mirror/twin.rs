@@ -262,7 +262,7 @@ impl Acting<'_> {
 
     fn bring_twins(&self) {
         let state = &mut *lock(&self.context.twins.state);
-        if state.unseen.is_empty() || self.session.fault().is_some() {
+        if state.unseen.is_empty() || self.session.broken().is_some() {
             return;
         }
         // Asked for before the bytes are.

@@ -9,7 +9,7 @@ use crate::support::{
 };
 
 /// What the program can be busy with.
-const MODES: [&str; 4] = ["launches", "copies", "captures", "waits"];
+const MODES: [&str; 5] = ["launches", "copies", "captures", "records", "waits"];
 /// What it says once its session is lost: CUDA_ERROR_DEVICE_UNAVAILABLE, from every call.
 const LOST: [&str; 1] = ["failed 46, then 46 46 46"];
 
