@@ -8,7 +8,8 @@
 # Options of run; what follows -- goes to `towline bench cuda`:
 #   --only PART,...   parts, or groups: workloads, python; `check` (make check through Towline), `cudart` (the same, linked with
 #                     libcudart.so and Towline's own behind it, without the handshake), `bench` (towline bench cuda);
-#                     and, only when it is named, `energy` (towline bench energy of the two applications, some minutes)
+#                     and, only when they are named, `energy` (towline bench energy of the two applications, some minutes) and
+#                     `kills` (programs and workers killed while they are busy: how soon memory is back)
 #   --over shm        programs reach the server through shared memory rather than loopback TCP
 #   --link RATE,DELAY  programs reach it over such a link, which a relay on this machine makes (10G,200us: 200 us each way)
 #   --cores N         hold the programs to N cores
@@ -148,7 +149,7 @@ run() {
   fi
   # Every name that is not a section of its own is the suite's.
   local names
-  names=$(tr , '\n' <<<"$only" | grep -vx -e check -e cudart -e bench -e energy | paste -sd, || true)
+  names=$(tr , '\n' <<<"$only" | grep -vx -e check -e cudart -e bench -e energy -e kills | paste -sd, || true)
   if [[ -z $only || -n $names ]]; then
     title "programs"
     [[ -z $seconds ]] || suite+=(--seconds "$((seconds > SECONDS ? seconds - SECONDS : 1))")
@@ -164,6 +165,11 @@ run() {
     title "energy"
     energy lennard_jones
     energy sw_search
+  fi
+  if [[ ,$only, == *,kills,* ]]; then
+    title "kills"
+    timeout 240 python3 tests/gpu/kills.py --towline "$towline" --server "$(<"$scratch/ready")" --out "$out" \
+      --remote "$(IFS=$'\t'; echo "${remote[*]}")" | tee "$out/kills.txt" || failed=1
   fi
   title "done"
   exit "$failed"

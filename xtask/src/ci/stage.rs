@@ -184,6 +184,14 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // Programs and workers that are killed while devices in software are busy.
+        name: "cuda-kills",
+        tiers: TEST,
+        needs: &["build"],
+        command: "tests/gpu/kills-soft.sh \"$TOWLINE_BIN_DIR\"",
+        ..STAGE
+    },
+    Stage {
         // Every instruction that devices in software carry out, in both tiers, against what an H200 left of it.
         name: "cuda-goldens",
         tiers: TEST,
