@@ -71,6 +71,7 @@ def parts_of(workloads: pathlib.Path, python: str) -> list[Part]:
         program("gpt2_fp16", "gpt2_generate.py", "--precision", "fp16"),
         program("torch_devices", "torch_devices.py"),
         program("torch_share", "torch_share.py"),
+        program("torch_nccl", "torch_nccl.py"),
         program("torch_graph", "torch_graph.py"),
         program("torch_fft", "torch_fft.py"),
         program("torch_compile", "torch_compile.py", limit_s=240, rounds=2),

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 
+use crate::collective::refuse_between_ranks;
 use crate::driver::{Driver, LaunchCalls, read, status, tell};
 use crate::graph::kernel_content;
 use crate::image::Known;
@@ -92,7 +93,7 @@ impl Driver {
         self.before_launch(&acting, &block)?;
         if let Some(captured) = self.captured(&acting, stream)? {
             let (context, words) = (acting.context.number, attributes.to_vec());
-            let content = kernel_content(&known, [named, number], context, shape, words, &block);
+            let content = kernel_content(&known, [named, number], context, shape, words, &block)?;
             return captured.add_kernel(content);
         }
         self.before_work(&acting, stream)?;
@@ -131,6 +132,7 @@ impl Driver {
         if known.accepted(configuration) {
             acting.post(&request!(Launch))?;
         } else {
+            refuse_between_ranks(&known)?;
             acting.call_for("cuLaunchKernel", &request!(LaunchFirst))?;
             known.accept(configuration);
         }

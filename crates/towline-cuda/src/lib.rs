@@ -32,6 +32,7 @@
 
 mod addresses;
 mod array;
+mod collective;
 mod context;
 mod copy;
 mod device;

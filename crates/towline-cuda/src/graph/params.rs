@@ -6,6 +6,7 @@ use towline_backend::cuda::*;
 use towline_wire::cuda::graph::{self as described, Operand, Place};
 
 use super::model::{Content, Copy, Deed, Given, HostRows, Kernel, Node, pointer};
+use crate::collective::refuse_between_ranks;
 use crate::driver::{Driver, read};
 use crate::image::Known;
 use crate::launch::{ATTRIBUTE_WORDS, Shape};
@@ -60,9 +61,10 @@ pub(crate) fn kernel_content(
     shape: Shape,
     attributes: Vec<u64>,
     block: &Block,
-) -> Content {
+) -> Result<Content, CUresult> {
+    refuse_between_ranks(known)?;
     let offsets = known.facts().parameters.iter();
-    Content::Kernel(Box::new(Kernel {
+    Ok(Content::Kernel(Box::new(Kernel {
         work: described::Kernel {
             function: number,
             context,
@@ -75,7 +77,7 @@ pub(crate) fn kernel_content(
         offsets: offsets.map(|parameter| parameter.offset).collect(),
         told: Vec::new(),
         named,
-    }))
+    })))
 }
 
 impl Driver {
@@ -102,7 +104,7 @@ impl Driver {
         let block = unsafe { pack::pack(known.facts(), params.kernelParams, params.extra) }?;
         self.before_launch(&acting, &block)?;
         let (names, context) = ([named, number], acting.context.number);
-        let content = kernel_content(&known, names, context, shape, Vec::new(), &block);
+        let content = kernel_content(&known, names, context, shape, Vec::new(), &block)?;
         Ok(content)
     }
 

@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -947,4 +947,58 @@ fn a_drawing_names_every_node_and_edge(bench: &Bench) {
     assert!(text.starts_with("digraph"), "{text}");
     assert!(text.contains("add_one") && text.contains("EMPTY"), "{text}");
     assert_eq!(text.matches("->").count(), 1, "{text}");
+}
+
+/// A kernel of NCCL between ranks, and one that it has for one rank.
+const NCCL: &CStr = c".version 8.0\n.target sm_75\n.address_size 64\n\
+.visible .entry _Z37ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorage() { ret; }\n\
+.visible .entry oneRankReduce() { ret; }";
+
+#[test]
+fn kernels_of_nccl_between_ranks_are_refused_in_every_way_and_nothing_else_is() {
+    let bench = Bench::on_soft();
+    let driver = &bench.driver;
+    let mut module = null_mut();
+    // SAFETY: the image is text that ends; the module is a local.
+    ok(unsafe { driver.cuModuleLoadData(&raw mut module, NCCL.as_ptr().cast()) });
+    let find = |name: &CStr| {
+        let mut function = null_mut();
+        // SAFETY: the name ends; the function is a local.
+        ok(unsafe { driver.cuModuleGetFunction(&raw mut function, module, name.as_ptr()) });
+        function
+    };
+    let between = find(c"_Z37ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorage");
+    let alone = find(c"oneRankReduce");
+    // It is asked of all kernels when a communicator is made, of a single rank too.
+    let (mut threads, asked) = (0, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+    // SAFETY: one place for the value.
+    ok(unsafe { driver.cuFuncGetAttribute(&raw mut threads, asked, between) });
+    assert!(threads > 0);
+    let stream = bench.stream(NON_BLOCKING);
+    let launch = |function| {
+        let none = null_mut();
+        // SAFETY: the kernels have no parameters.
+        unsafe { driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, none, none) }
+    };
+    for _ in 0..2 {
+        assert_eq!(launch(between), CUDA_ERROR_NOT_SUPPORTED);
+        ok(launch(alone));
+    }
+    let mut graph = null_mut();
+    // SAFETY: no pointers.
+    ok(unsafe { driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED) });
+    assert_eq!(launch(between), CUDA_ERROR_NOT_SUPPORTED);
+    ok(launch(alone));
+    // SAFETY: the graph is a local.
+    ok(unsafe { driver.cuStreamEndCapture(stream, &raw mut graph) });
+    assert_eq!(bench.nodes(graph).len(), 1);
+    let mut node = null_mut();
+    let added = bench.kernel(between, 0, [0, 0], |params| {
+        // SAFETY: the node is a local; a kernel without parameters reads none.
+        unsafe { driver.cuGraphAddKernelNode_v2(&raw mut node, graph, null(), 0, params) }
+    });
+    assert_eq!(added, CUDA_ERROR_NOT_SUPPORTED);
+    // SAFETY: no pointers.
+    ok(unsafe { driver.cuGraphDestroy(graph) });
+    ok(bench.synchronise(stream));
 }
