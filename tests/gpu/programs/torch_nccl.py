@@ -46,7 +46,7 @@ def ranks(count: int) -> int:
         print(f"rank ended with {status}: {said.strip() or errors.strip()[-600:]}")
     statuses = {status for status, *_ in ends}
     if statuses in ({0}, {harness.SKIPPED}):
-        return statuses.pop()
+        return int(statuses.pop())
     return REFUSED if 0 not in statuses and all("NCCL" in errors for *_, errors in ends) else 1
 
 
