@@ -24,9 +24,10 @@ import sys
 import time
 from collections.abc import Callable
 
+import suite
+
 HERE = pathlib.Path(__file__).resolve().parent
 DOING = ("copies", "launches", "capture")
-SIDES = ("native", "towline")
 FAILED = 3
 # Memory may come back so much later than natively.
 GRACE_S = 1.0
@@ -67,23 +68,8 @@ def resident(root: int) -> Callable[[], int]:
     """Bytes of memory that the descendants of a process have."""
 
     def used() -> int:
-        children: dict[int, list[int]] = {}
-        pages: dict[int, int] = {}
-        for entry in pathlib.Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                pages[int(entry.name)] = int((entry / "statm").read_text().split()[1])
-            except OSError:
-                continue  # ended meanwhile
-            children.setdefault(parent, []).append(int(entry.name))
-        total, pending = 0, [*children.get(root, [])]
-        while pending:
-            pid = pending.pop()
-            total += pages.get(pid, 0)
-            pending += children.get(pid, [])
-        return total * os.sysconf("SC_PAGESIZE")
+        pages = sum(int(fields[21]) for pid, fields in suite.tree(root).items() if pid != root)
+        return pages * os.sysconf("SC_PAGESIZE")
 
     return used
 
@@ -166,7 +152,7 @@ def worker_of(towline: str, server: str) -> Callable[[int], int]:
     return worker
 
 
-def measure(machine: Machine, rounds: int, sides: tuple[str, ...] = SIDES) -> tuple[list[dict[str, object]], list[str]]:
+def measure(machine: Machine, rounds: int, sides: tuple[str, ...] = suite.SIDES) -> tuple[list[dict[str, object]], list[str]]:
     """A row for each thing that was killed while doing something, and what was wrong."""
     rows: list[dict[str, object]] = []
     wrong: list[str] = []
@@ -197,7 +183,7 @@ def main() -> int:
     parser.add_argument("--device", type=int, default=0, help="number of the device for NVML")
     parser.add_argument("--megabytes", type=int, default=4096, help="what each program holds (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--sides", choices=SIDES, action="append", help="only this side")
+    parser.add_argument("--sides", choices=suite.SIDES, action="append", help="only this side")
     parser.add_argument("--out", type=pathlib.Path, help="folder for kills.json")
     options = parser.parse_args()
     if options.memory == "workers" and options.server_pid is None:
@@ -211,7 +197,7 @@ def main() -> int:
     )
     other = machine.start("towline", "check", 64)
     try:
-        rows, wrong = measure(machine, options.rounds, tuple(options.sides or SIDES))
+        rows, wrong = measure(machine, options.rounds, tuple(options.sides or suite.SIDES))
         if other.poll() is not None:
             wrong.append(f"another session ended with {other.returncode}")
         else:

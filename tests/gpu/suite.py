@@ -99,10 +99,10 @@ class Outcome:
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def ticks_of_tree(root: int) -> int:
-    """Ticks of a process and its descendants, with those that ended and were waited for."""
+def tree(root: int) -> dict[int, list[str]]:
+    """A process and its descendants: what the kernel says of each, from its state on (the third field of `/proc/PID/stat`)."""
     children: dict[int, list[int]] = {}
-    ticks: dict[int, int] = {}
+    known: dict[int, list[str]] = {}
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -112,13 +112,19 @@ def ticks_of_tree(root: int) -> int:
             continue  # ended meanwhile
         pid = int(entry.name)
         children.setdefault(int(fields[1]), []).append(pid)
-        ticks[pid] = sum(int(field) for field in fields[11:15])
-    total, pending = 0, [root]
+        known[pid] = fields
+    found, pending = {}, [root]
     while pending:
         pid = pending.pop()
-        total += ticks.get(pid, 0)
+        if pid in known:
+            found[pid] = known[pid]
         pending += children.get(pid, [])
-    return total
+    return found
+
+
+def ticks_of_tree(root: int) -> int:
+    """Ticks of a process and its descendants, with those that ended and were waited for."""
+    return sum(int(field) for fields in tree(root).values() for field in fields[11:15])
 
 
 def ticks_of_machine() -> int:

@@ -70,7 +70,7 @@ class KillsTest(unittest.TestCase):
         return machine
 
     def wrong(self, ask: Callable[[], object]) -> str:
-        with mock.patch.object(kills, "LIMIT_S", 1.0), self.assertRaises(kills.Wrong) as caught:
+        with mock.patch.object(kills, "LIMIT_S", 4.0), self.assertRaises(kills.Wrong) as caught:
             ask()
         return str(caught.exception)
 

@@ -1,6 +1,6 @@
 //! Kernels that NCCL runs between several ranks. While they run they wait for what other processes write to host memory, which reaches
 //! them only when the program waits: one would never end. They are refused, and a job of several ranks fails at its first collective.
-//! One rank alone needs none of them.
+//! One rank alone needs none of them, unless it sends to itself.
 
 use std::sync::Once;
 
