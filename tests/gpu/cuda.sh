@@ -9,7 +9,8 @@
 #   --only PART,...   parts, or groups: workloads, python; `check` (make check through Towline), `cudart` (the same, linked with
 #                     libcudart.so and Towline's own behind it, without the handshake), `bench` (towline bench cuda);
 #                     and, only when they are named, `energy` (towline bench energy of the two applications, some minutes) and
-#                     `kills` (programs and workers killed while they are busy: how soon memory is back)
+#                     `kills` (programs and workers killed while they are busy: how soon memory is back) and `ranks` (NCCL between
+#                     two processes, which is refused through Towline and must not hang)
 #   --over shm        programs reach the server through shared memory rather than loopback TCP
 #   --link RATE,DELAY  programs reach it over such a link, which a relay on this machine makes (10G,200us: 200 us each way)
 #   --cores N         hold the programs to N cores
@@ -90,6 +91,20 @@ energy() {
   done
 }
 
+# ranks COMMAND...: NCCL between two processes, which end with 0 natively, and with 4 where it is refused.
+ranks() {
+  local side status started expected=(0 4) command=()
+  for side in native towline; do
+    [[ $side == native ]] || command=("$@")
+    started=$SECONDS status=0
+    timeout 240 "${command[@]}" "${PYTHON:-python3}" tests/gpu/programs/torch_nccl.py --ranks 2 >"$out/ranks-$side.log" 2>&1 || status=$?
+    echo "$side: ended with $status after $((SECONDS - started)) s"
+    tail -n 6 "$out/ranks-$side.log"
+    [[ $status == "${expected[0]}" ]] || echo "wrong: it should end with ${expected[0]}"
+    expected=("${expected[@]:1}")
+  done
+}
+
 # wants PART: whether --only names it, or nothing.
 wants() { [[ -z $only || ,$only, == *,$1,* ]]; }
 
@@ -149,7 +164,7 @@ run() {
   fi
   # Every name that is not a section of its own is the suite's.
   local names
-  names=$(tr , '\n' <<<"$only" | grep -vx -e check -e cudart -e bench -e energy -e kills | paste -sd, || true)
+  names=$(tr , '\n' <<<"$only" | grep -vx -e check -e cudart -e bench -e energy -e kills -e ranks | paste -sd, || true)
   if [[ -z $only || -n $names ]]; then
     title "programs"
     [[ -z $seconds ]] || suite+=(--seconds "$((seconds > SECONDS ? seconds - SECONDS : 1))")
@@ -168,8 +183,13 @@ run() {
   fi
   if [[ ,$only, == *,kills,* ]]; then
     title "kills"
-    timeout 240 python3 tests/gpu/kills.py --towline "$towline" --server "$(<"$scratch/ready")" --out "$out" \
+    timeout 240 python3 tests/gpu/kills.py --towline "$towline" --server "$(<"$scratch/ready")" --over "$over" --out "$out" \
       --remote "$(IFS=$'\t'; echo "${remote[*]}")" | tee "$out/kills.txt" || failed=1
+  fi
+  if [[ ,$only, == *,ranks,* ]]; then
+    title "ranks"
+    ranks "${remote[@]}" | tee "$out/ranks.txt"
+    ! grep -q '^wrong' "$out/ranks.txt" || failed=1
   fi
   title "done"
   exit "$failed"

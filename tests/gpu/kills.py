@@ -177,6 +177,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--towline", required=True, help="the program towline")
     parser.add_argument("--server", required=True, help="address of the server, which is on this machine")
+    parser.add_argument("--over", default="tcp", help="how programs reach the server, for the record (default: %(default)s)")
     parser.add_argument("--remote", required=True, help="words that have a program run through Towline, separated by tabs")
     parser.add_argument("--memory", choices=("nvml", "workers"), default="nvml")
     parser.add_argument("--server-pid", type=int, help="the server's process, for --memory workers")
@@ -213,7 +214,8 @@ def main() -> int:
         said = f"{statistics.median(times):.3f} s, at most {max(times):.3f}" if times else "-"
         print(f"{row['doing']:<18}{str(row['killed']) + ', ' + str(row['side']):<22}{said}")
     if options.out:
-        (options.out / "kills.json").write_text(json.dumps({"schema": 1, "kind": "kills", "rows": rows, "wrong": wrong}, indent=1) + "\n")
+        record = {"schema": 1, "kind": "kills", "machine": suite.machine(), "over": options.over, "rows": rows, "wrong": wrong}
+        (options.out / "kills.json").write_text(json.dumps(record, indent=1) + "\n")
     for line in wrong:
         print(f"wrong: {line}")
     return 1 if wrong else 0

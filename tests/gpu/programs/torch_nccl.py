@@ -43,7 +43,7 @@ def ranks(count: int) -> int:
                 return 1
             ends.append((process.returncode, said, errors))
     for status, said, errors in ends:
-        print(f"rank ended with {status}: {said.strip() or errors.strip()[-600:]}")
+        print(f"rank ended with {status}: {said.strip() or errors.strip()[:1600]}")
     statuses = {status for status, *_ in ends}
     if statuses in ({0}, {harness.SKIPPED}):
         return int(statuses.pop())
