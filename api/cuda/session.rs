@@ -504,18 +504,11 @@ extern "C" {
     #[call(id = 0x0f75, internal, sync, waits, manual(server))]
     fn PhysicalUnmap(address: CUdeviceptr, size: u64) -> CUresult;
 
-    /// Allocates pinned host memory in the worker; the client maps the same addresses.
-    #[call(id = 0x0f78, internal, planned, sync, manual(server))]
-    fn HostAlloc(size: u64, flags: u32, hint: u64, #[out] address: *mut u64) -> CUresult;
-
-    /// Frees it.
-    #[call(id = 0x0f79, internal, planned, async, manual(server))]
-    fn HostFree(address: u64) -> CUresult;
-
     /// Maps memory of the client's own, whose descriptor was sent on the command lane's connection just before, and registers it with
-    /// the driver. `area` is its number.
+    /// the driver. `area` is its number. Where nothing lies at the client's own address of it in the worker, it is mapped there too;
+    /// `device` is where the device has it then, and 0 where kernels do not reach it.
     #[call(id = 0x0f7a, internal, sync, waits, manual(server))]
-    fn ShareHost(area: u64, size: u64) -> CUresult;
+    fn ShareHost(area: u64, size: u64, address: u64, #[out] device: *mut u64) -> CUresult;
 
     /// Unmaps it, behind what uses it.
     #[call(id = 0x0f7b, internal, async, manual(server))]

@@ -9,8 +9,9 @@
 #   --only PART,...   parts, or groups: workloads, python; `check` (make check through Towline), `cudart` (the same, linked with
 #                     libcudart.so and Towline's own behind it, without the handshake), `bench` (towline bench cuda);
 #                     and, only when they are named, `energy` (towline bench energy of the two applications, some minutes) and
-#                     `kills` (programs and workers killed while they are busy: how soon memory is back) and `ranks` (NCCL between
-#                     two processes, which is refused through Towline and must not hang)
+#                     `kills` (programs and workers killed while they are busy: how soon memory is back), `ranks` (NCCL between
+#                     two processes, which is refused through Towline and must not hang) and `meets` (host and running kernels use
+#                     pinned memory at once; --over shm)
 #   --over shm        programs reach the server through shared memory rather than loopback TCP
 #   --link RATE,DELAY  programs reach it over such a link, which a relay on this machine makes (10G,200us: 200 us each way)
 #   --cores N         hold the programs to N cores
@@ -50,6 +51,7 @@ pack() {
   mkdir -p "$packed"
   for file in towline libtowline_{cuda,cudart12,cudart13,nvml,opencl}.so; do strip -o "$packed/$file" "$target/$file"; done
   build_workloads "$root/$packed/workloads/cuda" "$root/$packed" || echo "no ${NVCC:-nvcc}: the workloads are compiled where they run"
+  make --no-print-directory -C crates/towline-e2e/programs OPENCL_LIBS= BUILD="$root/$packed/programs" "$root/$packed/programs/cuda_meets"
   du -sh "$packed"
 }
 
@@ -103,6 +105,15 @@ ranks() {
     [[ $status == "${expected[0]}" ]] || echo "wrong: it should end with ${expected[0]}"
     expected=("${expected[@]:1}")
   done
+}
+
+# meets COMMAND...: a program whose kernels and host use pinned memory at once says the same natively and through Towline.
+meets() {
+  local program=$root/$packed/programs/cuda_meets
+  timeout 60 "$program" >"$out/meets-native.txt" 2>&1 || { echo "wrong: natively it fails"; cat "$out/meets-native.txt"; return; }
+  timeout 60 "$@" "$program" >"$out/meets-towline.txt" 2>&1 || echo "wrong: it fails"
+  cat "$out/meets-towline.txt"
+  diff "$out/meets-native.txt" "$out/meets-towline.txt" >/dev/null || { echo "wrong: natively"; cat "$out/meets-native.txt"; }
 }
 
 # wants PART: whether --only names it, or nothing.
@@ -164,7 +175,7 @@ run() {
   fi
   # Every name that is not a section of its own is the suite's.
   local names
-  names=$(tr , '\n' <<<"$only" | grep -vx -e check -e cudart -e bench -e energy -e kills -e ranks | paste -sd, || true)
+  names=$(tr , '\n' <<<"$only" | grep -vx -e check -e cudart -e bench -e energy -e kills -e ranks -e meets | paste -sd, || true)
   if [[ -z $only || -n $names ]]; then
     title "programs"
     [[ -z $seconds ]] || suite+=(--seconds "$((seconds > SECONDS ? seconds - SECONDS : 1))")
@@ -190,6 +201,12 @@ run() {
     title "ranks"
     ranks "${remote[@]}" | tee "$out/ranks.txt"
     ! grep -q '^wrong' "$out/ranks.txt" || failed=1
+  fi
+  if [[ ,$only, == *,meets,* ]]; then
+    title "pinned memory at once"
+    [[ $over == shm ]] || die "kernels that run and the host meet over shared memory only: --over shm"
+    meets "${remote[@]}" | tee "$out/meets.txt"
+    ! grep -q '^wrong' "$out/meets.txt" || failed=1
   fi
   title "done"
   exit "$failed"

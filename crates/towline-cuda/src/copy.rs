@@ -238,7 +238,7 @@ impl Driver {
         self.ready()?;
         let (to_device, from_device) = {
             let ranges = read(&self.memory);
-            let both = |address| ranges.is_device(address) || self.is_mirrored(address);
+            let both = |address| ranges.is_device(address) || self.is_both(address);
             (both(target), both(source))
         };
         let target_host = std::ptr::with_exposed_provenance_mut::<c_void>(target as usize);

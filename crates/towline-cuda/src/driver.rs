@@ -56,7 +56,7 @@ pub struct Driver {
     pub(crate) memory: RwLock<Ranges>,
     pub(crate) kept_memory: Mutex<Kept>,
     /// Host memory of ours that a server shares.
-    pub(crate) pins: RwLock<Pins>,
+    pub(crate) pins: Pins,
     pub(crate) mirrors: Mirrors,
     pub(crate) virtual_memory: Mutex<VirtualMemory>,
     pub(crate) pools: Mutex<Pools>,

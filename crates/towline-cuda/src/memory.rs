@@ -248,12 +248,9 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         self.safe_in_captures()?;
-        // What kernels are to use is mirrored, where the server shares memory too.
-        let shared = match flags & CU_MEMHOSTALLOC_DEVICEMAP {
-            0 => self.share_host(&context, size)?,
-            _ => None,
-        };
-        let start = match shared {
+        // What kernels are to use is mirrored where they do not reach what the server shares.
+        let for_kernels = flags & CU_MEMHOSTALLOC_DEVICEMAP != 0;
+        let start = match self.share_host(&context, size, for_kernels)? {
             Some(start) => start.cast(),
             None => self.map_pinned(size).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?,
         };

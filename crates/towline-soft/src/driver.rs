@@ -18,7 +18,7 @@ mod streams;
 mod virtual_memory;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -111,8 +111,6 @@ struct State {
     /// Device memory of contexts: the handle of each allocation's.
     memory: HashMap<u64, usize>,
     physical: HashMap<u64, Arc<Physical>>,
-    /// Host memory that was registered: bytes by where it begins.
-    registered: BTreeMap<u64, u64>,
 }
 
 /// A context.
@@ -354,7 +352,13 @@ impl SoftCuda {
 
     /// Bytes that are allocated on a device, physical memory of the program's own apart.
     fn allocated_bytes(&self, device: u32) -> u64 {
-        let counts = |purpose| !matches!(purpose, Purpose::Pinned | Purpose::Mapped);
+        let elsewhere = |purpose| {
+            matches!(
+                purpose,
+                Purpose::Pinned | Purpose::Registered | Purpose::Mapped
+            )
+        };
+        let counts = |purpose| !elsewhere(purpose);
         self.arena.used(device, counts)
     }
 

@@ -48,6 +48,8 @@ pub(crate) enum Purpose {
     Mapped,
     /// The host asked for memory of its own that devices see.
     Pinned,
+    /// Memory of the host's, which it has devices see.
+    Registered,
 }
 
 /// One allocation.
@@ -349,6 +351,36 @@ impl Arena {
     /// Counts up whenever an allocation comes or goes.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
+    }
+
+    /// Has kernels and copies see memory of the host's; `false` where they see some of it already.
+    pub(crate) fn register(&self, base: u64, len: u64) -> bool {
+        let mut ranges = self.write();
+        let before = ranges.live.range(..base + len).next_back();
+        if before.is_some_and(|(_, one)| one.base + one.len > base) {
+            return false;
+        }
+        let allocation = Allocation {
+            base,
+            len,
+            device: u32::MAX,
+            purpose: Purpose::Registered,
+        };
+        ranges.live.insert(base, allocation);
+        self.changes.fetch_add(1, Ordering::Release);
+        true
+    }
+
+    /// Has them see it no more; `false` where none begins there. What runs at that moment may still be at it.
+    pub(crate) fn unregister(&self, base: u64) -> bool {
+        let mut ranges = self.write();
+        let known = ranges.live.get(&base);
+        if known.is_none_or(|one| one.purpose != Purpose::Registered) {
+            return false;
+        }
+        ranges.live.remove(&base);
+        self.changes.fetch_add(1, Ordering::Release);
+        true
     }
 
     /// The allocation that holds this address.

@@ -31,9 +31,14 @@ unsafe impl Sync for SharedMemory {}
 impl SharedMemory {
     /// Makes `len` bytes of zeros. They are there: the process that makes them pays for them, and learns now if it cannot.
     pub fn allocate(name: &str, len: usize) -> io::Result<Self> {
+        Self::allocate_near(name, len, 0)
+    }
+
+    /// As [`Self::allocate`], at the address `wish` where nothing is mapped there, and elsewhere otherwise.
+    pub fn allocate_near(name: &str, len: usize, wish: usize) -> io::Result<Self> {
         let file = make(name, len)?;
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len as u64)?;
-        let memory = map(file, len)?;
+        let memory = map(file, len, wish)?;
         // A child that the process forks must not change what is its parent's, and has nobody to share it with.
         // SAFETY: the range is the mapping's own, and this changes nothing for this process.
         unsafe {
@@ -48,13 +53,18 @@ impl SharedMemory {
 
     /// Makes `len` bytes of zeros, of which pages come to be when they are touched.
     pub fn reserve(name: &str, len: usize) -> io::Result<Self> {
-        map(make(name, len)?, len)
+        map(make(name, len)?, len, 0)
     }
 
     /// Maps what a peer made. It must be of exactly `len` bytes for good.
     pub fn open(file: OwnedFd, len: usize) -> io::Result<Self> {
+        Self::open_near(file, len, 0)
+    }
+
+    /// As [`Self::open`], at the address `wish` where nothing is mapped there, and elsewhere otherwise.
+    pub fn open_near(file: OwnedFd, len: usize, wish: usize) -> io::Result<Self> {
         check(file.as_fd(), len)?;
-        map(file, len)
+        map(file, len, wish)
     }
 
     /// Where it begins.
@@ -117,18 +127,18 @@ fn make(name: &str, len: usize) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-fn map(file: OwnedFd, len: usize) -> io::Result<SharedMemory> {
-    // SAFETY: no address is asked for, so the kernel picks one that nobody uses.
-    let start = unsafe {
-        mmap(
-            std::ptr::null_mut(),
-            len,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::SHARED,
-            &file,
-            0,
-        )
-    }?;
+fn map(file: OwnedFd, len: usize, wish: usize) -> io::Result<SharedMemory> {
+    let map_at = |address: usize, flags| {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let address = std::ptr::with_exposed_provenance_mut(address);
+        // SAFETY: nothing that is mapped is mapped over. A system that does not know the flag takes the address for a hint.
+        unsafe { mmap(address, len, access, MapFlags::SHARED | flags, &file, 0) }
+    };
+    let there = (wish != 0).then(|| map_at(wish, MapFlags::FIXED_NOREPLACE));
+    let start = match there {
+        Some(Ok(start)) => start,
+        _ => map_at(0, MapFlags::empty())?,
+    };
     let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
     Ok(SharedMemory { start, len, file })
 }
@@ -157,6 +167,22 @@ mod tests {
         // SAFETY: as above.
         let seen = unsafe { opened.start().as_ptr().wrapping_add(8191).read_volatile() };
         assert_eq!(seen, 42);
+    }
+
+    #[test]
+    fn memory_lies_where_it_is_wished_unless_something_else_does() {
+        const WISH: usize = 0x4321_0000_0000;
+        let made = SharedMemory::allocate_near("test", 8192, WISH).unwrap();
+        assert_eq!(made.start().addr().get(), WISH);
+        let file = made.descriptor().try_clone_to_owned().unwrap();
+        for taken in [WISH, WISH + 4096, WISH + 1, usize::MAX & !4095] {
+            let file = file.try_clone().unwrap();
+            let opened = SharedMemory::open_near(file, 8192, taken).unwrap();
+            assert_ne!(opened.start().addr().get(), taken);
+        }
+        drop(made);
+        let opened = SharedMemory::open_near(file, 8192, WISH).unwrap();
+        assert_eq!(opened.start().addr().get(), WISH);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! lane, and move when the stream comes to them.
 
 use towline_backend::cuda as wire;
+use towline_backend::cuda::Message as _;
 use towline_transport::shared_memory::SharedMemory;
 
 use super::{AREA_TAG, Actor, Session};
@@ -14,11 +15,17 @@ const PAGE: usize = 4096;
 pub struct SharedHost {
     number: u64,
     memory: SharedMemory,
+    reached: bool,
 }
 
 impl SharedHost {
     pub(super) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Whether kernels of that session reach it, at the address that it has here.
+    pub fn is_reached(&self) -> bool {
+        self.reached
     }
 
     /// Where it begins.
@@ -40,13 +47,21 @@ impl Session {
         self.link.shares_memory()
     }
 
-    /// Makes memory that the server's driver can copy from and to by itself. One round trip, since the driver may have too much already.
-    pub fn share(&self, actor: Actor, call: &'static str, size: usize) -> Result<SharedHost, i32> {
+    /// Makes memory that the server's driver can copy from and to by itself, at the address `wish` where nothing lies there. One round
+    /// trip, since the driver may have too much already.
+    pub fn share(
+        &self,
+        actor: Actor,
+        call: &'static str,
+        size: usize,
+        wish: u64,
+    ) -> Result<SharedHost, i32> {
         self.healthy()?;
         let size = size
             .checked_next_multiple_of(PAGE)
             .ok_or(wire::CUDA_ERROR_OUT_OF_MEMORY)?;
-        let memory = SharedMemory::allocate("towline-pinned", size).map_err(|error| {
+        let memory = SharedMemory::allocate_near("towline-pinned", size, wish as usize);
+        let memory = memory.map_err(|error| {
             log::debug!("no memory to share: {error}");
             wire::CUDA_ERROR_OUT_OF_MEMORY
         })?;
@@ -54,6 +69,7 @@ impl Session {
         let request = wire::ShareHost {
             area: number,
             size: size as u64,
+            address: memory.start().addr().get() as u64,
         };
         let started = std::time::Instant::now();
         let asked = {
@@ -67,10 +83,16 @@ impl Session {
         self.link.meter.requested();
         let reply = self.link.wait_reply(asked, actor.patience());
         self.link.meter.waited(call, started.elapsed());
-        match reply?.status {
-            0 => Ok(SharedHost { number, memory }),
-            status => Err(status),
+        let reply = reply?;
+        if reply.status != 0 {
+            return Err(reply.status);
         }
+        let told = wire::ShareHostReply::decode(&reply.body).map_err(|_| self.malformed())?;
+        Ok(SharedHost {
+            reached: told.device == Some(request.address),
+            number,
+            memory,
+        })
     }
 
     /// Has the server let go of it, behind what was posted before. The application's side of it may go at once.

@@ -102,7 +102,7 @@ impl Session {
             }
             state.made += 1;
         }
-        match self.share(actor, call, BLOCK) {
+        match self.share(actor, call, BLOCK, 0) {
             Ok(block) => Some(block),
             Err(status) => {
                 log::debug!("{}: no block to stage copies in: {status}", self.server());

@@ -137,7 +137,7 @@ impl Driver {
 
     /// What an address of the unified kind is in.
     pub(super) fn memory_at(&self, address: CUdeviceptr) -> Memory {
-        match read(&self.memory).is_device(address) || self.is_mirrored(address) {
+        match read(&self.memory).is_device(address) || self.is_both(address) {
             true => Memory::Device(address),
             false => Memory::Host(host_pointer(address).cast()),
         }

@@ -10,6 +10,7 @@ use super::region::{Access, Region};
 use super::{Attached, FIRST, Holder, Mirror, PAGE, ROUND};
 use crate::driver::{Acting, Driver, lock, read, write};
 use crate::memory::{Kind, Range};
+use crate::pinned::may_be_reached;
 
 /// What the application has said of a managed allocation, and is told again. Nothing follows from it here.
 #[derive(Debug, Clone, Default)]
@@ -95,17 +96,13 @@ impl Driver {
         Ok(())
     }
 
-    /// Gives the device memory at the addresses of a pinned allocation, where it has none.
+    /// Gives the device memory at the addresses of a pinned allocation, unless it has that itself.
     fn promote(&self, acting: &Acting<'_>, start: u64, size: usize) -> Result<(), CUresult> {
-        if self.is_mirrored(start) {
+        if self.is_mirrored(start) || self.reach(acting, start, size)? {
             return Ok(());
         }
         let device = self.device(acting.context.device)?;
         if device.attribute(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY) == 0 {
-            return Err(CUDA_ERROR_NOT_SUPPORTED);
-        }
-        // What a server shares stays as it is: its driver has it at another address.
-        if read(&self.pins).contains_key(&(start as usize)) {
             return Err(CUDA_ERROR_NOT_SUPPORTED);
         }
         // What is on its way there lands in the pages that are about to be replaced; what leaves them would be stopped by their protection.
@@ -154,7 +151,7 @@ impl Driver {
     /// Whether a number may be an address of pinned memory.
     #[inline]
     fn may_be_pinned(&self, number: u64) -> bool {
-        number.wrapping_sub(FIRST) < self.mirrors.given()
+        number.wrapping_sub(FIRST) < self.mirrors.given() || may_be_reached(number)
     }
 
     /// Before a launch with these parameters: pinned memory that they name is on the device too.

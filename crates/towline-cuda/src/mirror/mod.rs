@@ -307,6 +307,12 @@ impl Driver {
         self.mirrors.any.load(Ordering::Acquire) && self.mirror(address).is_some()
     }
 
+    /// Whether an address is in memory that kernels use at the address that the host has.
+    #[inline]
+    pub(crate) fn is_both(&self, address: u64) -> bool {
+        self.is_mirrored(address) || self.is_reached(address)
+    }
+
     fn mirror(&self, address: u64) -> Option<Arc<Mirror>> {
         let all = lock(&self.mirrors.all);
         let (start, mirror) = all.range(..=address).next_back()?;

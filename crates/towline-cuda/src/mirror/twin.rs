@@ -318,7 +318,7 @@ impl Driver {
     /// Where the device has what the application has at an address, of memory that both have; refused where it has only a part of it.
     #[inline]
     pub(crate) fn device_side(&self, address: u64, size: usize) -> Result<Option<u64>, CUresult> {
-        if self.is_mirrored(address) {
+        if self.is_both(address) {
             return Ok(Some(address));
         }
         match self.mirrors.twins.load(Ordering::Acquire) {

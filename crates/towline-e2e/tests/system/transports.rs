@@ -117,6 +117,35 @@ fn cuda_program_on_a_device_in_software_computes_over_shared_memory() {
 }
 
 #[test]
+fn host_and_running_kernels_use_pinned_memory_at_once_over_shared_memory() {
+    let folder = tempfile::tempdir().expect("room for temporary files");
+    let (_server, address) = neighbour(folder.path(), &["--backend", "null", "--cuda", "soft"]);
+    let lines = Client::with_options(&["--server", &address], opencl_program("cuda_meets"))
+        .run()
+        .lines_of_success();
+    let expected = [
+        "flags 0: met 100 times, one address",
+        "flags 2: met 100 times, one address",
+        "by a pointer in memory: 7",
+        "in turn: 1 2 3 4, then 5 6 7",
+        "by the system: 8, 111, abcd",
+        "many: 0 wrong",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn pinned_memory_is_freed_while_copies_are_at_it_over_shared_memory() {
+    let folder = tempfile::tempdir().expect("room for temporary files");
+    let (_server, address) = neighbour(folder.path(), &["--backend", "null", "--cuda", "null"]);
+    let lines = Client::with_options(&["--server", &address], opencl_program("cuda_registered"))
+        .run()
+        .lines_of_success();
+    let ends = ["flags", "range", "pinned", "freed"].map(|what| format!("{what}: 0 wrong"));
+    assert!(lines.ends_with(&ends), "{lines:?}");
+}
+
+#[test]
 fn local_is_found_by_itself_beside_tcp_and_leaves_no_socket() {
     let runtime = tempfile::tempdir().expect("room for temporary files");
     let private = std::fs::Permissions::from_mode(0o700);

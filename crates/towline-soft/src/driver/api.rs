@@ -351,6 +351,14 @@ impl CudaApi for SoftCuda {
     unsafe fn cuMemHostUnregister(&self, p: *mut c_void) -> CUresult {
         status(self.unregister(p.addr() as u64))
     }
+    unsafe fn cuMemHostGetDevicePointer_v2(
+        &self,
+        place: *mut CUdeviceptr,
+        p: *mut c_void,
+        _flags: u32,
+    ) -> CUresult {
+        answer(place, self.device_pointer(p.addr() as u64))
+    }
     unsafe fn cuMemcpyHtoDAsync_v2(
         &self,
         to: CUdeviceptr,
@@ -364,20 +372,6 @@ impl CudaApi for SoftCuda {
                 return self.copy(&queue, to, address, size);
             }
             self.check_range(to, size as u64)?;
-            if self.is_registered(address, size as u64) {
-                let (place, arena) = (Place(from.cast_mut().cast()), Arc::clone(&self.arena));
-                let work = move || {
-                    let place = place;
-                    let bytes = bytes_of(place.0, size);
-                    match arena.range(to, size as u64) {
-                        Some(span) if span.write(to, bytes) => CUDA_SUCCESS,
-                        _ if bytes.is_empty() => CUDA_SUCCESS,
-                        _ => CUDA_ERROR_ILLEGAL_ADDRESS,
-                    }
-                };
-                self.streams.push(&queue, Box::new(work));
-                return Ok(());
-            }
             // Other memory is read before the call returns, as the driver reads it.
             self.write(&queue, to, bytes_of(from.cast(), size).to_vec())
         }))

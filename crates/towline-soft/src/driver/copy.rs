@@ -90,36 +90,41 @@ impl SoftCuda {
     pub(super) fn is_pinned(&self, address: u64, bytes: u64) -> bool {
         let known = self.arena.find(address);
         known.is_some_and(|one| {
-            one.purpose == Purpose::Pinned && self.arena.range(address, bytes).is_some()
+            matches!(one.purpose, Purpose::Pinned | Purpose::Registered)
+                && self.arena.range(address, bytes).is_some()
         })
     }
 
-    /// Has host memory count as pinned. Kernels do not see it.
+    /// Has devices see host memory, where it lies.
     pub(super) fn register(&self, start: u64, bytes: u64) -> Result<(), CUresult> {
         self.context()?;
-        let end = start.checked_add(bytes).filter(|_| start > 0 && bytes > 0);
-        let end = end.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        let registered = &mut self.lock().registered;
-        let before = registered.range(..end).next_back();
-        if before.is_some_and(|(at, len)| at + len > start) {
-            return Err(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+        let end = start.checked_add(bytes);
+        if start == 0 || bytes == 0 || end.is_none() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        registered.insert(start, bytes);
-        Ok(())
+        match self.arena.register(start, bytes) {
+            true => Ok(()),
+            false => Err(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED),
+        }
     }
 
     pub(super) fn unregister(&self, start: u64) -> Result<(), CUresult> {
         self.streams.wait_all(None);
-        match self.lock().registered.remove(&start) {
-            Some(_) => Ok(()),
-            None => Err(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED),
+        let known = self.arena.unregister(start);
+        // What another thread has begun meanwhile may be at it; what begins from now on finds it gone.
+        self.streams.wait_all(None);
+        match known {
+            true => Ok(()),
+            false => Err(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED),
         }
     }
 
-    pub(super) fn is_registered(&self, address: u64, bytes: u64) -> bool {
-        let state = self.lock();
-        let range = state.registered.range(..=address).next_back();
-        range.is_some_and(|(at, len)| address.saturating_add(bytes) <= at + len)
+    /// Where devices see host memory.
+    pub(super) fn device_pointer(&self, address: u64) -> Result<CUdeviceptr, CUresult> {
+        match self.is_pinned(address, 1) {
+            true => Ok(address),
+            false => Err(CUDA_ERROR_INVALID_VALUE),
+        }
     }
 
     /// Copies bytes that were taken when the call was made.

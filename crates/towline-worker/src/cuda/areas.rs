@@ -128,29 +128,33 @@ impl Area {
 }
 
 impl Shared {
-    /// Maps and registers what the client sent, for which there is a place.
+    /// Maps and registers what the client sent, for which there is a place. `there`: its address and size at the client. Told is also
+    /// where kernels find it, if that is its address at the client, and 0 otherwise.
     pub(crate) fn take_area(
         &self,
         number: u64,
-        size: u64,
+        there: (u64, u64),
         file: OwnedFd,
         context: Option<&Arc<Context>>,
-    ) -> CUresult {
-        let registered = self.register(size, file, context);
-        let status = registered.as_ref().err().copied().unwrap_or(CUDA_SUCCESS);
-        lock(&self.areas).settle(number, size, registered.ok());
-        status
+    ) -> (CUresult, u64) {
+        let registered = self.register(there, file, context);
+        let (status, area, device) = match registered {
+            Ok((area, device)) => (CUDA_SUCCESS, Some(area), device),
+            Err(status) => (status, None, 0),
+        };
+        lock(&self.areas).settle(number, there.1, area);
+        (status, device)
     }
 
     fn register(
         &self,
-        size: u64,
+        (wish, size): (u64, u64),
         file: OwnedFd,
         context: Option<&Arc<Context>>,
-    ) -> Result<Arc<Area>, CUresult> {
+    ) -> Result<(Arc<Area>, u64), CUresult> {
         let context = context.ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
         let size = usize::try_from(size).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)?;
-        let memory = SharedMemory::open(file, size).map_err(|error| {
+        let memory = SharedMemory::open_near(file, size, wish as usize).map_err(|error| {
             log::warn!("the client's memory is of no use: {error}");
             CUDA_ERROR_INVALID_VALUE
         })?;
@@ -159,18 +163,23 @@ impl Shared {
             status => return Err(status),
         }
         let start = memory.start().as_ptr().cast();
+        let flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
         // SAFETY: the range is mapped, and stays so until the area is released.
-        let status = unsafe {
-            self.api
-                .cuMemHostRegister_v2(start, size, CU_MEMHOSTREGISTER_PORTABLE)
-        };
-        match status {
-            CUDA_SUCCESS => Ok(Arc::new(Area {
-                memory,
-                users: Mutex::new(vec![Arc::downgrade(context)]),
-            })),
-            status => Err(status),
+        let status = unsafe { self.api.cuMemHostRegister_v2(start, size, flags) };
+        if status != CUDA_SUCCESS {
+            return Err(status);
         }
+        let mut device: CUdeviceptr = 0;
+        // SAFETY: one place for the address; the memory is registered.
+        let told = unsafe {
+            self.api
+                .cuMemHostGetDevicePointer_v2(&raw mut device, start, 0)
+        };
+        // The application knows the memory by one address.
+        let same = told == CUDA_SUCCESS && start.addr() as u64 == wish && device == wish;
+        let users = Mutex::new(vec![Arc::downgrade(context)]);
+        let area = Arc::new(Area { memory, users });
+        Ok((area, if same { wish } else { 0 }))
     }
 }
 

@@ -36,7 +36,11 @@ fn neighbour() -> Client {
 }
 
 fn announce(client: &Client, size: u64) -> u64 {
-    client.post(&wire::ShareHost { area: AREA, size })
+    client.post(&wire::ShareHost {
+        area: AREA,
+        size,
+        address: 0,
+    })
 }
 
 fn share(client: &Client) -> SharedMemory {

@@ -43,6 +43,10 @@ pub(super) fn find(state: &State, address: u64, bytes: usize) -> Option<*mut u8>
     if let Some(memory) = state.virtual_memory.find(address, bytes) {
         return Some(memory);
     }
+    // As on a device that has the host's addresses.
+    if state.is_registered(address as usize, bytes) {
+        return Some(std::ptr::with_exposed_provenance_mut(address as usize));
+    }
     let opened = state.virtual_memory.resolve(address, bytes);
     let address = opened.unwrap_or(address);
     let memory = state.memory.values().find(|memory| {
@@ -62,7 +66,7 @@ pub(super) fn write(state: &Mutex<State>, address: u64, bytes: &[u8]) -> CUresul
     match find(&state, address, bytes.len()) {
         None => CUDA_ERROR_ILLEGAL_ADDRESS,
         Some(memory) => {
-            // SAFETY: the range lies in an allocation, which the lock keeps.
+            // SAFETY: the range lies in an allocation, which the lock keeps, or is registered.
             unsafe { memory.copy_from(bytes.as_ptr(), bytes.len()) };
             CUDA_SUCCESS
         }
@@ -74,7 +78,7 @@ pub(super) fn read(state: &Mutex<State>, address: u64, size: usize, to: Place) -
     match find(&state, address, size) {
         None => CUDA_ERROR_ILLEGAL_ADDRESS,
         Some(memory) => {
-            // SAFETY: the range lies in an allocation, which the lock keeps; the place has room by the contract of the copy.
+            // SAFETY: the range lies in an allocation, which the lock keeps, or is registered; the place has room by the contract of the copy.
             unsafe { to.0.copy_from(memory, size) };
             CUDA_SUCCESS
         }

@@ -29,7 +29,11 @@ impl Session {
         number: u64,
         request: wire::ShareHost,
     ) -> Result<(), ProtocolError> {
-        let wire::ShareHost { area, size } = request;
+        let wire::ShareHost {
+            area,
+            size,
+            address,
+        } = request;
         let file = self.shared.lane.take_descriptor().ok().flatten();
         let file = file.ok_or_else(|| {
             ProtocolError::new(
@@ -45,15 +49,17 @@ impl Session {
                 return Err(ProtocolError::new(CloseCode::DuplicateHandle, detail));
             }
             Err(Refusal::TooMuch) => {
-                self.reply(number, CUDA_ERROR_OUT_OF_MEMORY, &wire::ShareHostReply {});
+                let none = wire::ShareHostReply { device: None };
+                self.reply(number, CUDA_ERROR_OUT_OF_MEMORY, &none);
                 return Ok(());
             }
         }
         let context = self.acting.clone();
         // The driver takes a moment for every megabyte.
         self.wait(move |shared| {
-            let status = shared.take_area(area, size, file, context.as_ref());
-            shared.reply(number, status, &wire::ShareHostReply {});
+            let (status, device) = shared.take_area(area, (address, size), file, context.as_ref());
+            let device = Some(device).filter(|_| status == CUDA_SUCCESS);
+            shared.reply(number, status, &wire::ShareHostReply { device });
         });
         Ok(())
     }
