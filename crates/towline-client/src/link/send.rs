@@ -19,9 +19,20 @@ const ROW: u32 = 4;
 /// How long the sender naps between two looks while requests come: a request waits for about as long at most, and one that somebody
 /// waits for does not at all. Calling a thread, and sending, cost the program's thread more than the rest of a launch.
 const NAP: Duration = Duration::from_micros(30);
+/// How long the sender lets requests gather between two sends while they come one after another, where cores are not few. The worker's
+/// thread receives each send, and launches nothing meanwhile: with less it launches 3 to 8 % less on an H200, and with naps as well.
+const GATHERING: Duration = Duration::from_micros(20);
 /// Naps in a row that found nothing before the sender sleeps until it is woken: with the looks between them that is before 100 us have
 /// passed since the last request, when a session at rest takes no processor time any more.
 const NAPS: u32 = 2;
+
+/// Keeps the processor for so long, or until something has happened.
+fn look_on(limit: Duration, happened: impl Fn() -> bool) {
+    let until = Instant::now() + limit;
+    while !happened() && Instant::now() < until {
+        std::hint::spin_loop();
+    }
+}
 
 impl Link {
     /// Posts a request, one way.
@@ -155,12 +166,12 @@ impl Link {
             if self.pending.load(Ordering::SeqCst) {
                 self.flush();
                 naps = 0;
+                if !spin.is_zero() {
+                    look_on(GATHERING, || false);
+                }
             }
             if !spin.is_zero() {
-                let until = Instant::now() + spin;
-                while !self.pending.load(Ordering::Relaxed) && Instant::now() < until {
-                    std::hint::spin_loop();
-                }
+                look_on(spin, || self.pending.load(Ordering::Relaxed));
             }
             if self.pending.load(Ordering::SeqCst) {
                 continue;
