@@ -58,7 +58,7 @@ impl Session {
         // The driver takes a moment for every megabyte.
         self.wait(move |shared| {
             let (status, device) = shared.take_area(area, (address, size), file, context.as_ref());
-            let device = Some(device).filter(|_| status == CUDA_SUCCESS);
+            let device = (status == CUDA_SUCCESS).then_some(device);
             shared.reply(number, status, &wire::ShareHostReply { device });
         });
         Ok(())
