@@ -91,6 +91,39 @@ fn a_copy_that_is_to_be_told_is_told_when_its_memory_is_free() {
 }
 
 #[test]
+fn kernels_reach_memory_at_the_clients_address_where_the_worker_has_nothing_there() {
+    const FREE: u64 = 0x4765_0000_0000;
+    let client = neighbour();
+    let memory = SharedMemory::allocate("test", SIZE).expect("room for it");
+    // The client of these tests is a thread of the worker's process.
+    let taken = memory.start().as_ptr().expose_provenance() as u64;
+    for (address, reached) in [
+        (FREE, true),
+        (FREE + 1, false),
+        (taken, false),
+        (u64::MAX - 4095, false),
+        (0, false),
+    ] {
+        client
+            .command
+            .send_descriptor(memory.descriptor())
+            .expect("the worker is there");
+        let asked = client.post(&wire::ShareHost {
+            area: AREA,
+            size: SIZE as u64,
+            address,
+        });
+        let (status, body) = client.reply_to(asked);
+        assert_eq!(status, CUDA_SUCCESS, "{address:#x}");
+        let reply = wire::ShareHostReply::decode(&body).expect("the worker's answer");
+        let device = reply.device;
+        assert_eq!(device, Some(if reached { address } else { 0 }));
+        client.post(&wire::UnshareHost { area: AREA });
+    }
+    client.leave();
+}
+
+#[test]
 fn memory_that_does_not_come_ends_the_session() {
     let client = neighbour();
     announce(&client, SIZE as u64);
