@@ -22,10 +22,20 @@ SKIPPED = 77
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
+def stat(field: int) -> int:
+    """What the kernel says of this process, by the numbers of proc(5) from the state on, which is 0."""
+    with open("/proc/self/stat", encoding="ascii") as file:
+        return int(file.read().rpartition(")")[2].split()[field])
+
+
+def core() -> int:
+    """The processor that the main thread was on last."""
+    return stat(36)
+
+
 def since_start() -> float:
     """Seconds since this process was made, as the kernel counts them."""
-    with open("/proc/self/stat", encoding="ascii") as file:
-        ticks = int(file.read().rpartition(")")[2].split()[19])
+    ticks = stat(19)
     with open("/proc/uptime", encoding="ascii") as file:
         uptime = float(file.read().split()[0])
     return uptime - ticks / os.sysconf("SC_CLK_TCK")
@@ -85,14 +95,16 @@ class Clock:
             step()
         wait()
         self.first_result()
-        times = []
+        times, busy, cores = [], [], []
         before = resource.getrusage(resource.RUSAGE_SELF)
         for _ in range(self.options.rounds):
-            start = time.perf_counter()
+            start, thread = time.perf_counter(), time.thread_time()
             for _ in range(self.options.steps):
                 step()
             wait()
             times.append((time.perf_counter() - start) * 1e3 / self.options.steps)
+            busy.append((time.thread_time() - thread) * 1e3 / self.options.steps)
+            cores.append(core())
         after = resource.getrusage(resource.RUSAGE_SELF)
         count = self.options.rounds * self.options.steps
         self.facts["ms_per_step"] = {
@@ -100,6 +112,8 @@ class Clock:
             "min": min(times),
             "max": max(times),
         }
+        # Each round's, with what this thread had of a processor and where it was at the end: rounds of one process can differ.
+        self.facts["of_rounds"] = {"ms": times, "thread_ms": busy, "core": cores}
         self.facts["cpu_ms_per_step"] = {
             "user": (after.ru_utime - before.ru_utime) * 1e3 / count,
             "system": (after.ru_stime - before.ru_stime) * 1e3 / count,
