@@ -1,4 +1,4 @@
-//! Memory that host and device both use: managed memory, and pinned memory that kernels reach.
+//! Memory that host and device both use: managed memory, and pinned memory that kernels reach, unless a server of this host shares it.
 //!
 //! It lies on the device and in this process at the same addresses. Where the host has written, that goes to the device before the
 //! device is given work; from then on the host's pages are protected, and come back from the device, in blocks, when the application
