@@ -6,6 +6,9 @@
 A part is a program with its arguments. Every round runs it once each way; who begins changes from round to round. What is
 compared is the time of a step as the program itself tells it, in its last line of output, which is JSON; for programs
 without one, the time of the whole process. Ratios are taken within a round.
+
+A virtual processor can be twice as slow for seconds while neighbours use its core. Programs that tell how slow it was around each of
+their own rounds get a second ratio, of those rounds alone in which it was not.
 """
 
 from __future__ import annotations
@@ -26,6 +29,10 @@ from typing import Any
 HERE = pathlib.Path(__file__).resolve().parent
 SKIPPED = 77
 SIDES = ("native", "towline")
+# A processor is disturbed when it takes so much longer for the reference than the quickest seen in the same part, on either side.
+DISTURBED = 1.15
+# Fewer rounds than this are not worth a median.
+FEW = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,11 +271,29 @@ def same_results(runs: dict[str, list[Outcome]]) -> str:
     return "equal" if digests["native"] == digests["towline"] else "DIFFER"
 
 
+def undisturbed(runs: dict[str, list[Outcome]]) -> dict[str, Any] | None:
+    """The sides compared by those rounds around which the processor was not disturbed; `None` where programs do not tell, or too few
+    were. What decides is the reference alone, which is the interpreter's, never how long a round took."""
+    rounds: dict[str, list[tuple[float, float]]] = {}
+    for side in SIDES:
+        told = [run.facts.get("of_rounds", {}) for run in runs[side] if run.status == "ok"]
+        rounds[side] = [pair for of in told for pair in zip(of.get("ms", []), of.get("reference_ms", []))]
+    if not all(rounds.values()):
+        return None
+    quickest = min(reference for side in SIDES for _, reference in rounds[side])
+    kept = {side: [ms for ms, reference in rounds[side] if reference <= quickest * DISTURBED] for side in SIDES}
+    if any(len(values) < FEW for values in kept.values()):
+        return None
+    row: dict[str, Any] = {side: {**(spread(kept[side]) or {}), "of": len(rounds[side])} for side in SIDES}
+    return {"ratio": row["towline"]["median"] / row["native"]["median"], "reference_ms": quickest, **row}
+
+
 def summary_of(part: Part, runs: dict[str, list[Outcome]]) -> dict[str, Any]:
     pairs = [(a.value, b.value) for a, b in zip(runs["native"], runs["towline"])]
     ratios = [remote / native for native, remote in pairs if native and remote]
     row: dict[str, Any] = {"part": part.name, "group": part.group, "unit": part.unit, "results": same_results(runs)}
     row["ratio"] = spread(ratios)
+    row["undisturbed"] = undisturbed(runs)
     for side in SIDES:
         good = [run for run in runs[side] if run.status == "ok"]
         row[side] = {
@@ -284,8 +309,8 @@ def summary_of(part: Part, runs: dict[str, list[Outcome]]) -> dict[str, Any]:
     return row
 
 
-HEADING = ("part", "unit", "native", "towline", "ratio", "[min-max]", "results", "start", "CPU s native", "CPU s towline", "state")  # fmt: skip
-WIDTHS = (21, 4, 9, 9, 7, 13, 15, 11, 12, 17, 0)
+HEADING = ("part", "unit", "native", "towline", "ratio", "[min-max]", "undisturbed", "results", "start", "CPU s native", "CPU s towline", "state")  # fmt: skip
+WIDTHS = (21, 4, 9, 9, 7, 13, 17, 15, 11, 12, 17, 0)
 
 
 def line_of(cells: tuple[str, ...]) -> str:
@@ -297,12 +322,14 @@ def text_of(row: dict[str, Any]) -> str:
         return form.format(value["median"]) if value else "-"
 
     ratio, native, towline = row["ratio"], row["native"], row["towline"]
+    quiet = row["undisturbed"]
     start = f"{median(native['first_result_s'])}/{median(towline['first_result_s'])}"
     cpu = median(towline["client_cpu_s"], "{:.2f}") + "+" + median(towline["server_cpu_s"], "{:.2f}")
     state = "; ".join(f"{side} {row[side]['status']}" for side in SIDES if row[side]["status"] != "ok")
     return line_of((
         row["part"], row["unit"], median(native["value"]), median(towline["value"]), median(ratio, "{:.3f}"),
-        f"[{ratio['min']:.3f}-{ratio['max']:.3f}]" if ratio else "", row["results"], start,
+        f"[{ratio['min']:.3f}-{ratio['max']:.3f}]" if ratio else "",
+        f"{quiet['ratio']:.3f} of {quiet['native']['n']}+{quiet['towline']['n']}" if quiet else "", row["results"], start,
         f"{median(native['client_cpu_s'], '{:.2f}')}/{median(native['system_cpu_s'], '{:.2f}')}",
         f"{cpu}/{median(towline['system_cpu_s'], '{:.2f}')}", state or "ok",
     ))  # fmt: skip

@@ -84,6 +84,22 @@ class SuiteTest(unittest.TestCase):
         other = suite.Outcome("ok", facts={"digest": "bb"})
         self.assertEqual(suite.same_results({"native": [good, other], "towline": [good]}), "varies natively")
 
+    def test_rounds_of_a_disturbed_processor_do_not_count(self) -> None:
+        def run(ms: list[float], reference: list[float]) -> suite.Outcome:
+            return suite.Outcome("ok", facts={"of_rounds": {"ms": ms, "reference_ms": reference}})
+
+        calm = [1.0, 1.1, 1.0, 1.1]
+        natively = run([10.0, 10.0, 12.0, 10.0], calm)
+        found = suite.undisturbed({"native": [natively], "towline": [run([9.0, 20.0, 9.0, 9.0, 21.0], [1.0, 2.0, 1.05, 1.1, 1.2])]})
+        assert found
+        self.assertEqual((found["ratio"], found["native"]["n"], found["towline"]["n"]), (0.9, 4, 3))
+        self.assertEqual((found["towline"]["of"], found["towline"]["max"]), (5, 9.0))
+        # What was slow for another reason counts, and so few rounds are no figure.
+        self.assertEqual(found["native"]["max"], 12.0)
+        disturbed = run([20.0] * 4, [2.0] * 4)
+        self.assertIsNone(suite.undisturbed({"native": [natively], "towline": [disturbed]}))
+        self.assertIsNone(suite.undisturbed({"native": [natively], "towline": [suite.Outcome("ok")]}))
+
     def test_programs_are_held_to_cores(self) -> None:
         program = "import os, json; print(json.dumps({'total_ms': {'median': len(os.sched_getaffinity(0))}}))"
         held = suite.Part("p", "workloads", (sys.executable, "-c", program), 20, 1, ("total_ms", "median"))
@@ -118,6 +134,18 @@ class AdapterTest(unittest.TestCase):
         self.assertEqual([row[0] for row in lammps.thermo_of(log)], ["0", "100"])
         self.assertEqual(float(lammps.thermo_of(log)[0][2]), lammps.LATTICE_ENERGY)
         self.assertIsNone(lammps.loop_of("ERROR: no GPU"))
+
+    def test_rounds_tell_how_slow_the_processor_was(self) -> None:
+        import argparse
+
+        import harness
+
+        clock = harness.Clock("p", argparse.Namespace(steps=2, rounds=3))
+        with mock.patch.object(harness, "reference_ms", mock.Mock(side_effect=[1.0, 3.0, 1.0, 2.0])):
+            clock.run(lambda: None, lambda: None)
+        self.assertEqual(clock.facts["of_rounds"]["reference_ms"], [3.0, 3.0, 2.0])
+        self.assertEqual(len(clock.facts["of_rounds"]["ms"]), 3)
+        self.assertGreater(harness.reference_ms(), 0)
 
     def test_database_has_the_lengths_of_swiss_prot(self) -> None:
         import random

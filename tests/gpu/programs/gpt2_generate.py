@@ -4,7 +4,7 @@ import math
 
 import harness
 
-parser = harness.arguments(__doc__, steps=64, rounds=3)
+parser = harness.arguments(__doc__, steps=64, rounds=8)
 parser.add_argument("--precision", choices=("fp32", "fp16"), default="fp32")
 options = parser.parse_args()
 torch = harness.torch_that_repeats()
