@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use towline_session::Claim;
 use towline_transport::{Connection, TransportError, recv_exact};
 use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::frame::{CHUNK_HEADER, ChunkHeader};
@@ -222,7 +223,7 @@ fn receive(link: &Link, lane: &dyn Connection) -> Result<(), String> {
         }
         let broken = |error: String| format!("the server broke the protocol: {error}");
         let chunk = ChunkHeader::from_bytes(&header).map_err(|error| broken(error.to_string()))?;
-        let target = claim(link, chunk).map_err(|error| broken(error.to_string()))?;
+        let (target, claim) = claim(link, chunk).map_err(|error| broken(error.to_string()))?;
         let (offset, length) = (chunk.offset as usize, chunk.length as usize);
         let received = if target.is_linear() {
             let (address, length) = target
@@ -241,42 +242,43 @@ fn receive(link: &Link, lane: &dyn Connection) -> Result<(), String> {
                 unsafe { target.scatter(offset, &packed) };
             })
         };
-        let ok = received.is_ok();
-        release(link, chunk, ok);
+        release(link, chunk.payload, received.is_ok().then_some(claim));
         received.map_err(|error| error.to_string())?;
         link.meter.received(length + CHUNK_HEADER);
     }
 }
 
 /// Where a chunk goes; the read cannot end until [`release`].
-fn claim(link: &Link, chunk: ChunkHeader) -> Result<HostBox, ProtocolError> {
+fn claim(link: &Link, chunk: ChunkHeader) -> Result<(HostBox, Claim), ProtocolError> {
     let unexpected = |detail: String| ProtocolError::new(CloseCode::UnexpectedPayload, detail);
     let mut state = link.state();
     let read = state.reads.get_mut(&chunk.payload);
     let read =
         read.ok_or_else(|| unexpected(format!("payload {} is no read of ours", chunk.payload)))?;
-    read.landing
+    let claim = read
+        .landing
         .claim(chunk.offset, chunk.length.into())
         .map_err(|error| unexpected(error.to_string()))?;
     read.active += 1;
-    Ok(read.target)
+    Ok((read.target, claim))
 }
 
-fn release(link: &Link, chunk: ChunkHeader, arrived: bool) {
+/// A lane does not write to a read's target any more. `arrived` is the claim whose bytes are in place; without it the lane broke, and the
+/// read stays open until the end of the session fails it.
+fn release(link: &Link, payload: u64, arrived: Option<Claim>) {
     let mut due: Vec<(Callback, i32)> = Vec::new();
     {
         let mut state = link.state();
-        let Some(read) = state.reads.get_mut(&chunk.payload) else {
+        let Some(read) = state.reads.get_mut(&payload) else {
             return;
         };
         read.active -= 1;
-        let whole = arrived && read.landing.arrived(chunk.offset);
-        let over = whole
-            || (read.active == 0 && (read.failed.is_some() || !arrived || link.lost().is_some()));
-        if !over {
-            return;
+        let whole = arrived.and_then(|claim| read.landing.arrived(claim));
+        match (read.failed, whole) {
+            (Some(status), _) if read.active == 0 => state.read_failed(payload, status, &mut due),
+            (None, Some(whole)) => state.landed(payload, whole, &mut due),
+            _ => return,
         }
-        state.landed(chunk.payload, &mut due);
     }
     link.notify();
     for (callback, status) in due {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use smallvec::SmallVec;
-use towline_session::Landing;
+use towline_session::{Landing, Whole};
 
 use crate::memory::HostBox;
 
@@ -21,6 +21,8 @@ pub(crate) struct Event {
     pub(crate) callbacks: Vec<Callback>,
     /// Read whose data must have landed before the event counts as complete.
     pub(crate) read: Option<u64>,
+    /// The read's data did not come: the event cannot end well, whatever the server says.
+    pub(crate) read_failed: Option<i32>,
     /// Its end has come and waits for data that must be in place before.
     pub(crate) held: bool,
     /// Nobody will ask any more: forget it when it has ended.
@@ -39,8 +41,19 @@ pub(crate) struct Read {
     pub(crate) active: u32,
     /// The data will not come.
     pub(crate) failed: Option<i32>,
-    /// Nobody waits for it, so the background thread reads.
-    pub(crate) background: bool,
+    /// The event of its command.
+    pub(crate) event: Option<u64>,
+    /// What a failure is told by: the call that waits for the data, or the next wait for its queue or stream.
+    pub(crate) told_by: ToldBy,
+}
+
+/// How an application learns of a read's failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ToldBy {
+    /// A call of this process waits for the data and takes the outcome.
+    Call,
+    /// The event of the command, else the next wait for this queue or stream. The background thread reads until the data is there.
+    Queue(u64),
 }
 
 /// A write whose payload the server takes window by window.
@@ -88,6 +101,8 @@ pub(crate) struct State {
     pub(crate) events: HashMap<u64, Event>,
     pub(crate) reads: HashMap<u64, Read>,
     pub(crate) writes: HashMap<u64, Write>,
+    /// How reads ended that a call waits for.
+    pub(crate) outcomes: HashMap<u64, Result<Whole, i32>>,
     /// Reads that the server has sent and that have not landed.
     pub(crate) in_flight: SmallVec<[u64; 4]>,
     pub(crate) held: Vec<Held>,
@@ -100,6 +115,8 @@ pub(crate) struct State {
     pub(crate) followers: usize,
     /// Reads and callbacks over since the background thread's tasks were last counted.
     pub(crate) settled: usize,
+    /// The session has ended: nothing that comes later completes anything, since its data can no longer be told from data that is missing.
+    over: bool,
 }
 
 impl State {
@@ -111,6 +128,9 @@ impl State {
         what: HeldWhat,
         due: &mut Vec<(Callback, i32)>,
     ) {
+        if self.over {
+            return;
+        }
         let own = match &what {
             HeldWhat::Event(event, _) => self.events.get(event).and_then(|event| event.read),
             HeldWhat::Reply(..) => None,
@@ -150,6 +170,10 @@ impl State {
                     return;
                 };
                 if event.status.is_none() {
+                    let status = match status {
+                        0 => event.read_failed.unwrap_or(0),
+                        failure => failure,
+                    };
                     event.status = Some(status);
                     self.settled += event.callbacks.len();
                     due.extend(event.callbacks.drain(..).map(|callback| (callback, status)));
@@ -182,16 +206,42 @@ impl State {
             && self.held.is_empty()
     }
 
-    /// A read is over: its data is in place, or will never come.
-    pub(crate) fn landed(&mut self, payload: u64, due: &mut Vec<(Callback, i32)>) {
-        let read = self.reads.remove(&payload);
-        self.settled += usize::from(read.as_ref().is_some_and(|read| read.background));
-        if let Some(status) = read
-            .filter(|read| !read.background)
-            .and_then(|read| read.failed)
+    /// A read is over: all of its data is in place.
+    pub(crate) fn landed(&mut self, payload: u64, whole: Whole, due: &mut Vec<(Callback, i32)>) {
+        self.read_ended(payload, Ok(whole), due);
+    }
+
+    /// A read is over: its data will not come, or not all of it.
+    pub(crate) fn read_failed(
+        &mut self,
+        payload: u64,
+        status: i32,
+        due: &mut Vec<(Callback, i32)>,
+    ) {
+        self.read_ended(payload, Err(status), due);
+    }
+
+    fn read_ended(
+        &mut self,
+        payload: u64,
+        outcome: Result<Whole, i32>,
+        due: &mut Vec<(Callback, i32)>,
+    ) {
+        let Some(read) = self.reads.remove(&payload) else {
+            return;
+        };
+        if let Err(status) = outcome
+            && let Some(event) = read.event.and_then(|event| self.events.get_mut(&event))
         {
-            // The call that waits for this read takes it.
-            self.failures.insert(payload, status);
+            event.read_failed = Some(status);
+        }
+        match (read.told_by, outcome) {
+            (ToldBy::Call, outcome) => drop(self.outcomes.insert(payload, outcome)),
+            (ToldBy::Queue(queue), Err(status)) if read.event.is_none() => {
+                self.failures.entry(queue).or_insert(status);
+                self.settled += 1;
+            }
+            (ToldBy::Queue(_), _) => self.settled += 1,
         }
         self.in_flight.retain(|other| *other != payload);
         let mut at = 0;
@@ -204,6 +254,37 @@ impl State {
                 at += 1;
             }
         }
+    }
+
+    /// A read was never asked for: nothing will come.
+    pub(crate) fn withdraw(&mut self, payload: u64) {
+        let read = self.reads.remove(&payload);
+        self.settled += usize::from(read.is_some_and(|read| read.told_by != ToldBy::Call));
+    }
+
+    /// How an awaited read ended, taken once; `None` while data is coming. Only the session's end takes a read away without an outcome.
+    pub(crate) fn take_outcome(&mut self, payload: u64, lost: i32) -> Option<Result<(), i32>> {
+        match self.outcomes.remove(&payload) {
+            Some(outcome) => Some(outcome.map(|Whole { .. }| ())),
+            None if self.reads.contains_key(&payload) => None,
+            None => Some(Err(lost)),
+        }
+    }
+
+    /// The session has ended: every transfer and event that is under way fails with `lost`. The callbacks of the events are due.
+    pub(crate) fn end(&mut self, lost: i32) -> Vec<(Callback, i32)> {
+        self.over = true;
+        self.held.clear();
+        self.writes.clear();
+        self.reads.clear();
+        let mut due: Vec<(Callback, i32)> = Vec::new();
+        for event in self.events.values_mut() {
+            if event.status.is_none() {
+                event.status = Some(lost);
+                due.extend(event.callbacks.drain(..).map(|callback| (callback, lost)));
+            }
+        }
+        due
     }
 
     /// Room for inline data, as far as the server's bound leaves any.
@@ -221,7 +302,7 @@ impl State {
 mod tests {
     use super::*;
 
-    fn read(state: &mut State, payload: u64) {
+    fn read(state: &mut State, payload: u64, told_by: ToldBy) {
         let target = HostBox::linear(std::ptr::null(), 8);
         state.reads.insert(
             payload,
@@ -230,9 +311,18 @@ mod tests {
                 landing: Landing::new(8),
                 active: 0,
                 failed: None,
-                background: false,
+                event: None,
+                told_by,
             },
         );
+    }
+
+    /// All bytes of a read have come.
+    fn land(state: &mut State, payload: u64, due: &mut Vec<(Callback, i32)>) {
+        let landing = &mut state.reads.get_mut(&payload).unwrap().landing;
+        let claim = landing.claim(0, 8).unwrap();
+        let whole = landing.arrived(claim).unwrap();
+        state.landed(payload, whole, due);
     }
 
     #[test]
@@ -240,10 +330,10 @@ mod tests {
         let mut state = State::default();
         let mut due = Vec::new();
         state.events.insert(1, Event::default());
-        read(&mut state, 7);
+        read(&mut state, 7, ToldBy::Call);
         state.complete([7].into_iter(), HeldWhat::Event(1, 0), &mut due);
         assert_eq!(state.events[&1].status, None);
-        state.landed(7, &mut due);
+        land(&mut state, 7, &mut due);
         assert_eq!(state.events[&1].status, Some(0));
     }
 
@@ -252,7 +342,7 @@ mod tests {
         let mut state = State::default();
         let mut due = Vec::new();
         state.replies.insert(3, Slot::Asked);
-        read(&mut state, 7);
+        read(&mut state, 7, ToldBy::Call);
         state.in_flight.push(7);
         state.complete(
             [].into_iter(),
@@ -266,7 +356,7 @@ mod tests {
             &mut due,
         );
         assert!(matches!(state.replies[&3], Slot::Held));
-        state.landed(7, &mut due);
+        land(&mut state, 7, &mut due);
         assert!(matches!(state.replies[&3], Slot::Ready(_)));
     }
 
@@ -304,6 +394,63 @@ mod tests {
         assert!(!state.writes.contains_key(&1));
         assert_eq!(state.writes[&2].left, 2);
         assert_eq!(state.settled, 1);
+    }
+
+    #[test]
+    fn event_of_a_read_without_its_data_fails() {
+        let mut state = State::default();
+        let mut due = Vec::new();
+        let event = Event {
+            read: Some(7),
+            ..Event::default()
+        };
+        state.events.insert(1, event);
+        read(&mut state, 7, ToldBy::Queue(5));
+        state.reads.get_mut(&7).unwrap().event = Some(1);
+        state.complete([].into_iter(), HeldWhat::Event(1, 0), &mut due);
+        assert_eq!(state.events[&1].status, None);
+        state.read_failed(7, -5, &mut due);
+        assert_eq!(state.events[&1].status, Some(-5));
+        // The failure has been told: by the event.
+        assert!(state.failures.is_empty());
+    }
+
+    #[test]
+    fn failed_read_without_event_is_told_by_its_queue() {
+        let mut state = State::default();
+        read(&mut state, 7, ToldBy::Queue(5));
+        state.read_failed(7, -5, &mut Vec::new());
+        assert_eq!(state.failures.get(&5), Some(&-5));
+    }
+
+    #[test]
+    fn awaited_read_succeeds_only_when_its_data_landed() {
+        let mut state = State::default();
+        read(&mut state, 7, ToldBy::Call);
+        read(&mut state, 8, ToldBy::Call);
+        read(&mut state, 9, ToldBy::Call);
+        assert_eq!(state.take_outcome(7, -2), None);
+        land(&mut state, 7, &mut Vec::new());
+        state.read_failed(8, -5, &mut Vec::new());
+        state.end(-2);
+        assert_eq!(state.take_outcome(7, -2), Some(Ok(())));
+        assert_eq!(state.take_outcome(8, -2), Some(Err(-5)));
+        assert_eq!(state.take_outcome(9, -2), Some(Err(-2)));
+    }
+
+    #[test]
+    fn nothing_completes_after_the_session_ended() {
+        let mut state = State::default();
+        let mut due = Vec::new();
+        state.replies.insert(3, Slot::Asked);
+        read(&mut state, 7, ToldBy::Queue(5));
+        state.end(-2);
+        let reply = Reply {
+            status: 0,
+            body: vec![],
+        };
+        state.complete([7].into_iter(), HeldWhat::Reply(3, reply), &mut due);
+        assert!(matches!(state.replies[&3], Slot::Asked));
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod landing;
 mod outbox;
 mod table;
 
-pub use landing::{Landing, LandingError};
+pub use landing::{Claim, Landing, LandingError, Whole};
 pub use outbox::{Batch, Outbox};
 pub use table::{Addresses, Entry, NumberHasher, Numbers, Table, TableError};
 

@@ -5,10 +5,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use towline_session::Landing;
+use towline_session::{Claim, Landing};
 use towline_transport::{Connection, TransportError, recv_exact};
 use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::frame::{CHUNK_HEADER, ChunkHeader};
@@ -37,9 +37,11 @@ struct Outgoing {
     flight: Arc<Flight>,
 }
 
-/// Chunks of an outgoing window that have not been sent yet, and what comes after the last.
+/// Bytes of an outgoing window that no lane has taken, and what comes after the last.
 struct Flight {
-    left: Mutex<u64>,
+    left: AtomicU64,
+    /// A lane did not take its chunk.
+    failed: AtomicBool,
     done: Mutex<Option<Done>>,
 }
 
@@ -90,10 +92,18 @@ impl Payloads {
     ) -> Result<(), ProtocolError> {
         let mut windows = lock(&self.windows);
         let stopped = lock(&self.lanes).stopped;
-        if stopped || windows.len() >= WINDOW_LIMIT {
+        if stopped {
             drop(windows);
             done(false);
             return Ok(());
+        }
+        if windows.len() >= WINDOW_LIMIT {
+            drop(windows);
+            done(false);
+            return Err(ProtocolError::new(
+                CloseCode::LimitExceeded,
+                format!("more than {WINDOW_LIMIT} payloads wait for their data"),
+            ));
         }
         let list = windows.entry(payload).or_default();
         if list
@@ -127,7 +137,8 @@ impl Payloads {
             return done(false);
         }
         let flight = Arc::new(Flight {
-            left: Mutex::new(length),
+            left: AtomicU64::new(length),
+            failed: AtomicBool::new(false),
             done: Mutex::new(Some(done)),
         });
         let share = length.div_ceil(lock(&self.lanes).connections.len().max(1) as u64);
@@ -199,7 +210,11 @@ impl Payloads {
             .name("towline-payload-in".into())
             .spawn(
                 move || match receiving.payloads.receive(&receiving, &*incoming) {
-                    Ok(()) | Err(LaneError::Transport(_)) => {}
+                    Ok(()) => {}
+                    Err(LaneError::Transport(error)) => {
+                        log::debug!("a payload lane broke: {error}");
+                        receiving.end();
+                    }
                     Err(LaneError::Protocol(error)) => receiving.close(&error),
                 },
             )?;
@@ -215,12 +230,16 @@ impl Payloads {
         Ok(())
     }
 
+    /// Takes chunks until the client ends the lane between two of them.
     fn receive(&self, link: &Link, connection: &dyn Connection) -> Result<(), LaneError> {
         loop {
             let mut header = [0; CHUNK_HEADER];
-            recv_exact(connection, &mut header)?;
+            match connection.recv(&mut header[..1])? {
+                0 => return Ok(()),
+                _ => recv_exact(connection, &mut header[1..])?,
+            }
             let chunk = ChunkHeader::from_bytes(&header).map_err(ProtocolError::from)?;
-            let (window, memory) = self.claim(chunk)?;
+            let (window, claim, memory) = self.claim(chunk)?;
             // SAFETY: the window's memory is valid until `done` has run, which waits for this chunk; the claim gave these bytes to
             // this thread alone.
             let bytes = unsafe {
@@ -230,7 +249,8 @@ impl Payloads {
             link.counters
                 .received_bytes
                 .fetch_add(u64::from(chunk.length), Ordering::Relaxed);
-            if lock(&window.landing).arrived(chunk.offset - window.offset) {
+            let whole = lock(&window.landing).arrived(claim);
+            if whole.is_some() {
                 let mut windows = lock(&self.windows);
                 if let Some(list) = windows.get_mut(&chunk.payload) {
                     list.retain(|other| !Arc::ptr_eq(other, &window));
@@ -247,7 +267,7 @@ impl Payloads {
     }
 
     /// The window of a chunk, and where in memory its bytes go.
-    fn claim(&self, chunk: ChunkHeader) -> Result<(Arc<Window>, Raw), ProtocolError> {
+    fn claim(&self, chunk: ChunkHeader) -> Result<(Arc<Window>, Claim, Raw), ProtocolError> {
         let unexpected = |detail: String| ProtocolError::new(CloseCode::UnexpectedPayload, detail);
         let window = {
             let windows = lock(&self.windows);
@@ -267,11 +287,11 @@ impl Payloads {
             ))
         })?;
         let within = chunk.offset - window.offset;
-        lock(&window.landing)
+        let claim = lock(&window.landing)
             .claim(within, chunk.length.into())
             .map_err(|error| unexpected(format!("payload {}: {error}", chunk.payload)))?;
         let memory = Raw(window.memory.0.wrapping_byte_add(within as usize));
-        Ok((window, memory))
+        Ok((window, claim, memory))
     }
 
     /// The next chunk to send; `None` when the session is over.
@@ -314,12 +334,13 @@ impl Payloads {
         link.counters
             .sent_bytes
             .fetch_add(u64::from(chunk.header.length), Ordering::Relaxed);
-        let mut left = lock(&chunk.flight.left);
-        *left -= u64::from(chunk.header.length);
-        let last = *left == 0;
-        drop(left);
+        let length = u64::from(chunk.header.length);
+        if sent.is_err() {
+            chunk.flight.failed.store(true, Ordering::Relaxed);
+        }
+        let last = chunk.flight.left.fetch_sub(length, Ordering::AcqRel) == length;
         if last && let Some(done) = lock(&chunk.flight.done).take() {
-            done(sent.is_ok());
+            done(!chunk.flight.failed.load(Ordering::Relaxed));
         }
         if sent.is_err() {
             link.end();
@@ -336,9 +357,7 @@ struct Chunk {
 
 /// Why a payload lane ended.
 enum LaneError {
-    Transport(
-        #[allow(dead_code, reason = "the command lane reports a lost client")] TransportError,
-    ),
+    Transport(TransportError),
     Protocol(ProtocolError),
 }
 

@@ -419,7 +419,7 @@ impl PeerLane {
                 )));
             }
         };
-        lock(&window.landing)
+        let claim = lock(&window.landing)
             .claim(offset, length.into())
             .map_err(|error| LaneError::Broken(error.to_string()))?;
         let place = window.piece.memory.0.wrapping_byte_add(offset as usize);
@@ -427,13 +427,9 @@ impl PeerLane {
         // the only one that receives.
         let bytes = unsafe { std::slice::from_raw_parts_mut(place.cast::<u8>(), length as usize) };
         recv_exact(&*self.connection, bytes)?;
-        let left = window
-            .piece
-            .left
-            .fetch_sub(length.into(), Ordering::AcqRel)
-            .saturating_sub(length.into());
-        lock(&window.landing).arrived(offset);
-        if left == 0 {
+        let whole = lock(&window.landing).arrived(claim);
+        if whole.is_some() {
+            window.piece.left.store(0, Ordering::Release);
             // The table's reference must go outside the lock, and before this one.
             let whole = self.state().receives.remove(&payload);
             drop(whole);

@@ -1,19 +1,21 @@
 //! The accounting of payload chunks, against what it promises.
 
-use towline_session::Landing;
+use std::ops::Range;
+
+use towline_session::{Claim, Landing};
 
 use crate::Seed;
 
-/// Chunks are accepted only inside the payload, never twice at once, never more than there is to come; the payload is complete when
-/// all of it has arrived. Input: the size, then triples of operation, offset and length.
+/// Every byte is accepted once and only inside the payload; the payload is whole exactly when all of its bytes have arrived. Input: the
+/// size, then triples of operation, offset and length.
 pub fn target(bytes: &[u8]) {
     let Some((size, steps)) = bytes.split_first() else {
         return;
     };
-    let size = u64::from(*size);
-    let mut landing = Landing::new(size);
-    let mut arriving: Vec<(u64, u64)> = Vec::new();
-    let mut claimed = 0;
+    let mut landing = Landing::new((*size).into());
+    let mut arriving: Vec<(Claim, Range<usize>)> = Vec::new();
+    let mut claimed = [false; 256];
+    let mut missing = usize::from(*size);
     for step in steps.as_chunks::<3>().0.iter() {
         // The highest values stand for the end of the number range.
         let wide = |byte: u8| match byte {
@@ -22,20 +24,19 @@ pub fn target(bytes: &[u8]) {
         };
         let (offset, length) = (wide(step[1]), wide(step[2]));
         if step[0] % 2 == 0 {
-            if landing.claim(offset, length).is_ok() {
+            if let Ok(claim) = landing.claim(offset, length) {
                 let end = offset.checked_add(length).expect("it was accepted");
-                assert!(end <= size, "a chunk outside the payload");
-                let overlaps = |(start, stop): &(u64, u64)| offset < *stop && *start < end;
-                assert!(!arriving.iter().any(overlaps), "a chunk twice at once");
-                claimed += length;
-                assert!(claimed <= size, "more than the payload");
-                assert!(offset < end, "a chunk that no place tells from its neighbour");
-                arriving.push((offset, end));
+                assert!(end <= u64::from(*size), "a chunk outside the payload");
+                assert!(offset < end, "a chunk without bytes");
+                let range = offset as usize..end as usize;
+                let fresh = claimed[range.clone()].iter_mut().all(|byte| !std::mem::replace(byte, true));
+                assert!(fresh, "bytes were accepted twice");
+                arriving.push((claim, range));
             }
         } else if let Some(index) = arriving.len().checked_sub(1 + usize::from(step[1])) {
-            let (offset, _) = arriving.remove(index);
-            let complete = claimed == size && arriving.is_empty();
-            assert_eq!(landing.arrived(offset), complete);
+            let (claim, range) = arriving.remove(index);
+            missing -= range.len();
+            assert_eq!(landing.arrived(claim).is_some(), missing == 0);
         }
     }
 }

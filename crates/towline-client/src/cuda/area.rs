@@ -51,11 +51,11 @@ impl Session {
         Ok(payload)
     }
 
-    /// Gives what the server sends a number, and a place.
+    /// Gives what the server sends a number, and a place. The next wait for `stream` tells a failure.
     ///
     /// # Safety
     /// The memory is writable, and left alone, until the data is there.
-    pub unsafe fn await_data(&self, area: &HostArea) -> u64 {
-        self.expect_data(area.memory(), false)
+    pub unsafe fn await_data(&self, stream: u64, area: &HostArea) -> u64 {
+        self.expect_data(area.memory(), stream, false)
     }
 }

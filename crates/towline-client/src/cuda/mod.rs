@@ -41,6 +41,7 @@ pub use transfer::{DeviceBox, HostRows};
 
 /// CUDA's words.
 const CUDA: &Vocabulary = &Vocabulary {
+    is_failure: |status| status != 0,
     lost: CUDA_ERROR_DEVICE_UNAVAILABLE,
     unposted: CUDA_ERROR_OUT_OF_MEMORY,
     call_name: wire::call_name,

@@ -7,7 +7,7 @@ use towline_session::Landing;
 
 use super::{Actor, PAYLOAD_TAG, Posting, Session};
 use crate::memory::HostBox;
-use crate::state::Read;
+use crate::state::{Read, ToldBy};
 use crate::tuning::{INLINE_CREDIT, tuning};
 
 /// Reads up to this size come on the command lane; the worker has the same number.
@@ -231,7 +231,7 @@ impl Session {
         read: &HeldRead,
         wait: bool,
     ) -> (u64, Result<(), i32>) {
-        let payload = self.expect_data(read.target, wait);
+        let payload = self.expect_data(read.target, read.stream, wait);
         let request = wire::Read {
             stream: wire::StreamHandle(read.stream),
             address: read.address,
@@ -375,7 +375,7 @@ impl Session {
         self.healthy()?;
         let area = to.of(size);
         let bytes = area.size();
-        let payload = self.expect_data(area, wait);
+        let payload = self.expect_data(area, stream, wait);
         let stream = wire::StreamHandle(stream);
         let place = from.place(size);
         let urgent = u32::from(wait);
@@ -442,14 +442,19 @@ impl Session {
         }
     }
 
-    pub(super) fn expect_data(&self, target: HostBox, wait: bool) -> u64 {
+    /// A failure of data that no call waits for is told by the next wait for `stream`.
+    pub(super) fn expect_data(&self, target: HostBox, stream: u64, wait: bool) -> u64 {
         let payload = self.mint(PAYLOAD_TAG);
         let read = Read {
             target,
             landing: Landing::new(target.size() as u64),
             active: 0,
             failed: None,
-            background: !wait,
+            event: None,
+            told_by: match wait {
+                true => ToldBy::Call,
+                false => ToldBy::Queue(stream),
+            },
         };
         self.link.state().reads.insert(payload, read);
         if !wait {
@@ -468,9 +473,7 @@ impl Session {
         patience: Option<Duration>,
     ) -> Result<(), i32> {
         if let Err(status) = posted {
-            // Nothing was sent, so nothing will come.
-            self.link.state().landed(payload, &mut Vec::new());
-            self.link.state().failures.remove(&payload);
+            self.link.state().withdraw(payload);
             self.link.notify();
             return Err(status);
         }
@@ -479,19 +482,12 @@ impl Session {
         };
         let started = std::time::Instant::now();
         self.link.flush();
-        if size <= INLINE_READ {
-            self.link.wait_data(payload, patience);
-        } else {
-            self.link.wait_read(payload);
-        }
+        let outcome = match size <= INLINE_READ {
+            true => self.link.wait_data(payload, patience),
+            false => self.link.wait_read(payload),
+        };
         self.link.meter.waited(call, started.elapsed());
-        if self.link.lost().is_some() {
-            return Err(super::CUDA.lost);
-        }
-        match self.link.state().failures.remove(&payload) {
-            Some(status) => Err(status),
-            None => self.healthy(),
-        }
+        outcome.and_then(|()| self.healthy())
     }
 
     /// Data on its way into a range that is about to be read must be there first: on the device the copies would run in order.

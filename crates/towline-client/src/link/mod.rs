@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use smallvec::SmallVec;
 use towline_backend::opencl::{CL_DEVICE_NOT_AVAILABLE, CL_OUT_OF_RESOURCES};
 use towline_session::{HANDLE_BASE, Outbox};
 use towline_transport::{Connection, TransportError};
@@ -28,6 +27,8 @@ use crate::state::{Callback, State};
 use crate::tuning::tuning;
 
 mod send;
+#[cfg(test)]
+mod tests;
 mod wait;
 
 /// What every OpenCL call on a lost session answers: the device is not available any more.
@@ -35,6 +36,8 @@ pub(crate) const LOST: i32 = CL_DEVICE_NOT_AVAILABLE;
 
 /// What differs between the APIs that a session can speak.
 pub(crate) struct Vocabulary {
+    /// Whether a status says that something failed.
+    pub(crate) is_failure: fn(i32) -> bool,
     /// What every call on a lost session answers.
     pub(crate) lost: i32,
     /// What a call answers that could not be posted.
@@ -45,6 +48,7 @@ pub(crate) struct Vocabulary {
 
 /// OpenCL's.
 pub(crate) const OPENCL: &Vocabulary = &Vocabulary {
+    is_failure: |status| status < 0,
     lost: LOST,
     unposted: CL_OUT_OF_RESOURCES,
     call_name: towline_wire::opencl::call_name,
@@ -311,23 +315,7 @@ impl Link {
             while state.reads.values().any(|read| read.active > 0) {
                 state = self.follow_at_most(state, Duration::from_millis(10));
             }
-            state.held.clear();
-            state.writes.clear();
-            state.reads.clear();
-            let events = state
-                .events
-                .values_mut()
-                .filter(|event| event.status.is_none());
-            events
-                .flat_map(|event| {
-                    event.status = Some(self.vocabulary.lost);
-                    event
-                        .callbacks
-                        .drain(..)
-                        .collect::<SmallVec<[Callback; 1]>>()
-                })
-                .map(|callback| (callback, self.vocabulary.lost))
-                .collect()
+            state.end(self.vocabulary.lost)
         };
         self.changed.notify_all();
         {

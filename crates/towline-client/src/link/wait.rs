@@ -110,11 +110,14 @@ impl Link {
         }
     }
 
-    /// Waits until a read is over: its data landed, or no lane can write to its target any more.
-    pub(crate) fn wait_read(&self, payload: u64) {
+    /// Waits until a read is over. Succeeds only with all of its data in place; after a failure no lane can write to its target any more.
+    pub(crate) fn wait_read(&self, payload: u64) -> Result<(), i32> {
         let _interest = self.interest();
         let mut state = self.state();
-        while state.reads.contains_key(&payload) {
+        loop {
+            if let Some(outcome) = state.take_outcome(payload, self.vocabulary.lost) {
+                return outcome;
+            }
             state = self.follow(state);
         }
     }
@@ -136,17 +139,16 @@ impl Link {
         }
     }
 
-    /// Waits for small data, which comes on the command lane: this thread reads for itself.
-    pub(crate) fn wait_data(&self, payload: u64, patience: Duration) {
+    /// As [`Self::wait_read`], for small data, which comes on the command lane: this thread reads for itself.
+    pub(crate) fn wait_data(&self, payload: u64, patience: Duration) -> Result<(), i32> {
         loop {
-            let state = self.state();
-            if !state.reads.contains_key(&payload) {
+            let mut state = self.state();
+            if let Some(outcome) = state.take_outcome(payload, self.vocabulary.lost) {
                 self.lull.store(true, Ordering::Relaxed);
-                return;
+                return outcome;
             }
-            if !self.read_or_follow(state, patience) {
-                return;
-            }
+            // Where nobody can read any more the session has ended, and so has the read.
+            self.read_or_follow(state, patience);
         }
     }
 
@@ -361,16 +363,28 @@ impl Link {
                 let Some(read) = state.reads.get_mut(&payload) else {
                     return Ok(());
                 };
-                read.landing.claim(0, bytes.len() as u64).map_err(|error| {
-                    ProtocolError::new(CloseCode::UnexpectedPayload, error.to_string())
-                })?;
+                let unexpected =
+                    |detail: String| ProtocolError::new(CloseCode::UnexpectedPayload, detail);
+                let claim = read.landing.claim(0, bytes.len() as u64);
+                let claim = claim.map_err(|error| unexpected(error.to_string()))?;
                 // SAFETY: the read's target belongs to the session until the read is over, which needs this lock.
                 unsafe { read.target.scatter(0, bytes) };
-                if read.landing.arrived(0) {
-                    state.landed(payload, due);
-                }
+                let whole = read.landing.arrived(claim).ok_or_else(|| {
+                    unexpected(format!(
+                        "{} bytes for a read of {}",
+                        bytes.len(),
+                        read.target.size()
+                    ))
+                })?;
+                state.landed(payload, whole, due);
             }
             Push::NoData { payload, status } => {
+                if !(self.vocabulary.is_failure)(status) {
+                    return Err(ProtocolError::new(
+                        CloseCode::UnexpectedPayload,
+                        format!("no data for payload {payload}, and status {status} is no failure"),
+                    ));
+                }
                 let mut state = self.state();
                 let Some(read) = state.reads.get_mut(&payload) else {
                     state.ungranted(payload);
@@ -379,7 +393,7 @@ impl Link {
                 read.failed = Some(status);
                 // A lane that is writing right now ends the read when it is through.
                 if read.active == 0 {
-                    state.landed(payload, due);
+                    state.read_failed(payload, status, due);
                 }
             }
             Push::Sent { payload } => {

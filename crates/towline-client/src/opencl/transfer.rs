@@ -7,7 +7,7 @@ use towline_session::Landing;
 use super::event::status_of;
 use super::*;
 use crate::memory::HostBox;
-use crate::state::{Read, Write};
+use crate::state::{Read, ToldBy, Write};
 use crate::tuning::{INLINE_CREDIT, SLAB_BYTES, tuning};
 
 /// What `place` describes; the numbers are the protocol's.
@@ -262,23 +262,28 @@ impl Remote {
         let size = target.size();
         let waits = handles(command.waits);
         let payload = self.mint(PAYLOAD_TAG);
-        let background = !command.blocking;
+        let event = self.event_for(command);
+        let awaited = command.blocking || !tuning().pipeline;
         let read = Read {
             target,
             landing: Landing::new(size as u64),
             active: 0,
             failed: None,
-            background,
+            event: event.map(|event| event.0),
+            told_by: match awaited {
+                true => ToldBy::Call,
+                false => ToldBy::Queue(command.queue.addr() as u64),
+            },
         };
-        self.link().state().reads.insert(payload, read);
-        if background {
-            self.link().raise_interest();
-        }
-        let event = self.event_for(command);
-        if let Some(event) = event
-            && let Some(known) = self.link().state().events.get_mut(&event.0)
         {
-            known.read = Some(payload);
+            let mut state = self.link().state();
+            state.reads.insert(payload, read);
+            if let Some(known) = event.and_then(|event| state.events.get_mut(&event.0)) {
+                known.read = Some(payload);
+            }
+        }
+        if !awaited {
+            self.link().raise_interest();
         }
         let words = place.words();
         let posted = self.post(&wire::Read {
@@ -294,24 +299,24 @@ impl Remote {
             event,
         });
         if let Err(status) = posted {
+            self.link().state().withdraw(payload);
+            self.link().notify();
             return status;
         }
-        if background && tuning().pipeline {
+        if !awaited {
             return CL_SUCCESS;
         }
         let started = std::time::Instant::now();
         self.link().flush();
-        if size <= INLINE_READ && !background {
-            self.link().wait_data(payload, tuning().spin_for_answer);
-        } else {
-            self.link().wait_read(payload);
-        }
+        let outcome = match size <= INLINE_READ && command.blocking {
+            true => self.link().wait_data(payload, tuning().spin_for_answer),
+            false => self.link().wait_read(payload),
+        };
         self.link().meter.waited(command.call, started.elapsed());
-        if self.link().lost().is_some() {
-            return crate::link::LOST;
+        match outcome {
+            Ok(()) => self.failure(command.queue),
+            Err(status) => status,
         }
-        let failed = self.link().state().failures.remove(&payload);
-        failed.unwrap_or_else(|| self.failure(command.queue))
     }
 
     fn event_for(&self, command: &Command<'_>) -> Option<wire::EventHandle> {

@@ -339,7 +339,7 @@ impl Driver {
                 let Some(deed) = step.deed else { continue };
                 let is_now = matches!(deed, Deed::Take(_)) == takes;
                 if is_now && !state.disabled.contains(&step.number) {
-                    calls.extend([step.number, self.expect(&acting, &deed)?]);
+                    calls.extend([step.number, self.expect(&acting, handle, &deed)?]);
                 }
             }
         }
@@ -358,8 +358,13 @@ impl Driver {
         Ok(())
     }
 
-    /// The number under which the server calls for what a node does.
-    fn expect(&self, acting: &Acting<'_>, deed: &Deed) -> Result<u64, CUresult> {
+    /// The number under which the server calls for what a node does, in a launch on `stream`.
+    fn expect(
+        &self,
+        acting: &Acting<'_>,
+        stream: StreamHandle,
+        deed: &Deed,
+    ) -> Result<u64, CUresult> {
         match *deed {
             // Captured before a kernel first used that memory: its pages may be protected when the data moves.
             Deed::Fetch(rows) | Deed::FetchSettled(rows) | Deed::Take(rows)
@@ -386,7 +391,7 @@ impl Driver {
             // SAFETY: as above.
             Deed::FetchSettled(rows) => unsafe { acting.session.offer(&area(&rows), false) },
             // SAFETY: as above: writable.
-            Deed::Take(rows) => Ok(unsafe { acting.session.await_data(&area(&rows)) }),
+            Deed::Take(rows) => Ok(unsafe { acting.session.await_data(stream.0, &area(&rows)) }),
         }
     }
 

@@ -14,7 +14,7 @@
 //! become six times slower. So what is added to a long queue goes in **large** windows, through slots of their own.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use towline_backend::opencl::*;
@@ -478,7 +478,8 @@ impl Session {
             return Ok(());
         };
         self.shared.read_started(payload, last.done.0.cast());
-        let left = Arc::new(AtomicU64::new(windows.len() as u64));
+        // Windows under way, and the first failure of any: one that failed leaves the payload incomplete.
+        let progress = Arc::new((AtomicU64::new(windows.len() as u64), AtomicI32::new(0)));
         for window in windows {
             let Window {
                 offset,
@@ -492,8 +493,10 @@ impl Session {
                 Through::Ring(slot, _) => slot.enter(None),
                 Through::Spare(_) => 0,
             };
-            let (shared, left) = (Arc::clone(&self.shared), Arc::clone(&left));
+            let (shared, progress) = (Arc::clone(&self.shared), Arc::clone(&progress));
             let sent = move |status: i32| {
+                let (left, failure) = &*progress;
+                let _ = failure.compare_exchange(0, status, Ordering::AcqRel, Ordering::Relaxed);
                 match slot {
                     Through::Ring(slot, gate) => {
                         gate.finish(true);
@@ -503,7 +506,7 @@ impl Session {
                 }
                 if left.fetch_sub(1, Ordering::AcqRel) == 1 {
                     shared.settle_before_answer();
-                    match status {
+                    match failure.load(Ordering::Acquire) {
                         0 => shared.post(&Push::Sent { payload }),
                         status => shared.post(&Push::NoData { payload, status }),
                     }
@@ -517,7 +520,12 @@ impl Session {
                 match status {
                     0 => {
                         let (offset, length) = (offset as u64, length as u64);
-                        let sent = Box::new(move |_| sent(0));
+                        let sent = Box::new(move |whole| {
+                            sent(match whole {
+                                true => 0,
+                                false => CL_OUT_OF_RESOURCES,
+                            });
+                        });
                         sender.payloads.send(payload, offset, length, memory, sent);
                     }
                     status => sent(status),
