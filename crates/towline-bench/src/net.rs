@@ -289,6 +289,7 @@ impl Control {
                 .with_context(|| format!("{address} does not let us in"))?
             {
                 ClientProgress::Send(answer) => control.send(&answer)?,
+                ClientProgress::Wait => {}
                 ClientProgress::Done(_) => return Ok(control),
             }
         }

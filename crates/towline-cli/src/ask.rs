@@ -63,6 +63,7 @@ impl Server {
                 .with_context(|| format!("{address} does not let us in"))?
             {
                 ClientProgress::Send(answer) => server.send(&answer)?,
+                ClientProgress::Wait => {}
                 ClientProgress::Done(welcome) => {
                     server.identity = welcome.server;
                     server.snapshot = welcome.snapshot;

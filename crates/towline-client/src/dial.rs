@@ -2,6 +2,7 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use towline_transport::{Address, ConnectOptions, Connection, Registry, TransportError};
 use towline_wire::control::{
@@ -45,6 +46,17 @@ pub enum DialError {
     /// The system gives no random numbers.
     #[error("the system gives no random numbers")]
     Random,
+    /// The server says nothing.
+    #[error(
+        "{server} took the connection and then said nothing for {} s: it is stopped or overloaded, or the port belongs to another program",
+        limit.as_secs()
+    )]
+    Silent {
+        /// The server.
+        server: String,
+        /// How long it was waited for.
+        limit: Duration,
+    },
     /// The device list does not decode.
     #[error(
         "{server} sent a device list that does not decode: are both sides of the same version?"
@@ -55,6 +67,12 @@ pub enum DialError {
         /// What was seen.
         #[source]
         source: DecodeError,
+    },
+    /// The server says that it is alive and grants nothing.
+    #[error("{server} had no worker for this session within {} s: it is overloaded", HANDSHAKE_LIMIT.as_secs())]
+    Slow {
+        /// The server.
+        server: String,
     },
     /// Threads could not be started.
     #[error("cannot start the session's threads")]
@@ -80,6 +98,25 @@ impl From<(String, TokenError)> for DialError {
         }
     }
 }
+
+/// How long a server may say nothing in the handshake. One that starts a worker says each second that it is alive.
+const SILENCE_LIMIT: Duration = Duration::from_secs(10);
+/// How long a handshake may take with a server that says so.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(300);
+
+/// When a session asks whether its server is there.
+#[derive(Clone, Copy)]
+struct Pulse {
+    /// Silence after which it asks.
+    quiet: Duration,
+    /// How long the answer may take.
+    patience: Duration,
+}
+
+const PULSE: Pulse = Pulse {
+    quiet: Duration::from_secs(10),
+    patience: Duration::from_secs(15),
+};
 
 /// A session that has begun.
 pub(crate) struct Dialled {
@@ -137,8 +174,7 @@ pub(crate) fn dial(
     )
     .map_err(DialError::Threads)?;
     let control = Control::new(Arc::clone(&connection), address, &grant.peers);
-    watch(Arc::clone(&link), connection, buffer, Arc::clone(&control))
-        .map_err(DialError::Threads)?;
+    watch(&link, connection, buffer, &control, PULSE).map_err(DialError::Threads)?;
     Ok(Dialled {
         link,
         control,
@@ -156,7 +192,14 @@ pub(crate) fn knock(
     let connection = transport.connect(address, &ConnectOptions::control())?;
     let mut buffer = MessageBuffer::new(limits::SERVER_MESSAGE_BYTES);
     let server = address.to_string();
-    let welcome = shake_hands(&*connection, &mut buffer, &server, token, purpose)?;
+    let welcome = shake_hands(
+        &*connection,
+        &mut buffer,
+        &server,
+        token,
+        purpose,
+        SILENCE_LIMIT,
+    )?;
     Ok((connection, buffer, welcome))
 }
 
@@ -166,6 +209,7 @@ fn shake_hands(
     server: &str,
     token: Option<Token>,
     purpose: Purpose,
+    silence: Duration,
 ) -> Result<Welcome, DialError> {
     let mut nonce = [0; NONCE_BYTES];
     getrandom::fill(&mut nonce).map_err(|_| DialError::Random)?;
@@ -183,8 +227,14 @@ fn shake_hands(
     let hello = Hello::new(purpose, &program, std::process::id(), &hostname, nonce);
     let (mut handshake, first) = ClientHandshake::start(hello, token);
     control.send(&[IoSlice::new(&first)])?;
+    let deadline = Instant::now() + HANDSHAKE_LIMIT;
     loop {
-        let frame = next_frame(control, buffer, server)?;
+        let Some(frame) = next_frame(control, buffer, server, silence)? else {
+            return Err(DialError::Silent {
+                server: server.into(),
+                limit: silence,
+            });
+        };
         match handshake
             .receive(&frame)
             .map_err(|source| DialError::Handshake {
@@ -192,23 +242,36 @@ fn shake_hands(
                 source,
             })? {
             ClientProgress::Send(bytes) => control.send(&[IoSlice::new(&bytes)])?,
+            ClientProgress::Wait if Instant::now() < deadline => {}
+            ClientProgress::Wait => {
+                return Err(DialError::Slow {
+                    server: server.into(),
+                });
+            }
             ClientProgress::Done(welcome) => return Ok(*welcome),
         }
     }
 }
 
+/// The next whole frame; `None` when none has come within `limit`.
 fn next_frame(
     control: &dyn Connection,
     buffer: &mut MessageBuffer,
     server: &str,
-) -> Result<Vec<u8>, DialError> {
+    limit: Duration,
+) -> Result<Option<Vec<u8>>, DialError> {
+    let deadline = Instant::now() + limit;
     loop {
         let frame = buffer.next_frame().map_err(|source| DialError::Control {
             server: server.into(),
             source,
         })?;
-        if let Some(frame) = frame {
+        if frame.is_some() {
             return Ok(frame);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() || !control.wait_readable(Some(left))? {
+            return Ok(None);
         }
         let mut bytes = [0; 16 << 10];
         let count = control.recv(&mut bytes)?;
@@ -222,31 +285,139 @@ fn next_frame(
     }
 }
 
-/// Keeps an eye on the control connection: when it ends, so does the session, and its last words say why.
+/// Keeps an eye on the control connection: when it ends, so does the session, and its last words say why. A server that does not answer
+/// is as good as gone: a stopped one answers nothing, though its host acknowledges every byte.
 fn watch(
-    link: Arc<Link>,
+    link: &Arc<Link>,
     connection: Arc<dyn Connection>,
     mut buffer: MessageBuffer,
-    control: Arc<Control>,
+    control: &Arc<Control>,
+    pulse: Pulse,
 ) -> std::io::Result<()> {
-    let listened = Arc::clone(&link);
+    let (watched, asked) = (Arc::clone(link), Arc::clone(control));
     std::thread::Builder::new()
         .name("towline-control".into())
         .spawn(move || {
-            let reason = loop {
-                match next_frame(&*connection, &mut buffer, link.name()) {
-                    Ok(frame) => match Message::decode(&frame) {
-                        Ok(Message::SessionEnded(ended)) => break ended.reason,
-                        Ok(message) => control.heard(message),
-                        // What this side does not know says nothing about the session's end.
-                        Err(_) => {}
-                    },
-                    Err(error) => break error.to_string(),
-                }
-            };
-            control.ended();
-            link.fail(reason);
+            let reason = last_words(&*connection, &mut buffer, watched.name(), &asked, pulse);
+            asked.ended();
+            watched.fail(reason);
         })?;
-    listened.expect_explanation();
+    link.expect_explanation();
     Ok(())
+}
+
+/// Listens until the session is over, and says why it is.
+fn last_words(
+    connection: &dyn Connection,
+    buffer: &mut MessageBuffer,
+    server: &str,
+    control: &Control,
+    pulse: Pulse,
+) -> String {
+    let mut asked = false;
+    loop {
+        let limit = match asked {
+            true => pulse.patience,
+            false => pulse.quiet,
+        };
+        match next_frame(connection, buffer, server, limit) {
+            Ok(Some(frame)) => {
+                asked = false;
+                match Message::decode(&frame) {
+                    Ok(Message::SessionEnded(ended)) => return ended.reason,
+                    Ok(message) => control.heard(message),
+                    // What this side does not know says nothing about the session's end.
+                    Err(_) => {}
+                }
+            }
+            Ok(None) if !asked => {
+                if let Err(error) = control.ping() {
+                    return error.to_string();
+                }
+                asked = true;
+            }
+            Ok(None) => {
+                let silence = pulse.quiet + pulse.patience;
+                return format!(
+                    "it has not answered for {} s: it is stopped, or the network between is down",
+                    silence.as_secs()
+                );
+            }
+            Err(error) => return error.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_transport::Transport;
+    use towline_transport::memory::MemoryTransport;
+
+    use super::*;
+
+    /// Both ends of a connection of their own.
+    fn pair() -> (Arc<dyn Connection>, Arc<dyn Connection>) {
+        let network = MemoryTransport::new();
+        let address: Address = "memory://server".parse().expect("it is well formed");
+        let listener = network.listen(&address).expect("the name is free");
+        let ours = network.connect(&address, &ConnectOptions::default());
+        let ours = ours.expect("it listens");
+        (ours, listener.accept().expect("a connection"))
+    }
+
+    fn shake(connection: &dyn Connection) -> Result<Welcome, DialError> {
+        let mut buffer = MessageBuffer::new(limits::SERVER_MESSAGE_BYTES);
+        let silence = Duration::from_millis(300);
+        let purpose = Purpose::Session;
+        shake_hands(connection, &mut buffer, "server", None, purpose, silence)
+    }
+
+    #[test]
+    fn silent_server_is_given_up() {
+        let (client, _server) = pair();
+        assert!(matches!(shake(&*client), Err(DialError::Silent { .. })));
+    }
+
+    #[test]
+    fn foreign_greeting_is_refused_at_once() {
+        let (client, server) = pair();
+        server
+            .send(&[IoSlice::new(b"SSH-2.0-OpenSSH_9.2\r\n")])
+            .expect("it is read");
+        assert!(matches!(shake(&*client), Err(DialError::Control { .. })));
+    }
+
+    #[test]
+    fn server_that_says_it_is_alive_is_waited_for() {
+        let (client, server) = pair();
+        let saying = std::thread::spawn(move || {
+            for _ in 0..8 {
+                let alive = Message::Alive.encode();
+                server.send(&[IoSlice::new(&alive)]).expect("it is read");
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            let reject = Message::Reject(towline_wire::control::RejectCode::Busy.plain()).encode();
+            server.send(&[IoSlice::new(&reject)]).expect("it is read");
+        });
+        assert!(matches!(shake(&*client), Err(DialError::Handshake { .. })));
+        saying.join().expect("the server does not panic");
+    }
+
+    #[test]
+    fn session_with_a_stopped_server_ends() {
+        let pulse = Pulse {
+            quiet: Duration::from_millis(50),
+            patience: Duration::from_millis(50),
+        };
+        let (client, server) = pair();
+        let address = "memory://server".parse().expect("it is well formed");
+        let control = Control::new(Arc::clone(&client), &address, &[]);
+        let mut buffer = MessageBuffer::new(limits::SERVER_MESSAGE_BYTES);
+        let reason = last_words(&*client, &mut buffer, "server", &control, pulse);
+        assert!(reason.contains("it is stopped"), "{reason}");
+        let ping = Message::Ping.encode();
+        let mut asked = vec![0; ping.len()];
+        towline_transport::recv_exact(&*server, &mut asked).expect("it was asked");
+        assert_eq!(asked, ping);
+    }
 }

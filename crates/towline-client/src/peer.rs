@@ -12,7 +12,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use towline_transport::{Address, Connection};
+use towline_transport::{Address, Connection, TransportError};
 use towline_wire::control::{Message, PeerConnect, PeerOffer};
 
 use crate::opencl::Remote;
@@ -94,6 +94,13 @@ impl Control {
             // Whoever asked may have given up.
             let _ = waiting.send(message);
         }
+    }
+
+    /// Asks whether the server is there; any message of it is the answer.
+    pub(crate) fn ping(&self) -> Result<(), TransportError> {
+        let _sending = lock(&self.answers);
+        self.connection
+            .send(&[IoSlice::new(&Message::Ping.encode())])
     }
 
     /// Nothing more will be heard.

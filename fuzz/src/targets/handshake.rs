@@ -127,6 +127,7 @@ fn shake(tokens: Tokens, between: &mut Between<'_>) -> Result<Reached, (Reached,
         let received = between.pass(number, welcome);
         frame = match client.receive(&received) {
             Ok(ClientProgress::Send(proof)) => proof,
+            Ok(ClientProgress::Wait) => return Ok(reached),
             Ok(ClientProgress::Done(_)) => {
                 reached.done = true;
                 return Ok(reached);

@@ -14,7 +14,7 @@ use towline_wire::control::{
 use towline_wire::snapshot::Snapshot;
 
 use super::accept::UnprovenGuard;
-use super::deadline::Deadlines;
+use super::deadline::{Deadline, Deadlines};
 use super::monitor::Asker;
 use super::peer::{self, Peering};
 use super::pool::WorkerPool;
@@ -25,6 +25,9 @@ use crate::worker::process::SessionParameters;
 
 /// How long a connection that only asks questions may be silent.
 const QUERY_IDLE_LIMIT: Duration = Duration::from_secs(60);
+
+/// How often a client that waits for a worker hears that the server is alive.
+const ALIVE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Why a connection is over, other than by its peer's wish.
 #[derive(Debug, thiserror::Error)]
@@ -280,7 +283,10 @@ fn run_session(
             control.end(ending.as_ref().map(|ending| ending.reason.as_str()));
         }
     };
-    let worker = pool.take(Box::new(ended)).map_err(|reason| {
+    let alive = control.say_alive();
+    let taken = pool.take(Box::new(ended));
+    drop(alive);
+    let worker = taken.map_err(|reason| {
         // Whether there is a driver is known when a worker has tried to load it.
         let code = match hello.purpose {
             Purpose::CudaSession => RejectCode::NoDevice,
@@ -382,6 +388,7 @@ fn serve_session(
 
 fn answer(control: &ControlConnection, request: Message, shared: &Shared) -> Result<(), Fault> {
     let reply = match request {
+        Message::Ping => Message::Alive,
         Message::StatusRequest => Message::Status(status(shared)),
         Message::DevicesRequest => Message::Devices(Devices {
             snapshot: opencl_devices(shared),
@@ -446,6 +453,13 @@ impl ControlConnection {
             .deadlines
             .set(&self.connection, ANSWER_LIMIT, Vec::new());
         self.connection.send(&[IoSlice::new(frame)])
+    }
+
+    /// Tells the client that the server is alive, until the result is dropped. Only before the welcome.
+    fn say_alive(&self) -> Deadline {
+        let message = Message::Alive.encode();
+        self.deadlines
+            .repeat(&self.connection, ALIVE_PERIOD, message)
     }
 
     fn welcome(&self, frame: &[u8]) -> Result<(), TransportError> {

@@ -1,5 +1,6 @@
 //! Closes connections whose peers are too slow: everything that waits for a client waits in a blocking call, which this
-//! wakes by shutting the connection down. One thread for all of them, asleep while there are none.
+//! wakes by shutting the connection down. And tells clients that wait for a worker that the server is alive. One thread for all of them,
+//! asleep while there are none.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -26,8 +27,10 @@ struct State {
 struct Entry {
     at: Instant,
     connection: Arc<dyn Connection>,
-    /// Sent before closing, if it can be sent without waiting.
-    farewell: Vec<u8>,
+    /// Sent if it can be sent without waiting.
+    message: Vec<u8>,
+    /// It is sent again after each such time; without, the connection is closed.
+    every: Option<Duration>,
 }
 
 /// One deadline; dropping it lifts it.
@@ -54,6 +57,26 @@ impl Deadlines {
         limit: Duration,
         farewell: Vec<u8>,
     ) -> Deadline {
+        self.add(connection, limit, farewell, None)
+    }
+
+    /// Sends `message` on `connection` after each `period` until the result is dropped. Nobody else sends there meanwhile.
+    pub(super) fn repeat(
+        self: &Arc<Self>,
+        connection: &Arc<dyn Connection>,
+        period: Duration,
+        message: Vec<u8>,
+    ) -> Deadline {
+        self.add(connection, period, message, Some(period))
+    }
+
+    fn add(
+        self: &Arc<Self>,
+        connection: &Arc<dyn Connection>,
+        limit: Duration,
+        message: Vec<u8>,
+        every: Option<Duration>,
+    ) -> Deadline {
         let mut state = lock(&self.state);
         let number = state.next;
         state.next += 1;
@@ -62,7 +85,8 @@ impl Deadlines {
             Entry {
                 at: Instant::now() + limit,
                 connection: Arc::clone(connection),
-                farewell,
+                message,
+                every,
             },
         );
         drop(state);
@@ -88,13 +112,20 @@ impl Deadlines {
                 .filter(|(_, entry)| entry.at <= now)
                 .map(|(number, _)| *number)
                 .collect();
-            for entry in late
-                .into_iter()
-                .filter_map(|number| state.entries.remove(&number))
-            {
-                // It is being closed whether or not it still hears why.
-                let _ = entry.connection.try_send(&entry.farewell);
-                entry.connection.shutdown();
+            for number in late {
+                let Some(mut entry) = state.entries.remove(&number) else {
+                    continue;
+                };
+                // A connection that is being closed need not hear why.
+                let sent = entry.connection.try_send(&entry.message);
+                match entry.every {
+                    // A client that has not room for a few bytes does not read.
+                    Some(period) if sent.is_ok_and(|count| count == entry.message.len()) => {
+                        entry.at = now + period;
+                        state.entries.insert(number, entry);
+                    }
+                    _ => entry.connection.shutdown(),
+                }
             }
             let next = state.entries.values().map(|entry| entry.at).min();
             state = match next {

@@ -45,6 +45,7 @@ impl Client {
             let frame = client.frame().expect("an answer before the end");
             match handshake.receive(&frame)? {
                 ClientProgress::Send(answer) => client.send(&answer),
+                ClientProgress::Wait => {}
                 ClientProgress::Done(welcome) => {
                     client.welcome = Some(*welcome);
                     return Ok(client);

@@ -72,6 +72,7 @@ fn tests() -> Vec<Trial> {
     tests! {
         sessions {
             session_echoes_through_its_worker,
+            ping_in_a_session_is_answered,
             cuda_session_gets_a_worker_of_its_own_kind,
             cuda_session_without_a_driver_is_told_and_others_go_on,
             server_with_cuda_only_serves_and_says_what_it_lacks,

@@ -10,6 +10,14 @@ pub(super) fn session_echoes_through_its_worker() -> Result<(), Failed> {
     Ok(())
 }
 
+pub(super) fn ping_in_a_session_is_answered() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    let mut client = Client::session(&server.address);
+    client.send(&Message::Ping.encode());
+    assert_eq!(client.message(), Some(Message::Alive));
+    Ok(())
+}
+
 pub(super) fn cuda_session_gets_a_worker_of_its_own_kind() -> Result<(), Failed> {
     let server = serve(SupervisorConfig {
         cuda_worker: Some(worker("cuda")),

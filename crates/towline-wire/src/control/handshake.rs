@@ -118,6 +118,8 @@ impl HandshakeError {
 pub enum ClientProgress {
     /// Send this frame, then wait for the next one.
     Send(Vec<u8>),
+    /// The server is alive and has nothing to grant yet: wait for the next frame.
+    Wait,
     /// The handshake is done.
     Done(Box<Welcome>),
 }
@@ -185,6 +187,7 @@ impl ClientHandshake {
                 Ok(ClientProgress::Done(welcome))
             }
             Message::Reject(reject) => Err(self.explain(reject)),
+            Message::Alive => Ok(ClientProgress::Wait),
             other => Err(HandshakeError::Unexpected {
                 message: other.name(),
             }),

@@ -482,6 +482,10 @@ pub enum Message {
     CudaDevicesRequest,
     /// Server to client.
     CudaDevices(CudaDevices),
+    /// Client to server, in a session: are you there?
+    Ping,
+    /// Server to client: the answer to a `Ping`; and, unasked, once a second while a session waits for its worker.
+    Alive,
 }
 
 impl Message {
@@ -497,7 +501,11 @@ impl Message {
             Self::Proof(proof) => body.raw(&proof.proof),
             Self::Welcome(welcome) => welcome.write(&mut body),
             Self::Reject(reject) => reject.write(&mut body),
-            Self::StatusRequest | Self::DevicesRequest | Self::CudaDevicesRequest => {}
+            Self::StatusRequest
+            | Self::DevicesRequest
+            | Self::CudaDevicesRequest
+            | Self::Ping
+            | Self::Alive => {}
             Self::Status(status) => status.write(&mut body),
             Self::Devices(devices) => body.blob(&devices.snapshot, limits::SNAPSHOT_BYTES),
             Self::SessionEnded(ended) => body.text(&ended.reason, limits::TEXT_BYTES),
@@ -594,6 +602,8 @@ impl Message {
                     false => Err(reader.text("reason", limits::TEXT_BYTES)?),
                 },
             }),
+            19 => Self::Ping,
+            20 => Self::Alive,
             value => {
                 return Err(ControlError::InvalidValue {
                     field: "message kind",
@@ -626,6 +636,8 @@ impl Message {
             Self::NvmlAnswers(_) => "NvmlAnswers",
             Self::CudaDevicesRequest => "CudaDevicesRequest",
             Self::CudaDevices(_) => "CudaDevices",
+            Self::Ping => "Ping",
+            Self::Alive => "Alive",
         }
     }
 
@@ -649,6 +661,8 @@ impl Message {
             Self::NvmlAnswers(_) => 16,
             Self::CudaDevicesRequest => 17,
             Self::CudaDevices(_) => 18,
+            Self::Ping => 19,
+            Self::Alive => 20,
         }
     }
 }

@@ -466,6 +466,8 @@ fn device_message() -> impl Strategy<Value = Message> {
         prop::collection::vec(answer, 0..8)
             .prop_map(|answers| Message::NvmlAnswers(NvmlAnswers { answers })),
         Just(Message::CudaDevicesRequest),
+        Just(Message::Ping),
+        Just(Message::Alive),
         prop_oneof![bytes().prop_map(Ok), name().prop_map(Err)]
             .prop_map(|snapshot| Message::CudaDevices(CudaDevices { snapshot })),
     ]
