@@ -17,6 +17,7 @@ pub mod crash;
 pub mod jail;
 pub mod process;
 pub mod signals;
+mod spawn;
 
 use std::io;
 

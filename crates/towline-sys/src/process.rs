@@ -6,21 +6,23 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{
-    DumpableBehavior, Pid, PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions,
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions,
 };
 
 use crate::channel::{Channel, wait_readable};
+use crate::spawn::Program;
 use crate::{Context, SysError, signals};
 
 /// Where a worker finds its end of the channel.
@@ -91,46 +93,27 @@ impl WorkerProcess {
         let socket_number = socket.as_raw_fd();
         let parent = rustix::process::getpid();
         let gap = apart();
-        let mut command = Command::new(&program.path);
-        command
-            .arg0("towline")
-            .args(&program.arguments)
-            .env_clear()
-            .envs(
-                program
-                    .environment
-                    .iter()
-                    .map(|(name, value)| (name, value)),
-            )
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .process_group(0);
-        // SAFETY: the closure makes only system calls, by async-signal-safe wrappers that take no lock and do not
-        // allocate; `socket_number` stays open until after the spawn because `socket` lives that long.
-        unsafe { command.pre_exec(move || prepare_child(socket_number, parent, gap)) };
-        let mut child = command
-            .spawn()
-            .while_trying_to(format!("start {}", program.path.display()))?;
+        let action = || format!("start {}", program.path.display());
+        let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+            .while_trying_to(action())?;
+        let arguments = [OsStr::new("towline")]
+            .into_iter()
+            .chain(program.arguments.iter().map(OsString::as_os_str));
+        let environment = program.environment.iter();
+        let environment = environment.map(|(name, value)| (name.as_os_str(), value.as_os_str()));
+        let prepared = Program::new(program.path.as_os_str(), arguments, environment)
+            .while_trying_to(action())?;
+        let mut prepare = || prepare_child(socket_number, null.as_fd(), parent, gap);
+        // SAFETY: the closure makes only system calls, by async-signal-safe wrappers that take no lock and do not allocate; both
+        // descriptors stay open until after the start because their owners live that long.
+        let started = unsafe { prepared.start(&mut prepare) };
+        let (pid, pidfd) = started.while_trying_to(action())?;
         drop(socket);
-        let pid = Pid::from_child(&child);
-        // Not reaped yet, so the number cannot have been given to another process.
-        match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(pidfd) => Ok(Self {
-                pid,
-                pidfd,
-                reaped: false,
-            }),
-            Err(error) => {
-                // Neither fails for a child that is not reaped.
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(SysError::new(
-                    "open a descriptor for the worker process",
-                    error,
-                ))
-            }
-        }
+        Ok(Self {
+            pid,
+            pidfd,
+            reaped: false,
+        })
     }
 
     /// Its process id.
@@ -251,9 +234,18 @@ unsafe extern "C" {
     fn pthread_setattr_default_np(attributes: *const libc::pthread_attr_t) -> libc::c_int;
 }
 
-/// Runs in the child between fork and exec: system calls only.
-fn prepare_child(socket: RawFd, parent: Pid, gap: u64) -> std::io::Result<()> {
+/// Runs in the child before it executes the worker: system calls only.
+fn prepare_child(
+    socket: RawFd,
+    null: BorrowedFd<'_>,
+    parent: Pid,
+    gap: u64,
+) -> std::io::Result<()> {
     die_with(parent)?;
+    rustix::process::setpgid(None, None)?;
+    rustix::process::chdir("/")?;
+    rustix::stdio::dup2_stdin(null)?;
+    rustix::stdio::dup2_stdout(null)?;
     // The system leaves so much room for the stack. Where that may not be as large, nothing is lost but the distance.
     let maximum = rustix::process::getrlimit(Resource::Stack).maximum;
     let stack = Rlimit {
@@ -450,6 +442,29 @@ mod tests {
         let environment = String::from_utf8(channel.recv().unwrap().unwrap().bytes).unwrap();
         assert_eq!(environment, "PATH ");
         process.kill_and_reap();
+    }
+
+    #[test]
+    fn worker_has_no_signal_blocked_or_ignored() {
+        let _blocked = signals::BlockedSignals::of_parent().unwrap();
+        let (process, channel) = shell("grep -E 'Sig(Blk|Ign)' /proc/self/status >&3");
+        let lines = String::from_utf8(channel.recv().unwrap().unwrap().bytes).unwrap();
+        process.kill_and_reap();
+        let sets = lines.lines().map(|line| {
+            let set = line.split_whitespace().last().unwrap();
+            u64::from_str_radix(set, 16).unwrap()
+        });
+        // Signals 32 and 33 are the C library's own, and stay as they were inherited.
+        let others: Vec<u64> = sets.map(|set| set & !(0b11 << 31)).collect();
+        assert_eq!(others, [0, 0], "{lines}");
+    }
+
+    #[test]
+    fn worker_dies_with_the_thread_that_started_it() {
+        let (process, channel) = std::thread::spawn(|| shell("sleep 1000")).join().unwrap();
+        assert!(process.wait_ended(Duration::from_secs(10)));
+        drop(channel);
+        assert_eq!(process.kill_and_reap(), Exit::Signal(libc::SIGKILL));
     }
 
     #[cfg(target_arch = "x86_64")]
