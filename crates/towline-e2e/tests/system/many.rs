@@ -149,3 +149,34 @@ fn a_hundred_sessions_are_open_at_once_and_one_more_is_told_why_not() {
         client.finish().lines_of_success();
     }
 }
+
+/// Software CUDA sessions that are asked for at the same moment and kept until all have their results.
+fn all_of_a_burst_get_their_results(count: usize) {
+    let arguments = [
+        "--backend",
+        "off",
+        "--cuda",
+        "soft",
+        "--max-sessions",
+        "1000",
+    ];
+    let server = Server::start_with(&arguments, &[]);
+    let client = Client::new(&[&server], opencl_program("cuda_burst"));
+    let lines = client.args(&[&count.to_string()]).run().lines_of_success();
+    assert!(
+        lines[0].starts_with(&format!("{count} right of {count}: ")),
+        "{lines:?}"
+    );
+    assert_eq!(lines[1], format!("{count} ended well"));
+}
+
+#[test]
+fn a_hundred_cuda_sessions_asked_for_at_once_all_compute() {
+    all_of_a_burst_get_their_results(100);
+}
+
+#[test]
+#[ignore = "takes a machine to itself: two cores for some ten seconds"]
+fn a_thousand_cuda_sessions_asked_for_at_once_all_compute() {
+    all_of_a_burst_get_their_results(1000);
+}
