@@ -10,7 +10,9 @@ use std::sync::mpsc::{self, Receiver};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use towline_server::supervisor::{ImageConfig, JailConfig, Supervisor, SupervisorConfig};
+use towline_server::supervisor::{
+    ImageConfig, JailConfig, MostAhead, Supervisor, SupervisorConfig,
+};
 use towline_sys::cpus;
 use towline_sys::jail::UnprivilegedUser;
 use towline_sys::process::{WorkerProgram, exit_now, forbid_inspection, raise_descriptor_limit};
@@ -192,6 +194,7 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
         worker: opencl_worker(options)?,
         cuda_worker: cuda_worker(options)?,
         cuda_is_expected: options.cuda != "auto",
+        most_ahead: most_ahead(options)?,
         nvml_worker: nvml_worker(options)?,
         images: ImageConfig {
             memory_bytes: options.image_cache_memory,
@@ -213,6 +216,20 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
                 .into_owned(),
             software: concat!("towline ", env!("CARGO_PKG_VERSION")).to_owned(),
         },
+    })
+}
+
+/// A worker that waits costs a software device a few MiB of memory, and a driver some hundred MiB of each device's.
+fn most_ahead(options: &ServeOptions) -> anyhow::Result<MostAhead> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let several = (2 * processors).min(16);
+    let cuda_in_software = options.cuda == "null" || soft_devices(&options.cuda)?.is_some();
+    Ok(MostAhead {
+        opencl: match options.backend.backend {
+            BackendKind::Null => several,
+            _ => 2,
+        },
+        cuda: if cuda_in_software { several } else { 1 },
     })
 }
 

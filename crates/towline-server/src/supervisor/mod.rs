@@ -4,11 +4,12 @@
 //! session's lanes to it, and cleans up after it however it ends. It runs no device code and reads no data of a session.
 //!
 //! - `accept`: listeners, and the bounded set of connections that have not proven themselves yet.
+//! - `ahead`: how many workers wait for clients to come.
 //! - `control`: a control connection from its first byte to its last.
 //! - `monitor`: the one worker that asks NVML what clients ask.
 //! - `peer`: connections between workers here and workers of the servers that this one lists.
 //! - `session`: the table of sessions, and what joins a lane to one.
-//! - `pool`: worker processes of one kind; one is started ahead, so that a client does not wait for a driver to load: always for
+//! - `pool`: worker processes of one kind; some are started ahead, so that clients do not wait for a driver to load: always for
 //!   OpenCL, for CUDA once somebody has asked for it.
 //! - `worker`: one worker process, from start to reaping.
 //! - `deadline`: closes connections whose peers are too slow.
@@ -18,6 +19,7 @@
 //! sending to a client.
 
 mod accept;
+mod ahead;
 mod control;
 mod deadline;
 mod folder;
@@ -41,11 +43,12 @@ use towline_wire::control::{ServerIdentity, SessionLimits, Token};
 use towline_worker::Images;
 
 use self::accept::Unproven;
+use self::ahead::Bounds;
 use self::deadline::Deadlines;
 use self::folder::RuntimeFolder;
 use self::monitor::Monitor;
 use self::peer::PeerTickets;
-use self::pool::WorkerPool;
+use self::pool::{PoolKind, WorkerPool};
 use self::session::SessionTable;
 
 /// How long a client may take for the whole handshake.
@@ -85,6 +88,8 @@ pub struct SupervisorConfig {
     pub cuda_worker: Option<WorkerProgram>,
     /// Whether it is an error when that cannot start, or only means that there is no CUDA here.
     pub cuda_is_expected: bool,
+    /// How many workers may wait for clients to come.
+    pub most_ahead: MostAhead,
     /// How to start the worker that asks NVML; `None` where nothing of it is told.
     pub nvml_worker: Option<WorkerProgram>,
     /// What is kept of the device code that CUDA programs bring.
@@ -93,6 +98,15 @@ pub struct SupervisorConfig {
     pub jail: JailConfig,
     /// What to call this server.
     pub identity: ServerIdentity,
+}
+
+/// How many workers may wait for clients to come, of each kind: one does, and more once clients had to wait.
+#[derive(Clone, Copy, Debug)]
+pub struct MostAhead {
+    /// For OpenCL.
+    pub opencl: usize,
+    /// For CUDA. Each holds memory of the devices that it has contexts on.
+    pub cuda: usize,
 }
 
 /// What is kept of the device code that CUDA programs bring, so that it need not come again.
@@ -229,10 +243,19 @@ impl Supervisor {
         let (pool, cuda_pool) = start_pools(&config, interrupted)?;
         let monitor = match &config.nvml_worker {
             None => None,
-            Some(program) => Some(Monitor::new(WorkerPool::start_on_demand(
+            Some(program) => Some(Monitor::new(WorkerPool::start(
                 &config,
                 program,
                 RuntimeFolder::make()?,
+                PoolKind {
+                    failure: log::Level::Error,
+                    ahead: Bounds {
+                        initial: 0,
+                        least: 0,
+                        most: 0,
+                    },
+                    images: Arc::default(),
+                },
             )?)),
         };
         let shared = Arc::new(Shared {
@@ -331,8 +354,16 @@ fn start_pools(
     let pool = match &config.worker {
         None => Err("it was started without".to_owned()),
         Some(program) => {
-            let pool =
-                WorkerPool::start(config, program, RuntimeFolder::make()?, 1, Arc::default())?;
+            let kind = PoolKind {
+                failure: log::Level::Error,
+                ahead: Bounds {
+                    initial: 1,
+                    least: 1,
+                    most: config.most_ahead.opencl,
+                },
+                images: Arc::default(),
+            };
+            let pool = WorkerPool::start(config, program, RuntimeFolder::make()?, kind)?;
             match pool.wait_first_ready(interrupted) {
                 Ok(()) => Ok(pool),
                 Err(reason) => {
@@ -346,12 +377,20 @@ fn start_pools(
     let cuda_pool = match &config.cuda_worker {
         None => None,
         Some(program) => {
-            let images = Arc::new(images(&config.images)?);
+            let kind = PoolKind {
+                failure: match config.cuda_is_expected {
+                    true => log::Level::Error,
+                    false => log::Level::Info,
+                },
+                ahead: Bounds {
+                    initial: 0,
+                    least: 1,
+                    most: config.most_ahead.cuda,
+                },
+                images: Arc::new(images(&config.images)?),
+            };
             let folder = RuntimeFolder::make()?;
-            Some(match config.cuda_is_expected {
-                true => WorkerPool::start(config, program, folder, 0, images)?,
-                false => WorkerPool::start_hopefully(config, program, folder, images)?,
-            })
+            Some(WorkerPool::start(config, program, folder, kind)?)
         }
     };
     if let Err(reason) = &pool {

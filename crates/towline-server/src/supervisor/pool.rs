@@ -1,4 +1,7 @@
-//! The worker processes: one is always started ahead, so that a client does not wait for a driver to load.
+//! The worker processes of one kind: some are started ahead, so that clients do not wait for a driver to load.
+//!
+//! One thread starts them all, and waits for none to get ready: the kernel kills a worker when the thread that started it ends. Several get
+//! ready at the same time. Clients that wait for one are served in the order in which they came, each woken by itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +14,7 @@ use towline_sys::jail::{JailRequest, UnprivilegedUser};
 use towline_sys::process::{WorkerProcess, WorkerProgram};
 use towline_worker::{Images, Offers};
 
+use super::ahead::{Ahead, Bounds};
 use super::folder::{self, RuntimeFolder};
 use super::worker::{Ending, Worker, WorkerEvents};
 use super::{
@@ -25,6 +29,20 @@ const INTERRUPT_PERIOD: Duration = Duration::from_millis(100);
 /// How long to wait after a worker failed to start: doubled with each failure in a row.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// After how many attempts in a row that failed all clients are told that wait, and not only the one that has waited longest.
+const HOPELESS: u32 = 3;
+/// How many workers may be getting ready for each processor: they wait for the disk and for each other, too.
+const STARTING_PER_PROCESSOR: usize = 2;
+
+/// What the workers of a pool are like.
+pub(super) struct PoolKind {
+    /// How bad it is when one cannot start.
+    pub(super) failure: log::Level,
+    /// How many wait for clients to come.
+    pub(super) ahead: Bounds,
+    /// Device code that they bring.
+    pub(super) images: Arc<Images>,
+}
 
 /// Told when the worker of a session is gone.
 pub(super) type EndCallback = Box<dyn FnOnce(Option<Ending>) + Send>;
@@ -40,8 +58,11 @@ pub(super) struct WorkerPool {
     /// Where this supervisor's user numbers start; random, so that those of two supervisors rarely meet.
     first_user: u64,
     state: Mutex<State>,
+    /// For the spawner, and those who wait for devices to be known: few.
     changed: Condvar,
     spawner: Mutex<Option<JoinHandle<()>>>,
+    /// How many may be getting ready at once.
+    most_starting: usize,
     /// What sessions of these workers share.
     offers: Arc<Offers>,
     /// Device code that they bring.
@@ -49,102 +70,129 @@ pub(super) struct WorkerPool {
     this: Weak<Self>,
 }
 
-#[derive(Default)]
 struct State {
     starting: Vec<Arc<Worker>>,
+    /// Empty while clients wait.
     ready: VecDeque<Arc<Worker>>,
     /// The devices, as the newest worker saw them: all workers see the same.
     snapshot: Vec<u8>,
     /// Workers of sessions, by number, and whom to tell when they end.
     assigned: HashMap<u64, EndCallback>,
-    /// Clients that wait for a worker.
-    waiting: usize,
-    /// How many workers to have ready for clients to come.
-    ahead: usize,
-    /// Whether one is kept ready once a client has come.
-    learns: bool,
+    /// Clients that wait for a worker, in the order in which they came.
+    clients: VecDeque<(Arc<WaitingClient>, EndCallback)>,
+    /// How many wait for the devices to be known.
+    lookers: usize,
+    ahead: Ahead,
+    /// When a worker last got ready.
+    progress: Instant,
     /// Started in all.
     started: u64,
-    /// Failures to start since the last success, and when the next attempt may be.
+    /// Attempts that failed since the last success, and when the next may be.
     failures: u32,
+    not_before: Option<Instant>,
     failure_count: u64,
     last_failure: String,
     /// Whether it was logged what the jail lacks.
     jail_told: bool,
-    not_before: Option<Instant>,
     stopping: bool,
+}
+
+/// A client that waits for a worker.
+#[derive(Default)]
+struct WaitingClient {
+    /// Set with the pool's state locked.
+    outcome: Mutex<Option<Result<Arc<Worker>, String>>>,
+    told: Condvar,
+}
+
+impl WaitingClient {
+    fn tell(&self, outcome: Result<Arc<Worker>, String>) {
+        *lock(&self.outcome) = Some(outcome);
+        self.told.notify_one();
+    }
+
+    /// The outcome, if it comes within `limit`.
+    fn wait(&self, limit: Duration) -> Option<Result<Arc<Worker>, String>> {
+        let outcome = lock(&self.outcome);
+        let waited = self
+            .told
+            .wait_timeout_while(outcome, limit, |outcome| outcome.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.take()
+    }
 }
 
 impl State {
     fn live(&self) -> usize {
         self.starting.len() + self.ready.len() + self.assigned.len()
     }
+
+    /// How many are to be ready or on the way.
+    fn wanted(&self) -> usize {
+        let for_looking = usize::from(self.lookers > 0 && self.snapshot.is_empty());
+        (self.clients.len() + self.ahead.wanted()).max(for_looking)
+    }
+
+    /// Takes workers that nobody has asked for out of the pool, until `count` are left; they are to be asked to end.
+    fn dismiss_down_to(&mut self, count: usize) -> Vec<Arc<Worker>> {
+        let spare = self.ready.split_off(count.min(self.ready.len()));
+        for worker in &spare {
+            // Taken by nobody, whom nobody is told of.
+            self.assigned.insert(worker.number(), Box::new(|_| ()));
+        }
+        spare.into()
+    }
+
+    /// Tells clients that wait, oldest first, why they get no worker.
+    fn disappoint(&mut self, count: usize, reason: &str) {
+        let count = count.min(self.clients.len());
+        for (client, _) in self.clients.drain(..count) {
+            client.tell(Err(reason.to_owned()));
+        }
+    }
 }
 
 impl WorkerPool {
-    /// Starts the thread that starts workers of `program`: at once as many as there are to be `ahead` of clients; with none, the first
-    /// when a client asks for it, and from then on one ahead.
+    /// Starts the thread that starts workers of `program`.
     pub(super) fn start(
         config: &SupervisorConfig,
         program: &WorkerProgram,
         folder: RuntimeFolder,
-        ahead: usize,
-        images: Arc<Images>,
-    ) -> Result<Arc<Self>, SupervisorError> {
-        let failure = log::Level::Error;
-        Self::start_with(config, program, failure, folder, ahead, true, images)
-    }
-
-    /// As [`start`](Self::start) with none ahead, of a program that may well be of no use here.
-    pub(super) fn start_hopefully(
-        config: &SupervisorConfig,
-        program: &WorkerProgram,
-        folder: RuntimeFolder,
-        images: Arc<Images>,
-    ) -> Result<Arc<Self>, SupervisorError> {
-        let failure = log::Level::Info;
-        Self::start_with(config, program, failure, folder, 0, true, images)
-    }
-
-    /// As [`start`](Self::start), with none ahead ever.
-    pub(super) fn start_on_demand(
-        config: &SupervisorConfig,
-        program: &WorkerProgram,
-        folder: RuntimeFolder,
-    ) -> Result<Arc<Self>, SupervisorError> {
-        let (failure, images) = (log::Level::Error, Arc::default());
-        Self::start_with(config, program, failure, folder, 0, false, images)
-    }
-
-    fn start_with(
-        config: &SupervisorConfig,
-        program: &WorkerProgram,
-        failure: log::Level,
-        folder: RuntimeFolder,
-        ahead: usize,
-        learns: bool,
-        images: Arc<Images>,
+        kind: PoolKind,
     ) -> Result<Arc<Self>, SupervisorError> {
         let first_user = u64::from(u32::from_le_bytes(super::random()?));
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let pool = Arc::new_cyclic(|this| Self {
             program: program.clone(),
-            failure,
+            failure: kind.failure,
             jail: config.jail.clone(),
             folder: Mutex::new(Some(folder)),
             first_user,
             state: Mutex::new(State {
-                ahead,
-                learns,
-                ..State::default()
+                starting: Vec::new(),
+                ready: VecDeque::new(),
+                snapshot: Vec::new(),
+                assigned: HashMap::new(),
+                clients: VecDeque::new(),
+                lookers: 0,
+                ahead: Ahead::new(kind.ahead),
+                progress: Instant::now(),
+                started: 0,
+                failures: 0,
+                not_before: None,
+                failure_count: 0,
+                last_failure: String::new(),
+                jail_told: false,
+                stopping: false,
             }),
             changed: Condvar::new(),
             spawner: Mutex::new(None),
+            most_starting: processors * STARTING_PER_PROCESSOR,
             offers: Arc::default(),
-            images,
+            images: kind.images,
             this: this.clone(),
         });
         let body = Arc::clone(&pool);
-        let spawner = spawn("spawner", move || body.keep_one_ready())?;
+        let spawner = spawn("spawner", move || body.start_wanted())?;
         *lock(&pool.spawner) = Some(spawner);
         Ok(pool)
     }
@@ -194,7 +242,7 @@ impl WorkerPool {
             return Err(state.last_failure.clone());
         }
         let failures_before = state.failure_count;
-        state.waiting += 1;
+        state.lookers += 1;
         self.changed.notify_all();
         let outcome = loop {
             if !state.snapshot.is_empty() {
@@ -220,16 +268,12 @@ impl WorkerPool {
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         };
-        state.waiting -= 1;
+        state.lookers -= 1;
         // Whom no client has asked for does not stay and hold the device.
-        let spare: Vec<_> = match (state.ahead, state.waiting) {
-            (0, 0) => state.ready.drain(..).collect(),
+        let spare = match state.wanted() {
+            0 => state.dismiss_down_to(0),
             _ => Vec::new(),
         };
-        for worker in &spare {
-            // Taken by nobody, whom nobody is told of.
-            state.assigned.insert(worker.number(), Box::new(|_| ()));
-        }
         drop(state);
         spare.iter().for_each(|worker| worker.ask_to_end());
         outcome
@@ -237,46 +281,54 @@ impl WorkerPool {
 
     /// A worker for a session; in the error, why there is none. Give it back by ending it.
     ///
-    /// `ended` is called when the worker is gone, from another thread, and even if that is at once.
+    /// Clients get theirs in the order in which they came, and wait as long as workers get ready. `ended` is called when the worker is
+    /// gone, from another thread, and even if that is at once.
     pub(super) fn take(&self, ended: EndCallback) -> Result<Arc<Worker>, String> {
         let mut state = lock(&self.state);
-        state.waiting += 1;
-        state.ahead = state.ahead.max(usize::from(state.learns));
-        self.changed.notify_all();
-        let failures_before = state.failure_count;
-        let waited = self
-            .changed
-            .wait_timeout_while(state, WORKER_START_LIMIT, |state| {
-                state.ready.is_empty() && state.failure_count == failures_before && !state.stopping
-            });
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.waiting -= 1;
         if state.stopping {
             return Err("the server is shutting down".into());
         }
-        let Some(worker) = state.ready.pop_front() else {
-            if state.snapshot.is_empty() {
-                // None has ever been ready: the next client tries again, and nobody else.
-                state.ahead = 0;
-            }
-            return Err(match state.failure_count == failures_before {
-                true => format!(
-                    "no worker was ready within {} s",
-                    WORKER_START_LIMIT.as_secs()
-                ),
-                false => state.last_failure.clone(),
-            });
-        };
-        state.assigned.insert(worker.number(), ended);
+        if let Some(worker) = state.ready.pop_front() {
+            let left = state.ready.len();
+            state.ahead.found(left);
+            state.assigned.insert(worker.number(), ended);
+            drop(state);
+            self.changed.notify_all();
+            return Ok(worker);
+        }
+        let client = Arc::new(WaitingClient::default());
+        state.ahead.missed();
+        state.clients.push_back((Arc::clone(&client), ended));
         drop(state);
         self.changed.notify_all();
-        Ok(worker)
+        let mut limit = WORKER_START_LIMIT;
+        loop {
+            if let Some(outcome) = client.wait(limit) {
+                return outcome;
+            }
+            let mut state = lock(&self.state);
+            // Nobody is told while the state is locked.
+            if let Some(outcome) = client.wait(Duration::ZERO) {
+                return outcome;
+            }
+            limit = WORKER_START_LIMIT.saturating_sub(state.progress.elapsed());
+            if limit.is_zero() {
+                state
+                    .clients
+                    .retain(|(waiting, _)| !Arc::ptr_eq(waiting, &client));
+                return Err(format!(
+                    "no worker was ready within {} s",
+                    WORKER_START_LIMIT.as_secs()
+                ));
+            }
+        }
     }
 
     /// Ends all workers and returns when they are reaped.
     pub(super) fn stop(&self) {
         let mut state = lock(&self.state);
         state.stopping = true;
+        state.disappoint(usize::MAX, "the server is shutting down");
         let idle: Vec<_> = state.ready.iter().chain(&state.starting).cloned().collect();
         drop(state);
         self.changed.notify_all();
@@ -293,37 +345,49 @@ impl WorkerPool {
     }
 
     /// Body of the spawner thread.
-    fn keep_one_ready(&self) {
+    fn start_wanted(&self) {
         let mut state = lock(&self.state);
         loop {
             if state.stopping && state.live() == 0 {
                 return;
             }
-            let wanted = !state.stopping
-                && state.ready.len() + state.starting.len() < state.ahead + state.waiting;
-            let pause = state
-                .not_before
-                .map(|at| at.saturating_duration_since(Instant::now()));
-            state = match (wanted, pause) {
-                (true, Some(pause)) if !pause.is_zero() => {
-                    self.changed
-                        .wait_timeout(state, pause)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0
+            let now = Instant::now();
+            let ready = state.ready.len();
+            let review = state.ahead.review(ready, now);
+            let wanted = state.wanted();
+            if wanted < ready && !state.stopping {
+                let spare = state.dismiss_down_to(wanted);
+                drop(state);
+                spare.iter().for_each(|worker| worker.ask_to_end());
+                state = lock(&self.state);
+                continue;
+            }
+            let lacking = !state.stopping
+                && ready + state.starting.len() < wanted
+                && state.starting.len() < self.most_starting;
+            let pausing = state.not_before.filter(|at| lacking && *at > now);
+            if lacking && pausing.is_none() {
+                state.started += 1;
+                let number = state.started;
+                drop(state);
+                if let Err(reason) = self.start_one(number) {
+                    self.note_failure(reason);
                 }
-                (true, _) => {
-                    state.started += 1;
-                    let number = state.started;
-                    drop(state);
-                    if let Err(reason) = self.start_one(number) {
-                        self.note_failure(reason);
-                    }
-                    lock(&self.state)
-                }
-                (false, _) => self
+                state = lock(&self.state);
+                continue;
+            }
+            let until = [pausing, review].into_iter().flatten().min();
+            state = match until {
+                None => self
                     .changed
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner),
+                Some(at) => {
+                    self.changed
+                        .wait_timeout(state, at.saturating_duration_since(now))
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
             };
         }
     }
@@ -388,14 +452,26 @@ impl WorkerPool {
 
     fn note_failure(&self, reason: String) {
         let mut state = lock(&self.state);
-        let pause = FIRST_PAUSE
-            .saturating_mul(1 << state.failures.min(10))
-            .min(LONGEST_PAUSE);
-        state.failures += 1;
+        let now = Instant::now();
+        // Several may fail in one attempt.
+        if state.not_before.is_none_or(|at| at <= now) {
+            let pause = FIRST_PAUSE.saturating_mul(1 << state.failures.min(10));
+            state.not_before = Some(now + pause.min(LONGEST_PAUSE));
+            state.failures += 1;
+        }
         state.failure_count += 1;
-        state.not_before = Some(Instant::now() + pause);
         if !state.stopping {
             log::log!(self.failure, "a worker could not start: {reason}");
+        }
+        // Where one has been ready before, the next may well be.
+        let told = match state.snapshot.is_empty() || state.failures >= HOPELESS {
+            true => usize::MAX,
+            false => 1,
+        };
+        state.disappoint(told, &reason);
+        if state.snapshot.is_empty() {
+            // The next client tries again, and nobody else.
+            state.ahead.forget();
         }
         state.last_failure = reason;
         drop(state);
@@ -424,8 +500,15 @@ impl WorkerEvents for WorkerPool {
         state.snapshot = worker.snapshot().to_vec();
         state.failures = 0;
         state.not_before = None;
+        state.progress = Instant::now();
         let stopping = state.stopping;
-        state.ready.push_back(Arc::clone(worker));
+        match state.clients.pop_front() {
+            Some((client, ended)) => {
+                state.assigned.insert(worker.number(), ended);
+                client.tell(Ok(Arc::clone(worker)));
+            }
+            None => state.ready.push_back(Arc::clone(worker)),
+        }
         drop(state);
         self.changed.notify_all();
         log::debug!("worker {} is ready", worker.pid());

@@ -15,6 +15,12 @@ pub(super) fn open_engine(kind: &str) -> Result<Box<dyn Engine>, EngineError> {
             std::thread::sleep(Duration::from_secs(100));
             Ok(Box::new(EchoEngine))
         }
+        // Gets ready when the test has put a byte for it into this pipe.
+        gated if gated.starts_with("gated-") => {
+            let pipe = std::fs::File::open(gated.trim_start_matches("gated-"))?;
+            std::io::Read::read_exact(&mut &pipe, &mut [0])?;
+            Ok(Box::new(EchoEngine))
+        }
         // Writes rubbish into the channel to the supervisor, as an engine that was taken over could.
         "hostile" => {
             let channel = std::fs::read_dir("/proc/self/fd")?

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use towline_server::supervisor::{
-    ImageConfig, JailConfig, Supervisor, SupervisorConfig, SupervisorError,
+    ImageConfig, JailConfig, MostAhead, Supervisor, SupervisorConfig, SupervisorError,
 };
 use towline_server::worker::cuda::{self, CudaOptions};
 use towline_server::worker::nvml::{self, NvmlOptions};
@@ -83,6 +83,7 @@ fn tests() -> Vec<Trial> {
             worker_that_ignores_the_end_is_killed_within_a_second,
             crash_is_told_to_its_client_and_spares_the_others,
             engine_error_reaches_the_client,
+            workers_start_at_once_and_clients_get_them_in_the_order_they_came,
             sessions_are_limited_and_places_come_back,
             status_counts_what_the_engine_counts,
             devices_are_the_workers_snapshot,
@@ -144,6 +145,7 @@ fn config(kind: &str) -> SupervisorConfig {
         worker: Some(worker(kind)),
         cuda_worker: None,
         cuda_is_expected: true,
+        most_ahead: MostAhead { opencl: 1, cuda: 1 },
         nvml_worker: None,
         images: ImageConfig::default(),
         jail: JailConfig {

@@ -210,6 +210,61 @@ pub(super) fn engine_error_reaches_the_client() -> Result<(), Failed> {
     Ok(())
 }
 
+pub(super) fn workers_start_at_once_and_clients_get_them_in_the_order_they_came()
+-> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let pipe = folder.path().join("gate");
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()?
+            .success()
+    );
+    // Open to both, so that neither side waits for the other.
+    let mut gate = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&pipe)?;
+    let kind = format!("gated-{}", pipe.display());
+    let at_once = 2 * std::thread::available_parallelism()?.get();
+    let clients = at_once + 2;
+    let server = serve(SupervisorConfig {
+        cuda_worker: Some(worker(&kind)),
+        max_sessions: u32::try_from(clients)?,
+        ..config("echo")
+    });
+    let mut query = Client::query(&server.address);
+    let (welcomed, order) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| -> Result<(), Failed> {
+        for client in 0..clients {
+            let (welcomed, address) = (welcomed.clone(), &server.address);
+            scope.spawn(move || {
+                let session = Client::join(address, Purpose::CudaSession, None);
+                // The test may have failed by now.
+                let _ = welcomed.send((client, session));
+            });
+            let admitted = client as u64 + 1;
+            wait_until("admitted", Duration::from_secs(10), || {
+                query.status().sessions_started == admitted
+            });
+            // From being admitted to waiting is one step.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        wait_until("several start", Duration::from_secs(10), || {
+            workers(&kind).len() >= at_once
+        });
+        assert_eq!(workers(&kind).len(), at_once, "and no more than these");
+        let mut held = Vec::new();
+        for client in 0..clients {
+            std::io::Write::write_all(&mut gate, b"x")?;
+            let (served, session) = order.recv_timeout(Duration::from_secs(20))?;
+            held.push(session?);
+            assert_eq!(served, client);
+        }
+        Ok(())
+    })
+}
+
 pub(super) fn sessions_are_limited_and_places_come_back() -> Result<(), Failed> {
     let server = serve(SupervisorConfig {
         max_sessions: 2,
