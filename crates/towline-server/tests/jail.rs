@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use towline_backend::opencl::*;
-use towline_server::supervisor::{ImageConfig, JailConfig, Supervisor, SupervisorConfig};
+use towline_server::supervisor::{
+    ImageConfig, JailConfig, MostAhead, Supervisor, SupervisorConfig,
+};
 use towline_server::worker::process::{self, Engine, EngineError, Session};
 use towline_sys::process::WorkerProgram;
 use towline_transport::{Address, ConnectOptions, Connection, Registry, recv_exact};
@@ -240,6 +242,7 @@ fn supervise() {
         }),
         cuda_worker: None,
         cuda_is_expected: true,
+        most_ahead: MostAhead { opencl: 1, cuda: 1 },
         nvml_worker: None,
         images: ImageConfig::default(),
         jail: JailConfig::default(),

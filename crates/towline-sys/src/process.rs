@@ -351,6 +351,13 @@ pub fn limit_descriptors(count: u64) -> Result<(), SysError> {
     .while_trying_to("limit open files")
 }
 
+/// How many descriptors this process may have.
+pub fn descriptor_limit() -> u64 {
+    rustix::process::getrlimit(Resource::Nofile)
+        .current
+        .unwrap_or(u64::MAX)
+}
+
 /// Lets this process open as many files as it may at all: a server needs three for each session.
 pub fn raise_descriptor_limit() -> Result<(), SysError> {
     let hard = rustix::process::getrlimit(Resource::Nofile).maximum;

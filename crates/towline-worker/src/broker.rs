@@ -3,6 +3,7 @@
 //! A shared event is used until the last session lets go of it, whoever made it, and the ends of all these sessions concern it. So it is
 //! kept as long, and everybody who takes it has a number for it.
 
+use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,8 +16,12 @@ use crate::images::ImageDigest;
 pub const TOKEN_BYTES: usize = 32;
 /// Most bytes that describe an offer.
 pub const OFFER_BYTES: usize = 256;
-/// Most offers of a session at once, and most events that it has taken.
-const OFFER_LIMIT: usize = 65_536;
+/// Most offers of a session at once. PyTorch shares up to 1,000 events of a process, and some memory.
+pub const SESSION_OFFERS: usize = 2048;
+/// A session may have one of so many parts of the descriptors that offers may hold in all.
+const SESSION_SHARE: usize = 4;
+/// Most events that a session has taken at once: those of many others.
+const TAKEN_LIMIT: usize = 65_536;
 
 /// The right to take what was offered. Whoever knows it has it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,7 +55,12 @@ pub struct Taken {
 
 /// Where a session offers and takes.
 pub trait Broker: Send + Sync {
-    /// Offers something; `None` where nothing can be. May wait.
+    /// Whether anything can be shared.
+    fn shares(&self) -> bool {
+        true
+    }
+
+    /// Offers something; `None` where there is no room for it. May wait.
     fn offer(&self, offer: Offer) -> Option<Token>;
 
     /// What was offered under a token, if it is still. May wait.
@@ -75,6 +85,10 @@ pub trait Broker: Send + Sync {
 pub struct NoBroker;
 
 impl Broker for NoBroker {
+    fn shares(&self) -> bool {
+        false
+    }
+
     fn offer(&self, _offer: Offer) -> Option<Token> {
         None
     }
@@ -125,14 +139,27 @@ impl Drop for Lease {
 }
 
 /// All offers of a server's sessions, which have numbers that are never used twice.
-#[derive(Default)]
-pub struct Offers(Mutex<Table>);
+pub struct Offers {
+    table: Mutex<Table>,
+    /// Most descriptors that all of them hold.
+    descriptors: usize,
+}
 
 #[derive(Default)]
 struct Table {
     entries: HashMap<Token, Entry>,
+    /// What entries of a session count, whether it offers them still or others have taken them.
+    owned: HashMap<u64, Owned>,
+    /// Entries with a descriptor.
+    descriptors: usize,
     /// Events that sessions have taken, and the number that each has for it.
     taken: HashMap<u64, HashSet<(Token, u32)>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Owned {
+    entries: usize,
+    descriptors: usize,
 }
 
 struct Entry {
@@ -155,17 +182,29 @@ impl Entry {
 }
 
 impl Offers {
+    /// Offers that hold at most so many descriptors in all.
+    pub fn with_descriptors(descriptors: usize) -> Self {
+        Self {
+            table: Mutex::default(),
+            descriptors,
+        }
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes what `owner` offers; whether there is room for it.
     pub fn offer(&self, owner: u64, token: Token, offer: Offer) -> bool {
-        let entries = &mut self.lock().entries;
-        let own = |entry: &&Entry| entry.owner == owner && entry.offered;
-        let own = entries.values().filter(own).count();
-        let fits =
-            own < OFFER_LIMIT && offer.bytes.len() <= OFFER_BYTES && !entries.contains_key(&token);
+        let table = &mut *self.lock();
+        let own = table.owned.get(&owner).copied().unwrap_or_default();
+        let room_for_descriptor = offer.descriptor.is_none()
+            || (table.descriptors < self.descriptors
+                && own.descriptors < self.descriptors.div_ceil(SESSION_SHARE));
+        let fits = own.entries < SESSION_OFFERS
+            && room_for_descriptor
+            && offer.bytes.len() <= OFFER_BYTES
+            && !table.entries.contains_key(&token);
         if fits {
             let entry = Entry {
                 owner,
@@ -176,7 +215,7 @@ impl Offers {
                 takers: 0,
                 last: OWNER,
             };
-            entries.insert(token, entry);
+            table.insert(token, entry);
         }
         fits
     }
@@ -195,7 +234,7 @@ impl Offers {
         let mut number = 0;
         if is_event(entry.kind) {
             let taken = table.taken.entry(session).or_default();
-            if taken.len() >= OFFER_LIMIT {
+            if taken.len() >= TAKEN_LIMIT {
                 return None;
             }
             number = entry.last.checked_add(1)?;
@@ -222,12 +261,11 @@ impl Offers {
 
     /// Forgets an offer, if it is the owner's.
     pub fn withdraw(&self, owner: u64, token: Token) {
-        let entries = &mut self.lock().entries;
-        if let Some(entry) = entries.get_mut(&token).filter(|entry| entry.owner == owner) {
+        let table = &mut *self.lock();
+        let entry = table.entries.get_mut(&token);
+        if let Some(entry) = entry.filter(|entry| entry.owner == owner) {
             entry.offered = false;
-            if !entry.is_needed() {
-                entries.remove(&token);
-            }
+            table.remove_unneeded(token);
         }
     }
 
@@ -242,17 +280,22 @@ impl Offers {
             pages.extend(entry.and_then(|entry| Some((entry.descriptor.clone()?, number))));
             table.leave(token);
         }
-        table.entries.retain(|_, entry| {
-            if entry.owner != session {
-                return true;
-            }
-            entry.offered = false;
-            // What nobody has taken keeps nobody waiting, and only events stay taken.
-            if entry.is_needed() {
-                pages.extend(entry.descriptor.clone().map(|page| (page, OWNER)));
-            }
-            entry.is_needed()
-        });
+        let mut own = Vec::new();
+        if table.owned.contains_key(&session) {
+            own.extend(table.entries.iter_mut().filter_map(|(token, entry)| {
+                (entry.owner == session).then(|| {
+                    entry.offered = false;
+                    // What nobody has taken keeps nobody waiting, and only events stay taken.
+                    if entry.is_needed() {
+                        pages.extend(entry.descriptor.clone().map(|page| (page, OWNER)));
+                    }
+                    *token
+                })
+            }));
+        }
+        for token in own {
+            table.remove_unneeded(token);
+        }
         // Others need not wait for as many pages as there may be.
         drop(guard);
         for (page, number) in pages {
@@ -262,13 +305,39 @@ impl Offers {
 }
 
 impl Table {
+    fn insert(&mut self, token: Token, entry: Entry) {
+        let descriptors = usize::from(entry.descriptor.is_some());
+        self.descriptors += descriptors;
+        let owned = self.owned.entry(entry.owner).or_default();
+        owned.entries += 1;
+        owned.descriptors += descriptors;
+        self.entries.insert(token, entry);
+    }
+
+    fn remove_unneeded(&mut self, token: Token) {
+        let MapEntry::Occupied(found) = self.entries.entry(token) else {
+            return;
+        };
+        if found.get().is_needed() {
+            return;
+        }
+        let entry = found.remove();
+        let descriptors = usize::from(entry.descriptor.is_some());
+        self.descriptors -= descriptors;
+        if let MapEntry::Occupied(mut owned) = self.owned.entry(entry.owner) {
+            owned.get_mut().entries -= 1;
+            owned.get_mut().descriptors -= descriptors;
+            if owned.get().entries == 0 {
+                owned.remove();
+            }
+        }
+    }
+
     /// One who has taken something is gone.
     fn leave(&mut self, token: Token) {
         if let Some(entry) = self.entries.get_mut(&token) {
             entry.takers -= 1;
-            if !entry.is_needed() {
-                self.entries.remove(&token);
-            }
+            self.remove_unneeded(token);
         }
     }
 }
@@ -305,7 +374,7 @@ mod tests {
 
     #[test]
     fn an_offer_is_taken_as_often_as_wanted_until_its_owner_withdraws_it() {
-        let offers = Offers::default();
+        let offers = Offers::with_descriptors(100);
         let token = Token([1; TOKEN_BYTES]);
         assert!(offers.offer(5, token, offer(3)));
         assert_eq!(offers.take(6, token).unwrap().offer.bytes, [7; 3]);
@@ -318,7 +387,7 @@ mod tests {
 
     #[test]
     fn what_an_owner_offered_ends_with_it_and_tokens_are_not_reused() {
-        let offers = Offers::default();
+        let offers = Offers::with_descriptors(100);
         let [first, second] = [1, 2].map(|byte| Token([byte; TOKEN_BYTES]));
         assert!(offers.offer(5, first, offer(1)));
         assert!(!offers.offer(6, first, offer(1)), "the token is taken");
@@ -331,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_descriptor_is_given_out_anew_each_time() {
-        let offers = Offers::default();
+        let offers = Offers::with_descriptors(100);
         let token = Token([9; TOKEN_BYTES]);
         let file = tempfile::tempfile().unwrap();
         let with_file = Offer {
@@ -348,7 +417,7 @@ mod tests {
 
     #[test]
     fn an_event_is_kept_until_its_owner_and_all_who_took_it_have_let_go() {
-        let offers = Offers::default();
+        let offers = Offers::with_descriptors(100);
         let token = Token([1; TOKEN_BYTES]);
         assert!(offers.offer(1, token, event()));
         let numbers = [2, 3, 3].map(|session| offers.take(session, token).unwrap().number);
@@ -380,7 +449,7 @@ mod tests {
 
     #[test]
     fn what_is_no_event_is_not_kept_for_those_who_took_it() {
-        let offers = Offers::default();
+        let offers = Offers::with_descriptors(100);
         let token = Token([1; TOKEN_BYTES]);
         assert!(offers.offer(1, token, offer(3)));
         assert_eq!(offers.take(2, token).unwrap().number, 0);
@@ -390,15 +459,15 @@ mod tests {
 
     #[test]
     fn events_that_a_session_takes_are_limited() {
-        let offers = Offers::default();
+        let offers = Offers::with_descriptors(100);
         let token = Token([1; TOKEN_BYTES]);
         let page_less = Offer {
             descriptor: None,
             ..event()
         };
         assert!(offers.offer(1, token, page_less));
-        let taken = (0..OFFER_LIMIT).filter(|_| offers.take(2, token).is_some());
-        assert_eq!(taken.count(), OFFER_LIMIT);
+        let taken = (0..TAKEN_LIMIT).filter(|_| offers.take(2, token).is_some());
+        assert_eq!(taken.count(), TAKEN_LIMIT);
         assert!(offers.take(2, token).is_none());
         offers.give_back(2, token, 7);
         assert!(offers.take(2, token).is_some());
@@ -407,6 +476,38 @@ mod tests {
         offers.withdraw(1, token);
         offers.end(3);
         assert_eq!(kept(&offers), 0);
+    }
+
+    #[test]
+    fn offers_of_a_session_are_limited_by_count_and_by_descriptors() {
+        let offers = Offers::with_descriptors(8);
+        let mut numbers = 0u64..;
+        let mut token = || {
+            let mut bytes = [0; TOKEN_BYTES];
+            let number = numbers.next().unwrap();
+            bytes[..8].copy_from_slice(&number.to_le_bytes());
+            Token(bytes)
+        };
+        let mut held = |session: u64, with_descriptor: bool| {
+            let offer = || match with_descriptor {
+                true => event(),
+                false => offer(1),
+            };
+            (0..=SESSION_OFFERS)
+                .filter(|_| offers.offer(session, token(), offer()))
+                .count()
+        };
+        assert_eq!(held(1, true), 2, "a share of the descriptors");
+        assert_eq!(held(1, false), SESSION_OFFERS - 2, "and the rest without");
+        assert_eq!(
+            [2, 3, 4, 5].map(|session| held(session, true)),
+            [2, 2, 2, 0]
+        );
+        offers.end(1);
+        assert_eq!(held(5, true), 2, "what has ended makes room");
+        (2..=5).for_each(|session| offers.end(session));
+        let table = offers.lock();
+        assert_eq!((table.descriptors, table.owned.len()), (0, 0));
     }
 
     #[test]

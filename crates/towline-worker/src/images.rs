@@ -21,6 +21,10 @@ pub const DIGEST_BYTES: usize = 32;
 const PIECE: usize = 1 << 20;
 /// A part of the memory that one image may have.
 const SHARE: u64 = 2;
+/// Most images in memory, where nothing less is said: each holds a descriptor, and a page at least.
+const MOST_IMAGES: usize = 4096;
+/// Most images in the folder: room is made by looking at all of them.
+const MOST_FILES: usize = 65_536;
 
 /// What an image is known by.
 pub type ImageDigest = [u8; DIGEST_BYTES];
@@ -100,6 +104,8 @@ pub struct Images {
     held: Mutex<Held>,
     /// Most bytes in memory; 0 keeps nothing.
     memory: u64,
+    /// Most images in memory.
+    most: usize,
     disk: Option<Disk>,
 }
 
@@ -120,8 +126,15 @@ impl Images {
     pub fn in_memory(bytes: u64) -> Self {
         Self {
             memory: bytes,
+            most: MOST_IMAGES,
             ..Self::default()
         }
+    }
+
+    /// Keeps at most so many in memory.
+    pub fn with_most(mut self, images: usize) -> Self {
+        self.most = images.min(MOST_IMAGES);
+        self
     }
 
     /// Keeps so many in a folder, too, which is made if it is not there. Nobody else may write to it, but what lies there is checked
@@ -188,14 +201,14 @@ impl Images {
             return;
         };
         let bytes = stat.st_size as u64;
-        if bytes > self.memory / SHARE {
+        if bytes > self.memory / SHARE || self.most == 0 {
             return;
         }
         let mut held = lock(&self.held);
         if held.images.contains_key(&digest) {
             return;
         }
-        while held.bytes + bytes > self.memory {
+        while held.bytes + bytes > self.memory || held.images.len() >= self.most {
             let oldest = held.images.iter().min_by_key(|(_, image)| image.used);
             let Some(oldest) = oldest.map(|(digest, _)| *digest) else {
                 break;
@@ -311,15 +324,17 @@ impl Disk {
             .collect();
         files.sort();
         let mut there: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
+        let mut count = files.len();
         for (_, size, path) in files {
-            if there + bytes <= self.bytes {
+            if there + bytes <= self.bytes && count < MOST_FILES {
                 break;
             }
             if std::fs::remove_file(&path).is_ok() {
                 there -= size;
+                count -= 1;
             }
         }
-        there + bytes <= self.bytes
+        there + bytes <= self.bytes && count < MOST_FILES
     }
 }
 
@@ -388,6 +403,17 @@ mod tests {
         assert!(images.find(&second).is_none());
         assert!(images.find(&first).is_some() && images.find(&third).is_some());
         assert_eq!(images.held_bytes(), 800);
+    }
+
+    #[test]
+    fn small_images_make_room_by_their_number() {
+        let images = Images::in_memory(1000).with_most(3);
+        let digests: Vec<ImageDigest> = (0..10).map(|seed| kept(&images, seed, 1)).collect();
+        let found = digests
+            .iter()
+            .map(|digest| images.find(digest).is_some())
+            .collect::<Vec<_>>();
+        assert_eq!(found, [[false; 7].as_slice(), &[true; 3]].concat());
     }
 
     #[test]

@@ -62,19 +62,16 @@ impl Ahead {
     /// Lowers the number by what was spare for a whole period; `ready` are ready now. Gives when to look again, unless nothing is spare.
     pub(super) fn review(&mut self, ready: usize, now: Instant) -> Option<Instant> {
         let floor = self.bounds.initial.max(self.bounds.least.min(self.wanted));
+        let due = self.since.is_some_and(|since| now >= since + PERIOD);
+        if due {
+            // One stays spare, for the next burst may be larger by one.
+            let spare = self.fewest.saturating_sub(1);
+            self.wanted = self.wanted.saturating_sub(spare).max(floor);
+        }
         if self.wanted <= floor {
             self.since = None;
-            return None;
-        }
-        match self.since {
-            Some(since) if now < since + PERIOD => {}
-            Some(_) => {
-                // One stays spare, for the next burst may be larger by one.
-                let spare = self.fewest.saturating_sub(1);
-                self.wanted = self.wanted.saturating_sub(spare).max(floor);
-                (self.since, self.fewest) = (Some(now), ready);
-            }
-            None => (self.since, self.fewest) = (Some(now), ready),
+        } else if due || self.since.is_none() {
+            (self.since, self.fewest) = (Some(now), ready);
         }
         self.since.map(|since| since + PERIOD)
     }

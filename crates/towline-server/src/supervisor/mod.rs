@@ -5,6 +5,7 @@
 //!
 //! - `accept`: listeners, and the bounded set of connections that have not proven themselves yet.
 //! - `ahead`: how many workers wait for clients to come.
+//! - `budget`: how many descriptors sessions, offers and images may have.
 //! - `control`: a control connection from its first byte to its last.
 //! - `monitor`: the one worker that asks NVML what clients ask.
 //! - `peer`: connections between workers here and workers of the servers that this one lists.
@@ -20,6 +21,7 @@
 
 mod accept;
 mod ahead;
+mod budget;
 mod control;
 mod deadline;
 mod folder;
@@ -30,7 +32,7 @@ mod session;
 mod worker;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -40,10 +42,11 @@ use towline_sys::jail::UnprivilegedUser;
 use towline_sys::process::WorkerProgram;
 use towline_transport::{Address, Listener, Registry, TransportError};
 use towline_wire::control::{ServerIdentity, SessionLimits, Token};
-use towline_worker::Images;
+use towline_worker::{Images, Offers};
 
 use self::accept::Unproven;
 use self::ahead::Bounds;
+use self::budget::Budget;
 use self::deadline::Deadlines;
 use self::folder::RuntimeFolder;
 use self::monitor::Monitor;
@@ -61,7 +64,7 @@ const MAX_UNPROVEN: usize = 256;
 /// honest client is through in milliseconds, so only those who flood us lose theirs.
 const UNPROVEN_GRACE: Duration = Duration::from_millis(250);
 /// Connections that ask for status, devices or what NVML tells, at once. Programs keep the last kind open while they ask.
-const MAX_QUERIES: u64 = 256;
+const MAX_QUERIES: usize = 256;
 /// How long a client may wait for a worker to start: loading a driver on a machine with many devices takes seconds.
 const WORKER_START_LIMIT: Duration = Duration::from_secs(60);
 /// How long a worker may take to end by itself before it is killed.
@@ -210,7 +213,7 @@ struct Shared {
     monitor: Option<Monitor>,
     unproven: Unproven,
     deadlines: Arc<Deadlines>,
-    queries: AtomicU64,
+    queries: AtomicUsize,
     rejected: AtomicU64,
 }
 
@@ -240,7 +243,18 @@ impl Supervisor {
             .iter()
             .map(|address| Ok(Arc::from(Registry::global().listen(address)?)))
             .collect::<Result<Vec<Arc<dyn Listener>>, TransportError>>()?;
-        let (pool, cuda_pool) = start_pools(&config, interrupted)?;
+        let budget = Budget::of(
+            towline_sys::process::descriptor_limit(),
+            config.max_sessions,
+        );
+        if budget.sessions < config.max_sessions {
+            log::warn!(
+                "this process may have descriptors for {} sessions only, not for {}: raise its limit of open files (LimitNOFILE=, ulimit -n)",
+                budget.sessions,
+                config.max_sessions
+            );
+        }
+        let (pool, cuda_pool) = start_pools(&config, budget, interrupted)?;
         let monitor = match &config.nvml_worker {
             None => None,
             Some(program) => Some(Monitor::new(WorkerPool::start(
@@ -255,20 +269,21 @@ impl Supervisor {
                         most: 0,
                     },
                     images: Arc::default(),
+                    offers: Offers::with_descriptors(0),
                 },
             )?)),
         };
         let shared = Arc::new(Shared {
             started: Instant::now(),
             draining: AtomicBool::new(false),
-            sessions: SessionTable::new(config.max_sessions),
+            sessions: SessionTable::new(config.max_sessions, budget.sessions),
             peer_tickets: PeerTickets::default(),
             pool,
             cuda_pool,
             monitor,
             unproven: Unproven::default(),
             deadlines: Deadlines::start()?,
-            queries: AtomicU64::new(0),
+            queries: AtomicUsize::new(0),
             rejected: AtomicU64::new(0),
             config,
         });
@@ -349,6 +364,7 @@ type Pools = (Result<Arc<WorkerPool>, String>, Option<Arc<WorkerPool>>);
 /// Starts the pools of both APIs. Without OpenCL devices there must be CUDA devices.
 fn start_pools(
     config: &SupervisorConfig,
+    budget: Budget,
     interrupted: &AtomicBool,
 ) -> Result<Pools, SupervisorError> {
     let pool = match &config.worker {
@@ -362,6 +378,7 @@ fn start_pools(
                     most: config.most_ahead.opencl,
                 },
                 images: Arc::default(),
+                offers: Offers::with_descriptors(0),
             };
             let pool = WorkerPool::start(config, program, RuntimeFolder::make()?, kind)?;
             match pool.wait_first_ready(interrupted) {
@@ -387,7 +404,8 @@ fn start_pools(
                     least: 1,
                     most: config.most_ahead.cuda,
                 },
-                images: Arc::new(images(&config.images)?),
+                images: Arc::new(images(&config.images)?.with_most(budget.images)),
+                offers: Offers::with_descriptors(budget.offers),
             };
             let folder = RuntimeFolder::make()?;
             Some(WorkerPool::start(config, program, folder, kind)?)

@@ -42,6 +42,8 @@ pub(super) struct PoolKind {
     pub(super) ahead: Bounds,
     /// Device code that they bring.
     pub(super) images: Arc<Images>,
+    /// What their sessions share.
+    pub(super) offers: Offers,
 }
 
 /// Told when the worker of a session is gone.
@@ -187,7 +189,7 @@ impl WorkerPool {
             changed: Condvar::new(),
             spawner: Mutex::new(None),
             most_starting: processors * STARTING_PER_PROCESSOR,
-            offers: Arc::default(),
+            offers: Arc::new(kind.offers),
             images: kind.images,
             this: this.clone(),
         });

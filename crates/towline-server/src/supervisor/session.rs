@@ -62,6 +62,8 @@ impl Lanes {
 /// The sessions of a supervisor.
 pub(super) struct SessionTable {
     max: u32,
+    /// How many there are descriptors for.
+    possible: u32,
     state: Mutex<State>,
 }
 
@@ -83,9 +85,11 @@ pub(super) struct Place<'a> {
 }
 
 impl SessionTable {
-    pub(super) fn new(max: u32) -> Self {
+    /// At most `max` sessions, and no more than there are descriptors for.
+    pub(super) fn new(max: u32, possible: u32) -> Self {
         Self {
             max,
+            possible,
             state: Mutex::default(),
         }
     }
@@ -100,6 +104,14 @@ impl SessionTable {
             let text = format!(
                 "all {} sessions of the server are in use; wait for one to end, or start it with a higher --max-sessions",
                 self.max
+            );
+            return Err(RejectCode::TooManySessions.because(text));
+        }
+        if state.reserved >= self.possible {
+            let text = format!(
+                "all {} sessions of the server are in use that it has descriptors for; wait for one to end, or raise its limit of \
+                 open files",
+                self.possible
             );
             return Err(RejectCode::TooManySessions.because(text));
         }
@@ -249,7 +261,7 @@ mod tests {
 
     #[test]
     fn places_are_limited_and_come_back() {
-        let table = SessionTable::new(1);
+        let table = SessionTable::new(1, 1);
         let place = table.admit().ok().unwrap();
         assert_eq!(
             table.admit().err().unwrap().code,
@@ -260,8 +272,17 @@ mod tests {
     }
 
     #[test]
+    fn missing_descriptors_are_said_to_be_the_limit() {
+        let table = SessionTable::new(2, 1);
+        let _place = table.admit().ok().unwrap();
+        let reject = table.admit().err().unwrap();
+        assert_eq!(reject.code, RejectCode::TooManySessions);
+        assert!(reject.text.contains("open files"), "{}", reject.text);
+    }
+
+    #[test]
     fn closed_table_admits_nobody() {
-        let table = SessionTable::new(1);
+        let table = SessionTable::new(1, 1);
         table.end_all("test");
         assert_eq!(table.admit().err().unwrap().code, RejectCode::ShuttingDown);
     }

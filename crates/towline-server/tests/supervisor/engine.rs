@@ -66,6 +66,7 @@ impl Engine for EchoEngine {
                 peers.push(Arc::clone(&lane.connection));
             }
             let (peers, pongs) = (Arc::clone(&peers), Arc::clone(&pongs));
+            let broker = Arc::clone(&session.broker);
             std::thread::spawn(move || {
                 let mut order = [0; 8];
                 while recv_exact(&*lane.connection, &mut order).is_ok() {
@@ -95,6 +96,10 @@ impl Engine for EchoEngine {
                             let count = pongs.load(Relaxed).to_le_bytes();
                             let _ = lane.connection.send(&[IoSlice::new(&count)]);
                         }
+                        b"offers--" => {
+                            let count = offer_descriptors(&*broker).to_le_bytes();
+                            let _ = lane.connection.send(&[IoSlice::new(&count)]);
+                        }
                         b"alloc---" => counters.device_memory_bytes.store(4096, Relaxed),
                         b"jail----" => {
                             let report = jail_report();
@@ -112,6 +117,24 @@ impl Engine for EchoEngine {
         }
         Ok(())
     }
+}
+
+/// Offers descriptors until that is refused; how many were taken.
+fn offer_descriptors(broker: &dyn towline_worker::Broker) -> u64 {
+    (0..)
+        .find(|_| {
+            let offer = towline_worker::Offer {
+                kind: 0,
+                bytes: Vec::new(),
+                descriptor: Some(
+                    std::fs::File::open("/dev/null")
+                        .expect("it is there")
+                        .into(),
+                ),
+            };
+            broker.offer(offer).is_none()
+        })
+        .expect("there is a limit")
 }
 
 /// What a jailed process can do, one `name=value` per line, padded to a fixed length.

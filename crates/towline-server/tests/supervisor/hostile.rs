@@ -17,6 +17,35 @@ pub(super) fn lane_flood_is_refused() -> Result<(), Failed> {
     Ok(())
 }
 
+pub(super) fn offers_of_a_session_are_limited_and_others_get_in() -> Result<(), Failed> {
+    let server = serve(SupervisorConfig {
+        cuda_worker: Some(worker("offers")),
+        ..config("echo")
+    });
+    let join = || Client::join(&server.address, Purpose::CudaSession, None);
+    let taken = |client: &Client| {
+        let lane = client.lane(0, 1);
+        lane.order(b"offers--");
+        let mut count = [0; 8];
+        recv_exact(&*lane.0, &mut count).expect("the worker answers");
+        u64::from_le_bytes(count)
+    };
+    let limit = towline_worker::SESSION_OFFERS as u64;
+    let clients = [join()?, join()?];
+    for client in &clients {
+        let count = taken(client);
+        assert!((1..=limit).contains(&count), "{count}");
+    }
+    let third = join()?;
+    assert!(third.lane(0, 1).echoes());
+    drop(clients);
+    // What ended has given its room back.
+    wait_until("room", Duration::from_secs(10), || {
+        join().is_ok_and(|client| taken(&client) > 0)
+    });
+    Ok(())
+}
+
 pub(super) fn garbage_is_refused_and_serves_on() -> Result<(), Failed> {
     let server = serve(config("echo"));
     let pieces: [&[u8]; 6] = [

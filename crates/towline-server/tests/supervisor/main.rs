@@ -98,6 +98,7 @@ fn tests() -> Vec<Trial> {
         }
         hostile {
             lane_flood_is_refused,
+            offers_of_a_session_are_limited_and_others_get_in,
             garbage_is_refused_and_serves_on,
             slow_client_is_cut_off,
             flood_of_silent_connections_does_not_shut_others_out,

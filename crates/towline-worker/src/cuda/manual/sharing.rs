@@ -143,7 +143,10 @@ impl Shared {
             bytes,
             descriptor,
         };
-        let token = self.broker.offer(offer).ok_or(CUDA_ERROR_NOT_SUPPORTED)?;
+        let token = match self.broker.shares() {
+            true => self.broker.offer(offer).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?,
+            false => return Err(CUDA_ERROR_NOT_SUPPORTED),
+        };
         lock(&self.sharing).offered.insert((kind, number), token);
         Ok(token)
     }

@@ -1,0 +1,66 @@
+//! How the supervisor divides the descriptors that it may have: sessions first, then what sessions share, so that no client's offers,
+//! images or connections keep others from getting in.
+
+use super::{MAX_QUERIES, MAX_UNPROVEN};
+
+/// Descriptors of one session in the supervisor: its control connection, its worker's channel, log and process, and lanes on their way
+/// to it.
+const PER_SESSION: usize = 8;
+/// Connections without a session, listeners, files, and workers that are being started.
+const OTHERS: usize = MAX_UNPROVEN + MAX_QUERIES + 512;
+
+/// See the module's text.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Budget {
+    /// How many sessions there are descriptors for.
+    pub(super) sessions: u32,
+    /// Descriptors of offers.
+    pub(super) offers: usize,
+    /// Descriptors of images.
+    pub(super) images: usize,
+}
+
+impl Budget {
+    /// Divides `limit` descriptors where at most so many sessions are wanted.
+    pub(super) fn of(limit: u64, max_sessions: u32) -> Self {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let rest = limit - OTHERS.min(limit / 2);
+        let possible = rest / 4 * 3 / PER_SESSION;
+        let sessions = max_sessions.min(u32::try_from(possible).unwrap_or(u32::MAX));
+        let left = rest - sessions as usize * PER_SESSION;
+        Self {
+            sessions,
+            offers: left / 2,
+            images: left / 4,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_parts_together_stay_below_the_limit() {
+        for limit in [0, 1, 64, 256, 1024, 4096, 20_000, 524_288, u64::MAX] {
+            for wanted in [1, 32, 1000, 4096] {
+                let budget = Budget::of(limit, wanted);
+                let parts = [
+                    budget.sessions as usize * PER_SESSION,
+                    budget.offers,
+                    budget.images,
+                ];
+                let sum: u128 = parts.iter().map(|part| *part as u128).sum();
+                assert!(sum <= u128::from(limit), "{limit}: {budget:?}");
+                assert!(budget.sessions <= wanted);
+            }
+        }
+    }
+
+    #[test]
+    fn usual_limits_are_enough_for_the_usual_number_of_sessions() {
+        assert_eq!(Budget::of(1024, 32).sessions, 32);
+        assert_eq!(Budget::of(20_000, 1000).sessions, 1000);
+        assert_eq!(Budget::of(20_000, 4096).sessions, 1779);
+    }
+}
