@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -66,6 +67,9 @@ const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
 
 /// Payload lanes that a session may have at least, whatever the server suggests.
 const MIN_MAX_PAYLOAD_LANES: u16 = 16;
+
+/// How long a client may take to open the lanes of its session: it does so at once, but its machine may be busy.
+const LANE_LIMIT: Duration = Duration::from_secs(20);
 
 pub(crate) fn run(options: &ServeOptions) -> anyhow::Result<ExitCode> {
     // First, so that every thread has them blocked.
@@ -185,6 +189,7 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
         insecure: options.insecure,
         peers: options.peers.clone(),
         max_sessions: options.max_sessions,
+        lane_limit: LANE_LIMIT,
         limits: SessionLimits {
             max_lanes: 1 + payload_lanes.max(MIN_MAX_PAYLOAD_LANES),
             payload_lanes,

@@ -223,6 +223,7 @@ fn supervise() {
         insecure: false,
         peers: Vec::new(),
         max_sessions: 1,
+        lane_limit: Duration::from_secs(20),
         limits: SessionLimits {
             max_lanes: 1,
             payload_lanes: 0,

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use towline_transport::{Connection, Listener, TransportError};
 use towline_wire::control::{Message, RejectCode};
 
-use super::{MAX_UNPROVEN, Shared, UNPROVEN_GRACE, control, lock};
+use super::origin::{Origin, heaviest};
+use super::{MAX_UNPROVEN, SILENT_GRACE, Shared, UNPROVEN_GRACE, control, lock};
 
 /// How long to wait when accepting fails: out of descriptors, most likely.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -49,7 +50,38 @@ struct UnprovenSet {
 #[derive(Default)]
 struct UnprovenState {
     closed: bool,
-    connections: VecDeque<(Instant, Arc<dyn Connection>)>,
+    connections: VecDeque<Entry>,
+}
+
+struct Entry {
+    since: Instant,
+    origin: Origin,
+    /// Whether it has said something.
+    spoke: bool,
+    connection: Arc<dyn Connection>,
+}
+
+impl Entry {
+    /// How long it is safe yet.
+    fn safe_for(&self) -> Duration {
+        let grace = if self.spoke {
+            UNPROVEN_GRACE
+        } else {
+            SILENT_GRACE
+        };
+        grace.saturating_sub(self.since.elapsed())
+    }
+}
+
+impl UnprovenState {
+    /// Which connection of the address that has most makes place first, and in how long: silent ones are given less time.
+    fn first_to_go(&self) -> Option<(usize, Duration)> {
+        let heaviest = heaviest(self.connections.iter().map(|entry| &entry.origin))?;
+        let own = self.connections.iter().enumerate();
+        own.filter(|(_, entry)| entry.origin == heaviest)
+            .map(|(index, entry)| (index, entry.safe_for()))
+            .min_by_key(|(_, left)| *left)
+    }
 }
 
 /// Membership in [`Unproven`]; dropping it ends it.
@@ -59,16 +91,14 @@ pub(super) struct UnprovenGuard {
 }
 
 impl Unproven {
-    /// Adds a connection. When there are too many, waits until one leaves, or the oldest has had its time: then that is
-    /// closed.
+    /// Adds a connection. When there are too many, waits until one leaves, or one has had its time: then that is closed.
     fn add(&self, connection: &Arc<dyn Connection>) -> UnprovenGuard {
+        let origin = Origin::of(&connection.peer());
         let mut state = lock(&self.set.state);
         while !state.closed && state.connections.len() >= MAX_UNPROVEN {
-            let age = state
-                .connections
-                .front()
-                .map_or(UNPROVEN_GRACE, |(since, _)| since.elapsed());
-            let left = UNPROVEN_GRACE.saturating_sub(age);
+            let Some((index, left)) = state.first_to_go() else {
+                break;
+            };
             if !left.is_zero() {
                 state = self
                     .set
@@ -76,19 +106,22 @@ impl Unproven {
                     .wait_timeout(state, left)
                     .unwrap_or_else(PoisonError::into_inner)
                     .0;
-            } else if let Some((_, oldest)) = state.connections.pop_front() {
+            } else if let Some(entry) = state.connections.remove(index) {
                 log::debug!(
                     "too many connections in progress: {} makes place",
-                    oldest.peer()
+                    entry.connection.peer()
                 );
-                turn_away(&*oldest, RejectCode::Busy);
+                turn_away(&*entry.connection, RejectCode::Busy);
             }
         }
         match state.closed {
             true => turn_away(&**connection, RejectCode::ShuttingDown),
-            false => state
-                .connections
-                .push_back((Instant::now(), Arc::clone(connection))),
+            false => state.connections.push_back(Entry {
+                since: Instant::now(),
+                origin,
+                spoke: false,
+                connection: Arc::clone(connection),
+            }),
         }
         UnprovenGuard {
             set: Arc::clone(&self.set),
@@ -100,11 +133,22 @@ impl Unproven {
     pub(super) fn close_all(&self) {
         let mut state = lock(&self.set.state);
         state.closed = true;
-        for (_, connection) in state.connections.drain(..) {
-            turn_away(&*connection, RejectCode::ShuttingDown);
+        for entry in state.connections.drain(..) {
+            turn_away(&*entry.connection, RejectCode::ShuttingDown);
         }
         drop(state);
         self.set.left.notify_all();
+    }
+}
+
+impl UnprovenGuard {
+    /// The connection has said something that makes sense so far.
+    pub(super) fn spoke(&self) {
+        let mut state = lock(&self.set.state);
+        let own = |entry: &&mut Entry| Arc::ptr_eq(&entry.connection, &self.connection);
+        if let Some(entry) = state.connections.iter_mut().find(own) {
+            entry.spoke = true;
+        }
     }
 }
 
@@ -112,7 +156,7 @@ impl Drop for UnprovenGuard {
     fn drop(&mut self) {
         lock(&self.set.state)
             .connections
-            .retain(|(_, other)| !Arc::ptr_eq(other, &self.connection));
+            .retain(|entry| !Arc::ptr_eq(&entry.connection, &self.connection));
         self.set.left.notify_all();
     }
 }

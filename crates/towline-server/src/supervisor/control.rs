@@ -18,9 +18,10 @@ use super::deadline::{Deadline, Deadlines};
 use super::monitor::Asker;
 use super::peer::{self, Peering};
 use super::pool::WorkerPool;
+use super::query::QueryPlace;
 use super::session::{Lanes, Session};
 use super::worker::Ending;
-use super::{ANSWER_LIMIT, HANDSHAKE_LIMIT, MAX_QUERIES, Shared, WORKER_END_LIMIT, lock, random};
+use super::{ANSWER_LIMIT, HANDSHAKE_LIMIT, Shared, WORKER_END_LIMIT, lock, random};
 use crate::worker::process::SessionParameters;
 
 /// How long a connection that only asks questions may be silent.
@@ -76,6 +77,7 @@ fn serve_connection(
     let mut first = [0; ConnectionKind::BYTES];
     recv_exact(&*connection, &mut first)?;
     let kind = ConnectionKind::of(&first)?;
+    unproven.spoke();
     if kind == ConnectionKind::Peer {
         let accepted = peer::accept(&*connection, &first, scheme, shared);
         drop((deadline, unproven));
@@ -179,10 +181,9 @@ fn answer_queries(
     inbox: &mut Inbox,
     shared: &Shared,
 ) -> Result<(), Fault> {
-    let _place =
-        QueryPlace::take(shared).ok_or_else(|| Fault::Rejected(RejectCode::Busy.plain()))?;
+    let place = shared.queries.take(&control.connection);
     control.welcome(&handshake.welcome(None, opencl_devices(shared)))?;
-    while let Some(message) = next_message(control, inbox, shared)? {
+    while let Some(message) = next_message(control, inbox, &place, shared)? {
         answer(control, message, shared)?;
     }
     Ok(())
@@ -196,8 +197,7 @@ fn tell_of_devices(
     inbox: &mut Inbox,
     shared: &Shared,
 ) -> Result<(), Fault> {
-    let _place =
-        QueryPlace::take(shared).ok_or_else(|| Fault::Rejected(RejectCode::Busy.plain()))?;
+    let place = shared.queries.take(&control.connection);
     let none = |reason: &str| {
         let text = format!("this server tells nothing of its devices through NVML: {reason}");
         Fault::Rejected(RejectCode::NoDevice.because(text))
@@ -209,7 +209,7 @@ fn tell_of_devices(
     control.welcome(&handshake.welcome(None, snapshot))?;
     let peer = control.peer();
     let asker = Asker { hello, peer: &peer };
-    while let Some(message) = next_message(control, inbox, shared)? {
+    while let Some(message) = next_message(control, inbox, &place, shared)? {
         match message {
             Message::NvmlQuestions(asked) => {
                 let answers = monitor.answer(&asked, &asker, &shared.sessions);
@@ -225,6 +225,7 @@ fn tell_of_devices(
 fn next_message(
     control: &ControlConnection,
     inbox: &mut Inbox,
+    place: &QueryPlace<'_>,
     shared: &Shared,
 ) -> Result<Option<Message>, Fault> {
     let idle = shared
@@ -232,6 +233,7 @@ fn next_message(
         .set(&control.connection, QUERY_IDLE_LIMIT, Vec::new());
     let frame = inbox.next_frame(control)?;
     drop(idle);
+    place.asks();
     Ok(frame.map(|frame| Message::decode(&frame)).transpose()?)
 }
 
@@ -304,6 +306,7 @@ fn run_session(
             max_lanes: session_limits.max_lanes,
             since: Instant::now(),
             lanes: Mutex::new(Lanes::default()),
+            lane_deadline: Mutex::default(),
             peering: Peering::default(),
             hello,
         }),
@@ -372,6 +375,17 @@ fn serve_session(
         fingerprint: Vec::new(),
         peers: shared.config.peers.iter().map(Address::to_string).collect(),
     };
+    let late = Message::SessionEnded(SessionEnded {
+        reason: format!(
+            "the client did not open the lanes of its session within {:?}",
+            shared.config.lane_limit
+        ),
+    });
+    let deadline =
+        shared
+            .deadlines
+            .set(&control.connection, shared.config.lane_limit, late.encode());
+    *lock(&session.lane_deadline) = Some(deadline);
     control.welcome(&handshake.welcome(Some(grant), session.worker.snapshot().to_vec()))?;
     while let Some(frame) = inbox.next_frame(control)? {
         match Message::decode(&frame)? {
@@ -528,24 +542,5 @@ impl Inbox {
                 count => self.buffer.push(&bytes[..count]),
             }
         }
-    }
-}
-
-/// A place among the connections that only ask.
-struct QueryPlace<'a> {
-    shared: &'a Shared,
-}
-
-impl<'a> QueryPlace<'a> {
-    fn take(shared: &'a Shared) -> Option<Self> {
-        let place = Self { shared };
-        // Dropping the place gives it back if there was none.
-        (shared.queries.fetch_add(1, Ordering::AcqRel) < MAX_QUERIES).then_some(place)
-    }
-}
-
-impl Drop for QueryPlace<'_> {
-    fn drop(&mut self) {
-        self.shared.queries.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -2,7 +2,7 @@
 //! wakes by shutting the connection down. And tells clients that wait for a worker that the server is alive. One thread for all of them,
 //! asleep while there are none.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,11 +21,13 @@ pub(super) struct Deadlines {
 struct State {
     next: u64,
     stopping: bool,
-    entries: HashMap<u64, Entry>,
+    /// By when they are due, and their numbers.
+    entries: BTreeMap<(Instant, u64), Entry>,
+    /// When each is due.
+    due: HashMap<u64, Instant>,
 }
 
 struct Entry {
-    at: Instant,
     connection: Arc<dyn Connection>,
     /// Sent if it can be sent without waiting.
     message: Vec<u8>,
@@ -78,19 +80,21 @@ impl Deadlines {
         every: Option<Duration>,
     ) -> Deadline {
         let mut state = lock(&self.state);
-        let number = state.next;
+        let (at, number) = (Instant::now() + limit, state.next);
         state.next += 1;
-        state.entries.insert(
-            number,
-            Entry {
-                at: Instant::now() + limit,
-                connection: Arc::clone(connection),
-                message,
-                every,
-            },
-        );
+        let entry = Entry {
+            connection: Arc::clone(connection),
+            message,
+            every,
+        };
+        state.entries.insert((at, number), entry);
+        state.due.insert(number, at);
+        let first = state.entries.first_key_value();
+        let is_first = first.is_some_and(|((_, first), _)| *first == number);
         drop(state);
-        self.changed.notify_one();
+        if is_first {
+            self.changed.notify_one();
+        }
         Deadline {
             deadlines: Arc::clone(self),
             number,
@@ -106,28 +110,26 @@ impl Deadlines {
         let mut state = lock(&self.state);
         while !state.stopping {
             let now = Instant::now();
-            let late: Vec<u64> = state
-                .entries
-                .iter()
-                .filter(|(_, entry)| entry.at <= now)
-                .map(|(number, _)| *number)
-                .collect();
-            for number in late {
-                let Some(mut entry) = state.entries.remove(&number) else {
-                    continue;
-                };
+            while let Some(first) = state.entries.first_entry()
+                && first.key().0 <= now
+            {
+                let (_, number) = *first.key();
+                let entry = first.remove();
                 // A connection that is being closed need not hear why.
                 let sent = entry.connection.try_send(&entry.message);
                 match entry.every {
-                    // A client that has not room for a few bytes does not read.
+                    // A client that has no room for a few bytes does not read.
                     Some(period) if sent.is_ok_and(|count| count == entry.message.len()) => {
-                        entry.at = now + period;
-                        state.entries.insert(number, entry);
+                        state.due.insert(number, now + period);
+                        state.entries.insert((now + period, number), entry);
                     }
-                    _ => entry.connection.shutdown(),
+                    _ => {
+                        state.due.remove(&number);
+                        entry.connection.shutdown();
+                    }
                 }
             }
-            let next = state.entries.values().map(|entry| entry.at).min();
+            let next = state.entries.first_key_value().map(|((at, _), _)| *at);
             state = match next {
                 None => self
                     .changed
@@ -147,6 +149,9 @@ impl Deadlines {
 
 impl Drop for Deadline {
     fn drop(&mut self) {
-        lock(&self.deadlines.state).entries.remove(&self.number);
+        let mut state = lock(&self.deadlines.state);
+        if let Some(at) = state.due.remove(&self.number) {
+            state.entries.remove(&(at, self.number));
+        }
     }
 }

@@ -8,10 +8,12 @@
 //! - `budget`: how many descriptors sessions, offers and images may have.
 //! - `control`: a control connection from its first byte to its last.
 //! - `monitor`: the one worker that asks NVML what clients ask.
+//! - `origin`: where connections come from.
 //! - `peer`: connections between workers here and workers of the servers that this one lists.
 //! - `session`: the table of sessions, and what joins a lane to one.
 //! - `pool`: worker processes of one kind; some are started ahead, so that clients do not wait for a driver to load: always for
 //!   OpenCL, for CUDA once somebody has asked for it.
+//! - `query`: connections that only ask.
 //! - `worker`: one worker process, from start to reaping.
 //! - `deadline`: closes connections whose peers are too slow.
 //! - `folder`: the workers' folders on disk.
@@ -26,13 +28,15 @@ mod control;
 mod deadline;
 mod folder;
 mod monitor;
+mod origin;
 mod peer;
 mod pool;
+mod query;
 mod session;
 mod worker;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -52,6 +56,7 @@ use self::folder::RuntimeFolder;
 use self::monitor::Monitor;
 use self::peer::PeerTickets;
 use self::pool::{PoolKind, WorkerPool};
+use self::query::Queries;
 use self::session::SessionTable;
 
 /// How long a client may take for the whole handshake.
@@ -60,9 +65,11 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// Connections that have not proven themselves, at once.
 const MAX_UNPROVEN: usize = 256;
-/// How old the oldest of them must be before it makes place for a new one; until then new ones wait to be accepted. An
-/// honest client is through in milliseconds, so only those who flood us lose theirs.
-const UNPROVEN_GRACE: Duration = Duration::from_millis(250);
+/// How old one of them must be before it makes place for a new one; until then new ones wait to be accepted. An honest client is through
+/// in milliseconds, so only those who flood us lose theirs.
+const UNPROVEN_GRACE: Duration = Duration::from_secs(1);
+/// The same for one that has said nothing yet.
+const SILENT_GRACE: Duration = Duration::from_millis(100);
 /// Connections that ask for status, devices or what NVML tells, at once. Programs keep the last kind open while they ask.
 const MAX_QUERIES: usize = 256;
 /// How long a client may wait for a worker to start: loading a driver on a machine with many devices takes seconds.
@@ -83,6 +90,8 @@ pub struct SupervisorConfig {
     pub peers: Vec<Address>,
     /// Most sessions at once.
     pub max_sessions: u32,
+    /// How long a client may take to open the lanes of its session.
+    pub lane_limit: Duration,
     /// What sessions are told they may use.
     pub limits: SessionLimits,
     /// How to start a worker for OpenCL; `None` where OpenCL is not offered.
@@ -213,7 +222,7 @@ struct Shared {
     monitor: Option<Monitor>,
     unproven: Unproven,
     deadlines: Arc<Deadlines>,
-    queries: AtomicUsize,
+    queries: Queries,
     rejected: AtomicU64,
 }
 
@@ -283,7 +292,7 @@ impl Supervisor {
             monitor,
             unproven: Unproven::default(),
             deadlines: Deadlines::start()?,
-            queries: AtomicUsize::new(0),
+            queries: Queries::default(),
             rejected: AtomicU64::new(0),
             config,
         });

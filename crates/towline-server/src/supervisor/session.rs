@@ -8,6 +8,7 @@ use towline_transport::Connection;
 use towline_wire::control::{AttachPreamble, Hello, Reject, RejectCode, SessionStatus, Ticket};
 
 use super::control::ControlConnection;
+use super::deadline::Deadline;
 use super::lock;
 use super::peer::Peering;
 use super::worker::Worker;
@@ -25,6 +26,8 @@ pub(super) struct Session {
     pub(super) max_lanes: u16,
     pub(super) since: Instant,
     pub(super) lanes: Mutex<Lanes>,
+    /// Until all lanes are open.
+    pub(super) lane_deadline: Mutex<Option<Deadline>>,
     pub(super) peering: Peering,
 }
 
@@ -56,6 +59,10 @@ impl Lanes {
         }
         self.opened |= bit;
         Ok(())
+    }
+
+    fn are_all_open(&self) -> bool {
+        self.count.map(u32::from) == Some(self.opened.count_ones())
     }
 }
 
@@ -155,6 +162,9 @@ impl SessionTable {
             .worker
             .pass_lane(preamble.lane_index, preamble.lane_count, scheme, descriptor)
             .map_err(|error| format!("{error}: {}", error.source))?;
+        if lock(&session.lanes).are_all_open() {
+            *lock(&session.lane_deadline) = None;
+        }
         Ok(session.id)
     }
 

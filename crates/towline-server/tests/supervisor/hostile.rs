@@ -134,6 +134,74 @@ pub(super) fn flood_of_silent_connections_does_not_shut_others_out() -> Result<(
     Ok(())
 }
 
+pub(super) fn endless_flood_lets_every_client_in() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let flood = || {
+            let mut silent = std::collections::VecDeque::new();
+            while !over.load(Ordering::Relaxed) {
+                // More than the supervisor keeps, and more with every one that it closes.
+                silent.push_back(Client::dial(&server.address));
+                if silent.len() > 300 {
+                    silent.pop_front();
+                }
+            }
+        };
+        scope.spawn(flood);
+        let joined: Vec<_> = (0..10)
+            .map(|_| Client::join(&server.address, Purpose::Session, None).map(drop))
+            .collect();
+        over.store(true, Ordering::Relaxed);
+        assert!(joined.iter().all(Result::is_ok), "{joined:?}");
+    });
+    Ok(())
+}
+
+pub(super) fn session_without_lanes_ends_and_frees_its_place() -> Result<(), Failed> {
+    let server = serve(SupervisorConfig {
+        max_sessions: 2,
+        lane_limit: Duration::from_millis(500),
+        ..config("echo")
+    });
+    let complete = Client::session(&server.address);
+    let lanes: Vec<Lane> = (0..2).map(|index| complete.lane(index, 2)).collect();
+    // One lane of two is not enough.
+    let mut half = Client::session(&server.address);
+    let _lane = half.lane(1, 2);
+    let said = half.message();
+    assert!(
+        matches!(&said, Some(Message::SessionEnded(ended)) if ended.reason.contains("lanes")),
+        "{said:?}"
+    );
+    wait_until("a place", Duration::from_secs(5), || {
+        Client::join(&server.address, Purpose::Session, None).is_ok()
+    });
+    assert!(lanes.iter().all(Lane::echoes), "the other goes on");
+    Ok(())
+}
+
+pub(super) fn idle_queries_make_place_for_new_ones() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    let mut idle: Vec<Client> = (0..256).map(|_| Client::query(&server.address)).collect();
+    idle[0].status();
+    let mut new: Vec<Client> = (0..8).map(|_| Client::query(&server.address)).collect();
+    assert!(new.iter_mut().all(|client| client.status().uptime_ms > 0));
+    idle[0].status();
+    let said = idle[1].message();
+    assert!(
+        matches!(
+            said,
+            Some(Message::Reject(Reject {
+                code: RejectCode::Busy,
+                ..
+            }))
+        ),
+        "the one that was silent longest: {said:?}"
+    );
+    Ok(())
+}
+
 pub(super) fn client_that_never_reads_is_cut_off() -> Result<(), Failed> {
     let server = serve(config("echo"));
     let client = Client::query(&server.address);

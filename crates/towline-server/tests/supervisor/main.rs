@@ -102,6 +102,9 @@ fn tests() -> Vec<Trial> {
             garbage_is_refused_and_serves_on,
             slow_client_is_cut_off,
             flood_of_silent_connections_does_not_shut_others_out,
+            endless_flood_lets_every_client_in,
+            session_without_lanes_ends_and_frees_its_place,
+            idle_queries_make_place_for_new_ones,
             client_that_never_reads_is_cut_off,
             hostile_worker_cannot_harm_the_supervisor,
         }
@@ -137,6 +140,7 @@ fn config(kind: &str) -> SupervisorConfig {
         insecure: false,
         peers: Vec::new(),
         max_sessions: 8,
+        lane_limit: Duration::from_secs(20),
         limits: SessionLimits {
             max_lanes: 4,
             payload_lanes: 2,
