@@ -76,6 +76,8 @@ pub enum CloseCode {
     DuplicateHandle = 7,
     /// The worker failed for a reason of its own.
     Internal = 8,
+    /// A connection of the session is gone, and with it what was on its way.
+    LaneLost = 9,
 }
 
 impl CloseCode {
@@ -91,6 +93,7 @@ impl CloseCode {
             6 => Self::UnexpectedPayload,
             7 => Self::DuplicateHandle,
             8 => Self::Internal,
+            9 => Self::LaneLost,
             _ => return None,
         })
     }
@@ -112,6 +115,7 @@ impl fmt::Display for CloseCode {
             Self::UnexpectedPayload => "payload that nobody asked for",
             Self::DuplicateHandle => "a handle was created twice",
             Self::Internal => "the worker failed",
+            Self::LaneLost => "a connection of the session was lost",
         })
     }
 }

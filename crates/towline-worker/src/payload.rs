@@ -4,9 +4,11 @@
 //! place to go, whatever waits for whatever on the device. Chunks of one payload travel on all lanes at once.
 
 use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use towline_session::{Claim, Landing};
 use towline_transport::{Connection, TransportError, recv_exact};
@@ -69,6 +71,8 @@ const WINDOW_LIMIT: usize = 1 << 16;
 /// Smallest share of a payload that is worth a lane of its own: small payload is spread over the lanes, so that their copies run
 /// side by side.
 const SHARE: u64 = 128 << 10;
+/// The lanes of a session that its client ends, or that lose it, end within this time of each other.
+const TOGETHER: Duration = Duration::from_millis(250);
 
 impl Payloads {
     pub(crate) fn new(chunk_bytes: u64) -> Self {
@@ -210,10 +214,12 @@ impl Payloads {
             .name("towline-payload-in".into())
             .spawn(
                 move || match receiving.payloads.receive(&receiving, &*incoming) {
-                    Ok(()) => {}
+                    Ok(never) => match never {},
                     Err(LaneError::Transport(error)) => {
-                        log::debug!("a payload lane broke: {error}");
-                        receiving.end();
+                        if !receiving.payloads.ends_soon() {
+                            let detail = format!("a payload connection: {error}");
+                            receiving.close(&ProtocolError::new(CloseCode::LaneLost, detail));
+                        }
                     }
                     Err(LaneError::Protocol(error)) => receiving.close(&error),
                 },
@@ -230,14 +236,21 @@ impl Payloads {
         Ok(())
     }
 
-    /// Takes chunks until the client ends the lane between two of them.
-    fn receive(&self, link: &Link, connection: &dyn Connection) -> Result<(), LaneError> {
+    /// Whether the session ends by itself: the lanes of a client that leaves end together. Otherwise the client must be told that one is
+    /// gone, since its own end may look sound: it would send on into nothing, and wait for ever.
+    fn ends_soon(&self) -> bool {
+        let goes_on = |_: &mut VecDeque<Outgoing>| !lock(&self.lanes).stopped;
+        let outgoing = lock(&self.outgoing);
+        let waited = self.work.wait_timeout_while(outgoing, TOGETHER, goes_on);
+        let (_outgoing, time) = waited.unwrap_or_else(PoisonError::into_inner);
+        !time.timed_out()
+    }
+
+    /// Takes chunks off a lane until it ends.
+    fn receive(&self, link: &Link, connection: &dyn Connection) -> Result<Infallible, LaneError> {
         loop {
             let mut header = [0; CHUNK_HEADER];
-            match connection.recv(&mut header[..1])? {
-                0 => return Ok(()),
-                _ => recv_exact(connection, &mut header[1..])?,
-            }
+            recv_exact(connection, &mut header)?;
             let chunk = ChunkHeader::from_bytes(&header).map_err(ProtocolError::from)?;
             let (window, claim, memory) = self.claim(chunk)?;
             // SAFETY: the window's memory is valid until `done` has run, which waits for this chunk; the claim gave these bytes to
