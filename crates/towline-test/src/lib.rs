@@ -1,4 +1,6 @@
-//! What Towline's tests share: the conformance suite that runs over every implementation of the OpenCL contract.
+//! What Towline's tests share: the conformance suite that runs over every implementation of the OpenCL contract, a session over a
+//! simulated link, and faults of that link.
 
 pub mod conformance;
+pub mod faults;
 pub mod pair;

@@ -30,9 +30,13 @@ impl Pair {
 
     /// Joins a client to a worker on `api` by `link`.
     pub fn over(api: Arc<dyn OpenClApi>, link: Link) -> Self {
+        Self::on(api, MemoryTransport::with_link(link))
+    }
+
+    /// Joins a client to a worker on `api` by the first connections of a network.
+    pub fn on(api: Arc<dyn OpenClApi>, transport: MemoryTransport) -> Self {
         let engine = Engine::open(api, &|_, _| true).expect("the backend has a device");
         let snapshot = engine.snapshot().to_vec();
-        let transport = MemoryTransport::with_link(link);
         let address: Address = "memory://pair".parse().expect("the address is well formed");
         let listener = transport
             .listen(&address)

@@ -134,6 +134,12 @@ impl Session {
         Ok(Self::over(link, None, snapshot))
     }
 
+    /// As with a control connection: when a lane breaks, the server has a moment to say why on another way. For tests of sessions
+    /// without one.
+    pub fn expect_explanation(&self) {
+        self.link.expect_explanation();
+    }
+
     fn over(link: Arc<Link>, control: Option<Arc<Control>>, snapshot: Snapshot) -> Self {
         Self {
             link,

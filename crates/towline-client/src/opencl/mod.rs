@@ -140,6 +140,12 @@ impl Remote {
         Ok(Self::over(Links::new(link, None), snapshot))
     }
 
+    /// As with a control connection: when a lane breaks, the server has a moment to say why on another way. For tests of sessions
+    /// without one.
+    pub fn expect_explanation(&self) {
+        self.link().expect_explanation();
+    }
+
     /// The platforms of the server's vendors, with the devices of each.
     pub fn platforms(&self) -> Vec<(cl_platform_id, Vec<cl_device_id>)> {
         (0..self.snapshot.platforms.len() as u32)

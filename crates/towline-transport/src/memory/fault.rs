@@ -45,7 +45,7 @@ pub struct Fault {
     pub connection: usize,
     /// The direction.
     pub sender: End,
-    /// Bytes of this direction before the fault.
+    /// Bytes of this direction before the fault, from the arming of the plan on.
     pub at_bytes: u64,
     /// What it does.
     pub kind: FaultKind,

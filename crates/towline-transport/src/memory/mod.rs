@@ -8,8 +8,8 @@
 //! Every byte has an instant at which it arrives, and the receiver waits until then: in real time it sleeps, in
 //! [`Time::Virtual`] it moves the network's clock on.
 //!
-//! A fault plan ([`Fault`]) says at which byte of which direction a connection fails, and how. A first run without faults
-//! tells where sends begin and end ([`LinkMonitor::sends`]), and so where faults are worth placing.
+//! A fault plan ([`MemoryTransport::arm`]) says at which byte of which direction a connection fails, and how. A first run
+//! without faults tells where sends begin and end ([`LinkMonitor::sends`]), and so where faults are worth placing.
 
 mod clock;
 mod fault;
@@ -78,7 +78,6 @@ pub struct MemoryTransport {
 struct Network {
     link: Link,
     clock: Clock,
-    faults: Vec<Fault>,
     /// Sends are recorded: not where a process may run for days.
     records: bool,
     listeners: Mutex<HashMap<String, Arc<Backlog>>>,
@@ -115,12 +114,11 @@ impl MemoryTransport {
         })
     }
 
-    /// As [`Self::with_link`], in real or virtual time, with faults; its sends are recorded.
-    pub fn simulated(link: Link, time: Time, faults: &[Fault]) -> Self {
+    /// As [`Self::with_link`], in real or virtual time; its sends are recorded.
+    pub fn simulated(link: Link, time: Time) -> Self {
         Self::over(Network {
             link,
             clock: Clock::new(time),
-            faults: faults.to_vec(),
             records: true,
             ..Network::default()
         })
@@ -136,6 +134,13 @@ impl MemoryTransport {
     /// One monitor per connection ever made here, in the order in which they were made.
     pub fn monitors(&self) -> Vec<LinkMonitor> {
         lock(&self.network.monitors).clone()
+    }
+
+    /// Has the connections made so far fail as planned. Offsets and records begin anew: they count from this call on.
+    pub fn arm(&self, faults: &[Fault]) {
+        for (number, monitor) in self.monitors().into_iter().enumerate() {
+            monitor.wire.arm(number, faults);
+        }
     }
 
     /// Waits until a fault of the plan has struck; `false` when `timeout`, in real time, passed first.
@@ -183,7 +188,7 @@ impl Transport for MemoryTransport {
             .ok_or_else(refused)?;
         let (wire, number) = {
             let mut monitors = lock(&self.network.monitors);
-            let wire = Arc::new(Wire::new(&self.network, monitors.len()));
+            let wire = Arc::new(Wire::new(&self.network));
             monitors.push(LinkMonitor { wire: wire.clone() });
             (wire, monitors.len())
         };

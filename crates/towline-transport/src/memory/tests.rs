@@ -19,11 +19,10 @@ fn pair_with(at_bytes: u64, kind: FaultKind) -> Ends {
         kind,
         to_all: false,
     };
-    join(&MemoryTransport::simulated(
-        Link::default(),
-        Time::Real,
-        &[fault],
-    ))
+    let transport = MemoryTransport::simulated(Link::default(), Time::Real);
+    let ends = join(&transport);
+    transport.arm(&[fault]);
+    ends
 }
 
 fn join(transport: &MemoryTransport) -> Ends {
@@ -169,7 +168,7 @@ fn virtual_delay_costs_no_real_time() {
         bandwidth_bytes_per_s: Some(1),
         ..Link::default()
     };
-    let transport = MemoryTransport::simulated(link, Time::Virtual, &[]);
+    let transport = MemoryTransport::simulated(link, Time::Virtual);
     let (client, server, _) = join(&transport);
     let (real, start) = (Instant::now(), transport.network.clock.now());
     send(&client, &[7; 40_000]).unwrap();
@@ -182,7 +181,7 @@ fn virtual_delay_costs_no_real_time() {
 
 #[test]
 fn advancing_the_clock_ends_a_wait_with_a_limit() {
-    let transport = MemoryTransport::simulated(Link::default(), Time::Virtual, &[]);
+    let transport = MemoryTransport::simulated(Link::default(), Time::Virtual);
     let (_client, server, _) = join(&transport);
     let limit = Some(Duration::from_secs(3600));
     let blocked = std::thread::spawn(move || server.wait_readable(limit));
@@ -270,11 +269,12 @@ fn fault_to_all_strikes_every_connection() {
         kind: FaultKind::Cut,
         to_all: true,
     };
-    let transport = MemoryTransport::simulated(Link::default(), Time::Real, &[fault]);
+    let transport = MemoryTransport::simulated(Link::default(), Time::Real);
     let address = "memory://all".parse().unwrap();
     let _listener = transport.listen(&address).unwrap();
     let connect = || transport.connect(&address, &ConnectOptions::default());
     let [first, second] = [connect().unwrap(), connect().unwrap()];
+    transport.arm(&[fault]);
     send(&first, b"lives").unwrap();
     assert!(!transport.wait_struck(Duration::ZERO));
     assert!(send(&second, b"x").is_err());
@@ -284,7 +284,7 @@ fn fault_to_all_strikes_every_connection() {
 
 #[test]
 fn parts_of_sends_are_recorded_with_their_offsets() {
-    let transport = MemoryTransport::simulated(Link::default(), Time::Real, &[]);
+    let transport = MemoryTransport::simulated(Link::default(), Time::Real);
     let (client, server, monitor) = join(&transport);
     client
         .send(&[IoSlice::new(b"header"), IoSlice::new(b"body")])

@@ -51,7 +51,7 @@ pub(super) struct Pipe {
     severed: bool,
     /// How many bytes still arrive, while it stalls.
     stalled: Option<usize>,
-    /// Bytes sent, the vanished included.
+    /// Bytes sent since the plan was armed, the vanished included.
     sent: u64,
     faults: VecDeque<Fault>,
     /// What each part of each send covered, where the network records.
@@ -66,15 +66,13 @@ enum Arrival {
 }
 
 impl Wire {
-    /// The connection of this number on a network.
-    pub(super) fn new(network: &Arc<Network>, number: usize) -> Self {
-        let pipe = |sender| Pipe {
-            faults: plan(&network.faults, number, sender),
+    pub(super) fn new(network: &Arc<Network>) -> Self {
+        let pipe = || Pipe {
             records: network.records.then(Vec::new),
             ..Pipe::default()
         };
         let state = WireState {
-            pipes: [pipe(End::Client), pipe(End::Server)],
+            pipes: [pipe(), pipe()],
             ..WireState::default()
         };
         Self {
@@ -96,6 +94,17 @@ impl Wire {
             .iter()
             .chain(&self.writable)
             .for_each(Condvar::notify_all);
+    }
+
+    /// Has the connection, of this number on its network, fail as planned from here on.
+    pub(super) fn arm(&self, number: usize, faults: &[Fault]) {
+        let mut state = self.state();
+        for sender in [End::Client, End::Server] {
+            let pipe = &mut state.pipes[sender as usize];
+            pipe.sent = 0;
+            pipe.faults = plan(faults, number, sender);
+            pipe.records.iter_mut().for_each(Vec::clear);
+        }
     }
 
     pub(super) fn traffic(&self) -> Traffic {
