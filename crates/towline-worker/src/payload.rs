@@ -350,13 +350,12 @@ impl Payloads {
         let length = u64::from(chunk.header.length);
         if sent.is_err() {
             chunk.flight.failed.store(true, Ordering::Relaxed);
+            // Before anything is told of the payload: a lane that is gone is the session's end, not a failure of one read.
+            link.end();
         }
         let last = chunk.flight.left.fetch_sub(length, Ordering::AcqRel) == length;
         if last && let Some(done) = lock(&chunk.flight.done).take() {
             done(!chunk.flight.failed.load(Ordering::Relaxed));
-        }
-        if sent.is_err() {
-            link.end();
         }
     }
 }
