@@ -61,7 +61,7 @@ impl Session {
 
     fn finish(&self, targets: &[&Arc<Target>]) {
         let status = status!(self.cl, clFinish(self.queue));
-        self.run.claim("clFinish", status == CL_SUCCESS, targets);
+        self.run.claim("clFinish", status, targets);
     }
 
     fn write(&self, buffer: cl_mem, blocking: cl_bool, offset: usize, data: &[u8]) {
@@ -80,7 +80,7 @@ impl Session {
                 null_mut()
             )
         );
-        self.run.post(status == CL_SUCCESS);
+        self.run.post("clEnqueueWriteBuffer", status);
     }
 
     fn enqueue_read(
@@ -90,8 +90,8 @@ impl Session {
         offset: usize,
         target: &Arc<Target>,
         event: *mut cl_event,
-    ) -> bool {
-        let status = status!(
+    ) -> cl_int {
+        status!(
             self.cl,
             clEnqueueReadBuffer(
                 self.queue,
@@ -104,8 +104,7 @@ impl Session {
                 null(),
                 event
             )
-        );
-        status == CL_SUCCESS
+        )
     }
 
     /// A read that blocks.
@@ -119,14 +118,13 @@ impl Session {
     fn start_read(&self, buffer: cl_mem, target: &Arc<Target>) -> Option<cl_event> {
         let mut event = null_mut();
         let started = self.enqueue_read(buffer, CL_FALSE, 0, target, &raw mut event);
-        self.run.post(started);
-        started.then_some(event)
+        self.run.post("clEnqueueReadBuffer", started);
+        (started == CL_SUCCESS).then_some(event)
     }
 
     fn wait(&self, event: cl_event, targets: &[&Arc<Target>]) {
         let status = status!(self.cl, clWaitForEvents(1, &raw const event));
-        self.run
-            .claim("clWaitForEvents", status == CL_SUCCESS, targets);
+        self.run.claim("clWaitForEvents", status, targets);
     }
 
     /// Asks for an event's status until it has ended.
@@ -238,7 +236,7 @@ fn reads_that_do_not_block(run: &Arc<Run>) {
             session.cl,
             clSetEventCallback(event, CL_COMPLETE, Some(completed), told.cast())
         );
-        run.post(status == CL_SUCCESS);
+        run.post("clSetEventCallback", status);
         if status != CL_SUCCESS {
             // SAFETY: nobody was given it.
             drop(unsafe { Box::from_raw(told) });
@@ -303,7 +301,7 @@ fn boxes(run: &Arc<Run>) {
             null_mut()
         )
     );
-    run.post(status == CL_SUCCESS);
+    run.post("clEnqueueWriteBufferRect", status);
     let before = pattern(size, 6);
     let target = Target::from(before.clone(), &with_box(before, &inside));
     let status = status!(
@@ -325,7 +323,7 @@ fn boxes(run: &Arc<Run>) {
             null_mut()
         )
     );
-    run.claim("clEnqueueReadBufferRect", status == CL_SUCCESS, &[&target]);
+    run.claim("clEnqueueReadBufferRect", status, &[&target]);
     session.read(buffer, 0, &with_box(around, &inside));
     session.end();
 }
@@ -345,7 +343,7 @@ fn maps(run: &Arc<Run>) {
             data.as_mut_ptr().cast()
         )
     );
-    run.post(made.is_ok());
+    run.post("clCreateBuffer", made.err().unwrap_or(CL_SUCCESS));
     let Ok(buffer) = made else {
         return session.end();
     };
@@ -365,13 +363,12 @@ fn maps(run: &Arc<Run>) {
                 &raw mut event
             )
         );
-        let mut mapped = mapped.ok();
-        if blocking == CL_FALSE && mapped.is_some() {
-            let status = status!(cl, clWaitForEvents(1, &raw const event));
-            mapped = mapped.filter(|_| status == CL_SUCCESS);
+        let mut status = mapped.err().unwrap_or(CL_SUCCESS);
+        if blocking == CL_FALSE && mapped.is_ok() {
+            status = status!(cl, clWaitForEvents(1, &raw const event));
         }
-        run.claim("the map", mapped.is_some(), &[]);
-        let Some(mapped) = mapped else {
+        run.claim("the map", status, &[]);
+        let (Ok(mapped), CL_SUCCESS) = (mapped, status) else {
             continue;
         };
         // SAFETY: the region is mapped, for reading and writing, and used by nobody else.
@@ -385,7 +382,7 @@ fn maps(run: &Arc<Run>) {
             cl,
             clEnqueueUnmapMemObject(queue, buffer, mapped, 0, null(), null_mut())
         );
-        run.post(status == CL_SUCCESS);
+        run.post("clEnqueueUnmapMemObject", status);
         session.finish(&[]);
     }
     session.read(buffer, 0, &data);
@@ -442,7 +439,7 @@ fn images(run: &Arc<Run>) {
             null_mut()
         )
     );
-    run.post(status == CL_SUCCESS);
+    run.post("clEnqueueWriteImage", status);
     let rows = [SIZE[0], 200, 1];
     for (first, region) in [(0, SIZE), (50, rows)] {
         let start = first * SIZE[0] * 4;
@@ -464,7 +461,7 @@ fn images(run: &Arc<Run>) {
                 null_mut()
             )
         );
-        run.claim("clEnqueueReadImage", status == CL_SUCCESS, &[&target]);
+        run.claim("clEnqueueReadImage", status, &[&target]);
     }
     session.end();
 }

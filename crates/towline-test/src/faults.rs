@@ -3,7 +3,7 @@
 //! The program tells a [`Run`] what each call claims. Whatever fails: a call that claims success has exactly the right bytes in its
 //! targets, a session that was lost stays lost, memory that a failed call gave back to the application is left alone, and nothing hangs.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -30,7 +30,8 @@ pub struct Run {
     /// Real sessions have a control connection, on which the server may say why a lane broke: the client waits for that.
     pub has_control: bool,
     faults: Vec<Fault>,
-    lost: AtomicBool,
+    /// The call that failed first.
+    lost: Mutex<Option<String>>,
     wrong: Mutex<Vec<String>>,
     given_up: Mutex<Vec<Arc<Target>>>,
 }
@@ -105,7 +106,7 @@ impl Run {
             network: MemoryTransport::simulated(link, Time::Real),
             has_control,
             faults,
-            lost: AtomicBool::new(false),
+            lost: Mutex::default(),
             wrong: Mutex::default(),
             given_up: Mutex::default(),
         }
@@ -117,16 +118,17 @@ impl Run {
     }
 
     /// What a call that promises nothing about data yet answered; a failure here can only be the link's.
-    pub fn post(&self, ok: bool) {
-        if !ok {
-            self.lost.store(true, Ordering::SeqCst);
+    pub fn post(&self, call: &str, status: i32) {
+        if status != 0 {
+            let mut lost = lock(&self.lost);
+            lost.get_or_insert_with(|| format!("{call} answered {status}"));
         }
     }
 
     /// What a call answered that, where it succeeds, claims that everything before it is done and that the targets hold their bytes.
-    pub fn claim(&self, call: &str, ok: bool, targets: &[&Arc<Target>]) {
-        if !ok {
-            self.lost.store(true, Ordering::SeqCst);
+    pub fn claim(&self, call: &str, status: i32, targets: &[&Arc<Target>]) {
+        self.post(call, status);
+        if status != 0 {
             for target in targets {
                 // SAFETY: the call failed, so the memory is the application's again.
                 unsafe { std::ptr::write_bytes(target.start, GIVEN_UP, target.size) };
@@ -134,8 +136,8 @@ impl Run {
             }
             return;
         }
-        if self.lost.load(Ordering::SeqCst) {
-            self.complain(format!("{call} succeeds on a session that was lost before"));
+        if let Some(lost) = &*lock(&self.lost) {
+            self.complain(format!("{call} succeeds although {lost} before"));
         }
         for target in targets {
             if let Some(at) = target.wrong_at() {
@@ -194,7 +196,7 @@ pub fn check(program: impl Fn(&Arc<Run>) + Send + Sync + 'static, limit: usize) 
     let program: Arc<dyn Fn(&Arc<Run>) + Send + Sync> = Arc::new(program);
     let (sound, wrong) = attempt(&program, Run::new(Vec::new(), false), None);
     assert_eq!(wrong, [""; 0], "over a sound link");
-    assert!(!sound.lost.load(Ordering::SeqCst), "over a sound link");
+    assert_eq!(*lock(&sound.lost), None, "over a sound link");
     let cases = spread(plan(&sound.network), limit);
     assert!(!cases.is_empty(), "nothing was sent");
     let (next, struck, found) = (
