@@ -159,6 +159,15 @@ impl Machine {
         Self::over(nulls.collect(), servers.iter().sum(), in_process)
     }
 
+    /// A server with one device, by the first connections of a network.
+    pub fn on_network(network: &MemoryTransport) -> Self {
+        let server: (_, Arc<dyn Broker>) = (Arc::new(NullCuda::new(1)), Arc::new(NoBroker));
+        Self::over(vec![server], 1, |_| {
+            let address = "memory://server".parse().unwrap();
+            (Box::new(network.clone()), address)
+        })
+    }
+
     /// As [`Self::with`], on this host.
     pub fn on_this_host(servers: &[usize]) -> Self {
         let folder = tempfile::tempdir().unwrap();
