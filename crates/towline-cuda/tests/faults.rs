@@ -89,7 +89,10 @@ impl Session {
 /// Blocking copies, on the command lane and on lanes of their own.
 fn copies(run: &Arc<Run>) {
     let session = Session::new(run);
-    let (one, two) = (session.machine.allocate(BULK), session.machine.allocate(BULK));
+    let (one, two) = (
+        session.machine.allocate(BULK),
+        session.machine.allocate(BULK),
+    );
     session.arm();
     let data = pattern(BULK, 1);
     session.write(one, &data[..100]);
@@ -197,7 +200,9 @@ fn pinned_memory(run: &Arc<Run>) {
         // SAFETY: pinned memory stays as long as the driver; the stream is through with it.
         let bytes = unsafe { std::slice::from_raw_parts(pinned.cast::<u8>(), BULK) };
         if [started, status] == [CUDA_SUCCESS; 2] && *bytes != *data {
-            run.complain(format!("round {round} succeeds, and pinned bytes are wrong"));
+            run.complain(format!(
+                "round {round} succeeds, and pinned bytes are wrong"
+            ));
         }
     }
     session.end();
@@ -251,8 +256,7 @@ fn boxes_and_arrays(run: &Arc<Run>) {
         (read.srcMemoryType, read.srcDevice, read.srcArray) =
             (write.dstMemoryType, write.dstDevice, write.dstArray);
         (read.srcPitch, read.srcHeight) = (write.dstPitch, write.dstHeight);
-        (read.srcXInBytes, read.srcY, read.srcZ) =
-            (write.dstXInBytes, write.dstY, write.dstZ);
+        (read.srcXInBytes, read.srcY, read.srcZ) = (write.dstXInBytes, write.dstY, write.dstZ);
         (read.dstMemoryType, read.dstHost) = (CU_MEMORYTYPE_HOST, target.start().cast());
         (read.dstPitch, read.dstHeight) = (700, SIZE[1]);
         // SAFETY: the target has room for the rows.
@@ -332,7 +336,10 @@ fn graphs(run: &Arc<Run>) {
     let session = Session::new(run);
     let program = Program::on(session.machine);
     let driver = &program.machine.driver;
-    let (memory, stream) = (program.machine.allocate(COUNT * 4), program.machine.stream());
+    let (memory, stream) = (
+        program.machine.allocate(COUNT * 4),
+        program.machine.stream(),
+    );
     let (mut source, mut target) = (null_mut(), null_mut());
     // SAFETY: the places are locals.
     let made = unsafe {

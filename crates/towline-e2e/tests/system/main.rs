@@ -12,6 +12,7 @@ mod cuda;
 mod cuda_events;
 mod cuda_faults;
 mod cuda_ranks;
+mod cuts;
 mod devices;
 mod faults;
 mod footprint;

@@ -3,6 +3,7 @@
 mod build;
 mod client;
 mod process;
+mod proxy;
 mod server;
 
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 pub(crate) use build::{mpi_program, opencl_program, towline, workload};
 pub(crate) use client::{Client, Finished, Running};
 pub(crate) use process::{Usage, is_gone};
+pub(crate) use proxy::{Break, Cut, Proxy, Towards};
 pub(crate) use server::{Server, free_addresses};
 
 /// How long anything may take that does take its time on a busy machine: loading a driver, building kernels.

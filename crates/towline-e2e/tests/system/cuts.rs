@@ -1,0 +1,172 @@
+//! Whole programs over connections that break at random bytes, and with workers that die at random times: right bytes, or an error.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Signal, kill_process};
+
+use crate::support::{Break, Client, Cut, Finished, Proxy, Server, Towards, opencl_program};
+
+/// Programs at the same time.
+const AT_ONCE: usize = 3;
+/// What a program ends with that could not begin, and says why on standard error.
+const COULD_NOT_BEGIN: i32 = 3;
+
+/// Numbers that a seed gives.
+struct Random(u64);
+
+impl Random {
+    /// The seed that `TOWLINE_SEED` names, else another one each time; it is told.
+    fn new() -> Self {
+        let set = std::env::var("TOWLINE_SEED").ok();
+        let seed = set.and_then(|seed| seed.trim().parse().ok());
+        let seed = seed.unwrap_or_else(|| {
+            let now = std::time::UNIX_EPOCH.elapsed();
+            now.map_or(1, |now| now.as_nanos() as u64)
+        });
+        println!("TOWLINE_SEED={seed}");
+        Self(seed | 1)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % limit.max(1)
+    }
+}
+
+/// What is wrong with how a program ended.
+fn complaint(finished: &Finished) -> Option<String> {
+    let last = finished
+        .lines
+        .last()
+        .map(String::as_str)
+        .unwrap_or_default();
+    let accounted = match finished.status.code() {
+        Some(0) => {
+            last == "right"
+                || finished
+                    .lines
+                    .iter()
+                    .any(|line| line.starts_with("failed: "))
+        }
+        Some(COULD_NOT_BEGIN) => !finished.errors.is_empty(),
+        _ => false,
+    };
+    (!accounted).then(|| {
+        format!(
+            "{}: {:?}, {}",
+            finished.status, finished.lines, finished.errors
+        )
+    })
+}
+
+/// Runs a program over so many connections that break at random bytes.
+fn cut_at_random(server: &Server, program: &str, count: usize) {
+    let sound = Proxy::to(server.address(), None);
+    let run = |proxy: &Proxy| {
+        let options = ["--server", &proxy.address()];
+        Client::with_options(&options, opencl_program(program)).run()
+    };
+    let lines = run(&sound).lines_of_success();
+    assert_eq!(lines.last().map(String::as_str), Some("right"));
+    let traffic = sound.traffic();
+    let mut random = Random::new();
+    let cuts: Vec<Cut> = (0..count)
+        .map(|_| {
+            let connection = random.below(traffic.len() as u64) as usize;
+            let towards = [Towards::Client, Towards::Server][random.below(2) as usize];
+            let kinds = [
+                Break::Reset,
+                Break::Reset,
+                Break::ResetAll,
+                Break::HalfClose,
+            ];
+            Cut {
+                connection,
+                towards,
+                at_bytes: random.below(traffic[connection][towards as usize]),
+                kind: kinds[random.below(4) as usize],
+            }
+        })
+        .collect();
+    let (next, struck) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let found = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(cut) = cuts.get(next.fetch_add(1, Ordering::SeqCst)) {
+                    let proxy = Proxy::to(server.address(), Some(*cut));
+                    let complaint = complaint(&run(&proxy));
+                    struck.fetch_add(usize::from(proxy.struck()), Ordering::SeqCst);
+                    if let Some(complaint) = complaint {
+                        let mut found = found.lock().expect("no thread panics with it");
+                        found.push(format!("{cut:?}: {complaint}"));
+                    }
+                }
+            });
+        }
+    });
+    let found = found.into_inner().expect("no thread panics with it");
+    assert!(found.is_empty(), "{program}:\n{}", found.join("\n"));
+    // How much goes over which connection differs from run to run.
+    let struck = struck.into_inner();
+    assert!(struck * 2 > count, "only {struck} of {count} cuts struck");
+}
+
+/// Runs a program whose worker is killed at a random time.
+fn killed_at_random(server: &Server, address: &str, program: &str, count: usize) {
+    let mut random = Random::new();
+    for _ in 0..count {
+        let options = ["--server", address];
+        let mut client = Client::with_options(&options, opencl_program(program)).start();
+        client.wait_for("start");
+        let worker = server.worker_of(client.pid());
+        std::thread::sleep(Duration::from_micros(random.below(40_000)));
+        // The program, and its worker, may have ended.
+        let _ = kill_process(worker, Signal::KILL);
+        let finished = client.finish();
+        let complaint = complaint(&finished);
+        assert_eq!(complaint, None, "{program}");
+    }
+}
+
+fn null_server() -> Server {
+    Server::start_with(&["--backend", "null", "--cuda", "null"], &[])
+}
+
+#[test]
+fn opencl_program_over_connections_cut_at_random_is_right_or_told() {
+    cut_at_random(&null_server(), "transfers", 150);
+}
+
+#[test]
+fn opencl_program_on_pocl_over_connections_cut_at_random_is_right_or_told() {
+    cut_at_random(&Server::start(), "transfers", 50);
+}
+
+#[test]
+fn cuda_program_over_connections_cut_at_random_is_right_or_told() {
+    cut_at_random(&null_server(), "cuda_transfers", 150);
+}
+
+#[test]
+fn program_over_shared_memory_whose_worker_is_killed_is_right_or_told() {
+    let folder = tempfile::tempdir().expect("room for temporary files");
+    let address = format!("shm://{}/socket", folder.path().display());
+    let arguments = ["--listen", &address, "--backend", "null", "--cuda", "null"];
+    let server = Server::start_with(&arguments, &[]);
+    for program in ["transfers", "cuda_transfers"] {
+        killed_at_random(&server, &address, program, 10);
+    }
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn programs_over_500_connections_cut_at_random_are_right_or_told() {
+    let server = null_server();
+    cut_at_random(&server, "transfers", 250);
+    cut_at_random(&server, "cuda_transfers", 250);
+}
