@@ -298,7 +298,7 @@ fn plan(sound: &MemoryTransport) -> Vec<Case> {
     for (connection, monitor) in sound.monitors().iter().enumerate() {
         for sender in [End::Client, End::Server] {
             for sent in monitor.sends(sender) {
-                let middle = sent.start + (sent.end - sent.start) / 2;
+                let middle = sent.start.midpoint(sent.end);
                 let mut offsets = vec![sent.start, middle];
                 offsets.dedup();
                 for at_bytes in offsets {

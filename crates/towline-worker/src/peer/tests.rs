@@ -1,6 +1,6 @@
 use std::sync::mpsc::{Receiver, channel};
 
-use towline_transport::memory::MemoryTransport;
+use towline_transport::memory::{End, Fault, FaultKind, Link, MemoryTransport, Time};
 use towline_transport::{ConnectOptions, Transport};
 
 use super::*;
@@ -10,7 +10,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const PAYLOAD: u64 = 9;
 
 fn connections() -> [Arc<dyn Connection>; 2] {
-    let transport = MemoryTransport::new();
+    connections_on(&MemoryTransport::new())
+}
+
+fn connections_on(transport: &MemoryTransport) -> [Arc<dyn Connection>; 2] {
     let address = "memory://peers".parse().expect("it is well formed");
     let listener = transport.listen(&address).expect("the name is free");
     let ours = transport
@@ -220,6 +223,50 @@ fn a_lane_that_breaks_ends_its_transfers_and_later_ones() {
     assert_eq!(side.send(&bytes(100)).recv_timeout(PATIENCE), Ok(LOST));
     let status = side.receive(100).recv_timeout(PATIENCE).map(|end| end.0);
     assert_eq!(status, Ok(LOST));
+}
+
+/// Sends a payload each way over a lane that fails so, and sees that each side learns of its end: with the right bytes, or with a failure.
+fn both_ways_over(faults: &[Fault]) -> MemoryTransport {
+    let network = MemoryTransport::simulated(Link::default(), Time::Real);
+    let [one, other] = connections_on(&network).map(Side::new);
+    network.arm(faults);
+    let (data, back) = (bytes(3500), bytes(1700));
+    let sent = [one.send(&data), other.send(&back)];
+    let landed = [
+        (other.receive(data.len()), data),
+        (one.receive(back.len()), back),
+    ];
+    for (landed, right) in landed {
+        let (status, memory) = landed.recv_timeout(PATIENCE).expect("a receiver hears");
+        let is_right = status == 0 && memory == right;
+        let is_failure = status != 0 && !faults.is_empty();
+        assert!(is_right || is_failure, "{faults:?}: {status}");
+    }
+    for sent in sent {
+        sent.recv_timeout(PATIENCE).expect("a sender hears");
+    }
+    network
+}
+
+#[test]
+fn payload_over_a_lane_that_fails_anywhere_is_right_or_fails() {
+    let sound = both_ways_over(&[]).monitors().remove(0);
+    for sender in [End::Client, End::Server] {
+        for sent in sound.sends(sender) {
+            for at_bytes in [sent.start, sent.start.midpoint(sent.end)] {
+                for kind in [FaultKind::Cut, FaultKind::Reset, FaultKind::HalfClose] {
+                    let fault = Fault {
+                        connection: 0,
+                        sender,
+                        at_bytes,
+                        kind,
+                        to_all: false,
+                    };
+                    both_ways_over(&[fault]);
+                }
+            }
+        }
+    }
 }
 
 #[test]
