@@ -155,7 +155,7 @@ impl Driver {
         }?;
         if wait {
             acting.note_done(stream.0, posted);
-            acting.show_twins();
+            acting.show_twins()?;
         } else {
             acting.touch(stream);
         }

@@ -283,7 +283,7 @@ impl Driver {
         acting.actor.sleeps |= known.sleeps;
         if known.is_shared() {
             acting.call_for("cuEventSynchronize", &wire::SynchronizeEvent { event })?;
-            acting.show_twins();
+            acting.show_twins()?;
             return acting.session.take_failure(Some(0)).map_or(Ok(()), Err);
         }
         let Some(recording) = *lock(&known.last) else {
@@ -292,7 +292,7 @@ impl Driver {
         match recording.ended(&acting) {
             Some(CUDA_SUCCESS) => {
                 acting.note_done(recording.stream, recording.position);
-                acting.show_twins();
+                acting.show_twins()?;
                 return acting.session.broken().map_or(Ok(()), Err);
             }
             Some(failed) => return Err(failed),
@@ -300,7 +300,7 @@ impl Driver {
         }
         acting.call_for("cuEventSynchronize", &wire::SynchronizeEvent { event })?;
         acting.note_done(recording.stream, recording.position);
-        acting.show_twins();
+        acting.show_twins()?;
         if let Some(last) = lock(&known.last).as_mut()
             && last.mark == recording.mark
         {
@@ -356,7 +356,7 @@ impl EventCalls for Driver {
             if known.is_shared() {
                 let event = wire::EventHandle::from_raw(hEvent);
                 acting.call_for("cuEventQuery", &wire::EventState { event })?;
-                acting.show_twins();
+                acting.show_twins()?;
                 return Ok(());
             }
             let Some(recording) = *lock(&known.last) else {
@@ -366,7 +366,7 @@ impl EventCalls for Driver {
                 None => Err(CUDA_ERROR_NOT_READY),
                 Some(CUDA_SUCCESS) => {
                     acting.note_done(recording.stream, recording.position);
-                    acting.show_twins();
+                    acting.show_twins()?;
                     acting.session.broken().map_or(Ok(()), Err)
                 }
                 Some(failed) => Err(failed),

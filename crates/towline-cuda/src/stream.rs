@@ -181,7 +181,7 @@ impl Acting<'_> {
             }
             self.note_done(stream.0, posted);
         }
-        self.show_twins();
+        self.show_twins()?;
         self.healthy(stream)
     }
 
@@ -199,7 +199,7 @@ impl Acting<'_> {
                 self.note_done(stream, posted);
             }
         }
-        self.show_twins();
+        self.show_twins()?;
         match self.session.take_failure(None) {
             Some(failure) => Err(failure),
             None => self.session.broken().map_or(Ok(()), Err),
@@ -227,7 +227,7 @@ impl Acting<'_> {
         }
         if work.is_idle() {
             drop(all);
-            self.show_twins();
+            self.show_twins()?;
             return self.healthy(stream);
         }
         let mark = self.mark_behind(work, stream)?;
@@ -332,7 +332,7 @@ impl Driver {
                 let session: Option<Arc<Session>> = session.upgrade();
                 // It may have ended since. Who was told so may have given up what its functions would use.
                 let live = session.filter(|session| session.lost().is_none());
-                let ended = match live {
+                let mut ended = match live {
                     None if ended == CUDA_SUCCESS => CUDA_ERROR_DEVICE_UNAVAILABLE,
                     _ => ended,
                 };
@@ -345,7 +345,7 @@ impl Driver {
                         actor,
                         context,
                     };
-                    acting.show_twins();
+                    ended = status(acting.show_twins());
                 }
                 run(ended);
                 if let (Some(session), Some(function), CUDA_SUCCESS) = (live, told.get(), ended) {

@@ -10,6 +10,7 @@ mod support;
 use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
 use support::{Machine, Program, blank, pattern};
@@ -386,6 +387,46 @@ fn graphs(run: &Arc<Run>) {
     program.machine.end();
 }
 
+/// Registered memory that a kernel changes: the wait behind it shows the host what the kernel left, or fails.
+fn registered_memory(run: &Arc<Run>) {
+    const COUNT: usize = 1000;
+    let session = Session::new(run);
+    let program = Program::on(session.machine);
+    let driver = &program.machine.driver;
+    let stream = program.machine.stream();
+    let words: Vec<AtomicU32> = (0..COUNT).map(|_| AtomicU32::new(0)).collect();
+    let start: *mut c_void = words.as_ptr().cast_mut().cast();
+    start.expose_provenance();
+    let mut device = 0;
+    // SAFETY: the words live until the session has ended; the place is a local.
+    let made = unsafe {
+        [
+            driver.cuMemHostRegister_v2(start, COUNT * 4, CU_MEMHOSTREGISTER_DEVICEMAP),
+            driver.cuMemHostGetDevicePointer_v2(&raw mut device, start, 0),
+        ]
+    };
+    assert_eq!(made, [CUDA_SUCCESS; 2]);
+    program.add(device, COUNT, stream);
+    program.machine.synchronise();
+    run.arm();
+    for round in 2..5 {
+        let launched = program.try_add(device, COUNT, stream);
+        run.post("cuLaunchKernel", launched);
+        // SAFETY: the stream lives.
+        let status = unsafe { driver.cuStreamSynchronize(stream) };
+        run.claim("cuStreamSynchronize", status, &[]);
+        let right = words
+            .iter()
+            .all(|word| word.load(Ordering::Relaxed) == round);
+        if [launched, status] == [CUDA_SUCCESS; 2] && !right {
+            run.complain(format!(
+                "round {round} succeeds, and registered words are wrong"
+            ));
+        }
+    }
+    program.machine.end();
+}
+
 /// Device code that travels on payload lanes: what was loaded computes, or is not there.
 fn images(run: &Arc<Run>) {
     let session = Session::new(run);
@@ -444,5 +485,6 @@ campaigns! {
     boxes_and_arrays
     functions_of_the_application
     graphs
+    registered_memory
     images
 }

@@ -268,7 +268,7 @@ impl Driver {
                 unsafe { session.read_box(actor, call, stream.0, from, to, size, wait) }?;
                 if wait {
                     acting.note_done(stream.0, posted);
-                    acting.show_twins();
+                    acting.show_twins()?;
                 } else {
                     acting.touch(stream);
                 }

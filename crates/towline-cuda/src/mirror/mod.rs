@@ -12,7 +12,7 @@ mod fault;
 mod region;
 mod twin;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -201,14 +201,14 @@ impl Mirror {
                 let wanted = blocks.holders.iter().skip(at).take(before.min(left));
                 let count = wanted.take_while(|one| is_there(one)).count();
                 blocks.next = (at + count, count);
-                return self.fetch(blocks, at, count);
+                return self.fetch(blocks, at, count).is_ok();
             }
         }
         true
     }
 
     /// Brings blocks from the device.
-    fn fetch(&self, blocks: &mut Blocks, first: usize, count: usize) -> bool {
+    fn fetch(&self, blocks: &mut Blocks, first: usize, count: usize) -> Result<(), CUresult> {
         let bytes = span(first, count, self.region.size());
         let address = self.device + bytes.start as u64;
         let (mut target, size) = (self.region.target(&bytes), bytes.len());
@@ -219,19 +219,18 @@ impl Mirror {
             self.session
                 .read(actor, call, stream, address, target.start(), size, true)
         };
-        if let Err(status) = read {
+        read.inspect_err(|status| {
             log::error!("memory at {address:#x} cannot be had from the server: error {status}");
-            return false;
-        }
+        })?;
         if !self.region.put(&bytes, &target) {
-            return false;
+            return Err(CUDA_ERROR_OPERATING_SYSTEM);
         }
         self.region.protect(&bytes, Access::Read);
         for at in first..first + count {
             blocks.holders[at] = Holder::Both;
             blocks.here.insert(at);
         }
-        true
+        Ok(())
     }
 
     /// Gives these blocks to the device, sending what it has not; whether anything was sent.
@@ -248,7 +247,7 @@ impl Mirror {
         }
         let dirty = here.iter().copied();
         let dirty = runs(dirty.filter(|at| blocks.holders.get(*at) == Some(&Holder::Host)));
-        let mut outcome = Ok(!dirty.is_empty());
+        let (mut outcome, mut unsent) = (Ok(!dirty.is_empty()), HashSet::new());
         for (first, count) in dirty {
             let bytes = span(first, count, size);
             let address = self.device + bytes.start as u64;
@@ -262,35 +261,41 @@ impl Mirror {
             };
             if let Err(status) = sent {
                 outcome = Err(status);
+                // The only copy of these bytes is still the host's.
+                self.region.protect(&bytes, Access::Write);
+                unsent.extend(first..first + count);
             }
         }
-        for (first, count) in runs(here.iter().copied()) {
+        let given: Vec<usize> = here.into_iter().filter(|at| !unsent.contains(at)).collect();
+        for (first, count) in runs(given.iter().copied()) {
             self.region
                 .protect(&span(first, count, size), Access::Nothing);
         }
-        for at in here {
+        for at in given {
             blocks.holders[at] = Holder::Device;
             blocks.here.remove(&at);
         }
         outcome
     }
 
-    /// Gives all of it back to the application for good, with what the device has, as far as that can still be had.
-    fn take_back(&self) {
+    /// Gives all of it back to the application for good, with what the device has. Fails where that cannot be had; what the application
+    /// sees there is then what it had last.
+    fn take_back(&self) -> Result<(), CUresult> {
         let blocks = &mut *lock(&self.blocks);
         let there = |(_, holder): &(usize, &Holder)| **holder == Holder::Device;
         let there = blocks.holders.iter().enumerate().filter(there);
-        for (first, count) in runs(there.map(|(at, _)| at)) {
-            let most = AHEAD / BLOCK;
-            let mut parts = (first..first + count).step_by(most);
-            if !parts.all(|from| self.fetch(blocks, from, most.min(first + count - from))) {
-                // What cannot be had is told once.
-                break;
-            }
-        }
+        let most = AHEAD / BLOCK;
+        let parts = runs(there.map(|(at, _)| at)).into_iter();
+        let mut parts = parts.flat_map(|(first, count)| {
+            let ends = first + count;
+            let starts = (first..ends).step_by(most);
+            starts.map(move |from| (from, most.min(ends - from)))
+        });
+        let fetched = parts.try_for_each(|(from, count)| self.fetch(blocks, from, count));
         blocks.holders.fill(Holder::Host);
         blocks.here.extend(0..blocks.holders.len());
         self.region.protect(&(0..self.region.size()), Access::Write);
+        fetched
     }
 }
 

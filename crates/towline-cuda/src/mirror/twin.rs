@@ -173,7 +173,11 @@ impl State {
             at += size;
         }
         let settled = acting.session.settle(start.addr(), total);
-        if let Err(status) = outcome.and(settled) {
+        // A read that nobody waits for tells its failure by its stream.
+        let mut twins = self.all.values();
+        let failed = twins.find_map(|twin| acting.session.take_failure(Some(twin.lane.stream)));
+        let outcome = outcome.and(settled).and(failed.map_or(Ok(()), Err));
+        if let Err(status) = outcome {
             if acting.session.lost().is_none() {
                 // Something may still be on its way there.
                 std::mem::forget(bytes);
@@ -252,32 +256,35 @@ impl Twins {
 }
 
 impl Acting<'_> {
-    /// After a wait: the host sees what the device has changed.
+    /// After a wait: the host sees what the device has changed, or the wait fails.
     #[inline]
-    pub(crate) fn show_twins(&self) {
-        if self.context.twins.any.load(Ordering::Acquire) {
-            self.bring_twins();
+    pub(crate) fn show_twins(&self) -> Result<(), CUresult> {
+        match self.context.twins.any.load(Ordering::Acquire) {
+            true => self.bring_twins(),
+            false => Ok(()),
         }
     }
 
-    fn bring_twins(&self) {
+    fn bring_twins(&self) -> Result<(), CUresult> {
         let state = &mut *lock(&self.context.twins.state);
-        if state.unseen.is_empty() || self.session.broken().is_some() {
-            return;
+        if state.unseen.is_empty() {
+            return Ok(());
+        }
+        if let Some(broken) = self.session.broken() {
+            return Err(broken);
         }
         // Asked for before the bytes are.
         let done = |(stream, posted): &(u64, u64)| self.context.has_done(*stream, *posted);
         let unseen = state.unseen.iter();
         let unseen = unseen.map(|(stream, posted)| (*stream, *posted));
         let seen: Vec<(u64, u64)> = unseen.filter(done).collect();
-        match state.pull(self) {
-            Ok(()) => seen
-                .iter()
-                .for_each(|(stream, _)| _ = state.unseen.remove(stream)),
-            Err(status) => {
-                log::error!("registered memory cannot be had from the server: error {status}");
-            }
+        state.pull(self).inspect_err(|status| {
+            log::error!("registered memory cannot be had from the server: error {status}");
+        })?;
+        for (stream, _) in &seen {
+            state.unseen.remove(stream);
         }
+        Ok(())
     }
 }
 
@@ -445,9 +452,11 @@ impl Driver {
         let Some(twin) = twins.take(start) else {
             return waited;
         };
-        if let Some(pages) = &twin.pages {
-            pages.take_back();
-        }
+        let back = match &twin.pages {
+            Some(pages) => pages.take_back(),
+            None => Ok(()),
+        };
+        let waited = waited.and(back);
         write(&self.memory).remove(twin.device);
         let address = twin.device;
         acting.call_for("cuMemFree", &wire::MemoryFree { address })?;

@@ -183,7 +183,10 @@ impl Machine {
 
     /// Programs of their own on one server with a device; what they share is in `offers`.
     pub fn neighbours(count: u64) -> (Vec<Self>, Arc<Offers>) {
-        let (null, offers) = (Arc::new(NullCuda::new(1)), Arc::new(Offers::default()));
+        let (null, offers) = (
+            Arc::new(NullCuda::new(1)),
+            Arc::new(Offers::with_descriptors(1 << 16)),
+        );
         let images = Arc::new(Images::in_memory(1 << 20));
         let machines =
             (0..count).map(|owner| Self::neighbour(owner, &null, &offers, &images, in_process));
@@ -192,16 +195,26 @@ impl Machine {
 
     /// A program on a server's device; device code that it brings is kept in `images`.
     pub fn with_images(null: &Arc<NullCuda>, images: &Arc<Images>) -> Self {
-        Self::neighbour(0, null, &Arc::default(), images, in_process)
+        Self::neighbour(
+            0,
+            null,
+            &Arc::new(Offers::with_descriptors(1 << 16)),
+            images,
+            in_process,
+        )
     }
 
     /// As [`Self::with_images`], on this host.
     pub fn with_images_on_this_host(null: &Arc<NullCuda>, images: &Arc<Images>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let address = format!("shm://{}/0", folder.path().display());
-        Self::neighbour(0, null, &Arc::default(), images, |_| {
-            (Box::new(ShmTransport::new()), address.parse().unwrap())
-        })
+        Self::neighbour(
+            0,
+            null,
+            &Arc::new(Offers::with_descriptors(1 << 16)),
+            images,
+            |_| (Box::new(ShmTransport::new()), address.parse().unwrap()),
+        )
     }
 
     fn neighbour(
@@ -436,14 +449,16 @@ impl Program {
 
     /// Has the device add 1 to so many numbers.
     pub fn add(&self, address: CUdeviceptr, count: usize, stream: CUstream) {
+        assert_eq!(self.try_add(address, count, stream), CUDA_SUCCESS);
+    }
+
+    /// As [`Self::add`], where the launch may fail.
+    pub fn try_add(&self, address: CUdeviceptr, count: usize, stream: CUstream) -> CUresult {
         let (mut address, mut count) = (address, count as u32);
         let mut params: [*mut c_void; 2] = [(&raw mut address).cast(), (&raw mut count).cast()];
         let (driver, add_one, params) = (&self.machine.driver, self.add_one, params.as_mut_ptr());
         // SAFETY: there is a pointer for each parameter.
-        let launched = unsafe {
-            driver.cuLaunchKernel(add_one, 1, 1, 1, 1, 1, 1, 0, stream, params, null_mut())
-        };
-        assert_eq!(launched, CUDA_SUCCESS);
+        unsafe { driver.cuLaunchKernel(add_one, 1, 1, 1, 1, 1, 1, 0, stream, params, null_mut()) }
     }
 
     pub fn free(&self, address: CUdeviceptr) -> CUresult {
