@@ -622,6 +622,8 @@ impl CudaApi for NullCuda {
         CUDA_SUCCESS
     }
     unsafe fn cuMemFreeHost(&self, memory: *mut c_void) -> CUresult {
+        // As the driver does: copies from and to the memory may be under way.
+        self.streams.wait_all(None);
         match self.lock().pinned.remove(&memory.addr()) {
             Some(_) => CUDA_SUCCESS,
             None => CUDA_ERROR_INVALID_VALUE,
