@@ -94,7 +94,8 @@ pub(crate) struct Link {
     fault: AtomicI32,
     /// Somebody listens on the control connection, and will say why the session ends.
     explained: AtomicBool,
-    ending: (Mutex<()>, Condvar),
+    /// Whether the end has begun; the condition is that `lost` is told.
+    ending: (Mutex<bool>, Condvar),
     pub(crate) payload: Payload,
     pub(crate) meter: Meter,
 }
@@ -135,7 +136,7 @@ impl Link {
             lost: OnceLock::new(),
             fault: AtomicI32::new(0),
             explained: AtomicBool::new(false),
-            ending: (Mutex::new(()), Condvar::new()),
+            ending: (Mutex::new(false), Condvar::new()),
             payload: Payload::new(payload, chunk_bytes),
             meter: Meter::default(),
         });
@@ -279,7 +280,7 @@ impl Link {
             let (lock, ended) = &self.ending;
             let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
             // Whether it came in time shows in `fail`, which takes only the first reason.
-            drop(ended.wait_timeout_while(guard, LAST_WORDS, |()| self.lost.get().is_none()));
+            drop(ended.wait_timeout_while(guard, LAST_WORDS, |_| self.lost.get().is_none()));
         }
         self.fail(seen);
     }
@@ -295,28 +296,33 @@ impl Link {
     }
 
     fn end_with(&self, reason: String, level: log::Level) {
-        let guard = self.ending.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.lost.get().is_some() {
-            return;
+        let (lock, told) = &self.ending;
+        let mut begun = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if *begun {
+            let waited = told.wait_while(begun, |_| self.lost.get().is_none());
+            return drop(waited);
         }
+        *begun = true;
         // Said before anyone can see it: a program may end itself at the first error.
         log::log!(level, "lost the session with {}: {reason}", self.name);
-        let _ = self.lost.set(reason);
-        drop(guard);
-        self.ending.1.notify_all();
+        drop(begun);
         drop(self.lane().map(|lane| lane.shutdown()));
         self.payload.shutdown();
         self.payload.quiesce();
-        self.sender.get().inspect(|sender| sender.unpark());
         let due: Vec<(Callback, i32)> = {
             let mut state = self.state();
-            // The application may free a target as soon as it learns of the failure: lanes that are writing finish first. Their
-            // connections are shut down, so that takes no time worth naming.
+            // The application may free its memory as soon as any call tells it of the failure: `lost`, which they all go by, is set when
+            // no lane uses that memory any more. The connections are shut down, so that takes no time worth naming.
             while state.reads.values().any(|read| read.active > 0) {
                 state = self.follow_at_most(state, Duration::from_millis(10));
             }
+            let _ = self.lost.set(reason);
             state.end(self.vocabulary.lost)
         };
+        // With the lock, or a thread between its look and its wait would miss it.
+        drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
+        told.notify_all();
+        self.sender.get().inspect(|sender| sender.unpark());
         self.changed.notify_all();
         {
             let _held = self

@@ -1,5 +1,7 @@
 //! A link whose server, or whose lanes, fail while data is on its way.
 
+use std::sync::mpsc::{Receiver, Sender, channel};
+
 use towline_session::Landing;
 use towline_transport::memory::MemoryTransport;
 use towline_transport::{Address, ConnectOptions, Transport};
@@ -58,6 +60,17 @@ impl Server {
     }
 }
 
+fn read(target: &mut [u8], told_by: ToldBy) -> Read {
+    Read {
+        target: HostBox::linear(target.as_ptr(), target.len()),
+        landing: Landing::new(target.len() as u64),
+        active: 0,
+        failed: None,
+        event: None,
+        told_by,
+    }
+}
+
 /// A link with a read under way and a request whose answer comes after it. The control connection is listened to, so a broken lane waits
 /// for the server's last words before it ends the session.
 fn reading(target: &mut [u8], told_by: ToldBy) -> (Arc<Link>, Server) {
@@ -74,15 +87,7 @@ fn reading(target: &mut [u8], told_by: ToldBy) -> (Arc<Link>, Server) {
     let ((command, theirs), (lane, their_lane)) = (connect(), connect());
     let link = Link::start("server", command, vec![lane], 64 << 10, OPENCL).expect("threads");
     link.expect_explanation();
-    let read = Read {
-        target: HostBox::linear(target.as_ptr(), target.len()),
-        landing: Landing::new(target.len() as u64),
-        active: 0,
-        failed: None,
-        event: None,
-        told_by,
-    };
-    link.state().reads.insert(PAYLOAD, read);
+    link.state().reads.insert(PAYLOAD, read(target, told_by));
     link.state().replies.insert(REQUEST, Slot::Asked);
     let server = Server {
         command: theirs,
@@ -140,4 +145,97 @@ fn data_shorter_than_the_read_ends_the_session() {
     server.answer();
     let reply = link.wait_reply(REQUEST, Duration::ZERO);
     assert_eq!(reply.map(|reply| reply.status), Err(LOST));
+}
+
+/// A payload lane that brings what the test sends it, and then keeps its reader, although it is shut down, until the test lets it go.
+struct SlowLane {
+    brought: Mutex<(Receiver<u8>, Receiver<()>)>,
+    entered: Sender<()>,
+    left: AtomicBool,
+}
+
+impl Connection for SlowLane {
+    fn send(&self, _: &[std::io::IoSlice<'_>]) -> Result<(), TransportError> {
+        Ok(())
+    }
+
+    fn try_send(&self, bytes: &[u8]) -> Result<usize, TransportError> {
+        Ok(bytes.len())
+    }
+
+    fn recv(&self, buffer: &mut [u8]) -> Result<usize, TransportError> {
+        let brought = self.brought.lock().expect("one reader");
+        let (bytes, release) = &*brought;
+        if let Ok(byte) = bytes.recv() {
+            buffer[0] = byte;
+            return Ok(1);
+        }
+        // Where the test has failed, nobody listens, and nobody releases.
+        let _ = self.entered.send(());
+        let _ = release.recv();
+        self.left.store(true, Ordering::SeqCst);
+        Ok(0)
+    }
+
+    fn try_recv(&self, _: &mut [u8]) -> Result<Option<usize>, TransportError> {
+        Ok(None)
+    }
+
+    fn wait_readable(&self, _: Option<Duration>) -> Result<bool, TransportError> {
+        Ok(true)
+    }
+
+    fn shutdown(&self) {}
+
+    fn peer(&self) -> String {
+        "slow".into()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+#[test]
+fn lost_session_answers_when_no_lane_writes_any_more() {
+    let network = MemoryTransport::new();
+    let address: Address = "memory://slow".parse().expect("it is well formed");
+    let listener = network.listen(&address).expect("the name is free");
+    let command = network.connect(&address, &ConnectOptions::default());
+    let theirs = listener.accept().expect("a connection");
+    let header = ChunkHeader {
+        payload: PAYLOAD,
+        offset: 0,
+        length: SIZE as u32,
+    };
+    let ((bring, bytes), (release, released)) = (channel(), channel());
+    let (entered, is_entered) = channel();
+    let lane = Arc::new(SlowLane {
+        brought: Mutex::new((bytes, released)),
+        entered,
+        left: AtomicBool::new(false),
+    });
+    let (command, payload) = (command.expect("it listens"), Arc::clone(&lane) as _);
+    let link = Link::start("server", command, vec![payload], 64 << 10, OPENCL).expect("threads");
+    let mut target = vec![0; SIZE];
+    let expected = read(&mut target, ToldBy::Queue(5));
+    link.state().reads.insert(PAYLOAD, expected);
+    for byte in header.to_bytes() {
+        bring.send(byte).expect("the lane listens");
+    }
+    drop(bring);
+    is_entered.recv().expect("the lane is read");
+    std::thread::scope(|scope| {
+        scope.spawn(|| link.fail("the test says so".into()));
+        assert_eq!(theirs.recv(&mut [0]).expect("it ends in order"), 0);
+        let waiter = scope.spawn(|| {
+            let answer = link.wait_for(|_| None::<()>);
+            (answer, lane.left.load(Ordering::SeqCst))
+        });
+        // For a wait that does not wait for the lane to answer too early.
+        std::thread::sleep(Duration::from_millis(50));
+        release.send(()).expect("the lane waits for it");
+        let (answer, left) = waiter.join().expect("it does not panic");
+        assert_eq!((answer, left), (Err(LOST), true));
+    });
 }
