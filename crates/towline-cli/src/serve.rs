@@ -15,7 +15,7 @@ use towline_server::supervisor::{
     ImageConfig, JailConfig, MostAhead, Supervisor, SupervisorConfig,
 };
 use towline_sys::cpus;
-use towline_sys::jail::UnprivilegedUser;
+use towline_sys::jail::{JailLimits, UnprivilegedUser, WorkerKind};
 use towline_sys::process::{WorkerProgram, exit_now, forbid_inspection, raise_descriptor_limit};
 use towline_sys::signals::{BlockedSignals, signal_name};
 use towline_transport::{Address, PLUGINS_VARIABLE};
@@ -213,6 +213,7 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
             user,
             keep_readable: keep_readable(options)?,
             hide: hide(options),
+            limits: JailLimits::default(),
         },
         identity: ServerIdentity {
             name: rustix::system::uname()
@@ -247,6 +248,7 @@ fn opencl_worker(options: &ServeOptions) -> anyhow::Result<Option<WorkerProgram>
         path: WorkerProgram::this_program(),
         arguments: worker_arguments(&options.backend)?,
         environment: worker_environment(options),
+        kind: WorkerKind::OpenCl,
     }))
 }
 
@@ -275,10 +277,16 @@ fn cuda_worker(options: &ServeOptions) -> anyhow::Result<Option<WorkerProgram>> 
         // NVML counts devices by their places; so a number means the same device to both.
         environment.push((CUDA_ORDER.into(), "PCI_BUS_ID".into()));
     }
+    let native = soft_devices(&options.cuda)?.is_none() && options.cuda != "null";
     Ok(Some(WorkerProgram {
         path: WorkerProgram::this_program(),
         arguments,
         environment,
+        kind: if native {
+            WorkerKind::Cuda
+        } else {
+            WorkerKind::SoftCuda
+        },
     }))
 }
 
@@ -306,6 +314,7 @@ fn nvml_worker(options: &ServeOptions) -> anyhow::Result<Option<WorkerProgram>> 
         path: WorkerProgram::this_program(),
         arguments,
         environment: worker_environment(options),
+        kind: WorkerKind::Nvml,
     }))
 }
 

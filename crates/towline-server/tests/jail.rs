@@ -17,6 +17,7 @@ use towline_server::supervisor::{
     ImageConfig, JailConfig, MostAhead, Supervisor, SupervisorConfig,
 };
 use towline_server::worker::process::{self, Engine, EngineError, Session};
+use towline_sys::jail::WorkerKind;
 use towline_sys::process::WorkerProgram;
 use towline_transport::{Address, ConnectOptions, Connection, Registry, recv_exact};
 use towline_wire::control::{
@@ -240,6 +241,7 @@ fn supervise() {
                         .any(|wanted| name == wanted)
                 })
                 .collect(),
+            kind: WorkerKind::OpenCl,
         }),
         cuda_worker: None,
         cuda_is_expected: true,

@@ -64,6 +64,10 @@ extern "C" fn crashed(signal: c_int) {
         // SAFETY: so many frames are there; this one allocates nothing.
         unsafe { backtrace_symbols_fd(frames.as_ptr(), count, libc::STDERR_FILENO) };
     }
+    if rustix::process::getpid().is_init() {
+        // The kernel ignores what the first process of a PID namespace sends itself.
+        crate::process::exit_now(crate::process::SIGNAL_CODE + signal);
+    }
     // A fault would come again by itself; a signal that was sent would not.
     // SAFETY: no pointers.
     unsafe { libc::raise(signal) };

@@ -3,10 +3,12 @@
 //! Two steps, because a vendor runtime needs more to start than to run:
 //!
 //! 1. [`enter`], while this process has one thread and has not opened a device: its own mount, network and IPC
-//!    namespaces (a file system that is read-only but for a private /tmp, no network), an unprivileged user, no way to
-//!    new privileges, limits. Vendor libraries are then loaded *inside*, so that what they cannot reach shows at start
-//!    and not in the middle of a session.
+//!    namespaces (a file system that is read-only but for a private /tmp, a /dev of what the backend needs, no network), an
+//!    unprivileged user, no way to new privileges, limits. Vendor libraries are then loaded *inside*, so that what they cannot
+//!    reach shows at start and not in the middle of a session.
 //! 2. [`seal`], when the runtime is warm: the seccomp filter, on all threads at once.
+//!
+//! The PID namespace is older than the process: [`process::WorkerProcess::start`] makes it.
 //!
 //! Without root the same is tried in a user namespace. What the system does not permit is left out and reported in
 //! [`Confinement::missing`]; the caller logs it.
@@ -37,11 +39,85 @@ const PRIVATE_HOME: &str = "/tmp/home";
 /// Open files that a worker may have: lanes, device nodes, and what a compiler opens.
 const DESCRIPTORS: u64 = 4096;
 
+/// What a worker does, and so what it needs.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub enum WorkerKind {
+    /// OpenCL of any vendor. Some run programs to compile.
+    #[default]
+    OpenCl,
+    /// NVIDIA's CUDA driver.
+    Cuda,
+    /// CUDA devices that are none: in software, or for tests.
+    SoftCuda,
+    /// NVIDIA's NVML, for all clients.
+    Nvml,
+}
+
+impl WorkerKind {
+    /// Whether a worker has a PID namespace of its own. `shared_user`: other workers have its user number.
+    ///
+    /// NVML names processes by their numbers in the asker's namespace, so there it is the host's. CUDA's memory handles for other
+    /// processes name the process that made them, and in namespaces of their own all workers have one number: NVIDIA's workers have
+    /// one only where nothing else would keep them apart. Neither starts processes, so none can stay behind.
+    pub fn has_own_pids(self, shared_user: bool) -> bool {
+        match self {
+            Self::OpenCl | Self::SoftCuda => true,
+            Self::Cuda => shared_user,
+            Self::Nvml => false,
+        }
+    }
+
+    /// Whether it starts other programs, or processes at all.
+    pub(crate) fn starts_programs(self) -> bool {
+        self == Self::OpenCl
+    }
+
+    /// Device nodes and folders of them, by the start of their names in /dev.
+    fn devices(self) -> &'static [&'static str] {
+        match self {
+            Self::OpenCl => &["nvidia", "dri", "kfd", "accel", "mali", "dxg"],
+            Self::Cuda | Self::Nvml => &["nvidia", "nvhost", "nvmap", "nvgpu", "dri", "dxg"],
+            Self::SoftCuda => &[],
+        }
+    }
+}
+
+/// How much a worker may have of what the system shares out.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct JailLimits {
+    /// Processes and threads; not held to where other workers have its user number.
+    pub processes: u64,
+    /// Bytes of one file, and of one piece of shared memory.
+    pub file_bytes: Option<u64>,
+    /// Bytes of all its temporary files: caches of compiled kernels, and room for a linker. They lie in memory.
+    pub temporary_bytes: u64,
+}
+
+impl Default for JailLimits {
+    fn default() -> Self {
+        Self {
+            processes: 1024,
+            file_bytes: None,
+            temporary_bytes: 1 << 30,
+        }
+    }
+}
+
 /// What to do to this process.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct JailRequest {
+    /// What this process does.
+    pub kind: WorkerKind,
     /// The user to become; only root can. `None` stays who we are.
     pub user: Option<UnprivilegedUser>,
+    /// The numbers of user and group that this process was started with. It cannot know them in a user namespace.
+    pub numbers: (u32, u32),
+    /// Whether other workers have that user too.
+    pub shared_user: bool,
+    /// How much it may have.
+    pub limits: JailLimits,
+    /// What the system did not permit already when this process was started.
+    pub missing: Vec<String>,
     /// A folder that only this worker's user can enter: its home where it cannot have a private /tmp.
     pub home: PathBuf,
     /// Folders and files that must stay readable although they lie below /tmp or below a folder that the user cannot
@@ -66,9 +142,9 @@ pub struct Confinement {
 /// Only the parts without which a worker would keep the rights of root are errors.
 pub fn enter(request: &JailRequest) -> Result<Confinement, SysError> {
     require_one_thread()?;
-    let mut missing = Vec::new();
+    let mut missing = request.missing.clone();
     let privileged = rustix::process::geteuid().is_root();
-    let private_files = match unshare(privileged, &mut missing) {
+    let private_files = match unshare(privileged, request.numbers, &mut missing) {
         true => match mounts::confine(
             Path::new(PRIVATE_HOME),
             request,
@@ -85,7 +161,7 @@ pub fn enter(request: &JailRequest) -> Result<Confinement, SysError> {
         },
         false => false,
     };
-    limits(&mut missing);
+    limits(request, privileged, &mut missing);
     match &request.user {
         Some(user) if privileged => user::become_user(user)?,
         _ => {
@@ -139,8 +215,14 @@ fn require_one_thread() -> Result<(), SysError> {
 }
 
 /// Moves into namespaces of our own. Whether there is a mount namespace now.
-fn unshare(privileged: bool, missing: &mut Vec<String>) -> bool {
-    if !privileged && let Err(error) = user::enter_user_namespace() {
+fn unshare(privileged: bool, numbers: (u32, u32), missing: &mut Vec<String>) -> bool {
+    // Without root, a first process was started in a user namespace.
+    let settled = match (privileged, rustix::process::getpid().is_init()) {
+        (true, _) => Ok(()),
+        (false, true) => user::keep_numbers(numbers.0, numbers.1),
+        (false, false) => user::enter_user_namespace(),
+    };
+    if let Err(error) = settled {
         missing.push(describe("namespaces without root", &error));
         return false;
     }
@@ -157,14 +239,34 @@ fn unshare(privileged: bool, missing: &mut Vec<String>) -> bool {
     try_one(UnshareFlags::NEWNS, "a mount namespace")
 }
 
-fn limits(missing: &mut Vec<String>) {
-    let none = Rlimit {
-        current: Some(0),
-        maximum: Some(0),
+fn limits(request: &JailRequest, privileged: bool, missing: &mut Vec<String>) {
+    let mut limit = |resource, value: u64, what: &str| {
+        let hard = rustix::process::getrlimit(resource).maximum;
+        let value = Some(hard.map_or(value, |hard| hard.min(value)));
+        let limit = Rlimit {
+            current: value,
+            maximum: value,
+        };
+        if let Err(error) = rustix::process::setrlimit(resource, limit) {
+            missing.push(format!("{what}: {error}"));
+        }
     };
     // A core of a worker holds a tenant's data.
-    if let Err(error) = rustix::process::setrlimit(Resource::Core, none) {
-        missing.push(format!("no core dumps: {error}"));
+    limit(Resource::Core, 0, "no core dumps");
+    // The kernel counts by user, within a user namespace for itself.
+    let counted_alone = match privileged {
+        true => request.user.is_some() && !request.shared_user,
+        false => !user::in_first_namespace(),
+    };
+    if counted_alone {
+        limit(
+            Resource::Nproc,
+            request.limits.processes,
+            "a limit of processes",
+        );
+    }
+    if let Some(bytes) = request.limits.file_bytes {
+        limit(Resource::Fsize, bytes, "a limit of files' sizes");
     }
     if let Err(error) = process::limit_descriptors(DESCRIPTORS) {
         missing.push(describe("a limit of open files", &error));

@@ -52,7 +52,7 @@ impl Program {
         })
     }
 
-    /// Starts it as a child, with no signal blocked and none but SIGKILL and the like changed, in the state that `prepare` leaves. Gives
+    /// Starts it as a child, in the new namespaces of `namespaces` (flags of `clone`), with no signal blocked and none but SIGKILL and the like changed, in the state that `prepare` leaves. Gives
     /// its number and a descriptor of it.
     ///
     /// # Safety
@@ -61,6 +61,7 @@ impl Program {
     /// are safe in a signal handler, and does not panic.
     pub(crate) unsafe fn start(
         &self,
+        namespaces: c_int,
         prepare: &mut dyn FnMut() -> io::Result<()>,
     ) -> io::Result<(Pid, OwnedFd)> {
         let arguments = pointers(&self.arguments);
@@ -77,7 +78,8 @@ impl Program {
         let top = stack.as_mut_ptr().wrapping_add(STACK_BYTES);
         let top = top.wrapping_sub(top.addr() % 16);
         let mut descriptor: c_int = -1;
-        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
+        let shared = libc::CLONE_VM | libc::CLONE_VFORK;
+        let flags = namespaces | shared | libc::CLONE_PIDFD | libc::SIGCHLD;
         // A handler that ran in the child would run in this process's memory.
         let blocked = AllSignalsBlocked::new();
         // SAFETY: `execute` is given a `Child` that outlives the call, for CLONE_VFORK lets this thread go on only when the child has

@@ -1,17 +1,31 @@
-//! The workers' folders on disk: homes for workers that cannot have a private /tmp, gone when the worker is.
+//! The workers' folders on disk: homes for workers that cannot have a private /tmp, gone when the worker is; and which user numbers
+//! are in use, for all servers of this host.
+//!
+//! They lie in a folder of this user alone, in whose way nobody else can put anything: /run/towline for root, XDG_RUNTIME_DIR for
+//! others, and where there is neither a folder below the temporary one, in which everybody may have put something before us.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
+use std::fs::{DirBuilder, File, TryLockError};
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::process::geteuid;
 use towline_sys::jail::UnprivilegedUser;
 
 use super::SupervisorError;
 
-const PREFIX: &str = "towline-serve-";
+/// Where folders of services belong.
+const RUN: &str = "/run";
+const OWN: &str = "towline";
+const PREFIX: &str = "serve-";
 const LOCK: &str = "lock";
+/// A file for each user number that was given, locked while a worker has it.
+const USERS: &str = "users";
+/// Where systemd has its files of the kind, for numbers of the same range.
+const SYSTEMD_USERS: &str = "/run/systemd/dynamic-uid";
 /// How many folders to make until one is not removed by another supervisor before it is locked: that takes microseconds.
 const ATTEMPTS: usize = 64;
 /// How old a folder without a lock is before it counts as left behind by who was killed while making or removing it.
@@ -20,17 +34,68 @@ const HALF_MADE: Duration = Duration::from_secs(60);
 /// The folder of one supervisor. Held by a file lock, so that the next supervisor can tell whether it was left behind.
 pub(super) struct RuntimeFolder {
     path: PathBuf,
+    users: PathBuf,
     _lock: File,
+}
+
+/// The folder of one worker, and its user number if that is its own. Gone, and free, when dropped: when the worker is reaped.
+pub(super) struct WorkerHome {
+    path: PathBuf,
+    /// Let go after the folder is gone.
+    _lease: Option<UserLease>,
+}
+
+/// A user number that no other worker of this host has.
+pub(super) struct UserLease {
+    _locks: Vec<File>,
+}
+
+impl WorkerHome {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for WorkerHome {
+    fn drop(&mut self) {
+        remove(&self.path);
+    }
 }
 
 impl RuntimeFolder {
     /// Makes the folder, and removes those of supervisors that were killed.
-    pub(super) fn make() -> Result<Self, SupervisorError> {
-        Self::make_in(&std::env::temp_dir())
+    pub(super) fn make() -> std::result::Result<Self, SupervisorError> {
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let runtime = runtime.filter(|folder| folder.is_absolute());
+        let run = Some(PathBuf::from(RUN));
+        let (standing, mode) = match geteuid().is_root() {
+            true => (run, 0o755),
+            false => (runtime, 0o700),
+        };
+        Self::make_below(standing.as_deref(), &std::env::temp_dir(), mode)
     }
 
-    fn make_in(parent: &Path) -> Result<Self, SupervisorError> {
+    /// In a folder of ours in `standing`, or else in `temporary`.
+    fn make_below(
+        standing: Option<&Path>,
+        temporary: &Path,
+        mode: u32,
+    ) -> std::result::Result<Self, SupervisorError> {
+        let parent =
+            own_folder(standing, temporary, mode).map_err(|source| SupervisorError::Folder {
+                folder: temporary.to_owned(),
+                source,
+            })?;
+        Self::make_in(&parent)
+    }
+
+    fn make_in(parent: &Path) -> std::result::Result<Self, SupervisorError> {
         sweep(parent);
+        let failed = |source| SupervisorError::Folder {
+            folder: parent.to_owned(),
+            source,
+        };
+        let users = make_own(parent, USERS, 0o700).map_err(failed)?;
         for _ in 0..ATTEMPTS {
             let name = format!(
                 "{PREFIX}{}-{:016x}",
@@ -39,21 +104,42 @@ impl RuntimeFolder {
             );
             let path = parent.join(name);
             match make_locked(&path) {
-                Ok(lock) => return Ok(Self { path, _lock: lock }),
-                // A supervisor that starts just now found it before it was locked, and removed it.
-                Err(error) if error.kind() == ErrorKind::NotFound && parent.is_dir() => {}
-                Err(source) => {
-                    return Err(SupervisorError::Folder {
-                        folder: parent.to_owned(),
-                        source,
+                Ok(lock) => {
+                    return Ok(Self {
+                        path,
+                        users,
+                        _lock: lock,
                     });
                 }
+                // A supervisor that starts just now found it before it was locked, and removed it.
+                Err(error) if error.kind() == ErrorKind::NotFound && parent.is_dir() => {}
+                Err(source) => return Err(failed(source)),
             }
         }
-        Err(SupervisorError::Folder {
-            folder: parent.to_owned(),
-            source: std::io::Error::other(format!("{ATTEMPTS} were removed by others at once")),
-        })
+        Err(failed(Error::other(format!(
+            "{ATTEMPTS} were removed by others at once"
+        ))))
+    }
+
+    /// A user number that no other worker has, of this server or another on this host. Tries them from `first` on.
+    pub(super) fn lease_user(&self, first: u64) -> Result<(UnprivilegedUser, UserLease)> {
+        let numbers = 0..UnprivilegedUser::dynamic_count();
+        for number in numbers.map(|offset| first.wrapping_add(offset)) {
+            let user = UnprivilegedUser::dynamic(number);
+            let name = user.uid.to_string();
+            let Some(ours) = lock_user(&self.users.join(&name))? else {
+                continue;
+            };
+            let mut locks = vec![ours];
+            // An error means that systemd does not run, or that this process may not ask it.
+            match lock_user(&Path::new(SYSTEMD_USERS).join(&name)) {
+                Ok(None) => continue,
+                Ok(Some(theirs)) => locks.push(theirs),
+                Err(_) => {}
+            }
+            return Ok((user, UserLease { _locks: locks }));
+        }
+        Err(Error::other("all user numbers for workers are in use"))
     }
 
     /// A folder for one worker, which only `user` (or we) can enter.
@@ -63,11 +149,16 @@ impl RuntimeFolder {
         &self,
         number: u64,
         user: &mut Option<UnprivilegedUser>,
-    ) -> std::io::Result<PathBuf> {
-        let home = self.path.join(format!("worker-{number}"));
-        DirBuilder::new().mode(0o700).create(&home)?;
+        lease: Option<UserLease>,
+    ) -> Result<WorkerHome> {
+        let path = self.path.join(format!("worker-{number}"));
+        DirBuilder::new().mode(0o700).create(&path)?;
+        let home = WorkerHome {
+            path,
+            _lease: lease,
+        };
         if let Some(wanted) = user {
-            match chown(&home, Some(wanted.uid), Some(wanted.gid)) {
+            match chown(home.path(), Some(wanted.uid), Some(wanted.gid)) {
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -89,14 +180,90 @@ impl Drop for RuntimeFolder {
     }
 }
 
+/// A folder that is this user's alone: at a place that others know if it can be, so that servers find each other's traces.
+fn own_folder(standing: Option<&Path>, temporary: &Path, mode: u32) -> Result<PathBuf> {
+    if let Some(standing) = standing {
+        match make_own(standing, OWN, mode) {
+            Ok(folder) => return Ok(folder),
+            Err(error) => log::debug!("{}: {error}", standing.display()),
+        }
+    }
+    let name = format!("{OWN}-{}", geteuid().as_raw());
+    let mode = if geteuid().is_root() { 0o711 } else { mode };
+    match make_own(temporary, &name, mode) {
+        Ok(folder) => Ok(folder),
+        Err(error) => {
+            // Everybody can take that name. Nobody can guess the next.
+            log::warn!(
+                "{} is not used: {error}; remove it",
+                temporary.join(&name).display()
+            );
+            let random: [u8; 8] = super::random().map_err(Error::other)?;
+            let name = format!("{name}-{:016x}", u64::from_le_bytes(random));
+            make_own(temporary, &name, mode)
+        }
+    }
+}
+
+/// Makes the folder `name`, or takes one that is there if it is ours and nobody else can write to it. Follows no link.
+fn make_own(parent: &Path, name: &str, mode: u32) -> Result<PathBuf> {
+    let folder = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let above = rustix::fs::open(parent, folder, Mode::empty())?;
+    let others_may_swap = |data: &std::fs::Metadata| {
+        let sticky = data.mode() & 0o1000 != 0;
+        let foreign = data.uid() != 0 && data.uid() != geteuid().as_raw();
+        foreign || (data.mode() & 0o022 != 0 && !sticky)
+    };
+    if others_may_swap(&File::from(above.try_clone()?).metadata()?) {
+        return Err(Error::other("others can replace what lies in its folder"));
+    }
+    match rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(mode)) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let own = rustix::fs::openat(&above, name, folder | OFlags::NOFOLLOW, Mode::empty())?;
+    let own = File::from(own);
+    let data = own.metadata()?;
+    if data.uid() != geteuid().as_raw() {
+        return Err(Error::other(format!("it belongs to user {}", data.uid())));
+    }
+    // Whatever the mask of this process is, or who made it.
+    own.set_permissions(std::fs::Permissions::from_mode(mode))?;
+    Ok(parent.join(name))
+}
+
+/// Opens a lock without waiting and without following a link; an error if it is not a file of ours.
+fn open_lock(folder: impl AsFd, path: &Path, create: OFlags) -> Result<File> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mode = Mode::from_raw_mode(0o600);
+    let file: OwnedFd = rustix::fs::openat(folder, path, flags | OFlags::CLOEXEC | create, mode)?;
+    let file = File::from(file);
+    let data = file.metadata()?;
+    match data.is_file() && data.uid() == geteuid().as_raw() {
+        true => Ok(file),
+        false => Err(Error::other(format!(
+            "{} is not a file of ours",
+            path.display()
+        ))),
+    }
+}
+
+/// Locks a user number; `None` while somebody has it.
+fn lock_user(path: &Path) -> Result<Option<File>> {
+    let file = open_lock(CWD, path, OFlags::CREATE)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
 /// Makes a folder and locks it. Not found, when it was removed meanwhile.
-fn make_locked(path: &Path) -> std::io::Result<File> {
+fn make_locked(path: &Path) -> Result<File> {
     // Created for us alone, then opened to pass through: workers of other users must reach their own folder.
     DirBuilder::new().mode(0o700).create(path)?;
     let name = path.join(LOCK);
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
-    let lock = options.open(&name)?;
+    let lock = open_lock(CWD, &name, OFlags::CREATE | OFlags::EXCL)?;
     lock.lock()?;
     // Who held it before us has removed it with its folder. From here on nobody does.
     name.metadata()?;
@@ -105,7 +272,7 @@ fn make_locked(path: &Path) -> std::io::Result<File> {
 }
 
 /// Removes a folder that a worker may have filled with anything. Does not follow links out of it.
-pub(super) fn remove(folder: &Path) {
+fn remove(folder: &Path) {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             log::warn!("cannot remove {}: {error}", folder.display());
@@ -122,7 +289,7 @@ fn sweep(parent: &Path) {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
         }
-        let lock = match File::open(entry.path().join(LOCK)) {
+        let lock = match open_lock(CWD, &entry.path().join(LOCK), OFlags::empty()) {
             Ok(lock) => lock,
             Err(error) => {
                 let made = entry.metadata().and_then(|data| data.modified()).ok();
@@ -176,22 +343,104 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..500 {
                         let folder = RuntimeFolder::make_in(parent.path()).unwrap();
-                        folder.make_home(1, &mut None).unwrap();
+                        folder.make_home(1, &mut None, None).unwrap();
                     }
                 });
             }
         });
-        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
+        assert_eq!(entries(parent.path()), ["users"]);
     }
 
     #[test]
     fn dropped_folder_is_gone_with_its_homes() {
         let parent = tempfile::tempdir().unwrap();
         let folder = RuntimeFolder::make_in(parent.path()).unwrap();
-        let home = folder.make_home(1, &mut None).unwrap();
-        std::fs::write(home.join("kernel.so"), "").unwrap();
-        assert_eq!(home.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        let home = folder.make_home(1, &mut None, None).unwrap();
+        std::fs::write(home.path().join("kernel.so"), "").unwrap();
+        assert_eq!(
+            home.path().metadata().unwrap().permissions().mode() & 0o777,
+            0o700
+        );
+        drop(home);
         drop(folder);
-        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
+        assert_eq!(entries(parent.path()), ["users"]);
+    }
+
+    fn entries(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn user_number_is_given_once_until_it_is_let_go() {
+        let parent = tempfile::tempdir().unwrap();
+        let pools = [(); 2].map(|()| RuntimeFolder::make_in(parent.path()).unwrap());
+        let (first, lease) = pools[0].lease_user(5).unwrap();
+        let (second, _other) = pools[1].lease_user(5).unwrap();
+        assert_ne!(first.uid, second.uid);
+        drop(lease);
+        assert_eq!(pools[1].lease_user(5).unwrap().0.uid, first.uid);
+    }
+
+    #[test]
+    fn what_others_left_at_the_folders_place_stops_no_server() {
+        let leave: [fn(&Path); 3] = [
+            |place| {
+                rustix::fs::mknodat(CWD, place, rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap()
+            },
+            |place| std::os::unix::fs::symlink("/etc", place).unwrap(),
+            |place| std::fs::write(place, "").unwrap(),
+        ];
+        for leave in leave {
+            let temporary = tempfile::tempdir().unwrap();
+            leave(
+                &temporary
+                    .path()
+                    .join(format!("towline-{}", geteuid().as_raw())),
+            );
+            let folder = RuntimeFolder::make_below(None, temporary.path(), 0o700).unwrap();
+            assert_eq!(folder.path.ancestors().nth(2), Some(temporary.path()));
+        }
+    }
+
+    #[test]
+    fn folder_of_another_user_is_not_used() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let temporary = tempfile::tempdir().unwrap();
+        let foreign = temporary.path().join("towline-0");
+        std::fs::create_dir(&foreign).unwrap();
+        chown(&foreign, Some(65534), None).unwrap();
+        let folder = RuntimeFolder::make_below(None, temporary.path(), 0o700).unwrap();
+        assert!(!folder.path.starts_with(&foreign));
+        // Nor one in which others can put another in its place.
+        let open = temporary.path().join("open");
+        std::fs::create_dir(&open).unwrap();
+        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(RuntimeFolder::make_below(None, &open, 0o700).is_err());
+    }
+
+    #[test]
+    fn locks_are_neither_waited_for_nor_followed() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = |name: &str| {
+            let path = parent.path().join(format!("{PREFIX}{name}"));
+            std::fs::create_dir(&path).unwrap();
+            path.join(LOCK)
+        };
+        let (fifo, link) = (folder("1-fifo"), folder("2-link"));
+        rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let target = tempfile::NamedTempFile::new().unwrap();
+        std::os::unix::fs::symlink(target.path(), &link).unwrap();
+        let made = RuntimeFolder::make_in(parent.path()).unwrap();
+        let user = made
+            .users
+            .join(UnprivilegedUser::dynamic(9).uid.to_string());
+        std::os::unix::fs::symlink(target.path(), user).unwrap();
+        assert!(made.lease_user(9).is_err());
+        assert!(fifo.symlink_metadata().is_ok() && link.symlink_metadata().is_ok());
     }
 }

@@ -16,7 +16,8 @@
 //! - `query`: connections that only ask.
 //! - `worker`: one worker process, from start to reaping.
 //! - `deadline`: closes connections whose peers are too slow.
-//! - `folder`: the workers' folders on disk.
+//! - `folder`: the workers' folders on disk, and their user numbers.
+//! - `output`: what workers write, on its way to the log.
 //!
 //! Lock order: tickets of peer lanes, a session's lanes, then the table of sessions, then a pool, then a worker's state. No lock is held while
 //! sending to a client.
@@ -29,6 +30,7 @@ mod deadline;
 mod folder;
 mod monitor;
 mod origin;
+mod output;
 mod peer;
 mod pool;
 mod query;
@@ -42,7 +44,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use towline_sys::SysError;
-use towline_sys::jail::UnprivilegedUser;
+use towline_sys::jail::{JailLimits, UnprivilegedUser};
 use towline_sys::process::WorkerProgram;
 use towline_transport::{Address, Listener, Registry, TransportError};
 use towline_wire::control::{ServerIdentity, SessionLimits, Token};
@@ -141,6 +143,8 @@ pub struct JailConfig {
     pub keep_readable: Vec<PathBuf>,
     /// Paths that workers must not see although they could read them: secrets.
     pub hide: Vec<PathBuf>,
+    /// How much each may have.
+    pub limits: JailLimits,
 }
 
 /// Why a supervisor could not start.

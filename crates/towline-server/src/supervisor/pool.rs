@@ -1,7 +1,6 @@
 //! The worker processes of one kind: some are started ahead, so that clients do not wait for a driver to load.
 //!
-//! One thread starts them all, and waits for none to get ready: the kernel kills a worker when the thread that started it ends. Several get
-//! ready at the same time. Clients that wait for one are served in the order in which they came, each woken by itself.
+//! One thread starts them all, and waits for none to get ready. Several get ready at the same time. Clients that wait for one are served in the order in which they came, each woken by itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +9,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use towline_sys::channel::Channel;
-use towline_sys::jail::{JailRequest, UnprivilegedUser};
-use towline_sys::process::{WorkerProcess, WorkerProgram};
+use towline_sys::jail::JailRequest;
+use towline_sys::process::{Started, WorkerProcess, WorkerProgram};
 use towline_worker::{Images, Offers};
 
 use super::ahead::{Ahead, Bounds};
-use super::folder::{self, RuntimeFolder};
+use super::folder::RuntimeFolder;
+use super::output;
 use super::worker::{Ending, Worker, WorkerEvents};
 use super::{
     JailConfig, SupervisorConfig, SupervisorError, WORKER_END_LIMIT, WORKER_START_LIMIT, lock,
@@ -57,7 +57,7 @@ pub(super) struct WorkerPool {
     jail: JailConfig,
     /// Gone when stopped.
     folder: Mutex<Option<RuntimeFolder>>,
-    /// Where this supervisor's user numbers start; random, so that those of two supervisors rarely meet.
+    /// Where the search for free user numbers starts; random, so that two supervisors rarely meet.
     first_user: u64,
     state: Mutex<State>,
     /// For the spawner, and those who wait for devices to be known: few.
@@ -338,7 +338,7 @@ impl WorkerPool {
         for worker in idle {
             worker.wait_reaped(WORKER_END_LIMIT);
         }
-        // The spawner outlives every worker: they die with the thread that started them.
+        // It ends when every worker has.
         let spawner = lock(&self.spawner).take();
         if spawner.is_some_and(|spawner| spawner.join().is_err()) {
             log::error!("the thread that starts workers panicked");
@@ -396,25 +396,49 @@ impl WorkerPool {
 
     /// Starts one worker; that it is ready, or has failed, comes as an event.
     fn start_one(&self, number: u64) -> Result<(), String> {
-        let privileged = rustix::process::geteuid().is_root();
-        let mut user = (privileged && !self.jail.disabled).then(|| {
-            let dynamic = || UnprivilegedUser::dynamic(self.first_user.wrapping_add(number));
-            self.jail.user.clone().unwrap_or_else(dynamic)
-        });
+        let (mut user, mut lease) = (self.jail.user.clone(), None);
         let home = match &*lock(&self.folder) {
-            Some(folder) => folder.make_home(number, &mut user),
+            Some(folder) => {
+                let privileged = rustix::process::geteuid().is_root() && !self.jail.disabled;
+                if !privileged {
+                    user = None;
+                } else if user.is_none() {
+                    let leased = folder.lease_user(self.first_user.wrapping_add(number));
+                    let leased = leased.map_err(|error| format!("no user for it: {error}"))?;
+                    (user, lease) = (Some(leased.0), Some(leased.1));
+                }
+                folder.make_home(number, &mut user, lease)
+            }
             None => Err(std::io::ErrorKind::NotFound.into()),
         };
         let home = home.map_err(|error| format!("no folder for it: {error}"))?;
-        let jail = (!self.jail.disabled).then(|| JailRequest {
-            user,
-            home: home.clone(),
-            keep_readable: self.jail.keep_readable.clone(),
-            hide: self.jail.hide.clone(),
-        });
+        let shared_user = user.is_none() || self.jail.user.is_some();
+        let own_pids = !self.jail.disabled && self.program.kind.has_own_pids(shared_user);
         let attempt = || {
             let (ours, theirs) = Channel::pair()?;
-            let process = WorkerProcess::start(&self.program, theirs)?;
+            let Started {
+                process,
+                output,
+                missing,
+            } = WorkerProcess::start(&self.program, theirs, own_pids)?;
+            let jail = (!self.jail.disabled).then(|| JailRequest {
+                kind: self.program.kind,
+                user,
+                numbers: (
+                    rustix::process::geteuid().as_raw(),
+                    rustix::process::getegid().as_raw(),
+                ),
+                shared_user,
+                limits: self.jail.limits.clone(),
+                missing: missing.into_iter().collect(),
+                home: home.path().to_owned(),
+                keep_readable: self.jail.keep_readable.clone(),
+                hide: self.jail.hide.clone(),
+            });
+            let start = ToWorker::Start {
+                jail,
+                home: home.path().to_owned(),
+            };
             let worker = Worker::new(
                 number,
                 &process,
@@ -422,6 +446,7 @@ impl WorkerPool {
                 Arc::clone(&self.offers),
                 Arc::clone(&self.images),
             );
+            output::follow(output, worker.label())?;
             log::debug!("worker {} starts", worker.pid());
             let mut state = lock(&self.state);
             state.starting.push(Arc::clone(&worker));
@@ -432,22 +457,13 @@ impl WorkerPool {
             }
             let events: Arc<dyn WorkerEvents> =
                 self.this.upgrade().expect("the spawner holds the pool");
-            worker.watch(
-                process,
-                &ToWorker::Start {
-                    jail,
-                    home: home.clone(),
-                },
-                home.clone(),
-                events,
-            )
+            worker.watch(process, &start, home, events)
         };
         attempt().map_err(|error| {
             // Whatever was started is killed by now.
             lock(&self.state)
                 .starting
                 .retain(|worker| worker.number() != number);
-            folder::remove(&home);
             describe(&error)
         })
     }

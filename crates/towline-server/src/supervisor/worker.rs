@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,9 @@ use towline_sys::channel::{Channel, Received};
 use towline_sys::process::{Exit, WorkerProcess};
 use towline_wire::control::limits::{SERVER_MESSAGE_BYTES, SNAPSHOT_BYTES};
 
-use super::{WORKER_END_LIMIT, folder, lock, random};
+use super::folder::WorkerHome;
+use super::output::Label;
+use super::{WORKER_END_LIMIT, lock, random};
 use towline_worker::{Images, Offer, Offers, Token};
 
 use crate::worker::process::{ENGINE_ERROR_CODE, SessionParameters, Statistics};
@@ -40,6 +41,8 @@ pub(super) struct Ending {
 pub(super) struct Worker {
     number: u64,
     pid: u32,
+    /// What the log calls it.
+    label: Arc<Label>,
     channel: Channel,
     offers: Arc<Offers>,
     images: Arc<Images>,
@@ -76,6 +79,7 @@ impl Worker {
         Arc::new(Self {
             number,
             pid: process.id(),
+            label: Label::new(process.id()),
             channel,
             offers,
             images,
@@ -90,7 +94,7 @@ impl Worker {
         self: &Arc<Self>,
         process: WorkerProcess,
         start: &ToWorker,
-        home: PathBuf,
+        home: WorkerHome,
         events: Arc<dyn WorkerEvents>,
     ) -> Result<(), SysError> {
         // If it died at once, the thread finds out.
@@ -112,12 +116,18 @@ impl Worker {
         self.pid
     }
 
+    /// What the log calls it.
+    pub(super) fn label(&self) -> Arc<Label> {
+        Arc::clone(&self.label)
+    }
+
     /// The devices it found. Empty before it is ready.
     pub(super) fn snapshot(&self) -> &[u8] {
         self.snapshot.get().map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn assign(&self, parameters: SessionParameters) -> Result<(), SysError> {
+        self.label.set_session(parameters.session_id);
         self.channel
             .send_now(&protocol::encode(&ToWorker::Assign(parameters)), None)
     }
@@ -370,7 +380,7 @@ impl Worker {
         self: &Arc<Self>,
         process: WorkerProcess,
         broken: Option<String>,
-        home: PathBuf,
+        home: WorkerHome,
         events: &dyn WorkerEvents,
     ) {
         if let Some(wrong) = &broken {
@@ -380,7 +390,7 @@ impl Worker {
             process.wait_ended(WORKER_END_LIMIT);
         }
         let exit = process.kill_and_reap();
-        folder::remove(&home);
+        drop(home);
         self.offers.end(self.number);
         let mut state = lock(&self.state);
         let crash = |reason: String| {

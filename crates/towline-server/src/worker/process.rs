@@ -231,8 +231,8 @@ fn start<T>(
     Registry::global();
     let jail_missing = enter_jail(jail.as_ref(), &home)?;
     let opened = open()?;
-    if jail.is_some() {
-        jail::seal()?;
+    if let Some(jail) = &jail {
+        jail::seal(jail.kind)?;
     }
     let snapshot = describe(&opened);
     let jail_missing = jail_missing

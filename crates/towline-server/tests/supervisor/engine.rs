@@ -172,8 +172,20 @@ fn jail_report() -> String {
             std::fs::read_to_string(path).unwrap_or_else(|error| format!("{:?}", error.kind()))
         })
         .collect();
+    let names = |folder: &str, wanted: fn(&str) -> bool| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<String> = names.filter(|name| wanted(name)).collect();
+        names.sort();
+        names.join(" ")
+    };
     let report = format!(
-        "probes={}\nhome_entries={}\nuid={}\nno_new_privs={}\nseccomp={}\ncapabilities={}\nhome={}\nhome_writable={}\netc_writable={}\ntmp_entries={}\ninterfaces={interfaces}\nruns_programs={linked}\ntcp_socket={socket}\n",
+        "processes={}\ndevices={}\nservices={}\nprobes={}\nhome_entries={}\nuid={}\nno_new_privs={}\nseccomp={}\ncapabilities={}\nhome={}\nhome_writable={}\netc_writable={}\ntmp_entries={}\ninterfaces={interfaces}\nruns_programs={linked}\ntcp_socket={socket}\n",
+        names("/proc", |name| name.parse::<u32>().is_ok()),
+        names("/dev", |name| !name.starts_with("nvidia")
+            && name != "dri"
+            && name != "kfd"),
+        names("/run", |_| true),
         probes.join(","),
         std::fs::read_dir("/home").map_or(-1, |entries| entries.count() as i64),
         field("Uid:"),

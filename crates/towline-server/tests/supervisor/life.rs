@@ -34,6 +34,16 @@ pub(super) fn start_can_be_interrupted() -> Result<(), Failed> {
     Ok(())
 }
 
+/// Where servers of this user have their folders.
+fn runtime_folder() -> std::path::PathBuf {
+    let user = rustix::process::geteuid();
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        _ if user.is_root() => "/run/towline".into(),
+        Some(folder) => Path::new(&folder).join("towline"),
+        None => std::env::temp_dir().join(format!("towline-{}", user.as_raw())),
+    }
+}
+
 pub(super) fn stop_leaves_nothing_behind() -> Result<(), Failed> {
     let server = serve(config("echo"));
     let mut client = Client::session(&server.address);
@@ -42,8 +52,8 @@ pub(super) fn stop_leaves_nothing_behind() -> Result<(), Failed> {
     lane.order(b"hang----");
     let worker = only_worker(&server.address);
     let folders = || -> Vec<std::path::PathBuf> {
-        let prefix = format!("towline-serve-{}-", std::process::id());
-        let entries = std::fs::read_dir(std::env::temp_dir())
+        let prefix = format!("serve-{}-", std::process::id());
+        let entries = std::fs::read_dir(runtime_folder())
             .expect("readable")
             .flatten();
         let holds_worker =
@@ -101,7 +111,7 @@ pub(super) fn jailed_worker_is_confined() -> Result<(), Failed> {
             format!("{}:{}", open.display(), secret.display()).into(),
         ));
     let server = serve(config);
-    let client = Client::session(&server.address);
+    let mut client = Client::session(&server.address);
     let lane = client.lane(0, 1);
     assert!(lane.echoes());
     lane.order(b"jail----");
@@ -128,5 +138,17 @@ pub(super) fn jailed_worker_is_confined() -> Result<(), Failed> {
     assert_eq!(value("interfaces"), "1", "only loopback");
     assert_eq!(value("runs_programs"), "true");
     assert_eq!(value("tcp_socket"), "PermissionDenied");
+    assert_eq!(value("processes"), "1", "itself");
+    assert_eq!(
+        value("devices"),
+        "fd full null random shm stderr stdin stdout urandom zero"
+    );
+    assert_eq!(value("services"), "");
+    // By the signal, although the kernel ignores what the first process of a namespace sends itself.
+    lane.order(b"crash---");
+    let Some(Message::SessionEnded(ended)) = client.message() else {
+        panic!("not told")
+    };
+    assert!(ended.reason.contains("SIGABRT"), "{}", ended.reason);
     Ok(())
 }

@@ -26,6 +26,7 @@ use towline_server::supervisor::{
 use towline_server::worker::cuda::{self, CudaOptions};
 use towline_server::worker::nvml::{self, NvmlOptions};
 use towline_server::worker::process::{self, Engine, EngineError, LaneKind, Session};
+use towline_sys::jail::WorkerKind;
 use towline_sys::process::WorkerProgram;
 use towline_transport::{
     Address, ConnectOptions, Connection, Registry, TransportError, recv_exact,
@@ -171,6 +172,7 @@ fn worker(kind: &str) -> WorkerProgram {
         environment: std::env::vars_os()
             .filter(|(name, _)| name == "TOWLINE_LOG" || name == "PATH")
             .collect(),
+        kind: WorkerKind::OpenCl,
     }
 }
 

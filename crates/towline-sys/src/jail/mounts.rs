@@ -1,7 +1,7 @@
 //! The file system that a worker sees: everything read-only, but for temporary folders of its own that vanish with it.
 
 use std::ffi::CStr;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
@@ -11,18 +11,26 @@ use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeF
 use super::{JailRequest, UnprivilegedUser};
 use crate::{Context, SysError};
 
-/// Folders that programs write to without asking. Each is replaced by an empty one that vanishes with the worker.
-const TEMPORARY_FOLDERS: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+/// Folders that programs write to without asking, each with its name in the one file system that takes their place.
+const TEMPORARY_FOLDERS: [(&str, &str); 3] =
+    [("/var/tmp", "var"), ("/dev/shm", "shm"), ("/tmp", "tmp")];
 
-/// Size of each temporary folder: caches of compiled kernels, and room for a linker. They live in memory, so it is also
-/// how much memory a hostile client can take there.
-const TEMPORARY_OPTIONS: &CStr = c"size=1g,nr_inodes=65536,mode=1777";
+/// Folders of people and of services that take orders: sockets that everybody may connect to lie in /run. A supervisor that is not
+/// root shares its user with its workers, and then permissions protect nothing of these.
+const PRIVATE_FOLDERS: [&str; 3] = ["/home", "/root", "/run"];
 
-/// Folders of people and of services that take orders. A supervisor that is not root shares its user with its workers,
-/// and then permissions protect nothing of these.
-const PRIVATE_FOLDERS: [&str; 4] = ["/home", "/root", "/run/dbus", "/run/user"];
+/// Device nodes that every worker has.
+const DEVICES: [&str; 5] = ["full", "null", "random", "urandom", "zero"];
 
-/// Options of what covers them: room for no more than the mount points of kept paths.
+/// Links that programs expect in /dev.
+const DEVICE_LINKS: [(&str, &str); 4] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+];
+
+/// Options of what covers folders: room for no more than the mount points of kept paths.
 const COVER_OPTIONS: &CStr = c"size=64k,nr_inodes=4096,mode=0755";
 
 /// Replaces this mount namespace's view. `home` is made, below /tmp, for the user. What could not be done, though the
@@ -40,18 +48,19 @@ pub(super) fn confine(
     )
     .while_trying_to("make the mount namespace private")?;
     // Held open by descriptor, since the ways to them are about to be covered.
-    let kept: Vec<Kept> = request
-        .keep_readable
+    let devices = devices(request.kind);
+    let kept: Vec<Kept> = devices
         .iter()
+        .chain(&request.keep_readable)
         .filter_map(|path| note(Kept::open(path), &mut missing))
         .collect();
-    let [tmp, other_temporary @ ..] = TEMPORARY_FOLDERS;
-    cover(Path::new(tmp), TEMPORARY_OPTIONS)?;
+    make_temporary(request.limits.temporary_bytes)?;
     note(make_home(home, user), &mut missing);
-    let mut covered: Vec<PathBuf> = TEMPORARY_FOLDERS.iter().map(PathBuf::from).collect();
-    for folder in other_temporary {
-        note(cover(Path::new(folder), TEMPORARY_OPTIONS), &mut missing);
-    }
+    let mut covered: Vec<PathBuf> = TEMPORARY_FOLDERS
+        .iter()
+        .map(|(folder, _)| folder.into())
+        .chain(["/dev".into()])
+        .collect();
     for path in PRIVATE_FOLDERS
         .iter()
         .map(Path::new)
@@ -64,13 +73,19 @@ pub(super) fn confine(
         note(hide(path), &mut missing);
         covered.push(path.to_owned());
     }
+    note(make_devices(), &mut missing);
+    for (folder, name) in TEMPORARY_FOLDERS {
+        note(put_temporary(name, Path::new(folder)), &mut missing);
+    }
     for kept in &kept {
         note(kept.show(&covered, user), &mut missing);
     }
+    note(mount_proc(user.is_some()), &mut missing);
     match set_read_only(Path::new("/"), true, libc::AT_RECURSIVE) {
         Ok(()) => {
             // Programs name their threads by writing to /proc/self; what is not theirs there, permissions protect.
-            for folder in TEMPORARY_FOLDERS.into_iter().chain(["/proc"]) {
+            let folders = TEMPORARY_FOLDERS.map(|(folder, _)| folder);
+            for folder in folders.into_iter().chain(["/proc"]) {
                 note(
                     set_read_only(Path::new(folder), false, 0)
                         .while_trying_to(format!("keep {folder} writable")),
@@ -87,6 +102,68 @@ pub(super) fn confine(
         &mut missing,
     );
     Ok(missing)
+}
+
+/// The device nodes and folders of a kind of worker that there are.
+fn devices(kind: super::WorkerKind) -> Vec<PathBuf> {
+    let wanted = |name: &str| {
+        DEVICES.contains(&name) || kind.devices().iter().any(|prefix| name.starts_with(prefix))
+    };
+    let entries = std::fs::read_dir("/dev").into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_name().to_str().is_some_and(wanted))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+/// One file system for all temporary files, at /tmp until the last folder is put in its place.
+fn make_temporary(bytes: u64) -> Result<(), SysError> {
+    let action = "make room for temporary files";
+    // A page for each file and folder, of those that fit: what the kernel takes for them counts towards nothing.
+    let inodes = (bytes / 4096).clamp(1024, 65536);
+    let options = format!("size={bytes},nr_inodes={inodes},mode=0755");
+    let options = std::ffi::CString::new(options).while_trying_to(action)?;
+    cover(Path::new("/tmp"), &options)?;
+    for (_, name) in TEMPORARY_FOLDERS {
+        let folder = Path::new("/tmp").join(name);
+        std::fs::create_dir(&folder).while_trying_to(action)?;
+        // Whatever the mask of this process is.
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o1777))
+            .while_trying_to(action)?;
+    }
+    Ok(())
+}
+
+/// Puts a part of that file system in the place of `folder`.
+fn put_temporary(name: &str, folder: &Path) -> Result<(), SysError> {
+    match rustix::mount::mount_bind(Path::new("/tmp").join(name), folder) {
+        Err(Errno::NOENT) => Ok(()),
+        other => other.while_trying_to(format!("mount an empty {}", folder.display())),
+    }
+}
+
+/// A /dev without devices: those of the worker are shown in it later.
+fn make_devices() -> Result<(), SysError> {
+    cover(Path::new("/dev"), COVER_OPTIONS)?;
+    let action = "make /dev";
+    std::fs::create_dir("/dev/shm").while_trying_to(action)?;
+    for (name, target) in DEVICE_LINKS {
+        std::os::unix::fs::symlink(target, Path::new("/dev").join(name)).while_trying_to(action)?;
+    }
+    Ok(())
+}
+
+/// A /proc of this PID namespace, if that is the worker's own; otherwise one that shows processes of its user alone.
+fn mount_proc(own_user: bool) -> Result<(), SysError> {
+    let own_pids = rustix::process::getpid().is_init();
+    let options = match (own_pids, own_user) {
+        (true, _) => None,
+        (false, true) => Some(c"hidepid=invisible"),
+        (false, false) => return Ok(()),
+    };
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    rustix::mount::mount("proc", "/proc", "proc", flags, options)
+        .while_trying_to("mount a /proc of the worker's own")
 }
 
 /// Keeps an error as text.
@@ -115,16 +192,18 @@ fn hide(path: &Path) -> Result<(), SysError> {
     }
 }
 
+/// Makes a home in the part of the file system that becomes /tmp.
 fn make_home(home: &Path, user: Option<&UnprivilegedUser>) -> Result<(), SysError> {
     let action = || format!("make {}", home.display());
+    let name = home.strip_prefix("/tmp").unwrap_or(home);
+    let place = Path::new("/tmp/tmp").join(name);
     std::fs::DirBuilder::new()
         .mode(0o700)
-        .create(home)
+        .create(&place)
         .while_trying_to(action())?;
     match user {
-        Some(user) => {
-            std::os::unix::fs::chown(home, Some(user.uid), Some(user.gid)).while_trying_to(action())
-        }
+        Some(user) => std::os::unix::fs::chown(&place, Some(user.uid), Some(user.gid))
+            .while_trying_to(action()),
         None => Ok(()),
     }
 }

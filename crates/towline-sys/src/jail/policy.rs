@@ -1,8 +1,8 @@
-//! Which system calls a worker may make once its device runtime is warm: the policy for workers of every backend.
+//! Which system calls a worker may make once its device runtime is warm.
 //!
-//! Written for what OpenCL and CUDA runtimes do, which is a lot: they map, poll and ioctl device nodes, start threads,
-//! and (PoCL) run a linker and load its output. A call in no list fails with ENOSYS, so that C libraries fall back when
-//! they try something newer than this list.
+//! Written for what OpenCL and CUDA runtimes do, which is a lot: they map, poll and ioctl device nodes and start threads. Only
+//! OpenCL's start other programs: PoCL runs a linker and loads its output. A call in no list fails with ENOSYS, so that C libraries
+//! fall back when they try something newer than this list.
 
 use libc::*;
 
@@ -15,7 +15,7 @@ pub(super) const ALLOWED: &[i64] = &[
     SYS_statfs, SYS_fstatfs, SYS_faccessat, SYS_faccessat2, SYS_readlinkat, SYS_getdents64, SYS_getcwd, SYS_chdir,
     SYS_fchdir, SYS_mkdirat, SYS_unlinkat, SYS_renameat2, SYS_linkat, SYS_symlinkat, SYS_ftruncate, SYS_truncate,
     SYS_fallocate, SYS_fsync, SYS_fdatasync, SYS_sync_file_range, SYS_fchmod, SYS_fchmodat, SYS_utimensat, SYS_umask,
-    SYS_flock, SYS_fcntl, SYS_dup, SYS_dup3, SYS_fadvise64, SYS_copy_file_range, SYS_sendfile, SYS_splice, SYS_tee,
+    SYS_flock, SYS_dup, SYS_dup3, SYS_fadvise64, SYS_copy_file_range, SYS_sendfile, SYS_splice, SYS_tee,
     SYS_vmsplice, SYS_readahead, SYS_getxattr, SYS_lgetxattr, SYS_fgetxattr, SYS_inotify_init1, SYS_inotify_add_watch,
     SYS_inotify_rm_watch, SYS_memfd_create, SYS_pipe2,
     // Memory. Devices in software write code and then make it executable (mprotect), as PoCL's loader does.
@@ -29,12 +29,10 @@ pub(super) const ALLOWED: &[i64] = &[
     SYS_futex, SYS_set_robust_list, SYS_get_robust_list, SYS_set_tid_address, SYS_rseq, SYS_gettid, SYS_exit,
     SYS_exit_group, SYS_sched_yield, SYS_sched_getaffinity, SYS_sched_setaffinity, SYS_sched_getparam,
     SYS_sched_setparam, SYS_sched_getscheduler, SYS_sched_setscheduler, SYS_sched_getattr, SYS_sched_setattr,
-    SYS_sched_get_priority_max, SYS_sched_get_priority_min, SYS_getpriority, SYS_setpriority,
-    // Signals. Sending is held to our own processes by the user number, and to ourselves when that is shared.
+    SYS_sched_get_priority_max, SYS_sched_get_priority_min, SYS_getpriority,
+    // Signals; sending is below.
     SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_rt_sigpending, SYS_rt_sigsuspend, SYS_rt_sigtimedwait,
-    SYS_rt_sigqueueinfo, SYS_sigaltstack, SYS_tgkill, SYS_tkill, SYS_kill, SYS_signalfd4, SYS_restart_syscall,
-    // PoCL runs `ld` to link each kernel. It gains nothing by it: no-new-privileges and these filters are inherited.
-    SYS_execve, SYS_wait4, SYS_waitid,
+    SYS_sigaltstack, SYS_signalfd4, SYS_restart_syscall, SYS_wait4, SYS_waitid,
     // Waiting and timers.
     SYS_ppoll, SYS_pselect6, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait, SYS_epoll_pwait2, SYS_eventfd2,
     SYS_timerfd_create, SYS_timerfd_settime, SYS_timerfd_gettime, SYS_timer_create, SYS_timer_settime, SYS_timer_gettime,
@@ -42,11 +40,11 @@ pub(super) const ALLOWED: &[i64] = &[
     SYS_gettimeofday, SYS_getitimer, SYS_setitimer,
     // Lanes arrive as open sockets and descriptors; `socket` itself is below.
     SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg, SYS_sendto, SYS_sendmsg, SYS_sendmmsg, SYS_shutdown, SYS_getsockopt,
-    SYS_setsockopt, SYS_getsockname, SYS_getpeername, SYS_connect,
+    SYS_setsockopt, SYS_getsockname, SYS_getpeername,
     // Who and where am I.
     SYS_getpid, SYS_getppid, SYS_getpgid, SYS_getsid, SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getgroups,
-    SYS_getresuid, SYS_getresgid, SYS_uname, SYS_sysinfo, SYS_getrusage, SYS_times, SYS_prlimit64,
-    SYS_getrandom, SYS_capget, SYS_prctl,
+    SYS_getresuid, SYS_getresgid, SYS_uname, SYS_sysinfo, SYS_getrusage, SYS_times,
+    SYS_getrandom, SYS_capget,
     #[cfg(target_arch = "x86_64")] SYS_arch_prctl,
     // The forms without a directory descriptor, which only older architectures have.
     #[cfg(target_arch = "x86_64")] SYS_open,
@@ -79,6 +77,13 @@ pub(super) const ALLOWED: &[i64] = &[
     #[cfg(target_arch = "x86_64")] SYS_pause,
     #[cfg(target_arch = "x86_64")] SYS_time,
     #[cfg(target_arch = "x86_64")] SYS_getpgrp,
+];
+
+/// Allowed to workers that start programs, and refused to others. A program that is started gains nothing: no-new-privileges and
+/// these filters are inherited.
+#[rustfmt::skip]
+pub(super) const PROGRAMS: &[i64] = &[
+    SYS_execve,
     // A fork by the C library on x86-64 before clone3, and posix_spawn's.
     #[cfg(target_arch = "x86_64")] SYS_fork,
     #[cfg(target_arch = "x86_64")] SYS_vfork,
@@ -94,9 +99,19 @@ pub(super) struct ArgumentRule {
 
 pub(super) enum Allowed {
     WithoutBits(u32),
+    WithBits(u32),
     OneOf(&'static [u32]),
     NotOneOf(&'static [u32]),
+    /// This process, by its number or as 0.
+    ThisProcess,
 }
+
+/// In workers that start no programs: threads, but no processes.
+pub(super) const ONLY_THREADS: ArgumentRule = ArgumentRule {
+    call: SYS_clone,
+    argument: 0,
+    allowed: Allowed::WithBits(CLONE_THREAD as u32),
+};
 
 pub(super) const ALLOWED_IF: &[ArgumentRule] = &[
     // Threads and child processes, but no namespaces: they open kernel code that only root reaches otherwise.
@@ -113,7 +128,57 @@ pub(super) const ALLOWED_IF: &[ArgumentRule] = &[
                 | CLONE_NEWCGROUP) as u32,
         ),
     },
-    // NVIDIA's runtime asks its persistence and fabric daemons over local sockets. Nothing needs the network.
+    // Signals to ourselves. Without a PID namespace, or within a user's, the number of another process may be a stranger's. A
+    // process that was forked cannot signal itself either: an abort ends it all the same.
+    ArgumentRule {
+        call: SYS_kill,
+        argument: 0,
+        allowed: Allowed::ThisProcess,
+    },
+    ArgumentRule {
+        call: SYS_tgkill,
+        argument: 0,
+        allowed: Allowed::ThisProcess,
+    },
+    ArgumentRule {
+        call: SYS_rt_sigqueueinfo,
+        argument: 0,
+        allowed: Allowed::ThisProcess,
+    },
+    ArgumentRule {
+        call: SYS_prlimit64,
+        argument: 0,
+        allowed: Allowed::ThisProcess,
+    },
+    ArgumentRule {
+        call: SYS_setpriority,
+        argument: 1,
+        allowed: Allowed::ThisProcess,
+    },
+    // A file can be told to send signals, to any process.
+    ArgumentRule {
+        call: SYS_fcntl,
+        argument: 1,
+        allowed: Allowed::NotOneOf(&[
+            F_SETOWN as u32,
+            10, /* F_SETSIG */
+            15, /* F_SETOWN_EX */
+        ]),
+    },
+    // What the jail has settled stays: death with the supervisor, and that nobody inspects this process.
+    ArgumentRule {
+        call: SYS_prctl,
+        argument: 0,
+        allowed: Allowed::NotOneOf(&[
+            PR_SET_PDEATHSIG as u32,
+            PR_SET_DUMPABLE as u32,
+            PR_SET_SECCOMP as u32,
+            PR_SET_MM as u32,
+            PR_SET_CHILD_SUBREAPER as u32,
+            PR_SET_PTRACER as u32,
+        ]),
+    },
+    // Pairs of local sockets serve as pipes; `connect` is refused. Nothing needs the network.
     ArgumentRule {
         call: SYS_socket,
         argument: 0,
@@ -124,11 +189,17 @@ pub(super) const ALLOWED_IF: &[ArgumentRule] = &[
         argument: 0,
         allowed: Allowed::OneOf(&[AF_UNIX as u32]),
     },
-    // Every device driver has its own numbers. These two type into the terminal of whoever started the server.
+    // Every device driver has its own numbers. The first two type into the terminal from which the server was started, the others
+    // have a socket send signals.
     ArgumentRule {
         call: SYS_ioctl,
         argument: 1,
-        allowed: Allowed::NotOneOf(&[TIOCSTI as u32, 0x541c /* TIOCLINUX */]),
+        allowed: Allowed::NotOneOf(&[
+            TIOCSTI as u32,
+            0x541c, /* TIOCLINUX */
+            0x8901, /* FIOSETOWN */
+            0x8902, /* SIOCSPGRP */
+        ]),
     },
 ];
 
@@ -136,7 +207,7 @@ pub(super) const ALLOWED_IF: &[ArgumentRule] = &[
 /// flags lie in memory, where a filter cannot see them, and C libraries then fall back to `clone`.
 #[rustfmt::skip]
 pub(super) const REFUSED: &[i64] = &[
-    SYS_accept, SYS_accept4, SYS_bind, SYS_listen, SYS_acct, SYS_adjtimex, SYS_capset, SYS_chroot, SYS_clock_adjtime,
+    SYS_accept, SYS_accept4, SYS_bind, SYS_connect, SYS_listen, SYS_acct, SYS_adjtimex, SYS_capset, SYS_chroot, SYS_clock_adjtime,
     SYS_clock_settime, SYS_execveat, SYS_fanotify_init, SYS_fanotify_mark, SYS_fchown, SYS_fchownat, SYS_fremovexattr,
     SYS_fsetxattr, SYS_io_cancel, SYS_io_destroy, SYS_io_getevents, SYS_io_setup, SYS_io_submit, SYS_io_uring_enter,
     SYS_io_uring_register, SYS_io_uring_setup, SYS_ioprio_set, SYS_kcmp, SYS_landlock_add_rule,
@@ -146,7 +217,7 @@ pub(super) const REFUSED: &[i64] = &[
     SYS_pidfd_open, SYS_pidfd_send_signal, SYS_quotactl, SYS_removexattr, SYS_remap_file_pages, SYS_seccomp, SYS_semctl,
     SYS_semget, SYS_semop, SYS_semtimedop, SYS_setdomainname, SYS_setfsgid, SYS_setfsuid, SYS_setgid, SYS_setgroups,
     SYS_sethostname, SYS_setpgid, SYS_setregid, SYS_setresgid, SYS_setresuid, SYS_setreuid, SYS_setsid,
-    SYS_settimeofday, SYS_setuid, SYS_setxattr, SYS_sync, SYS_syncfs, SYS_syslog, SYS_vhangup,
+    SYS_settimeofday, SYS_setuid, SYS_setxattr, SYS_sync, SYS_syncfs, SYS_syslog, SYS_tkill, SYS_vhangup,
     #[cfg(target_arch = "x86_64")] SYS_chown,
     #[cfg(target_arch = "x86_64")] SYS_iopl,
     #[cfg(target_arch = "x86_64")] SYS_ioperm,

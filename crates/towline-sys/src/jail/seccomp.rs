@@ -7,7 +7,10 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-use super::policy::{ALLOWED, ALLOWED_IF, ArgumentRule, KILLED, REFUSED};
+use super::WorkerKind;
+use super::policy::{
+    ALLOWED, ALLOWED_IF, Allowed, ArgumentRule, KILLED, ONLY_THREADS, PROGRAMS, REFUSED,
+};
 use crate::SysError;
 
 /// Second step of the jail: filters system calls on all threads, for good. Call it when the device runtime is warm.
@@ -15,9 +18,11 @@ use crate::SysError;
 /// Three filters, of which the kernel takes the strictest answer: what is dangerous kills the process, what is known but
 /// not needed fails with EPERM, what is unknown (newer than this list) with ENOSYS, so that a C library falls back.
 /// Calls that are always allowed cost nothing measurable: the kernel caches that answer per call (since Linux 5.11).
-pub fn seal() -> Result<(), SysError> {
+pub fn seal(kind: WorkerKind) -> Result<(), SysError> {
     let action = "put on the seccomp filter";
-    for filter in filters().map_err(|error| SysError::new(action, std::io::Error::other(error)))? {
+    let filters =
+        filters(kind).map_err(|error| SysError::new(action, std::io::Error::other(error)))?;
+    for filter in filters {
         // All threads at once: a vendor runtime has started some already.
         seccompiler::apply_filter_all_threads(&filter)
             .map_err(|error| SysError::new(action, std::io::Error::other(error)))?;
@@ -25,12 +30,17 @@ pub fn seal() -> Result<(), SysError> {
     Ok(())
 }
 
-fn filters() -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
-    let known: Vec<i64> = [ALLOWED, REFUSED, KILLED].concat();
+fn filters(kind: WorkerKind) -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
+    let known: Vec<i64> = [ALLOWED, PROGRAMS, REFUSED, KILLED].concat();
     let conditional = ALLOWED_IF.iter().map(|rule| rule.call);
-    let mut allowed_if = BTreeMap::new();
-    for rule in ALLOWED_IF {
-        allowed_if.insert(rule.call, refusal_rules(rule)?);
+    let (threads, programs): (&[ArgumentRule], &[i64]) = match kind.starts_programs() {
+        true => (&[], &[]),
+        false => (&[ONLY_THREADS], PROGRAMS),
+    };
+    let mut allowed_if: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+    for rule in ALLOWED_IF.iter().chain(threads) {
+        let refusals = allowed_if.entry(rule.call).or_default();
+        refusals.extend(refusal_rules(rule)?);
     }
     Ok(vec![
         filter(
@@ -52,6 +62,7 @@ fn filters() -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
         filter(
             REFUSED
                 .iter()
+                .chain(programs)
                 .map(|call| (*call, Vec::new()))
                 .chain(allowed_if)
                 .collect(),
@@ -72,7 +83,7 @@ fn refusal_rules(rule: &ArgumentRule) -> Result<Vec<SeccompRule>, seccompiler::B
         )
     };
     match rule.allowed {
-        super::policy::Allowed::WithoutBits(bits) => {
+        Allowed::WithoutBits(bits) => {
             let refused = (0..32).map(|bit| 1u32 << bit).filter(|bit| bits & bit != 0);
             refused
                 .map(|bit| {
@@ -80,14 +91,24 @@ fn refusal_rules(rule: &ArgumentRule) -> Result<Vec<SeccompRule>, seccompiler::B
                 })
                 .collect()
         }
-        super::policy::Allowed::OneOf(values) => {
+        Allowed::WithBits(bits) => {
+            let missing = condition(SeccompCmpOp::MaskedEq(bits.into()), 0)?;
+            Ok(vec![SeccompRule::new(vec![missing])?])
+        }
+        Allowed::ThisProcess => {
+            let this = std::process::id();
+            let others = [0, this].map(|number| condition(SeccompCmpOp::Ne, number));
+            let others = others.into_iter().collect::<Result<Vec<_>, _>>()?;
+            Ok(vec![SeccompRule::new(others)?])
+        }
+        Allowed::OneOf(values) => {
             let conditions: Result<Vec<_>, _> = values
                 .iter()
                 .map(|value| condition(SeccompCmpOp::Ne, *value))
                 .collect();
             Ok(vec![SeccompRule::new(conditions?)?])
         }
-        super::policy::Allowed::NotOneOf(values) => values
+        Allowed::NotOneOf(values) => values
             .iter()
             .map(|value| SeccompRule::new(vec![condition(SeccompCmpOp::Eq, *value)?]))
             .collect(),
@@ -115,7 +136,7 @@ mod tests {
 
     #[test]
     fn every_call_is_in_one_list() {
-        let mut all: Vec<i64> = [ALLOWED, REFUSED, KILLED].concat();
+        let mut all: Vec<i64> = [ALLOWED, PROGRAMS, REFUSED, KILLED].concat();
         all.extend(ALLOWED_IF.iter().map(|rule| rule.call));
         let count = all.len();
         all.sort_unstable();
@@ -124,7 +145,9 @@ mod tests {
     }
 
     #[test]
-    fn policy_compiles() {
-        assert_eq!(filters().unwrap().len(), 3);
+    fn policies_compile() {
+        for kind in [WorkerKind::OpenCl, WorkerKind::Cuda] {
+            assert_eq!(filters(kind).unwrap().len(), 3);
+        }
     }
 }

@@ -24,17 +24,20 @@ pub struct UnprivilegedUser {
 }
 
 impl UnprivilegedUser {
-    /// A user that exists nowhere else, a different one for each `number`, so that workers cannot touch each other's
-    /// files and processes.
+    /// One of the users that exist nowhere else, by any number; [`dynamic_count`](Self::dynamic_count) in a row differ.
     pub fn dynamic(number: u64) -> Self {
-        let span = u64::from(DYNAMIC_USERS.end() - DYNAMIC_USERS.start() + 1);
-        let offset = u32::try_from(number % span).expect("smaller than the span");
+        let offset = u32::try_from(number % Self::dynamic_count()).expect("smaller than the span");
         let id = DYNAMIC_USERS.start() + offset;
         Self {
             uid: id,
             gid: id,
             groups: device_groups(),
         }
+    }
+
+    /// How many such users there are.
+    pub fn dynamic_count() -> u64 {
+        u64::from(DYNAMIC_USERS.end() - DYNAMIC_USERS.start() + 1)
     }
 
     /// The account `name` (or number), from /etc/passwd.
@@ -110,6 +113,12 @@ pub(super) fn become_user(user: &UnprivilegedUser) -> Result<(), SysError> {
     }
 }
 
+/// Whether users are counted here as by the whole system.
+pub(super) fn in_first_namespace() -> bool {
+    std::fs::read_to_string("/proc/self/uid_map")
+        .is_ok_and(|map| map.split_whitespace().eq(["0", "0", "4294967295"]))
+}
+
 /// A user namespace in which we keep our own number, and may make the other namespaces.
 pub(super) fn enter_user_namespace() -> Result<(), SysError> {
     let action = "make a user namespace";
@@ -119,6 +128,12 @@ pub(super) fn enter_user_namespace() -> Result<(), SysError> {
     );
     // SAFETY: NEWUSER touches no descriptor.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) }.while_trying_to(action)?;
+    keep_numbers(uid, gid)
+}
+
+/// Keeps our own numbers in the user namespace that is ours since we were started, or since just now.
+pub(super) fn keep_numbers(uid: u32, gid: u32) -> Result<(), SysError> {
+    let action = "set the numbers of a user namespace";
     // The kernel wants setgroups given up before an unprivileged process may map its group.
     std::fs::write("/proc/self/setgroups", "deny").while_trying_to(action)?;
     std::fs::write("/proc/self/uid_map", format!("{uid} {uid} 1")).while_trying_to(action)?;
