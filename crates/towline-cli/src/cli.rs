@@ -240,6 +240,12 @@ pub(crate) struct ServeOptions {
     /// Account that workers run as when the server is root [default: a number of its own for each]
     #[arg(long, value_name = "USER", conflicts_with = "no_jail")]
     pub(crate) user: Option<String>,
+    /// Serve other users and machines although workers share a user that this system does not keep apart
+    ///
+    /// Without root, or with --user or --no-jail, workers have one user number. Where the system has no namespaces for them, sessions
+    /// can then read and change each other's files, and slow each other down; docs/threat-model.md lists it.
+    #[arg(long)]
+    pub(crate) shared_user: bool,
     /// File or folder that workers must be able to read although it lies below /tmp or a private folder
     #[arg(long, value_name = "PATH")]
     pub(crate) readable: Vec<PathBuf>,

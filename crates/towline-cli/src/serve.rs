@@ -214,6 +214,7 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
             keep_readable: keep_readable(options)?,
             hide: hide(options),
             limits: JailLimits::default(),
+            shared_user: options.shared_user,
         },
         identity: ServerIdentity {
             name: rustix::system::uname()

@@ -17,12 +17,12 @@ use towline_server::supervisor::{
     ImageConfig, JailConfig, MostAhead, Supervisor, SupervisorConfig,
 };
 use towline_server::worker::process::{self, Engine, EngineError, Session};
-use towline_sys::jail::WorkerKind;
+use towline_sys::jail::{UnprivilegedUser, WorkerKind};
 use towline_sys::process::WorkerProgram;
 use towline_transport::{Address, ConnectOptions, Connection, Registry, recv_exact};
 use towline_wire::control::{
     AttachPreamble, ClientHandshake, ClientProgress, Hello, MessageBuffer, Purpose, ServerIdentity,
-    SessionLimits, limits,
+    SessionLimits, Token, limits,
 };
 
 /// The vendors to test with; those of OCL_ICD_VENDORS on a machine where it is set.
@@ -46,6 +46,7 @@ fn main() {
             },
         ),
         Some("supervise") => return supervise(),
+        Some("serve-everybody") => return serve_everybody(),
         _ => {}
     }
     let no_vendor = std::fs::read_dir(vendors()).map_or(0, Iterator::count) == 0;
@@ -64,6 +65,11 @@ fn main() {
         Trial::test(
             "root_without_namespaces_still_gives_up_its_rights",
             without_namespaces,
+        )
+        .with_ignored_flag(no_vendor || not_root),
+        Trial::test(
+            "workers_of_one_user_without_namespaces_serve_no_other_machine",
+            one_user_without_namespaces,
         )
         .with_ignored_flag(no_vendor || not_root),
         Trial::test(
@@ -218,7 +224,30 @@ unsafe fn build_and_run(api: &dyn OpenClApi) -> Result<f32, cl_int> {
 
 /// Serves one session, is its client too, and prints the engine's report.
 fn supervise() {
-    let supervisor = Supervisor::start(SupervisorConfig {
+    let supervisor = Supervisor::start(config());
+    let supervisor = supervisor.unwrap_or_else(|error| panic!("{error}"));
+    let (control, lane) = join(&supervisor.addresses()[0]);
+    let mut report = [0; REPORT_BYTES];
+    recv_exact(&*lane, &mut report).expect("the engine reports");
+    println!("{}", String::from_utf8_lossy(&report).trim_end());
+    drop(control);
+    supervisor.stop();
+}
+
+/// Tries to serve other machines with workers of one user, and says how that went.
+fn serve_everybody() {
+    let mut config = config();
+    config.listen = vec!["tcp://0.0.0.0:0".parse().expect("an address")];
+    config.token = Some(Token::from_bytes(b"sixteen bytes or more").expect("long enough"));
+    config.jail.user = Some(UnprivilegedUser::named("nobody").expect("an account"));
+    match Supervisor::start(config) {
+        Ok(_) => println!("serves"),
+        Err(error) => println!("{error}"),
+    }
+}
+
+fn config() -> SupervisorConfig {
+    SupervisorConfig {
         listen: vec!["tcp://127.0.0.1:0".parse().expect("an address")],
         token: None,
         insecure: false,
@@ -250,14 +279,7 @@ fn supervise() {
         images: ImageConfig::default(),
         jail: JailConfig::default(),
         identity: ServerIdentity::default(),
-    });
-    let supervisor = supervisor.unwrap_or_else(|error| panic!("{error}"));
-    let (control, lane) = join(&supervisor.addresses()[0]);
-    let mut report = [0; REPORT_BYTES];
-    recv_exact(&*lane, &mut report).expect("the engine reports");
-    println!("{}", String::from_utf8_lossy(&report).trim_end());
-    drop(control);
-    supervisor.stop();
+    }
 }
 
 fn join(address: &Address) -> (Arc<dyn Connection>, Arc<dyn Connection>) {
@@ -394,6 +416,23 @@ fn without_namespaces() -> Result<(), Failed> {
     assert!(
         errors.contains("does not permit it: a mount namespace"),
         "{errors}"
+    );
+    Ok(())
+}
+
+fn one_user_without_namespaces() -> Result<(), Failed> {
+    let (_folder, program) = copy_of_this_program(0o755)?;
+    let (output, errors) = run(Command::new(&program).arg("serve-everybody"))?;
+    assert_eq!(output, "serves\n", "{errors}");
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--bounding-set", "-sys_admin"])
+        .arg(program)
+        .arg("serve-everybody");
+    let (output, errors) = run(&mut command)?;
+    assert!(
+        output.contains("Operation not permitted") && output.contains("--shared-user"),
+        "{output}{errors}"
     );
     Ok(())
 }

@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)]
 
+mod separate;
 mod start;
 
 use std::ffi::OsString;
@@ -23,6 +24,7 @@ use rustix::process::{
     DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions,
 };
 
+pub use self::separate::{can_change_user, can_separate};
 use self::start::{Namespaces, Plan};
 use crate::channel::{Channel, wait_readable};
 use crate::jail::WorkerKind;

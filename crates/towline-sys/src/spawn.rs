@@ -173,12 +173,12 @@ fn restore_signals() -> io::Result<()> {
 }
 
 /// No signal reaches the thread that made it until it is dropped there.
-struct AllSignalsBlocked {
+pub(crate) struct AllSignalsBlocked {
     before: libc::sigset_t,
 }
 
 impl AllSignalsBlocked {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         // SAFETY: the place is large enough, and initialised by this call, which fails for no such place.
         unsafe { libc::sigfillset(all.as_mut_ptr()) };

@@ -145,6 +145,8 @@ pub struct JailConfig {
     pub hide: Vec<PathBuf>,
     /// How much each may have.
     pub limits: JailLimits,
+    /// Serve others than this host's users although this system does not keep apart workers that share a user.
+    pub shared_user: bool,
 }
 
 /// Why a supervisor could not start.
@@ -191,6 +193,18 @@ pub enum SupervisorError {
     /// No random numbers.
     #[error("the system gives no random numbers: {0}")]
     Random(getrandom::Error),
+    /// Sessions of different people could reach each other.
+    #[error(
+        "{address} is not for this user's programs alone, and sessions would not be kept apart: workers share a user number, and \
+         {reason}; serve loopback or a socket of this user alone, as root without --user, or say --shared-user if all clients trust \
+         each other"
+    )]
+    SharedUser {
+        /// The address.
+        address: Address,
+        /// What keeps workers from being apart.
+        reason: String,
+    },
     /// A system call failed.
     #[error(transparent)]
     Sys(#[from] SysError),
@@ -250,6 +264,7 @@ impl Supervisor {
         for address in &config.peers {
             check_peer(address, &config)?;
         }
+        check_separation(&config)?;
         towline_sys::process::become_subreaper()?;
         let listeners = config
             .listen
@@ -466,6 +481,40 @@ fn check_reach(address: &Address, config: &SupervisorConfig) -> Result<(), Super
             Ok(())
         }
     }
+}
+
+/// Refuses clients of other users and machines where workers could reach each other.
+fn check_separation(config: &SupervisorConfig) -> Result<(), SupervisorError> {
+    let root = rustix::process::geteuid().is_root();
+    let own_users = root && config.jail.user.is_none() && towline_sys::process::can_change_user();
+    let reason = match config.jail.disabled {
+        true => "--no-jail leaves them unconfined".to_owned(),
+        false if own_users => return Ok(()),
+        false => match towline_sys::process::can_separate() {
+            Ok(()) => return Ok(()),
+            Err(error) => format!("this system does not permit {error}"),
+        },
+    };
+    for address in &config.listen {
+        let crosses_hosts = Registry::global()
+            .get(address.scheme())?
+            .capabilities()
+            .crosses_hosts;
+        // A socket has the mode of its user alone, unless that is root or its address says otherwise.
+        let shared_socket =
+            address.scheme() == "shm" && (root || address.to_string().contains('?'));
+        if address.is_loopback() || !(crosses_hosts || shared_socket) {
+            continue;
+        }
+        if !config.jail.shared_user {
+            return Err(SupervisorError::SharedUser {
+                address: address.clone(),
+                reason,
+            });
+        }
+        log::warn!("{address}: sessions are not kept apart (--shared-user): {reason}");
+    }
+    Ok(())
 }
 
 fn check_peer(address: &Address, config: &SupervisorConfig) -> Result<(), SupervisorError> {

@@ -43,10 +43,11 @@ pub(super) fn other_version_is_told_what_the_server_speaks() -> Result<(), Faile
 }
 
 pub(super) fn routable_address_needs_a_token() -> Result<(), Failed> {
-    let everywhere = SupervisorConfig {
+    let mut everywhere = SupervisorConfig {
         listen: vec!["tcp://0.0.0.0:0".parse().unwrap()],
         ..config("echo")
     };
+    everywhere.jail.shared_user = true;
     let error = Supervisor::start(everywhere.clone())
         .err()
         .expect("refused");
@@ -63,6 +64,36 @@ pub(super) fn routable_address_needs_a_token() -> Result<(), Failed> {
         insecure: true,
         ..everywhere
     })?;
+    Ok(())
+}
+
+pub(super) fn sessions_that_are_not_kept_apart_are_for_this_user_alone() -> Result<(), Failed> {
+    let everywhere = SupervisorConfig {
+        listen: vec!["tcp://0.0.0.0:0".parse().unwrap()],
+        token: token("sixteen bytes or more"),
+        ..config("echo")
+    };
+    let error = Supervisor::start(everywhere.clone())
+        .err()
+        .expect("refused");
+    assert!(
+        matches!(error, SupervisorError::SharedUser { .. }),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("--no-jail") && error.to_string().contains("--shared-user"),
+        "{error}"
+    );
+    let mut told = everywhere.clone();
+    told.jail.shared_user = true;
+    Supervisor::start(told)?;
+    // One user for all, in namespaces of their own.
+    let mut apart = everywhere;
+    apart.jail = JailConfig {
+        user: Some(UnprivilegedUser::named("nobody")?),
+        ..JailConfig::default()
+    };
+    Supervisor::start(apart)?;
     Ok(())
 }
 

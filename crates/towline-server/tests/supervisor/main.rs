@@ -26,7 +26,7 @@ use towline_server::supervisor::{
 use towline_server::worker::cuda::{self, CudaOptions};
 use towline_server::worker::nvml::{self, NvmlOptions};
 use towline_server::worker::process::{self, Engine, EngineError, LaneKind, Session};
-use towline_sys::jail::WorkerKind;
+use towline_sys::jail::{UnprivilegedUser, WorkerKind};
 use towline_sys::process::WorkerProgram;
 use towline_transport::{
     Address, ConnectOptions, Connection, Registry, TransportError, recv_exact,
@@ -93,6 +93,7 @@ fn tests() -> Vec<Trial> {
             token_matrix_lets_in_only_equal_tokens,
             other_version_is_told_what_the_server_speaks,
             routable_address_needs_a_token,
+            sessions_that_are_not_kept_apart_are_for_this_user_alone,
             wrong_ticket_is_refused,
             ticket_cannot_be_replayed,
             ticket_dies_with_its_session,

@@ -40,6 +40,23 @@ impl UnprivilegedUser {
         u64::from(DYNAMIC_USERS.end() - DYNAMIC_USERS.start() + 1)
     }
 
+    /// Whether this system, or container, has them.
+    pub(crate) fn dynamic_exist() -> bool {
+        let Ok(map) = std::fs::read_to_string("/proc/self/uid_map") else {
+            return false;
+        };
+        map.lines().any(|line| {
+            let mut numbers = line.split_whitespace().map(str::parse::<u64>);
+            let (Some(Ok(first)), Some(Ok(_)), Some(Ok(count))) =
+                (numbers.next(), numbers.next(), numbers.next())
+            else {
+                return false;
+            };
+            first <= u64::from(*DYNAMIC_USERS.start())
+                && first.saturating_add(count) > u64::from(*DYNAMIC_USERS.end())
+        })
+    }
+
     /// The account `name` (or number), from /etc/passwd.
     pub fn named(name: &str) -> Result<Self, SysError> {
         let action = || format!("find the user `{name}` in /etc/passwd");

@@ -37,7 +37,7 @@ impl Namespaces {
         }
     }
 
-    fn flags(self) -> libc::c_int {
+    pub(super) fn flags(self) -> libc::c_int {
         match self {
             Self::Ours => 0,
             Self::Pids => libc::CLONE_NEWPID,
