@@ -4,6 +4,9 @@
 //! including file, in the folders of `-I`, in the working folder. What is found goes along and is compiled from a copy on the
 //! server. Whether a line is active only the compiler knows, so a file may go along in vain; what is not found here may be the
 //! server's own.
+//!
+//! Sources may come from strangers, and a server sees what goes along. So a file goes along only if it lies in the working folder or in
+//! one of `-I`, after all `..` and links: what the user named, not what a source names.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
@@ -32,8 +35,10 @@ pub(super) fn collect(source: &[u8], options: &[u8]) -> Option<Includes> {
     let (mut folders, options) = folders(options);
     // Compilers look for quoted names in the working folder too.
     folders.push(PathBuf::from("."));
+    let roots = folders.iter().map(|folder| folder.canonicalize().ok());
     let mut search = Search {
         folders: &folders,
+        roots: &roots.collect::<Vec<_>>(),
         found: BTreeMap::new(),
         bytes: 0,
         unread: VecDeque::new(),
@@ -98,6 +103,8 @@ fn words(text: &str) -> Vec<&str> {
 
 struct Search<'a> {
     folders: &'a [PathBuf],
+    /// The same without links; `None` for those that there are not.
+    roots: &'a [Option<PathBuf>],
     /// Text by folder and path in it.
     found: BTreeMap<(u32, String), Vec<u8>>,
     bytes: usize,
@@ -124,7 +131,15 @@ impl Search<'_> {
         }
     }
 
-    /// Takes a file along; `false` if there is none.
+    /// Whether a path without links lies in a folder that the user named.
+    fn is_inside(&self, place: &Path) -> bool {
+        self.roots
+            .iter()
+            .flatten()
+            .any(|root| place.starts_with(root))
+    }
+
+    /// Takes a file along; `false` if there is none, or none that may go.
     fn take(&mut self, folder: u32, path: &Path) -> bool {
         let Some(path) = within(path) else {
             return false;
@@ -136,8 +151,18 @@ impl Search<'_> {
         let Some(root) = self.folders.get(folder as usize) else {
             return false;
         };
-        let place = root.join(&key.1);
+        let Ok(place) = root.join(&key.1).canonicalize() else {
+            return false;
+        };
         if !place.is_file() || self.found.len() >= FILE_LIMIT {
+            return false;
+        }
+        if !self.is_inside(&place) {
+            log::warn!(
+                "a source includes {}, which lies outside of the working folder and of the folders of -I: it is not sent; name its \
+                 folder with -I",
+                place.display()
+            );
             return false;
         }
         match read_up_to(&place, BYTES_LIMIT - self.bytes) {
@@ -266,6 +291,54 @@ mod tests {
             .collect();
         assert_eq!(names, [(0, "a.h"), (0, "sub/b.h"), (0, "sub/c.h")]);
         assert_eq!(files.folders, 2);
+    }
+
+    /// The files that go along from the folder `project`, by what a source includes.
+    fn taken(folders: &[&Path], line: &str) -> Vec<String> {
+        let options: String = folders
+            .iter()
+            .map(|folder| format!("-I{} ", folder.display()))
+            .collect();
+        let source = format!("#if 0\n{line}\n#endif\n");
+        let Some(includes) = collect(source.as_bytes(), options.as_bytes()) else {
+            return Vec::new();
+        };
+        let files = Files::decode(&includes.files).expect("well formed");
+        files.files.into_iter().map(|file| file.path).collect()
+    }
+
+    #[test]
+    fn files_outside_of_the_named_folders_stay() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (project, secret) = (folder.path().join("project"), folder.path().join("secret"));
+        for folder in [&project, &secret] {
+            std::fs::create_dir(folder).expect("a folder");
+        }
+        std::fs::write(secret.join("id_rsa"), "key").expect("written");
+        std::fs::write(project.join("own.h"), "").expect("written");
+        for (link, target) in [("way", secret.clone()), ("key.h", secret.join("id_rsa"))] {
+            std::os::unix::fs::symlink(target, project.join(link)).expect("a link");
+        }
+        let absolute = format!("#include \"{}\"", secret.join("id_rsa").display());
+        for line in [
+            "#include \"../secret/id_rsa\"",
+            "#include <../project/../secret/id_rsa>",
+            "#include \"way/id_rsa\"",
+            "#include \"key.h\"",
+            &absolute,
+        ] {
+            assert_eq!(taken(&[&project], line), Vec::<String>::new(), "{line}");
+        }
+        assert_eq!(
+            taken(&[&project], "#include \"../project/own.h\""),
+            ["../project/own.h"]
+        );
+        let named = [project.as_path(), secret.as_path()];
+        assert_eq!(
+            taken(&named, "#include \"../secret/id_rsa\""),
+            ["../secret/id_rsa"]
+        );
+        assert_eq!(taken(&named, "#include \"key.h\""), ["key.h"]);
     }
 
     #[test]
