@@ -3,7 +3,10 @@
 //! Like `supervisor.rs` this program is its own worker, and with the argument `supervise` its own supervisor, so that it
 //! can be run as another user and from a folder that workers cannot enter.
 
-use std::ffi::CStr;
+#[cfg(target_arch = "x86_64")]
+mod attacks;
+
+use std::ffi::{CStr, OsString};
 use std::io::IoSlice;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -31,7 +34,11 @@ fn vendors() -> PathBuf {
 }
 
 /// Length of what the engine reports.
-const REPORT_BYTES: usize = 256;
+const REPORT_BYTES: usize = 32 << 10;
+/// The path of the server's secret.
+const TOKEN: &str = "TEST_TOKEN";
+/// The server's process id.
+const SERVER: &str = "TEST_SERVER";
 
 fn main() {
     env_logger::Builder::from_env(env_logger::Env::new().filter("TOWLINE_LOG")).init();
@@ -72,6 +79,8 @@ fn main() {
             one_user_without_namespaces,
         )
         .with_ignored_flag(no_vendor || not_root),
+        Trial::test("hostile_kernel_reaches_what_its_table_says", hostile_kernel)
+            .with_ignored_flag(no_vendor || not_root || !cfg!(target_arch = "x86_64")),
         Trial::test(
             "session_starts_with_cold_caches_and_leaves_none",
             cold_caches,
@@ -94,17 +103,38 @@ impl Engine for Compiler {
         let Some(lane) = session.lanes.next() else {
             return Ok(());
         };
-        // SAFETY: the caller contract of each OpenCL call is upheld in the function.
-        let result = unsafe { build_and_run(&self.0) };
-        let uid = rustix::process::geteuid().as_raw();
-        let caches = count_files(Path::new(&std::env::var("HOME")?));
-        let folder = std::env::var("HOME")?;
-        let report = format!("result={result:?} uid={uid} home={folder} cached_files={caches}");
+        let report = match std::env::var(TOKEN) {
+            Ok(token) => attack(&self.0, &token)?,
+            Err(_) => compile(&self.0)?,
+        };
         lane.connection
             .send(&[IoSlice::new(format!("{report:<REPORT_BYTES$}").as_bytes())])?;
         while session.lanes.next().is_some() {}
         Ok(())
     }
+}
+
+fn compile(api: &NativeOpenCl) -> Result<String, EngineError> {
+    // SAFETY: the caller contract of each OpenCL call is upheld in the function.
+    let result = unsafe { build_and_run(api) };
+    let uid = rustix::process::geteuid().as_raw();
+    let caches = count_files(Path::new(&std::env::var("HOME")?));
+    let folder = std::env::var("HOME")?;
+    Ok(format!(
+        "result={result:?} uid={uid} home={folder} cached_files={caches}"
+    ))
+}
+
+#[cfg(target_arch = "x86_64")]
+fn attack(api: &NativeOpenCl, token: &str) -> Result<String, EngineError> {
+    let server = std::env::var(SERVER)?.parse()?;
+    // SAFETY: PoCL works, and computes on this processor.
+    Ok(unsafe { attacks::report(api, token, server) })
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn attack(_: &NativeOpenCl, _: &str) -> Result<String, EngineError> {
+    Err("the attacks are written for x86-64".into())
 }
 
 fn count_files(folder: &Path) -> usize {
@@ -232,6 +262,16 @@ fn supervise() {
     println!("{}", String::from_utf8_lossy(&report).trim_end());
     drop(control);
     supervisor.stop();
+    // What a worker has left would be ours by now.
+    let left = rustix::process::waitpid(None, rustix::process::WaitOptions::NOHANG);
+    println!(
+        "left behind: {}",
+        if left.is_err() {
+            "nothing"
+        } else {
+            "a process"
+        }
+    );
 }
 
 /// Tries to serve other machines with workers of one user, and says how that went.
@@ -247,6 +287,15 @@ fn serve_everybody() {
 }
 
 fn config() -> SupervisorConfig {
+    let token = std::env::var_os(TOKEN);
+    let mut environment: Vec<(OsString, OsString)> = std::env::vars_os()
+        .filter(|(name, _)| {
+            ["TOWLINE_LOG", "PATH", "OCL_ICD_VENDORS", TOKEN]
+                .iter()
+                .any(|wanted| name == wanted)
+        })
+        .collect();
+    environment.push((SERVER.into(), std::process::id().to_string().into()));
     SupervisorConfig {
         listen: vec!["tcp://127.0.0.1:0".parse().expect("an address")],
         token: None,
@@ -263,13 +312,7 @@ fn config() -> SupervisorConfig {
         worker: Some(WorkerProgram {
             path: WorkerProgram::this_program(),
             arguments: vec!["worker".into()],
-            environment: std::env::vars_os()
-                .filter(|(name, _)| {
-                    ["TOWLINE_LOG", "PATH", "OCL_ICD_VENDORS"]
-                        .iter()
-                        .any(|wanted| name == wanted)
-                })
-                .collect(),
+            environment,
             kind: WorkerKind::OpenCl,
         }),
         cuda_worker: None,
@@ -277,7 +320,10 @@ fn config() -> SupervisorConfig {
         most_ahead: MostAhead { opencl: 1, cuda: 1 },
         nvml_worker: None,
         images: ImageConfig::default(),
-        jail: JailConfig::default(),
+        jail: JailConfig {
+            hide: token.into_iter().map(PathBuf::from).collect(),
+            ..JailConfig::default()
+        },
         identity: ServerIdentity::default(),
     }
 }
@@ -437,11 +483,53 @@ fn one_user_without_namespaces() -> Result<(), Failed> {
     Ok(())
 }
 
+/// Native code of a client in the worker of a server of root, and of another user.
+fn hostile_kernel() -> Result<(), Failed> {
+    let (_folder, program) = copy_of_this_program(0o755)?;
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/jail/goldens");
+    for (name, uid) in [("root", 0), ("user", 65534)] {
+        let secrets = tempfile::tempdir_in("/var")?;
+        std::fs::set_permissions(secrets.path(), std::fs::Permissions::from_mode(0o755))?;
+        let token = secrets.path().join("token");
+        std::fs::write(&token, "a secret of the server's")?;
+        std::os::unix::fs::chown(&token, Some(uid), Some(uid))?;
+        let mut command = Command::new("setpriv");
+        let user = uid.to_string();
+        command
+            .args(["--reuid", &user, "--regid", &user, "--clear-groups"])
+            .arg(&program)
+            .arg("supervise")
+            .env(TOKEN, &token)
+            .env("TOWLINE_LOG", "warn");
+        let (table, log) = run(&mut command)?;
+        assert!(!log.contains("the jail is incomplete"), "{log}");
+        let golden = goldens.join(name);
+        if std::env::var_os("UPDATE_GOLDENS").is_some() {
+            std::fs::write(&golden, &table)?;
+        }
+        let expected = std::fs::read_to_string(&golden)?;
+        let differing: Vec<_> = table
+            .lines()
+            .filter(|line| !expected.lines().any(|known| known == *line))
+            .collect();
+        assert_eq!(table, expected, "as {name}: {differing:#?}\n{log}");
+        // What it wrote into the log says whose it is, and gives no orders to a terminal.
+        let forged = log.lines().find(|line| line.contains("forged"));
+        let forged = forged.unwrap_or_else(|| panic!("no line of the worker's in {log}"));
+        assert!(
+            forged.starts_with("towline: worker ")
+                && forged.ends_with(" (session 1): \\u{1b}[2Jforged"),
+            "{forged}"
+        );
+    }
+    Ok(())
+}
+
 fn cold_caches() -> Result<(), Failed> {
     let program = std::env::current_exe()?;
     let count = |output: &str| {
-        output
-            .trim()
+        let report = output.lines().next().unwrap_or_default();
+        report
             .rsplit_once('=')
             .and_then(|(_, count)| count.parse::<usize>().ok())
     };
