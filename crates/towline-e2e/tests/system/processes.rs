@@ -101,5 +101,5 @@ fn nothing_is_left_behind_by_programs_and_servers() {
         server.worker_folders()
     );
     assert!(server.terminate(), "{}", server.log());
-    assert_eq!(server.temporary_files(), Vec::<PathBuf>::new());
+    assert_eq!(server.runtime_folders(), Vec::<PathBuf>::new());
 }

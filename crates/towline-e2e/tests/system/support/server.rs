@@ -128,17 +128,29 @@ impl Server {
         process::all().into_iter().filter(ours).collect()
     }
 
-    /// What lies in its temporary folder.
-    pub(crate) fn temporary_files(&self) -> Vec<PathBuf> {
-        let entries =
-            std::fs::read_dir(self.folder.path().join("tmp")).expect("the folder is ours");
-        entries.flatten().map(|entry| entry.path()).collect()
+    /// Its own folders, in which those of its workers are. They outlive neither it nor a server that starts later.
+    pub(crate) fn runtime_folders(&self) -> Vec<PathBuf> {
+        let user = rustix::process::geteuid();
+        let parent = match std::env::var_os("XDG_RUNTIME_DIR") {
+            _ if user.is_root() => PathBuf::from("/run/towline"),
+            Some(folder) => PathBuf::from(folder).join("towline"),
+            None => self
+                .folder
+                .path()
+                .join(format!("tmp/towline-{}", user.as_raw())),
+        };
+        let prefix = format!("serve-{}-", self.child.id());
+        let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
+        entries
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
+            .map(|entry| entry.path())
+            .collect()
     }
 
     /// The workers' folders.
     pub(crate) fn worker_folders(&self) -> Vec<PathBuf> {
         let entries = self
-            .temporary_files()
+            .runtime_folders()
             .into_iter()
             .filter_map(|folder| std::fs::read_dir(folder).ok());
         let entries = entries.flatten().flatten().map(|entry| entry.path());
