@@ -1,6 +1,6 @@
 //! Programs of the CUDA driver API, on the device in host memory and on devices in software.
 
-use crate::support::{Client, Server, opencl_program, towline};
+use crate::support::{Client, PATIENCE, Server, holds_within, opencl_program, towline};
 
 /// PTX of `workloads/cuda`.
 const PTX: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/ptx");
@@ -126,6 +126,9 @@ fn program_with_ptx_computes_on_a_device_in_software() {
         "fault 700, then 700",
     ];
     assert_eq!(lines, expected);
+    // What a worker says takes its way through the server.
+    let told = || server.log().contains("kernel `strays`");
+    assert!(holds_within(PATIENCE, told), "{}", server.log());
     let log = server.log();
     let line = log.lines().find(|line| line.contains("kernel `strays`"));
     let line = line.expect("the log tells of the fault");

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
@@ -32,6 +32,9 @@ pub(super) struct Label {
     pid: u32,
     /// 0 without a session.
     session: AtomicU64,
+    /// Whether all of it is in the log.
+    is_written: Mutex<bool>,
+    written: Condvar,
 }
 
 impl Label {
@@ -39,7 +42,23 @@ impl Label {
         Arc::new(Self {
             pid,
             session: AtomicU64::new(0),
+            is_written: Mutex::new(false),
+            written: Condvar::new(),
         })
+    }
+
+    /// Waits until all that a worker has written before its end is in the log: what is said of the end comes after it.
+    pub(super) fn wait_written(&self, limit: Duration) {
+        let written = lock(&self.is_written);
+        let waited = self
+            .written
+            .wait_timeout_while(written, limit, |written| !*written);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn set_written(&self) {
+        *lock(&self.is_written) = true;
+        self.written.notify_all();
     }
 
     pub(super) fn set_session(&self, id: u64) {
@@ -117,25 +136,30 @@ impl Relay {
                 }
             }
             let numbers = events.iter().map(|event| event.data.u64());
-            let (text, wait) = self.step(numbers, Instant::now());
+            let (text, ended, wait) = self.step(numbers, Instant::now());
             timeout = wait.map(|wait| Timespec {
                 tv_sec: wait.as_secs().try_into().unwrap_or(i64::MAX),
                 tv_nsec: wait.subsec_nanos().into(),
             });
             // Without the lock: whoever reads the log may be slow. A log that is gone has nobody to tell.
             let _ = std::io::stderr().write_all(text.as_bytes());
+            ended.iter().for_each(|label| label.set_written());
         }
     }
 
-    /// Reads the streams that have something. Gives the lines, and when to come again though none has.
-    fn step(&self, ready: impl Iterator<Item = u64>, now: Instant) -> (String, Option<Duration>) {
-        let mut text = String::new();
+    /// Reads the streams that have something. Gives the lines, whose streams have ended, and when to come again though none has more.
+    fn step(
+        &self,
+        ready: impl Iterator<Item = u64>,
+        now: Instant,
+    ) -> (String, Vec<Arc<Label>>, Option<Duration>) {
+        let (mut text, mut ended) = (String::new(), Vec::new());
         let mut streams = lock(&self.streams);
         for number in ready {
             if let Some(stream) = streams.open.get_mut(&number)
                 && !stream.read(now, &mut text)
             {
-                streams.open.remove(&number);
+                ended.extend(streams.open.remove(&number).map(|stream| stream.label));
             }
         }
         let mut wait: Option<Duration> = None;
@@ -156,7 +180,7 @@ impl Relay {
             let next = stream.next_event(now);
             wait = [wait, next].into_iter().flatten().min();
         }
-        (text, wait)
+        (text, ended, wait)
     }
 }
 
@@ -354,6 +378,18 @@ mod tests {
             text.ends_with("worker 7: 1 lines were dropped: it wrote more than 200 in 10 s\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn end_of_the_pipe_is_waited_for() {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let label = Label::new(7);
+        follow(reader, Arc::clone(&label)).unwrap();
+        label.wait_written(Duration::ZERO);
+        assert!(!*lock(&label.is_written));
+        drop(writer);
+        label.wait_written(Duration::from_secs(60));
+        assert!(*lock(&label.is_written));
     }
 
     #[test]

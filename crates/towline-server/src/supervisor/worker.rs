@@ -391,6 +391,7 @@ impl Worker {
         }
         let exit = process.kill_and_reap();
         drop(home);
+        self.label.wait_written(WORKER_END_LIMIT);
         self.offers.end(self.number);
         let mut state = lock(&self.state);
         let crash = |reason: String| {
