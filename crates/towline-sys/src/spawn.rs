@@ -52,8 +52,8 @@ impl Program {
         })
     }
 
-    /// Starts it as a child, in the new namespaces of `namespaces` (flags of `clone`), with no signal blocked and none but SIGKILL and the like changed, in the state that `prepare` leaves. Gives
-    /// its number and a descriptor of it.
+    /// Starts it as a child in the new namespaces of `namespaces` (flags of `clone`), with no signal blocked or ignored, in the state that
+    /// `prepare` leaves. Gives its number and a descriptor of it.
     ///
     /// # Safety
     ///
