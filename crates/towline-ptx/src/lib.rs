@@ -4,6 +4,7 @@
 //! - [`fatbin`]: the container that holds a program for several devices; which entry of it a device uses.
 //! - [`cubin`]: the kernels, parameters and variables of machine code.
 //! - [`ptx`]: the same of PTX text, and the statements of its functions.
+//! - [`parameters`]: where the parameters of kernels lie, by either, and nothing else of them.
 //! - [`ir`]: what those statements mean: typed operations on registers and memory, linked, for whoever executes or compiles them.
 //!
 //! Everything here takes bytes that somebody else made. Every decoder is total: it answers or says what is wrong and where, it
@@ -18,6 +19,7 @@ mod error;
 pub mod fatbin;
 pub mod image;
 pub mod ir;
+pub mod parameters;
 pub mod ptx;
 
 pub use arch::{Arch, ComputeCapability, Variant};

@@ -3,6 +3,7 @@
 use towline_ptx::cubin::{Cubin, Space};
 use towline_ptx::fatbin::{self, Codec, Container, EntryKind, Program};
 use towline_ptx::image::{self, Extent, Kind};
+use towline_ptx::parameters;
 use towline_ptx::ptx::{self, Module, layout};
 use towline_ptx::{ComputeCapability, Error};
 
@@ -341,5 +342,32 @@ fn no_cut_of_an_image_is_one() {
     for len in 0..KERNELS.len() {
         let refused = fatbin::select(&KERNELS[..len], ComputeCapability::new(9, 0));
         assert!(matches!(refused, Err(Error::Truncated { .. })));
+    }
+}
+
+#[test]
+fn parameters_alone_are_those_of_the_whole_image() {
+    for container in [DEFAULT, NONE, SPEED, SIZE, KERNELS, CONCATENATED, LARGE] {
+        for program in programs(container) {
+            let image = program.image().expect("an image");
+            let expected = match program.kind {
+                EntryKind::Elf => cubin_layout(&Cubin::parse(&image).expect("a cubin")),
+                _ => {
+                    let text = ptx::text(&image).expect("text");
+                    ptx_layout(&Module::parse(text).expect("a module"))
+                }
+            };
+            let kernels = parameters::of_program(&program).expect("an image");
+            let kernels = kernels.expect("machine code or PTX");
+            assert!(kernels.len() >= expected.len() && !expected.is_empty());
+            for (name, places) in expected {
+                let found = kernels.get(name.as_bytes()).expect("the kernel is there");
+                let found = found.as_ref().expect("its parameters can be read").iter();
+                let found: Vec<_> = found
+                    .map(|one| (one.offset.into(), one.len.into()))
+                    .collect();
+                assert_eq!(found, places, "{name}");
+            }
+        }
     }
 }

@@ -29,6 +29,11 @@ pub fn target(bytes: &[u8]) {
     let _ = Program::link(std::slice::from_ref(&module));
     let printed = module.to_string();
     assert_eq!(Module::parse(&printed).as_ref(), Ok(&module), "{printed}");
+    let heads = ptx::heads(text).map(|mut heads| heads.pop());
+    if let Ok(Some(heads)) = heads {
+        let kernels = heads.kernels().map(|kernel| (kernel.name, &kernel.parameters));
+        assert!(kernels.eq(module.kernels().map(|kernel| (kernel.name, &kernel.parameters))));
+    }
     for kernel in module.kernels() {
         let mut end = 0;
         for one in layout::parameters(kernel).unwrap_or_default() {

@@ -100,12 +100,7 @@ impl<'a> Cubin<'a> {
     /// Reads a cubin.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
         let elf = Elf::parse(bytes)?;
-        if elf.header.machine != MACHINE {
-            return Err(Error::BadValue {
-                what: "ELF machine",
-                value: elf.header.machine.into(),
-            });
-        }
+        check_machine(&elf)?;
         let sections: HashMap<&[u8], &Section> = elf
             .sections()
             .iter()
@@ -153,6 +148,17 @@ impl<'a> Cubin<'a> {
     /// The variable of this name.
     pub fn variable(&self, name: &[u8]) -> Option<&Variable<'a>> {
         self.variables.iter().find(|variable| variable.name == name)
+    }
+}
+
+/// Refuses files for other machines.
+pub(crate) fn check_machine(elf: &Elf<'_>) -> Result<(), Error> {
+    match elf.header.machine {
+        MACHINE => Ok(()),
+        other => Err(Error::BadValue {
+            what: "ELF machine",
+            value: other.into(),
+        }),
     }
 }
 

@@ -22,7 +22,7 @@ mod types;
 use std::fmt;
 
 pub use ast::Module;
-pub use parts::{join, modules, parts};
+pub use parts::{heads, join, modules, parts};
 pub use types::Type;
 
 use crate::Error;
@@ -77,5 +77,10 @@ impl<'a> Module<'a> {
     /// Reads a module whose first line has this number.
     fn parse_from(text: &'a str, line: u32) -> Result<Self, SyntaxError> {
         parser::Parser::new(text, line)?.module()
+    }
+
+    /// As [`Self::parse_from`], with the bodies of functions passed over.
+    fn parse_heads(text: &'a str, line: u32) -> Result<Self, SyntaxError> {
+        parser::Parser::new(text, line)?.heads_only().module()
     }
 }

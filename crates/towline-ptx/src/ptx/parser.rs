@@ -23,6 +23,8 @@ pub(super) struct Parser<'a> {
     /// Where the token starts and ends, in bytes.
     span: (usize, usize),
     depth: usize,
+    /// Bodies of functions are passed over.
+    heads_only: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -35,7 +37,16 @@ impl<'a> Parser<'a> {
             at,
             span,
             depth: 0,
+            heads_only: false,
         })
+    }
+
+    /// Passes over the bodies of functions, which are then empty.
+    pub(super) fn heads_only(self) -> Self {
+        Self {
+            heads_only: true,
+            ..self
+        }
     }
 
     /// The next token.
@@ -300,6 +311,13 @@ impl<'a> Parser<'a> {
         self.advance()?;
         let (_, start) = self.span;
         self.expect("{")?;
+        let end = self.skip_block()?;
+        let contents = self.lexer.between(start, end).trim();
+        Ok(Item::Section { name, contents })
+    }
+
+    /// Goes past the closing brace of a block whose opening one was taken, and says where it stands.
+    fn skip_block(&mut self) -> Result<usize, SyntaxError> {
         let mut open = 1_usize;
         loop {
             match self.token {
@@ -311,8 +329,7 @@ impl<'a> Parser<'a> {
             let (end, _) = self.span;
             self.advance()?;
             if open == 0 {
-                let contents = self.lexer.between(start, end).trim();
-                return Ok(Item::Section { name, contents });
+                return Ok(end);
             }
         }
     }
@@ -503,7 +520,13 @@ impl<'a> Parser<'a> {
         function.directives = directives;
         if !self.take(";")? {
             self.expect("{")?;
-            function.body = Some(self.block()?);
+            function.body = Some(match self.heads_only {
+                true => {
+                    self.skip_block()?;
+                    Vec::new()
+                }
+                false => self.block()?,
+            });
         }
         Ok(function)
     }

@@ -79,6 +79,14 @@ pub fn modules(text: &str) -> Result<Vec<Module<'_>>, SyntaxError> {
         .collect()
 }
 
+/// As [`modules`], with the bodies of functions passed over: they are empty, whatever is in them.
+pub fn heads(text: &str) -> Result<Vec<Module<'_>>, SyntaxError> {
+    let parts = parts(text)?.into_iter();
+    parts
+        .map(|(part, line)| Module::parse_heads(part, line))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
