@@ -9,6 +9,7 @@ use towline_ptx::ComputeCapability;
 use towline_ptx::fatbin;
 use towline_wire::cuda::facts::{Function, ModuleFacts};
 
+use crate::layout::Layout;
 use crate::library::Elsewhere;
 
 /// Longest PTX text that is looked for its end.
@@ -23,6 +24,7 @@ pub(crate) struct Image {
     pub(crate) session: u8,
     pub(crate) first: u64,
     pub(crate) facts: Arc<ModuleFacts>,
+    pub(crate) layout: Arc<Layout>,
     /// Of a library in a process with several servers.
     pub(crate) elsewhere: Option<Box<Elsewhere>>,
     names: Arc<Vec<CString>>,
@@ -134,6 +136,7 @@ impl Image {
         session: u8,
         first: u64,
         facts: Arc<ModuleFacts>,
+        layout: Arc<Layout>,
     ) -> Self {
         let names = facts.functions.iter().map(|function| {
             let name = function.name.split(|byte| *byte == 0).next();
@@ -152,6 +155,7 @@ impl Image {
             changeable: Mutex::default(),
             elsewhere: None,
             facts,
+            layout,
         }
     }
 
@@ -305,7 +309,7 @@ pub(crate) struct Target {
 /// What travels of an image.
 pub(crate) enum Travelling<'a> {
     Whole(&'a [u8]),
-    Chosen(Vec<u8>),
+    Chosen(Arc<Vec<u8>>),
 }
 
 impl Travelling<'_> {
@@ -382,7 +386,7 @@ unsafe fn container_at<'a>(
         false => fatbin::select_text(bytes, device.capability),
     };
     Ok(match chosen {
-        Ok(Some(chosen)) => Travelling::Chosen(chosen),
+        Ok(Some(chosen)) => Travelling::Chosen(Arc::new(chosen)),
         Ok(None) => Travelling::Whole(bytes),
         Err(error) => {
             log::debug!("an image travels whole: {error}");

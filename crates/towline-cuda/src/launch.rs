@@ -89,11 +89,13 @@ impl Driver {
         let (known, number) = self.function_at(known, named, &acting)?;
         self.check(&known, shape, acting.context.device)?;
         // SAFETY: the caller's contract.
-        let block = unsafe { pack::pack(known.facts(), params, extra) }?;
+        let block = unsafe { pack::pack(|| self.parameters(&known), params, extra) }?;
         self.before_launch(&acting, &block)?;
         if let Some(captured) = self.captured(&acting, stream)? {
             let (context, words) = (acting.context.number, attributes.to_vec());
-            let content = kernel_content(&known, [named, number], context, shape, words, &block)?;
+            let places = self.parameters(&known)?;
+            let names = [named, number];
+            let content = kernel_content(&known, places, names, context, shape, words, &block)?;
             return captured.add_kernel(content);
         }
         self.before_work(&acting, stream)?;

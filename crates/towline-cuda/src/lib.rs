@@ -16,6 +16,7 @@
 //! | `array`, `tensor`, `peer` | arrays, descriptions of tensors, what devices can do with each other's memory |
 //! | `graph` | graphs, and streams that are captured into them |
 //! | `image`, `jit`, `link` | device code, options of its compiler, links of it |
+//! | `layout` | where parameters lie, by the image |
 //! | `pack`, `old_launch`, `occupancy` | parameters of launches, launches as they once were, how much of a kernel runs at once |
 //! | `entry` | errors by name, functions by name and version |
 //! | `tables`, `handshake` | the undocumented tables that the runtime library asks for |
@@ -47,6 +48,7 @@ mod ipc;
 mod jit;
 mod kept;
 mod launch;
+mod layout;
 mod library;
 mod link;
 mod memory;

@@ -12,14 +12,15 @@ use towline_ptx::ComputeCapability;
 
 use crate::device::Device;
 use crate::driver::{Acting, Driver, actor, lock, read, write};
-use crate::image::{self, Image, Known, Target};
+use crate::image::{self, Image, Known, Target, Travelling};
 use crate::jit::{Options, Told};
+use crate::layout::Layout;
 use crate::module::{FACTS_ROOM, FUNCTION_ROW, facts};
 
 /// A library on servers other than the one that was sent it first.
 pub(crate) struct Elsewhere {
     /// What their devices load, by kind of device.
-    images: Vec<(Target, Arc<[u8]>)>,
+    images: Vec<(Target, Arc<Vec<u8>>)>,
     options: Options,
     /// By session.
     copies: Box<[OnceLock<Copy>]>,
@@ -85,7 +86,7 @@ impl Driver {
         // SAFETY: the caller's contract.
         let travelling = unsafe { image::travelling(start, true, device) }?;
         // SAFETY: as above.
-        let mut image = unsafe { self.send_library(&acting, travelling.bytes(), options) }?;
+        let mut image = unsafe { self.send_library(&acting, &travelling, device, options) }?;
         // SAFETY: as above.
         image.elsewhere = unsafe { self.elsewhere(start, acting.context.session, options) }?;
         let library = wire::LibraryHandle(image.number);
@@ -100,9 +101,12 @@ impl Driver {
     unsafe fn send_library(
         &self,
         acting: &Acting<'_>,
-        bytes: &[u8],
+        travelling: &Travelling<'_>,
+        device: Target,
         options: &Options,
     ) -> Result<Image, CUresult> {
+        let bytes = travelling.bytes();
+        let layout = Layout::of(travelling, device);
         let first = acting
             .session
             .mint_many(wire::KernelHandle::TAG, FUNCTION_ROW);
@@ -144,7 +148,8 @@ impl Driver {
         unsafe { options.tell(&told) };
         let facts = Arc::new(facts(acting, &answer, reply.facts)?);
         let session = acting.context.session;
-        Ok(Image::new(library.0, 0, session, first, facts))
+        self.check_stated(&layout, &facts, session)?;
+        Ok(Image::new(library.0, 0, session, first, facts, layout))
     }
 
     /// What it takes to send a library to the process's other servers, where there are any.
@@ -159,7 +164,7 @@ impl Driver {
     ) -> Result<Option<Box<Elsewhere>>, CUresult> {
         let started = self.started()?;
         let others = started.devices.iter();
-        let mut images: Vec<(Target, Arc<[u8]>)> = Vec::new();
+        let mut images: Vec<(Target, Arc<Vec<u8>>)> = Vec::new();
         for device in others.filter(|device| device.session != session) {
             let genuine = self.session(device.session)?.snapshot().genuine;
             let wanted = target(device, genuine);
@@ -169,9 +174,12 @@ impl Driver {
             // SAFETY: the caller's contract.
             let travelling = unsafe { image::travelling(start, true, wanted) }?;
             let bytes = travelling.bytes();
-            let same = images.iter().find(|(_, known)| **known == *bytes);
-            let bytes = same.map_or_else(|| Arc::from(bytes), |(_, known)| Arc::clone(known));
-            images.push((wanted, bytes));
+            let same = images.iter().find(|(_, known)| known.as_slice() == bytes);
+            let kept = match (same, &travelling) {
+                (Some((_, known)), _) | (None, Travelling::Chosen(known)) => Arc::clone(known),
+                (None, Travelling::Whole(bytes)) => Arc::new(bytes.to_vec()),
+            };
+            images.push((wanted, kept));
         }
         if images.is_empty() {
             return Ok(None);
@@ -207,8 +215,9 @@ impl Driver {
             .iter()
             .find(|(target, _)| *target == wanted);
         let (_, bytes) = kept.ok_or(CUDA_ERROR_NO_BINARY_FOR_GPU)?;
+        let travelling = Travelling::Chosen(Arc::clone(bytes));
         // SAFETY: these options name nothing.
-        let sent = unsafe { self.send_library(acting, bytes, &elsewhere.options) }?;
+        let sent = unsafe { self.send_library(acting, &travelling, wanted, &elsewhere.options) }?;
         Ok(place.get_or_init(|| Copy::new(image, sent)))
     }
 
@@ -333,7 +342,8 @@ impl Driver {
             module,
         })?;
         let facts = Arc::clone(&image.facts);
-        let made = Image::new(module.0, context, image.session, first, facts);
+        let layout = Arc::clone(&image.layout);
+        let made = Image::new(module.0, context, image.session, first, facts, layout);
         write(&self.functions).insert(&Arc::new(made));
         image.note_module(context, module.0);
         Ok(module.0)
@@ -449,7 +459,12 @@ mod tests {
             attributes: Vec::new(),
         });
         let functions = functions.collect();
-        Image::new(1, 0, 0, first, Arc::new(ModuleFacts { functions }))
+        let device = Target {
+            capability: ComputeCapability::new(9, 0),
+            machine_code: true,
+        };
+        let layout = Layout::of(&Travelling::Whole(b""), device);
+        Image::new(1, 0, 0, first, Arc::new(ModuleFacts { functions }), layout)
     }
 
     #[test]

@@ -8,6 +8,9 @@ use std::sync::{Arc, Mutex};
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 
+use towline_ptx::image::{self, Kind};
+use towline_ptx::parameters::{self, Inputs};
+
 use crate::driver::{Acting, Driver, lock};
 use crate::jit::{Options, Told};
 
@@ -21,6 +24,8 @@ pub(crate) type Links = Mutex<HashMap<u64, Arc<Link>>>;
 pub(crate) struct Link {
     context: u64,
     options: Options,
+    /// The kernels of what was added.
+    inputs: Mutex<Inputs>,
     /// Images that the application may look at.
     images: Mutex<Vec<Box<[u8]>>>,
 }
@@ -53,6 +58,7 @@ impl Driver {
         let link = Link {
             context: acting.context.number,
             options,
+            inputs: Mutex::default(),
             images: Mutex::default(),
         };
         lock(&self.links).insert(number, Arc::new(link));
@@ -105,7 +111,10 @@ impl Driver {
         // SAFETY: the caller's contract.
         unsafe { link.options.tell(&told) };
         match answer.status {
-            CUDA_SUCCESS => Ok(()),
+            CUDA_SUCCESS => {
+                lock(&link.inputs).add(code);
+                Ok(())
+            }
             status => Err(status),
         }
     }
@@ -139,6 +148,9 @@ impl Driver {
             return Err(answer.status);
         }
         let image: Box<[u8]> = reply.image.ok_or(CUDA_ERROR_UNKNOWN)?.into();
+        if let Err(reason) = check(&lock(&link.inputs), &image) {
+            return Err(acting.session.disbelieve(reason));
+        }
         let place = (image.as_ptr().cast_mut().cast(), image.len());
         lock(&link.images).push(image);
         Ok(place)
@@ -157,5 +169,26 @@ impl Driver {
                 .post(&wire::LinkEnd { link: number }),
             Err(_) => Ok(()),
         }
+    }
+}
+
+/// Holds the image of a link, which comes from the server, against what the application has put in: launches of its kernels will copy
+/// what it says of their parameters. A kernel that no input has is the linker's, and nobody's to launch by name.
+fn check(inputs: &Inputs, image: &[u8]) -> Result<(), String> {
+    let linked = match image::kind(image) {
+        Some(Kind::Elf) => parameters::of_cubin(image),
+        _ => parameters::of_text(image),
+    };
+    match linked {
+        Ok(linked) => match inputs.contradicted(&linked) {
+            None => Ok(()),
+            Some(kernel) => Err(format!(
+                "the server's link gives {} other parameters than what was linked",
+                String::from_utf8_lossy(kernel)
+            )),
+        },
+        // What was linked can be read by NVIDIA's compiler alone, and so perhaps can the outcome.
+        Err(_) if !inputs.is_readable() => Ok(()),
+        Err(error) => Err(format!("the server's link gave no device code: {error}")),
     }
 }

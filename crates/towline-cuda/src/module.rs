@@ -11,6 +11,7 @@ use towline_wire::cuda::facts::ModuleFacts;
 use crate::driver::{Acting, Driver, ModuleCalls, read, status, tell, write};
 use crate::image::{self, Image, Known};
 use crate::jit::{Options, Told};
+use crate::layout::Layout;
 
 /// Most bytes of facts that a server may answer with.
 pub(crate) const FACTS_ROOM: u64 = 64 << 20;
@@ -39,6 +40,7 @@ impl Driver {
             .session
             .mint_many(wire::FunctionHandle::TAG, FUNCTION_ROW);
         let module = wire::ModuleHandle(acting.mint(wire::ModuleHandle::TAG));
+        let layout = Layout::of(&travelling, device);
         let digest = acting.session.image_digest(bytes);
         let answer = acting
             .session
@@ -72,7 +74,8 @@ impl Driver {
         unsafe { options.tell(&told) };
         let facts = Arc::new(facts(&acting, &answer, reply.facts)?);
         let (context, session) = (acting.context.number, acting.context.session);
-        let image = Image::new(module.0, context, session, first, facts);
+        self.check_stated(&layout, &facts, session)?;
+        let image = Image::new(module.0, context, session, first, facts, layout);
         write(&self.functions).insert(&Arc::new(image));
         Ok(module.to_raw())
     }
@@ -148,9 +151,14 @@ impl Driver {
         })
     }
 
+    fn parameter_count(&self, number: u64) -> Result<usize, CUresult> {
+        let known = self.function(number)?;
+        Ok(self.parameters(&known)?.len())
+    }
+
     fn parameter(&self, number: u64, index: usize) -> Result<(usize, usize), CUresult> {
         let known = self.function(number)?;
-        let parameter = known.facts().parameters.get(index);
+        let parameter = self.parameters(&known)?.get(index);
         let parameter = parameter.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         Ok((parameter.offset as usize, parameter.size as usize))
     }
@@ -628,14 +636,9 @@ impl ModuleCalls for Driver {
     }
 
     unsafe fn cuKernelGetParamCount(&self, kernel: CUkernel, paramCount: *mut usize) -> CUresult {
-        let known = self.function(kernel.addr() as u64);
+        let count = self.parameter_count(kernel.addr() as u64);
         // SAFETY: the caller's contract.
-        unsafe {
-            tell(
-                paramCount,
-                known.map(|known| known.facts().parameters.len()),
-            )
-        }
+        unsafe { tell(paramCount, count) }
     }
 
     unsafe fn cuFuncGetAttribute(
@@ -724,14 +727,9 @@ impl ModuleCalls for Driver {
     }
 
     unsafe fn cuFuncGetParamCount(&self, func: CUfunction, paramCount: *mut usize) -> CUresult {
-        let known = self.function(func.addr() as u64);
+        let count = self.parameter_count(func.addr() as u64);
         // SAFETY: the caller's contract.
-        unsafe {
-            tell(
-                paramCount,
-                known.map(|known| known.facts().parameters.len()),
-            )
-        }
+        unsafe { tell(paramCount, count) }
     }
 
     unsafe fn cuLinkCreate_v2(

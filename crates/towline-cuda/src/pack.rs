@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use smallvec::SmallVec;
 use towline_backend::cuda::*;
-use towline_wire::cuda::facts::Function;
+use towline_wire::cuda::facts::Parameter;
 
 /// Room without allocation; few kernels have more.
 pub(crate) type Block = SmallVec<[u8; 512]>;
@@ -12,12 +12,12 @@ pub(crate) type Block = SmallVec<[u8; 512]>;
 /// Most pairs of the `extra` form.
 const EXTRA_LIMIT: usize = 16;
 
-/// Packs what `params` points to, or what `extra` names.
+/// Packs what `params` points to, or what `extra` names. Where parameters lie is only asked where that matters.
 ///
 /// # Safety
-/// The contract of cuLaunchKernel for a function with these parameters.
-pub(crate) unsafe fn pack(
-    function: &Function,
+/// The contract of cuLaunchKernel for a function with these parameters, which do not overlap and come in their order.
+pub(crate) unsafe fn pack<'a>(
+    parameters: impl FnOnce() -> Result<&'a [Parameter], CUresult>,
     params: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> Result<Block, CUresult> {
@@ -28,12 +28,13 @@ pub(crate) unsafe fn pack(
         // SAFETY: the caller's contract.
         return unsafe { packed_by_caller(extra) };
     }
-    if params.is_null() && !function.parameters.is_empty() {
+    let parameters = parameters()?;
+    if params.is_null() && !parameters.is_empty() {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     let mut block = Block::new();
-    block.resize(function.parameter_bytes(), 0);
-    for (index, parameter) in function.parameters.iter().enumerate() {
+    block.resize(parameters.last().map_or(0, Parameter::end), 0);
+    for (index, parameter) in parameters.iter().enumerate() {
         // SAFETY: the caller's contract: there is a pointer for each parameter.
         let slot = unsafe { params.add(index) };
         // SAFETY: as above.
@@ -42,7 +43,7 @@ pub(crate) unsafe fn pack(
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let (start, size) = (parameter.offset as usize, parameter.size as usize);
-        let Some(target) = block.get_mut(start..start + size) else {
+        let Some(target) = block.get_mut(start..parameter.end()) else {
             return Err(CUDA_ERROR_INVALID_VALUE);
         };
         // SAFETY: the caller's contract: what it points to has the parameter's size.
@@ -98,21 +99,21 @@ mod tests {
     proptest! {
         #[test]
         fn parameters_lie_where_the_function_wants_them(sizes in proptest::collection::vec((1_usize..40, 0_u32..12), 0..12)) {
-            let mut function = Function::default();
+            let mut parameters: Vec<Parameter> = Vec::new();
             let mut values: Vec<Vec<u8>> = Vec::new();
             let mut offset = 0;
             for (index, (size, gap)) in sizes.iter().enumerate() {
                 offset += gap;
-                function.parameters.push(Parameter { offset, size: *size as u32 });
+                parameters.push(Parameter { offset, size: *size as u32 });
                 offset += *size as u32;
                 values.push(vec![index as u8 + 1; *size]);
             }
             let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|value| value.as_mut_ptr().cast()).collect();
             // SAFETY: there is a value of its size for each parameter.
-            let block = unsafe { pack(&function, pointers.as_mut_ptr(), std::ptr::null_mut()) }.unwrap();
-            prop_assert_eq!(block.len(), function.parameter_bytes());
+            let block = unsafe { pack(|| Ok(&parameters), pointers.as_mut_ptr(), std::ptr::null_mut()) }.unwrap();
+            prop_assert_eq!(block.len(), parameters.last().map_or(0, Parameter::end));
             let mut covered = vec![0_u8; block.len()];
-            for (parameter, value) in function.parameters.iter().zip(&values) {
+            for (parameter, value) in parameters.iter().zip(&values) {
                 let (start, size) = (parameter.offset as usize, parameter.size as usize);
                 prop_assert_eq!(&block[start..start + size], value.as_slice());
                 covered[start..start + size].fill(1);
@@ -132,19 +133,22 @@ mod tests {
                 std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_END),
             ];
             // SAFETY: the list is well formed.
-            let block = unsafe { pack(&Function::default(), std::ptr::null_mut(), extra.as_mut_ptr()) }.unwrap();
+            let block = unsafe { pack(|| Err(CUDA_ERROR_UNKNOWN), std::ptr::null_mut(), extra.as_mut_ptr()) }.unwrap();
             prop_assert_eq!(block.as_slice(), bytes.as_slice());
         }
     }
 
     #[test]
     fn a_function_with_parameters_is_refused_without() {
-        let function = Function {
-            parameters: vec![Parameter { offset: 0, size: 8 }],
-            ..Function::default()
-        };
+        let parameters = [Parameter { offset: 0, size: 8 }];
         // SAFETY: nothing is read.
-        let refused = unsafe { pack(&function, std::ptr::null_mut(), std::ptr::null_mut()) };
+        let refused = unsafe {
+            pack(
+                || Ok(&parameters),
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+            )
+        };
         assert_eq!(refused.err(), Some(CUDA_ERROR_INVALID_VALUE));
     }
 }

@@ -4,3 +4,4 @@
 pub mod conformance;
 pub mod faults;
 pub mod pair;
+pub mod tamper;

@@ -327,8 +327,12 @@ impl Session {
 
     /// A reply that does not decode ends the session.
     pub fn malformed(&self) -> i32 {
-        self.link
-            .fail("the server sent a reply that does not decode".into());
+        self.disbelieve("the server sent a reply that does not decode".into())
+    }
+
+    /// An answer that cannot be true ends the session, for this reason.
+    pub fn disbelieve(&self, reason: String) -> i32 {
+        self.link.fail(reason);
         CUDA.lost
     }
 

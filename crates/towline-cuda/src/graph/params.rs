@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 
 use towline_backend::cuda::*;
+use towline_wire::cuda::facts::Parameter;
 use towline_wire::cuda::graph::{self as described, Operand, Place};
 
 use super::model::{Content, Copy, Deed, Given, HostRows, Kernel, Node, pointer};
@@ -56,6 +57,7 @@ impl Kernel {
 /// A launch as a node has it: of a function as the application named it, and by its number on the server.
 pub(crate) fn kernel_content(
     known: &Known,
+    places: &[Parameter],
     [named, number]: [u64; 2],
     context: u64,
     shape: Shape,
@@ -63,7 +65,10 @@ pub(crate) fn kernel_content(
     block: &Block,
 ) -> Result<Content, CUresult> {
     refuse_between_ranks(known)?;
-    let offsets = known.facts().parameters.iter();
+    // The application is told where each parameter lies in the block, so each has to.
+    if block.len() < places.last().map_or(0, Parameter::end) {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
     Ok(Content::Kernel(Box::new(Kernel {
         work: described::Kernel {
             function: number,
@@ -74,7 +79,7 @@ pub(crate) fn kernel_content(
             attributes,
             params: block.to_vec(),
         },
-        offsets: offsets.map(|parameter| parameter.offset).collect(),
+        offsets: places.iter().map(|parameter| parameter.offset).collect(),
         told: Vec::new(),
         named,
     })))
@@ -101,10 +106,24 @@ impl Driver {
         };
         self.check(&known, shape, acting.context.device)?;
         // SAFETY: the caller's contract.
-        let block = unsafe { pack::pack(known.facts(), params.kernelParams, params.extra) }?;
+        let block = unsafe {
+            pack::pack(
+                || self.parameters(&known),
+                params.kernelParams,
+                params.extra,
+            )
+        }?;
         self.before_launch(&acting, &block)?;
         let (names, context) = ([named, number], acting.context.number);
-        let content = kernel_content(&known, names, context, shape, Vec::new(), &block)?;
+        let content = kernel_content(
+            &known,
+            self.parameters(&known)?,
+            names,
+            context,
+            shape,
+            Vec::new(),
+            &block,
+        )?;
         Ok(content)
     }
 

@@ -249,6 +249,11 @@ impl Machine {
 
     /// A server with a device in software.
     pub fn on_soft() -> Self {
+        Self::on_soft_over(in_process)
+    }
+
+    /// As [`Self::on_soft`], reached in this way.
+    pub fn on_soft_over(way: impl Fn(usize) -> (Box<dyn Transport>, Address)) -> Self {
         let options = SoftOptions {
             memory_bytes: 64 << 20,
             host_threads: Some(2),
@@ -256,7 +261,7 @@ impl Machine {
         };
         let soft = Arc::new(SoftCuda::new(options).unwrap());
         let broker: Arc<dyn Broker> = Arc::new(NoBroker);
-        let machine = Self::over_any(vec![(Arc::clone(&soft) as _, broker)], 1, in_process);
+        let machine = Self::over_any(vec![(Arc::clone(&soft) as _, broker)], 1, way);
         Self {
             soft: Some(soft),
             ..machine

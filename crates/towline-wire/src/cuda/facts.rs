@@ -1,5 +1,7 @@
 //! What a worker tells of a module or library when it has loaded it: the reason why launches and questions about functions need no
 //! round trip.
+//!
+//! Decoding holds the places of parameters against what CUDA permits. A client that packs arguments compares them with the image besides.
 
 use crate::codec::{Decoder, Scalar, put_blob};
 use crate::error::DecodeError;
@@ -8,6 +10,8 @@ use crate::error::DecodeError;
 const FUNCTION_LIMIT: usize = 262_144;
 /// Most parameters of a function.
 const PARAMETER_LIMIT: usize = 4096;
+/// Most bytes of a function's parameters: what CUDA 12.1 and later permit from compute capability 7.0 on.
+pub const PARAMETER_BYTES_LIMIT: usize = 32_764;
 /// Most attributes of a function.
 const ATTRIBUTE_LIMIT: usize = 64;
 
@@ -18,6 +22,13 @@ pub struct Parameter {
     pub offset: u32,
     /// Bytes.
     pub size: u32,
+}
+
+impl Parameter {
+    /// Where it ends.
+    pub fn end(&self) -> usize {
+        self.offset as usize + self.size as usize
+    }
 }
 
 /// A kernel of the image.
@@ -34,8 +45,11 @@ pub struct Function {
 impl Function {
     /// Bytes of its parameter block.
     pub fn parameter_bytes(&self) -> usize {
-        let end = |parameter: &Parameter| parameter.offset as usize + parameter.size as usize;
-        self.parameters.iter().map(end).max().unwrap_or(0)
+        self.parameters
+            .iter()
+            .map(Parameter::end)
+            .max()
+            .unwrap_or(0)
     }
 
     /// The value of an attribute.
@@ -85,11 +99,14 @@ impl ModuleFacts {
                 name: decoder.blob()?.to_vec(),
                 ..Function::default()
             };
+            let mut end = 0;
             for _ in 0..decoder.count("parameters", PARAMETER_LIMIT)? {
-                function.parameters.push(Parameter {
+                let parameter = Parameter {
                     offset: decoder.scalar()?,
                     size: decoder.scalar()?,
-                });
+                };
+                end = end_behind(end, parameter)?;
+                function.parameters.push(parameter);
             }
             for _ in 0..decoder.count("attributes", ATTRIBUTE_LIMIT)? {
                 function
@@ -103,9 +120,59 @@ impl ModuleFacts {
     }
 }
 
+/// Where a parameter ends that begins at `start` or later.
+fn end_behind(start: u64, parameter: Parameter) -> Result<u64, DecodeError> {
+    let Parameter { offset, size } = parameter;
+    let end = u64::from(offset) + u64::from(size);
+    if u64::from(offset) < start {
+        return Err(DecodeError::BadValue {
+            what: "offset of a parameter",
+            value: offset.into(),
+        });
+    }
+    if end > PARAMETER_BYTES_LIMIT as u64 {
+        return Err(DecodeError::TooLong {
+            what: "parameters of a function",
+            len: end,
+            limit: PARAMETER_BYTES_LIMIT as u64,
+        });
+    }
+    Ok(end)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_that_no_function_can_have_are_refused() {
+        let decoded = |places: &[(u32, u32)]| {
+            let parameters = places.iter();
+            let parameters = parameters.map(|&(offset, size)| Parameter { offset, size });
+            let function = Function {
+                parameters: parameters.collect(),
+                ..Function::default()
+            };
+            let functions = vec![Function::default(), function];
+            ModuleFacts::decode(&ModuleFacts { functions }.encode()).is_ok()
+        };
+        for possible in [
+            &[(0, 32_764)][..],
+            &[(0, 8), (8, 4), (16, 32_748)],
+            &[(4, 0), (4, 0)],
+        ] {
+            assert!(decoded(possible), "{possible:?}");
+        }
+        for impossible in [
+            &[(0, 32_765)][..],
+            &[(0, 8), (7, 4)],
+            &[(8, 4), (0, 4)],
+            &[(3_000_000_000, 4)],
+            &[(u32::MAX, u32::MAX)],
+        ] {
+            assert!(!decoded(impossible), "{impossible:?}");
+        }
+    }
 
     #[test]
     fn facts_of_a_module_survive_the_wire_and_no_cut_decodes() {

@@ -1,0 +1,335 @@
+//! Lanes whose bytes are changed on their way, message by message: what a peer that lies looks like from the other side.
+//!
+//! The messages of a command lane are numbered anew, so that one can be dropped, doubled or put elsewhere without its lane ending at once.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use towline_transport::memory::MemoryTransport;
+use towline_transport::{
+    Address, Capabilities, ConnectOptions, Connection, Listener, Transport, TransportError,
+};
+use towline_wire::frame::{
+    CHUNK_HEADER, ChunkHeader, FrameHeader, FrameReader, begin_message, end_message,
+};
+
+/// A message of a command lane: its kind and its body.
+pub type Message = (u16, Vec<u8>);
+
+/// What happens to messages and chunks that one side receives.
+pub trait Tamper: Send {
+    /// What a message becomes; by default itself.
+    fn message(&mut self, message: Message, out: &mut Vec<Message>) {
+        out.push(message);
+    }
+
+    /// What the header of a chunk becomes; by default itself. Its bytes follow as they are.
+    fn chunk(&mut self, header: [u8; CHUNK_HEADER]) -> [u8; CHUNK_HEADER] {
+        header
+    }
+}
+
+/// Changes nothing.
+pub struct Honest;
+
+impl Tamper for Honest {}
+
+/// Which side receives what has been changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Victim {
+    /// What the server sends is changed.
+    Client,
+    /// What the client sends is changed.
+    Server,
+}
+
+type Shared = Arc<Mutex<dyn Tamper>>;
+
+/// A network within this process, over which one side receives other bytes than were sent. The first connection is the command lane.
+pub struct TamperedTransport {
+    inner: MemoryTransport,
+    victim: Victim,
+    tamper: Shared,
+    traffic: Arc<Traffic>,
+    made: AtomicUsize,
+}
+
+/// What the client has sent, by lane.
+#[derive(Default)]
+pub struct Traffic(Mutex<Vec<Vec<u8>>>);
+
+impl Traffic {
+    /// Whether these bytes have been sent, on any lane.
+    pub fn holds(&self, bytes: &[u8]) -> bool {
+        let mut lanes = lock(&self.0).clone().into_iter();
+        lanes.any(|lane| lane.windows(bytes.len()).any(|window| window == bytes))
+    }
+
+    fn note(&self, lane: usize, bytes: &[u8]) {
+        let mut lanes = lock(&self.0);
+        if lanes.len() <= lane {
+            lanes.resize(lane + 1, Vec::new());
+        }
+        lanes[lane].extend_from_slice(bytes);
+    }
+}
+
+impl TamperedTransport {
+    /// A network of its own.
+    pub fn new(victim: Victim, tamper: impl Tamper + 'static) -> Self {
+        Self {
+            inner: MemoryTransport::new(),
+            victim,
+            tamper: Arc::new(Mutex::new(tamper)),
+            traffic: Arc::default(),
+            made: AtomicUsize::new(0),
+        }
+    }
+
+    /// What the client sends.
+    pub fn traffic(&self) -> Arc<Traffic> {
+        Arc::clone(&self.traffic)
+    }
+}
+
+impl Transport for TamperedTransport {
+    fn scheme(&self) -> &'static str {
+        self.inner.scheme()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn connect(
+        &self,
+        address: &Address,
+        options: &ConnectOptions,
+    ) -> Result<Arc<dyn Connection>, TransportError> {
+        let inner = self.inner.connect(address, options)?;
+        let lane = self.made.fetch_add(1, Ordering::Relaxed);
+        let tamper = (self.victim == Victim::Client).then(|| Arc::clone(&self.tamper));
+        let traffic = Some(Arc::clone(&self.traffic));
+        Ok(Arc::new(Tampered::new(inner, lane, tamper, traffic)))
+    }
+
+    fn listen(&self, address: &Address) -> Result<Box<dyn Listener>, TransportError> {
+        Ok(Box::new(TamperedListener {
+            inner: self.inner.listen(address)?,
+            tamper: (self.victim == Victim::Server).then(|| Arc::clone(&self.tamper)),
+            made: AtomicUsize::new(0),
+        }))
+    }
+
+    fn adopt(&self, descriptor: OwnedFd) -> Result<Arc<dyn Connection>, TransportError> {
+        self.inner.adopt(descriptor)
+    }
+}
+
+struct TamperedListener {
+    inner: Box<dyn Listener>,
+    tamper: Option<Shared>,
+    made: AtomicUsize,
+}
+
+impl Listener for TamperedListener {
+    fn accept(&self) -> Result<Arc<dyn Connection>, TransportError> {
+        let inner = self.inner.accept()?;
+        let lane = self.made.fetch_add(1, Ordering::Relaxed);
+        let tamper = self.tamper.clone();
+        Ok(Arc::new(Tampered::new(inner, lane, tamper, None)))
+    }
+
+    fn local_address(&self) -> Address {
+        self.inner.local_address()
+    }
+
+    fn close(&self) {
+        self.inner.close();
+    }
+}
+
+struct Tampered {
+    inner: Arc<dyn Connection>,
+    lane: usize,
+    tamper: Option<Shared>,
+    traffic: Option<Arc<Traffic>>,
+    incoming: Mutex<Incoming>,
+}
+
+/// What has come and is not changed yet, and what is changed and not taken yet.
+#[derive(Default)]
+struct Incoming {
+    frames: FrameReader,
+    chunks: Vec<u8>,
+    /// Bytes of the chunk that pass as they are.
+    passing: usize,
+    next_number: u64,
+    ready: VecDeque<u8>,
+}
+
+impl Tampered {
+    fn new(
+        inner: Arc<dyn Connection>,
+        lane: usize,
+        tamper: Option<Shared>,
+        traffic: Option<Arc<Traffic>>,
+    ) -> Self {
+        let incoming = Mutex::new(Incoming {
+            next_number: 1,
+            ..Incoming::default()
+        });
+        Self {
+            inner,
+            lane,
+            tamper,
+            traffic,
+            incoming,
+        }
+    }
+
+    /// Takes what has come through `receive` until some of it is ready; `None` when `receive` has nothing.
+    fn take(
+        &self,
+        tamper: &Shared,
+        buffer: &mut [u8],
+        receive: impl Fn(&mut [u8]) -> Result<Option<usize>, TransportError>,
+    ) -> Result<Option<usize>, TransportError> {
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            {
+                let mut incoming = lock(&self.incoming);
+                if !incoming.ready.is_empty() || buffer.is_empty() {
+                    let count = buffer.len().min(incoming.ready.len());
+                    for (place, byte) in buffer.iter_mut().zip(incoming.ready.drain(..count)) {
+                        *place = byte;
+                    }
+                    return Ok(Some(count));
+                }
+            }
+            match receive(&mut piece)? {
+                None => return Ok(None),
+                Some(0) => return Ok(Some(0)),
+                Some(count) => {
+                    let mut incoming = lock(&self.incoming);
+                    match self.lane {
+                        0 => incoming.command(&piece[..count], &mut *lock(tamper)),
+                        _ => incoming.payload(&piece[..count], &mut *lock(tamper)),
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Incoming {
+    fn command(&mut self, mut bytes: &[u8], tamper: &mut dyn Tamper) {
+        while !bytes.is_empty() {
+            let space = self.frames.space();
+            let (now, later) = bytes.split_at(space.len().min(bytes.len()));
+            space[..now.len()].copy_from_slice(now);
+            self.frames.filled(now.len());
+            bytes = later;
+            let mut messages = Vec::new();
+            while let Some(message) = self.frames.next().expect("both sides frame well") {
+                tamper.message((message.id, message.body.to_vec()), &mut messages);
+            }
+            let mut body = Vec::new();
+            for (id, bytes) in &messages {
+                let at = begin_message(&mut body, *id);
+                body.extend_from_slice(bytes);
+                end_message(&mut body, at);
+            }
+            let header = FrameHeader {
+                length: body.len() as u32,
+                sequence: self.next_number,
+                acknowledged: self.frames.acknowledged(),
+            };
+            self.next_number += messages.len() as u64;
+            self.ready.extend(header.to_bytes());
+            self.ready.extend(body);
+        }
+    }
+
+    fn payload(&mut self, mut bytes: &[u8], tamper: &mut dyn Tamper) {
+        while !bytes.is_empty() {
+            let wanted = match self.passing {
+                0 => CHUNK_HEADER - self.chunks.len(),
+                passing => passing,
+            };
+            let (now, later) = bytes.split_at(wanted.min(bytes.len()));
+            bytes = later;
+            if self.passing > 0 {
+                self.passing -= now.len();
+                self.ready.extend(now);
+                continue;
+            }
+            self.chunks.extend_from_slice(now);
+            if let Some(header) = self.chunks.first_chunk::<CHUNK_HEADER>() {
+                let honest = ChunkHeader::from_bytes(header).expect("both sides frame well");
+                self.passing = honest.length as usize;
+                self.ready.extend(tamper.chunk(*header));
+                self.chunks.clear();
+            }
+        }
+    }
+}
+
+impl Connection for Tampered {
+    fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), TransportError> {
+        if let Some(traffic) = &self.traffic {
+            parts.iter().for_each(|part| traffic.note(self.lane, part));
+        }
+        self.inner.send(parts)
+    }
+
+    fn try_send(&self, bytes: &[u8]) -> Result<usize, TransportError> {
+        let sent = self.inner.try_send(bytes)?;
+        if let Some(traffic) = &self.traffic {
+            traffic.note(self.lane, &bytes[..sent]);
+        }
+        Ok(sent)
+    }
+
+    fn recv(&self, buffer: &mut [u8]) -> Result<usize, TransportError> {
+        let Some(tamper) = &self.tamper else {
+            return self.inner.recv(buffer);
+        };
+        let taken = self.take(tamper, buffer, |piece| self.inner.recv(piece).map(Some))?;
+        Ok(taken.unwrap_or(0))
+    }
+
+    fn try_recv(&self, buffer: &mut [u8]) -> Result<Option<usize>, TransportError> {
+        let Some(tamper) = &self.tamper else {
+            return self.inner.try_recv(buffer);
+        };
+        self.take(tamper, buffer, |piece| self.inner.try_recv(piece))
+    }
+
+    fn wait_readable(&self, timeout: Option<Duration>) -> Result<bool, TransportError> {
+        if !lock(&self.incoming).ready.is_empty() {
+            return Ok(true);
+        }
+        self.inner.wait_readable(timeout)
+    }
+
+    fn shutdown(&self) {
+        self.inner.shutdown();
+    }
+
+    fn peer(&self) -> String {
+        self.inner.peer()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.descriptor()
+    }
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
