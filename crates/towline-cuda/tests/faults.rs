@@ -275,7 +275,7 @@ struct Told {
 }
 
 impl Told {
-    fn new(run: &Arc<Run>, target: &Arc<Target>, told: &Sender<()>) -> *mut c_void {
+    fn boxed(run: &Arc<Run>, target: &Arc<Target>, told: &Sender<()>) -> *mut c_void {
         let told = Self {
             run: Arc::clone(run),
             target: Arc::clone(target),
@@ -313,13 +313,13 @@ fn functions_of_the_application(run: &Arc<Run>) {
     let targets: Vec<_> = (0..2).map(|_| Target::for_bytes(&data)).collect();
     let (told, telling) = channel();
     if session.start_read(memory, &targets[0], stream) {
-        let data = Told::new(run, &targets[0], &told);
+        let data = Told::boxed(run, &targets[0], &told);
         // SAFETY: the function's data lives until it has run; where it does not run it stays.
         let status = unsafe { driver.cuLaunchHostFunc(stream, Some(look), data) };
         run.post("cuLaunchHostFunc", status);
     }
     if session.start_read(memory, &targets[1], stream) {
-        let data = Told::new(run, &targets[1], &told);
+        let data = Told::boxed(run, &targets[1], &told);
         // SAFETY: as above.
         let status = unsafe { driver.cuStreamAddCallback(stream, Some(called_back), data, 0) };
         run.post("cuStreamAddCallback", status);

@@ -23,6 +23,9 @@ const GIVEN_UP: u8 = 0xee;
 /// A buffer that a chunk does not fit in, so that senders and receivers take turns.
 const BUFFER_BYTES: usize = 64 << 10;
 
+/// A program of transfers.
+type Program = Arc<dyn Fn(&Arc<Run>) + Send + Sync>;
+
 /// One run of a program.
 pub struct Run {
     /// What its connections are to be made on.
@@ -193,7 +196,7 @@ struct Case {
 /// Runs a program with every fault of its plan, or with so many of them that lie evenly in it. The program makes its connections on the
 /// run's network, and ends its session before it returns.
 pub fn check(program: impl Fn(&Arc<Run>) + Send + Sync + 'static, limit: usize) {
-    let program: Arc<dyn Fn(&Arc<Run>) + Send + Sync> = Arc::new(program);
+    let program: Program = Arc::new(program);
     let (sound, wrong) = attempt(&program, Run::new(Vec::new(), false), None);
     assert_eq!(wrong, [""; 0], "over a sound link");
     assert_eq!(*lock(&sound.lost), None, "over a sound link");
@@ -242,11 +245,7 @@ pub fn check(program: impl Fn(&Arc<Run>) + Send + Sync + 'static, limit: usize) 
 }
 
 /// One run, with what is wrong about it.
-fn attempt(
-    program: &Arc<dyn Fn(&Arc<Run>) + Send + Sync>,
-    run: Run,
-    case: Option<&Case>,
-) -> (Arc<Run>, Vec<String>) {
+fn attempt(program: &Program, run: Run, case: Option<&Case>) -> (Arc<Run>, Vec<String>) {
     let run = Arc::new(run);
     let (sender, ended) = channel::<()>();
     let (running, program) = (Arc::clone(&run), Arc::clone(program));
