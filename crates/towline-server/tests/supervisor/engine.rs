@@ -179,8 +179,14 @@ fn jail_report() -> String {
         names.sort();
         names.join(" ")
     };
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let most_processes = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max processes"))
+        .and_then(|line| line.split_whitespace().next())
+        .unwrap_or("?");
     let report = format!(
-        "processes={}\ndevices={}\nservices={}\nprobes={}\nhome_entries={}\nuid={}\nno_new_privs={}\nseccomp={}\ncapabilities={}\nhome={}\nhome_writable={}\netc_writable={}\ntmp_entries={}\ninterfaces={interfaces}\nruns_programs={linked}\ntcp_socket={socket}\n",
+        "most_processes={most_processes}\nprocesses={}\ndevices={}\nservices={}\nprobes={}\nhome_entries={}\nuid={}\nno_new_privs={}\nseccomp={}\ncapabilities={}\nhome={}\nhome_writable={}\netc_writable={}\ntmp_entries={}\ninterfaces={interfaces}\nruns_programs={linked}\ntcp_socket={socket}\n",
         names("/proc", |name| name.parse::<u32>().is_ok()),
         names("/dev", |name| !name.starts_with("nvidia")
             && name != "dri"

@@ -90,6 +90,42 @@ pub(super) fn stop_leaves_nothing_behind() -> Result<(), Failed> {
     Ok(())
 }
 
+/// What a jailed worker says that it can do.
+fn jail_report(lane: &Lane) -> String {
+    assert!(lane.echoes());
+    lane.order(b"jail----");
+    let mut report = [0; 1024];
+    recv_exact(&*lane.0, &mut report).expect("it reports");
+    String::from_utf8(report.to_vec()).expect("text")
+}
+
+fn value(report: &str, name: &str) -> String {
+    let line = report
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    line.unwrap_or_else(|| panic!("no {name} in {report}"))
+        .to_owned()
+}
+
+pub(super) fn worker_of_a_kind_that_starts_no_programs_cannot() -> Result<(), Failed> {
+    for kind in [WorkerKind::SoftCuda, WorkerKind::Cuda] {
+        let mut config = config("echo");
+        config.jail = JailConfig::default();
+        config.worker.as_mut().expect("it has one").kind = kind;
+        let server = serve(config);
+        let client = Client::session(&server.address);
+        let report = jail_report(&client.lane(0, 1));
+        assert_eq!(value(&report, "runs_programs"), "false", "{kind:?}");
+        // In the host's namespace too.
+        assert_eq!(
+            value(&report, "processes").split(' ').count(),
+            1,
+            "{kind:?}: it sees itself alone"
+        );
+    }
+    Ok(())
+}
+
 pub(super) fn jailed_worker_is_confined() -> Result<(), Failed> {
     let private = tempfile::tempdir_in("/var")?;
     let (open, secret) = (private.path().join("open"), private.path().join("secret"));
@@ -113,18 +149,8 @@ pub(super) fn jailed_worker_is_confined() -> Result<(), Failed> {
     let server = serve(config);
     let mut client = Client::session(&server.address);
     let lane = client.lane(0, 1);
-    assert!(lane.echoes());
-    lane.order(b"jail----");
-    let mut report = [0; 1024];
-    recv_exact(&*lane.0, &mut report)?;
-    let report = String::from_utf8(report.to_vec())?;
-    let value = |name: &str| {
-        let line = report
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-        line.unwrap_or_else(|| panic!("no {name} in {report}"))
-            .to_owned()
-    };
+    let report = jail_report(&lane);
+    let value = |name: &str| value(&report, name);
     assert_ne!(value("uid"), "0");
     assert_eq!(value("no_new_privs"), "1");
     assert_eq!(value("seccomp"), "2");
@@ -139,6 +165,7 @@ pub(super) fn jailed_worker_is_confined() -> Result<(), Failed> {
     assert_eq!(value("runs_programs"), "true");
     assert_eq!(value("tcp_socket"), "PermissionDenied");
     assert_eq!(value("processes"), "1", "itself");
+    assert_eq!(value("most_processes"), "1024");
     assert_eq!(
         value("devices"),
         "fd full null random shm stderr stdin stdout urandom zero"

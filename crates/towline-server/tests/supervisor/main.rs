@@ -115,6 +115,7 @@ fn tests() -> Vec<Trial> {
             start_can_be_interrupted,
             stop_leaves_nothing_behind,
             jailed_worker_is_confined,
+            worker_of_a_kind_that_starts_no_programs_cannot,
         }
         monitor {
             one_monitor_answers_all_who_ask_nvml,
