@@ -33,6 +33,10 @@ pub enum TransportError {
     #[error("{address} refused the connection: {}", how_to_serve(address))]
     ConnectionRefused { address: String },
 
+    /// A key or certificate cannot be used.
+    #[error("a key or certificate cannot be used: {reason}")]
+    Credentials { reason: String },
+
     /// The text is no address.
     #[error("`{text}` is not an address: {advice}")]
     InvalidAddress { text: String, advice: String },
@@ -65,6 +69,18 @@ pub enum TransportError {
         seconds(timeout)
     )]
     TimedOut { address: String, timeout: Duration },
+
+    /// The peer answered a TLS handshake in the clear.
+    #[error("{peer} does not encrypt")]
+    NotTls {
+        peer: String,
+        /// What it has said so far.
+        said: Vec<u8>,
+    },
+
+    /// No encrypted connection came about.
+    #[error("no encrypted connection to {peer}: {reason}")]
+    Tls { peer: String, reason: String },
 
     /// No transport for the scheme.
     #[error("no transport for `{scheme}://`: this program knows {known}; {advice}")]

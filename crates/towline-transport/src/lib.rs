@@ -13,6 +13,8 @@
 //! | `virtio-serial` | [`virtio_serial`] | the same, over ports that look like files |
 //! | any other | [`plugin`] | shared objects loaded at run time, over a versioned C ABI |
 //!
+//! [`tls`] encrypts a connection of any transport.
+//!
 //! Framing, authentication and sessions live above this crate; it knows nothing of them. What a transport must
 //! uphold is written in [`Connection`] and held by the suite in `conformance` (a feature of that name).
 
@@ -32,6 +34,7 @@ pub mod shared_memory;
 pub mod shm;
 mod socket;
 pub mod tcp;
+pub mod tls;
 pub mod virtio_serial;
 pub mod vsock;
 
@@ -75,6 +78,9 @@ pub struct Capabilities {
     pub passes_descriptors: bool,
     /// Peers may be on another host, so a listener may be reachable by strangers.
     pub crosses_hosts: bool,
+    /// Bytes travel where strangers may read and change them, so they are to be encrypted ([`tls`]). Between a virtual machine and its
+    /// host they do not.
+    pub over_network: bool,
 }
 
 /// How to connect.
@@ -228,6 +234,34 @@ pub trait Connection: Send + Sync {
 
 fn scheme_of(peer: &str) -> String {
     peer.split(':').next().unwrap_or_default().to_owned()
+}
+
+/// As [`recv_exact`], for at most `limit` altogether.
+pub fn recv_exact_within(
+    connection: &dyn Connection,
+    buffer: &mut [u8],
+    limit: Duration,
+) -> Result<(), TransportError> {
+    let deadline = Instant::now() + limit;
+    let mut filled = 0;
+    while filled < buffer.len() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if !connection.wait_readable(Some(left))? {
+            return Err(TransportError::TimedOut {
+                address: connection.peer(),
+                timeout: limit,
+            });
+        }
+        match connection.recv(&mut buffer[filled..])? {
+            0 => {
+                return Err(TransportError::Closed {
+                    peer: connection.peer(),
+                });
+            }
+            received => filled += received,
+        }
+    }
+    Ok(())
 }
 
 /// Fills `buffer`. A connection that ends before it is full is [`TransportError::Closed`].

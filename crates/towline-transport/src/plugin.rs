@@ -244,6 +244,7 @@ impl PluginTransport {
         let capabilities = Capabilities {
             passes_descriptors: functions.descriptors.is_some(),
             crosses_hosts: table.capabilities & CROSSES_HOSTS != 0,
+            over_network: table.capabilities & CROSSES_HOSTS != 0,
         };
         Ok(Self {
             plugin: Arc::new(Plugin {

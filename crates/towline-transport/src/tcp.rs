@@ -62,6 +62,7 @@ impl Transport for TcpTransport {
         Capabilities {
             passes_descriptors: true,
             crosses_hosts: true,
+            over_network: true,
         }
     }
 

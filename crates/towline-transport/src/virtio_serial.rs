@@ -118,6 +118,7 @@ impl Transport for VirtioSerialTransport {
             passes_descriptors: true,
             // A guest is a stranger.
             crosses_hosts: true,
+            over_network: false,
         }
     }
 

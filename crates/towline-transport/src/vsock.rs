@@ -48,6 +48,7 @@ impl Transport for VsockTransport {
             passes_descriptors: true,
             // A guest is a stranger.
             crosses_hosts: true,
+            over_network: false,
         }
     }
 

@@ -1,11 +1,18 @@
 //! The conformance suite over every built-in transport, and over memory with an imperfect link.
 
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use towline_transport::conformance::{self, Fixture};
 use towline_transport::memory::{Link, MemoryTransport};
-use towline_transport::{ConnectOptions, Registry, Transport};
+use towline_transport::tls::{ClientTls, Identity, ServerTls};
+use towline_transport::{
+    Address, Capabilities, ConnectOptions, Connection, Listener, Registry, Transport,
+    TransportError,
+};
 
 /// A new transport fails here until it has its line.
 #[test]
@@ -89,4 +96,108 @@ fn suite_names_the_rule_that_a_transport_breaks() {
     conformance::check(&Fixture::new(transport, |number| {
         format!("memory://breaks-{number}")
     }));
+}
+
+#[test]
+fn tls_over_memory_upholds_every_rule() {
+    let memory = Arc::new(MemoryTransport::new());
+    conformance::check(&Fixture::new(Arc::new(TlsTransport(memory)), |number| {
+        format!("memory://tls-{number}")
+    }));
+}
+
+#[test]
+fn tls_over_tcp_upholds_every_rule() {
+    let tcp = Registry::new().get("tcp").unwrap();
+    conformance::check(&Fixture::new(Arc::new(TlsTransport(tcp)), |_| {
+        "tcp://127.0.0.1:0".into()
+    }));
+}
+
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(60);
+
+/// A transport whose connections are encrypted. Handshakes of a listener go on while nobody accepts.
+struct TlsTransport(Arc<dyn Transport>);
+
+impl Transport for TlsTransport {
+    fn scheme(&self) -> &'static str {
+        self.0.scheme()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            passes_descriptors: false,
+            ..self.0.capabilities()
+        }
+    }
+
+    fn connect(
+        &self,
+        address: &Address,
+        options: &ConnectOptions,
+    ) -> Result<Arc<dyn Connection>, TransportError> {
+        let stream = self.0.connect(address, options)?;
+        Ok(ClientTls::default().connect(stream, HANDSHAKE_LIMIT)?)
+    }
+
+    fn listen(&self, address: &Address) -> Result<Box<dyn Listener>, TransportError> {
+        let inner: Arc<dyn Listener> = Arc::from(self.0.listen(address)?);
+        let (accepted, connections) = channel();
+        let (identity, _) = Identity::generate()?;
+        let tls = ServerTls {
+            identity,
+            authority: None,
+        };
+        let listener = Arc::clone(&inner);
+        thread::spawn(move || {
+            while let Ok(stream) = listener.accept() {
+                let (tls, accepted) = (tls.clone(), accepted.clone());
+                thread::spawn(move || {
+                    if let Ok(connection) = tls.accept(stream, &[], HANDSHAKE_LIMIT) {
+                        // Nobody may want it any more.
+                        let _ = accepted.send(connection as Arc<dyn Connection>);
+                    }
+                });
+            }
+        });
+        Ok(Box::new(TlsListener {
+            inner,
+            connections: Mutex::new(connections),
+        }))
+    }
+
+    fn adopt(&self, _descriptor: OwnedFd) -> Result<Arc<dyn Connection>, TransportError> {
+        Err(TransportError::Unsupported {
+            scheme: self.scheme().into(),
+            operation: "adopt a descriptor",
+        })
+    }
+}
+
+struct TlsListener {
+    inner: Arc<dyn Listener>,
+    connections: Mutex<Receiver<Arc<dyn Connection>>>,
+}
+
+impl Listener for TlsListener {
+    fn accept(&self) -> Result<Arc<dyn Connection>, TransportError> {
+        let closed = |_| TransportError::ListenerClosed {
+            address: self.local_address().to_string(),
+        };
+        self.connections.lock().unwrap().recv().map_err(closed)
+    }
+
+    fn local_address(&self) -> Address {
+        self.inner.local_address()
+    }
+
+    fn close(&self) {
+        self.inner.close();
+    }
+}
+
+impl Drop for TlsListener {
+    fn drop(&mut self) {
+        self.inner.close();
+    }
 }

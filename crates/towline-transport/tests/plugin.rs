@@ -71,7 +71,8 @@ fn example_in_c_upholds_every_rule() {
         transport.capabilities(),
         Capabilities {
             passes_descriptors: true,
-            crosses_hosts: false
+            crosses_hosts: false,
+            over_network: false,
         }
     );
     let sockets = folder.path().to_owned();

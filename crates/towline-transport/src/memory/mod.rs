@@ -170,6 +170,7 @@ impl Transport for MemoryTransport {
         Capabilities {
             passes_descriptors: false,
             crosses_hosts: false,
+            over_network: false,
         }
     }
 

@@ -62,6 +62,7 @@ impl Transport for ShmTransport {
         Capabilities {
             passes_descriptors: true,
             crosses_hosts: false,
+            over_network: false,
         }
     }
 

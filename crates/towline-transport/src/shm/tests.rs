@@ -201,7 +201,7 @@ fn a_peer_that_spoils_the_counts_loses_the_connection() {
     send_with(&stranger, b"\x01\x01\0x", &[]).unwrap();
     assert_eq!(receive(&*accepted, 1), b"x");
     let (to_acceptor, to_connector) = view::View::pair(Arc::new(memory), sizes);
-    use ring::Memory;
+    use super::ring::Memory;
     to_acceptor.store_tail(4097);
     assert!(loss(&*accepted).contains("rules of the ring"));
     to_connector.store_head(u64::MAX);
