@@ -12,11 +12,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use towline_client::access::Access;
+use towline_client::dial::knock;
 use towline_transport::{Address, ConnectOptions, Connection, Registry};
-use towline_wire::control::{
-    ClientHandshake, ClientProgress, Hello, Message, MessageBuffer, NONCE_BYTES, Purpose, Token,
-    limits,
-};
+use towline_wire::control::{Message, MessageBuffer, Purpose, Token};
 
 use crate::cpu::{self, CpuSeconds};
 use crate::machine::{self, Machine};
@@ -77,6 +76,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
                 .with_context(|| format!("could not use the token file {}", file.display()))
         })
         .transpose()?;
+    let access = Access::from_environment(token)?;
     let (start, started) = (Instant::now(), machine::now_utc());
     let mut notes = Vec::new();
     let mut figures = Vec::new();
@@ -87,7 +87,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
             section,
             figures: &mut figures,
         };
-        pair.session(server, token.as_ref())?;
+        pair.session(server, &access)?;
         let here = match server.scheme() {
             "tcp" => tcp_address(server)?.ip().is_loopback(),
             // Beside shared memory stands what loopback gives.
@@ -193,7 +193,7 @@ impl Pair<'_> {
     }
 
     /// What a server itself answers.
-    fn session(&mut self, server: &Address, token: Option<&Token>) -> anyhow::Result<()> {
+    fn session(&mut self, server: &Address, access: &Access) -> anyhow::Result<()> {
         let options = ConnectOptions {
             timeout: LIMIT,
             ..ConnectOptions::control()
@@ -207,10 +207,10 @@ impl Pair<'_> {
         })?;
         self.figure("handshake", "handshake with device list", "us", || {
             let start = Instant::now();
-            Control::connect(server, token)?;
+            Control::connect(server, access)?;
             Ok(start.elapsed().as_secs_f64() * 1e6)
         })?;
-        let mut control = Control::connect(server, token)?;
+        let mut control = Control::connect(server, access)?;
         self.figure("control", "round trip of a status request", "us", || {
             median_us(|| control.status())
         })
@@ -259,40 +259,12 @@ struct Control {
 }
 
 impl Control {
-    fn connect(address: &Address, token: Option<&Token>) -> anyhow::Result<Self> {
-        let options = ConnectOptions {
-            timeout: LIMIT,
-            ..ConnectOptions::control()
-        };
-        let connection = Registry::global().connect(address, &options)?;
-        let mut nonce = [0; NONCE_BYTES];
-        getrandom::fill(&mut nonce)
-            .map_err(|error| anyhow::anyhow!("the system gives no random numbers: {error}"))?;
-        let hostname = rustix::system::uname();
-        let hello = Hello::new(
-            Purpose::Query,
-            "towline bench",
-            std::process::id(),
-            hostname.nodename().to_string_lossy(),
-            nonce,
-        );
-        let (mut handshake, first) = ClientHandshake::start(hello, token.cloned());
-        let mut control = Self {
-            connection,
-            buffer: MessageBuffer::new(limits::SERVER_MESSAGE_BYTES),
-        };
-        control.send(&first)?;
-        loop {
-            let frame = control.frame()?;
-            match handshake
-                .receive(&frame)
-                .with_context(|| format!("{address} does not let us in"))?
-            {
-                ClientProgress::Send(answer) => control.send(&answer)?,
-                ClientProgress::Wait => {}
-                ClientProgress::Done(_) => return Ok(control),
-            }
-        }
+    fn connect(address: &Address, access: &Access) -> anyhow::Result<Self> {
+        let opened = knock(address, access, Purpose::Query)?;
+        Ok(Self {
+            connection: opened.connection,
+            buffer: opened.buffer,
+        })
     }
 
     fn status(&mut self) -> anyhow::Result<()> {

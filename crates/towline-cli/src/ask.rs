@@ -3,14 +3,13 @@
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
-use towline_transport::{Address, ConnectOptions, Connection, Registry};
-use towline_wire::control::{
-    ClientHandshake, ClientProgress, Hello, Message, MessageBuffer, NONCE_BYTES, Purpose,
-    ServerIdentity, Status, Token, limits,
-};
+use anyhow::bail;
+use towline_client::access::Access;
+use towline_client::dial::knock;
+use towline_transport::{Address, Connection};
+use towline_wire::control::{Message, MessageBuffer, Purpose, ServerIdentity, Status};
 
-/// How long a server may take for an answer, connecting included.
+/// How long a server may take for an answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// A server that let us in.
@@ -25,52 +24,14 @@ pub(crate) struct Server {
 
 impl Server {
     /// Connects and proves that we know the token.
-    pub(crate) fn connect(address: &Address, token: Option<&Token>) -> anyhow::Result<Self> {
-        let options = ConnectOptions {
-            timeout: ANSWER_LIMIT,
-            ..ConnectOptions::control()
-        };
-        let connection = Registry::global().connect(address, &options)?;
-        let mut nonce = [0; NONCE_BYTES];
-        getrandom::fill(&mut nonce)
-            .map_err(|error| anyhow!("the system gives no random numbers: {error}"))?;
-        let hostname = rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned();
-        let hello = Hello::new(
-            Purpose::Query,
-            "towline",
-            std::process::id(),
-            hostname,
-            nonce,
-        );
-        let (mut handshake, first) = ClientHandshake::start(hello, token.cloned());
-        let buffer = MessageBuffer::new(limits::SERVER_MESSAGE_BYTES);
-        let mut server = Self {
-            connection,
-            buffer,
-            identity: ServerIdentity::default(),
-            snapshot: Vec::new(),
-        };
-        server.send(&first)?;
-        loop {
-            let frame = server
-                .frame()
-                .with_context(|| format!("{address} does not let us in"))?;
-            match handshake
-                .receive(&frame)
-                .with_context(|| format!("{address} does not let us in"))?
-            {
-                ClientProgress::Send(answer) => server.send(&answer)?,
-                ClientProgress::Wait => {}
-                ClientProgress::Done(welcome) => {
-                    server.identity = welcome.server;
-                    server.snapshot = welcome.snapshot;
-                    return Ok(server);
-                }
-            }
-        }
+    pub(crate) fn connect(address: &Address, access: &Access) -> anyhow::Result<Self> {
+        let opened = knock(address, access, Purpose::Query)?;
+        Ok(Self {
+            connection: opened.connection,
+            buffer: opened.buffer,
+            identity: opened.welcome.server,
+            snapshot: opened.welcome.snapshot,
+        })
     }
 
     /// The sessions of now.

@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Run(RunOptions),
     /// Offer this machine's devices to others
     Serve(ServeOptions),
+    /// Forget keys of servers
+    Servers(ServersOptions),
     /// Play programs and job mixes on a simulated cluster
     Simulate(towline_place::command::simulate::Options),
     /// Show the sessions of servers
@@ -117,9 +119,66 @@ pub(crate) struct ServerOptions {
     /// File with one server per line; # starts a comment
     #[arg(long, value_name = "FILE", conflicts_with = "servers")]
     pub(crate) server_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) access: AccessOptions,
+}
+
+/// How to be let in by servers, and what to expect of them.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct AccessOptions {
     /// File with the secret that the servers share
     #[arg(long, value_name = "FILE", env = "TOWLINE_TOKEN_FILE")]
     pub(crate) token_file: Option<PathBuf>,
+    /// Whose secret it is, where the servers have one for each tenant
+    #[arg(long, value_name = "NAME", env = "TOWLINE_TENANT")]
+    pub(crate) tenant: Option<String>,
+    /// Do not encrypt connections, with servers that were told the same
+    ///
+    /// What is sent can then be read and changed on the way.
+    #[arg(long, env = "TOWLINE_NO_ENCRYPTION", value_parser = clap::builder::FalseyValueParser::new())]
+    pub(crate) no_encryption: bool,
+    /// File with the keys of servers that were seen before [default: towline/known_servers below ~/.local/state]
+    #[arg(long, value_name = "FILE", env = "TOWLINE_KNOWN_SERVERS")]
+    pub(crate) known_servers: Option<PathBuf>,
+    /// Certificates of the authority that must have signed the servers', as PEM, in place of known servers
+    #[arg(long, value_name = "FILE", env = "TOWLINE_CA")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Certificate to show to servers that ask for one, as PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "TOWLINE_CERTIFICATE",
+        requires = "key"
+    )]
+    pub(crate) certificate: Option<PathBuf>,
+    /// Its key, as PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "TOWLINE_KEY",
+        requires = "certificate"
+    )]
+    pub(crate) key: Option<PathBuf>,
+}
+
+/// The keys of servers that are kept.
+#[derive(Args, Debug)]
+pub(crate) struct ServersOptions {
+    #[command(subcommand)]
+    pub(crate) command: ServersCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServersCommand {
+    /// Forget the key of a server that was set up anew
+    Forget {
+        /// The server: HOST:PORT or SCHEME://...
+        #[arg(value_name = "ADDR")]
+        address: Address,
+        /// File with the keys of servers that were seen before [default: towline/known_servers below ~/.local/state]
+        #[arg(long, value_name = "FILE", env = "TOWLINE_KNOWN_SERVERS")]
+        known_servers: Option<PathBuf>,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -176,12 +235,36 @@ pub(crate) struct ServeOptions {
     /// Listen beyond this machine although there is no token
     #[arg(long)]
     pub(crate) insecure: bool,
+    /// Let clients that were told the same leave encryption out
+    ///
+    /// What they send can then be read and changed on the way.
+    #[arg(long)]
+    pub(crate) no_encryption: bool,
+    /// File with the key that clients recognise this server by; made if missing
+    ///
+    /// By default server.key in /var/lib/towline, or for a server that is not root in ~/.local/state/towline.
+    #[arg(long, value_name = "FILE", conflicts_with = "certificate")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// Certificate of a site's authority to show to clients, in place of that key, as PEM
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// Its key, as PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub(crate) key: Option<PathBuf>,
+    /// Certificates of the authority that must have signed clients' certificates, as PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
     /// Another server, to pass buffers to and from without the client; may be given several times
     ///
-    /// Its address as this machine reaches it. Both servers must list each other, and share the token if they have one.
+    /// Its address as this machine reaches it. Both servers must list each other, and share --peer-token-file.
     /// Programs that use both then have them pass buffers directly, over one connection that either may open.
     #[arg(long = "peer", value_name = "ADDR", value_delimiter = ',')]
     pub(crate) peers: Vec<Address>,
+    /// File with a secret that this server shares with its peers, and with no client
+    ///
+    /// Needed for peers beyond this machine.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) peer_token_file: Option<PathBuf>,
     /// Most sessions at once
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) max_sessions: u32,

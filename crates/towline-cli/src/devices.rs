@@ -42,14 +42,9 @@ struct Device {
 
 pub(crate) fn run(options: &DevicesOptions) -> anyhow::Result<ExitCode> {
     let servers = servers::choose(&options.servers)?;
-    let token = options
-        .servers
-        .token_file
-        .as_deref()
-        .map(servers::read_token)
-        .transpose()?;
+    let access = servers::access(&options.servers.access)?;
     let results = ask::on_all(&servers, |address| {
-        let mut server = Server::connect(address, token.as_ref())?;
+        let mut server = Server::connect(address, &access)?;
         let mut devices = list(address, &server.snapshot)?;
         match server.cuda_devices()? {
             Ok(snapshot) => devices.extend(list_cuda(address, &snapshot)?),

@@ -59,6 +59,8 @@ mod tests {
             "-place",
             "-run",
             "-serve",
+            "-servers-forget",
+            "-servers",
             "-simulate-mix",
             "-simulate-program",
             "-simulate-study",

@@ -50,6 +50,7 @@ fn main() -> ExitCode {
         }
         Command::Run(options) => run::run(options),
         Command::Serve(options) => serve::run(&options),
+        Command::Servers(options) => servers::run(&options),
         Command::Simulate(options) => {
             towline_place::command::simulate::run(&options).map_err(anyhow::Error::from)
         }

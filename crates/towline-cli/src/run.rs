@@ -75,14 +75,27 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     if options.no_cudart_handshake {
         command.env("TOWLINE_CUDART_HANDSHAKE", "0");
     }
-    if let Some(file) = &options.servers.token_file {
-        // Checked now: the program itself could only say that it has no device.
-        servers::read_token(file)?;
-        let file = std::path::absolute(file)
-            .with_context(|| format!("could not find {}", file.display()))?;
-        command.env("TOWLINE_TOKEN_FILE", file);
+    let access = &options.servers.access;
+    // Checked now: the program itself could only say that it has no device.
+    servers::access(access)?;
+    for (name, file) in [
+        ("TOWLINE_TOKEN_FILE", &access.token_file),
+        ("TOWLINE_KNOWN_SERVERS", &access.known_servers),
+        ("TOWLINE_CA", &access.ca),
+        ("TOWLINE_CERTIFICATE", &access.certificate),
+        ("TOWLINE_KEY", &access.key),
+    ] {
+        if let Some(file) = file {
+            let file = std::path::absolute(file)
+                .with_context(|| format!("could not find {}", file.display()))?;
+            command.env(name, file);
+        }
+    }
+    if let Some(tenant) = &access.tenant {
+        command.env("TOWLINE_TENANT", tenant);
     }
     for (name, wanted) in [
+        ("TOWLINE_NO_ENCRYPTION", access.no_encryption),
         ("TOWLINE_WITH_LOCAL", options.with_local),
         ("TOWLINE_REPORT", options.report),
     ] {

@@ -1,7 +1,9 @@
 //! `towline serve`: offer this machine's devices.
 
 use std::ffi::OsString;
+use std::fs::DirBuilder;
 use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,7 +20,8 @@ use towline_sys::cpus;
 use towline_sys::jail::{JailLimits, UnprivilegedUser, WorkerKind};
 use towline_sys::process::{WorkerProgram, exit_now, forbid_inspection, raise_descriptor_limit};
 use towline_sys::signals::{BlockedSignals, signal_name};
-use towline_transport::{Address, PLUGINS_VARIABLE};
+use towline_transport::tls::{Identity, ServerTls};
+use towline_transport::{Address, PLUGINS_VARIABLE, Registry};
 use towline_wire::control::{ServerIdentity, SessionLimits, limits};
 
 use crate::FAILURE;
@@ -161,6 +164,19 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
         .as_deref()
         .map(servers::read_token)
         .transpose()?;
+    let peer_token = options
+        .peer_token_file
+        .as_deref()
+        .map(servers::read_token)
+        .transpose()?;
+    let (identity, key_lasts) = identity(options)?;
+    let authority = options.ca.as_deref();
+    let tls = ServerTls {
+        identity,
+        authority: authority
+            .map(servers::read_file_of_certificates)
+            .transpose()?,
+    };
     let user = options
         .user
         .as_deref()
@@ -185,8 +201,11 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
     });
     Ok(SupervisorConfig {
         listen: options.listen.clone(),
-        token,
+        tenants: Arc::new(token),
+        tls,
+        no_encryption: options.no_encryption,
         insecure: options.insecure,
+        peer_token,
         peers: options.peers.clone(),
         max_sessions: options.max_sessions,
         lane_limit: LANE_LIMIT,
@@ -222,6 +241,7 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
                 .to_string_lossy()
                 .into_owned(),
             software: concat!("towline ", env!("CARGO_PKG_VERSION")).to_owned(),
+            key_lasts,
         },
     })
 }
@@ -238,6 +258,78 @@ fn most_ahead(options: &ServeOptions) -> anyhow::Result<MostAhead> {
         },
         cuda: if cuda_in_software { several } else { 1 },
     })
+}
+
+/// The key that clients recognise this server by, and whether it is the same at the next start.
+fn identity(options: &ServeOptions) -> anyhow::Result<(Identity, bool)> {
+    if let (Some(certificate), Some(key)) = (&options.certificate, &options.key) {
+        return Ok((servers::identity(certificate, key)?, true));
+    }
+    if let Some(file) = &options.key_file {
+        return Ok((kept_key(file)?, true));
+    }
+    // Clients keep no key of loopback addresses.
+    let reached = |address: &Address| {
+        let transport = Registry::global().get(address.scheme());
+        transport.is_ok_and(|transport| transport.capabilities().over_network)
+            && !address.is_loopback()
+    };
+    if !options.listen.iter().any(reached) {
+        return Ok((Identity::generate()?.0, false));
+    }
+    match usual_key_file().map(|file| kept_key(&file)) {
+        Some(Ok(identity)) => Ok((identity, true)),
+        unusable => {
+            let why = match unusable {
+                Some(Err(error)) => format!("{error:#}"),
+                _ => "there is no home folder".into(),
+            };
+            log::warn!(
+                "clients cannot recognise this server when it starts anew: {why}; give --key-file"
+            );
+            Ok((Identity::generate()?.0, false))
+        }
+    }
+}
+
+fn usual_key_file() -> Option<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return Some("/var/lib/towline/server.key".into());
+    }
+    let known = towline_client::access::usual_known_servers()?;
+    Some(known.with_file_name("server.key"))
+}
+
+/// The key in a file, which is made where there is none.
+fn kept_key(file: &Path) -> anyhow::Result<Identity> {
+    let action = || format!("could not use the key in {}", file.display());
+    if !file.exists() {
+        let folder = file.parent().unwrap_or(Path::new("."));
+        let mut made = DirBuilder::new();
+        made.recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .with_context(action)?;
+        // Under its name only when it is whole; of two servers that start at once the second takes the key of the first.
+        let mut new = tempfile::NamedTempFile::new_in(folder).with_context(action)?;
+        new.write_all(&Identity::generate()?.1)
+            .with_context(action)?;
+        match new.persist_noclobber(file) {
+            Err(error) if error.error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(error.error).with_context(action);
+            }
+            _ => {}
+        }
+    }
+    let key = std::fs::read(file).with_context(action)?;
+    let mode = std::fs::metadata(file).with_context(action)?.mode();
+    if mode & 0o077 != 0 {
+        bail!(
+            "the key in {0} can be read by others; protect it: chmod 600 {0}",
+            file.display()
+        );
+    }
+    Identity::from_key(&key).with_context(action)
 }
 
 /// How to start a worker for OpenCL.
@@ -452,10 +544,15 @@ fn keep_readable(options: &ServeOptions) -> anyhow::Result<Vec<PathBuf>> {
 
 /// What a worker must not see even when it has our own user: our secret, and our home, wherever that is.
 fn hide(options: &ServeOptions) -> Vec<PathBuf> {
-    let token = options
-        .token_file
-        .as_ref()
-        .and_then(|file| file.canonicalize().ok());
+    let key_file = options.key_file.clone().or_else(usual_key_file);
+    let secrets = [
+        options.token_file.as_ref(),
+        options.peer_token_file.as_ref(),
+        options.key.as_ref(),
+        key_file.as_ref(),
+    ];
+    let secrets = secrets.into_iter().flatten();
+    let secrets = secrets.filter_map(|file| file.canonicalize().ok());
     let home = std::env::var_os("HOME").and_then(|home| PathBuf::from(home).canonicalize().ok());
     // Accounts of services have homes like / and /usr/sbin.
     let system = [
@@ -466,7 +563,7 @@ fn hide(options: &ServeOptions) -> Vec<PathBuf> {
     });
     let images = options.image_cache.as_ref();
     let images = images.and_then(|folder| folder.canonicalize().ok());
-    token.into_iter().chain(home).chain(images).collect()
+    secrets.chain(home).chain(images).collect()
 }
 
 /// The libraries, by absolute path, that a library, a `.icd` file or a folder of them names.

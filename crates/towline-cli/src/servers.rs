@@ -4,14 +4,17 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use towline_client::access::{Access, KnownServers, usual_known_servers};
 use towline_node::vm::{CHASSIS_TAG, PORT_NAME};
+use towline_transport::tls::{Authority, Identity};
 use towline_transport::{Address, ConnectOptions, Registry};
 use towline_wire::control::Token;
 
-use crate::cli::ServerOptions;
+use crate::cli::{AccessOptions, ServerOptions, ServersCommand, ServersOptions};
 
 /// The variable that lists servers.
 pub(crate) const SERVERS_VARIABLE: &str = "TOWLINE_SERVERS";
@@ -82,6 +85,62 @@ fn answers(address: &Address) -> bool {
         ..ConnectOptions::control()
     };
     Registry::global().connect(address, &options).is_ok()
+}
+
+/// How to be let in, as the options say.
+pub(crate) fn access(options: &AccessOptions) -> anyhow::Result<Access> {
+    let authority = options.ca.as_deref().map(read_file_of_certificates);
+    let identity = match (&options.certificate, &options.key) {
+        (Some(certificate), Some(key)) => Some(identity(certificate, key)?),
+        _ => None,
+    };
+    Ok(Access {
+        token: options.token_file.as_deref().map(read_token).transpose()?,
+        tenant: options.tenant.clone().unwrap_or_default(),
+        no_encryption: options.no_encryption,
+        authority: authority.transpose()?,
+        identity,
+        known_servers: options.known_servers.clone().or_else(usual_known_servers),
+    })
+}
+
+/// The certificates of an authority.
+pub(crate) fn read_file_of_certificates(file: &Path) -> anyhow::Result<Authority> {
+    let action = || format!("could not use the certificates in {}", file.display());
+    let pem = std::fs::read(file).with_context(action)?;
+    Authority::from_pem(&pem).with_context(action)
+}
+
+/// A certificate with its key.
+pub(crate) fn identity(certificate: &Path, key: &Path) -> anyhow::Result<Identity> {
+    let read = |file: &Path| {
+        std::fs::read(file).with_context(|| format!("could not read {}", file.display()))
+    };
+    Identity::from_pem(&read(certificate)?, &read(key)?).with_context(|| {
+        format!(
+            "could not use {} with {}",
+            certificate.display(),
+            key.display()
+        )
+    })
+}
+
+/// `towline servers`.
+pub(crate) fn run(options: &ServersOptions) -> anyhow::Result<ExitCode> {
+    let ServersCommand::Forget {
+        address,
+        known_servers,
+    } = &options.command;
+    let file = known_servers.clone().or_else(usual_known_servers);
+    let file = file.context("no home folder: say which file with --known-servers")?;
+    let known = KnownServers { file: &file };
+    let found = known
+        .forget(address)
+        .with_context(|| format!("could not change {}", file.display()))?;
+    if !found {
+        bail!("no key of {address} is kept in {}", file.display());
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Reads a token file, and warns when others can read it too.

@@ -53,15 +53,10 @@ struct SessionStatus {
 
 pub(crate) fn run(options: &StatusOptions) -> anyhow::Result<ExitCode> {
     let servers = servers::choose(&options.servers)?;
-    let token = options
-        .servers
-        .token_file
-        .as_deref()
-        .map(servers::read_token)
-        .transpose()?;
+    let access = servers::access(&options.servers.access)?;
     loop {
         let results = ask::on_all(&servers, |address| {
-            let mut server = Server::connect(address, token.as_ref())?;
+            let mut server = Server::connect(address, &access)?;
             let status = server.status()?;
             Ok(describe(address, &server.identity, status))
         });
@@ -218,6 +213,7 @@ mod tests {
         let identity = ServerIdentity {
             name: "gpu1".into(),
             software: "towline 1".into(),
+            key_lasts: false,
         };
         let text = render(&[describe(&"gpu1:7000".parse().unwrap(), &identity, status)]);
         assert!(

@@ -14,6 +14,8 @@ fn towline() -> Command {
     command
         .env_remove("TOWLINE_SERVERS")
         .env_remove("TOWLINE_TOKEN_FILE")
+        .env_remove("TOWLINE_NO_ENCRYPTION")
+        .env_remove("TOWLINE_KNOWN_SERVERS")
         .env_remove("TOWLINE_LOCAL_ICD_VENDORS");
     command
         .env_remove("OCL_ICD_VENDORS")
@@ -252,6 +254,52 @@ fn token_is_needed_and_its_lack_explained() {
         "{}",
         err(&unreadable)
     );
+}
+
+#[test]
+fn changed_key_of_a_server_is_refused_until_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = token_file(&folder, "a secret of enough bytes\n");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let known = path("state/known_servers");
+    // Of loopback addresses no key is kept; this leads there too.
+    let serve = |port: u16, key: &str| {
+        let (listen, key) = (format!("0.0.0.0:{port}"), path(key));
+        let options = [
+            "--token-file",
+            &token,
+            "--key-file",
+            &key,
+            "--listen",
+            &listen,
+        ];
+        let server = Server::start(&options);
+        let port = server.address.rsplit_once(':').unwrap().1.parse().unwrap();
+        (server, port)
+    };
+    let (first, port) = serve(0, "first/server.key");
+    let address = format!("0.0.0.0:{port}");
+    let devices = || {
+        let access = ["--token-file", &token, "--known-servers", &known];
+        run(&[&["devices", "--server", &address][..], &access].concat())
+    };
+    for _ in 0..2 {
+        assert!(devices().status.success(), "{}", err(&devices()));
+    }
+    drop(first);
+    let (again, _) = serve(port, "first/server.key");
+    assert!(devices().status.success(), "{}", err(&devices()));
+    drop(again);
+    let (_other, _) = serve(port, "other/server.key");
+    let refused = err(&devices());
+    assert!(
+        refused.contains(&format!("towline servers forget tcp://{address}")),
+        "{refused}"
+    );
+    let forget = ["servers", "forget", &address, "--known-servers", &known];
+    assert!(run(&forget).status.success());
+    assert!(!run(&forget).status.success());
+    assert!(devices().status.success(), "{}", err(&devices()));
 }
 
 #[test]

@@ -4,13 +4,16 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use towline_transport::tls::Fingerprint;
 use towline_transport::{Address, ConnectOptions, Connection, Registry, TransportError};
 use towline_wire::control::{
-    AttachPreamble, ClientHandshake, ClientProgress, ControlError, HandshakeError, Hello, Message,
-    MessageBuffer, NONCE_BYTES, Purpose, Token, TokenError, Welcome, limits,
+    AttachPreamble, Channel, ClientHandshake, ClientProgress, ControlError, HandshakeError, Hello,
+    LaneEnd, LaneKey, Message, MessageBuffer, NONCE_BYTES, Purpose, Token, TokenError, Welcome,
+    limits,
 };
 use towline_wire::error::DecodeError;
 
+use crate::access::{Access, Secured, secure_lane};
 use crate::link::{Link, Vocabulary};
 use crate::peer::Control;
 use crate::tuning::tuning;
@@ -19,6 +22,15 @@ use crate::tuning::tuning;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DialError {
+    /// The server does not encrypt.
+    #[error(
+        "{server} does not encrypt; if that is intended, say so with --no-encryption or TOWLINE_NO_ENCRYPTION=1, and else install the same \
+         towline release on both"
+    )]
+    ClearServer {
+        /// The server.
+        server: String,
+    },
     /// A message of the control protocol was none.
     #[error("{server} does not speak Towline's protocol: is the port right?")]
     Control {
@@ -28,14 +40,21 @@ pub enum DialError {
         #[source]
         source: ControlError,
     },
+    /// A file of keys or certificates cannot be used.
+    #[error("cannot use {path}: {why}")]
+    Credentials {
+        /// The file.
+        path: String,
+        /// Why.
+        why: String,
+    },
     /// The handshake failed.
-    #[error("{server} refused the session: {source}")]
+    #[error("{server} refused the session: {why}")]
     Handshake {
         /// The server.
         server: String,
         /// Why.
-        #[source]
-        source: HandshakeError,
+        why: HandshakeError,
     },
     /// The server grants no session.
     #[error("{0} welcomed this client but granted no session")]
@@ -46,6 +65,19 @@ pub enum DialError {
     /// The system gives no random numbers.
     #[error("the system gives no random numbers")]
     Random,
+    /// The server has another key than before.
+    #[error(
+        "{server} has another key than it had before ({seen}): it is not the same server, or it was set up anew; if that is so, run \
+         `towline servers forget {server}`, which removes its line from {file}"
+    )]
+    ServerKeyChanged {
+        /// The server.
+        server: String,
+        /// The key that it has now.
+        seen: Fingerprint,
+        /// Where the other one is kept.
+        file: String,
+    },
     /// The server says nothing.
     #[error(
         "{server} took the connection and then said nothing for {} s: it is stopped or overloaded, or the port belongs to another program",
@@ -144,7 +176,13 @@ pub(crate) fn dial(
 ) -> Result<Dialled, DialError> {
     let server = address.to_string();
     let transport = Registry::global().get(address.scheme())?;
-    let (connection, buffer, welcome) = knock(address, token, purpose)?;
+    let access = Access::from_environment(token)?;
+    let Opened {
+        connection,
+        buffer,
+        welcome,
+        lane_key,
+    } = knock(address, &access, purpose)?;
     let Some(grant) = welcome.session else {
         return Err(DialError::NoSession(server));
     };
@@ -161,10 +199,33 @@ pub(crate) fn dial(
             lane_count: lanes + 1,
         };
         lane.send(&[IoSlice::new(&preamble.encode())])?;
-        Ok(lane)
+        let end = LaneEnd::Client {
+            index,
+            count: lanes + 1,
+        };
+        match &lane_key {
+            None => Ok(lane),
+            Some(key) => Ok(secure_lane(lane, key, end)?),
+        }
     };
-    let command = attach(0)?;
-    let payload = (1..=lanes).map(attach).collect::<Result<Vec<_>, _>>()?;
+    let mut opened = match lane_key {
+        None => (0..=lanes).map(attach).collect::<Result<Vec<_>, _>>()?,
+        // Their handshakes take round trips: all at once.
+        Some(_) => std::thread::scope(|scope| {
+            let attach = &attach;
+            let opening: Vec<_> = (0..=lanes)
+                .map(|index| scope.spawn(move || attach(index)))
+                .collect();
+            let opened = opening
+                .into_iter()
+                .map(|lane| lane.join().unwrap_or(Err(DialError::Panicked)));
+            opened.collect::<Result<Vec<_>, _>>()
+        })?,
+    };
+    let payload = opened.split_off(1);
+    let Some(command) = opened.pop() else {
+        return Err(DialError::NoSession(server));
+    };
     let link = Link::start(
         &server,
         command,
@@ -182,32 +243,54 @@ pub(crate) fn dial(
     })
 }
 
-/// Opens a control connection: what has come on it beyond the welcome, and the welcome.
-pub(crate) fn knock(
-    address: &Address,
-    token: Option<Token>,
-    purpose: Purpose,
-) -> Result<(Arc<dyn Connection>, MessageBuffer, Welcome), DialError> {
+/// A control connection whose handshake is done.
+pub struct Opened {
+    /// The connection.
+    pub connection: Arc<dyn Connection>,
+    /// What has come on it beyond the welcome.
+    pub buffer: MessageBuffer,
+    /// What the server said.
+    pub welcome: Welcome,
+    /// What the lanes of its session must prove to know, where they are encrypted.
+    pub lane_key: Option<LaneKey>,
+}
+
+/// Opens a control connection.
+pub fn knock(address: &Address, access: &Access, purpose: Purpose) -> Result<Opened, DialError> {
     let transport = Registry::global().get(address.scheme())?;
-    let connection = transport.connect(address, &ConnectOptions::control())?;
+    let stream = transport.connect(address, &ConnectOptions::control())?;
+    let Secured {
+        connection,
+        channel,
+        lane_key,
+        unknown,
+    } = access.secure(address, stream)?;
     let mut buffer = MessageBuffer::new(limits::SERVER_MESSAGE_BYTES);
     let server = address.to_string();
     let welcome = shake_hands(
         &*connection,
         &mut buffer,
         &server,
-        token,
+        access,
+        channel,
         purpose,
         SILENCE_LIMIT,
     )?;
-    Ok((connection, buffer, welcome))
+    access.remember(address, unknown, welcome.server.key_lasts);
+    Ok(Opened {
+        connection,
+        buffer,
+        welcome,
+        lane_key,
+    })
 }
 
 fn shake_hands(
     control: &dyn Connection,
     buffer: &mut MessageBuffer,
     server: &str,
-    token: Option<Token>,
+    access: &Access,
+    channel: Channel,
     purpose: Purpose,
     silence: Duration,
 ) -> Result<Welcome, DialError> {
@@ -224,8 +307,9 @@ fn shake_hands(
         .nodename()
         .to_string_lossy()
         .into_owned();
-    let hello = Hello::new(purpose, &program, std::process::id(), &hostname, nonce);
-    let (mut handshake, first) = ClientHandshake::start(hello, token);
+    let hello = Hello::new(purpose, &program, std::process::id(), &hostname, nonce)
+        .of_tenant(&access.tenant);
+    let (mut handshake, first) = ClientHandshake::start(hello, access.token.clone(), channel);
     control.send(&[IoSlice::new(&first)])?;
     let deadline = Instant::now() + HANDSHAKE_LIMIT;
     loop {
@@ -237,9 +321,9 @@ fn shake_hands(
         };
         match handshake
             .receive(&frame)
-            .map_err(|source| DialError::Handshake {
+            .map_err(|why| DialError::Handshake {
                 server: server.into(),
-                source,
+                why,
             })? {
             ClientProgress::Send(bytes) => control.send(&[IoSlice::new(&bytes)])?,
             ClientProgress::Wait if Instant::now() < deadline => {}
@@ -369,7 +453,15 @@ mod tests {
         let mut buffer = MessageBuffer::new(limits::SERVER_MESSAGE_BYTES);
         let silence = Duration::from_millis(300);
         let purpose = Purpose::Session;
-        shake_hands(connection, &mut buffer, "server", None, purpose, silence)
+        shake_hands(
+            connection,
+            &mut buffer,
+            "server",
+            &Access::default(),
+            Channel::Clear,
+            purpose,
+            silence,
+        )
     }
 
     #[test]

@@ -17,7 +17,8 @@ use towline_wire::control::{
 use towline_wire::nvml::snapshot::Snapshot;
 use towline_wire::nvml::{FIXED_CALLS, NVML_ERROR_GPU_IS_LOST, NVML_ERROR_UNKNOWN, Request};
 
-use crate::dial::{DialError, knock};
+use crate::access::Access;
+use crate::dial::{DialError, Opened, knock};
 use crate::meter::Meter;
 
 /// How old an answer may be.
@@ -34,7 +35,7 @@ const QUESTION_HEAD: usize = 6;
 /// One server's devices through NVML.
 pub struct Monitor {
     address: Address,
-    token: Option<Token>,
+    access: Access,
     server: String,
     snapshot: Snapshot,
     /// Waits by call.
@@ -81,7 +82,13 @@ enum AskError {
 impl Monitor {
     /// Asks the server at `address` for its devices. Costs one round trip, two with a token.
     pub fn connect(address: &Address, token: Option<Token>) -> Result<Self, DialError> {
-        let (connection, buffer, welcome) = knock(address, token.clone(), Purpose::Nvml)?;
+        let access = Access::from_environment(token)?;
+        let Opened {
+            connection,
+            buffer,
+            welcome,
+            ..
+        } = knock(address, &access, Purpose::Nvml)?;
         let server = address.to_string();
         let snapshot = Snapshot::decode(&welcome.snapshot);
         let snapshot = snapshot.map_err(|source| DialError::Snapshot {
@@ -91,7 +98,7 @@ impl Monitor {
         let line = Some(Line { connection, buffer });
         Ok(Self {
             address: address.clone(),
-            token,
+            access,
             server,
             snapshot,
             meter: Meter::default(),
@@ -170,7 +177,9 @@ impl Monitor {
                 }
             }
         }
-        let (connection, buffer, _) = knock(&self.address, self.token.clone(), Purpose::Nvml)?;
+        let Opened {
+            connection, buffer, ..
+        } = knock(&self.address, &self.access, Purpose::Nvml)?;
         let line = state.line.insert(Line { connection, buffer });
         let outcome = line.ask(questions);
         if outcome.is_err() {

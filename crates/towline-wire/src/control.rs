@@ -1,7 +1,7 @@
 //! The control protocol: what a client and a supervisor say to each other before, beside and after the data lanes.
 //!
 //! Every message is one length-prefixed frame ([`MessageBuffer`] cuts them out of a byte stream, [`Message`] gives them a
-//! meaning). A control connection starts with a handshake ([`ClientHandshake`], [`ServerHandshake`]) that takes one round
+//! meaning). A control connection, encrypted or not, starts with a handshake ([`ClientHandshake`], [`ServerHandshake`]) that takes one round
 //! trip without a token and two with one; afterwards the client may ask for [`Status`], [`Devices`] and, on a connection for NVML, [`NvmlQuestions`], and the server
 //! may report [`SessionEnded`]. A data lane starts with a fixed-size [`AttachPreamble`] instead and never carries a
 //! control message; the first four bytes of a connection tell the two apart ([`ConnectionKind`]). So do they for a third
@@ -14,10 +14,12 @@ mod attach;
 mod codec;
 mod frame;
 mod handshake;
+mod lane;
 mod message;
 mod peer;
 mod question;
 mod reject;
+mod tenant;
 mod token;
 
 #[cfg(test)]
@@ -27,9 +29,10 @@ pub use attach::{AttachPreamble, ConnectionKind, TICKET_BYTES, Ticket};
 pub use codec::ControlError;
 pub use frame::MessageBuffer;
 pub use handshake::{
-    ClientHandshake, ClientProgress, HandshakeError, ServerHandshake, ServerIdentity,
+    Channel, ClientHandshake, ClientProgress, HandshakeError, ServerHandshake, ServerIdentity,
     ServerProgress,
 };
+pub use lane::{LaneEnd, LaneKey};
 pub use message::{
     Challenge, CudaDevices, Devices, Hello, Message, NONCE_BYTES, Nonce, PROOF_BYTES, PeerConnect,
     PeerConnected, PeerOffer, PeerTicket, Proof, Purpose, SessionEnded, SessionGrant,
@@ -41,10 +44,21 @@ pub use peer::{
 };
 pub use question::{Answer, NvmlAnswers, NvmlQuestions, Question};
 pub use reject::{Reject, RejectCode};
-pub use token::{Token, TokenError};
+pub use tenant::Tenants;
+pub use token::{Exported, Token, TokenError};
 
 /// The control protocol versions that this build speaks.
-pub const SUPPORTED_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
+pub const SUPPORTED_VERSIONS: VersionRange = VersionRange { min: 2, max: 2 };
+
+/// The labels under which TLS connections export what is used here (RFC 8446, section 7.5). The context is empty.
+pub mod labels {
+    /// Of a control connection: what the proofs of the token cover.
+    pub const CONTROL: &str = "EXPORTER-towline-control";
+    /// Of a control connection: the [`LaneKey`](super::LaneKey) of its session.
+    pub const LANE_KEY: &str = "EXPORTER-towline-lane-key";
+    /// Of a lane, or peer lane: what the proofs of its ends cover.
+    pub const LANE: &str = "EXPORTER-towline-lane";
+}
 
 /// Upper bounds that the decoders enforce before they allocate. Each is far above what an honest peer sends.
 pub mod limits {
@@ -60,8 +74,8 @@ pub mod limits {
     pub const TEXT_BYTES: usize = 2 * 1024;
     /// Most sessions listed in one `Status`.
     pub const STATUS_SESSIONS: usize = 4096;
-    /// Longest TLS certificate fingerprint (a SHA-512 fits).
-    pub const FINGERPRINT_BYTES: usize = 64;
+    /// Longest name of a tenant.
+    pub const TENANT_BYTES: usize = 64;
     /// Most lanes of one session, the command lane included.
     pub const LANES: u16 = 64;
     /// Most servers that one server lists as its peers.
@@ -94,7 +108,7 @@ pub fn fuzz(bytes: &[u8]) {
         let _ = TicketName::in_hello(hello);
     }
     if let Some(challenge) = bytes.first_chunk::<PEER_CHALLENGE_BYTES>() {
-        let (connector, _) = PeerConnector::start(&ticket, None, [1; NONCE_BYTES]);
+        let (connector, _) = PeerConnector::start(&ticket, None, [1; NONCE_BYTES], true);
         let _ = connector.answer(challenge);
     }
     let mut buffer = MessageBuffer::new(limits::CLIENT_MESSAGE_BYTES);
@@ -108,16 +122,17 @@ pub fn fuzz(bytes: &[u8]) {
     let identity = ServerIdentity {
         name: "fuzz".into(),
         software: "fuzz".into(),
+        key_lasts: false,
     };
-    let mut server = ServerHandshake::new(identity.clone(), None, [1; NONCE_BYTES]);
-    let _ = server.receive(bytes);
     let token = Token::from_bytes(b"a token for the fuzzer").expect("long enough");
-    let mut server = ServerHandshake::new(identity, Some(token.clone()), [1; NONCE_BYTES]);
-    let _ = server.receive(bytes);
-    let _ = server.receive(bytes);
     let hello = Hello::new(Purpose::Session, "fuzz", 1, "host", [2; NONCE_BYTES]);
     for token in [None, Some(token)] {
-        let (mut client, _) = ClientHandshake::start(hello.clone(), token);
+        let tenants = std::sync::Arc::new(token.clone());
+        let mut server =
+            ServerHandshake::new(identity.clone(), tenants, [1; NONCE_BYTES], Channel::Clear);
+        let _ = server.receive(bytes);
+        let _ = server.receive(bytes);
+        let (mut client, _) = ClientHandshake::start(hello.clone(), token, Channel::Clear);
         let _ = client.receive(bytes);
     }
 }

@@ -1,7 +1,7 @@
 //! The handshake with someone in between who changes one message.
 
 use towline_wire::control::{
-    ClientHandshake, ClientProgress, HandshakeError, Hello, NONCE_BYTES, Purpose, ServerHandshake,
+    Channel, ClientHandshake, ClientProgress, HandshakeError, Hello, NONCE_BYTES, Purpose, ServerHandshake,
     ServerIdentity, ServerProgress, SessionGrant, SessionLimits, Ticket, Token,
 };
 
@@ -87,6 +87,8 @@ pub fn target(bytes: &[u8]) {
     }
 }
 
+const CHANNEL: Channel = Channel::Encrypted([3; 32]);
+
 fn shake(tokens: Tokens, between: &mut Between<'_>) -> Result<Reached, (Reached, HandshakeError)> {
     let token = |text: &[u8]| Token::from_bytes(text).expect("it is long enough");
     let (ours, theirs) = (token(b"the token of the fuzzer"), token(b"another token of it"));
@@ -102,11 +104,17 @@ fn shake(tokens: Tokens, between: &mut Between<'_>) -> Result<Reached, (Reached,
     let identity = ServerIdentity {
         name: "server".into(),
         software: "towline 1".into(),
+        key_lasts: false,
     };
     let mut reached = Reached::default();
-    let mut server = ServerHandshake::new(identity, server_token, [1; NONCE_BYTES]);
+    let mut server = ServerHandshake::new(
+        identity,
+        std::sync::Arc::new(server_token),
+        [1; NONCE_BYTES],
+        CHANNEL,
+    );
     let hello = Hello::new(Purpose::Session, "program", 1, "host", [2; NONCE_BYTES]);
-    let (mut client, mut frame) = ClientHandshake::start(hello, client_token);
+    let (mut client, mut frame) = ClientHandshake::start(hello, client_token, CHANNEL);
     let mut number = 0;
     loop {
         let received = between.pass(number, frame);
@@ -151,7 +159,6 @@ fn grant() -> SessionGrant {
             chunk_bytes: 1 << 20,
             chunk_count: 16,
         },
-        fingerprint: Vec::new(),
         peers: vec!["tcp://gpu2:7140".into()],
     }
 }

@@ -19,23 +19,23 @@ pub fn target(bytes: &[u8]) {
     }
     let token = Token::from_bytes(b"the token of the fuzzer").expect("it is long enough");
     let ticket = Ticket::from_random([3; 32]);
-    let (connector, hello) = PeerConnector::start(&ticket, Some(&token), [1; NONCE_BYTES]);
+    let (connector, hello) = PeerConnector::start(&ticket, Some(&token), [1; NONCE_BYTES], true);
     let mut seen = hello;
     change(&mut seen, bytes, 0);
     let named = TicketName::in_hello(&seen);
-    assert_eq!(named == Ok(TicketName::of(&ticket)), seen[..40] == hello[..40]);
+    assert_eq!(named == Ok((TicketName::of(&ticket), true)), seen[..40] == hello[..40]);
     let (acceptor, challenge) =
         PeerAcceptor::challenge(&seen, &ticket, Some(&token), [2; NONCE_BYTES]);
     let mut answered = challenge;
     change(&mut answered, bytes, PEER_HELLO_BYTES);
-    let Ok(proof) = connector.answer(&answered) else {
+    let Ok((proof, key)) = connector.answer(&answered) else {
         assert!(seen != hello || answered != challenge, "an honest server was not believed");
         return;
     };
     assert!(seen == hello && answered == challenge, "a changed message was believed");
     let mut shown = proof;
     change(&mut shown, bytes, PEER_HELLO_BYTES + PEER_CHALLENGE_BYTES);
-    assert_eq!(acceptor.check(&shown).is_ok(), shown == proof);
+    assert_eq!(acceptor.check(&shown) == Ok(key), shown == proof);
 }
 
 /// Changes a message by what the input has at its place.

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 
 use crate::support::{Client, Finished, Server, free_addresses, opencl_program};
 
@@ -92,8 +93,12 @@ fn peers_with_a_token_prove_that_they_know_it() {
     let file = folder.path().join("token");
     std::fs::write(&file, "a token that both servers know").expect("room for a file");
     let token = ["--token-file", file.to_str().expect("a plain path")];
+    let own = folder.path().join("own");
+    std::fs::write(&own, "a token that servers alone know").expect("room for a file");
+    std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+    let peer_token = ["--peer-token-file", own.to_str().expect("a plain path")];
     let at = free_addresses();
-    let servers = serve(&at, [&at[1], &at[0]], &token);
+    let servers = serve(&at, [&at[1], &at[0]], &[token, peer_token].concat());
     let finished = passes(&[&at[0], &at[1]], &token).run();
     assert_direct(&finished, &servers);
     assert_eq!(

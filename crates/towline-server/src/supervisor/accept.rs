@@ -150,6 +150,18 @@ impl UnprovenGuard {
             entry.spoke = true;
         }
     }
+
+    /// The connection is encrypted from now on: what is to be said to it goes through `secure`.
+    pub(super) fn secure(&mut self, secure: Arc<dyn Connection>) {
+        let mut state = lock(&self.set.state);
+        let clear = std::mem::replace(&mut self.connection, secure);
+        let own = |entry: &&mut Entry| Arc::ptr_eq(&entry.connection, &clear);
+        match state.connections.iter_mut().find(own) {
+            Some(entry) => entry.connection = Arc::clone(&self.connection),
+            // It has made place, and is shut down.
+            None => self.connection.shutdown(),
+        }
+    }
 }
 
 impl Drop for UnprovenGuard {

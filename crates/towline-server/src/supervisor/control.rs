@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use towline_transport::{Address, Connection, TransportError, recv_exact};
+use towline_transport::{Address, Connection, Registry, TransportError, recv_exact, tls};
 use towline_wire::control::{
-    AttachPreamble, ConnectionKind, ControlError, CudaDevices, Devices, HandshakeError, Hello,
-    Message, MessageBuffer, NONCE_BYTES, Purpose, Reject, RejectCode, ServerHandshake,
-    ServerProgress, SessionEnded, SessionGrant, Status, TICKET_BYTES, Ticket, limits,
+    AttachPreamble, Channel, ConnectionKind, ControlError, CudaDevices, Devices, HandshakeError,
+    Hello, LaneKey, Message, MessageBuffer, NONCE_BYTES, Purpose, Reject, RejectCode,
+    ServerHandshake, ServerProgress, SessionEnded, SessionGrant, Status, TICKET_BYTES, Ticket,
+    labels, limits,
 };
 use towline_wire::snapshot::Snapshot;
 
@@ -19,9 +20,11 @@ use super::monitor::Asker;
 use super::peer::{self, Peering};
 use super::pool::WorkerPool;
 use super::query::QueryPlace;
-use super::session::{Lanes, Session};
+use super::session::{LaneAccount, Session};
 use super::worker::Ending;
-use super::{ANSWER_LIMIT, HANDSHAKE_LIMIT, Shared, WORKER_END_LIMIT, lock, random};
+use super::{
+    ANSWER_LIMIT, HANDSHAKE_LIMIT, Shared, SupervisorConfig, WORKER_END_LIMIT, lock, random,
+};
 use crate::worker::process::SessionParameters;
 
 /// How long a connection that only asks questions may be silent.
@@ -68,14 +71,32 @@ pub(super) fn serve(
 
 fn serve_connection(
     connection: Arc<dyn Connection>,
-    unproven: UnprovenGuard,
+    mut unproven: UnprovenGuard,
     scheme: &str,
     shared: &Arc<Shared>,
 ) -> Result<(), Fault> {
     let late = Message::Reject(RejectCode::HandshakeTimeout.plain()).encode();
-    let deadline = shared.deadlines.set(&connection, HANDSHAKE_LIMIT, late);
+    let deadline = shared
+        .deadlines
+        .set(&connection, HANDSHAKE_LIMIT, late.clone());
     let mut first = [0; ConnectionKind::BYTES];
     recv_exact(&*connection, &mut first)?;
+    if tls::is_handshake(&first) {
+        unproven.spoke();
+        let accepted = shared
+            .config
+            .tls
+            .accept(connection, &first, HANDSHAKE_LIMIT)?;
+        let secure: Arc<dyn Connection> = Arc::clone(&accepted) as _;
+        unproven.secure(Arc::clone(&secure));
+        drop(deadline);
+        let deadline = shared.deadlines.set(&secure, HANDSHAKE_LIMIT, late);
+        let channel = Channel::Encrypted(accepted.exporter(labels::CONTROL, b""));
+        let lane_key = LaneKey::from_bytes(accepted.exporter(labels::LANE_KEY, b""));
+        let deadlines = Arc::clone(&shared.deadlines);
+        let control = ControlConnection::new(secure, deadlines, Some(lane_key));
+        return serve_control(control, channel, &[], (deadline, unproven), shared);
+    }
     let kind = ConnectionKind::of(&first)?;
     unproven.spoke();
     if kind == ConnectionKind::Peer {
@@ -94,13 +115,43 @@ fn serve_connection(
         attach(&*connection, &preamble, scheme, shared);
         return Ok(());
     }
-    let control = Arc::new(ControlConnection::new(
-        connection,
-        Arc::clone(&shared.deadlines),
-    ));
-    let mut inbox = Inbox::starting_with(&first);
-    let authenticated = authenticate(&control, &mut inbox, shared);
-    drop((deadline, unproven));
+    let asked = shared.config.tenants.are_asked();
+    let channel = match may_be_clear(&*connection, scheme, asked, &shared.config)? {
+        true => Channel::Clear,
+        false => Channel::Refused,
+    };
+    let control = ControlConnection::new(connection, Arc::clone(&shared.deadlines), None);
+    serve_control(control, channel, &first, (deadline, unproven), shared)
+}
+
+/// Whether a connection may do without encryption: where nobody else can listen, where the operator said so, or on this host, as long as
+/// there is no `secret` that one of its users might be after.
+pub(super) fn may_be_clear(
+    connection: &dyn Connection,
+    scheme: &str,
+    secret: bool,
+    config: &SupervisorConfig,
+) -> Result<bool, TransportError> {
+    let over_network = Registry::global().get(scheme)?.capabilities().over_network;
+    let on_this_host = || {
+        let from = connection.peer().parse();
+        from.is_ok_and(|from: Address| from.is_loopback())
+    };
+    Ok(!over_network || config.no_encryption || (!secret && on_this_host()))
+}
+
+/// A control connection, of which `first` has been read, until its end.
+fn serve_control(
+    control: ControlConnection,
+    channel: Channel,
+    first: &[u8],
+    limits: (Deadline, UnprovenGuard),
+    shared: &Arc<Shared>,
+) -> Result<(), Fault> {
+    let control = Arc::new(control);
+    let mut inbox = Inbox::starting_with(first);
+    let authenticated = authenticate(&control, channel, &mut inbox, shared);
+    drop(limits);
     let result = authenticated.and_then(|(handshake, hello)| match hello.purpose {
         Purpose::Query => answer_queries(&control, &handshake, &mut inbox, shared),
         Purpose::Nvml => tell_of_devices(&control, &handshake, &hello, &mut inbox, shared),
@@ -151,14 +202,16 @@ fn attach(
 
 fn authenticate(
     control: &ControlConnection,
+    channel: Channel,
     inbox: &mut Inbox,
     shared: &Shared,
 ) -> Result<(ServerHandshake, Hello), Fault> {
     let nonce = random::<NONCE_BYTES>().map_err(|error| Fault::Rejected(internal(&error)))?;
     let mut handshake = ServerHandshake::new(
         shared.config.identity.clone(),
-        shared.config.token.clone(),
+        Arc::clone(&shared.config.tenants),
         nonce,
+        channel,
     );
     loop {
         let Some(frame) = inbox.next_frame(control)? else {
@@ -301,12 +354,11 @@ fn run_session(
         Ok(ticket) => Arc::new(Session {
             id,
             ticket: Ticket::from_random(ticket),
+            lane_key: control.lane_key.clone(),
             worker: Arc::clone(&worker),
             control: Arc::clone(control),
-            max_lanes: session_limits.max_lanes,
             since: Instant::now(),
-            lanes: Mutex::new(Lanes::default()),
-            lane_deadline: Mutex::default(),
+            lanes: Arc::new(LaneAccount::new(session_limits.max_lanes)),
             peering: Peering::default(),
             hello,
         }),
@@ -362,8 +414,10 @@ fn serve_session(
         chunk_bytes: limits.chunk_bytes,
         chunk_count: limits.chunk_count,
     };
+    let encrypted = session.lane_key.as_ref();
+    let encrypted = encrypted.map(|key| (key, Arc::clone(&session.lanes)));
     // If the worker is dead, its end is told by the callback.
-    let _ = session.worker.assign(parameters);
+    let _ = session.worker.assign(parameters, encrypted);
     shared
         .sessions
         .insert(Arc::clone(session))
@@ -372,7 +426,6 @@ fn serve_session(
         session_id: session.id,
         ticket: session.ticket.clone(),
         limits,
-        fingerprint: Vec::new(),
         peers: shared.config.peers.iter().map(Address::to_string).collect(),
     };
     let late = Message::SessionEnded(SessionEnded {
@@ -385,7 +438,7 @@ fn serve_session(
         shared
             .deadlines
             .set(&control.connection, shared.config.lane_limit, late.encode());
-    *lock(&session.lane_deadline) = Some(deadline);
+    session.lanes.set_deadline(deadline);
     control.welcome(&handshake.welcome(Some(grant), session.worker.snapshot().to_vec()))?;
     while let Some(frame) = inbox.next_frame(control)? {
         match Message::decode(&frame)? {
@@ -443,15 +496,22 @@ fn internal(error: &super::SupervisorError) -> Reject {
 pub(super) struct ControlConnection {
     connection: Arc<dyn Connection>,
     deadlines: Arc<Deadlines>,
+    /// What lanes of its session must prove to know, where it is encrypted.
+    lane_key: Option<LaneKey>,
     /// Held while sending: messages must not mix. Whether the client has been welcomed.
     welcomed: Mutex<bool>,
 }
 
 impl ControlConnection {
-    fn new(connection: Arc<dyn Connection>, deadlines: Arc<Deadlines>) -> Self {
+    fn new(
+        connection: Arc<dyn Connection>,
+        deadlines: Arc<Deadlines>,
+        lane_key: Option<LaneKey>,
+    ) -> Self {
         Self {
             connection,
             deadlines,
+            lane_key,
             welcomed: Mutex::new(false),
         }
     }

@@ -46,8 +46,9 @@ use std::time::{Duration, Instant};
 use towline_sys::SysError;
 use towline_sys::jail::{JailLimits, UnprivilegedUser};
 use towline_sys::process::WorkerProgram;
+use towline_transport::tls::ServerTls;
 use towline_transport::{Address, Listener, Registry, TransportError};
-use towline_wire::control::{ServerIdentity, SessionLimits, Token};
+use towline_wire::control::{ServerIdentity, SessionLimits, Tenants, Token};
 use towline_worker::{Images, Offers};
 
 use self::accept::Unproven;
@@ -84,12 +85,18 @@ const WORKER_END_LIMIT: Duration = Duration::from_millis(300);
 pub struct SupervisorConfig {
     /// Where to listen.
     pub listen: Vec<Address>,
-    /// What clients must know. Without it everyone who can connect is let in.
-    pub token: Option<Token>,
+    /// What clients must know: a token for all, or one for each tenant. Where none are asked everyone who can connect is let in.
+    pub tenants: Arc<dyn Tenants>,
+    /// What this server shows to clients, and whose certificates they must have, where connections are encrypted.
+    pub tls: ServerTls,
+    /// Take connections in the clear where they would be encrypted.
+    pub no_encryption: bool,
     /// Listen and connect beyond this host although there is no token.
     pub insecure: bool,
     /// Servers whose workers may be connected to ours, if they list this one too.
     pub peers: Vec<Address>,
+    /// What those servers must know, and no client.
+    pub peer_token: Option<Token>,
     /// Most sessions at once.
     pub max_sessions: u32,
     /// How long a client may take to open the lanes of its session.
@@ -183,8 +190,8 @@ pub enum SupervisorError {
     },
     /// Anyone could pass for a peer.
     #[error(
-        "the peer {address} is beyond this host, and without a token neither server could tell the other from a stranger; \
-         give --token-file, or say --insecure if the network is trusted"
+        "the peer {address} is beyond this host, and without a token of their own neither server could tell the other from a client or \
+         a stranger; give both --peer-token-file, or say --insecure if the network is trusted"
     )]
     PeerWithoutToken {
         /// The address.
@@ -466,18 +473,21 @@ fn check_reach(address: &Address, config: &SupervisorConfig) -> Result<(), Super
     if !crosses_hosts || address.is_loopback() {
         return Ok(());
     }
-    match (&config.token, config.insecure) {
-        (None, false) => Err(SupervisorError::NoToken {
+    if config.no_encryption {
+        log::warn!(
+            "{address}: clients may leave encryption out (--no-encryption): what they send can then be read and changed on the way"
+        );
+    }
+    match (config.tenants.are_asked(), config.insecure) {
+        (false, false) => Err(SupervisorError::NoToken {
             address: address.clone(),
         }),
-        (None, true) => {
+        (false, true) => {
             log::warn!("{address} lets everyone in who can reach it (--insecure)");
             Ok(())
         }
-        (Some(_), _) => {
-            log::info!(
-                "{address}: clients must prove that they know the token; data is not encrypted"
-            );
+        (true, _) => {
+            log::info!("{address}: clients must prove that they know the token");
             Ok(())
         }
     }
@@ -522,7 +532,8 @@ fn check_peer(address: &Address, config: &SupervisorConfig) -> Result<(), Superv
         .get(address.scheme())?
         .capabilities()
         .crosses_hosts;
-    match crosses_hosts && !address.is_loopback() && config.token.is_none() && !config.insecure {
+    match crosses_hosts && !address.is_loopback() && config.peer_token.is_none() && !config.insecure
+    {
         true => Err(SupervisorError::PeerWithoutToken {
             address: address.clone(),
         }),

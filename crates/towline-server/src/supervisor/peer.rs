@@ -15,11 +15,12 @@ use towline_transport::{
     Address, ConnectOptions, Connection, Registry, TransportError, recv_exact,
 };
 use towline_wire::control::{
-    ConnectionKind, Message, NONCE_BYTES, PEER_ACCEPTED, PEER_CHALLENGE_BYTES, PEER_HELLO_BYTES,
-    PROOF_BYTES, PeerAcceptor, PeerConnect, PeerConnected, PeerConnector, PeerOffer, PeerTicket,
-    TICKET_BYTES, Ticket, TicketName,
+    ConnectionKind, LaneKey, Message, NONCE_BYTES, PEER_ACCEPTED, PEER_CHALLENGE_BYTES,
+    PEER_HELLO_BYTES, PROOF_BYTES, PeerAcceptor, PeerConnect, PeerConnected, PeerConnector,
+    PeerOffer, PeerTicket, TICKET_BYTES, Ticket, TicketName,
 };
 
+use super::control::may_be_clear;
 use super::session::Session;
 use super::{HANDSHAKE_LIMIT, Shared, lock, random};
 
@@ -201,12 +202,29 @@ fn reach(session: &Session, request: &PeerConnect, shared: &Shared) -> Result<()
     let deadline = shared
         .deadlines
         .set(&connection, HANDSHAKE_LIMIT, Vec::new());
-    let token = shared.config.token.as_ref();
-    let (connector, hello) = PeerConnector::start(&request.ticket, token, nonce);
-    introduce(&*connection, &connector, &hello).map_err(|error| format!("{address}: {error}"))?;
+    let token = shared.config.peer_token.as_ref();
+    let scheme = address.scheme();
+    let encrypted = !may_be_clear(&*connection, scheme, token.is_some(), &shared.config)
+        .map_err(|error| error.to_string())?;
+    let (connector, hello) = PeerConnector::start(&request.ticket, token, nonce, encrypted);
+    let key = introduce(&*connection, &connector, &hello)
+        .map_err(|error| format!("{address}: {error}"))?;
     // The deadline would end the lane for the worker too.
     drop(deadline);
-    pass(session, request.lane, address.scheme(), &*connection)
+    let end = PeerEnd {
+        lane: request.lane,
+        connects: true,
+        key: encrypted.then_some(key),
+    };
+    pass(session, &end, scheme, &*connection)
+}
+
+/// What a worker is told of a peer lane.
+struct PeerEnd {
+    lane: u64,
+    connects: bool,
+    /// `None` where it is not encrypted.
+    key: Option<LaneKey>,
 }
 
 /// The connecting side of the handshake, byte for byte: what follows is the workers'.
@@ -214,13 +232,13 @@ fn introduce(
     connection: &dyn Connection,
     connector: &PeerConnector,
     hello: &[u8],
-) -> Result<(), String> {
+) -> Result<LaneKey, String> {
     let lost = |error: TransportError| error.to_string();
     connection.send(&[IoSlice::new(hello)]).map_err(lost)?;
     let mut challenge = [0; PEER_CHALLENGE_BYTES];
     recv_exact(connection, &mut challenge)
         .map_err(|error| format!("it does not take the ticket: {error}"))?;
-    let proof = connector
+    let (proof, key) = connector
         .answer(&challenge)
         .map_err(|error| error.to_string())?;
     connection.send(&[IoSlice::new(&proof)]).map_err(lost)?;
@@ -228,7 +246,7 @@ fn introduce(
     recv_exact(connection, &mut accepted)
         .map_err(|error| format!("it does not take our proof: {error}"))?;
     match accepted == PEER_ACCEPTED {
-        true => Ok(()),
+        true => Ok(key),
         false => Err("it does not speak the protocol".into()),
     }
 }
@@ -236,7 +254,7 @@ fn introduce(
 /// What another server's connection may do.
 pub(super) struct Accepted {
     session: Arc<Session>,
-    lane: u64,
+    end: PeerEnd,
 }
 
 /// The accepting side of the handshake; `first` has been read. In the error, why the connection is refused.
@@ -250,7 +268,7 @@ pub(super) fn accept(
     let (head, rest) = hello.split_at_mut(first.len());
     head.copy_from_slice(first);
     recv_exact(connection, rest).map_err(|error| error.to_string())?;
-    let name = TicketName::in_hello(&hello).map_err(|error| error.to_string())?;
+    let (name, encrypted) = TicketName::in_hello(&hello).map_err(|error| error.to_string())?;
     let issued = shared
         .peer_tickets
         .redeem(&name, Instant::now())
@@ -259,9 +277,15 @@ pub(super) fn accept(
         .sessions
         .get(issued.session)
         .ok_or("the ticket's session is over")?;
-    let token = shared.config.token.as_ref();
+    let token = shared.config.peer_token.as_ref();
     if token.is_none() {
         comes_from(connection, scheme, &issued.address)?;
+    }
+    let may_be_clear = may_be_clear(connection, scheme, token.is_some(), &shared.config);
+    if !encrypted && !may_be_clear.map_err(|error| error.to_string())? {
+        return Err(
+            "it does not encrypt; start it without --no-encryption, or this server with it".into(),
+        );
     }
     let nonce = random::<NONCE_BYTES>().map_err(|error| error.to_string())?;
     let (acceptor, challenge) = PeerAcceptor::challenge(&hello, &issued.ticket, token, nonce);
@@ -270,12 +294,14 @@ pub(super) fn accept(
         .map_err(|error| error.to_string())?;
     let mut proof = [0; PROOF_BYTES];
     recv_exact(connection, &mut proof).map_err(|error| error.to_string())?;
-    acceptor.check(&proof).map_err(|error| error.to_string())?;
+    let key = acceptor.check(&proof).map_err(|error| error.to_string())?;
     session.peering.add_lane()?;
-    Ok(Accepted {
-        session,
+    let end = PeerEnd {
         lane: issued.lane,
-    })
+        connects: false,
+        key: encrypted.then_some(key),
+    };
+    Ok(Accepted { session, end })
 }
 
 /// Says that the connection is accepted and gives it to the session's worker. No deadline may hang over it any more.
@@ -286,15 +312,15 @@ pub(super) fn hand_over(
     shared: &Shared,
 ) {
     let peer = connection.peer();
-    let passed = accepted.and_then(|Accepted { session, lane }| {
+    let passed = accepted.and_then(|Accepted { session, end }| {
         // One byte into an empty buffer. The worker may speak as soon as it has the connection, so this goes first.
         match connection.try_send(&PEER_ACCEPTED) {
             Ok(1) => {}
             Ok(_) => return Err("it does not read".into()),
             Err(error) => return Err(error.to_string()),
         }
-        pass(&session, lane, scheme, connection)?;
-        Ok((session.id, lane))
+        pass(&session, &end, scheme, connection)?;
+        Ok((session.id, end.lane))
     });
     match passed {
         Ok((id, lane)) => log::info!("session {id}: {peer} is peer lane {lane}"),
@@ -307,7 +333,7 @@ pub(super) fn hand_over(
 
 fn pass(
     session: &Session,
-    lane: u64,
+    end: &PeerEnd,
     scheme: &str,
     connection: &dyn Connection,
 ) -> Result<(), String> {
@@ -316,7 +342,7 @@ fn pass(
         .ok_or("its transport cannot pass connections to a worker")?;
     session
         .worker
-        .pass_peer(lane, scheme, descriptor)
+        .pass_peer(end.lane, end.connects, end.key.as_ref(), scheme, descriptor)
         .map_err(|error| format!("{error}: {}", error.source))?;
     session.peering.passed.fetch_add(1, Ordering::Relaxed);
     Ok(())

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use towline_transport::Connection;
-use towline_wire::control::{AttachPreamble, Hello, Reject, RejectCode, SessionStatus, Ticket};
+use towline_wire::control::{
+    AttachPreamble, Hello, LaneKey, Reject, RejectCode, SessionStatus, Ticket,
+};
 
 use super::control::ControlConnection;
 use super::deadline::Deadline;
@@ -21,20 +23,67 @@ pub(super) struct Session {
     pub(super) id: u64,
     pub(super) hello: Hello,
     pub(super) ticket: Ticket,
+    /// What its lanes must prove to know; `None` where they are not encrypted.
+    pub(super) lane_key: Option<LaneKey>,
     pub(super) worker: Arc<Worker>,
     pub(super) control: Arc<ControlConnection>,
-    pub(super) max_lanes: u16,
     pub(super) since: Instant,
-    pub(super) lanes: Mutex<Lanes>,
-    /// Until all lanes are open.
-    pub(super) lane_deadline: Mutex<Option<Deadline>>,
+    pub(super) lanes: Arc<LaneAccount>,
     pub(super) peering: Peering,
 }
 
-/// Which lanes of a session have been opened. Each can be opened once, so a ticket that someone saw is worth nothing
-/// after its owner used it.
+/// The account of a session's lanes.
+pub(super) struct LaneAccount {
+    max_lanes: u16,
+    lanes: Mutex<Lanes>,
+    /// Until all lanes are open.
+    deadline: Mutex<Option<Deadline>>,
+}
+
+impl LaneAccount {
+    pub(super) fn new(max_lanes: u16) -> Self {
+        Self {
+            max_lanes,
+            lanes: Mutex::default(),
+            deadline: Mutex::default(),
+        }
+    }
+
+    /// Sets what ends the session unless all lanes are opened before.
+    pub(super) fn set_deadline(&self, deadline: Deadline) {
+        *lock(&self.deadline) = Some(deadline);
+    }
+
+    /// Notes that a lane is opened; in the error, why it must not.
+    pub(super) fn open(&self, index: u16, count: u16) -> Result<(), &'static str> {
+        let mut lanes = lock(&self.lanes);
+        lanes.open(index, count, self.max_lanes)?;
+        if lanes.are_all_open() {
+            *lock(&self.deadline) = None;
+        }
+        Ok(())
+    }
+
+    /// Whether a lane might be opened. Notes nothing of what a preamble says, which is not proven.
+    fn check(&self, index: u16, count: u16) -> Result<(), &'static str> {
+        let opened = lock(&self.lanes).opened;
+        Lanes {
+            count: None,
+            opened,
+        }
+        .open(index, count, self.max_lanes)
+    }
+
+    fn opened(&self) -> u16 {
+        let opened = lock(&self.lanes).opened;
+        u16::try_from(opened.count_ones()).expect("64 bits at most")
+    }
+}
+
+/// Which lanes of a session have been opened, where they are not encrypted. Each can be opened once, so a ticket that someone saw is
+/// worth nothing after its owner used it. Encrypted lanes prove themselves to the worker, and until then a ticket is not used up.
 #[derive(Default)]
-pub(super) struct Lanes {
+struct Lanes {
     /// What the first lane said.
     count: Option<u16>,
     /// One bit per lane; `limits::LANES` is 64.
@@ -43,17 +92,15 @@ pub(super) struct Lanes {
 
 impl Lanes {
     /// Notes that a lane is opened; in the error, why it must not.
-    fn open(&mut self, preamble: &AttachPreamble, max_lanes: u16) -> Result<(), &'static str> {
-        let count = *self.count.get_or_insert(preamble.lane_count);
-        if count != preamble.lane_count {
+    fn open(&mut self, index: u16, lanes: u16, max_lanes: u16) -> Result<(), &'static str> {
+        let count = *self.count.get_or_insert(lanes);
+        if count != lanes {
             return Err("the lanes of a session disagree about their number");
         }
         if count > max_lanes {
             return Err("more lanes than the session may have");
         }
-        let bit = 1u64
-            .checked_shl(preamble.lane_index.into())
-            .ok_or("no such lane")?;
+        let bit = 1u64.checked_shl(index.into()).ok_or("no such lane")?;
         if self.opened & bit != 0 {
             return Err("the lane is open already: the ticket was used before");
         }
@@ -157,14 +204,16 @@ impl SessionTable {
         let descriptor = connection
             .descriptor()
             .ok_or("its transport cannot pass connections to a worker")?;
-        lock(&session.lanes).open(preamble, session.max_lanes)?;
+        let (index, count) = (preamble.lane_index, preamble.lane_count);
+        match session.lane_key {
+            None => session.lanes.open(index, count)?,
+            // The worker notes it when it has proven itself.
+            Some(_) => session.lanes.check(index, count)?,
+        }
         session
             .worker
-            .pass_lane(preamble.lane_index, preamble.lane_count, scheme, descriptor)
+            .pass_lane(index, count, scheme, descriptor)
             .map_err(|error| format!("{error}: {}", error.source))?;
-        if lock(&session.lanes).are_all_open() {
-            *lock(&session.lane_deadline) = None;
-        }
         Ok(session.id)
     }
 
@@ -229,7 +278,7 @@ impl Session {
             peer: self.control.peer(),
             worker_pid: self.worker.pid(),
             age_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
-            lanes: u16::try_from(lock(&self.lanes).opened.count_ones()).expect("64 bits at most"),
+            lanes: self.lanes.opened(),
             peer_lanes: self.peering.passed(),
             device_memory_bytes: statistics.device_memory_bytes,
             received_bytes: statistics.received_bytes,
@@ -241,32 +290,22 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
-    use towline_wire::control::TICKET_BYTES;
-
     use super::*;
-
-    fn lane(lane_index: u16, lane_count: u16) -> AttachPreamble {
-        AttachPreamble {
-            ticket: Ticket::from_random([0; TICKET_BYTES]),
-            lane_index,
-            lane_count,
-        }
-    }
 
     #[test]
     fn each_lane_opens_once() {
         let mut lanes = Lanes::default();
-        assert!(lanes.open(&lane(0, 2), 8).is_ok());
-        assert!(lanes.open(&lane(1, 2), 8).is_ok());
-        assert!(lanes.open(&lane(1, 2), 8).is_err());
+        assert!(lanes.open(0, 2, 8).is_ok());
+        assert!(lanes.open(1, 2, 8).is_ok());
+        assert!(lanes.open(1, 2, 8).is_err());
     }
 
     #[test]
     fn lanes_must_agree_and_keep_to_the_limit() {
         let mut lanes = Lanes::default();
-        assert!(lanes.open(&lane(0, 2), 8).is_ok());
-        assert!(lanes.open(&lane(2, 3), 8).is_err());
-        assert!(Lanes::default().open(&lane(0, 9), 8).is_err());
+        assert!(lanes.open(0, 2, 8).is_ok());
+        assert!(lanes.open(2, 3, 8).is_err());
+        assert!(Lanes::default().open(0, 9, 8).is_err());
     }
 
     #[test]

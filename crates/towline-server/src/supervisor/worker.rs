@@ -11,15 +11,17 @@ use std::time::{Duration, Instant};
 use towline_sys::SysError;
 use towline_sys::channel::{Channel, Received};
 use towline_sys::process::{Exit, WorkerProcess};
+use towline_wire::control::LaneKey;
 use towline_wire::control::limits::{SERVER_MESSAGE_BYTES, SNAPSHOT_BYTES};
 
 use super::folder::WorkerHome;
 use super::output::Label;
+use super::session::LaneAccount;
 use super::{WORKER_END_LIMIT, lock, random};
 use towline_worker::{Images, Offer, Offers, Token};
 
 use crate::worker::process::{ENGINE_ERROR_CODE, SessionParameters, Statistics};
-use crate::worker::protocol::{self, FromWorker, ToWorker};
+use crate::worker::protocol::{self, FromWorker, Secret, ToWorker};
 
 /// What becomes of a worker.
 pub(super) trait WorkerEvents: Send + Sync {
@@ -62,6 +64,8 @@ struct State {
     questions_asked: u64,
     /// Answers that have come, by request.
     answers: HashMap<u64, Vec<u8>>,
+    /// Where it accounts for the encrypted lanes of its session.
+    lanes: Option<Arc<LaneAccount>>,
     /// What the worker said about its end.
     last_words: Option<String>,
 }
@@ -126,10 +130,22 @@ impl Worker {
         self.snapshot.get().map_or(&[], Vec::as_slice)
     }
 
-    pub(super) fn assign(&self, parameters: SessionParameters) -> Result<(), SysError> {
+    /// Gives it a session, whose lanes it has to account for where they are encrypted.
+    pub(super) fn assign(
+        &self,
+        parameters: SessionParameters,
+        encrypted: Option<(&LaneKey, Arc<LaneAccount>)>,
+    ) -> Result<(), SysError> {
         self.label.set_session(parameters.session_id);
-        self.channel
-            .send_now(&protocol::encode(&ToWorker::Assign(parameters)), None)
+        let lane_key = encrypted.map(|(key, lanes)| {
+            lock(&self.state).lanes = Some(lanes);
+            Secret::from(key)
+        });
+        let message = ToWorker::Assign {
+            parameters,
+            lane_key,
+        };
+        self.channel.send_now(&protocol::encode(&message), None)
     }
 
     pub(super) fn pass_lane(
@@ -151,11 +167,15 @@ impl Worker {
     pub(super) fn pass_peer(
         &self,
         lane: u64,
+        connects: bool,
+        key: Option<&LaneKey>,
         scheme: &str,
         descriptor: BorrowedFd<'_>,
     ) -> Result<(), SysError> {
         let message = ToWorker::Peer {
             lane,
+            connects,
+            key: key.map(Secret::from),
             scheme: scheme.to_owned(),
         };
         self.channel
@@ -318,6 +338,11 @@ impl Worker {
             }
             FromWorker::Finished { error: None } => {
                 log::debug!("worker {}: the engine has finished", self.pid);
+            }
+            FromWorker::LaneOpened { index, count } => {
+                let lanes = lock(&self.state).lanes.clone();
+                let lanes = lanes.ok_or("it opened a lane that nobody asked it to account for")?;
+                lanes.open(index, count)?;
             }
             FromWorker::Statistics {
                 request,

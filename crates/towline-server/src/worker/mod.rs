@@ -2,6 +2,7 @@
 
 mod broker;
 pub mod cuda;
+mod door;
 mod lanes;
 pub mod nvml;
 pub mod opencl;

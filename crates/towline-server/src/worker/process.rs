@@ -29,12 +29,11 @@
 //! ```
 
 use std::error::Error;
-use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use towline_sys::channel::{Channel, Received};
@@ -42,10 +41,11 @@ use towline_sys::crash;
 use towline_sys::jail::{self, JailRequest};
 use towline_sys::process::{exit_now, take_channel};
 use towline_transport::{Connection, Registry};
-use towline_wire::control::{Message, NvmlAnswers, NvmlQuestions};
+use towline_wire::control::{LaneEnd, LaneKey, Message, NvmlAnswers, NvmlQuestions};
 use towline_worker::Broker;
 
 use super::broker::ChannelBroker;
+use super::door::Door;
 use super::protocol::{self, FromWorker, ToWorker};
 pub use super::protocol::{SessionParameters, Statistics};
 pub use towline_worker::Counters;
@@ -308,8 +308,7 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>) -> i32 {
     let mut engine = Some(engine);
     let counters = Arc::new(Counters::default());
     let ended = Arc::new(AtomicBool::new(false));
-    let mut lanes: Option<Sender<Lane>> = None;
-    let mut open_lanes: Vec<Arc<dyn Connection>> = Vec::new();
+    let mut door: Option<Arc<Door>> = None;
     let broker = Arc::new(ChannelBroker::new(Arc::clone(channel)));
     loop {
         let received = match channel.recv() {
@@ -329,13 +328,20 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>) -> i32 {
             }
         };
         match (message, received.descriptor) {
-            (ToWorker::Assign(parameters), _) => {
+            (
+                ToWorker::Assign {
+                    parameters,
+                    lane_key,
+                },
+                _,
+            ) => {
                 let Some(engine) = engine.take() else {
                     log::error!("a worker serves one session, and was given a second");
                     return 1;
                 };
                 let (sender, arriving) = mpsc::channel();
-                lanes = Some(sender);
+                let key = lane_key.map(LaneKey::from);
+                door = Some(Arc::new(Door::new(key, sender, Arc::clone(channel))));
                 let lanes = LaneSource {
                     arriving,
                     ended: Arc::clone(&ended),
@@ -355,13 +361,28 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>) -> i32 {
                     scheme,
                 },
                 Some(descriptor),
+            ) => match &door {
+                Some(door) => door.take_lane(index, count, &scheme, descriptor),
+                None => log::warn!("lane {index} came without a session"),
+            },
+            (
+                ToWorker::Peer {
+                    lane,
+                    connects,
+                    key,
+                    scheme,
+                },
+                Some(descriptor),
             ) => {
-                let kind = LaneKind::Client { index, count };
-                open_lanes.extend(take_lane(kind, &scheme, descriptor, lanes.as_ref()));
-            }
-            (ToWorker::Peer { lane, scheme }, Some(descriptor)) => {
-                let kind = LaneKind::Peer { number: lane };
-                open_lanes.extend(take_lane(kind, &scheme, descriptor, lanes.as_ref()));
+                let end = match connects {
+                    true => LaneEnd::PeerConnects,
+                    false => LaneEnd::PeerAccepts,
+                };
+                let key = key.map(LaneKey::from);
+                match &door {
+                    Some(door) => door.take_peer(lane, end, key, &scheme, descriptor),
+                    None => log::warn!("peer lane {lane} came without a session"),
+                }
             }
             (ToWorker::ReportStatistics { request }, _) => {
                 tell(
@@ -387,8 +408,7 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>) -> i32 {
                 // Wakes the engine wherever it waits; it returns, and its thread ends the process. If it cannot (it
                 // waits for a kernel), the supervisor kills it.
                 ended.store(true, Ordering::Release);
-                open_lanes.iter().for_each(|lane| lane.shutdown());
-                lanes = None;
+                door.take().inspect(|door| door.close());
             }
             (ToWorker::Lane { index, .. }, None) => {
                 log::warn!("lane {index} came without its descriptor")
@@ -398,36 +418,6 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>) -> i32 {
             }
             (ToWorker::Start { .. }, _) => log::warn!("the worker was told twice to start"),
             (ToWorker::Ask { .. }, _) => log::warn!("only a monitor answers questions"),
-        }
-    }
-}
-
-/// Gives a connection that the supervisor passed to the engine.
-fn take_lane(
-    kind: LaneKind,
-    scheme: &str,
-    descriptor: OwnedFd,
-    lanes: Option<&Sender<Lane>>,
-) -> Option<Arc<dyn Connection>> {
-    let adopted = Registry::global()
-        .get(scheme)
-        .and_then(|transport| transport.adopt(descriptor));
-    match (adopted, lanes) {
-        (Ok(connection), Some(sender)) => {
-            // The engine may have returned already; then the process is about to end.
-            let _ = sender.send(Lane {
-                kind,
-                connection: Arc::clone(&connection),
-            });
-            Some(connection)
-        }
-        (Err(error), _) => {
-            log::warn!("{kind:?}: {error}");
-            None
-        }
-        (Ok(_), None) => {
-            log::warn!("{kind:?} came without a session");
-            None
         }
     }
 }
@@ -459,7 +449,7 @@ fn run_engine(engine: Box<dyn Engine>, session: Session, channel: Arc<Channel>) 
 }
 
 /// The supervisor may be gone; the loop that reads from it then ends this process.
-fn tell(channel: &Channel, message: &FromWorker) {
+pub(super) fn tell(channel: &Channel, message: &FromWorker) {
     // Two threads speak, and messages do not mix: each is one datagram.
     if let Err(error) = channel.send(&protocol::encode(message), None) {
         log::debug!("{error}: {}", error.source);

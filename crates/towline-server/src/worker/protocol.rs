@@ -3,6 +3,7 @@
 //! One message per datagram, as JSON: few and small, and readable in a trace. The supervisor trusts the worker no more
 //! than a client, because a client may have taken it over: what it says is bounded and only ever shown or counted.
 
+use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use towline_sys::SysError;
 use towline_sys::channel::{self, Channel};
 use towline_sys::jail::JailRequest;
+use towline_wire::control::LaneKey;
 use towline_worker::{DIGEST_BYTES, TOKEN_BYTES, Taken};
 
 /// What a worker is told.
@@ -24,7 +26,12 @@ pub(crate) enum ToWorker {
         home: PathBuf,
     },
     /// A client has come.
-    Assign(SessionParameters),
+    Assign {
+        /// Whose session it is and what it may use.
+        parameters: SessionParameters,
+        /// What its lanes must prove to know; `None` where they are not encrypted.
+        lane_key: Option<Secret>,
+    },
     /// A lane of the client; its descriptor comes with the message.
     Lane {
         /// 0 is the command lane.
@@ -38,6 +45,10 @@ pub(crate) enum ToWorker {
     Peer {
         /// The client's number for it.
         lane: u64,
+        /// Whether this server has opened it.
+        connects: bool,
+        /// What both ends must prove to know; `None` where it is not encrypted.
+        key: Option<Secret>,
         /// Which transport the descriptor belongs to.
         scheme: String,
     },
@@ -124,6 +135,13 @@ pub(crate) enum FromWorker {
         /// Length of the frame.
         frame_bytes: usize,
     },
+    /// A lane of the client has proven that it is one.
+    LaneOpened {
+        /// 0 is the command lane.
+        index: u16,
+        /// How many there will be.
+        count: u16,
+    },
     /// It offers something to other sessions; a descriptor may come with the message.
     Offer {
         /// Comes back in the answer.
@@ -169,6 +187,28 @@ pub(crate) enum FromWorker {
         /// What ended the session, when it was not its client.
         error: Option<String>,
     },
+}
+
+/// The key of lanes, which no log may show.
+#[derive(Clone, Deserialize, Serialize)]
+pub(crate) struct Secret([u8; 32]);
+
+impl From<&LaneKey> for Secret {
+    fn from(key: &LaneKey) -> Self {
+        Self(key.to_bytes())
+    }
+}
+
+impl From<Secret> for LaneKey {
+    fn from(secret: Secret) -> Self {
+        Self::from_bytes(secret.0)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
 }
 
 /// What a session may use and whose it is.

@@ -24,8 +24,8 @@ use towline_sys::jail::{UnprivilegedUser, WorkerKind};
 use towline_sys::process::WorkerProgram;
 use towline_transport::{Address, ConnectOptions, Connection, Registry, recv_exact};
 use towline_wire::control::{
-    AttachPreamble, ClientHandshake, ClientProgress, Hello, MessageBuffer, Purpose, ServerIdentity,
-    SessionLimits, Token, limits,
+    AttachPreamble, Channel, ClientHandshake, ClientProgress, Hello, MessageBuffer, Purpose,
+    ServerIdentity, SessionLimits, Token, limits,
 };
 
 /// The vendors to test with; those of OCL_ICD_VENDORS on a machine where it is set.
@@ -278,7 +278,8 @@ fn supervise() {
 fn serve_everybody() {
     let mut config = config();
     config.listen = vec!["tcp://0.0.0.0:0".parse().expect("an address")];
-    config.token = Some(Token::from_bytes(b"sixteen bytes or more").expect("long enough"));
+    let token = Token::from_bytes(b"sixteen bytes or more").expect("long enough");
+    config.tenants = Arc::new(Some(token));
     config.jail.user = Some(UnprivilegedUser::named("nobody").expect("an account"));
     match Supervisor::start(config) {
         Ok(_) => println!("serves"),
@@ -298,7 +299,13 @@ fn config() -> SupervisorConfig {
     environment.push((SERVER.into(), std::process::id().to_string().into()));
     SupervisorConfig {
         listen: vec!["tcp://127.0.0.1:0".parse().expect("an address")],
-        token: None,
+        tenants: Arc::new(None::<Token>),
+        tls: towline_transport::tls::ServerTls {
+            identity: towline_transport::tls::Identity::generate().unwrap().0,
+            authority: None,
+        },
+        no_encryption: false,
+        peer_token: None,
         insecure: false,
         peers: Vec::new(),
         max_sessions: 1,
@@ -339,7 +346,7 @@ fn join(address: &Address) -> (Arc<dyn Connection>, Arc<dyn Connection>) {
         "here",
         [7; 32],
     );
-    let (mut handshake, first) = ClientHandshake::start(hello, None);
+    let (mut handshake, first) = ClientHandshake::start(hello, None, Channel::Clear);
     control.send(&[IoSlice::new(&first)]).expect("it reads");
     let mut buffer = MessageBuffer::new(limits::SERVER_MESSAGE_BYTES);
     let frame = loop {

@@ -2,7 +2,19 @@
 
 use super::*;
 
+/// Longer than any handshake takes.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// How a client connects where the server's address does not say.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Wire {
+    Clear,
+    Tls,
+}
+
 pub(super) struct Client {
+    /// The TLS of `connection`, if it is encrypted.
+    pub(super) tls: Option<Arc<TlsConnection>>,
     pub(super) connection: Arc<dyn Connection>,
     pub(super) buffer: MessageBuffer,
     pub(super) address: Address,
@@ -11,11 +23,25 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn dial(address: &Address) -> Self {
-        let connection = Registry::global()
+        Self::dial_over(Wire::Clear, address)
+    }
+
+    pub(super) fn dial_over(wire: Wire, address: &Address) -> Self {
+        let stream = Registry::global()
             .connect(address, &ConnectOptions::control())
             .expect("the server listens");
+        let (connection, tls): (Arc<dyn Connection>, _) = match wire {
+            Wire::Clear => (stream, None),
+            Wire::Tls => {
+                let tls = ClientTls::default()
+                    .connect(stream, LIMIT)
+                    .expect("the server encrypts");
+                (Arc::clone(&tls) as _, Some(tls))
+            }
+        };
         let buffer = MessageBuffer::new(limits::SERVER_MESSAGE_BYTES);
         Self {
+            tls,
             connection,
             buffer,
             address: address.clone(),
@@ -37,9 +63,25 @@ impl Client {
         purpose: Purpose,
         token: Option<Token>,
     ) -> Result<Self, HandshakeError> {
-        let mut client = Self::dial(address);
+        let wire = match token {
+            Some(_) => Wire::Tls,
+            None => Wire::Clear,
+        };
         let hello = Hello::new(purpose, "test", std::process::id(), host, [7; 32]);
-        let (mut handshake, first) = ClientHandshake::start(hello, token);
+        Self::join_over(wire, address, hello, token)
+    }
+
+    pub(super) fn join_over(
+        wire: Wire,
+        address: &Address,
+        hello: Hello,
+        token: Option<Token>,
+    ) -> Result<Self, HandshakeError> {
+        let mut client = Self::dial_over(wire, address);
+        let channel = client.tls.as_ref().map_or(Channel::Clear, |tls| {
+            Channel::Encrypted(tls.exporter(labels::CONTROL, b""))
+        });
+        let (mut handshake, first) = ClientHandshake::start(hello, token, channel);
         client.send(&first);
         loop {
             let frame = client.frame().expect("an answer before the end");
@@ -141,15 +183,27 @@ impl Client {
             .clone()
     }
 
+    pub(super) fn preamble(&self, index: u16, count: u16) -> AttachPreamble {
+        AttachPreamble {
+            ticket: self.ticket(),
+            lane_index: index,
+            lane_count: count,
+        }
+    }
+
+    pub(super) fn lane_key(&self) -> Option<LaneKey> {
+        let tls = self.tls.as_ref()?;
+        Some(LaneKey::from_bytes(tls.exporter(labels::LANE_KEY, b"")))
+    }
+
     pub(super) fn lane(&self, index: u16, count: u16) -> Lane {
-        Lane::open(
-            &self.address,
-            AttachPreamble {
-                ticket: self.ticket(),
-                lane_index: index,
-                lane_count: count,
-            },
-        )
+        let lane = Lane::open(&self.address, self.preamble(index, count));
+        match self.lane_key() {
+            None => lane,
+            Some(key) => lane
+                .encrypt(&key, index, count)
+                .expect("the worker takes it"),
+        }
     }
 }
 
@@ -164,6 +218,21 @@ impl Lane {
             .send(&[IoSlice::new(&preamble.encode())])
             .expect("the server reads");
         Self(connection)
+    }
+
+    /// TLS and proofs, as a client's lane has them.
+    pub(super) fn encrypt(
+        self,
+        key: &LaneKey,
+        index: u16,
+        count: u16,
+    ) -> Result<Self, TransportError> {
+        let tls = ClientTls::default().connect(self.0, LIMIT)?;
+        let end = LaneEnd::Client { index, count };
+        let binding = tls.exporter(labels::LANE, b"");
+        let check = |proof: &_| key.verify(end.other(), &binding, proof);
+        tls.exchange_proofs(true, &key.prove(end, &binding), check, LIMIT)?;
+        Ok(Self(tls))
     }
 
     pub(super) fn order(&self, order: &[u8; 8]) {

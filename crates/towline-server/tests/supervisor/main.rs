@@ -5,6 +5,7 @@
 
 mod access;
 mod client;
+mod encryption;
 mod engine;
 mod hostile;
 mod life;
@@ -28,21 +29,22 @@ use towline_server::worker::nvml::{self, NvmlOptions};
 use towline_server::worker::process::{self, Engine, EngineError, LaneKind, Session};
 use towline_sys::jail::{UnprivilegedUser, WorkerKind};
 use towline_sys::process::WorkerProgram;
+use towline_transport::tls::{ClientTls, Identity, ServerTls, TlsConnection};
 use towline_transport::{
-    Address, ConnectOptions, Connection, Registry, TransportError, recv_exact,
+    Address, ConnectOptions, Connection, Registry, TransportError, recv_exact, recv_exact_within,
 };
 use towline_wire::control::{
-    AttachPreamble, ClientHandshake, ClientProgress, HandshakeError, Hello, Message, MessageBuffer,
-    NvmlQuestions, PEER_CHALLENGE_BYTES, PEER_HELLO_BYTES, PeerConnect, PeerConnector, PeerOffer,
-    Purpose, Question, Reject, RejectCode, ServerIdentity, SessionLimits, Status, TICKET_BYTES,
-    Ticket, Token, VersionRange, Welcome, limits,
+    AttachPreamble, Channel, ClientHandshake, ClientProgress, HandshakeError, Hello, LaneEnd,
+    LaneKey, Message, MessageBuffer, NvmlQuestions, PEER_CHALLENGE_BYTES, PEER_HELLO_BYTES,
+    PeerConnect, PeerConnector, PeerOffer, Purpose, Question, Reject, RejectCode, ServerIdentity,
+    SessionLimits, Status, TICKET_BYTES, Ticket, Token, VersionRange, Welcome, labels, limits,
 };
 use towline_wire::nvml::{
     DeviceGetPowerUsage, DeviceGetPowerUsageReply, DeviceHandle, Message as _,
     NVML_ERROR_INVALID_ARGUMENT, Processes, ProcessesReply, Request,
 };
 
-use client::{Client, Lane};
+use client::{Client, Lane, Wire};
 use engine::{EchoEngine, open_engine};
 
 fn main() {
@@ -98,6 +100,17 @@ fn tests() -> Vec<Trial> {
             ticket_cannot_be_replayed,
             ticket_dies_with_its_session,
         }
+        encryption {
+            session_is_encrypted_from_end_to_end,
+            clear_client_is_refused_unless_both_sides_agreed,
+            loopback_without_a_token_stays_clear,
+            middle_with_tls_ends_of_its_own_is_refused,
+            unknown_tenant_gets_the_answer_of_a_wrong_token,
+            stranger_with_the_ticket_takes_no_lane_away,
+            silent_strangers_hold_no_lane_up,
+            lane_of_another_session_is_refused,
+            flipped_bits_give_errors_and_never_wrong_bytes,
+        }
         hostile {
             lane_flood_is_refused,
             offers_of_a_session_are_limited_and_others_get_in,
@@ -139,8 +152,14 @@ fn tests() -> Vec<Trial> {
 fn config(kind: &str) -> SupervisorConfig {
     SupervisorConfig {
         listen: vec!["tcp://127.0.0.1:0".parse().unwrap()],
-        token: None,
+        tenants: Arc::new(None::<Token>),
+        tls: ServerTls {
+            identity: Identity::generate().unwrap().0,
+            authority: None,
+        },
+        no_encryption: false,
         insecure: false,
+        peer_token: None,
         peers: Vec::new(),
         max_sessions: 8,
         lane_limit: Duration::from_secs(20),
@@ -163,6 +182,7 @@ fn config(kind: &str) -> SupervisorConfig {
         identity: ServerIdentity {
             name: "here".into(),
             software: "test".into(),
+            key_lasts: false,
         },
     }
 }
@@ -246,7 +266,8 @@ fn serve_peers(
     let server = |index: usize| {
         serve(SupervisorConfig {
             listen: vec![at[index].clone()],
-            token: tokens[index].clone(),
+            tenants: Arc::new(tokens[index].clone()),
+            peer_token: tokens[index].clone(),
             peers: lists[index].to_vec(),
             ..config("echo")
         })

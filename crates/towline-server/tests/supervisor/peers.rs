@@ -126,7 +126,7 @@ pub(super) fn peer_that_does_not_know_the_token_is_refused() -> Result<(), Faile
     );
     // Whoever has the ticket but not the token does not get in either.
     let ticket = to.offer(&first.to_string())?;
-    let (connector, hello) = PeerConnector::start(&ticket, None, [7; 32]);
+    let (connector, hello) = PeerConnector::start(&ticket, None, [7; 32], true);
     let connection = Registry::global().connect(&second, &ConnectOptions::default())?;
     connection.send(&[IoSlice::new(&hello)])?;
     let mut challenge = [0; PEER_CHALLENGE_BYTES];
@@ -166,7 +166,7 @@ pub(super) fn peer_beyond_this_machine_needs_a_token() -> Result<(), Failed> {
         ..far.clone()
     }));
     drop(serve(SupervisorConfig {
-        token: token("sixteen bytes or more"),
+        peer_token: token("sixteen bytes or more"),
         ..far
     }));
     Ok(())

@@ -8,9 +8,12 @@
 //!                                   ◄──  Welcome{HMAC, session, snapshot}  or Reject at any point
 //! ```
 //!
-//! The client's proof covers `Hello` and `Challenge`, the server's also `Proof` and the whole `Welcome`, ticket included.
+//! The client's proof covers `Hello` and `Challenge`, the server's also `Proof` and the whole `Welcome`, ticket included. Both cover what
+//! the connection exports where it is encrypted ([`Channel`]): who stands in the middle of two connections can pass neither proof on.
 //! A client that has a token refuses a server that does not ask for it: otherwise an impostor would only have to say
 //! that no token is needed.
+
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
@@ -20,10 +23,41 @@ use super::message::{
     Challenge, HELLO_KIND, Hello, Message, Nonce, PROOF_BYTES, Proof, SessionGrant, VersionRange,
     Welcome,
 };
-use super::token::{Role, Token};
-use super::{Reject, RejectCode, SUPPORTED_VERSIONS, limits};
+use super::token::{Exported, Role, Token};
+use super::{Reject, RejectCode, SUPPORTED_VERSIONS, Tenants, limits};
 
 type Hash = [u8; 32];
+
+/// What carries a control connection.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub enum Channel {
+    /// Nothing that hides it: no stranger can listen there, or both sides were told that they may.
+    Clear,
+    /// Nothing that hides it, although this side wants it encrypted. A server tells the client so, a client does not begin.
+    Refused,
+    /// TLS, with what it exports under [`labels::CONTROL`](super::labels::CONTROL).
+    Encrypted(Exported),
+}
+
+impl Channel {
+    /// What proofs cover.
+    fn binding(&self) -> &Exported {
+        match self {
+            Self::Clear | Self::Refused => &[0; 32],
+            Self::Encrypted(exported) => exported,
+        }
+    }
+}
+
+impl std::fmt::Debug for Channel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Clear => "Clear",
+            Self::Refused => "Refused",
+            Self::Encrypted(_) => "Encrypted(..)",
+        })
+    }
+}
 
 /// Who a server is. Not proven to a client without a token.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -32,18 +66,22 @@ pub struct ServerIdentity {
     pub name: String,
     /// Its software and version.
     pub software: String,
+    /// Whether its key of TLS will be the same when it starts anew.
+    pub key_lasts: bool,
 }
 
 impl ServerIdentity {
     pub(super) fn write(&self, writer: &mut Writer) {
         writer.text(&self.name, limits::NAME_BYTES);
         writer.text(&self.software, limits::NAME_BYTES);
+        writer.bool(self.key_lasts);
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
         Ok(Self {
             name: reader.text("server name", limits::NAME_BYTES)?,
             software: reader.text("server software", limits::NAME_BYTES)?,
+            key_lasts: reader.bool("whether the server's key lasts")?,
         })
     }
 }
@@ -55,6 +93,9 @@ pub enum HandshakeError {
     /// The peer sent something that is no control message.
     #[error(transparent)]
     Control(#[from] ControlError),
+    /// The server takes encrypted connections only.
+    #[error("{}", RejectCode::EncryptionRequired.advice())]
+    EncryptionRequired,
     /// The server turned the client away.
     #[error("the server refused: {0}")]
     Rejected(Reject),
@@ -101,6 +142,7 @@ impl HandshakeError {
             Self::Rejected(reject) => return reject.clone(),
             Self::Control(_) | Self::Unexpected { .. } => RejectCode::Malformed,
             Self::VersionMismatch { .. } => RejectCode::VersionMismatch,
+            Self::EncryptionRequired => RejectCode::EncryptionRequired,
             Self::TokenRequired => RejectCode::AuthenticationRequired,
             Self::TokenWrong | Self::ServerNotAuthentic | Self::ServerWithoutToken => {
                 RejectCode::AuthenticationFailed
@@ -129,6 +171,7 @@ pub enum ClientProgress {
 pub struct ClientHandshake {
     versions: VersionRange,
     token: Option<Token>,
+    channel: Channel,
     hello: Hash,
     /// Hashes of `Challenge` and `Proof`, once they were exchanged.
     proven: Option<[Hash; 2]>,
@@ -137,19 +180,25 @@ pub struct ClientHandshake {
 
 impl ClientHandshake {
     /// Begins: the second value is the first frame to send.
-    pub fn start(hello: Hello, token: Option<Token>) -> (Self, Vec<u8>) {
+    pub fn start(hello: Hello, token: Option<Token>, channel: Channel) -> (Self, Vec<u8>) {
         let versions = hello.versions;
         let frame = Message::Hello(hello).encode();
         (
             Self {
                 versions,
                 token,
+                channel,
                 hello: hash(&frame),
                 proven: None,
                 failed: None,
             },
             frame,
         )
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_channel(&mut self, channel: Channel) {
+        self.channel = channel;
     }
 
     /// Takes one whole frame from the server. After an error every later call gives the same error.
@@ -167,7 +216,8 @@ impl ClientHandshake {
                 self.check_version(challenge.version)?;
                 let token = self.token.as_ref().ok_or(HandshakeError::TokenRequired)?;
                 let challenge = hash(frame);
-                let proof = token.prove(Role::Client, &[&self.hello, &challenge]);
+                let binding = self.channel.binding();
+                let proof = token.prove(Role::Client, &[binding, &self.hello, &challenge]);
                 let answer = Message::Proof(Proof { proof }).encode();
                 self.proven = Some([challenge, hash(&answer)]);
                 Ok(ClientProgress::Send(answer))
@@ -178,7 +228,9 @@ impl ClientHandshake {
                     (None, _) => {}
                     (Some(_), None) => return Err(HandshakeError::ServerWithoutToken),
                     (Some(token), Some([challenge, proof])) => {
-                        let transcript = [&self.hello, challenge, proof, &welcome_hash(frame)];
+                        let binding = self.channel.binding();
+                        let transcript =
+                            [binding, &self.hello, challenge, proof, &welcome_hash(frame)];
                         if !token.verify(Role::Server, &transcript, &welcome.proof) {
                             return Err(HandshakeError::ServerNotAuthentic);
                         }
@@ -215,6 +267,9 @@ impl ClientHandshake {
                 server: reject.versions,
             },
             RejectCode::AuthenticationRequired => HandshakeError::TokenRequired,
+            // A client encrypts when it has a token.
+            RejectCode::EncryptionRequired if self.token.is_none() => HandshakeError::TokenRequired,
+            RejectCode::EncryptionRequired => HandshakeError::EncryptionRequired,
             RejectCode::AuthenticationFailed => HandshakeError::TokenWrong,
             _ => HandshakeError::Rejected(reject),
         }
@@ -226,7 +281,7 @@ impl ClientHandshake {
 pub enum ServerProgress {
     /// Send this frame, then wait for the next one.
     Send(Vec<u8>),
-    /// The client is who it must be: give it what it wants, then [`ServerHandshake::welcome`].
+    /// The client is who it must be: give it what it wants, then [`ServerHandshake::welcome`]. The name of a tenant in it is proven.
     Authenticated(Hello),
 }
 
@@ -235,11 +290,13 @@ enum ServerState {
     AwaitHello,
     AwaitProof {
         hello: Hello,
+        /// `None` for a tenant that is not known: no proof is right then.
+        token: Option<Token>,
         hello_hash: Hash,
         challenge: Hash,
     },
     Authenticated {
-        transcript: Option<[Hash; 3]>,
+        proven: Option<(Token, [Hash; 3])>,
         version: u16,
     },
     Failed(HandshakeError),
@@ -249,17 +306,24 @@ enum ServerState {
 #[derive(Debug)]
 pub struct ServerHandshake {
     identity: ServerIdentity,
-    token: Option<Token>,
+    tenants: Arc<dyn Tenants>,
+    channel: Channel,
     nonce: Nonce,
     state: ServerState,
 }
 
 impl ServerHandshake {
-    /// A server that awaits a `Hello`. `nonce` must be fresh random bytes when there is a token.
-    pub fn new(identity: ServerIdentity, token: Option<Token>, nonce: Nonce) -> Self {
+    /// A server that awaits a `Hello`. `nonce` must be fresh random bytes when tenants are asked for their token.
+    pub fn new(
+        identity: ServerIdentity,
+        tenants: Arc<dyn Tenants>,
+        nonce: Nonce,
+        channel: Channel,
+    ) -> Self {
         Self {
             identity,
-            token,
+            tenants,
+            channel,
             nonce,
             state: ServerState::AwaitHello,
         }
@@ -279,11 +343,7 @@ impl ServerHandshake {
     /// # Panics
     /// Before [`ServerProgress::Authenticated`]: nothing may be granted to a client that has not proven itself.
     pub fn welcome(&self, session: Option<SessionGrant>, snapshot: Vec<u8>) -> Vec<u8> {
-        let ServerState::Authenticated {
-            transcript,
-            version,
-        } = &self.state
-        else {
+        let ServerState::Authenticated { proven, version } = &self.state else {
             panic!("welcome() before the client is authenticated");
         };
         let server = self.identity.clone();
@@ -294,11 +354,12 @@ impl ServerHandshake {
             session,
             snapshot,
         };
-        if let (Some(token), Some([hello, challenge, proof])) = (&self.token, transcript) {
+        if let Some((token, [hello, challenge, proof])) = proven {
             let unsigned = Message::Welcome(Box::new(welcome.clone())).encode();
+            let binding = self.channel.binding();
             welcome.proof = token.prove(
                 Role::Server,
-                &[hello, challenge, proof, &welcome_hash(&unsigned)],
+                &[binding, hello, challenge, proof, &welcome_hash(&unsigned)],
             );
         }
         Message::Welcome(Box::new(welcome)).encode()
@@ -309,6 +370,7 @@ impl ServerHandshake {
             ServerState::AwaitHello => self.hello(frame),
             ServerState::AwaitProof {
                 hello,
+                token,
                 hello_hash,
                 challenge,
             } => {
@@ -317,20 +379,16 @@ impl ServerHandshake {
                         message: "something else than Proof",
                     });
                 };
-                let token = self
-                    .token
-                    .as_ref()
-                    .expect("only a server with a token awaits a proof");
-                if !token.verify(Role::Client, &[hello_hash, challenge], &proof) {
+                let known = token.clone().unwrap_or_else(Token::of_nobody);
+                let transcript = [self.channel.binding(), hello_hash, challenge];
+                let right = known.verify(Role::Client, &transcript, &proof);
+                if !right || token.is_none() {
                     return Err(HandshakeError::TokenWrong);
                 }
                 let hello = hello.clone();
                 let version = common_version(hello.versions)?;
-                let transcript = Some([*hello_hash, *challenge, hash(frame)]);
-                self.state = ServerState::Authenticated {
-                    transcript,
-                    version,
-                };
+                let proven = Some((known, [*hello_hash, *challenge, hash(frame)]));
+                self.state = ServerState::Authenticated { proven, version };
                 Ok(ServerProgress::Authenticated(hello))
             }
             ServerState::Authenticated { .. } => Err(HandshakeError::Unexpected {
@@ -349,16 +407,21 @@ impl ServerHandshake {
             return Err(HandshakeError::Unexpected { message });
         }
         let version = common_version(VersionRange::peek(body)?)?;
-        let Message::Hello(hello) = Message::decode(frame)? else {
+        let Message::Hello(mut hello) = Message::decode(frame)? else {
             return Err(HandshakeError::Unexpected {
                 message: "something else than Hello",
             });
         };
-        if self.token.is_none() {
+        if self.channel == Channel::Refused {
+            return Err(HandshakeError::EncryptionRequired);
+        }
+        if !self.tenants.are_asked() {
             self.state = ServerState::Authenticated {
-                transcript: None,
+                proven: None,
                 version,
             };
+            // Nothing has proven it.
+            hello.tenant.clear();
             return Ok(ServerProgress::Authenticated(hello));
         }
         let challenge = Message::Challenge(Challenge {
@@ -367,6 +430,7 @@ impl ServerHandshake {
         })
         .encode();
         self.state = ServerState::AwaitProof {
+            token: self.tenants.token(&hello.tenant),
             hello,
             hello_hash: hash(frame),
             challenge: hash(&challenge),

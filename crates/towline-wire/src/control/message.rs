@@ -102,6 +102,8 @@ pub struct Hello {
     pub pid: u32,
     /// The client's host name, shown by `towline status`.
     pub hostname: String,
+    /// Whose token the client has; empty where the server has one for all.
+    pub tenant: String,
     /// Fresh random bytes.
     pub nonce: Nonce,
 }
@@ -121,7 +123,17 @@ impl Hello {
             program: program.into(),
             pid,
             hostname: hostname.into(),
+            tenant: String::new(),
             nonce,
+        }
+    }
+
+    /// The same, of a tenant.
+    #[must_use]
+    pub fn of_tenant(self, name: impl Into<String>) -> Self {
+        Self {
+            tenant: name.into(),
+            ..self
         }
     }
 
@@ -132,6 +144,7 @@ impl Hello {
         writer.raw(&self.nonce);
         writer.text(&self.program, limits::NAME_BYTES);
         writer.text(&self.hostname, limits::NAME_BYTES);
+        writer.text(&self.tenant, limits::TENANT_BYTES);
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
@@ -142,6 +155,7 @@ impl Hello {
             nonce: reader.array("client nonce")?,
             program: reader.text("program name", limits::NAME_BYTES)?,
             hostname: reader.text("host name", limits::NAME_BYTES)?,
+            tenant: reader.text("tenant name", limits::TENANT_BYTES)?,
         })
     }
 }
@@ -158,7 +172,7 @@ pub struct Challenge {
 /// Client to server: the answer to a [`Challenge`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Proof {
-    /// HMAC-SHA256 with the token, over a role label and the hashes of `Hello` and `Challenge`.
+    /// HMAC-SHA256 with the token, over a role label, what the connection exports and the hashes of `Hello` and `Challenge`.
     pub proof: [u8; PROOF_BYTES],
 }
 
@@ -184,8 +198,6 @@ pub struct SessionGrant {
     pub ticket: Ticket,
     /// What the session may use.
     pub limits: SessionLimits,
-    /// Fingerprint of the worker's ephemeral TLS certificate; empty when lanes are not encrypted.
-    pub fingerprint: Vec<u8>,
     /// Addresses of the servers that this one lists as its peers.
     pub peers: Vec<String>,
 }
@@ -193,7 +205,7 @@ pub struct SessionGrant {
 /// Server to client: the handshake is done.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Welcome {
-    /// HMAC-SHA256 with the token over every other byte of the handshake; zeros when the server has no token.
+    /// HMAC-SHA256 with the token over every other byte of the handshake and what the connection exports; zeros when the server has no token.
     pub proof: [u8; PROOF_BYTES],
     /// The version that the rest of the connection uses.
     pub version: u16,
@@ -218,7 +230,6 @@ impl Welcome {
             writer.u16(session.limits.payload_lanes);
             writer.u64(session.limits.chunk_bytes);
             writer.u32(session.limits.chunk_count);
-            writer.blob(&session.fingerprint, limits::FINGERPRINT_BYTES);
             let peers = &session.peers[..session.peers.len().min(limits::PEERS)];
             writer.u32(u32::try_from(peers.len()).expect("the limit fits 32 bits"));
             for peer in peers {
@@ -242,7 +253,6 @@ impl Welcome {
                     chunk_bytes: reader.u64("chunk size")?,
                     chunk_count: reader.u32("chunk count")?,
                 },
-                fingerprint: reader.blob("certificate fingerprint", limits::FINGERPRINT_BYTES)?,
                 peers: (0..reader.len("peer count", limits::PEERS)?)
                     .map(|_| reader.text("peer's address", limits::NAME_BYTES))
                     .collect::<Result<_, _>>()?,

@@ -10,7 +10,8 @@
 //!
 //! Every part has a fixed size, so that neither supervisor reads a byte that belongs to a worker. The accepting server has given
 //! the ticket to a client, and the client to the connecting server; here only its name is sent, and both sides prove that they know
-//! it. With a token they prove that they know that too.
+//! it. With a credential of their own they prove that they know that too. What both know then gives the workers the [`LaneKey`] of the
+//! lane's own TLS, if the hello says that there is one.
 
 use std::fmt;
 
@@ -18,10 +19,11 @@ use sha2::{Digest, Sha256};
 
 use super::attach::{PEER_MAGIC, Ticket};
 use super::codec::{ControlError, Reader, Writer};
+use super::lane::LaneKey;
 use super::message::{NONCE_BYTES, Nonce, PROOF_BYTES};
 use super::token::{Role, Token};
 
-const PEER_VERSION: u16 = 1;
+const PEER_VERSION: u16 = 2;
 const HEAD_BYTES: usize = 4 + 2 + 2;
 /// What the accepting server sends last: the connection is the workers' from the next byte on.
 pub const PEER_ACCEPTED: [u8; 1] = [1];
@@ -42,11 +44,11 @@ impl TicketName {
         Self(Sha256::digest(ticket.bytes()).into())
     }
 
-    /// The name that a server's first message holds.
-    pub fn in_hello(hello: &[u8; PEER_HELLO_BYTES]) -> Result<Self, ControlError> {
+    /// The name that a server's first message holds, and whether the lane is to be encrypted.
+    pub fn in_hello(hello: &[u8; PEER_HELLO_BYTES]) -> Result<(Self, bool), ControlError> {
         let mut reader = Reader::new(hello);
-        read_head(&mut reader)?;
-        Ok(Self(reader.array("ticket's name")?))
+        let encrypted = read_head(&mut reader)?;
+        Ok((Self(reader.array("ticket's name")?), encrypted))
     }
 }
 
@@ -59,7 +61,7 @@ pub enum PeerError {
     Control(#[from] ControlError),
     /// Its proof is wrong.
     #[error(
-        "the other server does not prove that it knows the ticket and the token; do both use the same token file?"
+        "the other server does not prove that it knows the ticket and the token; do both use the same --peer-token-file?"
     )]
     NotAuthentic,
 }
@@ -72,14 +74,15 @@ pub struct PeerConnector {
 }
 
 impl PeerConnector {
-    /// Begins: the second value is sent first. `nonce` must be fresh random bytes.
+    /// Begins: the second value is sent first. `nonce` must be fresh random bytes; `encrypted` says whether the workers speak TLS.
     pub fn start(
         ticket: &Ticket,
         token: Option<&Token>,
         nonce: Nonce,
+        encrypted: bool,
     ) -> (Self, [u8; PEER_HELLO_BYTES]) {
         let name = TicketName::of(ticket);
-        let mut writer = head();
+        let mut writer = head(encrypted);
         writer.raw(&name.0);
         writer.raw(&nonce);
         let hello: [u8; PEER_HELLO_BYTES] = fixed(writer);
@@ -91,11 +94,11 @@ impl PeerConnector {
         (connector, hello)
     }
 
-    /// Checks the other side's proof and gives our own, which is sent next.
+    /// Checks the other side's proof and gives our own, which is sent next, and the key of the lane.
     pub fn answer(
         &self,
         challenge: &[u8; PEER_CHALLENGE_BYTES],
-    ) -> Result<[u8; PROOF_BYTES], PeerError> {
+    ) -> Result<([u8; PROOF_BYTES], LaneKey), PeerError> {
         let mut reader = Reader::new(challenge);
         read_head(&mut reader)?;
         let _nonce: Nonce = reader.array("peer's nonce")?;
@@ -110,7 +113,8 @@ impl PeerConnector {
             return Err(PeerError::NotAuthentic);
         }
         let transcript = [&self.hello, &hash(challenge), &self.ticket];
-        Ok(self.key.prove(Role::PeerConnects, &transcript))
+        let proof = self.key.prove(Role::PeerConnects, &transcript);
+        Ok((proof, lane_key(&self.key, &transcript)))
     }
 }
 
@@ -136,7 +140,7 @@ impl PeerAcceptor {
     ) -> (Self, [u8; PEER_CHALLENGE_BYTES]) {
         let key = key(ticket, token);
         let (hello, name) = (hash(hello), TicketName::of(ticket).0);
-        let mut writer = head();
+        let mut writer = head(false);
         writer.raw(&nonce);
         let mut challenge = writer.into_bytes();
         let proof = key.prove(Role::PeerAccepts, &[&hello, &hash(&challenge), &name]);
@@ -147,14 +151,11 @@ impl PeerAcceptor {
         (Self { key, transcript }, challenge)
     }
 
-    /// Whether the other side proves what it must.
-    pub fn check(&self, proof: &[u8; PROOF_BYTES]) -> Result<(), PeerError> {
-        let [hello, challenge, ticket] = &self.transcript;
-        match self
-            .key
-            .verify(Role::PeerConnects, &[hello, challenge, ticket], proof)
-        {
-            true => Ok(()),
+    /// The key of the lane, if the other side proves what it must.
+    pub fn check(&self, proof: &[u8; PROOF_BYTES]) -> Result<LaneKey, PeerError> {
+        let transcript = self.transcript.each_ref();
+        match self.key.verify(Role::PeerConnects, &transcript, proof) {
+            true => Ok(lane_key(&self.key, &transcript)),
             false => Err(PeerError::NotAuthentic),
         }
     }
@@ -170,31 +171,40 @@ impl fmt::Debug for PeerAcceptor {
 fn key(ticket: &Ticket, token: Option<&Token>) -> Token {
     token
         .cloned()
-        .unwrap_or_else(|| Token::of_ticket(ticket.bytes()))
+        .unwrap_or_else(|| Token::of_secret(ticket.bytes()))
 }
 
-fn head() -> Writer {
+/// Nobody else can make it: the ticket is not sent, and each connection has other nonces.
+fn lane_key(key: &Token, transcript: &[&Hash; 3]) -> LaneKey {
+    LaneKey::from_bytes(key.prove(Role::PeerLane, transcript))
+}
+
+fn head(encrypted: bool) -> Writer {
     let mut writer = Writer::default();
     writer.raw(&PEER_MAGIC);
     writer.u16(PEER_VERSION);
-    writer.u16(0);
+    writer.u16(encrypted.into());
     writer
 }
 
-fn read_head(reader: &mut Reader<'_>) -> Result<(), ControlError> {
+/// Whether the lane is to be encrypted.
+fn read_head(reader: &mut Reader<'_>) -> Result<bool, ControlError> {
     if reader.array::<4>("peer magic")? != PEER_MAGIC {
         return Err(ControlError::BadMagic);
     }
-    for (field, expected) in [("peer version", PEER_VERSION), ("reserved word", 0)] {
-        let value = reader.u16(field)?;
-        if value != expected {
-            return Err(ControlError::InvalidValue {
-                field,
-                value: value.into(),
-            });
-        }
+    let invalid = |field, value: u16| ControlError::InvalidValue {
+        field,
+        value: value.into(),
+    };
+    match reader.u16("peer version")? {
+        PEER_VERSION => {}
+        value => return Err(invalid("peer version", value)),
     }
-    Ok(())
+    match reader.u16("encryption")? {
+        0 => Ok(false),
+        1 => Ok(true),
+        value => Err(invalid("encryption", value)),
+    }
 }
 
 fn fixed<const N: usize>(writer: Writer) -> [u8; N] {
@@ -220,11 +230,11 @@ mod tests {
 
     /// Whether the connecting server believes the accepting one, and if so the other way round.
     fn shake(ours: (&Ticket, Option<&Token>), theirs: (&Ticket, Option<&Token>)) -> (bool, bool) {
-        let (connector, hello) = PeerConnector::start(ours.0, ours.1, [1; NONCE_BYTES]);
+        let (connector, hello) = PeerConnector::start(ours.0, ours.1, [1; NONCE_BYTES], true);
         let (acceptor, challenge) =
             PeerAcceptor::challenge(&hello, theirs.0, theirs.1, [2; NONCE_BYTES]);
         match connector.answer(&challenge) {
-            Ok(proof) => (true, acceptor.check(&proof).is_ok()),
+            Ok((proof, key)) => (true, acceptor.check(&proof) == Ok(key)),
             Err(_) => (false, false),
         }
     }
@@ -252,11 +262,12 @@ mod tests {
     #[test]
     fn a_proof_is_good_for_one_connection_and_one_direction() {
         let (secret, ticket) = (token("0123456789abcdef"), ticket(3));
-        let (connector, hello) = PeerConnector::start(&ticket, Some(&secret), [1; NONCE_BYTES]);
+        let (connector, hello) =
+            PeerConnector::start(&ticket, Some(&secret), [1; NONCE_BYTES], true);
         let first = PeerAcceptor::challenge(&hello, &ticket, Some(&secret), [2; NONCE_BYTES]);
         let (second, _) = PeerAcceptor::challenge(&hello, &ticket, Some(&secret), [3; NONCE_BYTES]);
-        let proof = connector.answer(&first.1).unwrap();
-        assert!(first.0.check(&proof).is_ok());
+        let (proof, key) = connector.answer(&first.1).unwrap();
+        assert_eq!(first.0.check(&proof), Ok(key));
         assert!(second.check(&proof).is_err());
         let reflected = first.1.last_chunk::<PROOF_BYTES>().unwrap();
         assert!(first.0.check(reflected).is_err());
@@ -265,7 +276,8 @@ mod tests {
     #[test]
     fn a_changed_byte_is_never_believed() {
         let (secret, ticket) = (token("0123456789abcdef"), ticket(3));
-        let (connector, hello) = PeerConnector::start(&ticket, Some(&secret), [1; NONCE_BYTES]);
+        let (connector, hello) =
+            PeerConnector::start(&ticket, Some(&secret), [1; NONCE_BYTES], true);
         let (_, challenge) =
             PeerAcceptor::challenge(&hello, &ticket, Some(&secret), [2; NONCE_BYTES]);
         for at in 0..challenge.len() {
@@ -278,8 +290,11 @@ mod tests {
     #[test]
     fn the_ticket_itself_is_not_sent() {
         let ticket = ticket(3);
-        let (_, hello) = PeerConnector::start(&ticket, None, [1; NONCE_BYTES]);
-        assert_eq!(TicketName::in_hello(&hello), Ok(TicketName::of(&ticket)));
+        let (_, hello) = PeerConnector::start(&ticket, None, [1; NONCE_BYTES], true);
+        assert_eq!(
+            TicketName::in_hello(&hello),
+            Ok((TicketName::of(&ticket), true))
+        );
         assert!(
             !hello
                 .windows(TICKET_BYTES)

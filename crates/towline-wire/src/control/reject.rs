@@ -67,7 +67,8 @@ reject_codes! {
         "the server requires a token; give the client the server's token file with --token-file or TOWLINE_TOKEN_FILE",
     /// The token is not the server's.
     AuthenticationFailed = 3:
-        "the tokens of client and server differ; copy the server's token file to the client",
+        "the server does not know this token, or not for this tenant; copy the server's token file to the client, and name the tenant that \
+         it is for with --tenant or TOWLINE_TENANT",
     /// Every session that the server allows is in use.
     TooManySessions = 4:
         "the server has no free session; wait for one to end, or start it with a higher --max-sessions",
@@ -89,6 +90,10 @@ reject_codes! {
     /// Too many handshakes at once.
     Busy = 10:
         "the server has too many connections in progress; try again in a moment",
+    /// The connection is not encrypted.
+    EncryptionRequired = 11:
+        "the server takes encrypted connections only; leave out --no-encryption and TOWLINE_NO_ENCRYPTION, or start the server with \
+         --no-encryption too",
 }
 
 impl RejectCode {

@@ -1,9 +1,21 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
 
 const CLIENT_NONCE: Nonce = [0xc1; NONCE_BYTES];
 const SERVER_NONCE: Nonce = [0x5e; NONCE_BYTES];
+
+const CHANNEL: Channel = Channel::Encrypted([0xe0; 32]);
+
+fn server(token: Option<Token>, nonce: Nonce) -> ServerHandshake {
+    server_over(CHANNEL, token, nonce)
+}
+
+fn server_over(channel: Channel, token: Option<Token>, nonce: Nonce) -> ServerHandshake {
+    ServerHandshake::new(identity(), Arc::new(token), nonce, channel)
+}
 
 fn token(text: &str) -> Token {
     Token::from_bytes(text.as_bytes()).expect("long enough")
@@ -13,6 +25,7 @@ fn identity() -> ServerIdentity {
     ServerIdentity {
         name: "gpu-1".into(),
         software: "towline 0.1.0".into(),
+        key_lasts: true,
     }
 }
 
@@ -30,7 +43,6 @@ fn grant() -> SessionGrant {
             chunk_bytes: 1 << 20,
             chunk_count: 16,
         },
-        fingerprint: Vec::new(),
         peers: vec!["tcp://gpu2:7140".into()],
     }
 }
@@ -51,8 +63,8 @@ fn answered(progress: ClientProgress) -> Vec<u8> {
 
 #[test]
 fn without_a_token_the_handshake_takes_one_round_trip() {
-    let (mut client, first) = ClientHandshake::start(hello(), None);
-    let mut server = ServerHandshake::new(identity(), None, SERVER_NONCE);
+    let (mut client, first) = ClientHandshake::start(hello(), None, CHANNEL);
+    let mut server = server(None, SERVER_NONCE);
     assert_eq!(
         server.receive(&first),
         Ok(ServerProgress::Authenticated(hello()))
@@ -68,9 +80,9 @@ fn without_a_token_the_handshake_takes_one_round_trip() {
 
 #[test]
 fn with_the_same_token_both_sides_prove_themselves_in_two_round_trips() {
-    let (mut client, first) = ClientHandshake::start(hello(), Some(token("0123456789abcdef")));
-    let mut server =
-        ServerHandshake::new(identity(), Some(token("0123456789abcdef\n")), SERVER_NONCE);
+    let (mut client, first) =
+        ClientHandshake::start(hello(), Some(token("0123456789abcdef")), CHANNEL);
+    let mut server = server(Some(token("0123456789abcdef\n")), SERVER_NONCE);
     let challenge = sent(server.receive(&first).unwrap());
     let proof = answered(client.receive(&challenge).unwrap());
     assert_eq!(
@@ -87,9 +99,8 @@ fn with_the_same_token_both_sides_prove_themselves_in_two_round_trips() {
 #[test]
 fn a_client_with_another_token_is_refused_and_told_so() {
     let (mut client, first) =
-        ClientHandshake::start(hello(), Some(token("another token, as long")));
-    let mut server =
-        ServerHandshake::new(identity(), Some(token("0123456789abcdef")), SERVER_NONCE);
+        ClientHandshake::start(hello(), Some(token("another token, as long")), CHANNEL);
+    let mut server = server(Some(token("0123456789abcdef")), SERVER_NONCE);
     let challenge = sent(server.receive(&first).unwrap());
     let proof = answered(client.receive(&challenge).unwrap());
     let error = server.receive(&proof).unwrap_err();
@@ -103,11 +114,143 @@ fn a_client_with_another_token_is_refused_and_told_so() {
     );
 }
 
+/// What a client does over one channel, a server over another.
+fn shake(
+    channels: [Channel; 2],
+    tenants: Arc<dyn Tenants>,
+    hello: Hello,
+) -> [Result<(), HandshakeError>; 2] {
+    let (mut client, first) =
+        ClientHandshake::start(hello, Some(token("0123456789abcdef")), channels[0]);
+    let mut server = ServerHandshake::new(identity(), tenants, SERVER_NONCE, channels[1]);
+    let challenge = match server.receive(&first) {
+        Ok(progress) => sent(progress),
+        Err(error) => {
+            let reject = Message::Reject(error.to_reject()).encode();
+            return [client.receive(&reject).map(drop), Err(error)];
+        }
+    };
+    let proof = answered(client.receive(&challenge).unwrap());
+    match server.receive(&proof) {
+        Ok(_) => {
+            let welcome = server.welcome(Some(grant()), Vec::new());
+            [client.receive(&welcome).map(drop), Ok(())]
+        }
+        Err(error) => {
+            let reject = Message::Reject(error.to_reject()).encode();
+            [client.receive(&reject).map(drop), Err(error)]
+        }
+    }
+}
+
+fn single() -> Arc<dyn Tenants> {
+    Arc::new(Some(token("0123456789abcdef")))
+}
+
+#[test]
+fn proofs_do_not_pass_from_one_channel_to_another() {
+    let other = Channel::Encrypted([0xe1; 32]);
+    for channels in [
+        [CHANNEL, other],
+        [CHANNEL, Channel::Clear],
+        [Channel::Clear, CHANNEL],
+    ] {
+        let wrong = Err(HandshakeError::TokenWrong);
+        assert_eq!(shake(channels, single(), hello()), [wrong.clone(), wrong]);
+    }
+    assert_eq!(
+        shake([CHANNEL, CHANNEL], single(), hello()),
+        [Ok(()), Ok(())]
+    );
+    let clear = [Channel::Clear, Channel::Clear];
+    assert_eq!(shake(clear, single(), hello()), [Ok(()), Ok(())]);
+}
+
+#[test]
+fn welcome_of_another_channel_is_not_authentic() {
+    let secret = token("0123456789abcdef");
+    let (mut client, first) = ClientHandshake::start(hello(), Some(secret.clone()), CHANNEL);
+    let mut server = server(Some(secret), SERVER_NONCE);
+    let challenge = sent(server.receive(&first).unwrap());
+    let proof = answered(client.receive(&challenge).unwrap());
+    server.receive(&proof).unwrap();
+    let mut elsewhere = client;
+    elsewhere.set_channel(Channel::Encrypted([0xe1; 32]));
+    assert_eq!(
+        elsewhere.receive(&server.welcome(None, Vec::new())),
+        Err(HandshakeError::ServerNotAuthentic)
+    );
+}
+
+#[test]
+fn clear_connection_where_encryption_is_wanted_is_told_so() {
+    let refused = Err(HandshakeError::EncryptionRequired);
+    let channels = [Channel::Clear, Channel::Refused];
+    assert_eq!(
+        shake(channels, single(), hello()),
+        [refused.clone(), refused.clone()]
+    );
+    // Without a token it is that which is missing.
+    let (mut client, first) = ClientHandshake::start(hello(), None, Channel::Clear);
+    let mut server = server_over(
+        Channel::Refused,
+        Some(token("0123456789abcdef")),
+        SERVER_NONCE,
+    );
+    let error = server.receive(&first).unwrap_err();
+    let reject = Message::Reject(error.to_reject()).encode();
+    assert_eq!(client.receive(&reject), Err(HandshakeError::TokenRequired));
+}
+
+#[derive(Debug)]
+struct TwoTenants;
+
+impl Tenants for TwoTenants {
+    fn are_asked(&self) -> bool {
+        true
+    }
+
+    fn token(&self, name: &str) -> Option<Token> {
+        match name {
+            "anna" => Some(token("0123456789abcdef")),
+            "bert" => Some(token("fedcba9876543210")),
+            _ => None,
+        }
+    }
+}
+
+#[test]
+fn tenant_is_known_by_its_own_token() {
+    let tenants: Arc<dyn Tenants> = Arc::new(TwoTenants);
+    let shake = |name| {
+        shake(
+            [CHANNEL, CHANNEL],
+            Arc::clone(&tenants),
+            hello().of_tenant(name),
+        )
+    };
+    assert_eq!(shake("anna"), [Ok(()), Ok(())]);
+    let wrong = Err(HandshakeError::TokenWrong);
+    // A wrong token, and tenants that are not there.
+    for name in ["bert", "carl", ""] {
+        assert_eq!(shake(name), [wrong.clone(), wrong.clone()], "{name}");
+    }
+}
+
+#[test]
+fn unproven_tenant_is_no_tenant() {
+    let (_, first) = ClientHandshake::start(hello().of_tenant("anna"), None, CHANNEL);
+    let mut server = server(None, SERVER_NONCE);
+    assert_eq!(
+        server.receive(&first),
+        Ok(ServerProgress::Authenticated(hello()))
+    );
+}
+
 #[test]
 fn a_client_without_the_token_that_is_needed_says_what_to_do() {
-    let (mut client, first) = ClientHandshake::start(hello(), None);
-    let mut server =
-        ServerHandshake::new(identity(), Some(token("0123456789abcdef")), SERVER_NONCE);
+    let (mut client, first) = ClientHandshake::start(hello(), None, CHANNEL);
+    let mut server = server(Some(token("0123456789abcdef")), SERVER_NONCE);
     let challenge = sent(server.receive(&first).unwrap());
     let error = client.receive(&challenge).unwrap_err();
     assert_eq!(error, HandshakeError::TokenRequired);
@@ -116,8 +259,9 @@ fn a_client_without_the_token_that_is_needed_says_what_to_do() {
 
 #[test]
 fn a_client_with_a_token_refuses_a_server_that_does_not_ask_for_it() {
-    let (mut client, first) = ClientHandshake::start(hello(), Some(token("0123456789abcdef")));
-    let mut impostor = ServerHandshake::new(identity(), None, SERVER_NONCE);
+    let (mut client, first) =
+        ClientHandshake::start(hello(), Some(token("0123456789abcdef")), CHANNEL);
+    let mut impostor = server(None, SERVER_NONCE);
     impostor.receive(&first).unwrap();
     let welcome = impostor.welcome(Some(grant()), Vec::new());
     assert_eq!(
@@ -129,8 +273,8 @@ fn a_client_with_a_token_refuses_a_server_that_does_not_ask_for_it() {
 #[test]
 fn a_welcome_changed_on_its_way_is_not_authentic() {
     let secret = token("0123456789abcdef");
-    let (mut client, first) = ClientHandshake::start(hello(), Some(secret.clone()));
-    let mut server = ServerHandshake::new(identity(), Some(secret), SERVER_NONCE);
+    let (mut client, first) = ClientHandshake::start(hello(), Some(secret.clone()), CHANNEL);
+    let mut server = server(Some(secret), SERVER_NONCE);
     let challenge = sent(server.receive(&first).unwrap());
     let proof = answered(client.receive(&challenge).unwrap());
     server.receive(&proof).unwrap();
@@ -145,8 +289,8 @@ fn a_welcome_changed_on_its_way_is_not_authentic() {
 #[test]
 fn a_clients_proof_is_not_a_servers_proof() {
     let secret = token("0123456789abcdef");
-    let (mut client, first) = ClientHandshake::start(hello(), Some(secret.clone()));
-    let mut server = ServerHandshake::new(identity(), Some(secret), SERVER_NONCE);
+    let (mut client, first) = ClientHandshake::start(hello(), Some(secret.clone()), CHANNEL);
+    let mut server = server(Some(secret), SERVER_NONCE);
     let challenge = sent(server.receive(&first).unwrap());
     let Ok(Message::Proof(proof)) = Message::decode(&answered(client.receive(&challenge).unwrap()))
     else {
@@ -154,7 +298,7 @@ fn a_clients_proof_is_not_a_servers_proof() {
     };
     let welcome = Welcome {
         proof: proof.proof,
-        version: 1,
+        version: 2,
         server: identity(),
         session: Some(grant()),
         snapshot: Vec::new(),
@@ -169,11 +313,11 @@ fn a_clients_proof_is_not_a_servers_proof() {
 #[test]
 fn a_proof_is_worthless_in_another_handshake() {
     let secret = token("0123456789abcdef");
-    let (mut client, first) = ClientHandshake::start(hello(), Some(secret.clone()));
-    let mut server = ServerHandshake::new(identity(), Some(secret.clone()), SERVER_NONCE);
+    let (mut client, first) = ClientHandshake::start(hello(), Some(secret.clone()), CHANNEL);
+    let mut server = server(Some(secret.clone()), SERVER_NONCE);
     let challenge = sent(server.receive(&first).unwrap());
     let recorded = answered(client.receive(&challenge).unwrap());
-    let mut later = ServerHandshake::new(identity(), Some(secret), [0x77; NONCE_BYTES]);
+    let mut later = self::server(Some(secret), [0x77; NONCE_BYTES]);
     later.receive(&first).unwrap();
     assert_eq!(later.receive(&recorded), Err(HandshakeError::TokenWrong));
 }
@@ -187,11 +331,12 @@ fn a_client_from_the_future_is_told_both_version_ranges() {
             ..hello()
         },
         None,
+        CHANNEL,
     );
     // Its Hello also has a layout that we cannot know.
     first.truncate(frame::HEADER_BYTES + 6);
     first[8] = 6;
-    let mut server = ServerHandshake::new(identity(), None, SERVER_NONCE);
+    let mut server = server(None, SERVER_NONCE);
     let expected = HandshakeError::VersionMismatch {
         client: versions,
         server: SUPPORTED_VERSIONS,
@@ -207,9 +352,8 @@ fn a_client_from_the_future_is_told_both_version_ranges() {
 #[test]
 #[should_panic(expected = "before the client is authenticated")]
 fn nothing_is_granted_before_the_proof() {
-    let (_, first) = ClientHandshake::start(hello(), None);
-    let mut server =
-        ServerHandshake::new(identity(), Some(token("0123456789abcdef")), SERVER_NONCE);
+    let (_, first) = ClientHandshake::start(hello(), None, CHANNEL);
+    let mut server = server(Some(token("0123456789abcdef")), SERVER_NONCE);
     server.receive(&first).unwrap();
     server.welcome(Some(grant()), Vec::new());
 }
@@ -420,19 +564,9 @@ fn session_grant() -> impl Strategy<Value = SessionGrant> {
         any::<u64>(),
         any::<u32>(),
     );
-    (
-        numbers,
-        nonce(),
-        prop::collection::vec(any::<u8>(), 0..=limits::FINGERPRINT_BYTES),
-        prop::collection::vec(name(), 0..3),
-    )
-        .prop_map(
-            |(
-                (session_id, max_lanes, payload_lanes, chunk_bytes, chunk_count),
-                ticket,
-                fingerprint,
-                peers,
-            )| SessionGrant {
+    (numbers, nonce(), prop::collection::vec(name(), 0..3)).prop_map(
+        |((session_id, max_lanes, payload_lanes, chunk_bytes, chunk_count), ticket, peers)| {
+            SessionGrant {
                 session_id,
                 ticket: Ticket::from_random(ticket),
                 limits: SessionLimits {
@@ -441,10 +575,10 @@ fn session_grant() -> impl Strategy<Value = SessionGrant> {
                     chunk_bytes,
                     chunk_count,
                 },
-                fingerprint,
                 peers,
-            },
-        )
+            }
+        },
+    )
 }
 
 fn purpose() -> impl Strategy<Value = Purpose> {
@@ -501,39 +635,54 @@ fn peer_message() -> impl Strategy<Value = Message> {
 fn message() -> impl Strategy<Value = Message> {
     let versions = || (any::<u16>(), any::<u16>()).prop_map(|(min, max)| VersionRange { min, max });
     let snapshot = || prop::collection::vec(any::<u8>(), 0..2000);
-    let hello = (versions(), purpose(), name(), any::<u32>(), name(), nonce()).prop_map(
-        |(versions, purpose, program, pid, hostname, nonce)| {
-            Message::Hello(Hello {
-                versions,
-                purpose,
-                program,
-                pid,
-                hostname,
-                nonce,
-            })
-        },
-    );
+    let hello = (
+        versions(),
+        purpose(),
+        name(),
+        any::<u32>(),
+        name(),
+        "[a-z0-9.-]{0,64}",
+        nonce(),
+    )
+        .prop_map(
+            |(versions, purpose, program, pid, hostname, tenant, nonce)| {
+                Message::Hello(Hello {
+                    versions,
+                    purpose,
+                    program,
+                    pid,
+                    hostname,
+                    tenant,
+                    nonce,
+                })
+            },
+        );
     let challenge = (any::<u16>(), nonce())
         .prop_map(|(version, nonce)| Message::Challenge(Challenge { version, nonce }));
     let proof = nonce().prop_map(|proof| Message::Proof(Proof { proof }));
     let welcome = (
         nonce(),
         any::<u16>(),
-        name(),
-        name(),
+        (name(), name(), any::<bool>()),
         prop::option::of(session_grant()),
         snapshot(),
     )
-        .prop_map(|(proof, version, name, software, session, snapshot)| {
-            let server = ServerIdentity { name, software };
-            Message::Welcome(Box::new(Welcome {
-                proof,
-                version,
-                server,
-                session,
-                snapshot,
-            }))
-        });
+        .prop_map(
+            |(proof, version, (name, software, key_lasts), session, snapshot)| {
+                let server = ServerIdentity {
+                    name,
+                    software,
+                    key_lasts,
+                };
+                Message::Welcome(Box::new(Welcome {
+                    proof,
+                    version,
+                    server,
+                    session,
+                    snapshot,
+                }))
+            },
+        );
     let reject = (any::<u16>(), name(), versions()).prop_map(|(code, text, versions)| {
         Message::Reject(Reject {
             code: code.into(),

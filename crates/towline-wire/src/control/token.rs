@@ -12,6 +12,9 @@ use sha2::Sha256;
 use super::codec::redacted;
 use super::message::PROOF_BYTES;
 
+/// 32 bytes that only the two ends of an encrypted connection know: what TLS exports under a label.
+pub type Exported = [u8; 32];
+
 /// Shorter tokens could be found by trying, given one recorded handshake.
 const MIN_TOKEN_BYTES: usize = 16;
 /// No honest token is longer; it guards against pointing `--token-file` at the wrong file.
@@ -57,9 +60,14 @@ impl Token {
         }
     }
 
-    /// What servers without a token use in its place: both know the ticket.
-    pub(super) fn of_ticket(ticket: &[u8]) -> Self {
-        Self(ticket.to_vec())
+    /// Another secret in the place of a token: a ticket, or what a connection exports.
+    pub(super) fn of_secret(secret: &[u8]) -> Self {
+        Self(secret.to_vec())
+    }
+
+    /// What a server compares proofs of tenants with that it does not know, so that the answer takes as long as any.
+    pub(super) fn of_nobody() -> Self {
+        Self::of_secret(&[0; MIN_TOKEN_BYTES])
     }
 
     pub(super) fn prove(&self, role: Role, transcript: &[&[u8; 32]]) -> [u8; PROOF_BYTES] {
@@ -97,18 +105,28 @@ impl fmt::Debug for Token {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Role {
     Client,
+    LaneClient,
+    LaneWorker,
     PeerAccepts,
     PeerConnects,
+    PeerLane,
+    PeerLaneAccepts,
+    PeerLaneConnects,
     Server,
 }
 
 impl Role {
     fn label(self) -> &'static [u8] {
         match self {
-            Self::Client => b"towline control 1 client proof",
-            Self::PeerAccepts => b"towline peer 1 accept proof",
-            Self::PeerConnects => b"towline peer 1 connect proof",
-            Self::Server => b"towline control 1 server proof",
+            Self::Client => b"towline control 2 client proof",
+            Self::LaneClient => b"towline lane 2 client proof",
+            Self::LaneWorker => b"towline lane 2 worker proof",
+            Self::PeerAccepts => b"towline peer 2 accept proof",
+            Self::PeerConnects => b"towline peer 2 connect proof",
+            Self::PeerLane => b"towline peer 2 lane key",
+            Self::PeerLaneAccepts => b"towline peer lane 2 accept proof",
+            Self::PeerLaneConnects => b"towline peer lane 2 connect proof",
+            Self::Server => b"towline control 2 server proof",
         }
     }
 }

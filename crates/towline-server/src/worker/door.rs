@@ -1,0 +1,228 @@
+//! Takes the connections that the supervisor passes, and gives the engine those that prove to be lanes of its session.
+//!
+//! A ticket only leads a connection here. On an encrypted session TLS and the proofs of both ends follow, each connection on a thread of
+//! its own and for seconds at most, so that a stranger who has seen the ticket neither takes a lane away nor holds one up.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use towline_sys::channel::Channel;
+use towline_transport::tls::{ClientTls, Identity, ServerTls};
+use towline_transport::{Connection, Registry, TransportError};
+use towline_wire::control::{LaneEnd, LaneKey, labels};
+
+use super::process::{Lane, LaneKind};
+use super::protocol::FromWorker;
+
+/// How long a lane may take for its handshake, and again for its proof.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+/// Connections that try to become one lane at once. A further one makes the oldest give up: an honest client is through in milliseconds.
+const ATTEMPTS: usize = 4;
+
+/// Where connections become lanes.
+pub(super) struct Door {
+    /// What a lane of the client must prove to know; `None` where lanes are not encrypted.
+    key: Option<LaneKey>,
+    /// Made for this session. Proofs tell who is there, not this key.
+    tls: OnceLock<ServerTls>,
+    channel: Arc<Channel>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Gone when the session has ended.
+    engine: Option<Sender<Lane>>,
+    lanes: Vec<Arc<dyn Connection>>,
+    /// Lanes of the client that have proven themselves, one bit each.
+    opened: u64,
+    /// How many there will be, as the first has proven.
+    count: Option<u16>,
+    /// Connections whose handshake goes on, oldest first.
+    attempts: VecDeque<(LaneKind, Arc<dyn Connection>)>,
+}
+
+impl Door {
+    pub(super) fn new(key: Option<LaneKey>, engine: Sender<Lane>, channel: Arc<Channel>) -> Self {
+        Self {
+            key,
+            tls: OnceLock::new(),
+            channel,
+            state: Mutex::new(State {
+                engine: Some(engine),
+                lanes: Vec::new(),
+                opened: 0,
+                count: None,
+                attempts: VecDeque::new(),
+            }),
+        }
+    }
+
+    /// A connection of the client.
+    pub(super) fn take_lane(
+        self: &Arc<Self>,
+        index: u16,
+        count: u16,
+        scheme: &str,
+        descriptor: OwnedFd,
+    ) {
+        let kind = LaneKind::Client { index, count };
+        let end = LaneEnd::Worker { index, count };
+        self.take(kind, end, self.key.clone(), scheme, descriptor);
+    }
+
+    /// A connection to a worker of another server, encrypted where there is a key.
+    pub(super) fn take_peer(
+        self: &Arc<Self>,
+        number: u64,
+        end: LaneEnd,
+        key: Option<LaneKey>,
+        scheme: &str,
+        descriptor: OwnedFd,
+    ) {
+        self.take(LaneKind::Peer { number }, end, key, scheme, descriptor);
+    }
+
+    fn take(
+        self: &Arc<Self>,
+        kind: LaneKind,
+        end: LaneEnd,
+        key: Option<LaneKey>,
+        scheme: &str,
+        descriptor: OwnedFd,
+    ) {
+        let adopted = Registry::global()
+            .get(scheme)
+            .and_then(|transport| transport.adopt(descriptor));
+        let stream = match adopted {
+            Ok(stream) => stream,
+            Err(error) => return log::warn!("{kind:?}: {error}"),
+        };
+        let Some(key) = key else {
+            return self.admit(kind, stream);
+        };
+        self.begin(kind, &stream);
+        let door = Arc::clone(self);
+        let work = move || {
+            let proven = door.prove(&key, end, &stream);
+            door.state()
+                .attempts
+                .retain(|(_, other)| !Arc::ptr_eq(other, &stream));
+            match proven {
+                Ok(lane) => door.admit(kind, lane),
+                Err(error) => log::warn!("{kind:?} is refused: {error}"),
+            }
+        };
+        if let Err(error) = std::thread::Builder::new()
+            .name("lane-handshake".into())
+            .spawn(work)
+        {
+            log::warn!("{kind:?}: cannot start a thread: {error}");
+        }
+    }
+
+    /// Notes a handshake, and ends the oldest of too many.
+    fn begin(&self, kind: LaneKind, stream: &Arc<dyn Connection>) {
+        let mut state = self.state();
+        let same = |(other, _): &(LaneKind, Arc<dyn Connection>)| is_same(*other, kind);
+        if state
+            .attempts
+            .iter()
+            .filter(|attempt| same(attempt))
+            .count()
+            >= ATTEMPTS
+            && let Some(oldest) = state.attempts.iter().position(same)
+            && let Some((_, stream)) = state.attempts.remove(oldest)
+        {
+            stream.shutdown();
+        }
+        state.attempts.push_back((kind, Arc::clone(stream)));
+    }
+
+    /// TLS, and the proofs inside it.
+    fn prove(
+        &self,
+        key: &LaneKey,
+        end: LaneEnd,
+        stream: &Arc<dyn Connection>,
+    ) -> Result<Arc<dyn Connection>, TransportError> {
+        let stream = Arc::clone(stream);
+        let lane = match end.connects() {
+            true => ClientTls::default().connect(stream, HANDSHAKE_LIMIT)?,
+            false => self.tls()?.accept(stream, &[], HANDSHAKE_LIMIT)?,
+        };
+        let binding = lane.exporter(labels::LANE, b"");
+        let own = key.prove(end, &binding);
+        let check = |proof: &_| key.verify(end.other(), &binding, proof);
+        lane.exchange_proofs(end.connects(), &own, check, HANDSHAKE_LIMIT)?;
+        Ok(lane)
+    }
+
+    fn tls(&self) -> Result<&ServerTls, TransportError> {
+        if let Some(tls) = self.tls.get() {
+            return Ok(tls);
+        }
+        let (identity, _) = Identity::generate()?;
+        let authority = None;
+        Ok(self.tls.get_or_init(|| ServerTls {
+            identity,
+            authority,
+        }))
+    }
+
+    /// Gives a lane to the engine, unless there is one in its place.
+    fn admit(&self, kind: LaneKind, lane: Arc<dyn Connection>) {
+        let mut state = self.state();
+        // The session may be over.
+        let Some(engine) = state.engine.clone() else {
+            return lane.shutdown();
+        };
+        if let LaneKind::Client { index, count } = kind {
+            let bit = 1u64.checked_shl(index.into()).unwrap_or_default();
+            let agreed = *state.count.get_or_insert(count);
+            if agreed != count || bit == 0 || state.opened & bit != 0 {
+                log::warn!(
+                    "{kind:?} is refused: it is there already, or others said another count"
+                );
+                return lane.shutdown();
+            }
+            state.opened |= bit;
+            // The supervisor keeps account of lanes in the clear by their tickets, of others by what is said here.
+            if self.key.is_some() {
+                super::process::tell(&self.channel, &FromWorker::LaneOpened { index, count });
+            }
+        }
+        state.lanes.push(Arc::clone(&lane));
+        // The engine may have returned already; then the process is about to end.
+        let _ = engine.send(Lane {
+            kind,
+            connection: lane,
+        });
+    }
+
+    /// The session is over: wakes the engine wherever it waits.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        state.engine = None;
+        state.lanes.iter().for_each(|lane| lane.shutdown());
+        state
+            .attempts
+            .iter()
+            .for_each(|(_, stream)| stream.shutdown());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether two connections want one place.
+fn is_same(one: LaneKind, other: LaneKind) -> bool {
+    match (one, other) {
+        (LaneKind::Client { index, .. }, LaneKind::Client { index: other, .. }) => index == other,
+        (LaneKind::Peer { number }, LaneKind::Peer { number: other }) => number == other,
+        _ => false,
+    }
+}
