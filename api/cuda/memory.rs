@@ -6,7 +6,7 @@ extern "C" {
     fn cuMemGetInfo(#[out] free: *mut u32, #[out] total: *mut u32) -> CUresult;
 
     /// Tells free and total memory of the current device.
-    #[call(id = 0x0402, sync, manual(client), since = "3.2")]
+    #[call(id = 0x0402, sync, manual, since = "3.2")]
     fn cuMemGetInfo_v2(#[out] free: *mut usize, #[out] total: *mut usize) -> CUresult;
 
     /// `cuMemAlloc_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.

@@ -37,7 +37,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Creates an array of up to three dimensions.
-    #[call(id = 0x0d06, sync, manual(client), since = "3.2")]
+    #[call(id = 0x0d06, sync, manual, since = "3.2")]
     fn cuArray3DCreate_v2(
         #[out(creates)] pHandle: *mut CUarray,
         #[input] pAllocateArray: *const CUDA_ARRAY3D_DESCRIPTOR,
@@ -85,7 +85,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Creates an array with mipmap levels.
-    #[call(id = 0x0d0d, sync, manual(client), since = "5.0")]
+    #[call(id = 0x0d0d, sync, manual, since = "5.0")]
     fn cuMipmappedArrayCreate(
         #[out(creates)] pHandle: *mut CUmipmappedArray,
         #[input] pMipmappedArrayDesc: *const CUDA_ARRAY3D_DESCRIPTOR,

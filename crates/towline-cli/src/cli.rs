@@ -268,6 +268,11 @@ pub(crate) struct ServeOptions {
     /// Most sessions at once
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) max_sessions: u32,
+    /// Most device memory of a session, over all devices, or with K, M or G behind [default: no limit]
+    ///
+    /// Programs are told of no more memory than this. What the driver itself takes for contexts and code is not counted.
+    #[arg(long, value_name = "BYTES", value_parser = memory_bytes)]
+    pub(crate) session_memory: Option<u64>,
     #[command(flatten)]
     pub(crate) backend: BackendOptions,
     /// Offer CUDA devices too: auto, off, soft, soft:N, or the path of the driver library

@@ -208,6 +208,7 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
         peer_token,
         peers: options.peers.clone(),
         max_sessions: options.max_sessions,
+        session_memory: options.session_memory.unwrap_or(0),
         lane_limit: LANE_LIMIT,
         limits: SessionLimits {
             max_lanes: 1 + payload_lanes.max(MIN_MAX_PAYLOAD_LANES),

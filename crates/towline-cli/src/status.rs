@@ -46,6 +46,9 @@ struct SessionStatus {
     lanes: u16,
     peer_lanes: u16,
     device_memory_bytes: u64,
+    device_memory_peak: u64,
+    /// 0 where nothing limits it.
+    device_memory_limit: u64,
     received_bytes: u64,
     sent_bytes: u64,
     calls: u64,
@@ -109,6 +112,8 @@ fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> Ser
         lanes: session.lanes,
         peer_lanes: session.peer_lanes,
         device_memory_bytes: session.device_memory_bytes,
+        device_memory_peak: session.device_memory_peak,
+        device_memory_limit: session.device_memory_limit,
         received_bytes: session.received_bytes,
         sent_bytes: session.sent_bytes,
         calls: session.calls,

@@ -127,7 +127,9 @@ impl Driver {
             pHandle: handle,
             pAllocateArray: descriptor.into(),
         };
-        acting.call_for("cuArrayCreate", &request)?;
+        self.with_kept_released(acting.context.device, || {
+            acting.call_for("cuArrayCreate", &request)
+        })?;
         let array = Array {
             context: acting.context.number,
             descriptor: Some(descriptor),
@@ -152,7 +154,9 @@ impl Driver {
             pMipmappedArrayDesc: descriptor.into(),
             numMipmapLevels: levels,
         };
-        acting.call_for("cuMipmappedArrayCreate", &request)?;
+        self.with_kept_released(acting.context.device, || {
+            acting.call_for("cuMipmappedArrayCreate", &request)
+        })?;
         let array = Array {
             context: acting.context.number,
             descriptor: Some(descriptor),

@@ -86,8 +86,11 @@ impl Driver {
             let reply = wire::PoolAllocReply::decode(&body).map_err(|_| acting.malformed())?;
             reply.address.ok_or(CUDA_ERROR_UNKNOWN)
         };
-        let address = self.place(acting.context.session, size, ask, |address| {
-            acting.post(&wire::PoolFree { stream, address })
+        let device = of_pool.unwrap_or(acting.context.device);
+        let address = self.with_kept_released(device, || {
+            self.place(acting.context.session, size, ask, |address| {
+                acting.post(&wire::PoolFree { stream, address })
+            })
         })?;
         let range = Range::device(&acting.context, size, self.new_id());
         write(&self.memory).insert(address, range);

@@ -104,6 +104,21 @@ impl Snapshot {
         out
     }
 
+    /// Has no device tell of more memory than this.
+    pub fn limit_memory(&mut self, bytes: u64) {
+        // CL_DEVICE_MAX_MEM_ALLOC_SIZE and CL_DEVICE_GLOBAL_MEM_SIZE: 64 bits each.
+        const SIZES: [u32; 2] = [0x1010, 0x101f];
+        let answers = self
+            .devices
+            .iter_mut()
+            .flat_map(|device| &mut device.answers.0);
+        for (query, answer) in answers {
+            if let (true, Ok(size)) = (SIZES.contains(query), answer.as_slice().try_into()) {
+                *answer = u64::from_le_bytes(size).min(bytes).to_le_bytes().to_vec();
+            }
+        }
+    }
+
     /// Reads a snapshot.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut decoder = Decoder::new(bytes);
@@ -162,6 +177,25 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(Snapshot::decode(&bytes[..cut]).is_err());
         }
+    }
+
+    #[test]
+    fn limited_memory_shows_in_both_sizes_and_nowhere_else() {
+        let answers = [(0x1010, 1 << 30), (0x101f, 4 << 30), (0x1020, 9 << 30)];
+        let answers = answers.map(|(query, size): (u32, u64)| (query, size.to_le_bytes().to_vec()));
+        let mut snapshot = Snapshot {
+            platforms: vec![],
+            devices: vec![Device {
+                answers: Answers(answers.into()),
+                ..Device::default()
+            }],
+        };
+        snapshot.limit_memory(2 << 30);
+        let told = |query| snapshot.devices[0].answers.number(query);
+        assert_eq!(
+            [0x1010, 0x101f, 0x1020].map(told),
+            [Some(1 << 30), Some(2 << 30), Some(9 << 30)]
+        );
     }
 
     #[test]

@@ -21,12 +21,69 @@ use crate::waiters::Waiters;
 pub struct Counters {
     /// Device memory held now.
     pub device_memory_bytes: AtomicU64,
+    /// The most that was held at once.
+    pub device_memory_peak: AtomicU64,
+    /// The most that may be held, over all devices; 0 where nothing limits it.
+    pub device_memory_limit: AtomicU64,
     /// Bytes from the client.
     pub received_bytes: AtomicU64,
     /// Bytes to the client.
     pub sent_bytes: AtomicU64,
     /// Requests carried out.
     pub calls: AtomicU64,
+}
+
+impl Counters {
+    /// Most device memory that the session may hold.
+    pub(crate) fn memory_limit(&self) -> u64 {
+        match self.device_memory_limit.load(Ordering::Relaxed) {
+            0 => u64::MAX,
+            limit => limit,
+        }
+    }
+
+    /// Charges memory that is about to be allocated; whether the session may have it. What was charged is given back by
+    /// [`credit`](Self::credit).
+    pub(crate) fn charge(&self, bytes: u64) -> bool {
+        let limit = self.memory_limit();
+        let more = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= limit);
+        let charged =
+            self.device_memory_bytes
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        if let Ok(held) = charged {
+            self.device_memory_peak
+                .fetch_max(held + bytes, Ordering::Relaxed);
+        }
+        charged.is_ok()
+    }
+
+    /// Memory is held no more.
+    pub(crate) fn credit(&self, bytes: u64) {
+        self.device_memory_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Memory that a session is charged for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    counters: Arc<Counters>,
+    bytes: u64,
+}
+
+impl Charge {
+    /// Charges for memory that is about to be allocated, if the session may have it.
+    pub(crate) fn new(counters: &Arc<Counters>, bytes: u64) -> Option<Self> {
+        counters.charge(bytes).then(|| Self {
+            counters: Arc::clone(counters),
+            bytes,
+        })
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.counters.credit(self.bytes);
+    }
 }
 
 /// Where a worker's time goes, in nanoseconds.

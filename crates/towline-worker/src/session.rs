@@ -12,6 +12,7 @@ use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::push::Push;
 
 use crate::completion::{Debts, Watched, when_complete};
+use crate::link::Charge;
 use crate::manual::Expected;
 use crate::manual::include::IncludeTree;
 use crate::manual::ring::Ring;
@@ -35,7 +36,7 @@ pub(crate) struct Session {
     /// Bytes of inline writes given back, and how many of them the client knows of.
     pub(crate) retired: (u64, u64),
     /// Shared virtual memory: address to length and context.
-    pub(crate) svm: BTreeMap<u64, (usize, Raw)>,
+    pub(crate) svm: BTreeMap<u64, Svm>,
     /// User events whose status has not been set, with a reference each.
     pub(crate) open_events: HashMap<u64, Raw>,
     /// Files that programs include, by the client's numbers.
@@ -340,11 +341,13 @@ impl Session {
     }
 
     /// Frees shared virtual memory behind everything that has been enqueued in its context: commands may still use it.
-    pub(crate) fn free_svm(&self, address: u64, context: Raw) {
+    pub(crate) fn free_svm(&self, address: u64, memory: Svm) {
+        let context = memory.context;
         let freed = Arc::new(FreedSvm {
             api: Arc::clone(&self.api),
             address,
             context,
+            _charge: memory.charge,
         });
         let queues = self.queues.values();
         for queue in queues.filter(|queue| queue.context == context) {
@@ -420,8 +423,8 @@ impl Session {
             unsafe { self.api.clWaitForEvents(1, (&raw const kept.done.0).cast()) };
             self.shared.release_event(kept.done);
         }
-        for (address, (_, context)) in std::mem::take(&mut self.svm) {
-            self.free_svm(address, context);
+        for (address, memory) in std::mem::take(&mut self.svm) {
+            self.free_svm(address, memory);
         }
         for tag in tags {
             for entry in self.table.drain(tag) {
@@ -439,6 +442,15 @@ pub(crate) struct FreedSvm {
     api: Arc<dyn OpenClApi>,
     address: u64,
     context: Raw,
+    _charge: Charge,
+}
+
+/// Shared virtual memory of the session.
+pub(crate) struct Svm {
+    pub(crate) bytes: usize,
+    /// One reference is its own.
+    pub(crate) context: Raw,
+    pub(crate) charge: Charge,
 }
 
 impl Drop for FreedSvm {

@@ -59,6 +59,7 @@ struct Client {
     command: Arc<dyn Connection>,
     lanes: Vec<Arc<dyn Connection>>,
     outbox: Outbox,
+    counters: Arc<Counters>,
     inbox: Arc<(Mutex<Inbox>, Condvar)>,
     ended: Receiver<Result<(), RunError>>,
 }
@@ -129,11 +130,13 @@ impl Client {
         let (lanes, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         let mut theirs = theirs.into_iter().map(SideLane::Payload);
         let (sender, ended) = channel();
+        let counters = Arc::new(Counters::default());
+        let counted = Arc::clone(&counters);
         std::thread::spawn(move || {
             let limits = Limits {
                 chunk_bytes: 64 << 10,
             };
-            let counters = Arc::new(Counters::default());
+            let counters = counted;
             // The test may have given up.
             let _ = sender.send(engine.run(lane, move || theirs.next(), limits, counters));
         });
@@ -149,6 +152,7 @@ impl Client {
             command,
             lanes,
             outbox: Outbox::new(),
+            counters,
             inbox,
             ended,
         }
@@ -819,6 +823,90 @@ fn an_array_in_use_by_a_parked_write_ends_behind_it() {
     client.fill(43, &pattern(1 << 20, 1));
     assert_eq!(client.status_of(destroyed), CUDA_SUCCESS);
     assert_eq!(client.failures(), []);
+    client.leave();
+}
+
+#[test]
+fn no_call_allocates_more_device_memory_than_the_session_may_have() {
+    const LIMIT: u64 = 4 << 20;
+    let client = Client::new();
+    let counters = &client.counters;
+    let held = || {
+        counters
+            .device_memory_bytes
+            .load(std::sync::atomic::Ordering::Relaxed)
+    };
+    counters
+        .device_memory_limit
+        .store(LIMIT, std::sync::atomic::Ordering::Relaxed);
+    let room = || {
+        let (status, body) = client.reply_to(client.post(&wire::MemGetInfoV2 {}));
+        assert_eq!(status, CUDA_SUCCESS);
+        let reply = wire::MemGetInfoV2Reply::decode(&body).expect("the reply decodes");
+        (reply.free, reply.total)
+    };
+    let first = client.allocate(3 << 20);
+    assert_eq!(room(), (Some(1 << 20), Some(LIMIT)));
+    let array = |id: u64| wire::Array3DCreateV2 {
+        pHandle: wire::ArrayHandle(HANDLE_BASE | id),
+        pAllocateArray: wire::Array3dDescriptor {
+            Width: 1 << 10,
+            Height: 1 << 9,
+            Depth: 0,
+            Format: CU_AD_FORMAT_FLOAT,
+            NumChannels: 1,
+            Flags: 0,
+        },
+    };
+    let alloc = |size, managed_flags| {
+        client.post(&wire::MemoryAlloc {
+            size,
+            managed_flags,
+        })
+    };
+    let too_much = [
+        alloc((1 << 20) + 1, 0),
+        alloc(u64::MAX, 0),
+        alloc(2 << 20, CU_MEM_ATTACH_GLOBAL),
+        client.post(&wire::PoolAlloc {
+            stream: A,
+            pool: wire::MemoryPoolHandle(0),
+            size: 2 << 20,
+        }),
+        client.post(&wire::PhysicalCreate {
+            device: 0,
+            size: 2 << 20,
+            flags: 0,
+            memory: 1,
+        }),
+        client.post(&array(50)),
+        client.post(&wire::MipmappedArrayCreate {
+            pHandle: wire::MipmappedArrayHandle(HANDLE_BASE | 51),
+            pMipmappedArrayDesc: array(0).pAllocateArray,
+            numMipmapLevels: 2,
+        }),
+    ];
+    let statuses = too_much.map(|number| client.status_of(number));
+    assert_eq!(statuses, [CUDA_ERROR_OUT_OF_MEMORY; 7]);
+    assert_eq!(held(), 3 << 20, "what was refused costs nothing");
+    let number = client.post(&wire::MemoryFree { address: first });
+    assert_eq!(client.status_of(number), CUDA_SUCCESS);
+    // What a context ends with is credited, too.
+    let number = client.post(&array(52));
+    assert_eq!(client.status_of(number), CUDA_SUCCESS);
+    client.allocate(LIMIT - (2 << 20));
+    assert_eq!((held(), room().0), (LIMIT, Some(0)));
+    client.post(&wire::PrimaryRelease {
+        device: 0,
+        context: CONTEXT,
+    });
+    let end = Instant::now() + PATIENCE;
+    while held() > 0 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(held(), 0);
+    let peak = &counters.device_memory_peak;
+    assert_eq!(peak.load(std::sync::atomic::Ordering::Relaxed), LIMIT);
     client.leave();
 }
 

@@ -331,6 +331,40 @@ fn a_buffer_keeps_no_pointer_into_its_request() {
 }
 
 #[test]
+fn memory_is_charged_until_the_vendor_gives_it_back() {
+    use std::sync::atomic::Ordering::Relaxed;
+    let client = settled();
+    assert_eq!(client.ping(), Reached::Answer);
+    let before = client.counters.device_memory_bytes.load(Relaxed);
+    client
+        .counters
+        .device_memory_limit
+        .store(before + (1 << 20), Relaxed);
+    let [parent, part, other] = [100, 101, 102].map(|id| wire::MemHandle(HANDLE_BASE | id));
+    client.post(&buffer(parent, 768 << 10));
+    client.post(&wire::CreateSubBuffer {
+        buffer: parent,
+        flags: 0,
+        buffer_create_type: CL_BUFFER_CREATE_TYPE_REGION,
+        buffer_create_info: &[0_u64, 4096].map(u64::to_le_bytes).concat(),
+        created: part,
+    });
+    assert_eq!(client.ping(), Reached::Answer);
+    assert_eq!(client.failures(), []);
+    // The part keeps the memory of the whole.
+    client.post(&wire::ReleaseMemObject { memobj: parent });
+    client.post(&buffer(other, 512 << 10));
+    client.post(&buffer(wire::MemHandle(HANDLE_BASE | 103), u64::MAX));
+    assert_eq!(client.ping(), Reached::Answer);
+    assert_eq!(client.failures(), [CL_MEM_OBJECT_ALLOCATION_FAILURE; 2]);
+    client.post(&wire::ReleaseMemObject { memobj: part });
+    client.post(&buffer(wire::MemHandle(HANDLE_BASE | 104), 1 << 20));
+    assert_eq!(client.ping(), Reached::Answer);
+    assert_eq!(client.failures().len(), 2);
+    client.leave();
+}
+
+#[test]
 fn memory_properties_are_refused() {
     let client = settled();
     client.post(&wire::CreateBufferWithProperties {

@@ -180,3 +180,31 @@ fn a_hundred_cuda_sessions_asked_for_at_once_all_compute() {
 fn a_thousand_cuda_sessions_asked_for_at_once_all_compute() {
     all_of_a_burst_get_their_results(1000);
 }
+
+#[test]
+fn device_memory_of_a_session_ends_at_its_limit_and_others_have_theirs() {
+    let arguments = [
+        "--backend",
+        "off",
+        "--cuda",
+        "soft",
+        "--soft-memory",
+        "1G",
+        "--session-memory",
+        "64M",
+    ];
+    let server = Server::start_with(&arguments, &[]);
+    let clients = [(); 2].map(|()| Client::new(&[&server], opencl_program("cuda_hoards")).start());
+    for client in clients {
+        assert_eq!(
+            client.finish().lines_of_success(),
+            [
+                "total 64, free 64",
+                "allocated 64, free 0",
+                "from a pool 64",
+                "mapped 64",
+                "free 64"
+            ]
+        );
+    }
+}

@@ -306,6 +306,27 @@ fn cuda_devices(shared: &Shared) -> Result<Vec<u8>, String> {
     }
 }
 
+/// The devices as a session is told of them: with no more memory than it may have. 0 is no limit.
+fn told_devices(purpose: Purpose, snapshot: &[u8], memory_limit: u64) -> Vec<u8> {
+    let limited = match purpose {
+        _ if memory_limit == 0 => None,
+        Purpose::CudaSession => {
+            towline_wire::cuda::snapshot::Snapshot::decode(snapshot).map(|mut told| {
+                for device in &mut told.devices {
+                    device.total_bytes = device.total_bytes.min(memory_limit);
+                }
+                told.encode()
+            })
+        }
+        .ok(),
+        _ => Snapshot::decode(snapshot).ok().map(|mut told| {
+            told.limit_memory(memory_limit);
+            told.encode()
+        }),
+    };
+    limited.unwrap_or_else(|| snapshot.to_vec())
+}
+
 /// A session, from admission to the reaping of its worker.
 fn run_session(
     control: &Arc<ControlConnection>,
@@ -358,6 +379,7 @@ fn run_session(
             worker: Arc::clone(&worker),
             control: Arc::clone(control),
             since: Instant::now(),
+            device_memory_limit: shared.config.session_memory,
             lanes: Arc::new(LaneAccount::new(session_limits.max_lanes)),
             peering: Peering::default(),
             hello,
@@ -413,6 +435,7 @@ fn serve_session(
         max_lanes: limits.max_lanes,
         chunk_bytes: limits.chunk_bytes,
         chunk_count: limits.chunk_count,
+        device_memory_limit: session.device_memory_limit,
     };
     let encrypted = session.lane_key.as_ref();
     let encrypted = encrypted.map(|key| (key, Arc::clone(&session.lanes)));
@@ -439,7 +462,12 @@ fn serve_session(
             .deadlines
             .set(&control.connection, shared.config.lane_limit, late.encode());
     session.lanes.set_deadline(deadline);
-    control.welcome(&handshake.welcome(Some(grant), session.worker.snapshot().to_vec()))?;
+    let snapshot = told_devices(
+        session.hello.purpose,
+        session.worker.snapshot(),
+        session.device_memory_limit,
+    );
+    control.welcome(&handshake.welcome(Some(grant), snapshot))?;
     while let Some(frame) = inbox.next_frame(control)? {
         match Message::decode(&frame)? {
             Message::PeerOffer(offer) => {

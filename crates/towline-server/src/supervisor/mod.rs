@@ -99,6 +99,8 @@ pub struct SupervisorConfig {
     pub peer_token: Option<Token>,
     /// Most sessions at once.
     pub max_sessions: u32,
+    /// Most device memory of a session, over all devices; 0 limits nothing.
+    pub session_memory: u64,
     /// How long a client may take to open the lanes of its session.
     pub lane_limit: Duration,
     /// What sessions are told they may use.

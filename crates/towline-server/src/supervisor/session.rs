@@ -28,6 +28,8 @@ pub(super) struct Session {
     pub(super) worker: Arc<Worker>,
     pub(super) control: Arc<ControlConnection>,
     pub(super) since: Instant,
+    /// Most device memory; 0 where nothing limits it.
+    pub(super) device_memory_limit: u64,
     pub(super) lanes: Arc<LaneAccount>,
     pub(super) peering: Peering,
 }
@@ -281,6 +283,8 @@ impl Session {
             lanes: self.lanes.opened(),
             peer_lanes: self.peering.passed(),
             device_memory_bytes: statistics.device_memory_bytes,
+            device_memory_peak: statistics.device_memory_peak,
+            device_memory_limit: self.device_memory_limit,
             received_bytes: statistics.received_bytes,
             sent_bytes: statistics.sent_bytes,
             calls: statistics.calls,

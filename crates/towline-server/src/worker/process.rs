@@ -150,6 +150,7 @@ pub struct TimedOut;
 fn read(counters: &Counters) -> Statistics {
     Statistics {
         device_memory_bytes: counters.device_memory_bytes.load(Ordering::Relaxed),
+        device_memory_peak: counters.device_memory_peak.load(Ordering::Relaxed),
         received_bytes: counters.received_bytes.load(Ordering::Relaxed),
         sent_bytes: counters.sent_bytes.load(Ordering::Relaxed),
         calls: counters.calls.load(Ordering::Relaxed),
@@ -339,6 +340,9 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>) -> i32 {
                     log::error!("a worker serves one session, and was given a second");
                     return 1;
                 };
+                counters
+                    .device_memory_limit
+                    .store(parameters.device_memory_limit, Ordering::Relaxed);
                 let (sender, arriving) = mpsc::channel();
                 let key = lane_key.map(LaneKey::from);
                 door = Some(Arc::new(Door::new(key, sender, Arc::clone(channel))));

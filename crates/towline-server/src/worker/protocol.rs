@@ -226,6 +226,8 @@ pub struct SessionParameters {
     pub chunk_bytes: u64,
     /// Number of buffers in the payload pool.
     pub chunk_count: u32,
+    /// Most device memory, over all devices; 0 where nothing limits it.
+    pub device_memory_limit: u64,
 }
 
 /// What a session has used.
@@ -233,6 +235,8 @@ pub struct SessionParameters {
 pub struct Statistics {
     /// Device memory held now.
     pub device_memory_bytes: u64,
+    /// The most device memory that was held at once.
+    pub device_memory_peak: u64,
     /// Bytes from the client.
     pub received_bytes: u64,
     /// Bytes to the client.

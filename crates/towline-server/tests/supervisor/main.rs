@@ -162,6 +162,7 @@ fn config(kind: &str) -> SupervisorConfig {
         peer_token: None,
         peers: Vec::new(),
         max_sessions: 8,
+        session_memory: 0,
         lane_limit: Duration::from_secs(20),
         limits: SessionLimits {
             max_lanes: 4,

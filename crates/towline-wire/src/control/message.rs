@@ -296,6 +296,10 @@ pub struct SessionStatus {
     pub peer_lanes: u16,
     /// Device memory that the session holds.
     pub device_memory_bytes: u64,
+    /// The most device memory that it held at once.
+    pub device_memory_peak: u64,
+    /// The most device memory that it may hold; 0 where nothing limits it.
+    pub device_memory_limit: u64,
     /// Bytes from the client.
     pub received_bytes: u64,
     /// Bytes to the client.
@@ -317,6 +321,8 @@ impl SessionStatus {
         writer.u16(self.lanes);
         writer.u16(self.peer_lanes);
         writer.u64(self.device_memory_bytes);
+        writer.u64(self.device_memory_peak);
+        writer.u64(self.device_memory_limit);
         writer.u64(self.received_bytes);
         writer.u64(self.sent_bytes);
         writer.u64(self.calls);
@@ -335,6 +341,8 @@ impl SessionStatus {
             lanes: reader.u16("lanes")?,
             peer_lanes: reader.u16("peer lanes")?,
             device_memory_bytes: reader.u64("device memory")?,
+            device_memory_peak: reader.u64("peak of device memory")?,
+            device_memory_limit: reader.u64("limit of device memory")?,
             received_bytes: reader.u64("received bytes")?,
             sent_bytes: reader.u64("sent bytes")?,
             calls: reader.u64("calls")?,

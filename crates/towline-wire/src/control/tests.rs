@@ -519,7 +519,7 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
             name(),
             any::<u32>(),
         ),
-        any::<[u64; 5]>(),
+        any::<[u64; 7]>(),
         any::<[u16; 2]>(),
     )
         .prop_map(
@@ -531,6 +531,8 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
                 let [
                     age_ms,
                     device_memory_bytes,
+                    device_memory_peak,
+                    device_memory_limit,
                     received_bytes,
                     sent_bytes,
                     calls,
@@ -548,6 +550,8 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
                     lanes,
                     peer_lanes,
                     device_memory_bytes,
+                    device_memory_peak,
+                    device_memory_limit,
                     received_bytes,
                     sent_bytes,
                     calls,

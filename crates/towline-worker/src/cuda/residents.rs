@@ -18,6 +18,8 @@ pub(crate) struct Resident {
     pub(crate) context: u64,
     /// The array that it is a part of, and ends with.
     pub(crate) whole: Option<u64>,
+    /// What the session is charged for it.
+    pub(crate) charged: u64,
 }
 
 /// What a texture object or a surface object is bound through.
@@ -51,6 +53,7 @@ impl Session {
                 tag,
                 context,
                 whole,
+                charged: 0,
             };
             self.residents.objects.insert(id, resident);
         }
@@ -68,12 +71,13 @@ impl Session {
         Ok(self.native(id, tag)?.map(Raw))
     }
 
-    /// A context has ended, and what lay in it with it.
-    pub(crate) fn forget_residents(&mut self, context: u64) {
-        let table = &mut self.table;
+    /// A context ends, and what lies in it with it. Gives what the session is charged for that.
+    pub(crate) fn forget_residents(&mut self, context: u64) -> u64 {
+        let (table, mut charged) = (&mut self.table, 0);
         self.residents.objects.retain(|id, resident| {
             let stays = resident.context != context;
             if !stays {
+                charged += resident.charged;
                 // It is there, since it is in this list.
                 let _ = table.remove(*id, resident.tag);
             }
@@ -81,6 +85,7 @@ impl Session {
         });
         let bindings = &mut self.residents.bindings;
         bindings.retain(|_, (_, home)| *home != context);
+        charged
     }
 
     /// Gives everything back at the session's end.

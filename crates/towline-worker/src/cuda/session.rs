@@ -334,7 +334,7 @@ impl Session {
             self.acting = None;
         }
         self.recent.clear();
-        self.forget_residents(context.id);
+        let charged = self.forget_residents(context.id);
         self.end_links(Some(context.id));
         let mut streams = Vec::new();
         self.streams.retain(|_, target| {
@@ -363,7 +363,9 @@ impl Session {
                 // SAFETY: the stream is the context's, and nothing runs on it any more.
                 unsafe { shared.api.cuStreamDestroy_v2(stream.0.cast()) };
             }
+            shared.free_memory_of(&context);
             let status = context.end(&*shared.api);
+            shared.counters.credit(charged);
             shared.settle(number, call, 0, status);
             shared.flush();
         });

@@ -77,8 +77,8 @@ pub(crate) struct Shared {
     pub(crate) graphs: Mutex<Graphs>,
     /// Memory that the client shares.
     pub(crate) areas: Mutex<Areas>,
-    /// Device memory: bytes by address.
-    pub(crate) memory: Mutex<HashMap<u64, u64>>,
+    /// Device memory, by address.
+    pub(crate) memory: Mutex<HashMap<u64, Held>>,
     /// Where the session offers and takes what sessions share.
     pub(crate) broker: Arc<dyn Broker>,
     pub(crate) sharing: Mutex<Sharing>,
@@ -121,6 +121,16 @@ pub(crate) fn is_fault(status: CUresult) -> bool {
             | CUDA_ERROR_INVALID_PC
             | CUDA_ERROR_LAUNCH_FAILED
     )
+}
+
+/// Device memory that a session holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Held {
+    pub(crate) bytes: u64,
+    /// What the session is charged for it.
+    pub(crate) charged: u64,
+    /// The context that it ends with; 0 for memory of a pool.
+    pub(crate) context: u64,
 }
 
 impl Shared {

@@ -5,6 +5,7 @@ use towline_backend::opencl::*;
 use towline_wire::error::ProtocolError;
 
 use super::memory::{IMAGE_FLAGS, plain};
+use crate::link::Charge;
 use crate::session::Session;
 
 impl Session {
@@ -46,6 +47,22 @@ impl Session {
         )
     }
 
+    /// Bytes of a memory object.
+    fn bytes_of(&self, memory: cl_mem) -> u64 {
+        let mut bytes = 0_usize;
+        // SAFETY: the object is live; the answer is one size.
+        unsafe {
+            self.api.clGetMemObjectInfo(
+                memory,
+                CL_MEM_SIZE,
+                size_of::<usize>(),
+                (&raw mut bytes).cast(),
+                std::ptr::null_mut(),
+            )
+        };
+        bytes as u64
+    }
+
     #[allow(
         clippy::too_many_arguments,
         reason = "two calls share it, each with its own request"
@@ -85,6 +102,18 @@ impl Session {
                         &raw mut status,
                     )
                 };
+                // What is an image of a buffer has its memory.
+                if !native.is_null() && desc.mem_object.is_null() {
+                    (native, status) =
+                        match Charge::new(&self.shared.counters, self.bytes_of(native)) {
+                            Some(charge) => self.charged(native, status, charge),
+                            None => {
+                                // SAFETY: the image was made just now, and is in no table.
+                                unsafe { self.api.clReleaseMemObject(native) };
+                                (std::ptr::null_mut(), CL_MEM_OBJECT_ALLOCATION_FAILURE)
+                            }
+                        };
+                }
             }
         }
         self.born(created, wire::MemHandle::TAG, native.cast(), status)?;

@@ -1,9 +1,12 @@
 //! Buffers. What names memory of the host or objects of other kinds does not come from a client.
 
+use std::ffi::c_void;
+
 use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
 use towline_wire::error::ProtocolError;
 
+use crate::link::Charge;
 use crate::session::Session;
 
 /// What a client may ask of a memory object. `CL_MEM_USE_HOST_PTR` is not among it: the bytes that came with the request are gone
@@ -31,7 +34,44 @@ pub(super) fn plain(properties: Option<List<'_, u64>>) -> bool {
         .is_none_or(|first| first == 0)
 }
 
+/// The vendor gives the memory of an object back.
+extern "C" fn memory_went(_memory: cl_mem, charge: *mut c_void) {
+    // SAFETY: `Session::charged` made the box for exactly this call.
+    drop(unsafe { Box::from_raw(charge.cast::<Charge>()) });
+}
+
 impl Session {
+    /// Keeps the charge for a memory object until the vendor gives its memory back: parts of it and commands hold it longer than its
+    /// handle lives.
+    pub(super) fn charged(
+        &self,
+        memory: cl_mem,
+        status: cl_int,
+        charge: Charge,
+    ) -> (cl_mem, cl_int) {
+        if memory.is_null() {
+            return (memory, status);
+        }
+        let charge = Box::into_raw(Box::new(charge));
+        // SAFETY: the object is live; the function takes the box, once.
+        let told = unsafe {
+            self.api
+                .clSetMemObjectDestructorCallback(memory, Some(memory_went), charge.cast())
+        };
+        if told == CL_SUCCESS {
+            return (memory, status);
+        }
+        // SAFETY: nobody else has the box, for the vendor has not taken it.
+        drop(unsafe { Box::from_raw(charge) });
+        if self.shared.counters.memory_limit() == u64::MAX {
+            // It is not counted, and there is nothing that it counts for.
+            return (memory, status);
+        }
+        // SAFETY: the object was made for this call, and is in no table.
+        unsafe { self.api.clReleaseMemObject(memory) };
+        (std::ptr::null_mut(), CL_OUT_OF_RESOURCES)
+    }
+
     pub(crate) fn clCreateBuffer(
         &mut self,
         number: u64,
@@ -95,17 +135,22 @@ impl Session {
             (Ok(_), Err(_)) => status = CL_INVALID_BUFFER_SIZE,
             (Ok(context), Ok(size)) => {
                 let contents = contents.map_or(std::ptr::null(), <[u8]>::as_ptr);
-                // SAFETY: the context is live; the contents are `size` bytes, as was checked when the request was decoded, and no flag
-                // lets the vendor keep the pointer.
-                native = unsafe {
-                    self.api.clCreateBuffer(
-                        context.cast(),
-                        flags,
-                        size,
-                        contents.cast_mut().cast(),
-                        &raw mut status,
-                    )
-                };
+                if let Some(charge) = Charge::new(&self.shared.counters, size as u64) {
+                    // SAFETY: the context is live; the contents are `size` bytes, as was checked when the request was decoded, and no
+                    // flag lets the vendor keep the pointer.
+                    native = unsafe {
+                        self.api.clCreateBuffer(
+                            context.cast(),
+                            flags,
+                            size,
+                            contents.cast_mut().cast(),
+                            &raw mut status,
+                        )
+                    };
+                    (native, status) = self.charged(native, status, charge);
+                } else {
+                    status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+                }
             }
         }
         self.born(created.0, wire::MemHandle::TAG, native.cast(), status)?;

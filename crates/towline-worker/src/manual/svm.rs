@@ -6,7 +6,8 @@ use towline_backend::opencl::*;
 use towline_wire::error::ProtocolError;
 
 use crate::dispatch::aligned;
-use crate::session::Session;
+use crate::link::Charge;
+use crate::session::{Session, Svm};
 use crate::shared::Raw;
 
 impl Session {
@@ -23,21 +24,25 @@ impl Session {
             (Err(failed), _) => status = failed,
             (Ok(context), Ok(size)) if !context.is_null() => {
                 let flags = request.flags as cl_svm_mem_flags;
-                // SAFETY: the context is live.
-                let memory = unsafe {
-                    self.api
-                        .clSVMAlloc(context.cast(), flags, size, request.alignment)
-                };
-                address = memory.expose_provenance() as u64;
-                status = if memory.is_null() {
-                    CL_OUT_OF_RESOURCES
-                } else {
-                    CL_SUCCESS
-                };
-                if !memory.is_null() {
-                    // SAFETY: the context is live; the reference lasts as long as the memory.
-                    unsafe { self.api.clRetainContext(context.cast()) };
-                    self.svm.insert(address, (size, Raw(context)));
+                // The call has no better status for memory that cannot be had.
+                status = CL_OUT_OF_RESOURCES;
+                if let Some(charge) = Charge::new(&self.shared.counters, request.size) {
+                    // SAFETY: the context is live.
+                    let memory = unsafe {
+                        self.api
+                            .clSVMAlloc(context.cast(), flags, size, request.alignment)
+                    };
+                    if !memory.is_null() {
+                        (address, status) = (memory.expose_provenance() as u64, CL_SUCCESS);
+                        // SAFETY: the context is live; the reference lasts as long as the memory.
+                        unsafe { self.api.clRetainContext(context.cast()) };
+                        let memory = Svm {
+                            bytes: size,
+                            context: Raw(context),
+                            charge,
+                        };
+                        self.svm.insert(address, memory);
+                    }
                 }
             }
             _ => {}
@@ -59,8 +64,8 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         let status = match self.svm.remove(&request.address) {
             None => CL_INVALID_VALUE,
-            Some((_, context)) => {
-                self.free_svm(request.address, context);
+            Some(memory) => {
+                self.free_svm(request.address, memory);
                 CL_SUCCESS
             }
         };
@@ -156,7 +161,8 @@ impl Session {
 
     /// Whether a range lies in one allocation of this session: nothing else in the worker may be read or written by address.
     pub(crate) fn owns(&self, address: u64, size: u64) -> bool {
-        let Some((start, (length, _))) = self.svm.range(..=address).next_back() else {
+        let Some((start, Svm { bytes: length, .. })) = self.svm.range(..=address).next_back()
+        else {
             return false;
         };
         (address - start)

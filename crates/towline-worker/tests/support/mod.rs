@@ -44,6 +44,7 @@ struct Inbox {
 pub(crate) struct Client {
     null: Arc<NullOpenCl>,
     command: Arc<dyn Connection>,
+    pub(crate) counters: Arc<Counters>,
     lanes: Vec<Arc<dyn Connection>>,
     outbox: Outbox,
     inbox: Arc<(Mutex<Inbox>, Condvar)>,
@@ -99,8 +100,10 @@ impl Client {
         let limits = Limits {
             chunk_bytes: 64 << 10,
         };
+        let counters = Arc::new(Counters::default());
+        let counted = Arc::clone(&counters);
         std::thread::spawn(move || {
-            let counters = Arc::new(Counters::default());
+            let counters = counted;
             // The test may have given up.
             let _ = sender.send(engine.run(lane, move || theirs.next(), limits, counters));
         });
@@ -123,6 +126,7 @@ impl Client {
         Self {
             null,
             command,
+            counters,
             lanes,
             outbox: Outbox::new(),
             inbox,

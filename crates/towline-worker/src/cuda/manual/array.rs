@@ -1,5 +1,7 @@
 //! Arrays and mipmapped arrays, their parts, and the paths between devices.
 
+use std::ffi::c_void;
+
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_session::Entry;
@@ -16,6 +18,24 @@ const NO_REQUIREMENTS: CUDA_ARRAY_MEMORY_REQUIREMENTS = CUDA_ARRAY_MEMORY_REQUIR
     alignment: 0,
     reserved: [0; 4],
 };
+
+/// Bytes of an array's elements, over its levels; those of sparse ones, which hold none before some are mapped, too. Formats that pack
+/// several channels in fewer bytes count as if they did not.
+fn bytes_of(descriptor: &CUDA_ARRAY3D_DESCRIPTOR, levels: u32) -> u64 {
+    let channel = match descriptor.Format {
+        CU_AD_FORMAT_UNSIGNED_INT8 | CU_AD_FORMAT_SIGNED_INT8 => 1,
+        CU_AD_FORMAT_UNSIGNED_INT16 | CU_AD_FORMAT_SIGNED_INT16 | CU_AD_FORMAT_HALF => 2,
+        _ => 4,
+    };
+    let element = u64::from(descriptor.NumChannels.max(1)).saturating_mul(channel);
+    let sides = [descriptor.Width, descriptor.Height, descriptor.Depth];
+    let level = |level: u32| {
+        let shrunk = sides.map(|side| (side as u64).checked_shr(level).unwrap_or(0).max(1));
+        shrunk.into_iter().fold(element, u64::saturating_mul)
+    };
+    // More levels than the widest side has bits repeat the last, and are refused by the driver.
+    (0..levels.clamp(1, 64)).fold(0, |sum: u64, at| sum.saturating_add(level(at)))
+}
 
 impl Session {
     /// Ends an array with its parts, once nothing that was parked before can use it. Like the driver's, the call may wait for the device.
@@ -43,7 +63,10 @@ impl Session {
             }
             stays
         });
+        let charged = resident.map_or(0, |resident| resident.charged);
         let context = resident.and_then(|resident| self.contexts.get(&resident.context).cloned());
+        // Then it has ended with its context.
+        let ended = context.is_none();
         let places = self.shared.streams.all(None);
         self.wait(move |shared| {
             shared.streams.wait(&places);
@@ -52,6 +75,9 @@ impl Session {
                 Some(status) => status,
                 None => CUDA_ERROR_INVALID_CONTEXT,
             };
+            if status == CUDA_SUCCESS || ended {
+                shared.counters.credit(charged);
+            }
             shared.answer(number, status, &[]);
         });
         Ok(())
@@ -73,6 +99,64 @@ impl Session {
         let tag = wire::ArrayHandle::TAG;
         self.table.insert(id, tag, entry).map_err(broken)?;
         self.settle_in(id, tag, Some(whole));
+        Ok(())
+    }
+
+    /// Enters an array that the session was charged for, or credits it where there is none.
+    fn charged_array(
+        &mut self,
+        id: u64,
+        tag: u8,
+        native: *mut c_void,
+        status: CUresult,
+        charged: u64,
+    ) -> Result<(), ProtocolError> {
+        self.born(id, tag, native, status)?;
+        if let Some(resident) = self.residents.objects.get_mut(&id) {
+            resident.charged = charged;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn cuArray3DCreate_v2(
+        &mut self,
+        number: u64,
+        request: wire::Array3DCreateV2,
+    ) -> Result<(), ProtocolError> {
+        let mut native: CUarray = std::ptr::null_mut();
+        let descriptor = request.pAllocateArray.to_raw();
+        let charged = bytes_of(&descriptor, 1);
+        let place = &raw mut native;
+        let status = self.shared.within_limit(charged, || {
+            // SAFETY: one place for the array; the description is a local.
+            unsafe { self.api.cuArray3DCreate_v2(place, &raw const descriptor) }
+        });
+        let (id, tag) = (request.pHandle.0, wire::ArrayHandle::TAG);
+        self.charged_array(id, tag, native.cast(), status, charged)?;
+        self.reply(number, status, &wire::Array3DCreateV2Reply {});
+        Ok(())
+    }
+
+    pub(crate) fn cuMipmappedArrayCreate(
+        &mut self,
+        number: u64,
+        request: wire::MipmappedArrayCreate,
+    ) -> Result<(), ProtocolError> {
+        let mut native: CUmipmappedArray = std::ptr::null_mut();
+        let descriptor = request.pMipmappedArrayDesc.to_raw();
+        let levels = request.numMipmapLevels;
+        let charged = bytes_of(&descriptor, levels);
+        let place = &raw mut native;
+        let status = self.shared.within_limit(charged, || {
+            // SAFETY: one place for the array; the description is a local.
+            unsafe {
+                self.api
+                    .cuMipmappedArrayCreate(place, &raw const descriptor, levels)
+            }
+        });
+        let (id, tag) = (request.pHandle.0, wire::MipmappedArrayHandle::TAG);
+        self.charged_array(id, tag, native.cast(), status, charged)?;
+        self.reply(number, status, &wire::MipmappedArrayCreateReply {});
         Ok(())
     }
 

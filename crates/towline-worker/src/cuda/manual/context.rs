@@ -143,6 +143,9 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         let device = self.device(request.device);
         let places = self.shared.streams.all(None);
+        let primary = self.contexts.values();
+        let primary = primary.filter(|context| context.primary && Ok(context.device) == device);
+        let ended: Vec<u64> = primary.map(|context| context.id).collect();
         self.wait(move |shared| {
             shared.streams.wait(&places);
             let status = match device {
@@ -153,6 +156,11 @@ impl Session {
                     unsafe { shared.api.cuDevicePrimaryCtxReset_v2(device) }
                 }
             };
+            if status == CUDA_SUCCESS {
+                for context in ended {
+                    shared.memory_of_context_went(context);
+                }
+            }
             shared.reply(number, status, &wire::PrimaryResetReply {});
         });
         Ok(())

@@ -6,23 +6,70 @@ use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_wire::error::ProtocolError;
 
+use crate::cuda::context::Context;
 use crate::cuda::session::Session;
-use crate::cuda::shared::{Shared, lock};
+use crate::cuda::shared::{Held, Shared, lock};
 use crate::cuda::streams::Places;
 
+/// Drivers place memory at multiples of this.
+const GRANULARITY: u64 = 512;
+
 impl Shared {
-    pub(super) fn memory_came(&self, address: u64, bytes: u64) {
-        lock(&self.memory).insert(address, bytes);
-        let held = &self.counters.device_memory_bytes;
-        held.fetch_add(bytes, Ordering::Relaxed);
+    /// Allocates what the session may have: `allocate` runs when `bytes` are charged, and they are credited when it fails.
+    pub(crate) fn within_limit(&self, bytes: u64, allocate: impl FnOnce() -> CUresult) -> CUresult {
+        if !self.counters.charge(bytes) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        let status = allocate();
+        if status != CUDA_SUCCESS {
+            self.counters.credit(bytes);
+        }
+        status
+    }
+
+    /// Notes memory that was allocated.
+    pub(super) fn memory_came(&self, address: u64, held: Held) {
+        lock(&self.memory).insert(address, held);
     }
 
     fn memory_went(&self, address: u64) {
-        if let Some(bytes) = lock(&self.memory).remove(&address) {
-            let held = &self.counters.device_memory_bytes;
-            held.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(held) = lock(&self.memory).remove(&address) {
+            self.counters.credit(held.charged);
         }
     }
+
+    /// A context has been reset, and its memory is gone.
+    pub(crate) fn memory_of_context_went(&self, context: u64) {
+        for (_, held) in self.take_memory_of(context) {
+            self.counters.credit(held.charged);
+        }
+    }
+
+    /// Frees the memory of a context that is about to end.
+    pub(crate) fn free_memory_of(&self, context: &Context) {
+        let taken = self.take_memory_of(context.id);
+        let entered = !taken.is_empty() && context.enter(&*self.api) == CUDA_SUCCESS;
+        for (address, held) in taken {
+            if entered {
+                // SAFETY: the memory is the session's, and nothing that runs uses it.
+                unsafe { self.api.cuMemFree_v2(address) };
+            }
+            self.counters.credit(held.charged);
+        }
+    }
+
+    fn take_memory_of(&self, context: u64) -> Vec<(u64, Held)> {
+        let mut memory = lock(&self.memory);
+        memory
+            .extract_if(|_, held| held.context == context)
+            .collect()
+    }
+}
+
+/// What an allocation is charged with.
+fn charge_of(size: u64) -> u64 {
+    size.checked_next_multiple_of(GRANULARITY)
+        .unwrap_or(u64::MAX)
 }
 
 impl Session {
@@ -33,23 +80,52 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         let mut address: CUdeviceptr = 0;
         let (place, size) = (&raw mut address, request.size as usize);
+        let charged = charge_of(request.size);
         let status = if self.acting.is_none() {
             CUDA_ERROR_INVALID_CONTEXT
-        } else if request.managed_flags == 0 {
-            // SAFETY: one place for the address.
-            unsafe { self.api.cuMemAlloc_v2(place, size) }
         } else {
-            // SAFETY: as above.
-            unsafe {
-                self.api
-                    .cuMemAllocManaged(place, size, request.managed_flags)
-            }
+            self.shared.within_limit(charged, || {
+                if request.managed_flags == 0 {
+                    // SAFETY: one place for the address.
+                    unsafe { self.api.cuMemAlloc_v2(place, size) }
+                } else {
+                    // SAFETY: as above.
+                    unsafe {
+                        self.api
+                            .cuMemAllocManaged(place, size, request.managed_flags)
+                    }
+                }
+            })
         };
         if status == CUDA_SUCCESS {
-            self.shared.memory_came(address, request.size);
+            let held = Held {
+                bytes: request.size,
+                charged,
+                context: self.acting.as_ref().map_or(0, |context| context.id),
+            };
+            self.shared.memory_came(address, held);
         }
         let reply = wire::MemoryAllocReply {
             address: Some(address),
+        };
+        self.reply(number, status, &reply);
+        Ok(())
+    }
+
+    pub(crate) fn cuMemGetInfo_v2(
+        &mut self,
+        number: u64,
+        _request: wire::MemGetInfoV2,
+    ) -> Result<(), ProtocolError> {
+        let (mut free, mut total) = (0_usize, 0_usize);
+        // SAFETY: two places for the answers.
+        let status = unsafe { self.api.cuMemGetInfo_v2(&raw mut free, &raw mut total) };
+        let counters = &self.shared.counters;
+        let limit = counters.memory_limit();
+        let left = limit.saturating_sub(counters.device_memory_bytes.load(Ordering::Relaxed));
+        let reply = wire::MemGetInfoV2Reply {
+            free: Some((free as u64).min(left)),
+            total: Some((total as u64).min(limit)),
         };
         self.reply(number, status, &reply);
         Ok(())
@@ -164,28 +240,36 @@ impl Session {
         let pool = self.native(request.pool.0, wire::MemoryPoolHandle::TAG)?;
         let mut address: CUdeviceptr = 0;
         let (place, size) = (&raw mut address, request.size as usize);
+        let charged = charge_of(request.size);
         // Ahead of what is parked at the stream: nothing before this request can use the memory.
         let status = match (target, pool) {
             (Err(status), _) | (_, Err(status)) => status,
             (Ok(target), Ok(pool)) => self.run(&target, |shared, target| {
-                if pool.is_null() {
-                    // SAFETY: one place for the address, the stream is live.
-                    unsafe { shared.api.cuMemAllocAsync(place, size, target.stream()) }
-                } else {
-                    // SAFETY: as above; the pool is live.
-                    unsafe {
-                        shared.api.cuMemAllocFromPoolAsync(
-                            place,
-                            size,
-                            pool.cast(),
-                            target.stream(),
-                        )
+                shared.within_limit(charged, || {
+                    if pool.is_null() {
+                        // SAFETY: one place for the address, the stream is live.
+                        unsafe { shared.api.cuMemAllocAsync(place, size, target.stream()) }
+                    } else {
+                        // SAFETY: as above; the pool is live.
+                        unsafe {
+                            shared.api.cuMemAllocFromPoolAsync(
+                                place,
+                                size,
+                                pool.cast(),
+                                target.stream(),
+                            )
+                        }
                     }
-                }
+                })
             }),
         };
         if status == CUDA_SUCCESS {
-            self.shared.memory_came(address, request.size);
+            let held = Held {
+                bytes: request.size,
+                charged,
+                context: 0,
+            };
+            self.shared.memory_came(address, held);
         }
         let reply = wire::PoolAllocReply {
             address: Some(address),

@@ -15,7 +15,7 @@ use towline_wire::error::{CloseCode, ProtocolError};
 use crate::broker::{Lease, Offer, TOKEN_BYTES, Taken, Token};
 use crate::cuda::beacon::{Beacon, Claim, Latest};
 use crate::cuda::session::{Session, failure, unknown};
-use crate::cuda::shared::{Shared, lock};
+use crate::cuda::shared::{Held, Shared, lock};
 use crate::cuda::streams::{Places, Target};
 use crate::link::Raw;
 
@@ -236,7 +236,13 @@ impl Shared {
             self.api
                 .cuMemPoolImportPointer(&raw mut address, pool.0.cast(), &raw mut native)
         })?;
-        self.memory_came(address, bytes);
+        // Another session is charged for it.
+        let held = Held {
+            bytes,
+            charged: 0,
+            context: 0,
+        };
+        self.memory_came(address, held);
         Ok(address)
     }
 }
@@ -339,7 +345,7 @@ impl Session {
         let device = context.as_ref().map_or(-1, |context| context.device);
         let source = match request.kind {
             kind @ (MEMORY | POINTER) => {
-                let bytes = lock(&self.shared.memory).get(&id).copied();
+                let bytes = lock(&self.shared.memory).get(&id).map(|held| held.bytes);
                 let bytes = bytes.ok_or(CUDA_ERROR_INVALID_VALUE);
                 match kind {
                     MEMORY => bytes.map(|bytes| Source::Memory(id, bytes)),

@@ -1,13 +1,14 @@
 //! Addresses and physical memory apart, and who may use them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_wire::error::ProtocolError;
 
 use crate::cuda::session::{Session, unknown};
+use crate::link::Charge;
 
 /// Words of an access on the wire: kind of location, its number, flags.
 const ACCESS_WORDS: usize = 3;
@@ -16,37 +17,56 @@ const RDMA_FLAG: u32 = 1;
 /// The flag of an allocation that may be exported.
 const EXPORT_FLAG: u32 = 2;
 
+/// Physical memory. Memory that another session has created is charged there.
+struct Physical {
+    memory: CUmemGenericAllocationHandle,
+    bytes: u64,
+    charge: Option<Arc<Charge>>,
+}
+
+/// Addresses with memory behind them, which stays as long as they do.
+struct Mapped {
+    bytes: u64,
+    charge: Option<Arc<Charge>>,
+}
+
 /// Addresses and memory that the application manages by itself.
 #[derive(Default)]
 pub(crate) struct VirtualMemory {
-    /// Physical memory and its bytes, by the client's numbers.
-    physical: HashMap<u64, (CUmemGenericAllocationHandle, u64)>,
+    /// Physical memory, by the client's numbers.
+    physical: HashMap<u64, Physical>,
     /// Reserved addresses: bytes by the first.
     reserved: BTreeMap<u64, u64>,
-    /// Addresses with memory behind them: bytes by the first.
-    mapped: BTreeMap<u64, u64>,
+    /// Addresses with memory behind them, by the first.
+    mapped: BTreeMap<u64, Mapped>,
 }
 
 impl VirtualMemory {
     /// Physical memory by the client's number, and its bytes.
     pub(crate) fn physical(&self, number: u64) -> Option<(CUmemGenericAllocationHandle, u64)> {
-        self.physical.get(&number).copied()
+        let physical = self.physical.get(&number)?;
+        Some((physical.memory, physical.bytes))
     }
 
     /// Enters memory that another session has created.
     pub(crate) fn import(&mut self, number: u64, memory: CUmemGenericAllocationHandle, bytes: u64) {
-        self.physical.insert(number, (memory, bytes));
+        let physical = Physical {
+            memory,
+            bytes,
+            charge: None,
+        };
+        self.physical.insert(number, physical);
     }
 
     /// Gives everything back; nothing uses it any more.
     pub(crate) fn release(&mut self, api: &dyn CudaApi) {
-        for (address, size) in std::mem::take(&mut self.mapped) {
+        for (address, mapped) in std::mem::take(&mut self.mapped) {
             // SAFETY: the addresses are the session's own.
-            unsafe { api.cuMemUnmap(address, size as usize) };
+            unsafe { api.cuMemUnmap(address, mapped.bytes as usize) };
         }
-        for (memory, _) in std::mem::take(&mut self.physical).into_values() {
+        for physical in std::mem::take(&mut self.physical).into_values() {
             // SAFETY: the reference is the session's own.
-            unsafe { api.cuMemRelease(memory) };
+            unsafe { api.cuMemRelease(physical.memory) };
         }
         for (address, size) in std::mem::take(&mut self.reserved) {
             // SAFETY: the addresses are the session's own.
@@ -80,8 +100,10 @@ impl Session {
             return Err(unknown("free number of memory", request.memory));
         }
         let mut memory: CUmemGenericAllocationHandle = 0;
+        let charge = Charge::new(&self.shared.counters, request.size);
         let status = match self.device(request.device) {
             Err(status) => status,
+            Ok(_) if charge.is_none() => CUDA_ERROR_OUT_OF_MEMORY,
             Ok(device) => {
                 let prop = CUmemAllocationProp {
                     r#type: CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -108,10 +130,12 @@ impl Session {
             }
         };
         if status == CUDA_SUCCESS {
-            let made = (memory, request.size);
+            let made = Physical {
+                memory,
+                bytes: request.size,
+                charge: charge.map(Arc::new),
+            };
             self.virtual_memory.physical.insert(request.memory, made);
-            let held = &self.shared.counters.device_memory_bytes;
-            held.fetch_add(request.size, Ordering::Relaxed);
         }
         self.reply(number, status, &wire::PhysicalCreateReply {});
         Ok(())
@@ -124,14 +148,12 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         let call = <wire::PhysicalRelease as Request<'_>>::ID;
         let released = self.virtual_memory.physical.remove(&request.memory);
-        let Some((memory, size)) = released else {
+        let Some(released) = released else {
             return Err(unknown("memory", request.memory));
         };
         self.shared.withdraw_physical(request.memory);
-        let held = &self.shared.counters.device_memory_bytes;
-        held.fetch_sub(size, Ordering::Relaxed);
         // SAFETY: the reference is the session's own. What is mapped stays until it is taken off its addresses.
-        let status = unsafe { self.api.cuMemRelease(memory) };
+        let status = unsafe { self.api.cuMemRelease(released.memory) };
         self.settle(number, call, status);
         Ok(())
     }
@@ -188,13 +210,17 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         let call = <wire::PhysicalMap as Request<'_>>::ID;
         let memory = self.virtual_memory.physical.get(&request.memory);
-        let (memory, _) = *memory.ok_or_else(|| unknown("memory", request.memory))?;
+        let physical = memory.ok_or_else(|| unknown("memory", request.memory))?;
+        let (memory, charge) = (physical.memory, physical.charge.clone());
         let (size, offset) = (request.size as usize, request.offset as usize);
         // SAFETY: the memory is the session's own; the driver judges the addresses.
         let status = unsafe { self.api.cuMemMap(request.address, size, offset, memory, 0) };
         if status == CUDA_SUCCESS {
-            let mapped = &mut self.virtual_memory.mapped;
-            mapped.insert(request.address, request.size);
+            let mapped = Mapped {
+                bytes: request.size,
+                charge,
+            };
+            self.virtual_memory.mapped.insert(request.address, mapped);
         }
         self.settle(number, call, status);
         Ok(())
@@ -206,8 +232,9 @@ impl Session {
         request: wire::PhysicalUnmap,
     ) -> Result<(), ProtocolError> {
         let (first, size) = (request.address, request.size);
-        let mapped = &mut self.virtual_memory.mapped;
-        mapped.retain(|address, _| !(first..first.saturating_add(size)).contains(address));
+        let range = first..first.saturating_add(size);
+        let mapped = self.virtual_memory.mapped.extract_if(range, |_, _| true);
+        let charges: Vec<_> = mapped.filter_map(|(_, mapped)| mapped.charge).collect();
         let places = self.shared.streams.all(None);
         let context = self.acting.clone();
         self.wait(move |shared| {
@@ -217,6 +244,10 @@ impl Session {
             }
             // SAFETY: the driver judges the addresses; the client takes its own memory off them.
             let status = unsafe { shared.api.cuMemUnmap(first, size as usize) };
+            if status != CUDA_SUCCESS {
+                // It may be there still, and nobody knows any more what of it.
+                charges.into_iter().for_each(std::mem::forget);
+            }
             shared.reply(number, status, &wire::PhysicalUnmapReply {});
         });
         Ok(())
