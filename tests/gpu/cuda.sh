@@ -13,6 +13,7 @@
 #                     two processes, which is refused through Towline and must not hang) and `meets` (host and running kernels use
 #                     pinned memory at once; --over shm)
 #   --over shm        programs reach the server through shared memory rather than loopback TCP
+#   --over tls        programs reach it by loopback TCP with a token, and so encrypted
 #   --link RATE,DELAY  programs reach it over such a link, which a relay on this machine makes (10G,200us: 200 us each way)
 #   --cores N         hold the programs to N cores
 #   --rounds N        rounds of each part, instead of what it has
@@ -127,7 +128,7 @@ run() {
       --out) out=${2:?--out needs a folder}; shift 2 ;;
       --only) only=${2:?--only needs names}; shift 2 ;;
       --seconds) seconds=${2:?--seconds needs a number}; shift 2 ;;
-      --over) over=${2:?--over needs tcp or shm}; shift 2 ;;
+      --over) over=${2:?--over needs tcp, tls or shm}; shift 2 ;;
       --link) link=${2:?--link needs RATE,DELAY}; shift 2 ;;
       --cores | --rounds | --sides) suite+=("$1" "${2:?$1 needs a value}"); shift 2 ;;
       --) shift; bench=("$@"); break ;;
@@ -148,8 +149,13 @@ run() {
   fi
   case $over in
     tcp) listen=127.0.0.1:0 ;;
+    tls)
+      listen=127.0.0.1:0
+      (umask 077 && head -c 32 /dev/urandom | base64 >"$scratch/token")
+      TOWLINE_SERVE="${TOWLINE_SERVE:-} --token-file $scratch/token" TOWLINE_RUN="${TOWLINE_RUN:-} --token-file $scratch/token"
+      ;;
     shm) listen=shm:$scratch/socket ;;
-    *) die "--over is tcp or shm, and not $over" ;;
+    *) die "--over is tcp, tls or shm, and not $over" ;;
   esac
   # Options are words, not one word.
   # shellcheck disable=SC2086
