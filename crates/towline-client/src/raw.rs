@@ -19,6 +19,14 @@ pub unsafe fn slice<'a, T>(start: *const T, count: usize) -> Option<&'a [T]> {
     Some(unsafe { std::slice::from_raw_parts(start, count) })
 }
 
+/// Most bytes of an answer that a server is asked to make room for, whatever room the application has: a worker makes no more.
+const ROOM: u64 = towline_wire::frame::MESSAGE_LIMIT as u64 / 2;
+
+/// How much room to ask for where the application has room for `given` elements of so many bytes.
+pub fn room(given: u64, element: usize) -> u64 {
+    given.min(ROOM / element.max(1) as u64)
+}
+
 /// The bytes of a C string without its NUL.
 ///
 /// # Safety

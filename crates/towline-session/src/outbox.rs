@@ -2,7 +2,10 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use towline_wire::frame::{FRAME_HEADER, FrameHeader, begin_message, end_message};
+use towline_wire::frame::{
+    FRAME_HEADER, FRAME_LIMIT, FrameHeader, MESSAGE_HEADER, MESSAGE_LIMIT, begin_message,
+    end_message,
+};
 
 /// Numbers messages, collects them while the link is busy and hands them over as frames.
 ///
@@ -49,7 +52,8 @@ impl Outbox {
         }
     }
 
-    /// Queues a message and gives its number and the bytes that now wait.
+    /// Queues a message and gives its number and the bytes that now wait. One that is longer than the peer takes, or would make the frame
+    /// so, is not queued: its number is 0, which no message has.
     #[inline]
     pub fn post(&self, id: u16, encode: impl FnOnce(&mut Vec<u8>)) -> (u64, usize) {
         let mut queued = lock(&self.queued);
@@ -70,6 +74,11 @@ impl Outbox {
     fn append(queued: &mut Queued, id: u16, encode: impl FnOnce(&mut Vec<u8>)) -> (u64, usize) {
         let at = begin_message(&mut queued.buffer, id);
         encode(&mut queued.buffer);
+        let length = queued.buffer.len() - at - MESSAGE_HEADER;
+        if length > MESSAGE_LIMIT || queued.buffer.len() - FRAME_HEADER > FRAME_LIMIT {
+            queued.buffer.truncate(at);
+            return (0, queued.buffer.len() - FRAME_HEADER);
+        }
         end_message(&mut queued.buffer, at);
         let number = queued.next;
         queued.next += 1;
@@ -182,7 +191,7 @@ pub struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Queues a message and gives its number.
+    /// Queues a message and gives its number; 0 where it is too long, as [`Outbox::post`] has it.
     #[inline]
     pub fn post(&mut self, id: u16, encode: impl FnOnce(&mut Vec<u8>)) -> u64 {
         Outbox::append(self.queued, id, encode).0
@@ -241,6 +250,33 @@ mod tests {
                 (4, 4, vec![40])
             ]
         );
+    }
+
+    #[test]
+    fn a_message_that_the_peer_would_not_take_is_not_queued() {
+        let outbox = Outbox::new();
+        assert_eq!(outbox.post(1, |out| out.push(1)), (1, 9));
+        let long = |out: &mut Vec<u8>| out.resize(out.len() + MESSAGE_LIMIT + 1, 0);
+        assert_eq!(outbox.post(2, long), (0, 9));
+        assert_eq!(outbox.post(3, |out| out.push(3)), (2, 18));
+        let mut stream = Vec::new();
+        let sent: Result<(), Infallible> = outbox.flush(
+            || 0,
+            |bytes| {
+                stream.extend_from_slice(bytes);
+                Ok(())
+            },
+        );
+        assert_eq!(sent, Ok(()));
+        assert_eq!(read(&stream), [(1, 1, vec![1]), (2, 3, vec![3])]);
+    }
+
+    #[test]
+    fn messages_that_together_are_longer_than_a_frame_are_not_queued() {
+        let outbox = Outbox::new();
+        let long = |out: &mut Vec<u8>| out.resize(out.len() + MESSAGE_LIMIT, 0);
+        let numbers: Vec<u64> = (0..5).map(|_| outbox.post(1, long).0).collect();
+        assert_eq!(numbers, [1, 2, 3, 0, 0]);
     }
 
     #[test]

@@ -3,5 +3,6 @@
 
 pub mod conformance;
 pub mod faults;
+pub mod guarded;
 pub mod pair;
 pub mod tamper;

@@ -56,6 +56,7 @@ pub struct TamperedTransport {
     tamper: Shared,
     traffic: Arc<Traffic>,
     made: AtomicUsize,
+    connections: Mutex<Vec<Arc<dyn Connection>>>,
 }
 
 /// What the client has sent, by lane.
@@ -87,6 +88,7 @@ impl TamperedTransport {
             tamper: Arc::new(Mutex::new(tamper)),
             traffic: Arc::default(),
             made: AtomicUsize::new(0),
+            connections: Mutex::default(),
         }
     }
 
@@ -111,6 +113,7 @@ impl Transport for TamperedTransport {
         options: &ConnectOptions,
     ) -> Result<Arc<dyn Connection>, TransportError> {
         let inner = self.inner.connect(address, options)?;
+        lock(&self.connections).push(Arc::clone(&inner));
         let lane = self.made.fetch_add(1, Ordering::Relaxed);
         let tamper = (self.victim == Victim::Client).then(|| Arc::clone(&self.tamper));
         let traffic = Some(Arc::clone(&self.traffic));
@@ -332,4 +335,150 @@ impl Connection for Tampered {
 
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Numbers that follow from a seed.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// The numbers of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % bound.max(1)
+    }
+
+    fn number(&mut self) -> u64 {
+        (self.below(1 << 32) as u64) << 32 | self.below(1 << 32) as u64
+    }
+}
+
+/// Puts other numbers where numbers stand, and messages where they do not belong: most sessions go well for a while, then seldom.
+pub struct Mutator {
+    random: Random,
+    /// Messages and chunks that pass before the first is changed.
+    spared: usize,
+    held: Option<Message>,
+}
+
+impl Mutator {
+    /// What the seed says.
+    pub fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let spared = random.below(120);
+        Self {
+            random,
+            spared,
+            held: None,
+        }
+    }
+
+    /// Whether the next thing passes as it is.
+    fn spares(&mut self) -> bool {
+        match self.spared {
+            0 => self.random.below(4) > 0,
+            _ => {
+                self.spared -= 1;
+                true
+            }
+        }
+    }
+
+    /// Puts another number somewhere.
+    pub fn renumber(&mut self, bytes: &mut [u8]) {
+        let random = &mut self.random;
+        let width = [1, 2, 4, 4, 8, 8][random.below(6)].min(bytes.len());
+        if width == 0 {
+            return;
+        }
+        // Fields lie at their ends as often as anywhere: counts begin a message, lengths its last blob.
+        let last = bytes.len() - width;
+        let at = match random.below(4) {
+            0 => random.below(last.min(16) + 1),
+            _ => random.below(last + 1),
+        };
+        let place = &mut bytes[at..at + width];
+        let mut word = [0; 8];
+        word[..width].copy_from_slice(place);
+        let old = u64::from_le_bytes(word);
+        let new = match random.below(12) {
+            0 => 0,
+            1 => 1,
+            2 => u64::MAX,
+            3 => old.wrapping_add(1),
+            4 => old.wrapping_sub(1),
+            5 => 1 << (8 * width - 1),
+            6 => (1 << (8 * width - 1)) - 1,
+            7 => old.wrapping_add(4096),
+            8 => old.wrapping_mul(2),
+            9 => random.number(),
+            _ => old ^ 1 << random.below(8 * width),
+        };
+        place.copy_from_slice(&new.to_le_bytes()[..width]);
+    }
+}
+
+impl Tamper for Mutator {
+    fn message(&mut self, (mut id, mut body): Message, out: &mut Vec<Message>) {
+        if self.spares() {
+            out.push((id, body));
+        } else {
+            match self.random.below(16) {
+                0 => {}
+                1 => {
+                    out.push((id, body.clone()));
+                    out.push((id, body));
+                }
+                2 => {
+                    if let Some(held) = self.held.replace((id, body)) {
+                        out.push(held);
+                    }
+                    return;
+                }
+                3 => {
+                    body.truncate(self.random.below(body.len() + 1));
+                    out.push((id, body));
+                }
+                4 => {
+                    body.extend(vec![self.random.below(256) as u8; self.random.below(40)]);
+                    out.push((id, body));
+                }
+                5 => {
+                    id ^= 1 << self.random.below(5);
+                    out.push((id, body));
+                }
+                more => {
+                    for _ in 0..1 + more % 3 {
+                        self.renumber(&mut body);
+                    }
+                    out.push((id, body));
+                }
+            }
+        }
+        // A message that was held comes behind its successor.
+        out.extend(self.held.take());
+    }
+
+    fn chunk(&mut self, mut header: [u8; CHUNK_HEADER]) -> [u8; CHUNK_HEADER] {
+        if !self.spares() {
+            self.renumber(&mut header);
+        }
+        header
+    }
+}
+
+impl TamperedTransport {
+    /// Ends every connection that was made through here: what still waits then has nothing to wait for.
+    pub fn cut(&self) {
+        for connection in lock(&self.connections).iter() {
+            connection.shutdown();
+        }
+    }
 }

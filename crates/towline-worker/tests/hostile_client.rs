@@ -398,6 +398,27 @@ fn bytes_are_not_taken_for_a_memory_object() {
 }
 
 #[test]
+fn an_argument_that_is_no_object_is_refused_and_the_session_goes_on() {
+    let client = settled();
+    let unknown = (HANDLE_BASE | 0x777).to_le_bytes();
+    for kind in [1, 2, 3, 5] {
+        for value in [&[][..], &[1; 4], &[0xff; 8], &unknown, &[1; 16]] {
+            client.post(&wire::SetArg {
+                kernel: KERNEL,
+                index: 0,
+                kind,
+                size: 8,
+                value_size: value.len() as u64,
+                value,
+            });
+        }
+    }
+    assert_eq!(client.ping(), Reached::Answer);
+    assert_eq!(client.failures().len(), 20);
+    client.leave();
+}
+
+#[test]
 fn memory_that_was_not_allocated_is_neither_read_nor_written() {
     let client = settled();
     let mut secret = *b"a secret of the worker, in the worker's memory";

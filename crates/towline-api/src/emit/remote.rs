@@ -156,7 +156,13 @@ fn field(api: &Api, call: &Call, param: &Param) -> Option<String> {
                 "{name}: wire::{}::from({name})",
                 wire_element(api, &param.ty)
             ),
-            _ => format!("{name}: {name} as {}", wire_element(api, &param.ty)),
+            _ => match room_of(call, name) {
+                Some(unit) => format!(
+                    "{name}: crate::raw::room({name} as u64, {unit}) as {}",
+                    wire_element(api, &param.ty)
+                ),
+                None => format!("{name}: {name} as {}", wire_element(api, &param.ty)),
+            },
         },
         Shape::Input {
             extent: Extent::Len(_) | Extent::List,
@@ -189,6 +195,22 @@ fn field(api: &Api, call: &Call, param: &Param) -> Option<String> {
         Shape::Output { nullable: true, .. } => format!("want_{name}: !{name}.is_null()"),
         Shape::InOut { .. } if call.carries_inout() => format!("{name}: {name}_in"),
         _ => return None,
+    })
+}
+
+/// Where a parameter says how much room the caller gives for an answer, the size of one element of that: a server makes as much room, so
+/// that there is a limit.
+fn room_of(call: &Call, name: &str) -> Option<String> {
+    call.params.iter().find_map(|param| match &param.shape {
+        Shape::Output {
+            creates: false,
+            extent: extent @ (Extent::Len(expr) | Extent::Bytes(expr)),
+            ..
+        } if expr.param.as_deref() == Some(name) => Some(match extent {
+            Extent::Bytes(_) => "1".into(),
+            _ => format!("size_of::<{}>()", pointee(param).rust()),
+        }),
+        _ => None,
     })
 }
 

@@ -45,7 +45,7 @@ pub(crate) unsafe extern "C" fn clOutBytes(context: cl_context, param_name: cl_u
 
     unsafe fn clOutBytes(&self, context: cl_context, param_name: cl_uint, param_value_size: usize, param_value: *mut c_void, param_value_size_ret: *mut usize) -> cl_int {
         let _call = self.enter();
-        let request = wire::OutBytes { context: wire::ContextHandle::from_raw(context), param_name: param_name as u32, param_value_size: param_value_size as u64, want_param_value: !param_value.is_null() };
+        let request = wire::OutBytes { context: wire::ContextHandle::from_raw(context), param_name: param_name as u32, param_value_size: crate::raw::room(param_value_size as u64, 1) as u64, want_param_value: !param_value.is_null() };
         match self.call(&request) {
             Ok(body) => {
                 let Ok(reply) = wire::OutBytesReply::decode(&body) else {

@@ -47,7 +47,7 @@ pub(crate) unsafe extern "C" fn clOutStructs(context: cl_context, count: cl_uint
 
     unsafe fn clOutStructs(&self, context: cl_context, count: cl_uint, regions: *mut cl_region, count_ret: *mut cl_uint) -> cl_int {
         let _call = self.enter();
-        let request = wire::OutStructs { context: wire::ContextHandle::from_raw(context), count: count as u32, want_regions: !regions.is_null() };
+        let request = wire::OutStructs { context: wire::ContextHandle::from_raw(context), count: crate::raw::room(count as u64, size_of::<cl_region>()) as u32, want_regions: !regions.is_null() };
         match self.call(&request) {
             Ok(body) => {
                 let Ok(reply) = wire::OutStructsReply::decode(&body) else {

@@ -22,6 +22,7 @@ use towline_backend::cuda as wire;
 use towline_backend::cuda::{CUDA_ERROR_DEVICE_UNAVAILABLE, CUDA_ERROR_OUT_OF_MEMORY, Request};
 use towline_transport::{Address, Connection};
 use towline_wire::control::{Purpose, Token};
+use towline_wire::cuda::IMAGE_LIMIT;
 use towline_wire::cuda::snapshot::Snapshot;
 
 use crate::dial::{DialError, dial};
@@ -217,12 +218,12 @@ impl Session {
             return self.link.post(request).map(|_| ());
         }
         let act = act(actor);
-        self.link.post_batch(|batch| {
+        let number = self.link.post_batch(|batch| {
             batch.post(wire::Act::ID, |out| wire::Message::encode(&act, out));
-            batch.post(R::ID, |out| request.encode(out));
+            batch.post(R::ID, |out| request.encode(out))
         })?;
         posting.actor = Some(actor);
-        Ok(())
+        self.link.numbered(number).map(|_| ())
     }
 
     /// Has what is posted next be in the name of `actor`.
@@ -296,6 +297,13 @@ impl Session {
         digest: &[u8; 32],
         ask: impl FnOnce(Option<&[u8]>, u64) -> Result<Answer, i32>,
     ) -> Result<Answer, i32> {
+        if image.len() as u64 > IMAGE_LIMIT {
+            log::warn!(
+                "device code of {} bytes is not sent: the limit is {IMAGE_LIMIT} bytes",
+                image.len()
+            );
+            return Err(CUDA_ERROR_OUT_OF_MEMORY);
+        }
         let unnamed = *digest == [0; 32];
         if unnamed && image.len() <= INLINE_IMAGE || !self.link.payload.exists() {
             return ask(Some(image), 0);

@@ -35,10 +35,19 @@ fn look_on(limit: Duration, happened: impl Fn() -> bool) {
 }
 
 impl Link {
-    /// Posts a request, one way.
+    /// Posts a request, one way. One that is longer than the server takes fails, and is not sent.
     #[inline]
     pub(crate) fn post<'a, R: Request<'a>>(&self, request: &R) -> Result<u64, i32> {
-        self.post_batch(|batch| batch.post(R::ID, |out| request.encode(out)))
+        self.numbered(self.post_batch(|batch| batch.post(R::ID, |out| request.encode(out)))?)
+    }
+
+    /// The number of a request that was posted; 0 is that of one that was too long.
+    #[inline]
+    pub(crate) fn numbered(&self, number: u64) -> Result<u64, i32> {
+        match number {
+            0 => Err(self.vocabulary.unposted),
+            number => Ok(number),
+        }
     }
 
     /// Posts several requests that nothing may come between.
@@ -103,6 +112,7 @@ impl Link {
         let number = {
             let mut state = self.state();
             let (number, _) = self.outbox.post(R::ID, |out| request.encode(out));
+            let number = self.numbered(number)?;
             state.replies.insert(number, Slot::Asked);
             number
         };

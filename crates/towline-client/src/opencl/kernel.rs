@@ -164,10 +164,13 @@ impl Kernel {
                 Some(_) => Err(CL_INVALID_MEM_OBJECT),
                 None => Ok((kind::BYTES, false)),
             },
-            Some(_) => match known.type_name.as_slice() {
-                b"sampler_t" => Ok((kind::SAMPLER, handle == Some(kind::SAMPLER))),
-                b"queue_t" => Ok((kind::QUEUE, handle == Some(kind::QUEUE))),
-                name => Ok((kind::BYTES, size_of_type(name) == Some(size))),
+            Some(_) => match (known.type_name.as_slice(), size) {
+                (b"sampler_t" | b"queue_t", size) if size != 8 => Err(CL_INVALID_ARG_SIZE),
+                (b"sampler_t", _) if handle != Some(kind::SAMPLER) => Err(CL_INVALID_SAMPLER),
+                (b"queue_t", _) if handle != Some(kind::QUEUE) => Err(CL_INVALID_DEVICE_QUEUE),
+                (b"sampler_t", _) => Ok((kind::SAMPLER, true)),
+                (b"queue_t", _) => Ok((kind::QUEUE, true)),
+                (name, size) => Ok((kind::BYTES, size_of_type(name) == Some(size))),
             },
             None => Ok((kind::NONE, false)),
         }
@@ -552,6 +555,29 @@ mod tests {
             Kernel::new(1, None).judge(0, 8, Some(&7_u64.to_ne_bytes())),
             Ok((kind::BYTES, false))
         );
+    }
+
+    #[test]
+    fn a_sampler_has_the_size_of_a_handle_and_is_one() {
+        let kernel = recorded(CL_KERNEL_ARG_ADDRESS_PRIVATE, b"sampler_t");
+        let handle =
+            |tag: u8| (towline_session::HANDLE_BASE | (u64::from(tag) << 40) | 1).to_ne_bytes();
+        let sampler = handle(wire::SamplerHandle::TAG);
+        assert_eq!(
+            kernel.judge(0, 8, Some(&sampler)),
+            Ok((kind::SAMPLER, true))
+        );
+        for size in [0, 1, 4, 7, 9, 16] {
+            let value = vec![1; size];
+            let judged = kernel.judge(0, size, Some(&value));
+            assert_eq!(judged, Err(CL_INVALID_ARG_SIZE), "{size}");
+        }
+        let mem = handle(wire::MemHandle::TAG);
+        assert_eq!(kernel.judge(0, 8, Some(&mem)), Err(CL_INVALID_SAMPLER));
+        assert_eq!(kernel.judge(0, 8, Some(&[0; 8])), Err(CL_INVALID_SAMPLER));
+        let queue = recorded(CL_KERNEL_ARG_ADDRESS_PRIVATE, b"queue_t");
+        assert_eq!(queue.judge(0, 8, Some(&mem)), Err(CL_INVALID_DEVICE_QUEUE));
+        assert_eq!(queue.judge(0, 4, Some(&[0; 4])), Err(CL_INVALID_ARG_SIZE));
     }
 
     #[test]

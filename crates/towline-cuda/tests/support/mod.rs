@@ -118,6 +118,22 @@ fn serve(
     transport: &dyn Transport,
     address: &Address,
 ) -> (Session, Receiver<Result<(), RunError>>) {
+    let (session, ended) = attempt(api, name, broker, transport, address, |snapshot| snapshot);
+    (session.unwrap(), ended)
+}
+
+/// As [`serve`], with the snapshot as `tell` gives it on.
+pub fn attempt(
+    api: Arc<dyn CudaApi>,
+    name: &str,
+    broker: Arc<dyn Broker>,
+    transport: &dyn Transport,
+    address: &Address,
+    tell: impl FnOnce(Vec<u8>) -> Vec<u8>,
+) -> (
+    Result<Session, towline_client::dial::DialError>,
+    Receiver<Result<(), RunError>>,
+) {
     let engine = CudaEngine::open(api, false, &|_, _| true).unwrap();
     let engine = engine.with_broker(broker);
     let snapshot = engine.snapshot().to_vec();
@@ -140,7 +156,7 @@ fn serve(
         // The test may have given up.
         let _ = sender.send(engine.run(lane, move || theirs.next(), limits, counters));
     });
-    let session = Session::over_lanes(name, command, lanes, &snapshot, 64 << 10).unwrap();
+    let session = Session::over_lanes(name, command, lanes, &tell(snapshot), 64 << 10);
     (session, ended)
 }
 

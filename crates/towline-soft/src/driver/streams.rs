@@ -333,7 +333,10 @@ impl Streams {
         }
         self.query(start)?;
         self.query(end)?;
-        match (*lock(&from.at), *lock(&to.at)) {
+        // One after the other: both may be the same event's.
+        let from = *lock(&from.at);
+        let to = *lock(&to.at);
+        match (from, to) {
             (Some(from), Some(to)) if to >= from => Ok((to - from).as_secs_f32() * 1000.0),
             (Some(from), Some(to)) => Ok((from - to).as_secs_f32() * -1000.0),
             _ => Err(CUDA_ERROR_NOT_READY),

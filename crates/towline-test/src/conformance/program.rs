@@ -20,6 +20,7 @@ rules![program:
     built_program_lists_its_kernels,
     compile_and_link_make_a_program_that_runs,
     compile_finds_headers_by_name,
+    empty_source_builds,
     failed_build_answers_with_a_log,
     failed_compile_is_compile_program_failure,
     failed_link_is_link_program_failure,
@@ -345,6 +346,26 @@ fn failed_link_is_link_program_failure(cl: &Fixture) -> Verdict {
         link(cl, &context, &[&one, &two]).code(),
         CL_LINK_PROGRAM_FAILURE
     );
+    Ok(())
+}
+
+/// A length of zero is that of the text up to its NUL, on the way to the vendor too.
+fn empty_source_builds(cl: &Fixture) -> Verdict {
+    cl.requires(cl.caps.compiler, "the device has no compiler")?;
+    let context = cl.context()?;
+    for length in [None, Some(0)] {
+        let mut text = c"".as_ptr();
+        let lengths = length.as_ref().map_or(ptr::null(), ptr::from_ref);
+        let made = create!(
+            cl,
+            clCreateProgramWithSource(context.raw(), 1, &raw mut text, lengths)
+        );
+        let program = made?;
+        cl.build_with(&program, c"")?;
+        let names = info!(cl, clGetProgramInfo(program.raw(), CL_PROGRAM_KERNEL_NAMES))?.text();
+        let source = info!(cl, clGetProgramInfo(program.raw(), CL_PROGRAM_SOURCE))?.text();
+        assert_eq!((names.as_str(), source.as_str()), ("", ""));
+    }
     Ok(())
 }
 

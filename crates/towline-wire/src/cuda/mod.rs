@@ -23,6 +23,9 @@ include!(concat!(env!("OUT_DIR"), "/cuda_types.rs"));
 include!(concat!(env!("OUT_DIR"), "/cuda_messages.rs"));
 include!(concat!(env!("OUT_DIR"), "/cuda_symbols.rs"));
 
+/// Largest image that a worker takes: what PyTorch's largest library holds for one architecture, several times over.
+pub const IMAGE_LIMIT: u64 = 1 << 30;
+
 /// An exported symbol of the driver, and the name and version by which `cuGetProcAddress` gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcSymbol {

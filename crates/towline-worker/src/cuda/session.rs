@@ -117,7 +117,8 @@ impl Session {
         match entry {
             Ok(Entry::Live(raw)) => Ok(Ok(raw.0)),
             Ok(Entry::Failed(status)) => Ok(Err(status)),
-            Err(error) => Err(broken(error)),
+            // Some calls pass on what the application has given them.
+            Err(_) => Ok(Err(CUDA_ERROR_INVALID_HANDLE)),
         }
     }
 
@@ -291,7 +292,8 @@ impl Session {
 
     /// A call has ended the life of an object.
     pub(crate) fn destroy(&mut self, id: u64, tag: u8) -> Result<(), ProtocolError> {
-        self.table.remove(id, tag).map_err(broken)?;
+        // There was none: the call has failed, and nothing else is to be done.
+        let _ = self.table.remove(id, tag);
         if tag == wire::MemoryPoolHandle::TAG {
             self.pools.remove(&id);
             self.shared.withdraw_pool(id);

@@ -44,16 +44,6 @@ pub(crate) enum Expected {
 }
 
 impl Expected {
-    /// The kinds of handles.
-    fn of(what: u32) -> Option<Self> {
-        match what {
-            kind::MEM => Some(Self::Mem),
-            kind::SAMPLER => Some(Self::Sampler),
-            kind::QUEUE => Some(Self::Queue),
-            _ => None,
-        }
-    }
-
     /// Why something else was refused.
     fn refusal(self) -> cl_int {
         match self {
@@ -114,13 +104,9 @@ impl Session {
             Err(status) => return Ok(status),
         };
         let expected = self.expected(kernel, index);
-        let number = || {
-            value
-                .try_into()
-                .map(u64::from_le_bytes)
-                .map_err(|_| malformed("a handle takes eight bytes"))
-        };
-        let handle: *mut c_void = match what {
+        // What an application passes for a handle is a value: of the wrong size, or of no object, it is refused like any other.
+        let number = value.try_into().map(u64::from_le_bytes);
+        let (tag, own) = match what {
             kind::BYTES => {
                 if value.len() as u64 != size {
                     return Err(malformed("the value is not as long as it says"));
@@ -142,7 +128,9 @@ impl Session {
                 });
             }
             kind::SVM => {
-                let address = number()?;
+                let Ok(address) = number else {
+                    return Ok(CL_INVALID_ARG_SIZE);
+                };
                 if address != 0 && !self.owns(address, 0) {
                     return Ok(CL_INVALID_ARG_VALUE);
                 }
@@ -150,27 +138,24 @@ impl Session {
                 // SAFETY: the kernel is live, the address lies in memory of this session's own or is NULL.
                 return Ok(unsafe { self.api.clSetKernelArgSVMPointer(kernel, index, address) });
             }
-            kind::MEM => match self.native(number()?, wire::MemHandle::TAG)? {
-                Ok(raw) => raw,
-                Err(status) => return Ok(status),
-            },
-            kind::SAMPLER => match self.native(number()?, wire::SamplerHandle::TAG)? {
-                Ok(raw) => raw,
-                Err(status) => return Ok(status),
-            },
-            kind::QUEUE => match self.native(number()?, wire::CommandQueueHandle::TAG)? {
-                Ok(raw) => raw,
-                Err(status) => return Ok(status),
-            },
+            kind::MEM => (wire::MemHandle::TAG, Expected::Mem),
+            kind::SAMPLER => (wire::SamplerHandle::TAG, Expected::Sampler),
+            kind::QUEUE => (wire::CommandQueueHandle::TAG, Expected::Queue),
             other => return Err(malformed(&format!("kind {other} has no meaning"))),
         };
         match expected {
             // Bytes that happen to be a number of the client's are bytes.
             Expected::Value => return Ok(self.set_bytes(kernel, index, value)),
             Expected::Unknown => {}
-            expected if Expected::of(what) == Some(expected) => {}
+            expected if expected == own => {}
             other => return Ok(other.refusal()),
         }
+        let handle = match number.map(|number| self.native(number, tag)) {
+            Ok(Ok(Ok(raw))) => raw,
+            Ok(Ok(Err(status))) => return Ok(status),
+            Ok(Err(_)) => return Ok(own.refusal()),
+            Err(_) => return Ok(CL_INVALID_ARG_SIZE),
+        };
         // SAFETY: the kernel is live; the value is a live handle of the vendor's.
         Ok(unsafe {
             self.api.clSetKernelArg(

@@ -27,9 +27,13 @@ impl Session {
         match self.native(request.context.0, wire::ContextHandle::TAG)? {
             Err(failed) => status = failed,
             Ok(context) => {
-                let text: *const c_char = request.source.as_ptr().cast();
                 let length = request.source.len();
-                // SAFETY: the context is live; one text of `length` bytes.
+                // A length of zero means "up to the NUL".
+                let text: *const c_char = match length {
+                    0 => c"".as_ptr(),
+                    _ => request.source.as_ptr().cast(),
+                };
+                // SAFETY: the context is live; one text of `length` bytes, or an empty one with its NUL.
                 native = unsafe {
                     self.api.clCreateProgramWithSource(
                         context.cast(),

@@ -274,7 +274,7 @@ impl ProgramCalls for Remote {
         let request = wire::GetProgramInfo {
             program: wire::ProgramHandle::from_raw(program),
             param_name,
-            param_value_size: param_value_size as u64,
+            param_value_size: raw::room(param_value_size as u64, 1),
             want_param_value: !param_value.is_null(),
         };
         let body = match self.call(&request) {

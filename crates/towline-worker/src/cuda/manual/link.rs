@@ -9,7 +9,7 @@ use towline_backend::cuda::*;
 use towline_wire::error::{CloseCode, ProtocolError};
 
 use super::jit::Jit;
-use super::module::{IMAGE_LIMIT, receive};
+use super::module::receive;
 use crate::cuda::context::Context;
 use crate::cuda::session::{Session, failure, unknown};
 use crate::cuda::shared::{Shared, lock};
@@ -199,7 +199,7 @@ impl Session {
         number: u64,
         request: wire::LinkAdd<'_>,
     ) -> Result<(), ProtocolError> {
-        if request.size > IMAGE_LIMIT {
+        if request.size > towline_wire::cuda::IMAGE_LIMIT {
             let detail = format!("device code of a link has {} bytes", request.size);
             return Err(ProtocolError::new(CloseCode::LimitExceeded, detail));
         }

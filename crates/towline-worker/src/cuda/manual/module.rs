@@ -20,8 +20,6 @@ use crate::images::{self, ImageDigest};
 use crate::link::Raw;
 use crate::session::broken;
 
-/// Largest image: what PyTorch's largest library holds for one architecture, several times over.
-pub(super) const IMAGE_LIMIT: u64 = 1 << 30;
 /// Most kernels whose numbers a request can take.
 const KERNEL_LIMIT: usize = 262_144;
 
@@ -403,7 +401,7 @@ fn describe(
 
 impl Session {
     fn start_load(&mut self, load: Load) -> Result<(), ProtocolError> {
-        if load.size > IMAGE_LIMIT {
+        if load.size > towline_wire::cuda::IMAGE_LIMIT {
             let detail = format!("an image has {} bytes", load.size);
             return Err(ProtocolError::new(CloseCode::LimitExceeded, detail));
         }

@@ -1,0 +1,162 @@
+//! No argument of an application ends its session: what no server can mean anything by fails, and everything else goes on.
+#![allow(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "calls of the C interface stand side by side"
+)]
+
+#[macro_use]
+mod support;
+
+use std::ffi::c_void;
+use std::ptr::{null, null_mut, without_provenance_mut};
+
+use support::Machine;
+use towline_backend::cuda::*;
+use towline_cuda::Driver;
+
+on_every_device! {
+    handles_of_nothing_leave_the_session_alive
+}
+
+/// Handles that mean nothing, something else, or nothing any more.
+fn handles(machine: &Machine) -> Vec<usize> {
+    let driver = &machine.driver;
+    let stream = machine.stream();
+    let ended = machine.stream();
+    let (mut event, mut pool) = (null_mut(), null_mut());
+    let image = c".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k() { ret; }\n";
+    let mut module = null_mut();
+    // SAFETY: the places are locals, and the image is a string.
+    unsafe {
+        assert_eq!(driver.cuStreamDestroy_v2(ended), CUDA_SUCCESS);
+        assert_eq!(driver.cuEventCreate(&raw mut event, 0), CUDA_SUCCESS);
+        // A device may have neither pools nor take this image.
+        let _ = driver.cuDeviceGetDefaultMemPool(&raw mut pool, 0);
+        let _ = driver.cuModuleLoadData(&raw mut module, image.as_ptr().cast());
+    }
+    let known = [
+        stream.addr(),
+        ended.addr(),
+        event.addr(),
+        pool.addr(),
+        module.addr(),
+    ];
+    let near = known.iter().map(|handle| handle.wrapping_add(1));
+    let tag = 0xff_u64 << 40;
+    let odd = [3, 0x10, 0x7fff_dead_beef, usize::MAX, 1 << 63, tag as usize];
+    known.iter().copied().chain(near).chain(odd).collect()
+}
+
+/// Calls with a handle where it does not belong, each of which must return.
+fn misuse(driver: &Driver, raw: usize) {
+    fn of<T>(raw: usize) -> *mut T {
+        without_provenance_mut(raw)
+    }
+    let (mut word, mut wide, mut size) = (0_i32, 0_u64, 0_usize);
+    let mut object = null_mut::<c_void>();
+    let (word, wide, size, object) = (&raw mut word, &raw mut wide, &raw mut size, &raw mut object);
+    let name = c"k".as_ptr();
+    // SAFETY: every place is a local; handles are looked up and never followed.
+    unsafe {
+        driver.cuStreamSynchronize(of(raw));
+        driver.cuStreamQuery(of(raw));
+        driver.cuStreamWaitEvent(of(raw), of(raw), 0);
+        driver.cuStreamWaitEvent(null_mut(), of(raw), 0);
+        driver.cuStreamGetPriority(of(raw), word);
+        driver.cuStreamGetFlags(of(raw), word.cast());
+        driver.cuStreamGetCtx(of(raw), object.cast());
+        driver.cuStreamBeginCapture_v2(of(raw), CU_STREAM_CAPTURE_MODE_RELAXED);
+        driver.cuStreamEndCapture(of(raw), object.cast());
+        driver.cuEventRecord(of(raw), of(raw));
+        driver.cuEventRecord(of(raw), null_mut());
+        driver.cuEventQuery(of(raw));
+        driver.cuEventSynchronize(of(raw));
+        driver.cuEventElapsedTime_v2(word.cast(), of(raw), of(raw));
+        driver.cuModuleGetFunction(object.cast(), of(raw), name);
+        driver.cuModuleGetGlobal_v2(wide, size, of(raw), name);
+        driver.cuModuleGetTexRef(object.cast(), of(raw), name);
+        driver.cuModuleGetSurfRef(object.cast(), of(raw), name);
+        driver.cuLibraryGetKernel(object.cast(), of(raw), name);
+        driver.cuLibraryGetModule(object.cast(), of(raw));
+        driver.cuLibraryGetGlobal(wide, size, of(raw), name);
+        driver.cuLibraryGetManaged(wide, size, of(raw), name);
+        driver.cuKernelGetFunction(object.cast(), of(raw));
+        driver.cuKernelGetAttribute(word, 0, of(raw), 0);
+        driver.cuFuncGetAttribute(word, 0, of(raw));
+        driver.cuFuncSetAttribute(of(raw), 8, 1024);
+        driver.cuFuncSetCacheConfig(of(raw), 1);
+        driver.cuFuncGetModule(object.cast(), of(raw));
+        driver.cuFuncGetParamInfo(of(raw), 0, size, size);
+        driver.cuLaunchKernel(
+            of(raw),
+            1,
+            1,
+            1,
+            1,
+            1,
+            1,
+            0,
+            null_mut(),
+            null_mut(),
+            null_mut(),
+        );
+        driver.cuLaunchKernel(
+            of(raw),
+            1,
+            1,
+            1,
+            1,
+            1,
+            1,
+            0,
+            of(raw),
+            null_mut(),
+            null_mut(),
+        );
+        driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(word, of(raw), 32, 0);
+        driver.cuMemPoolTrimTo(of(raw), 0);
+        driver.cuMemPoolGetAttribute(of(raw), CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, wide.cast());
+        driver.cuMemPoolSetAttribute(of(raw), CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, wide.cast());
+        driver.cuMemAllocFromPoolAsync(wide, 64, of(raw), null_mut());
+        driver.cuDeviceSetMemPool(0, of(raw));
+        driver.cuMemAllocAsync(wide, 64, of(raw));
+        driver.cuMemFreeAsync(raw as u64, null_mut());
+        driver.cuMemFree_v2(raw as u64);
+        driver.cuMemGetAddressRange_v2(wide, size, raw as u64);
+        driver.cuArray3DGetDescriptor_v2(object.cast(), of(raw));
+        driver.cuArrayDestroy(of(raw));
+        driver.cuMipmappedArrayGetLevel(object.cast(), of(raw), 0);
+        driver.cuMipmappedArrayDestroy(of(raw));
+        driver.cuTexObjectDestroy(raw as u64);
+        driver.cuSurfObjectDestroy(raw as u64);
+        driver.cuTexRefGetAddress_v2(wide, of(raw));
+        driver.cuGraphAddEmptyNode(object.cast(), of(raw), null(), 0);
+        driver.cuGraphInstantiateWithFlags(object.cast(), of(raw), 0);
+        driver.cuGraphLaunch(of(raw), null_mut());
+        driver.cuGraphDestroy(of(raw));
+        driver.cuGraphExecDestroy(of(raw));
+        driver.cuLinkComplete(of(raw), object, size);
+        driver.cuLinkDestroy(of(raw));
+        driver.cuMemRelease(raw as u64);
+        driver.cuMemUnmap(raw as u64, 4096);
+        driver.cuMemAddressFree(raw as u64, 4096);
+        driver.cuMemMap(raw as u64, 4096, 0, raw as u64, 0);
+        driver.cuIpcCloseMemHandle(raw as u64);
+        driver.cuCtxGetDevice_v2(word, of(raw));
+        driver.cuCtxSynchronize_v2(of(raw));
+        driver.cuCtxEnablePeerAccess(of(raw), 0);
+        driver.cuStreamWaitValue32_v2(of(raw), raw as u64, 0, 0);
+    }
+}
+
+fn handles_of_nothing_leave_the_session_alive(machine: Machine) {
+    for raw in handles(&machine) {
+        misuse(&machine.driver, raw);
+        machine.enter(0);
+        // SAFETY: no pointers.
+        unsafe { machine.driver.cuCtxSynchronize() };
+        let lost = machine.sessions[0].lost();
+        assert_eq!(lost, None, "after a call with {raw:#x}");
+    }
+    machine.end();
+}
