@@ -1,0 +1,380 @@
+//! Whole OpenCL programs in sessions whose messages are changed on their way, in either direction. Whatever a peer says, the process
+//! lives, every call returns once the connection has ended, nothing beside the memory that a call was lent is written, and nothing of it
+//! is sent.
+//!
+//! `TOWLINE_FUZZ_SECONDS` makes it last, `TOWLINE_FUZZ_SEED` begins elsewhere. A seed that fails becomes one of [`SEEDS`].
+#![allow(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "calls of the C interface stand side by side"
+)]
+
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use towline_backend::opencl::*;
+use towline_client::opencl::Remote;
+use towline_test::guarded::{Guarded, SECRET};
+use towline_test::tamper::{Mutator, TamperedTransport, Victim};
+use towline_transport::{Address, ConnectOptions, Transport};
+use towline_worker::{Counters, Engine, Limits};
+
+/// Seeds that have found something.
+const SEEDS: [u64; 0] = [];
+/// A session that stands still for so long is cut: a peer that does not answer cannot be told from a long kernel.
+const STALL: Duration = Duration::from_millis(400);
+/// Nothing takes longer once the connection is cut.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long each direction runs unless the environment says otherwise.
+const USUAL: Duration = Duration::from_secs(20);
+
+/// A transfer that travels on the command lane.
+const SMALL: usize = 100;
+/// A transfer that travels on the payload lanes.
+const LARGE: usize = 300 << 10;
+/// Bytes of a chunk.
+const CHUNK_BYTES: u64 = 64 << 10;
+
+/// Panics of any thread.
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// Handles of a program. Statuses are the server's word, so that none is looked at but where something depends on it.
+struct Program<'a> {
+    remote: &'a Remote,
+    device: cl_device_id,
+    context: cl_context,
+    queue: cl_command_queue,
+    buffer: cl_mem,
+}
+
+impl Program<'_> {
+    fn transfers(&self) {
+        let (remote, queue, buffer) = (self.remote, self.queue, self.buffer);
+        for size in [SMALL, LARGE] {
+            let (source, target) = (Guarded::filled(&vec![7; size]), Guarded::new(size));
+            let later = Guarded::new(size);
+            let (from, to, none) = (source.memory(), target.memory(), null_mut());
+            // SAFETY: the handles are the session's to judge, and both memories as large as said until the calls are done.
+            unsafe {
+                remote.clEnqueueWriteBuffer(queue, buffer, CL_TRUE, 0, size, from, 0, null(), none);
+                remote.clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, size, to, 0, null(), none);
+                let mut event = null_mut();
+                let place = &raw mut event;
+                remote.clEnqueueWriteBuffer(
+                    queue,
+                    buffer,
+                    CL_FALSE,
+                    8,
+                    size,
+                    from,
+                    0,
+                    null(),
+                    none,
+                );
+                let to = later.memory();
+                remote.clEnqueueReadBuffer(queue, buffer, CL_FALSE, 8, size, to, 0, null(), place);
+                if !event.is_null() {
+                    remote.clWaitForEvents(1, place);
+                    let status = Guarded::new(4);
+                    let query = CL_EVENT_COMMAND_EXECUTION_STATUS;
+                    remote.clGetEventInfo(event, query, 4, status.memory(), null_mut());
+                    remote.clReleaseEvent(event);
+                }
+                remote.clFinish(queue);
+            }
+        }
+        let rows = Guarded::filled(&[9; 16 * 24]);
+        let (origin, region) = ([0; 3], [24, 16, 1]);
+        // SAFETY: the rows are as many, and the handles the session's to judge.
+        unsafe {
+            let (at, size) = (origin.as_ptr(), region.as_ptr());
+            let (memory, none) = (rows.memory(), null_mut());
+            remote.clEnqueueWriteBufferRect(
+                queue,
+                buffer,
+                CL_TRUE,
+                at,
+                at,
+                size,
+                64,
+                0,
+                24,
+                0,
+                memory,
+                0,
+                null(),
+                none,
+            );
+            remote.clEnqueueReadBufferRect(
+                queue,
+                buffer,
+                CL_TRUE,
+                at,
+                at,
+                size,
+                64,
+                0,
+                24,
+                0,
+                memory,
+                0,
+                null(),
+                none,
+            );
+        }
+    }
+
+    fn kernels(&self) {
+        let (remote, queue) = (self.remote, self.queue);
+        let none = null_mut();
+        // SAFETY: lists are as long as said, names are strings, and the handles the session's to judge.
+        unsafe {
+            let names = c"add_one;scale".as_ptr();
+            let device = &raw const self.device;
+            let program =
+                remote.clCreateProgramWithBuiltInKernels(self.context, 1, device, names, none);
+            let kernel = remote.clCreateKernel(program, c"scale".as_ptr(), null_mut());
+            let (buffer, factor) = (
+                Guarded::filled(&(self.buffer.expose_provenance()).to_ne_bytes()),
+                Guarded::filled(&3_u32.to_ne_bytes()),
+            );
+            remote.clSetKernelArg(kernel, 0, 8, buffer.memory());
+            remote.clSetKernelArg(kernel, 1, 4, factor.memory());
+            let (global, none) = ([16_usize], null_mut());
+            for _ in 0..3 {
+                remote.clEnqueueNDRangeKernel(
+                    queue,
+                    kernel,
+                    1,
+                    null(),
+                    global.as_ptr(),
+                    null(),
+                    0,
+                    null(),
+                    none,
+                );
+            }
+            let name = Guarded::new(16);
+            let query = CL_KERNEL_FUNCTION_NAME;
+            remote.clGetKernelInfo(kernel, query, 16, name.memory(), null_mut());
+            let log = Guarded::new(64);
+            let query = CL_PROGRAM_BUILD_LOG;
+            remote.clGetProgramBuildInfo(program, self.device, query, 64, log.memory(), null_mut());
+            let room = Guarded::new(2 * size_of::<cl_image_format>());
+            let kind = CL_MEM_OBJECT_IMAGE2D;
+            remote.clGetSupportedImageFormats(self.context, 0, kind, 2, room.place(), null_mut());
+            remote.clFinish(queue);
+            remote.clReleaseKernel(kernel);
+            remote.clReleaseProgram(program);
+        }
+    }
+
+    fn maps(&self) {
+        let (remote, queue, buffer) = (self.remote, self.queue, self.buffer);
+        // SAFETY: the handles are the session's to judge; what is mapped is as large as said.
+        unsafe {
+            for flags in [CL_MAP_READ, CL_MAP_WRITE] {
+                let mapped = remote.clEnqueueMapBuffer(
+                    queue,
+                    buffer,
+                    CL_TRUE,
+                    flags,
+                    16,
+                    LARGE,
+                    0,
+                    null(),
+                    null_mut(),
+                    null_mut(),
+                );
+                if !mapped.is_null() {
+                    mapped.cast::<u8>().write_bytes(5, LARGE);
+                    remote.clEnqueueUnmapMemObject(queue, buffer, mapped, 0, null(), null_mut());
+                }
+            }
+            let pattern = Guarded::filled(&[1, 2, 3, 4]);
+            remote.clEnqueueFillBuffer(
+                queue,
+                buffer,
+                pattern.memory(),
+                4,
+                0,
+                64,
+                0,
+                null(),
+                null_mut(),
+            );
+            remote.clEnqueueCopyBuffer(queue, buffer, buffer, 0, 256, 64, 0, null(), null_mut());
+            let shared = remote.clSVMAlloc(self.context, CL_MEM_READ_WRITE, 8192, 0);
+            if !shared.is_null() {
+                shared.cast::<u8>().write_bytes(6, 8192);
+                remote.clEnqueueSVMMap(
+                    queue,
+                    CL_TRUE,
+                    CL_MAP_READ,
+                    shared,
+                    8192,
+                    0,
+                    null(),
+                    null_mut(),
+                );
+                remote.clEnqueueSVMUnmap(queue, shared, 0, null(), null_mut());
+                remote.clFinish(queue);
+                remote.clSVMFree(self.context, shared);
+            }
+            let gate = remote.clCreateUserEvent(self.context, null_mut());
+            remote.clEnqueueMarkerWithWaitList(queue, 1, &raw const gate, null_mut());
+            remote.clSetUserEventStatus(gate, CL_COMPLETE);
+            remote.clFinish(queue);
+            remote.clReleaseEvent(gate);
+        }
+    }
+}
+
+fn program(remote: &Remote) {
+    let platforms = remote.platforms();
+    let devices = platforms.iter().flat_map(|(_, devices)| devices);
+    let Some(&device) = devices.into_iter().next() else {
+        return;
+    };
+    // SAFETY: lists are as long as said, and the handles the session's to judge.
+    unsafe {
+        let name = Guarded::new(24);
+        remote.clGetDeviceInfo(device, CL_DEVICE_NAME, 24, name.memory(), null_mut());
+        let context =
+            remote.clCreateContext(null(), 1, &raw const device, None, null_mut(), null_mut());
+        let queue = remote.clCreateCommandQueue(context, device, 0, null_mut());
+        let (flags, none) = (CL_MEM_READ_WRITE, null_mut());
+        let buffer = remote.clCreateBuffer(context, flags, 2 * LARGE, null_mut(), none);
+        let program = Program {
+            remote,
+            device,
+            context,
+            queue,
+            buffer,
+        };
+        program.transfers();
+        program.kernels();
+        program.maps();
+        remote.clFinish(queue);
+        remote.clReleaseMemObject(buffer);
+        remote.clReleaseCommandQueue(queue);
+        remote.clReleaseContext(context);
+    }
+}
+
+/// Waits for something, and says whether it came; a sender that panicked ends the test.
+fn comes<T>(from: &Receiver<T>, within: Duration, what: &str) -> bool {
+    match from.recv_timeout(within) {
+        Ok(_) => true,
+        Err(RecvTimeoutError::Timeout) => false,
+        Err(RecvTimeoutError::Disconnected) => panic!("{what} panicked"),
+    }
+}
+
+/// Runs the program in a session that `seed` describes.
+fn session(victim: Victim, seed: u64) {
+    let panics = PANICS.load(Ordering::Relaxed);
+    let transport = TamperedTransport::new(victim, Mutator::new(seed));
+    let traffic = transport.traffic();
+    let address: Address = "memory://server".parse().expect("it is well formed");
+    let listener = transport.listen(&address).expect("the name is free");
+    let mut pairs: Vec<_> = (0..3)
+        .map(|_| {
+            let ours = transport.connect(&address, &ConnectOptions::default());
+            let theirs = listener.accept().expect("somebody has connected");
+            (ours.expect("the listener is there"), theirs)
+        })
+        .collect();
+    let (command, lane) = pairs.remove(0);
+    let (lanes, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+    let engine =
+        Engine::open(Arc::new(NullOpenCl::new(1)), &|_, _| true).expect("there is a device");
+    let mut snapshot = engine.snapshot().to_vec();
+    if victim == Victim::Client && seed % 8 == 0 {
+        let mut mutator = Mutator::new(seed);
+        (0..1 + seed % 3).for_each(|_| mutator.renumber(&mut snapshot));
+    }
+    let (sender, ended) = channel();
+    std::thread::spawn(move || {
+        let limits = Limits {
+            chunk_bytes: CHUNK_BYTES,
+        };
+        let mut theirs = theirs.into_iter();
+        let ended = engine.run(
+            lane,
+            move || theirs.next(),
+            limits,
+            Arc::new(Counters::default()),
+        );
+        // The test may have given up.
+        let _ = sender.send(ended);
+    });
+    let (sender, done) = channel();
+    let client = std::thread::spawn(move || {
+        let remote = Remote::over_lanes("memory://server", command, lanes, &snapshot, CHUNK_BYTES);
+        if let Ok(remote) = remote {
+            program(&remote);
+            remote.close();
+        }
+        // As above.
+        let _ = sender.send(());
+    });
+    let mut over = comes(&done, STALL, "the client");
+    transport.cut();
+    over = over || comes(&done, PATIENCE, "the client");
+    assert!(
+        over,
+        "seed {seed}: a call has not returned {PATIENCE:?} after its connection was cut"
+    );
+    client.join().expect("the client does not panic");
+    assert!(
+        comes(&ended, PATIENCE, "the worker"),
+        "seed {seed}: the worker hangs"
+    );
+    assert!(
+        !traffic.holds(SECRET),
+        "seed {seed}: memory that was not lent has been sent"
+    );
+    assert_eq!(
+        PANICS.load(Ordering::Relaxed),
+        panics,
+        "seed {seed}: a thread panicked"
+    );
+}
+
+fn sessions(victim: Victim) {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+        hook(info);
+    }));
+    let number = |variable: &str| -> Option<u64> {
+        let value = std::env::var(variable).ok()?;
+        Some(value.parse().expect("it must be a number"))
+    };
+    let until = number("TOWLINE_FUZZ_SECONDS").map_or(USUAL, Duration::from_secs);
+    let (began, first) = (Instant::now(), number("TOWLINE_FUZZ_SEED").unwrap_or(1));
+    let mut count = 0_u64;
+    for seed in SEEDS.into_iter().chain(first..) {
+        if began.elapsed() >= until {
+            break;
+        }
+        session(victim, seed);
+        count += 1;
+    }
+    println!("{count} sessions");
+    assert!(count > 10, "the sessions take too long to test anything");
+}
+
+#[test]
+#[ignore = "a server that completes a wait before the data of a non-blocking read lets that land in memory that the program has given up"]
+fn mutated_servers_neither_crash_nor_read_nor_hang_a_program() {
+    sessions(Victim::Client);
+}
+
+#[test]
+fn mutated_clients_neither_crash_nor_hang_a_worker() {
+    sessions(Victim::Server);
+}
