@@ -268,7 +268,7 @@ fn session(victim: Victim, seed: u64, soft: &Arc<SoftCuda>) {
     let traffic = transport.traffic();
     let address: Address = "memory://server".parse().unwrap();
     let tell = |mut snapshot: Vec<u8>| {
-        if victim == Victim::Client && seed % 8 == 0 {
+        if victim == Victim::Client && seed.is_multiple_of(8) {
             let mut mutator = Mutator::new(seed);
             (0..1 + seed % 3).for_each(|_| mutator.renumber(&mut snapshot));
         }

@@ -292,7 +292,7 @@ fn session(victim: Victim, seed: u64) {
     let engine =
         Engine::open(Arc::new(NullOpenCl::new(1)), &|_, _| true).expect("there is a device");
     let mut snapshot = engine.snapshot().to_vec();
-    if victim == Victim::Client && seed % 8 == 0 {
+    if victim == Victim::Client && seed.is_multiple_of(8) {
         let mut mutator = Mutator::new(seed);
         (0..1 + seed % 3).for_each(|_| mutator.renumber(&mut snapshot));
     }
