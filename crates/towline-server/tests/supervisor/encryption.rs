@@ -60,11 +60,13 @@ pub(super) fn clear_client_is_refused_unless_both_sides_agreed() -> Result<(), F
 }
 
 pub(super) fn loopback_without_a_token_stays_clear() -> Result<(), Failed> {
-    let server = serve(SupervisorConfig {
+    let mut config = SupervisorConfig {
         listen: vec!["tcp://0.0.0.0:0".parse()?],
         insecure: true,
         ..config("echo")
-    });
+    };
+    config.jail.shared_user = true;
+    let server = serve(config);
     let port = server.address.host_port().expect("tcp").1;
     let address: Address = format!("127.0.0.1:{port}").parse()?;
     assert!(Client::session(&address).lane(0, 1).echoes());
