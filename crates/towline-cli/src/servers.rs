@@ -1,8 +1,5 @@
 //! Which servers to use, and the secret they share.
 
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,7 +8,7 @@ use anyhow::{Context, bail};
 use towline_client::access::{Access, KnownServers, usual_known_servers};
 use towline_node::vm::{CHASSIS_TAG, PORT_NAME};
 use towline_transport::tls::{Authority, Identity};
-use towline_transport::{Address, ConnectOptions, Registry};
+use towline_transport::{Address, ConnectOptions, Registry, read_secret};
 use towline_wire::control::Token;
 
 use crate::cli::{AccessOptions, ServerOptions, ServersCommand, ServersOptions};
@@ -143,23 +140,11 @@ pub(crate) fn run(options: &ServersOptions) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a token file, and warns when others can read it too.
+/// Reads a token file.
 pub(crate) fn read_token(file: &Path) -> anyhow::Result<Token> {
     let action = || format!("could not use the token file {}", file.display());
-    let opened = File::open(file).with_context(action)?;
-    let mode = opened.metadata().with_context(action)?.mode();
-    if mode & 0o077 != 0 {
-        log::warn!(
-            "{0} can be read by others; protect it: chmod 600 {0}",
-            file.display()
-        );
-    }
-    let mut bytes = Vec::new();
-    // One more than any token has, so that a wrong file is noticed without reading all of it.
-    opened
-        .take(Token::MAX_BYTES as u64 + 64)
-        .read_to_end(&mut bytes)
-        .with_context(action)?;
+    // More than any token has, so that a wrong file is noticed without reading all of it.
+    let bytes = read_secret(file, Token::MAX_BYTES + 64).with_context(action)?;
     Token::from_bytes(&bytes).with_context(action)
 }
 

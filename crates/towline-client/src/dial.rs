@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use towline_transport::tls::Fingerprint;
-use towline_transport::{Address, ConnectOptions, Connection, Registry, TransportError};
+use towline_transport::{
+    Address, ConnectOptions, Connection, Registry, TransportError, read_secret,
+};
 use towline_wire::control::{
     AttachPreamble, Channel, ClientHandshake, ClientProgress, ControlError, HandshakeError, Hello,
-    LaneEnd, LaneKey, Message, MessageBuffer, NONCE_BYTES, Purpose, Token, TokenError, Welcome,
-    limits,
+    LaneEnd, LaneKey, Message, MessageBuffer, NONCE_BYTES, Purpose, SHOWN_TEXT, Token, TokenError,
+    Welcome, limits, printable,
 };
 use towline_wire::error::DecodeError;
 
@@ -160,7 +162,8 @@ pub(crate) struct Dialled {
 
 /// Reads a token file.
 pub fn read_token(path: &str) -> Result<Token, DialError> {
-    let bytes = std::fs::read(path).map_err(|error| DialError::Token {
+    let secret = read_secret(path.as_ref(), Token::MAX_BYTES + 64);
+    let bytes = secret.map_err(|error| DialError::Token {
         path: path.into(),
         why: error.to_string(),
     })?;
@@ -408,7 +411,9 @@ fn last_words(
             Ok(Some(frame)) => {
                 asked = false;
                 match Message::decode(&frame) {
-                    Ok(Message::SessionEnded(ended)) => return ended.reason,
+                    Ok(Message::SessionEnded(ended)) => {
+                        return printable(&ended.reason, SHOWN_TEXT);
+                    }
                     Ok(message) => control.heard(message),
                     // What this side does not know says nothing about the session's end.
                     Err(_) => {}

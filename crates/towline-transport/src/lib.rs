@@ -28,6 +28,7 @@ pub mod memory;
 #[allow(unsafe_code, reason = "calls into foreign code across a C ABI")]
 pub mod plugin;
 mod registry;
+mod secret;
 #[allow(unsafe_code, reason = "maps memory that a peer maps too")]
 pub mod shared_memory;
 #[allow(unsafe_code, reason = "reads and writes memory that a peer writes too")]
@@ -46,6 +47,7 @@ use std::time::{Duration, Instant};
 pub use address::Address;
 pub use error::TransportError;
 pub use registry::{PLUGINS_VARIABLE, Registry};
+pub use secret::read_secret;
 
 /// One way to carry bytes; a factory of connections.
 pub trait Transport: Send + Sync {

@@ -20,6 +20,7 @@ mod peer;
 mod question;
 mod reject;
 mod tenant;
+mod text;
 mod token;
 
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub use peer::{
 pub use question::{Answer, NvmlAnswers, NvmlQuestions, Question};
 pub use reject::{Reject, RejectCode};
 pub use tenant::Tenants;
+pub use text::{SHOWN_NAME, SHOWN_TEXT, printable};
 pub use token::{Exported, Token, TokenError};
 
 /// The control protocol versions that this build speaks.

@@ -1,5 +1,7 @@
 //! Servers that list each other: buffers of one context go from one to the other without the client.
 
+use std::os::unix::fs::PermissionsExt;
+
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -92,6 +94,8 @@ fn peers_with_a_token_prove_that_they_know_it() {
     let folder = tempfile::tempdir().expect("room for temporary files");
     let file = folder.path().join("token");
     std::fs::write(&file, "a token that both servers know").expect("room for a file");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600))
+        .expect("the file is ours");
     let token = ["--token-file", file.to_str().expect("a plain path")];
     let own = folder.path().join("own");
     std::fs::write(&own, "a token that servers alone know").expect("room for a file");

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use towline_transport::{Address, Connection, Registry, TransportError, recv_exact, tls};
 use towline_wire::control::{
     AttachPreamble, Channel, ConnectionKind, ControlError, CudaDevices, Devices, HandshakeError,
-    Hello, LaneKey, Message, MessageBuffer, NONCE_BYTES, Purpose, Reject, RejectCode,
+    Hello, LaneKey, Message, MessageBuffer, NONCE_BYTES, Purpose, Reject, RejectCode, SHOWN_NAME,
     ServerHandshake, ServerProgress, SessionEnded, SessionGrant, Status, TICKET_BYTES, Ticket,
-    labels, limits,
+    labels, limits, printable,
 };
 use towline_wire::snapshot::Snapshot;
 
@@ -63,8 +63,7 @@ pub(super) fn serve(
         // Ends of connections are everyday; what a client did wrong is worth a line.
         Err(Fault::Transport(error)) => log::debug!("{peer}: {error}"),
         Err(fault) => {
-            shared.rejected.fetch_add(1, Ordering::Relaxed);
-            log::info!("{peer}: {fault}");
+            shared.refusals.note(&peer, &fault);
         }
     }
 }
@@ -193,8 +192,9 @@ fn attach(
     match attached {
         Ok((id, preamble)) => log::debug!("session {id}: {peer} is lane {}", preamble.lane_index),
         Err(reason) => {
-            shared.rejected.fetch_add(1, Ordering::Relaxed);
-            log::warn!("{peer}: lane refused: {reason}");
+            shared
+                .refusals
+                .note(&peer, &format_args!("lane refused: {reason}"));
             // Dropping our descriptor is enough: nobody else has it.
         }
     }
@@ -222,8 +222,17 @@ fn authenticate(
         };
         match handshake.receive(&frame)? {
             ServerProgress::Send(answer) => control.send(&answer)?,
-            ServerProgress::Authenticated(hello) => return Ok((handshake, hello)),
+            ServerProgress::Authenticated(hello) => return Ok((handshake, shown(hello))),
         }
+    }
+}
+
+/// With names as they can be shown and logged.
+fn shown(hello: Hello) -> Hello {
+    Hello {
+        program: printable(&hello.program, SHOWN_NAME),
+        hostname: printable(&hello.hostname, SHOWN_NAME),
+        ..hello
     }
 }
 
@@ -511,7 +520,7 @@ fn status(shared: &Shared) -> Status {
         draining: shared.draining.load(Ordering::Acquire),
         sessions_started,
         sessions_crashed,
-        rejected: shared.rejected.load(Ordering::Relaxed),
+        rejected: shared.refusals.count(),
         sessions,
     }
 }

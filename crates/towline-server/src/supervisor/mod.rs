@@ -14,6 +14,7 @@
 //! - `pool`: worker processes of one kind; some are started ahead, so that clients do not wait for a driver to load: always for
 //!   OpenCL, for CUDA once somebody has asked for it.
 //! - `query`: connections that only ask.
+//! - `refusal`: counts refused connections, and logs few of them.
 //! - `worker`: one worker process, from start to reaping.
 //! - `deadline`: closes connections whose peers are too slow.
 //! - `folder`: the workers' folders on disk, and their user numbers.
@@ -34,11 +35,12 @@ mod output;
 mod peer;
 mod pool;
 mod query;
+mod refusal;
 mod session;
 mod worker;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -60,6 +62,7 @@ use self::monitor::Monitor;
 use self::peer::PeerTickets;
 use self::pool::{PoolKind, WorkerPool};
 use self::query::Queries;
+use self::refusal::Refusals;
 use self::session::SessionTable;
 
 /// How long a client may take for the whole handshake.
@@ -250,7 +253,7 @@ struct Shared {
     unproven: Unproven,
     deadlines: Arc<Deadlines>,
     queries: Queries,
-    rejected: AtomicU64,
+    refusals: Refusals,
 }
 
 impl Supervisor {
@@ -321,7 +324,7 @@ impl Supervisor {
             unproven: Unproven::default(),
             deadlines: Deadlines::start()?,
             queries: Queries::default(),
-            rejected: AtomicU64::new(0),
+            refusals: Refusals::default(),
             config,
         });
         let mut supervisor = Self {

@@ -325,8 +325,9 @@ pub(super) fn hand_over(
     match passed {
         Ok((id, lane)) => log::info!("session {id}: {peer} is peer lane {lane}"),
         Err(reason) => {
-            shared.rejected.fetch_add(1, Ordering::Relaxed);
-            log::warn!("{peer}: peer refused: {reason}");
+            shared
+                .refusals
+                .note(&peer, &format_args!("peer refused: {reason}"));
         }
     }
 }

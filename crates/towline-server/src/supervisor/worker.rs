@@ -13,6 +13,7 @@ use towline_sys::channel::{Channel, Received};
 use towline_sys::process::{Exit, WorkerProcess};
 use towline_wire::control::LaneKey;
 use towline_wire::control::limits::{SERVER_MESSAGE_BYTES, SNAPSHOT_BYTES};
+use towline_wire::control::{SHOWN_TEXT, printable};
 
 use super::folder::WorkerHome;
 use super::output::Label;
@@ -22,6 +23,9 @@ use towline_worker::{Images, Offer, Offers, Token};
 
 use crate::worker::process::{ENGINE_ERROR_CODE, SessionParameters, Statistics};
 use crate::worker::protocol::{self, FromWorker, Secret, ToWorker};
+
+/// The signal of the kernel's killer where memory has run out.
+const KILL: i32 = rustix::process::Signal::KILL.as_raw();
 
 /// What becomes of a worker.
 pub(super) trait WorkerEvents: Send + Sync {
@@ -330,11 +334,15 @@ impl Worker {
                 self.snapshot
                     .set(snapshot)
                     .map_err(|_| "it said twice that it is ready")?;
-                events.ready(self, &jail_missing);
+                let missing = jail_missing.iter();
+                let missing: Vec<_> = missing.map(|text| printable(text, SHOWN_TEXT)).collect();
+                events.ready(self, &missing);
             }
-            FromWorker::Failed { reason } => lock(&self.state).last_words = Some(reason),
+            FromWorker::Failed { reason } => {
+                lock(&self.state).last_words = Some(printable(&reason, SHOWN_TEXT));
+            }
             FromWorker::Finished { error: Some(error) } => {
-                lock(&self.state).last_words = Some(error)
+                lock(&self.state).last_words = Some(printable(&error, SHOWN_TEXT));
             }
             FromWorker::Finished { error: None } => {
                 log::debug!("worker {}: the engine has finished", self.pid);
@@ -408,11 +416,12 @@ impl Worker {
         home: WorkerHome,
         events: &dyn WorkerEvents,
     ) {
+        let mut ended = false;
         if let Some(wrong) = &broken {
             log::error!("worker {} broke the protocol: {wrong}", self.pid);
         } else if !lock(&self.state).ending {
             // The channel closes a moment before the process is gone: give it time to leave its own exit status.
-            process.wait_ended(WORKER_END_LIMIT);
+            ended = process.wait_ended(WORKER_END_LIMIT);
         }
         let exit = process.kill_and_reap();
         drop(home);
@@ -435,6 +444,12 @@ impl Worker {
                 crashed: exit != Exit::Code(ENGINE_ERROR_CODE),
             }),
             (false, None, None) if exit == Exit::Code(0) => None,
+            // Not by us, for it had ended before.
+            (false, None, None) if ended && exit == Exit::Signal(KILL) => crash(
+                "the worker process was killed (SIGKILL): most likely this machine, or the server's control group, has run \
+                 out of memory; the kernel's log says more"
+                    .to_owned(),
+            ),
             (false, None, None) => crash(format!(
                 "the worker process died ({exit}), most likely a fault of the device's driver; the server's log may say \
                  more"

@@ -74,6 +74,11 @@ impl Engine for EchoEngine {
                     counters.received_bytes.fetch_add(8, Relaxed);
                     match &order {
                         b"crash---" => std::process::abort(),
+                        b"kill----" => {
+                            let this = rustix::process::getpid();
+                            let _ =
+                                rustix::process::kill_process(this, rustix::process::Signal::KILL);
+                        }
                         b"hang----" => loop {
                             std::thread::sleep(Duration::from_secs(100));
                         },

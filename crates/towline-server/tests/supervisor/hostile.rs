@@ -181,6 +181,15 @@ pub(super) fn session_without_lanes_ends_and_frees_its_place() -> Result<(), Fai
     Ok(())
 }
 
+pub(super) fn names_of_clients_are_shown_without_control_characters() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    let client = Client::join_from("host\r\n\u{1b}[2J", &server.address, Purpose::Session, None)?;
+    let status = Client::query(&server.address).status();
+    assert_eq!(status.sessions[0].hostname, "host\\r\\n\\u{1b}[2J");
+    drop(client);
+    Ok(())
+}
+
 pub(super) fn idle_queries_make_place_for_new_ones() -> Result<(), Failed> {
     let server = serve(config("echo"));
     let mut idle: Vec<Client> = (0..256).map(|_| Client::query(&server.address)).collect();

@@ -265,6 +265,19 @@ pub(super) fn workers_start_at_once_and_clients_get_them_in_the_order_they_came(
     })
 }
 
+pub(super) fn worker_killed_for_memory_is_not_blamed_on_the_driver() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    let mut client = Client::session(&server.address);
+    client.lane(0, 1).order(b"kill----");
+    let said = client.message();
+    assert!(
+        matches!(&said, Some(Message::SessionEnded(ended))
+            if ended.reason.contains("out of memory") && !ended.reason.contains("driver")),
+        "{said:?}"
+    );
+    Ok(())
+}
+
 pub(super) fn sessions_are_limited_and_places_come_back() -> Result<(), Failed> {
     let server = serve(SupervisorConfig {
         max_sessions: 2,

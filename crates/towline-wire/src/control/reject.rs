@@ -5,7 +5,7 @@ use super::{VersionRange, limits};
 
 /// A refusal, in a form for programs and one for people.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{text}")]
+#[error("{}", super::printable(text, super::SHOWN_TEXT))]
 pub struct Reject {
     /// Why.
     pub code: RejectCode,

@@ -1,0 +1,108 @@
+//! Connections that were refused: all are counted, few are logged one by one, so that a flood of them fills no log.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::{lock, spawn};
+
+/// How many are logged one by one within a period.
+const IN_FULL: u64 = 5;
+/// How long a period is; what else came in it takes one line at its end.
+const PERIOD: Duration = Duration::from_secs(30);
+
+/// All refusals of a supervisor.
+#[derive(Default)]
+pub(super) struct Refusals {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Since the start.
+    count: u64,
+    /// In this period, if there is one: it begins with a refusal.
+    in_period: Option<u64>,
+    /// The last one that was not logged.
+    last: String,
+}
+
+impl State {
+    /// Counts one; whether it is logged by itself, and whether a period begins with it.
+    fn add(&mut self) -> (bool, bool) {
+        self.count += 1;
+        let before = self.in_period.unwrap_or(0);
+        let begins = self.in_period.is_none();
+        self.in_period = Some(before + 1);
+        (before < IN_FULL, begins)
+    }
+
+    /// Ends the period. The line for what was not logged by itself.
+    fn end_period(&mut self) -> Option<String> {
+        let more = self.in_period.take()?.saturating_sub(IN_FULL);
+        let last = std::mem::take(&mut self.last);
+        (more > 0).then(|| {
+            format!(
+                "{more} more connections were refused within {} s; the last: {last}",
+                PERIOD.as_secs()
+            )
+        })
+    }
+}
+
+impl Refusals {
+    /// Since the start.
+    pub(super) fn count(&self) -> u64 {
+        lock(&self.state).count
+    }
+
+    /// A connection was refused.
+    pub(super) fn note(&self, peer: &str, reason: &dyn fmt::Display) {
+        let mut state = lock(&self.state);
+        let (in_full, begins) = state.add();
+        if !in_full {
+            state.last = format!("{peer}: {reason}");
+        }
+        drop(state);
+        if in_full {
+            log::info!("{peer}: {reason}");
+        }
+        if begins {
+            let state = Arc::clone(&self.state);
+            let end = move || {
+                std::thread::sleep(PERIOD);
+                let line = lock(&state).end_period();
+                if let Some(line) = line {
+                    log::info!("{line}");
+                }
+            };
+            if let Err(error) = spawn("refusals", end) {
+                log::debug!("{error}: {}", error.source);
+                lock(&self.state).end_period();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flood_of_refusals_takes_a_few_lines_and_one_more() {
+        let mut state = State::default();
+        let added: Vec<_> = (0..1000).map(|_| state.add()).collect();
+        let in_full = added.iter().filter(|(in_full, _)| *in_full).count();
+        let periods = added.iter().filter(|(_, begins)| *begins).count();
+        assert_eq!((in_full as u64, periods), (IN_FULL, 1));
+        state.last = "192.0.2.1:5: no token".into();
+        let line = state.end_period().unwrap();
+        assert!(
+            line.starts_with("995 more") && line.ends_with("192.0.2.1:5: no token"),
+            "{line}"
+        );
+        assert_eq!(state.add(), (true, true), "the next period begins anew");
+        assert_eq!(state.end_period(), None);
+        assert_eq!(state.count, 1001);
+    }
+}

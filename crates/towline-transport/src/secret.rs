@@ -1,0 +1,62 @@
+//! Files that hold what proves who somebody is.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Reads a file that only its owner can read, who is this process's user or root. Of a longer one, one byte more than `most`.
+pub fn read_secret(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let (mode, owner) = (metadata.mode() & 0o777, metadata.uid());
+    if mode & 0o077 != 0 {
+        return Err(io::Error::other(format!(
+            "others than its owner can use it (mode {mode:03o}); protect it with: chmod 600 {}",
+            path.display()
+        )));
+    }
+    let user = rustix::process::geteuid().as_raw();
+    if owner != user && owner != 0 {
+        return Err(io::Error::other(format!(
+            "it belongs to user {owner}, who can change it; it has to belong to user {user} or to root"
+        )));
+    }
+    let mut bytes = Vec::new();
+    file.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn what_others_can_read_or_write_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "secret").unwrap();
+        let read_with = |mode| {
+            std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            read_secret(file.path(), 4)
+        };
+        for mode in [0o644, 0o640, 0o604, 0o620, 0o602, 0o610] {
+            let error = read_with(mode).unwrap_err().to_string();
+            assert!(error.contains("chmod 600"), "{error}");
+        }
+        for mode in [0o600, 0o400] {
+            assert_eq!(read_with(mode).unwrap(), b"secre");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(read_secret(folder.path(), 4).is_err());
+        assert!(read_secret(&folder.path().join("missing"), 4).is_err());
+    }
+}
