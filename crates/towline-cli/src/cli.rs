@@ -268,6 +268,11 @@ pub(crate) struct ServeOptions {
     /// Most sessions at once
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) max_sessions: u32,
+    /// File to append a line of JSON to for each session that begins and ends, and for refused connections
+    ///
+    /// It is made for its owner alone, and opened anew when it has been renamed.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) audit_log: Option<PathBuf>,
     /// Most device memory of a session, over all devices, or with K, M or G behind [default: no limit]
     ///
     /// Programs are told of no more memory than this. What the driver itself takes for contexts and code is not counted.

@@ -208,6 +208,11 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
         peer_token,
         peers: options.peers.clone(),
         max_sessions: options.max_sessions,
+        audit_log: options
+            .audit_log
+            .as_deref()
+            .map(std::path::absolute)
+            .transpose()?,
         session_memory: options.session_memory.unwrap_or(0),
         lane_limit: LANE_LIMIT,
         limits: SessionLimits {

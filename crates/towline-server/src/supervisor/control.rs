@@ -15,6 +15,7 @@ use towline_wire::control::{
 use towline_wire::snapshot::Snapshot;
 
 use super::accept::UnprovenGuard;
+use super::audit::Event;
 use super::deadline::{Deadline, Deadlines};
 use super::monitor::Asker;
 use super::peer::{self, Peering};
@@ -348,8 +349,9 @@ fn run_session(
     let place = shared.sessions.admit().map_err(Fault::Rejected)?;
     let id = place.id;
     let crashed = Arc::new(AtomicBool::new(false));
+    let why: Arc<Mutex<Option<String>>> = Arc::default();
     let ended = {
-        let (control, crashed) = (Arc::clone(control), Arc::clone(&crashed));
+        let (control, crashed, why) = (Arc::clone(control), Arc::clone(&crashed), Arc::clone(&why));
         move |ending: Option<Ending>| {
             match &ending {
                 Some(Ending {
@@ -365,7 +367,9 @@ fn run_session(
                 }) => log::info!("session {id}: {reason}"),
                 None => {}
             }
-            control.end(ending.as_ref().map(|ending| ending.reason.as_str()));
+            let reason = ending.map(|ending| ending.reason);
+            lock(&why).clone_from(&reason);
+            control.end(reason.as_deref());
         }
     };
     let alive = control.say_alive();
@@ -406,12 +410,30 @@ fn run_session(
         control.peer(),
         worker.pid()
     );
+    let address = control.peer();
+    if let Some(audit) = &shared.audit {
+        audit.tell(&Event::SessionStarted {
+            session: id,
+            api: match session.hello.purpose {
+                Purpose::CudaSession => "cuda",
+                _ => "opencl",
+            },
+            program: &session.hello.program,
+            host: &session.hello.hostname,
+            client_pid: session.hello.pid,
+            address: &address,
+            worker_pid: worker.pid(),
+        });
+    }
     let result = serve_session(&session, handshake, session_limits, inbox, shared);
     // Before the worker's end closes the connection.
     if let Err(fault) = &result {
         control.turn_away(fault);
     }
     // The worker and what it holds are gone before the place is free for the next client.
+    if shared.audit.is_some() {
+        worker.ask_statistics();
+    }
     worker.ask_to_end();
     if !worker.wait_reaped(WORKER_END_LIMIT) {
         log::error!(
@@ -421,6 +443,22 @@ fn run_session(
     }
     if crashed.load(Ordering::Acquire) {
         shared.sessions.count_crash();
+    }
+    if let Some(audit) = &shared.audit {
+        let statistics = worker.statistics(Instant::now());
+        let fault = result.as_ref().err().map(Fault::to_string);
+        audit.tell(&Event::SessionEnded {
+            session: id,
+            program: &session.hello.program,
+            address: &address,
+            seconds: session.since.elapsed().as_secs_f64(),
+            received_bytes: statistics.received_bytes,
+            sent_bytes: statistics.sent_bytes,
+            calls: statistics.calls,
+            device_memory_peak: statistics.device_memory_peak,
+            crashed: crashed.load(Ordering::Acquire),
+            reason: lock(&why).as_deref().or(fault.as_deref()),
+        });
     }
     log::info!(
         "session {id}: ended after {:.1} s",

@@ -5,6 +5,7 @@
 //!
 //! - `accept`: listeners, and the bounded set of connections that have not proven themselves yet.
 //! - `ahead`: how many workers wait for clients to come.
+//! - `audit`: a line of JSON for each session and for refusals.
 //! - `budget`: how many descriptors sessions, offers and images may have.
 //! - `control`: a control connection from its first byte to its last.
 //! - `monitor`: the one worker that asks NVML what clients ask.
@@ -25,6 +26,7 @@
 
 mod accept;
 mod ahead;
+mod audit;
 mod budget;
 mod control;
 mod deadline;
@@ -55,6 +57,7 @@ use towline_worker::{Images, Offers};
 
 use self::accept::Unproven;
 use self::ahead::Bounds;
+use self::audit::Audit;
 use self::budget::Budget;
 use self::deadline::Deadlines;
 use self::folder::RuntimeFolder;
@@ -102,6 +105,8 @@ pub struct SupervisorConfig {
     pub peer_token: Option<Token>,
     /// Most sessions at once.
     pub max_sessions: u32,
+    /// File to append a line to for each session that begins and ends, and for refusals.
+    pub audit_log: Option<PathBuf>,
     /// Most device memory of a session, over all devices; 0 limits nothing.
     pub session_memory: u64,
     /// How long a client may take to open the lanes of its session.
@@ -165,6 +170,14 @@ pub struct JailConfig {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SupervisorError {
+    /// The audit log cannot be written.
+    #[error("cannot append to the audit log {}", path.display())]
+    AuditLog {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The workers' folders could not be made.
     #[error("cannot make a folder for workers in {}", folder.display())]
     Folder {
@@ -254,6 +267,7 @@ struct Shared {
     deadlines: Arc<Deadlines>,
     queries: Queries,
     refusals: Refusals,
+    audit: Option<Arc<Audit>>,
 }
 
 impl Supervisor {
@@ -283,6 +297,13 @@ impl Supervisor {
             .iter()
             .map(|address| Ok(Arc::from(Registry::global().listen(address)?)))
             .collect::<Result<Vec<Arc<dyn Listener>>, TransportError>>()?;
+        let audit = config.audit_log.as_deref().map(|path| {
+            Audit::open(path).map_err(|source| SupervisorError::AuditLog {
+                path: path.to_owned(),
+                source,
+            })
+        });
+        let audit = audit.transpose()?.map(Arc::new);
         let budget = Budget::of(
             towline_sys::process::descriptor_limit(),
             config.max_sessions,
@@ -324,7 +345,8 @@ impl Supervisor {
             unproven: Unproven::default(),
             deadlines: Deadlines::start()?,
             queries: Queries::default(),
-            refusals: Refusals::default(),
+            refusals: Refusals::new(audit.clone()),
+            audit,
             config,
         });
         let mut supervisor = Self {

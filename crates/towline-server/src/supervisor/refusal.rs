@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::audit::{Audit, Event};
 use super::{lock, spawn};
 
 /// How many are logged one by one within a period.
@@ -12,9 +13,9 @@ const IN_FULL: u64 = 5;
 const PERIOD: Duration = Duration::from_secs(30);
 
 /// All refusals of a supervisor.
-#[derive(Default)]
 pub(super) struct Refusals {
     state: Arc<Mutex<State>>,
+    audit: Option<Arc<Audit>>,
 }
 
 #[derive(Default)]
@@ -23,8 +24,25 @@ struct State {
     count: u64,
     /// In this period, if there is one: it begins with a refusal.
     in_period: Option<u64>,
-    /// The last one that was not logged.
+    /// The last one.
     last: String,
+}
+
+/// What came in a period.
+struct Summary {
+    count: u64,
+    last: String,
+}
+
+impl Summary {
+    /// The line for what was not logged by itself.
+    fn line(&self) -> Option<String> {
+        let more = self.count.saturating_sub(IN_FULL);
+        let (seconds, last) = (PERIOD.as_secs(), &self.last);
+        (more > 0).then(|| {
+            format!("{more} more connections were refused within {seconds} s; the last: {last}")
+        })
+    }
 }
 
 impl State {
@@ -37,20 +55,23 @@ impl State {
         (before < IN_FULL, begins)
     }
 
-    /// Ends the period. The line for what was not logged by itself.
-    fn end_period(&mut self) -> Option<String> {
-        let more = self.in_period.take()?.saturating_sub(IN_FULL);
-        let last = std::mem::take(&mut self.last);
-        (more > 0).then(|| {
-            format!(
-                "{more} more connections were refused within {} s; the last: {last}",
-                PERIOD.as_secs()
-            )
+    /// Ends the period.
+    fn end_period(&mut self) -> Option<Summary> {
+        Some(Summary {
+            count: self.in_period.take()?,
+            last: std::mem::take(&mut self.last),
         })
     }
 }
 
 impl Refusals {
+    pub(super) fn new(audit: Option<Arc<Audit>>) -> Self {
+        Self {
+            state: Arc::default(),
+            audit,
+        }
+    }
+
     /// Since the start.
     pub(super) fn count(&self) -> u64 {
         lock(&self.state).count
@@ -60,20 +81,25 @@ impl Refusals {
     pub(super) fn note(&self, peer: &str, reason: &dyn fmt::Display) {
         let mut state = lock(&self.state);
         let (in_full, begins) = state.add();
-        if !in_full {
-            state.last = format!("{peer}: {reason}");
-        }
+        state.last = format!("{peer}: {reason}");
         drop(state);
         if in_full {
             log::info!("{peer}: {reason}");
         }
         if begins {
-            let state = Arc::clone(&self.state);
+            let (state, audit) = (Arc::clone(&self.state), self.audit.clone());
             let end = move || {
                 std::thread::sleep(PERIOD);
-                let line = lock(&state).end_period();
-                if let Some(line) = line {
+                let summary = lock(&state).end_period();
+                let Some(summary) = summary else { return };
+                if let Some(line) = summary.line() {
                     log::info!("{line}");
+                }
+                if let Some(audit) = audit {
+                    audit.tell(&Event::Refused {
+                        count: summary.count,
+                        last: &summary.last,
+                    });
                 }
             };
             if let Err(error) = spawn("refusals", end) {
@@ -96,13 +122,14 @@ mod tests {
         let periods = added.iter().filter(|(_, begins)| *begins).count();
         assert_eq!((in_full as u64, periods), (IN_FULL, 1));
         state.last = "192.0.2.1:5: no token".into();
-        let line = state.end_period().unwrap();
+        let line = state.end_period().unwrap().line().unwrap();
         assert!(
             line.starts_with("995 more") && line.ends_with("192.0.2.1:5: no token"),
             "{line}"
         );
         assert_eq!(state.add(), (true, true), "the next period begins anew");
-        assert_eq!(state.end_period(), None);
+        assert_eq!(state.end_period().unwrap().line(), None);
+        assert!(state.end_period().is_none());
         assert_eq!(state.count, 1001);
     }
 }

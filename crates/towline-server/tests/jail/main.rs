@@ -309,6 +309,7 @@ fn config() -> SupervisorConfig {
         insecure: false,
         peers: Vec::new(),
         max_sessions: 1,
+        audit_log: None,
         session_memory: 0,
         lane_limit: Duration::from_secs(20),
         limits: SessionLimits {

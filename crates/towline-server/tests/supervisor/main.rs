@@ -86,6 +86,7 @@ fn tests() -> Vec<Trial> {
             worker_that_ignores_the_end_is_killed_within_a_second,
             crash_is_told_to_its_client_and_spares_the_others,
             engine_error_reaches_the_client,
+            audit_tells_of_each_session_what_it_was_and_how_it_ended,
             worker_killed_for_memory_is_not_blamed_on_the_driver,
             workers_start_at_once_and_clients_get_them_in_the_order_they_came,
             sessions_are_limited_and_places_come_back,
@@ -164,6 +165,7 @@ fn config(kind: &str) -> SupervisorConfig {
         peer_token: None,
         peers: Vec::new(),
         max_sessions: 8,
+        audit_log: None,
         session_memory: 0,
         lane_limit: Duration::from_secs(20),
         limits: SessionLimits {

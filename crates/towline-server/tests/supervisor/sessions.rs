@@ -265,6 +265,51 @@ pub(super) fn workers_start_at_once_and_clients_get_them_in_the_order_they_came(
     })
 }
 
+pub(super) fn audit_tells_of_each_session_what_it_was_and_how_it_ended() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("audit");
+    let server = serve(SupervisorConfig {
+        audit_log: Some(path.clone()),
+        ..config("echo")
+    });
+    let quiet = Client::session(&server.address);
+    assert!(quiet.lane(0, 1).echoes());
+    drop(quiet);
+    let mut crashing = Client::session(&server.address);
+    crashing.lane(0, 1).order(b"crash---");
+    crashing.message();
+    let lines = || -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let lines = text.lines().map(serde_json::from_str);
+        lines.map_while(Result::ok).collect()
+    };
+    wait_until("four lines", Duration::from_secs(10), || lines().len() == 4);
+    let lines = lines();
+    let of = |event: &str, session: u64| {
+        let found = lines
+            .iter()
+            .find(|line| line["event"] == event && line["session"] == session);
+        found.expect("there is such a line").clone()
+    };
+    let started = of("session_started", 1);
+    assert_eq!(
+        (&started["program"], &started["api"], &started["host"]),
+        (&"test".into(), &"opencl".into(), &"here".into())
+    );
+    let ended = of("session_ended", 1);
+    assert_eq!(
+        (&ended["calls"], &ended["crashed"], &ended["reason"]),
+        (&1.into(), &false.into(), &serde_json::Value::Null)
+    );
+    let crashed = of("session_ended", 2);
+    let reason = crashed["reason"].as_str().unwrap_or_default();
+    assert!(
+        crashed["crashed"] == true && reason.contains("SIGABRT"),
+        "{crashed}"
+    );
+    Ok(())
+}
+
 pub(super) fn worker_killed_for_memory_is_not_blamed_on_the_driver() -> Result<(), Failed> {
     let server = serve(config("echo"));
     let mut client = Client::session(&server.address);

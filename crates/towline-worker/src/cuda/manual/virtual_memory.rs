@@ -233,8 +233,10 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         let (first, size) = (request.address, request.size);
         let range = first..first.saturating_add(size);
-        let mapped = self.virtual_memory.mapped.extract_if(range, |_, _| true);
-        let charges: Vec<_> = mapped.filter_map(|(_, mapped)| mapped.charge).collect();
+        let mapped = &mut self.virtual_memory.mapped;
+        let inside: Vec<u64> = mapped.range(range).map(|(address, _)| *address).collect();
+        let taken = inside.iter().filter_map(|address| mapped.remove(address));
+        let charges: Vec<_> = taken.filter_map(|mapped| mapped.charge).collect();
         let places = self.shared.streams.all(None);
         let context = self.acting.clone();
         self.wait(move |shared| {

@@ -1,0 +1,155 @@
+//! The audit log: one line of JSON for each session that begins and ends, and for refusals, in a file that is only ever appended to.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use super::lock;
+
+/// What is told of.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(super) enum Event<'a> {
+    /// A session was admitted.
+    SessionStarted {
+        session: u64,
+        api: &'static str,
+        program: &'a str,
+        host: &'a str,
+        client_pid: u32,
+        address: &'a str,
+        worker_pid: u32,
+    },
+    /// A session has ended.
+    SessionEnded {
+        session: u64,
+        program: &'a str,
+        address: &'a str,
+        seconds: f64,
+        received_bytes: u64,
+        sent_bytes: u64,
+        calls: u64,
+        device_memory_peak: u64,
+        crashed: bool,
+        /// Why, where it was not its client's wish.
+        reason: Option<&'a str>,
+    },
+    /// Connections were refused: those of a period in one line.
+    Refused { count: u64, last: &'a str },
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    /// Milliseconds since 1970.
+    time_ms: u64,
+    #[serde(flatten)]
+    event: &'a Event<'a>,
+}
+
+/// See the module's text.
+pub(super) struct Audit {
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+impl Audit {
+    /// Opens the file, which is made for its owner alone.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            path: path.to_owned(),
+            file: Mutex::new(open(path)?),
+        })
+    }
+
+    /// Writes a line. What cannot be written is told in the server's log.
+    pub(super) fn tell(&self, event: &Event<'_>) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let line = Line {
+            time_ms: now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX)),
+            event,
+        };
+        let mut file = lock(&self.file);
+        let written = self.follow(&mut file).and_then(|()| {
+            let mut bytes = serde_json::to_vec(&line)?;
+            bytes.push(b'\n');
+            file.write_all(&bytes)
+        });
+        if let Err(error) = written {
+            log::error!(
+                "could not write to the audit log {}: {error}: {event:?}",
+                self.path.display()
+            );
+        }
+    }
+
+    /// Opens the file anew where what has its name is another: log rotation renames it.
+    fn follow(&self, file: &mut File) -> io::Result<()> {
+        let held = file.metadata()?;
+        let same = std::fs::symlink_metadata(&self.path)
+            .is_ok_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino()));
+        if !same {
+            *file = open(&self.path)?;
+        }
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
+        .open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn lines(path: &Path) -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(path).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn lines_are_appended_and_follow_the_name_when_the_file_is_rotated() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, old) = (folder.path().join("audit"), folder.path().join("audit.1"));
+        let audit = Audit::open(&path).unwrap();
+        let refused = |count| Event::Refused {
+            count,
+            last: "192.0.2.1:5: \"no\"\n",
+        };
+        audit.tell(&refused(1));
+        std::fs::rename(&path, &old).unwrap();
+        audit.tell(&refused(2));
+        audit.tell(&refused(3));
+        let counts = |path: &Path| {
+            lines(path)
+                .iter()
+                .map(|line| line["count"].as_u64().unwrap())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!((counts(&old), counts(&path)), (vec![1], vec![2, 3]));
+        assert_eq!(lines(&path)[0]["event"], "refused");
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn link_in_the_place_of_the_file_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        std::os::unix::fs::symlink(folder.path().join("elsewhere"), &path).unwrap();
+        assert!(Audit::open(&path).is_err());
+    }
+}
