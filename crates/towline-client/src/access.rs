@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::{getegid, geteuid, getgid, getuid};
 use towline_transport::tls::{Authority, ClientTls, Fingerprint, Identity, TlsConnection};
 use towline_transport::{Address, Connection, Registry, TransportError};
 use towline_wire::control::{
@@ -43,8 +44,10 @@ pub struct Access {
 }
 
 impl Access {
-    /// As the environment says, with a token.
+    /// As the environment says, with a token. A program that runs with more rights than its user keeps no keys of servers: the user would
+    /// choose which file it writes to.
     pub fn from_environment(token: Option<Token>) -> Result<Self, DialError> {
+        let trusted = getuid() == geteuid() && getgid() == getegid();
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let read = |name| variable(name).map(|path| read_file(&path)).transpose();
         let identity = match (read("TOWLINE_CERTIFICATE")?, read("TOWLINE_KEY")?) {
@@ -60,7 +63,8 @@ impl Access {
             identity,
             known_servers: variable("TOWLINE_KNOWN_SERVERS")
                 .map(PathBuf::from)
-                .or_else(usual_known_servers),
+                .or_else(usual_known_servers)
+                .filter(|_| trusted),
         })
     }
 
