@@ -27,6 +27,7 @@ pub(crate) struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it")]
 pub(crate) enum Command {
     /// Measure networks, and OpenCL native against Towline
     Bench(towline_bench::Options),

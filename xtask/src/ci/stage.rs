@@ -296,6 +296,13 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // Sessions with one bit changed on the way: five minutes, most of it in waiting for the rest of records that never comes.
+        name: "flipped-bits",
+        tiers: LONG,
+        command: "TOWLINE_FLIPS=10000 cargo test -p towline-server --test supervisor --locked flipped_bits",
+        ..STAGE
+    },
+    Stage {
         // Two machines with an adapter's function each, from bare host to cluster and back. Fetches a newer QEMU where need be.
         name: "node-cluster",
         tiers: LONG,

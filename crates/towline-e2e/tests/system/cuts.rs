@@ -1,5 +1,6 @@
 //! Whole programs over connections that break at random bytes, and with workers that die at random times: right bytes, or an error.
 
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -63,11 +64,25 @@ fn complaint(finished: &Finished) -> Option<String> {
     })
 }
 
+/// Ways to cut a connection, some more often than others.
+const CUTS: [Break; 4] = [
+    Break::Reset,
+    Break::Reset,
+    Break::ResetAll,
+    Break::HalfClose,
+];
+
 /// Runs a program over so many connections that break at random bytes.
 fn cut_at_random(server: &Server, program: &str, count: usize) {
+    break_at_random(server, &[], program, count, &CUTS);
+}
+
+/// The same, with further options of the program, and of these kinds.
+fn break_at_random(server: &Server, more: &[&str], program: &str, count: usize, kinds: &[Break]) {
     let sound = Proxy::to(server.address(), None);
     let run = |proxy: &Proxy| {
-        let options = ["--server", &proxy.address()];
+        let address = proxy.address();
+        let options = [&["--server", &address], more].concat();
         Client::with_options(&options, opencl_program(program)).run()
     };
     let lines = run(&sound).lines_of_success();
@@ -78,17 +93,11 @@ fn cut_at_random(server: &Server, program: &str, count: usize) {
         .map(|_| {
             let connection = random.below(traffic.len() as u64) as usize;
             let towards = [Towards::Client, Towards::Server][random.below(2) as usize];
-            let kinds = [
-                Break::Reset,
-                Break::Reset,
-                Break::ResetAll,
-                Break::HalfClose,
-            ];
             Cut {
                 connection,
                 towards,
                 at_bytes: random.below(traffic[connection][towards as usize]),
-                kind: kinds[random.below(4) as usize],
+                kind: kinds[random.below(kinds.len() as u64) as usize],
             }
         })
         .collect();
@@ -150,6 +159,43 @@ fn opencl_program_on_pocl_over_connections_cut_at_random_is_right_or_told() {
 #[test]
 fn cuda_program_over_connections_cut_at_random_is_right_or_told() {
     cut_at_random(&null_server(), "cuda_transfers", 150);
+}
+
+/// A server with a token, and what its clients are told.
+fn encrypting_server() -> (Server, tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("room for temporary files");
+    let path = folder.path().join("token");
+    std::fs::write(&path, "a token of the server and its clients").expect("room for a file");
+    let mine = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&path, mine).expect("the file is ours");
+    let token = path.to_str().expect("plain letters").to_owned();
+    let options = [
+        "--backend",
+        "null",
+        "--cuda",
+        "null",
+        "--token-file",
+        &token,
+    ];
+    (Server::start_with(&options, &[]), folder, token)
+}
+
+#[test]
+fn programs_over_encrypted_connections_with_flipped_bits_are_right_or_told() {
+    let (server, _folder, token) = encrypting_server();
+    let token = ["--token-file", &token];
+    for program in ["transfers", "cuda_transfers"] {
+        break_at_random(&server, &token, program, 40, &[Break::Flip]);
+    }
+}
+
+#[test]
+fn programs_over_encrypted_connections_cut_at_random_are_right_or_told() {
+    let (server, _folder, token) = encrypting_server();
+    let token = ["--token-file", &token];
+    for program in ["transfers", "cuda_transfers"] {
+        break_at_random(&server, &token, program, 40, &CUTS);
+    }
 }
 
 #[test]

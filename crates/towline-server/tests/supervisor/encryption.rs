@@ -60,13 +60,13 @@ pub(super) fn clear_client_is_refused_unless_both_sides_agreed() -> Result<(), F
 }
 
 pub(super) fn loopback_without_a_token_stays_clear() -> Result<(), Failed> {
-    let mut config = SupervisorConfig {
+    let mut everywhere = SupervisorConfig {
         listen: vec!["tcp://0.0.0.0:0".parse()?],
         insecure: true,
         ..config("echo")
     };
-    config.jail.shared_user = true;
-    let server = serve(config);
+    everywhere.jail.shared_user = true;
+    let server = serve(everywhere);
     let port = server.address.host_port().expect("tcp").1;
     let address: Address = format!("127.0.0.1:{port}").parse()?;
     assert!(Client::session(&address).lane(0, 1).echoes());
@@ -97,8 +97,8 @@ pub(super) fn middle_with_tls_ends_of_its_own_is_refused() -> Result<(), Failed>
         let to_server = Arc::clone(&server);
         let to_client = Arc::clone(&client);
         std::thread::scope(|scope| {
-            scope.spawn(|| carry(&*client, &*to_server));
-            carry(&*server, &*to_client);
+            scope.spawn(|| carry(&client, &to_server));
+            carry(&server, &to_client);
         });
     });
     let joined = Client::join(&here, Purpose::Session, token(SECRET)).map(drop);

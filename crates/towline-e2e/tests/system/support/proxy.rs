@@ -24,6 +24,8 @@ pub(crate) enum Break {
     Reset,
     /// As [`Break::Reset`], of all connections.
     ResetAll,
+    /// One bit is changed on its way, and all goes on.
+    Flip,
     /// The receiver finds the end of this direction, and what follows is dropped; the opposite direction goes on.
     HalfClose,
 }
@@ -178,6 +180,15 @@ impl Shared {
                 Ok(count) if count > 0 => count,
                 _ => break,
             };
+            if let Some(cut) = cut.filter(|cut| cut.kind == Break::Flip)
+                && let Some(byte) = usize::try_from(cut.at_bytes.wrapping_sub(passed))
+                    .ok()
+                    .and_then(|at| buffer[..count].get_mut(at))
+            {
+                *byte ^= 1 << (cut.at_bytes % 8);
+                self.struck.store(true, Ordering::SeqCst);
+            }
+            let cut = cut.filter(|cut| cut.kind != Break::Flip);
             let left = cut.map_or(u64::MAX, |cut| cut.at_bytes.saturating_sub(passed));
             let sound = usize::try_from(left).map_or(count, |left| left.min(count));
             if !severed && to.write_all(&buffer[..sound]).is_err() {
@@ -190,6 +201,8 @@ impl Shared {
                 match cut.kind {
                     Break::Reset => way.reset(),
                     Break::ResetAll => lock(&self.ways).iter().for_each(|way| way.reset()),
+                    // Not of those that sever.
+                    Break::Flip => {}
                     Break::HalfClose => {
                         let _ = to.shutdown(Shutdown::Write);
                     }
