@@ -391,7 +391,7 @@ impl TlsConnection {
                 *content = start..start + len;
             }
             (ALERT, [1, 0]) => *end = Some(End::Orderly),
-            (ALERT, _) => return Err(RecordError::Alert),
+            (ALERT, [_, alert]) => return Err(RecordError::Alert(*alert)),
             (HANDSHAKE, [24, 0, 0, 1, request @ 0..=1]) => {
                 let next = lock(&self.keys).next_to_receive();
                 *direction = Direction::new(next.map_err(|_| RecordError::Cipher)?)?;

@@ -21,14 +21,23 @@ pub(super) const DATA: u8 = 23;
 /// Why a record is none. All end the connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub(super) enum RecordError {
-    #[error("the peer gave the connection up")]
-    Alert,
+    #[error("the peer gave the connection up: {}", meaning(*.0))]
+    Alert(u8),
     #[error("a record failed its check: bytes were changed on the way")]
     Forged,
     #[error("a record is no record of TLS 1.3")]
     Malformed,
     #[error("TLS agreed on a cipher that was not offered")]
     Cipher,
+}
+
+/// What an alert means (RFC 8446, section 6) that a user can do something about.
+fn meaning(alert: u8) -> String {
+    match alert {
+        42..=46 | 48 => "it does not accept the certificate".into(),
+        116 => "it asks for a certificate; give one with its key".into(),
+        other => format!("TLS alert {other}"),
+    }
 }
 
 /// A key with the number of the next record.

@@ -445,4 +445,7 @@ fn authority_vouches_for_clients() {
     assert!(meets(&client(Some(site.identity("someone"))), &tls));
     assert!(!meets(&client(Some(other.identity("someone"))), &tls));
     assert!(!meets(&client(None), &tls));
+    let (without, _) = shake(&client(None), &tls);
+    let told = without.unwrap().recv(&mut [0]).unwrap_err().to_string();
+    assert!(told.contains("asks for a certificate"), "{told}");
 }
