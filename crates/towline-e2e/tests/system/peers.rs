@@ -1,7 +1,5 @@
 //! Servers that list each other: buffers of one context go from one to the other without the client.
 
-use std::os::unix::fs::PermissionsExt;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,5 @@
-//! Objects that lie in a context's memory and end with it: arrays, mipmapped arrays, texture references, textures and surfaces.
+//! Objects that lie in a context and end with it: arrays, mipmapped arrays, texture references, textures, surfaces and events. A
+//! driver that is given an event after its context has ended crashes.
 
 use std::collections::HashMap;
 
@@ -42,7 +43,7 @@ impl Session {
     pub(crate) fn resides(tag: u8) -> bool {
         matches!(
             tag,
-            wire::ArrayHandle::TAG | wire::MipmappedArrayHandle::TAG
+            wire::ArrayHandle::TAG | wire::MipmappedArrayHandle::TAG | wire::EventHandle::TAG
         )
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct Session {
     pub(crate) pools: HashSet<u64>,
     pub(crate) virtual_memory: VirtualMemory,
     pub(crate) residents: Residents,
+    /// A context has ended before the session.
+    pub(crate) context_ended: bool,
     /// Links of device code, by the client's numbers.
     pub(crate) links: HashMap<u64, Arc<Link>>,
     pub(crate) linker: Linker,
@@ -82,6 +84,7 @@ impl Session {
             pools: HashSet::new(),
             virtual_memory: VirtualMemory::default(),
             residents: Residents::default(),
+            context_ended: false,
             links: HashMap::new(),
             linker: Linker::default(),
             waiting: None,
@@ -336,6 +339,7 @@ impl Session {
             self.acting = None;
         }
         self.recent.clear();
+        self.context_ended = true;
         let charged = self.forget_residents(context.id);
         self.end_links(Some(context.id));
         let mut streams = Vec::new();
@@ -460,8 +464,12 @@ impl Serve for Session {
             wire::ModuleHandle::TAG,
             wire::LibraryHandle::TAG,
         ] {
+            // A module ends with its context, and which was whose is not noted: with one ended, the process's end is left to free them.
+            let lives = tag != wire::ModuleHandle::TAG || !self.context_ended;
             for entry in self.table.drain(tag) {
-                if let Entry::Live(raw) = entry {
+                if let Entry::Live(raw) = entry
+                    && lives
+                {
                     self.release(tag, raw);
                 }
             }

@@ -449,6 +449,7 @@ impl Session {
         id: u64,
         tag: u8,
     ) -> Result<(), ProtocolError> {
+        self.residents.objects.remove(&id);
         match self.table.remove(id, tag).map_err(broken)? {
             towline_session::Entry::Live(raw) => self.release_later(number, call, tag, raw),
             towline_session::Entry::Failed(_) => {}
