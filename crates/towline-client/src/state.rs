@@ -10,6 +10,9 @@ use crate::memory::HostBox;
 /// Status of an event that has not ended: `CL_SUBMITTED`.
 pub(crate) const SUBMITTED: i32 = 2;
 
+/// Reads that something covers by the API's order: they must have ended before it counts as a success, whatever the server says of them.
+pub(crate) type Covered = SmallVec<[u64; 4]>;
+
 /// Runs when an event has ended, with its status. Must not wait.
 pub(crate) type Callback = Box<dyn FnOnce(i32) + Send>;
 
@@ -21,6 +24,8 @@ pub(crate) struct Event {
     pub(crate) callbacks: Vec<Callback>,
     /// Read whose data must have landed before the event counts as complete.
     pub(crate) read: Option<u64>,
+    /// Reads before its command, in the order that the application counts on.
+    pub(crate) covered: Covered,
     /// The read's data did not come: the event cannot end well, whatever the server says.
     pub(crate) read_failed: Option<i32>,
     /// Its end has come and waits for data that must be in place before.
@@ -45,6 +50,10 @@ pub(crate) struct Read {
     pub(crate) event: Option<u64>,
     /// What a failure is told by: the call that waits for the data, or the next wait for its queue or stream.
     pub(crate) told_by: ToldBy,
+    /// The context of its stream, and the thread of a stream that each thread has; 0 where queues are told apart by themselves.
+    pub(crate) place: (u64, u64),
+    /// Of a read that a call waits for: reads before it.
+    pub(crate) covered: Covered,
 }
 
 /// How an application learns of a read's failure.
@@ -74,8 +83,8 @@ pub(crate) struct Reply {
 
 /// A reply's way.
 pub(crate) enum Slot {
-    /// Asked, not answered.
-    Asked,
+    /// Asked, not answered; and the reads before it.
+    Asked(Covered),
     /// Answered; data that must be in place before is still coming.
     Held,
     /// Ready to be taken.
@@ -94,6 +103,16 @@ pub(crate) enum HeldWhat {
     Event(u64, i32),
 }
 
+/// How far an awaited read is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Its data is coming.
+    Coming,
+    /// Its data is there, and that of reads before it is coming.
+    Behind,
+    Ended(Result<(), i32>),
+}
+
 /// See the module's text.
 #[derive(Default)]
 pub(crate) struct State {
@@ -102,7 +121,7 @@ pub(crate) struct State {
     pub(crate) reads: HashMap<u64, Read>,
     pub(crate) writes: HashMap<u64, Write>,
     /// How reads ended that a call waits for.
-    pub(crate) outcomes: HashMap<u64, Result<Whole, i32>>,
+    pub(crate) outcomes: HashMap<u64, (Result<Whole, i32>, Covered)>,
     /// Reads that the server has sent and that have not landed.
     pub(crate) in_flight: SmallVec<[u64; 4]>,
     pub(crate) held: Vec<Held>,
@@ -131,13 +150,22 @@ impl State {
         if self.over {
             return;
         }
-        let own = match &what {
-            HeldWhat::Event(event, _) => self.events.get(event).and_then(|event| event.read),
-            HeldWhat::Reply(..) => None,
+        let covered: Covered = match &what {
+            HeldWhat::Event(event, status) => match self.events.get(event) {
+                Some(event) if *status == 0 => {
+                    event.covered.iter().copied().chain(event.read).collect()
+                }
+                Some(event) => event.read.into_iter().collect(),
+                None => Covered::new(),
+            },
+            HeldWhat::Reply(number, reply) => match self.replies.get(number) {
+                Some(Slot::Asked(covered)) if reply.status == 0 => covered.clone(),
+                _ => Covered::new(),
+            },
         };
         let after: SmallVec<[u64; 4]> = after
             .chain(self.in_flight.iter().copied())
-            .chain(own)
+            .chain(covered)
             .filter(|payload| self.reads.contains_key(payload))
             .collect();
         if after.is_empty() {
@@ -146,7 +174,7 @@ impl State {
         match &what {
             // What nobody asked for, or what has come before, is dropped: the server cannot make the list grow.
             HeldWhat::Reply(number, _) => match self.replies.get_mut(number) {
-                Some(slot @ Slot::Asked) => *slot = Slot::Held,
+                Some(slot @ Slot::Asked(_)) => *slot = Slot::Held,
                 _ => return,
             },
             HeldWhat::Event(number, _) => match self.events.get_mut(number) {
@@ -236,7 +264,9 @@ impl State {
             event.read_failed = Some(status);
         }
         match (read.told_by, outcome) {
-            (ToldBy::Call, outcome) => drop(self.outcomes.insert(payload, outcome)),
+            (ToldBy::Call, outcome) => {
+                self.outcomes.insert(payload, (outcome, read.covered));
+            }
             (ToldBy::Queue(queue), Err(status)) if read.event.is_none() => {
                 self.failures.entry(queue).or_insert(status);
                 self.settled += 1;
@@ -262,13 +292,48 @@ impl State {
         self.settled += usize::from(read.is_some_and(|read| read.told_by != ToldBy::Call));
     }
 
-    /// How an awaited read ended, taken once; `None` while data is coming. Only the session's end takes a read away without an outcome.
-    pub(crate) fn take_outcome(&mut self, payload: u64, lost: i32) -> Option<Result<(), i32>> {
-        match self.outcomes.remove(&payload) {
-            Some(outcome) => Some(outcome.map(|Whole { .. }| ())),
-            None if self.reads.contains_key(&payload) => None,
-            None => Some(Err(lost)),
+    /// How an awaited read ended, taken once, when the reads that it covers have ended too. Only the session's end takes a read away without
+    /// an outcome.
+    pub(crate) fn take_outcome(&mut self, payload: u64, lost: i32) -> Progress {
+        if self.reads.contains_key(&payload) {
+            return Progress::Coming;
         }
+        let Some((outcome, covered)) = self.outcomes.remove(&payload) else {
+            return Progress::Ended(Err(lost));
+        };
+        match outcome {
+            Ok(whole) if covered.iter().any(|read| self.reads.contains_key(read)) => {
+                self.outcomes.insert(payload, (Ok(whole), covered));
+                Progress::Behind
+            }
+            // The session may have ended before they came.
+            Ok(_) if self.over && !covered.is_empty() => Progress::Ended(Err(lost)),
+            outcome => Progress::Ended(outcome.map(|Whole { .. }| ())),
+        }
+    }
+
+    /// Reads that wait for nothing but their turn in a queue or stream.
+    pub(crate) fn reads_of(&self, queue: u64, place: (u64, u64)) -> Covered {
+        let reads = self.reads.iter();
+        let own = |read: &Read| read.told_by == ToldBy::Queue(queue) && read.place == place;
+        let own = reads.filter(|(_, read)| own(read));
+        own.map(|(payload, _)| *payload).collect()
+    }
+
+    /// The same, of all streams of a context.
+    pub(crate) fn reads_in(&self, context: u64) -> Covered {
+        let reads = self.reads.iter();
+        let own = |read: &Read| read.told_by != ToldBy::Call && read.place.0 == context;
+        let own = reads.filter(|(_, read)| own(read));
+        own.map(|(payload, _)| *payload).collect()
+    }
+
+    /// Those before a recording, or another event.
+    pub(crate) fn reads_before(&self, event: u64) -> Covered {
+        let event = self.events.get(&event);
+        event.map_or_else(Covered::new, |event| {
+            event.covered.iter().copied().chain(event.read).collect()
+        })
     }
 
     /// The session has ended: every transfer and event that is under way fails with `lost`. The callbacks of the events are due.
@@ -313,6 +378,8 @@ mod tests {
                 failed: None,
                 event: None,
                 told_by,
+                place: (0, 0),
+                covered: Covered::new(),
             },
         );
     }
@@ -341,7 +408,7 @@ mod tests {
     fn data_in_flight_holds_back_every_later_completion() {
         let mut state = State::default();
         let mut due = Vec::new();
-        state.replies.insert(3, Slot::Asked);
+        state.replies.insert(3, Slot::Asked(Covered::new()));
         read(&mut state, 7, ToldBy::Call);
         state.in_flight.push(7);
         state.complete(
@@ -429,20 +496,59 @@ mod tests {
         read(&mut state, 7, ToldBy::Call);
         read(&mut state, 8, ToldBy::Call);
         read(&mut state, 9, ToldBy::Call);
-        assert_eq!(state.take_outcome(7, -2), None);
+        assert_eq!(state.take_outcome(7, -2), Progress::Coming);
         land(&mut state, 7, &mut Vec::new());
         state.read_failed(8, -5, &mut Vec::new());
         state.end(-2);
-        assert_eq!(state.take_outcome(7, -2), Some(Ok(())));
-        assert_eq!(state.take_outcome(8, -2), Some(Err(-5)));
-        assert_eq!(state.take_outcome(9, -2), Some(Err(-2)));
+        assert_eq!(state.take_outcome(7, -2), Progress::Ended(Ok(())));
+        assert_eq!(state.take_outcome(8, -2), Progress::Ended(Err(-5)));
+        assert_eq!(state.take_outcome(9, -2), Progress::Ended(Err(-2)));
+    }
+
+    #[test]
+    fn awaited_read_waits_for_reads_before_it() {
+        let mut state = State::default();
+        read(&mut state, 7, ToldBy::Queue(5));
+        let covered = state.reads_of(5, (0, 0));
+        read(&mut state, 8, ToldBy::Call);
+        state.reads.get_mut(&8).unwrap().covered = covered;
+        land(&mut state, 8, &mut Vec::new());
+        assert_eq!(state.take_outcome(8, -2), Progress::Behind);
+        land(&mut state, 7, &mut Vec::new());
+        assert_eq!(state.take_outcome(8, -2), Progress::Ended(Ok(())));
+    }
+
+    #[test]
+    fn success_counts_only_when_reads_before_it_ended() {
+        let mut state = State::default();
+        let mut due = Vec::new();
+        read(&mut state, 7, ToldBy::Queue(5));
+        let covered = state.reads_of(5, (0, 0));
+        state.replies.insert(3, Slot::Asked(covered.clone()));
+        let event = Event {
+            covered,
+            ..Event::default()
+        };
+        state.events.insert(1, event);
+        let reply = Reply {
+            status: 0,
+            body: vec![],
+        };
+        // The server names no read.
+        state.complete([].into_iter(), HeldWhat::Reply(3, reply), &mut due);
+        state.complete([].into_iter(), HeldWhat::Event(1, 0), &mut due);
+        assert!(matches!(state.replies[&3], Slot::Held));
+        assert_eq!(state.events[&1].status, None);
+        land(&mut state, 7, &mut due);
+        assert!(matches!(state.replies[&3], Slot::Ready(_)));
+        assert_eq!(state.events[&1].status, Some(0));
     }
 
     #[test]
     fn nothing_completes_after_the_session_ended() {
         let mut state = State::default();
         let mut due = Vec::new();
-        state.replies.insert(3, Slot::Asked);
+        state.replies.insert(3, Slot::Asked(Covered::new()));
         read(&mut state, 7, ToldBy::Queue(5));
         state.end(-2);
         let reply = Reply {
@@ -450,7 +556,7 @@ mod tests {
             body: vec![],
         };
         state.complete([7].into_iter(), HeldWhat::Reply(3, reply), &mut due);
-        assert!(matches!(state.replies[&3], Slot::Asked));
+        assert!(matches!(state.replies[&3], Slot::Asked(_)));
     }
 
     #[test]

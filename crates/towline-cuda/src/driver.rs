@@ -301,6 +301,16 @@ impl Acting<'_> {
         self.session.call(self.actor, call, request)
     }
 
+    /// Waits for a stream of the context, or for all.
+    pub(crate) fn synchronise_for<'a, R: Request<'a>>(
+        &self,
+        call: &'static str,
+        request: &R,
+        stream: Option<u64>,
+    ) -> Result<(), CUresult> {
+        self.session.synchronise(self.actor, call, request, stream)
+    }
+
     pub(crate) fn ask<'a, R: Request<'a>>(
         &self,
         call: &'static str,

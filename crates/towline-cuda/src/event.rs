@@ -184,7 +184,7 @@ impl Driver {
         }
         // Under the event's lock, so that its mark is that of the recording posted last.
         let mut held = lock(&known.last);
-        let mark = acting.session.mark();
+        let mark = acting.session.mark_behind(acting.actor, stream.0)?;
         let posted = acting.post(&wire::EventRecord {
             event: wire::EventHandle::from_raw(event),
             stream,
@@ -298,7 +298,10 @@ impl Driver {
             Some(failed) => return Err(failed),
             None => {}
         }
-        acting.call_for("cuEventSynchronize", &wire::SynchronizeEvent { event })?;
+        let (call, request) = ("cuEventSynchronize", wire::SynchronizeEvent { event });
+        acting
+            .session
+            .synchronise_mark(acting.actor, call, &request, recording.mark)?;
         acting.note_done(recording.stream, recording.position);
         acting.show_twins()?;
         if let Some(last) = lock(&known.last).as_mut()

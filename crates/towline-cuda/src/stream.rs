@@ -128,7 +128,7 @@ impl Acting<'_> {
                 probe
             }
         };
-        let mark = self.session.mark();
+        let mark = self.session.mark_behind(self.actor, stream.0)?;
         self.post(&wire::EventRecord {
             event: probe,
             stream,
@@ -176,7 +176,8 @@ impl Acting<'_> {
             match self.session.finish_held(Some(stream.0)) {
                 Some(read) => read?,
                 None => {
-                    self.call_for("cuStreamSynchronize", &wire::SynchronizeStream { stream })?;
+                    let request = wire::SynchronizeStream { stream };
+                    self.synchronise_for("cuStreamSynchronize", &request, Some(stream.0))?;
                 }
             }
             self.note_done(stream.0, posted);
@@ -194,7 +195,8 @@ impl Acting<'_> {
         };
         if !posted.is_empty() {
             let context = wire::ContextHandle(self.context.number);
-            self.call_for("cuCtxSynchronize", &wire::SynchronizeContext { context })?;
+            let request = wire::SynchronizeContext { context };
+            self.synchronise_for("cuCtxSynchronize", &request, None)?;
             for (stream, posted) in posted {
                 self.note_done(stream, posted);
             }
@@ -320,6 +322,7 @@ impl Driver {
     pub(crate) fn host_number(
         &self,
         acting: &Acting<'_>,
+        stream: wire::StreamHandle,
         run: impl FnOnce(CUresult) + Send + 'static,
     ) -> Result<u64, CUresult> {
         let sender = self.host_calls.sender().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
@@ -327,35 +330,38 @@ impl Driver {
         let context = Arc::clone(&acting.context);
         let number = Arc::new(std::sync::OnceLock::<u64>::new());
         let told = Arc::clone(&number);
-        let mark = acting.session.mark_with(move |ended| {
-            let job: Job = Box::new(move || {
-                let session: Option<Arc<Session>> = session.upgrade();
-                // It may have ended since. Who was told so may have given up what its functions would use.
-                let live = session.filter(|session| session.lost().is_none());
-                let mut ended = match live {
-                    None if ended == CUDA_SUCCESS => CUDA_ERROR_DEVICE_UNAVAILABLE,
-                    _ => ended,
-                };
-                if let (Some(session), CUDA_SUCCESS) = (&live, ended) {
-                    // The function may look at what work before it has changed.
-                    let actor = actor(context.number);
-                    let context = Arc::clone(&context);
-                    let acting = Acting {
-                        session,
-                        actor,
-                        context,
+        let mark = acting
+            .session
+            .mark_behind_with(acting.actor, stream.0, move |ended| {
+                let job: Job = Box::new(move || {
+                    let session: Option<Arc<Session>> = session.upgrade();
+                    // It may have ended since. Who was told so may have given up what its functions would use.
+                    let live = session.filter(|session| session.lost().is_none());
+                    let mut ended = match live {
+                        None if ended == CUDA_SUCCESS => CUDA_ERROR_DEVICE_UNAVAILABLE,
+                        _ => ended,
                     };
-                    ended = status(acting.show_twins());
-                }
-                run(ended);
-                if let (Some(session), Some(function), CUDA_SUCCESS) = (live, told.get(), ended) {
-                    let _ = session.post_plain(&wire::HostDone {
-                        function: *function,
-                    });
-                }
-            });
-            let _ = sender.send(job);
-        });
+                    if let (Some(session), CUDA_SUCCESS) = (&live, ended) {
+                        // The function may look at what work before it has changed.
+                        let actor = actor(context.number);
+                        let context = Arc::clone(&context);
+                        let acting = Acting {
+                            session,
+                            actor,
+                            context,
+                        };
+                        ended = status(acting.show_twins());
+                    }
+                    run(ended);
+                    if let (Some(session), Some(function), CUDA_SUCCESS) = (live, told.get(), ended)
+                    {
+                        let _ = session.post_plain(&wire::HostDone {
+                            function: *function,
+                        });
+                    }
+                });
+                let _ = sender.send(job);
+            })?;
         let _ = number.set(mark);
         Ok(mark)
     }
@@ -421,7 +427,7 @@ impl Driver {
         sync_mode: u32,
         run: impl FnOnce(CUresult) + Send + 'static,
     ) -> Result<(), CUresult> {
-        let mark = self.host_number(acting, run)?;
+        let mark = self.host_number(acting, handle, run)?;
         acting.post(&wire::HostFunction {
             stream: handle,
             function: mark,

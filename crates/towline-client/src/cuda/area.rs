@@ -1,6 +1,6 @@
 //! The application's memory in graphs: what a launch reads and writes when it comes to the node.
 
-use super::{PAYLOAD_TAG, Session};
+use super::{Actor, PAYLOAD_TAG, Session};
 use crate::memory::HostBox;
 
 /// A box of the application's memory.
@@ -55,7 +55,7 @@ impl Session {
     ///
     /// # Safety
     /// The memory is writable, and left alone, until the data is there.
-    pub unsafe fn await_data(&self, stream: u64, area: &HostArea) -> u64 {
-        self.expect_data(area.memory(), stream, false)
+    pub unsafe fn await_data(&self, actor: Actor, stream: u64, area: &HostArea) -> u64 {
+        self.expect_data(area.memory(), stream, actor, false)
     }
 }

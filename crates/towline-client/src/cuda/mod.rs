@@ -30,7 +30,7 @@ use crate::link::{Link, Vocabulary};
 use crate::memory::HostBox;
 use crate::meter::Meter;
 use crate::peer::Control;
-use crate::state::{Event, Write};
+use crate::state::{Callback, Covered, Event, Write};
 use crate::tuning::tuning;
 
 use staging::Staging;
@@ -76,6 +76,14 @@ pub struct Actor {
 }
 
 impl Actor {
+    /// Where a stream of that number is: its context, and the thread where each has its own.
+    fn place(self, stream: u64) -> (u64, u64) {
+        match stream == wire::CU_STREAM_PER_THREAD {
+            true => (self.context, self.thread),
+            false => (self.context, 0),
+        }
+    }
+
     /// How long it looks for what it waits for.
     fn patience(self) -> Duration {
         match self.sleeps {
@@ -83,6 +91,17 @@ impl Actor {
             false => tuning().spin_for_gpu,
         }
     }
+}
+
+/// What a wait covers.
+#[derive(Clone, Copy)]
+enum Behind {
+    /// All streams of the actor's context.
+    Context,
+    /// What was posted before a mark.
+    Mark(u64),
+    /// One stream of the actor's context.
+    Stream(u64),
 }
 
 /// What a request that loads an image brought.
@@ -262,13 +281,59 @@ impl Session {
         call: &'static str,
         request: &R,
     ) -> Result<Answer, i32> {
+        self.ask_behind(actor, call, request, None)
+    }
+
+    /// Waits, on behalf of `call`, for what was posted on a stream of the actor's context, or on all of them.
+    pub fn synchronise<'a, R: Request<'a>>(
+        &self,
+        actor: Actor,
+        call: &'static str,
+        request: &R,
+        stream: Option<u64>,
+    ) -> Result<(), i32> {
+        let behind = stream.map_or(Behind::Context, Behind::Stream);
+        let answer = self.ask_behind(actor, call, request, Some(behind))?;
+        match answer.status {
+            0 => Ok(()),
+            status => Err(status),
+        }
+    }
+
+    /// As [`Self::synchronise`], for what was posted before a mark.
+    pub fn synchronise_mark<'a, R: Request<'a>>(
+        &self,
+        actor: Actor,
+        call: &'static str,
+        request: &R,
+        mark: u64,
+    ) -> Result<(), i32> {
+        let answer = self.ask_behind(actor, call, request, Some(Behind::Mark(mark)))?;
+        match answer.status {
+            0 => Ok(()),
+            status => Err(status),
+        }
+    }
+
+    fn ask_behind<'a, R: Request<'a>>(
+        &self,
+        actor: Actor,
+        call: &'static str,
+        request: &R,
+        behind: Option<Behind>,
+    ) -> Result<Answer, i32> {
         self.healthy()?;
         let started = std::time::Instant::now();
         let number = {
             let mut posting = self.posting();
             self.post_held(&mut posting)?;
             self.act_as(&mut posting, actor)?;
-            self.link.ask_only(request)?
+            self.link.ask_only_behind(request, |state| match behind {
+                None => Covered::new(),
+                Some(Behind::Context) => state.reads_in(actor.context),
+                Some(Behind::Mark(mark)) => state.reads_before(mark),
+                Some(Behind::Stream(stream)) => state.reads_of(stream, actor.place(stream)),
+            })?
         };
         self.link.meter.requested();
         let reply = self.link.wait_reply(number, actor.patience());
@@ -360,19 +425,49 @@ impl Session {
         self.link.state().failures.entry(stream).or_insert(status);
     }
 
-    /// A number for something that the server will tell the end of: a recording of an event.
+    /// A number for something that the server will tell the end of.
     pub fn mark(&self) -> u64 {
         let mark = self.mint(MARK_TAG);
         self.link.state().events.insert(mark, Event::default());
         mark
     }
 
+    /// As [`Self::mark`], behind what `actor` has posted on a stream: a recording of an event.
+    pub fn mark_behind(&self, actor: Actor, stream: u64) -> Result<u64, i32> {
+        self.post_held(&mut self.posting())?;
+        let mark = self.mint(MARK_TAG);
+        let mut state = self.link.state();
+        let event = Event {
+            covered: state.reads_of(stream, actor.place(stream)),
+            ..Event::default()
+        };
+        state.events.insert(mark, event);
+        Ok(mark)
+    }
+
     /// As [`Self::mark`]; its end calls `due`, which must not wait.
     pub fn mark_with(&self, due: impl FnOnce(i32) + Send + 'static) -> u64 {
+        self.mark_covering(Covered::new(), Box::new(due))
+    }
+
+    /// As [`Self::mark_behind`]; its end calls `due`, which must not wait.
+    pub fn mark_behind_with(
+        &self,
+        actor: Actor,
+        stream: u64,
+        due: impl FnOnce(i32) + Send + 'static,
+    ) -> Result<u64, i32> {
+        self.post_held(&mut self.posting())?;
+        let covered = self.link.state().reads_of(stream, actor.place(stream));
+        Ok(self.mark_covering(covered, Box::new(due)))
+    }
+
+    fn mark_covering(&self, covered: Covered, due: Callback) -> u64 {
         let mark = self.mint(MARK_TAG);
         let event = Event {
-            callbacks: vec![Box::new(due)],
+            callbacks: vec![due],
             released: true,
+            covered,
             ..Event::default()
         };
         self.link.state().events.insert(mark, event);

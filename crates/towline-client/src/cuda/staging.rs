@@ -255,7 +255,12 @@ impl Session {
         };
         let posted = self.post(actor, &request);
         let waited = posted.and_then(|()| {
-            self.call(actor, call, &wire::SynchronizeStream { stream })?;
+            self.synchronise(
+                actor,
+                call,
+                &wire::SynchronizeStream { stream },
+                Some(stream.0),
+            )?;
             self.take_failure(Some(stream.0)).map_or(Ok(()), Err)
         });
         if waited.is_ok() {

@@ -7,7 +7,7 @@ use towline_session::Landing;
 
 use super::{Actor, PAYLOAD_TAG, Posting, Session};
 use crate::memory::HostBox;
-use crate::state::{Read, ToldBy};
+use crate::state::{Covered, Read, ToldBy};
 use crate::tuning::{INLINE_CREDIT, tuning};
 
 /// Reads up to this size come on the command lane; the worker has the same number.
@@ -231,7 +231,7 @@ impl Session {
         read: &HeldRead,
         wait: bool,
     ) -> (u64, Result<(), i32>) {
-        let payload = self.expect_data(read.target, read.stream, wait);
+        let payload = self.expect_data(read.target, read.stream, read.actor, wait);
         let request = wire::Read {
             stream: wire::StreamHandle(read.stream),
             address: read.address,
@@ -375,7 +375,7 @@ impl Session {
         self.healthy()?;
         let area = to.of(size);
         let bytes = area.size();
-        let payload = self.expect_data(area, stream, wait);
+        let payload = self.expect_data(area, stream, actor, wait);
         let stream = wire::StreamHandle(stream);
         let place = from.place(size);
         let urgent = u32::from(wait);
@@ -443,8 +443,15 @@ impl Session {
     }
 
     /// A failure of data that no call waits for is told by the next wait for `stream`.
-    pub(super) fn expect_data(&self, target: HostBox, stream: u64, wait: bool) -> u64 {
+    pub(super) fn expect_data(
+        &self,
+        target: HostBox,
+        stream: u64,
+        actor: Actor,
+        wait: bool,
+    ) -> u64 {
         let payload = self.mint(PAYLOAD_TAG);
+        let mut state = self.link.state();
         let read = Read {
             target,
             landing: Landing::new(target.size() as u64),
@@ -455,8 +462,14 @@ impl Session {
                 true => ToldBy::Call,
                 false => ToldBy::Queue(stream),
             },
+            place: actor.place(stream),
+            covered: match wait {
+                true => state.reads_of(stream, actor.place(stream)),
+                false => Covered::new(),
+            },
         };
-        self.link.state().reads.insert(payload, read);
+        state.reads.insert(payload, read);
+        drop(state);
         if !wait {
             self.link.raise_interest();
         }

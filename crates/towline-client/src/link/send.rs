@@ -9,7 +9,7 @@ use towline_backend::opencl::Request;
 use towline_transport::TransportError;
 
 use super::Link;
-use crate::state::Slot;
+use crate::state::{Covered, Slot, State};
 use crate::tuning::{OUTBOX_LIMIT, tuning};
 
 /// Requests further apart than this come alone: nothing follows that a sender could take along.
@@ -105,6 +105,15 @@ impl Link {
 
     /// Sends a request whose answer somebody will wait for with [`Self::wait_reply`]; gives its number.
     pub(crate) fn ask_only<'a, R: Request<'a>>(&self, request: &R) -> Result<u64, i32> {
+        self.ask_only_behind(request, |_| Covered::new())
+    }
+
+    /// As [`Self::ask_only`]; a success counts only when the reads that `covered` names have ended.
+    pub(crate) fn ask_only_behind<'a, R: Request<'a>>(
+        &self,
+        request: &R,
+        covered: impl FnOnce(&State) -> Covered,
+    ) -> Result<u64, i32> {
         if self.lost.get().is_some() {
             return Err(self.vocabulary.lost);
         }
@@ -113,7 +122,8 @@ impl Link {
             let mut state = self.state();
             let (number, _) = self.outbox.post(R::ID, |out| request.encode(out));
             let number = self.numbered(number)?;
-            state.replies.insert(number, Slot::Asked);
+            let covered = covered(&state);
+            state.replies.insert(number, Slot::Asked(covered));
             number
         };
         self.flush();

@@ -11,7 +11,7 @@ use towline_wire::push::Push;
 
 use super::*;
 use crate::memory::HostBox;
-use crate::state::{Read, Slot, ToldBy};
+use crate::state::{Covered, Read, Slot, ToldBy};
 
 /// Bytes of the read, which come on the payload lane.
 const SIZE: usize = 300 << 10;
@@ -68,6 +68,8 @@ fn read(target: &mut [u8], told_by: ToldBy) -> Read {
         failed: None,
         event: None,
         told_by,
+        place: (0, 0),
+        covered: Covered::new(),
     }
 }
 
@@ -88,7 +90,9 @@ fn reading(target: &mut [u8], told_by: ToldBy) -> (Arc<Link>, Server) {
     let link = Link::start("server", command, vec![lane], 64 << 10, OPENCL).expect("threads");
     link.expect_explanation();
     link.state().reads.insert(PAYLOAD, read(target, told_by));
-    link.state().replies.insert(REQUEST, Slot::Asked);
+    link.state()
+        .replies
+        .insert(REQUEST, Slot::Asked(Covered::new()));
     let server = Server {
         command: theirs,
         payload: their_lane,

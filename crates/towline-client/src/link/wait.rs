@@ -10,7 +10,7 @@ use towline_wire::frame::FrameReader;
 use towline_wire::push::Push;
 
 use super::Link;
-use crate::state::{Callback, HeldWhat, Reply, Slot, State};
+use crate::state::{Callback, Covered, HeldWhat, Progress, Reply, Slot, State};
 use crate::tuning::tuning;
 
 /// Most queues with an unreported failure.
@@ -23,8 +23,18 @@ impl Link {
         call: &'static str,
         request: &R,
     ) -> Result<Reply, i32> {
+        self.ask_behind(call, request, |_| Covered::new())
+    }
+
+    /// As [`Self::ask`]; a success counts only when the reads that `covered` names have ended.
+    pub(crate) fn ask_behind<'a, R: Request<'a>>(
+        &self,
+        call: &'static str,
+        request: &R,
+        covered: impl FnOnce(&State) -> Covered,
+    ) -> Result<Reply, i32> {
         let started = Instant::now();
-        let number = self.ask_only(request)?;
+        let number = self.ask_only_behind(request, covered)?;
         self.meter.requested();
         let reply = self.wait_reply(number, tuning().spin_for_answer);
         self.meter.waited(call, started.elapsed());
@@ -56,7 +66,7 @@ impl Link {
                     })?;
                     continue;
                 }
-                Some(Slot::Asked) if self.lost.get().is_none() => {}
+                Some(Slot::Asked(_)) if self.lost.get().is_none() => {}
                 _ => {
                     state.replies.remove(&number);
                     return Err(self.vocabulary.lost);
@@ -115,7 +125,7 @@ impl Link {
         let _interest = self.interest();
         let mut state = self.state();
         loop {
-            if let Some(outcome) = state.take_outcome(payload, self.vocabulary.lost) {
+            if let Progress::Ended(outcome) = state.take_outcome(payload, self.vocabulary.lost) {
                 return outcome;
             }
             state = self.follow(state);
@@ -143,9 +153,17 @@ impl Link {
     pub(crate) fn wait_data(&self, payload: u64, patience: Duration) -> Result<(), i32> {
         loop {
             let mut state = self.state();
-            if let Some(outcome) = state.take_outcome(payload, self.vocabulary.lost) {
-                self.lull.store(true, Ordering::Relaxed);
-                return outcome;
+            match state.take_outcome(payload, self.vocabulary.lost) {
+                Progress::Ended(outcome) => {
+                    self.lull.store(true, Ordering::Relaxed);
+                    return outcome;
+                }
+                // They come on other lanes.
+                Progress::Behind => {
+                    drop(state);
+                    return self.wait_read(payload);
+                }
+                Progress::Coming => {}
             }
             // Where nobody can read any more the session has ended, and so has the read.
             self.read_or_follow(state, patience);

@@ -8,7 +8,12 @@ impl Remote {
         let request = wire::Finish {
             command_queue: wire::CommandQueueHandle::from_raw(queue),
         };
-        match self.call_for("clFinish", &request) {
+        let id = queue.addr() as u64;
+        let reply = self
+            .link()
+            .ask_behind("clFinish", &request, |state| state.reads_of(id, (0, 0)));
+        match reply.map(|reply| reply.status) {
+            Ok(status) if status < 0 => status,
             Ok(_) => self.failure(queue),
             Err(status) => status,
         }
@@ -46,8 +51,18 @@ impl Remote {
                 num_events: open.len() as u32,
                 events: wire::List::Values(&open),
             };
-            match self.call_for("clWaitForEvents", &request) {
-                Ok(_) => {}
+            let covered = |state: &crate::state::State| {
+                open.iter()
+                    .flat_map(|event| state.reads_before(event.0))
+                    .collect()
+            };
+            let reply = self.link().ask_behind("clWaitForEvents", &request, covered);
+            let reply = reply.and_then(|reply| match reply.status {
+                failure if failure < 0 => Err(failure),
+                _ => Ok(()),
+            });
+            match reply {
+                Ok(()) => {}
                 Err(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST) => failed = true,
                 Err(status) => return status,
             }

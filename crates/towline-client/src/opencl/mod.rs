@@ -34,7 +34,7 @@ use crate::dial::{DialError, dial};
 use crate::link::Link;
 use crate::meter::Meter;
 use crate::peer::Control;
-use crate::state::Event;
+use crate::state::{Covered, Event};
 
 pub use rebuild::RebuildError;
 
@@ -235,10 +235,25 @@ impl Remote {
         let event = link.mint(wire::EventHandle::TAG);
         let known = Event {
             origin,
+            covered: self.reads_before(origin),
             ..Event::default()
         };
         link.state().events.insert(event, known);
         wire::EventHandle(event)
+    }
+
+    /// Reads before what is enqueued on a queue now, if it keeps their order.
+    fn reads_before(&self, queue: u64) -> Covered {
+        let open = self.link().state().reads_of(queue, (0, 0));
+        if open.is_empty() {
+            return open;
+        }
+        let properties = self.recipes.with(queue, rebuild::queue_properties);
+        let out_of_order = u64::from(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+        match properties.is_some_and(|properties| properties & out_of_order == 0) {
+            true => open,
+            false => Covered::new(),
+        }
     }
 
     /// Notes how an object was made.

@@ -483,7 +483,7 @@ impl Remote {
 type EventTimes = HashMap<u64, Vec<(cl_profiling_info, u64)>>;
 
 /// The property bits that a queue was made with.
-fn queue_properties(recipe: &Recipe) -> u64 {
+pub(super) fn queue_properties(recipe: &Recipe) -> u64 {
     if let Some(made) = recipe.read::<wire::CreateCommandQueue>() {
         return made.properties;
     }

@@ -7,7 +7,7 @@ use towline_session::Landing;
 use super::event::status_of;
 use super::*;
 use crate::memory::HostBox;
-use crate::state::{Read, ToldBy, Write};
+use crate::state::{Covered, Read, ToldBy, Write};
 use crate::tuning::{INLINE_CREDIT, SLAB_BYTES, tuning};
 
 /// What `place` describes; the numbers are the protocol's.
@@ -273,6 +273,11 @@ impl Remote {
             told_by: match awaited {
                 true => ToldBy::Call,
                 false => ToldBy::Queue(command.queue.addr() as u64),
+            },
+            place: (0, 0),
+            covered: match awaited {
+                true => self.reads_before(command.queue.addr() as u64),
+                false => Covered::new(),
             },
         };
         {

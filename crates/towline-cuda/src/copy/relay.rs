@@ -53,8 +53,9 @@ impl Port {
         let request = wire::SynchronizeStream {
             stream: self.stream,
         };
+        let stream = Some(self.stream.0);
         self.session
-            .call(self.actor, "cuStreamSynchronize", &request)?;
+            .synchronise(self.actor, "cuStreamSynchronize", &request, stream)?;
         let failure = self.session.take_failure(Some(self.stream.0));
         failure.map_or(Ok(()), Err)
     }
@@ -354,7 +355,7 @@ impl Driver {
                 let request = wire::SynchronizeContext {
                     context: wire::ContextHandle(context.number),
                 };
-                there.call_for("cuMemcpyPeer", &request)?;
+                there.synchronise_for("cuMemcpyPeer", &request, None)?;
             }
         }
         issue()?;

@@ -372,7 +372,7 @@ impl Driver {
             {
                 Err(CUDA_ERROR_NOT_SUPPORTED)
             }
-            Deed::Function(function, data) => self.host_number(acting, move |ended| {
+            Deed::Function(function, data) => self.host_number(acting, stream, move |ended| {
                 if let Some(function) = function
                     && ended == CUDA_SUCCESS
                 {
@@ -380,8 +380,8 @@ impl Driver {
                     unsafe { function(pointer(data)) };
                 }
             }),
-            Deed::Settle => self.host_number(acting, |_| {}),
-            Deed::Move(from, to) => self.host_number(acting, move |ended| {
+            Deed::Settle => self.host_number(acting, stream, |_| {}),
+            Deed::Move(from, to) => self.host_number(acting, stream, move |ended| {
                 if ended == CUDA_SUCCESS {
                     move_rows(&from, &to);
                 }
@@ -391,7 +391,11 @@ impl Driver {
             // SAFETY: as above.
             Deed::FetchSettled(rows) => unsafe { acting.session.offer(&area(&rows), false) },
             // SAFETY: as above: writable.
-            Deed::Take(rows) => Ok(unsafe { acting.session.await_data(stream.0, &area(&rows)) }),
+            Deed::Take(rows) => Ok(unsafe {
+                acting
+                    .session
+                    .await_data(acting.actor, stream.0, &area(&rows))
+            }),
         }
     }
 

@@ -72,21 +72,24 @@ impl Session {
         Ok(self.native(id, tag)?.map(Raw))
     }
 
-    /// A context ends, and what lies in it with it. Gives what the session is charged for that.
-    pub(crate) fn forget_residents(&mut self, context: u64) -> u64 {
-        let (table, mut charged) = (&mut self.table, 0);
+    /// A context ends, and what lies in it with it. Gives what the session is charged for that, and events, which are to be destroyed before.
+    pub(crate) fn forget_residents(&mut self, context: u64) -> (u64, Vec<Raw>) {
+        let (table, mut charged, mut events) = (&mut self.table, 0, Vec::new());
         self.residents.objects.retain(|id, resident| {
             let stays = resident.context != context;
             if !stays {
                 charged += resident.charged;
                 // It is there, since it is in this list.
-                let _ = table.remove(*id, resident.tag);
+                let entry = table.remove(*id, resident.tag);
+                if let (wire::EventHandle::TAG, Ok(Entry::Live(event))) = (resident.tag, entry) {
+                    events.push(event);
+                }
             }
             stays
         });
         let bindings = &mut self.residents.bindings;
         bindings.retain(|_, (_, home)| *home != context);
-        charged
+        (charged, events)
     }
 
     /// Gives everything back at the session's end.

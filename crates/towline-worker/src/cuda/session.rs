@@ -53,8 +53,6 @@ pub(crate) struct Session {
     pub(crate) pools: HashSet<u64>,
     pub(crate) virtual_memory: VirtualMemory,
     pub(crate) residents: Residents,
-    /// A context has ended before the session.
-    pub(crate) context_ended: bool,
     /// Links of device code, by the client's numbers.
     pub(crate) links: HashMap<u64, Arc<Link>>,
     pub(crate) linker: Linker,
@@ -84,7 +82,6 @@ impl Session {
             pools: HashSet::new(),
             virtual_memory: VirtualMemory::default(),
             residents: Residents::default(),
-            context_ended: false,
             links: HashMap::new(),
             linker: Linker::default(),
             waiting: None,
@@ -339,8 +336,7 @@ impl Session {
             self.acting = None;
         }
         self.recent.clear();
-        self.context_ended = true;
-        let charged = self.forget_residents(context.id);
+        let (charged, events) = self.forget_residents(context.id);
         self.end_links(Some(context.id));
         let mut streams = Vec::new();
         self.streams.retain(|_, target| {
@@ -368,6 +364,12 @@ impl Session {
             for stream in streams {
                 // SAFETY: the stream is the context's, and nothing runs on it any more.
                 unsafe { shared.api.cuStreamDestroy_v2(stream.0.cast()) };
+            }
+            if !events.is_empty() && context.enter(&*shared.api) == CUDA_SUCCESS {
+                for event in events {
+                    // SAFETY: the event is the context's, in no table any more, and nothing that runs uses it.
+                    unsafe { shared.api.cuEventDestroy_v2(event.0.cast()) };
+                }
             }
             shared.free_memory_of(&context);
             let status = context.end(&*shared.api);
@@ -464,12 +466,8 @@ impl Serve for Session {
             wire::ModuleHandle::TAG,
             wire::LibraryHandle::TAG,
         ] {
-            // A module ends with its context, and which was whose is not noted: with one ended, the process's end is left to free them.
-            let lives = tag != wire::ModuleHandle::TAG || !self.context_ended;
             for entry in self.table.drain(tag) {
-                if let Entry::Live(raw) = entry
-                    && lives
-                {
+                if let Entry::Live(raw) = entry {
                     self.release(tag, raw);
                 }
             }
