@@ -249,7 +249,7 @@ impl Remote {
             return open;
         }
         let properties = self.recipes.with(queue, rebuild::queue_properties);
-        let out_of_order = u64::from(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+        let out_of_order = CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
         match properties.is_some_and(|properties| properties & out_of_order == 0) {
             true => open,
             false => Covered::new(),
