@@ -1,4 +1,4 @@
-//! TLS 1.3 over any [`Connection`].
+//! TLS 1.3 over any [`Connection`](crate::Connection).
 //!
 //! rustls makes the handshake and holds the key schedule. Records are sealed and opened here (`record`), through the interface that
 //! rustls has for kernels and network cards that do the same ([`rustls::kernel`]): its own connections are one object for both
