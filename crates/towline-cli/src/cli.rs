@@ -130,12 +130,12 @@ pub(crate) struct AccessOptions {
     /// File with the secret that the servers share
     #[arg(long, value_name = "FILE", env = "TOWLINE_TOKEN_FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Whose secret it is, where the servers have one for each tenant
+    /// Tenant that the token belongs to, where the servers have one for each
     #[arg(long, value_name = "NAME", env = "TOWLINE_TENANT")]
     pub(crate) tenant: Option<String>,
     /// Do not encrypt connections, with servers that were told the same
     ///
-    /// What is sent can then be read and changed on the way.
+    /// The network can then read and change every byte.
     #[arg(long, env = "TOWLINE_NO_ENCRYPTION", value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) no_encryption: bool,
     /// File with the keys of servers that were seen before [default: towline/known_servers below ~/.local/state]
@@ -238,7 +238,7 @@ pub(crate) struct ServeOptions {
     pub(crate) insecure: bool,
     /// Let clients that were told the same leave encryption out
     ///
-    /// What they send can then be read and changed on the way.
+    /// The network can then read and change every byte.
     #[arg(long)]
     pub(crate) no_encryption: bool,
     /// File with the key that clients recognise this server by; made if missing

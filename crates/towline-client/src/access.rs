@@ -1,4 +1,4 @@
-//! What this process needs to be let in by servers, and what it expects of them: token and tenant, encryption, keys.
+//! Credentials of this process, and what it expects of servers: token and tenant, encryption, keys.
 //!
 //! Servers make a key of their own, which clients keep in a file as ssh does. The token alone proves that a server knows it; the kept key
 //! proves that it is no other holder of the same token.
@@ -29,15 +29,15 @@ const FILE_LIMIT: u64 = 16 << 20;
 /// How to be let in.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// What the servers must know too.
+    /// The secret shared with the servers.
     pub token: Option<Token>,
-    /// Whose token it is; empty where the servers have one for all.
+    /// The tenant that the token belongs to; empty where the servers have one token for all.
     pub tenant: String,
     /// Do not encrypt.
     pub no_encryption: bool,
     /// The authority that must have signed servers' certificates. Their names are those of the servers' addresses.
     pub authority: Option<Authority>,
-    /// What to show to servers that ask for a certificate.
+    /// The certificate for servers that ask for one.
     pub identity: Option<Identity>,
     /// Where the keys of servers are kept; without it none are.
     pub known_servers: Option<PathBuf>,
@@ -131,7 +131,7 @@ impl Access {
 pub(crate) struct Secured {
     pub(crate) connection: Arc<dyn Connection>,
     pub(crate) channel: Channel,
-    /// What the lanes of its session must prove to know, where they are encrypted.
+    /// The key that the lanes of its session must prove to know, where they are encrypted.
     pub(crate) lane_key: Option<LaneKey>,
     /// The server's key, which is not known yet.
     pub(crate) unknown: Option<Fingerprint>,

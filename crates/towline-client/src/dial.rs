@@ -254,7 +254,7 @@ pub struct Opened {
     pub buffer: MessageBuffer,
     /// What the server said.
     pub welcome: Welcome,
-    /// What the lanes of its session must prove to know, where they are encrypted.
+    /// The key that the lanes of its session must prove to know, where they are encrypted.
     pub lane_key: Option<LaneKey>,
 }
 

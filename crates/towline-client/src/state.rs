@@ -48,7 +48,7 @@ pub(crate) struct Read {
     pub(crate) failed: Option<i32>,
     /// The event of its command.
     pub(crate) event: Option<u64>,
-    /// What a failure is told by: the call that waits for the data, or the next wait for its queue or stream.
+    /// Where a failure is reported: by the call that waits for the data, or by the next wait for its queue or stream.
     pub(crate) told_by: ToldBy,
     /// The context of its stream, and the thread of a stream that each thread has; 0 where queues are told apart by themselves.
     pub(crate) place: (u64, u64),

@@ -23,7 +23,7 @@ const READ_AHEAD: usize = 128 << 10;
 /// The kernels of an image, and how what a server states of them compares.
 pub(crate) struct Layout {
     target: Target,
-    /// What has not been read yet.
+    /// The bytes that have not been read yet.
     unread: Mutex<Option<Arc<Vec<u8>>>>,
     /// `None` where the image cannot be read.
     kernels: OnceLock<Option<Kernels>>,

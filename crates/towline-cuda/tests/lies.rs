@@ -256,7 +256,7 @@ fn linked(from: &[u8], to: &[u8]) -> CUresult {
 }
 
 #[test]
-fn a_link_that_gives_other_parameters_than_its_input_ends_the_session() {
+fn link_with_other_parameters_ends_the_session() {
     let value = b".param .u32 value";
     assert_eq!(linked(value, value), CUDA_SUCCESS);
     assert_eq!(

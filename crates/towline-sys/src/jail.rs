@@ -39,7 +39,7 @@ const PRIVATE_HOME: &str = "/tmp/home";
 /// Open files that a worker may have: lanes, device nodes, and what a compiler opens.
 const DESCRIPTORS: u64 = 4096;
 
-/// What a worker does, and so what it needs.
+/// The job of a worker, which decides what it needs.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum WorkerKind {
     /// OpenCL of any vendor. Some run programs to compile.

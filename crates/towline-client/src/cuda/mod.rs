@@ -93,12 +93,12 @@ impl Actor {
     }
 }
 
-/// What a wait covers.
+/// The work that a wait covers.
 #[derive(Clone, Copy)]
 enum Behind {
     /// All streams of the actor's context.
     Context,
-    /// What was posted before a mark.
+    /// The work posted before a mark.
     Mark(u64),
     /// One stream of the actor's context.
     Stream(u64),

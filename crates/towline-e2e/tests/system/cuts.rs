@@ -152,7 +152,7 @@ fn opencl_program_over_connections_cut_at_random_is_right_or_told() {
 }
 
 #[test]
-fn opencl_program_on_pocl_over_connections_cut_at_random_is_right_or_told() {
+fn pocl_program_over_cut_connections_is_right_or_told() {
     cut_at_random(&Server::start(), "transfers", 50);
 }
 
@@ -181,7 +181,7 @@ fn encrypting_server() -> (Server, tempfile::TempDir, String) {
 }
 
 #[test]
-fn programs_over_encrypted_connections_with_flipped_bits_are_right_or_told() {
+fn programs_over_flipped_bits_are_right_or_told() {
     let (server, _folder, token) = encrypting_server();
     let token = ["--token-file", &token];
     for program in ["transfers", "cuda_transfers"] {
@@ -190,7 +190,7 @@ fn programs_over_encrypted_connections_with_flipped_bits_are_right_or_told() {
 }
 
 #[test]
-fn programs_over_encrypted_connections_cut_at_random_are_right_or_told() {
+fn programs_over_cut_encryption_are_right_or_told() {
     let (server, _folder, token) = encrypting_server();
     let token = ["--token-file", &token];
     for program in ["transfers", "cuda_transfers"] {
@@ -199,7 +199,7 @@ fn programs_over_encrypted_connections_cut_at_random_are_right_or_told() {
 }
 
 #[test]
-fn program_over_shared_memory_whose_worker_is_killed_is_right_or_told() {
+fn program_whose_worker_is_killed_is_right_or_told() {
     let folder = tempfile::tempdir().expect("room for temporary files");
     let address = format!("shm://{}/socket", folder.path().display());
     let arguments = ["--listen", &address, "--backend", "null", "--cuda", "null"];

@@ -571,7 +571,7 @@ fn internal(error: &super::SupervisorError) -> Reject {
 pub(super) struct ControlConnection {
     connection: Arc<dyn Connection>,
     deadlines: Arc<Deadlines>,
-    /// What lanes of its session must prove to know, where it is encrypted.
+    /// The key that lanes of its session must prove to know, where it is encrypted.
     lane_key: Option<LaneKey>,
     /// Held while sending: messages must not mix. Whether the client has been welcomed.
     welcomed: Mutex<bool>,

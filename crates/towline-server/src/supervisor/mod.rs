@@ -91,7 +91,7 @@ const WORKER_END_LIMIT: Duration = Duration::from_millis(300);
 pub struct SupervisorConfig {
     /// Where to listen.
     pub listen: Vec<Address>,
-    /// What clients must know: a token for all, or one for each tenant. Where none are asked everyone who can connect is let in.
+    /// The secrets of clients: one token for all, or one for each tenant. Without any, every client that can connect is let in.
     pub tenants: Arc<dyn Tenants>,
     /// What this server shows to clients, and whose certificates they must have, where connections are encrypted.
     pub tls: ServerTls,
@@ -101,7 +101,7 @@ pub struct SupervisorConfig {
     pub insecure: bool,
     /// Servers whose workers may be connected to ours, if they list this one too.
     pub peers: Vec<Address>,
-    /// What those servers must know, and no client.
+    /// The secret shared with those servers, which no client has.
     pub peer_token: Option<Token>,
     /// Most sessions at once.
     pub max_sessions: u32,

@@ -1,4 +1,4 @@
-//! What workers write to standard output and error, on its way to the server's log.
+//! Standard output and error of workers, on their way to the server's log.
 //!
 //! A worker may be in a client's hands, and its words may be anything. So it writes into a pipe; one thread of this process reads
 //! those of all workers and writes whole lines: each says whose it is, holds no control characters, and has a bounded length. What a
@@ -26,7 +26,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 const READ_BYTES: usize = 16 << 10;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Whose output it is.
+/// The worker that wrote it.
 #[derive(Debug)]
 pub(super) struct Label {
     pid: u32,

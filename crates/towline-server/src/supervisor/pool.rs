@@ -34,7 +34,7 @@ const HOPELESS: u32 = 3;
 /// How many workers may be getting ready for each processor: they wait for the disk and for each other, too.
 const STARTING_PER_PROCESSOR: usize = 2;
 
-/// What the workers of a pool are like.
+/// Properties of the workers of a pool.
 pub(super) struct PoolKind {
     /// How bad it is when one cannot start.
     pub(super) failure: log::Level,
@@ -42,7 +42,7 @@ pub(super) struct PoolKind {
     pub(super) ahead: Bounds,
     /// Device code that they bring.
     pub(super) images: Arc<Images>,
-    /// What their sessions share.
+    /// Objects that their sessions share.
     pub(super) offers: Offers,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Session {
     pub(super) id: u64,
     pub(super) hello: Hello,
     pub(super) ticket: Ticket,
-    /// What its lanes must prove to know; `None` where they are not encrypted.
+    /// The key that its lanes must prove to know; `None` where they are not encrypted.
     pub(super) lane_key: Option<LaneKey>,
     pub(super) worker: Arc<Worker>,
     pub(super) control: Arc<ControlConnection>,

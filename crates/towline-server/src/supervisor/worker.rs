@@ -47,7 +47,7 @@ pub(super) struct Ending {
 pub(super) struct Worker {
     number: u64,
     pid: u32,
-    /// What the log calls it.
+    /// Its name in the log.
     label: Arc<Label>,
     channel: Channel,
     offers: Arc<Offers>,
@@ -124,7 +124,7 @@ impl Worker {
         self.pid
     }
 
-    /// What the log calls it.
+    /// Its name in the log.
     pub(super) fn label(&self) -> Arc<Label> {
         Arc::clone(&self.label)
     }

@@ -24,7 +24,7 @@ const ATTEMPTS: usize = 4;
 
 /// Where connections become lanes.
 pub(super) struct Door {
-    /// What a lane of the client must prove to know; `None` where lanes are not encrypted.
+    /// The key that a lane of the client must prove to know; `None` where lanes are not encrypted.
     key: Option<LaneKey>,
     /// Made for this session. Proofs tell who is there, not this key.
     tls: OnceLock<ServerTls>,

@@ -29,7 +29,7 @@ pub(crate) enum ToWorker {
     Assign {
         /// Whose session it is and what it may use.
         parameters: SessionParameters,
-        /// What its lanes must prove to know; `None` where they are not encrypted.
+        /// The key that its lanes must prove to know; `None` where they are not encrypted.
         lane_key: Option<Secret>,
     },
     /// A lane of the client; its descriptor comes with the message.
@@ -47,7 +47,7 @@ pub(crate) enum ToWorker {
         lane: u64,
         /// Whether this server has opened it.
         connects: bool,
-        /// What both ends must prove to know; `None` where it is not encrypted.
+        /// The key that both ends must prove to know; `None` where it is not encrypted.
         key: Option<Secret>,
         /// Which transport the descriptor belongs to.
         scheme: String,

@@ -16,7 +16,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use super::{CHANNEL_DESCRIPTOR, WorkerProgram};
 use crate::spawn::Program;
 
-/// What a child is started in.
+/// The namespaces that a child is started in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Namespaces {
     /// Those of this process.

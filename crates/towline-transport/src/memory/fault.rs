@@ -1,4 +1,4 @@
-//! What can go wrong on a simulated link, as data.
+//! Faults of a simulated link, as data.
 
 use std::collections::VecDeque;
 
@@ -47,13 +47,13 @@ pub struct Fault {
     pub sender: End,
     /// Bytes of this direction before the fault, from the arming of the plan on.
     pub at_bytes: u64,
-    /// What it does.
+    /// Its effect.
     pub kind: FaultKind,
     /// It does the same to every other connection of the network.
     pub to_all: bool,
 }
 
-/// What is to happen to one direction of one connection, in order of the offsets.
+/// The faults of one direction of one connection, in order of their offsets.
 pub(super) fn plan(faults: &[Fault], connection: usize, sender: End) -> VecDeque<Fault> {
     let ours = |fault: &&Fault| (fault.connection, fault.sender) == (connection, sender);
     let mut plan: Vec<Fault> = faults.iter().filter(ours).copied().collect();

@@ -56,7 +56,7 @@ impl Default for Link {
     }
 }
 
-/// What went over one connection, seen from outside.
+/// Traffic of one connection, seen from outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Sent by the end that connected.
@@ -319,7 +319,7 @@ pub struct LinkMonitor {
 }
 
 impl LinkMonitor {
-    /// What has been sent on it.
+    /// Bytes sent on it.
     pub fn traffic(&self) -> Traffic {
         self.wire.traffic()
     }

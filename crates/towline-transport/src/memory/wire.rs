@@ -58,7 +58,7 @@ pub(super) struct Pipe {
     records: Option<Vec<Range<u64>>>,
 }
 
-/// What a receiver finds.
+/// The outcome of a look at a receiver's end.
 enum Arrival {
     Bytes(usize),
     End,

@@ -54,7 +54,7 @@ pub struct TlsConnection {
     patience: Duration,
 }
 
-/// What rustls keeps of the handshake.
+/// The state that rustls keeps of the handshake.
 pub(super) enum Keys {
     Client(KernelConnection<ClientConnectionData>),
     Server(KernelConnection<ServerConnectionData>),

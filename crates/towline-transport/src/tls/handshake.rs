@@ -47,7 +47,7 @@ pub struct ClientTls {
     /// The authority that must have signed the server's certificate, and the name that this must hold. Without it any will do: see
     /// [`TlsConnection::peer_fingerprint`].
     pub authority: Option<(Authority, String)>,
-    /// What to show to a server that asks for a certificate.
+    /// The certificate for a server that asks for one.
     pub identity: Option<Identity>,
 }
 

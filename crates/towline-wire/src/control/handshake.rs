@@ -28,7 +28,7 @@ use super::{Reject, RejectCode, SUPPORTED_VERSIONS, Tenants, limits};
 
 type Hash = [u8; 32];
 
-/// What carries a control connection.
+/// The channel that carries a control connection.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub enum Channel {
     /// Nothing that hides it: no stranger can listen there, or both sides were told that they may.
@@ -40,7 +40,7 @@ pub enum Channel {
 }
 
 impl Channel {
-    /// What proofs cover.
+    /// The bytes that bind proofs to the channel.
     fn binding(&self) -> &Exported {
         match self {
             Self::Clear | Self::Refused => &[0; 32],

@@ -10,7 +10,7 @@ use super::codec::redacted;
 use super::message::PROOF_BYTES;
 use super::token::{Exported, Role, Token};
 
-/// What only the ends of a lane know.
+/// The secret that only the ends of a lane know.
 #[derive(Clone, Eq, PartialEq)]
 pub struct LaneKey([u8; 32]);
 

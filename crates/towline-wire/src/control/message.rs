@@ -102,7 +102,7 @@ pub struct Hello {
     pub pid: u32,
     /// The client's host name, shown by `towline status`.
     pub hostname: String,
-    /// Whose token the client has; empty where the server has one for all.
+    /// The tenant that the client's token belongs to; empty where the server has one token for all.
     pub tenant: String,
     /// Fresh random bytes.
     pub nonce: Nonce,

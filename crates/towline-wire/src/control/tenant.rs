@@ -1,4 +1,4 @@
-//! Who may prove itself to a server.
+//! The tenants of a server and their tokens.
 
 use std::fmt;
 

@@ -19,7 +19,7 @@ pub(crate) struct Resident {
     pub(crate) context: u64,
     /// The array that it is a part of, and ends with.
     pub(crate) whole: Option<u64>,
-    /// What the session is charged for it.
+    /// Bytes that the session is charged for it.
     pub(crate) charged: u64,
 }
 

@@ -127,7 +127,7 @@ pub(crate) fn is_fault(status: CUresult) -> bool {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Held {
     pub(crate) bytes: u64,
-    /// What the session is charged for it.
+    /// Bytes that the session is charged for it.
     pub(crate) charged: u64,
     /// The context that it ends with; 0 for memory of a pool.
     pub(crate) context: u64,

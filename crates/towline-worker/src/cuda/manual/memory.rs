@@ -66,7 +66,7 @@ impl Shared {
     }
 }
 
-/// What an allocation is charged with.
+/// Bytes that an allocation is charged with.
 fn charge_of(size: u64) -> u64 {
     size.checked_next_multiple_of(GRANULARITY)
         .unwrap_or(u64::MAX)
