@@ -472,6 +472,7 @@ impl Move {
             });
             let passing = Arc::new(Passing {
                 there: Arc::clone(&self.there),
+                size,
                 moved: Mutex::new(Some(self)),
                 source,
                 lane,
@@ -531,6 +532,7 @@ fn follow(command: Result<Arc<Made>, cl_int>, then: impl FnOnce(cl_int) + Send +
 /// A move between two servers, until both have ended their part.
 struct Passing {
     there: Arc<Gate>,
+    size: usize,
     moved: Mutex<Option<Move>>,
     source: Arc<Remote>,
     lane: Arc<PeerLane>,
@@ -542,7 +544,8 @@ impl Passing {
     /// One side has ended; the second to do so ends the move.
     fn ended(&self, sent: Option<cl_int>, received: Option<cl_int>) {
         if received == Some(CL_COMPLETE) {
-            // Whatever becomes of the other side: the contents have arrived.
+            // Whatever becomes of the other side: the contents have arrived. They are counted first, since the program may end next.
+            self.source.sent_to_peer(self.size);
             self.there.finish(CL_COMPLETE);
         }
         let (sent, received) = {
@@ -562,7 +565,6 @@ impl Passing {
             return;
         };
         if received == CL_COMPLETE {
-            self.source.sent_to_peer(moved.mem.size);
             return moved.leaving.finish(CL_COMPLETE);
         }
         if [sent, received].contains(&CL_DEVICE_NOT_AVAILABLE) {
