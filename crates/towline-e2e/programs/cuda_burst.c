@@ -1,8 +1,10 @@
 /*
  * Many programs of the CUDA driver API at once. Its argument says how many: so many processes are made, open the driver at the same
- * moment, have a kernel add 1 to numbers, check every one, and keep their sessions until the last has its result. Then it says how
- * many got it, and after how many milliseconds the middle one and the last.
+ * moment, have a kernel add 1 to numbers, check every one, and keep their sessions until the last has its result and standard input
+ * has ended. It says how many got it, and after how many milliseconds the middle one and the last. With a second argument N, each
+ * N-th process kills itself once it has its result.
  */
+#include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -52,10 +54,10 @@ static long now_ms(void)
 
 int main(int argc, char **argv)
 {
-    const int count = argc == 2 ? atoi(argv[1]) : 0;
+    const int count = argc >= 2 ? atoi(argv[1]) : 0, killed = argc == 3 ? atoi(argv[2]) : 0;
     int start[2], results[2], end[2];
     if (count < 1 || count > MOST || pipe(start) != 0 || pipe(results) != 0 || pipe(end) != 0) {
-        fprintf(stderr, "usage: cuda_burst COUNT\n");
+        fprintf(stderr, "usage: cuda_burst COUNT [N]\n");
         return 3;
     }
     for (int i = 0; i < count; i++) {
@@ -74,6 +76,8 @@ int main(int argc, char **argv)
             byte = compute() == 0;
             (void)!write(results[1], &byte, 1);
             close(results[1]);
+            if (killed > 0 && i % killed == 0)
+                raise(SIGKILL);
             (void)!read(end[0], &byte, 1);
             exit(0);
         }
@@ -92,7 +96,9 @@ int main(int argc, char **argv)
             middle = last;
     }
     printf("%d right of %d: %ld ms, %ld ms\n", right, count, middle, last);
+    puts("all told");
     fflush(stdout);
+    (void)!read(STDIN_FILENO, &byte, 1);
     close(end[1]);
     int ended_well = 0, status;
     while (wait(&status) > 0)

@@ -202,3 +202,94 @@ fn nobody_listens_to_other_machines_without_a_token() {
         "{errors}"
     );
 }
+
+/// An authority, and certificates that it has signed, as files.
+struct Site {
+    folder: TempDir,
+    issuer: rcgen::CertifiedIssuer<'static, rcgen::KeyPair>,
+}
+
+impl Site {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("room for temporary files");
+        let mut parameters = rcgen::CertificateParams::default();
+        parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().expect("random bytes");
+        let issuer = rcgen::CertifiedIssuer::self_signed(parameters, key).expect("a valid one");
+        let site = Self { folder, issuer };
+        site.write("ca", &site.issuer.pem());
+        site
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).expect("room for a file");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
+            .expect("the file is ours");
+        path.to_str().expect("plain letters").to_owned()
+    }
+
+    fn authority(&self) -> [String; 2] {
+        let path = self.folder.path().join("ca");
+        ["--ca", path.to_str().expect("plain letters")].map(str::to_owned)
+    }
+
+    /// Options with a certificate for a name, and its key.
+    fn certificate(&self, name: &str) -> [String; 4] {
+        let key = rcgen::KeyPair::generate().expect("random bytes");
+        let certificate = rcgen::CertificateParams::new(vec![name.to_owned()])
+            .and_then(|parameters| parameters.signed_by(&key, &self.issuer))
+            .expect("a valid one");
+        [
+            "--certificate".to_owned(),
+            self.write(&format!("{name}.pem"), &certificate.pem()),
+            "--key".to_owned(),
+            self.write(&format!("{name}.key"), &key.serialize_pem()),
+        ]
+    }
+}
+
+#[test]
+fn certificates_of_the_sites_authority_admit_both_sides() {
+    let token = TokenFile::new("the server's and the client's secret\n");
+    let with_token = ["--token-file".to_owned(), token.path.clone()];
+    let (site, stranger) = (Site::new(), Site::new());
+    let join = |parts: &[&[String]]| parts.concat();
+    let server = join(&[
+        &with_token,
+        &site.authority(),
+        &site.certificate("127.0.0.1"),
+        &["--backend".to_owned(), "null".to_owned()],
+    ]);
+    let server: Vec<&str> = server.iter().map(String::as_str).collect();
+    let server = Server::start_with(&server, &[]);
+    let run = |options: &[&[String]], program: &str| {
+        let options = join(options);
+        let options = ["--server", server.address()]
+            .into_iter()
+            .chain(options.iter().map(String::as_str))
+            .collect::<Vec<_>>();
+        Client::with_options(&options, opencl_program(program)).run()
+    };
+    let ours = site.certificate("client");
+    let known = run(&[&with_token, &site.authority(), &ours], "list");
+    assert_eq!(known.lines, ["status 0, 1 devices"], "{}", known.errors);
+
+    // A client of another authority, one without a certificate, and one that trusts another authority.
+    for options in [
+        &[
+            &with_token[..],
+            &site.authority(),
+            &stranger.certificate("client"),
+        ][..],
+        &[&with_token, &site.authority()],
+        &[&with_token, &stranger.authority(), &ours],
+    ] {
+        let errors = run(options, "list");
+        assert!(
+            only_line_of_errors(&errors).contains("certificate"),
+            "{}",
+            errors.errors
+        );
+    }
+}

@@ -17,6 +17,7 @@ mod devices;
 mod faults;
 mod footprint;
 mod many;
+mod mix;
 mod nvml;
 mod peers;
 mod processes;

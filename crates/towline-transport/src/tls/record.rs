@@ -34,7 +34,7 @@ pub(super) enum RecordError {
 /// What an alert means (RFC 8446, section 6) that a user can do something about.
 fn meaning(alert: u8) -> String {
     match alert {
-        42..=46 | 48 => "it does not accept the certificate".into(),
+        42..=46 | 48 | 51 => "it does not accept the certificate".into(),
         116 => "it asks for a certificate; give one with its key".into(),
         other => format!("TLS alert {other}"),
     }

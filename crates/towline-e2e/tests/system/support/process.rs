@@ -37,6 +37,8 @@ pub(crate) struct Usage {
     pub(crate) time: Duration,
     /// Resident memory in bytes.
     pub(crate) resident: u64,
+    pub(crate) threads: usize,
+    pub(crate) descriptors: usize,
 }
 
 impl Usage {
@@ -62,6 +64,15 @@ impl Usage {
         Self {
             time: Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()),
             resident: kibibytes * 1024,
+            threads: entries(pid, "task"),
+            descriptors: entries(pid, "fd"),
         }
     }
+}
+
+/// How many entries a folder of a process has in `/proc`.
+fn entries(pid: Pid, folder: &str) -> usize {
+    std::fs::read_dir(format!("/proc/{}/{folder}", pid.as_raw_nonzero()))
+        .expect("the process is alive, and ours to look at")
+        .count()
 }
