@@ -10,8 +10,12 @@ use crate::memory::HostBox;
 /// Status of an event that has not ended: `CL_SUBMITTED`.
 pub(crate) const SUBMITTED: i32 = 2;
 
-/// Reads that something covers by the API's order: they must have ended before it counts as a success, whatever the server says of them.
+/// Reads that something covers by the API's order: they must have ended before it counts, whatever the server says of them. That holds for
+/// failures too: the application may free a read's target once it knows that the wait for it is over.
 pub(crate) type Covered = SmallVec<[u64; 4]>;
+
+/// Most writes whose payload has not left: half of what a server takes before it ends the session.
+pub(crate) const WRITE_LIMIT: usize = 1 << 15;
 
 /// Runs when an event has ended, with its status. Must not wait.
 pub(crate) type Callback = Box<dyn FnOnce(i32) + Send>;
@@ -150,16 +154,10 @@ impl State {
         if self.over {
             return;
         }
-        let covered: Covered = match &what {
-            HeldWhat::Event(event, status) => match self.events.get(event) {
-                Some(event) if *status == 0 => {
-                    event.covered.iter().copied().chain(event.read).collect()
-                }
-                Some(event) => event.read.into_iter().collect(),
-                None => Covered::new(),
-            },
-            HeldWhat::Reply(number, reply) => match self.replies.get(number) {
-                Some(Slot::Asked(covered)) if reply.status == 0 => covered.clone(),
+        let covered = match &what {
+            HeldWhat::Event(event, _) => self.reads_before(*event),
+            HeldWhat::Reply(number, _) => match self.replies.get(number) {
+                Some(Slot::Asked(covered)) => covered.clone(),
                 _ => Covered::new(),
             },
         };
@@ -301,11 +299,11 @@ impl State {
         let Some((outcome, covered)) = self.outcomes.remove(&payload) else {
             return Progress::Ended(Err(lost));
         };
+        if covered.iter().any(|read| self.reads.contains_key(read)) {
+            self.outcomes.insert(payload, (outcome, covered));
+            return Progress::Behind;
+        }
         match outcome {
-            Ok(whole) if covered.iter().any(|read| self.reads.contains_key(read)) => {
-                self.outcomes.insert(payload, (Ok(whole), covered));
-                Progress::Behind
-            }
             // The session may have ended before they came.
             Ok(_) if self.over && !covered.is_empty() => Progress::Ended(Err(lost)),
             outcome => Progress::Ended(outcome.map(|Whole { .. }| ())),
@@ -318,6 +316,20 @@ impl State {
         let own = |read: &Read| read.told_by == ToldBy::Queue(queue) && read.place == place;
         let own = reads.filter(|(_, read)| own(read));
         own.map(|(payload, _)| *payload).collect()
+    }
+
+    /// Those of the streams of a context that `keeps_order` with the stream that waits.
+    pub(crate) fn reads_ordered(
+        &self,
+        context: u64,
+        keeps_order: impl Fn(u64, (u64, u64)) -> bool,
+    ) -> Covered {
+        let ordered = |read: &Read| match read.told_by {
+            ToldBy::Queue(queue) => read.place.0 == context && keeps_order(queue, read.place),
+            ToldBy::Call => false,
+        };
+        let reads = self.reads.iter().filter(|(_, read)| ordered(read));
+        reads.map(|(payload, _)| *payload).collect()
     }
 
     /// The same, of all streams of a context.
@@ -350,6 +362,16 @@ impl State {
             }
         }
         due
+    }
+
+    /// Whether there is room for another write, or an error where none can come before the application does something else: what it has
+    /// enqueued may wait for an event that it sets itself.
+    pub(crate) fn room_for_write(&self) -> Option<Result<(), ()>> {
+        if self.writes.len() < WRITE_LIMIT {
+            return Some(Ok(()));
+        }
+        let mut open = self.events.values().filter(|event| event.status.is_none());
+        open.any(|event| event.user).then_some(Err(()))
     }
 
     /// Room for inline data, as far as the server's bound leaves any.
@@ -516,6 +538,44 @@ mod tests {
         assert_eq!(state.take_outcome(8, -2), Progress::Behind);
         land(&mut state, 7, &mut Vec::new());
         assert_eq!(state.take_outcome(8, -2), Progress::Ended(Ok(())));
+    }
+
+    #[test]
+    fn failed_read_waits_for_reads_before_it() {
+        let mut state = State::default();
+        read(&mut state, 7, ToldBy::Queue(5));
+        let covered = state.reads_of(5, (0, 0));
+        read(&mut state, 8, ToldBy::Call);
+        state.reads.get_mut(&8).unwrap().covered = covered;
+        state.read_failed(8, -5, &mut Vec::new());
+        assert_eq!(state.take_outcome(8, -2), Progress::Behind);
+        land(&mut state, 7, &mut Vec::new());
+        assert_eq!(state.take_outcome(8, -2), Progress::Ended(Err(-5)));
+    }
+
+    #[test]
+    fn failure_counts_only_when_reads_before_it_ended() {
+        let mut state = State::default();
+        let mut due = Vec::new();
+        read(&mut state, 7, ToldBy::Queue(5));
+        let covered = state.reads_of(5, (0, 0));
+        state.replies.insert(3, Slot::Asked(covered.clone()));
+        let event = Event {
+            covered,
+            ..Event::default()
+        };
+        state.events.insert(1, event);
+        let reply = Reply {
+            status: -5,
+            body: vec![],
+        };
+        state.complete([].into_iter(), HeldWhat::Reply(3, reply), &mut due);
+        state.complete([].into_iter(), HeldWhat::Event(1, -5), &mut due);
+        assert!(matches!(state.replies[&3], Slot::Held));
+        assert_eq!(state.events[&1].status, None);
+        land(&mut state, 7, &mut due);
+        assert!(matches!(state.replies[&3], Slot::Ready(_)));
+        assert_eq!(state.events[&1].status, Some(-5));
     }
 
     #[test]

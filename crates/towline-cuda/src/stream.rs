@@ -9,7 +9,9 @@ use towline_backend::cuda::*;
 use towline_client::cuda::Session;
 
 use crate::context::Context;
-use crate::driver::{Acting, Driver, StreamCalls, actor, lock, read, status, tell, write};
+use crate::driver::{
+    Acting, Driver, StreamCalls, actor, lock, read, room_beside, status, tell, write,
+};
 use crate::graph::{Content, Meeting};
 use crate::thread;
 
@@ -251,6 +253,7 @@ impl Driver {
         if flags & !CU_STREAM_NON_BLOCKING != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        room_beside(read(&self.streams).len())?;
         let acting = self.session_for(0)?;
         let handle = wire::StreamHandle(acting.mint(wire::StreamHandle::TAG));
         let priority = match priority {
@@ -275,6 +278,7 @@ impl Driver {
         };
         if flags & CU_STREAM_NON_BLOCKING != 0 {
             acting.context.written.note_apart();
+            acting.session.note_apart(handle.0);
         }
         let stream = Stream {
             context: acting.context.number,
@@ -490,6 +494,7 @@ impl StreamCalls for Driver {
             self.uncaptured(&acting, handle)?;
             // First, so that nothing more is posted in its order.
             write(&self.streams).remove(&handle.0);
+            acting.session.forget_stream(handle.0);
             acting.post(&wire::StreamDestroyV2 { hStream: handle })?;
             self.forget_stream_attributes(|_, stream| stream == handle.0);
             let work = lock(&acting.context.work).remove(&handle.0);

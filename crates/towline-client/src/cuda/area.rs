@@ -46,8 +46,7 @@ impl Session {
             self.settle_reads(range.start, range.len())?;
         }
         let payload = self.mint(PAYLOAD_TAG);
-        let size = memory.size();
-        self.expect_grants(payload, memory, size);
+        self.link.expect_grants(payload, memory)?;
         Ok(payload)
     }
 

@@ -14,6 +14,7 @@ mod shared;
 mod staging;
 mod transfer;
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ use crate::link::{Link, Vocabulary};
 use crate::memory::HostBox;
 use crate::meter::Meter;
 use crate::peer::Control;
-use crate::state::{Callback, Covered, Event, Write};
+use crate::state::{Callback, Covered, Event, State};
 use crate::tuning::tuning;
 
 use staging::Staging;
@@ -42,7 +43,7 @@ pub use transfer::{DeviceBox, HostRows};
 
 /// CUDA's words.
 const CUDA: &Vocabulary = &Vocabulary {
-    is_failure: |status| status != 0,
+    is_failure: |status| status > 0,
     lost: CUDA_ERROR_DEVICE_UNAVAILABLE,
     unposted: CUDA_ERROR_OUT_OF_MEMORY,
     call_name: wire::call_name,
@@ -120,6 +121,8 @@ pub struct Session {
     snapshot: Snapshot,
     posting: Mutex<Posting>,
     staging: Arc<Staging>,
+    /// Streams that keep no order with their context's default stream.
+    apart: Mutex<HashSet<u64>>,
 }
 
 /// What posting in order goes by.
@@ -167,7 +170,36 @@ impl Session {
             snapshot,
             posting: Mutex::default(),
             staging: Arc::default(),
+            apart: Mutex::default(),
         }
+    }
+
+    /// A new stream keeps no order with its context's default stream.
+    pub fn note_apart(&self, stream: u64) {
+        self.apart().insert(stream);
+    }
+
+    /// A stream has ended.
+    pub fn forget_stream(&self, stream: u64) {
+        self.apart().remove(&stream);
+    }
+
+    fn apart(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.apart.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads that end before what `actor` has posted on a stream. The default stream keeps order with all others of its context, except
+    /// those that want none.
+    fn reads_of(&self, state: &State, actor: Actor, stream: u64) -> Covered {
+        let (apart, place) = (self.apart(), actor.place(stream));
+        let is_default = |stream: u64| stream <= wire::CU_STREAM_LEGACY;
+        let is_apart = |stream: u64| apart.contains(&stream);
+        state.reads_ordered(actor.context, |other, at| {
+            let same = other == stream && at == place;
+            let ordered = is_default(stream) && !is_apart(other)
+                || is_default(other) && !is_apart(stream);
+            same || ordered
+        })
     }
 
     /// Has every number that is minted from now on tell that it is of the process's session `index`. Before the first is minted.
@@ -332,7 +364,7 @@ impl Session {
                 None => Covered::new(),
                 Some(Behind::Context) => state.reads_in(actor.context),
                 Some(Behind::Mark(mark)) => state.reads_before(mark),
-                Some(Behind::Stream(stream)) => state.reads_of(stream, actor.place(stream)),
+                Some(Behind::Stream(stream)) => self.reads_of(state, actor, stream),
             })?
         };
         self.link.meter.requested();
@@ -375,27 +407,14 @@ impl Session {
         }
         self.healthy()?;
         let payload = self.mint(PAYLOAD_TAG);
-        self.expect_grants(
-            payload,
-            HostBox::linear(image.as_ptr(), image.len()),
-            image.len(),
-        );
+        let source = HostBox::linear(image.as_ptr(), image.len());
+        self.link.expect_grants(payload, source)?;
         let answer = ask(None, payload);
         // What was granted has left, or leaves; what was not granted is not wanted.
         self.link.state().ungranted(payload);
         self.link.notify();
         self.link.wait_write(payload);
         answer
-    }
-
-    fn expect_grants(&self, payload: u64, source: HostBox, size: usize) {
-        let write = Write {
-            source,
-            ungranted: size as u64,
-            left: size as u64,
-        };
-        self.link.state().writes.insert(payload, write);
-        self.link.raise_interest();
     }
 
     /// A reply that does not decode ends the session.
@@ -438,7 +457,7 @@ impl Session {
         let mark = self.mint(MARK_TAG);
         let mut state = self.link.state();
         let event = Event {
-            covered: state.reads_of(stream, actor.place(stream)),
+            covered: self.reads_of(&state, actor, stream),
             ..Event::default()
         };
         state.events.insert(mark, event);
@@ -458,7 +477,7 @@ impl Session {
         due: impl FnOnce(i32) + Send + 'static,
     ) -> Result<u64, i32> {
         self.post_held(&mut self.posting())?;
-        let covered = self.link.state().reads_of(stream, actor.place(stream));
+        let covered = self.reads_of(&self.link.state(), actor, stream);
         Ok(self.mark_covering(covered, Box::new(due)))
     }
 
@@ -564,4 +583,63 @@ fn decode(server: &str, bytes: &[u8]) -> Result<Snapshot, DialError> {
         server: server.into(),
         source,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_session::Landing;
+    use towline_transport::memory::MemoryTransport;
+    use towline_transport::{ConnectOptions, Transport};
+
+    use super::*;
+    use crate::state::{Read, ToldBy};
+
+    #[test]
+    fn default_stream_covers_reads_of_streams_that_keep_its_order() {
+        let network = MemoryTransport::new();
+        let address: Address = "memory://server".parse().unwrap();
+        let _listener = network.listen(&address).unwrap();
+        let connect = || network.connect(&address, &ConnectOptions::default());
+        let (command, lane) = (connect().unwrap(), connect().unwrap());
+        let snapshot = Snapshot::default().encode();
+        let lanes = vec![lane];
+        let session = Session::over_lanes("server", command, lanes, &snapshot, 64 << 10).unwrap();
+        let (actor, other) = (
+            Actor {
+                context: 7,
+                ..Actor::default()
+            },
+            Actor {
+                context: 8,
+                ..Actor::default()
+            },
+        );
+        session.note_apart(30);
+        let reads = [(actor, 0), (actor, 20), (actor, 30), (other, 0)];
+        for (payload, (actor, stream)) in (1..).zip(reads) {
+            let read = Read {
+                target: HostBox::linear(std::ptr::null(), 8),
+                landing: Landing::new(8),
+                active: 0,
+                failed: None,
+                event: None,
+                told_by: ToldBy::Queue(stream),
+                place: actor.place(stream),
+                covered: Covered::new(),
+            };
+            session.link.state().reads.insert(payload, read);
+        }
+        let covered = |stream| {
+            let mut reads = session.reads_of(&session.link.state(), actor, stream);
+            reads.sort_unstable();
+            reads.to_vec()
+        };
+        assert_eq!(covered(0), [1, 2]);
+        assert_eq!(covered(wire::CU_STREAM_LEGACY), [1, 2]);
+        assert_eq!(covered(20), [1, 2]);
+        assert_eq!(covered(21), [1]);
+        assert_eq!(covered(30), [3]);
+        session.forget_stream(30);
+        assert_eq!(covered(0), [1, 2, 3]);
+    }
 }

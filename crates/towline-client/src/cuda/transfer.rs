@@ -135,7 +135,8 @@ impl Session {
         }
         let payload = self.mint(PAYLOAD_TAG);
         self.healthy()?;
-        self.expect_grants(payload, HostBox::linear(source, size), size);
+        let whole = HostBox::linear(source, size);
+        self.link.expect_grants(payload, whole)?;
         let posted = self.post(
             actor,
             &wire::WriteBulk {
@@ -331,7 +332,7 @@ impl Session {
         }
         let payload = self.mint(PAYLOAD_TAG);
         self.healthy()?;
-        self.expect_grants(payload, area, bytes);
+        self.link.expect_grants(payload, area)?;
         let posted = match linear {
             Some(address) => self.post(
                 actor,
@@ -464,7 +465,7 @@ impl Session {
             },
             place: actor.place(stream),
             covered: match wait {
-                true => state.reads_of(stream, actor.place(stream)),
+                true => self.reads_of(&state, actor, stream),
                 false => Covered::new(),
             },
         };

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use towline_backend::opencl::{CL_DEVICE_NOT_AVAILABLE, CL_OUT_OF_RESOURCES};
 use towline_session::{HANDLE_BASE, Outbox};
 use towline_transport::{Connection, TransportError};
+use towline_wire::control::{SHOWN_TEXT, printable};
 use towline_wire::frame::FrameReader;
 
 use crate::meter::Meter;
@@ -91,7 +92,7 @@ pub(crate) struct Link {
     next_handle: AtomicU64,
     lost: OnceLock<String>,
     /// An execution fault that every later call answers with; 0 while there is none.
-    fault: AtomicI32,
+    fault: Arc<AtomicI32>,
     /// Somebody listens on the control connection, and will say why the session ends.
     explained: AtomicBool,
     /// Whether the end has begun; the condition is that `lost` is told.
@@ -134,7 +135,7 @@ impl Link {
             sender_naps,
             next_handle: AtomicU64::new(Self::FIRST_NUMBER),
             lost: OnceLock::new(),
-            fault: AtomicI32::new(0),
+            fault: Arc::default(),
             explained: AtomicBool::new(false),
             ending: (Mutex::new(false), Condvar::new()),
             payload: Payload::new(payload, chunk_bytes),
@@ -303,6 +304,8 @@ impl Link {
             return drop(waited);
         }
         *begun = true;
+        // It may hold words of the server.
+        let reason = printable(&reason, SHOWN_TEXT);
         // Said before anyone can see it: a program may end itself at the first error.
         log::log!(level, "lost the session with {}: {reason}", self.name);
         drop(begun);

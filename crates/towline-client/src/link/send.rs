@@ -9,7 +9,8 @@ use towline_backend::opencl::Request;
 use towline_transport::TransportError;
 
 use super::Link;
-use crate::state::{Covered, Slot, State};
+use crate::memory::HostBox;
+use crate::state::{Covered, Slot, State, Write};
 use crate::tuning::{OUTBOX_LIMIT, tuning};
 
 /// Requests further apart than this come alone: nothing follows that a sender could take along.
@@ -34,7 +35,37 @@ fn look_on(limit: Duration, happened: impl Fn() -> bool) {
     }
 }
 
+/// Most requests that wait for their answers: a server that has so many to answer at once ends the session.
+const ASK_LIMIT: usize = 4000;
+
 impl Link {
+    /// Waits for room for a write, and has the server ask for its payload. Fails where no room can come.
+    pub(crate) fn expect_grants(&self, payload: u64, source: HostBox) -> Result<(), i32> {
+        loop {
+            {
+                let mut state = self.state();
+                match state.room_for_write() {
+                    None => {}
+                    Some(Err(())) => return Err(self.vocabulary.unposted),
+                    Some(Ok(())) => {
+                        let size = source.size() as u64;
+                        let write = Write {
+                            source,
+                            ungranted: size,
+                            left: size,
+                        };
+                        state.writes.insert(payload, write);
+                        drop(state);
+                        self.raise_interest();
+                        return Ok(());
+                    }
+                }
+            }
+            self.flush();
+            self.wait_for(|state| state.room_for_write().map(drop))?;
+        }
+    }
+
     /// Posts a request, one way. One that is longer than the server takes fails, and is not sent.
     #[inline]
     pub(crate) fn post<'a, R: Request<'a>>(&self, request: &R) -> Result<u64, i32> {
@@ -120,6 +151,9 @@ impl Link {
         // The slot exists before the answer can come: the number is known under the state's lock.
         let number = {
             let mut state = self.state();
+            if state.replies.len() >= ASK_LIMIT {
+                return Err(self.vocabulary.unposted);
+            }
             let (number, _) = self.outbox.post(R::ID, |out| request.encode(out));
             let number = self.numbered(number)?;
             let covered = covered(&state);

@@ -11,7 +11,7 @@ use towline_wire::push::Push;
 
 use super::*;
 use crate::memory::HostBox;
-use crate::state::{Covered, Read, Slot, ToldBy};
+use crate::state::{Covered, Event, Read, Slot, ToldBy, WRITE_LIMIT};
 
 /// Bytes of the read, which come on the payload lane.
 const SIZE: usize = 300 << 10;
@@ -149,6 +149,114 @@ fn data_shorter_than_the_read_ends_the_session() {
     server.answer();
     let reply = link.wait_reply(REQUEST, Duration::ZERO);
     assert_eq!(reply.map(|reply| reply.status), Err(LOST));
+}
+
+#[test]
+fn positive_status_from_an_opencl_server_ends_the_session() {
+    let mut target = vec![0; SIZE];
+    let (link, server) = reading(&mut target, ToldBy::Queue(5));
+    server.push(&Push::Reply {
+        to: REQUEST,
+        status: 1,
+        after: List::Values(&[]),
+        body: &[],
+    });
+    let reply = link.wait_reply(REQUEST, Duration::ZERO);
+    assert_eq!(reply.map(|reply| reply.status), Err(LOST));
+}
+
+#[test]
+fn words_of_a_server_reach_no_log_raw() {
+    let mut target = vec![0; SIZE];
+    let (link, server) = reading(&mut target, ToldBy::Queue(5));
+    server.push(&Push::Close {
+        code: 1,
+        text: b"\x1b[2Jgone\r\n",
+    });
+    let reply = link.wait_reply(REQUEST, Duration::ZERO);
+    assert_eq!(reply.map(|reply| reply.status), Err(LOST));
+    let reason = link.lost().expect("the session is over");
+    assert!(reason.contains("\\u{1b}[2Jgone\\r\\n"), "{reason}");
+}
+
+#[test]
+fn fault_is_told_when_reads_under_way_have_ended() {
+    let mut target = vec![0; SIZE];
+    let (link, server) = reading(&mut target, ToldBy::Queue(5));
+    server.push(&Push::Failed {
+        number: 0,
+        call: 0,
+        queue: 0,
+        status: -5,
+    });
+    server.push(&Push::Event {
+        event: REQUEST,
+        status: 0,
+        after: List::Values(&[]),
+        times: None,
+    });
+    link.state().events.insert(REQUEST, Event::default());
+    let told = link.wait_told(|state| state.events[&REQUEST].status);
+    assert_eq!((told, link.fault()), (Ok(0), 0));
+    server.push(&Push::NoData {
+        payload: PAYLOAD,
+        status: -5,
+    });
+    let over = link.wait_told(|state| state.reads.is_empty().then_some(()));
+    assert_eq!((over, link.fault()), (Ok(()), -5));
+}
+
+/// As many writes under way as may be.
+fn fill(link: &Link) {
+    let source = HostBox::linear(std::ptr::null(), 8);
+    for number in 0..WRITE_LIMIT as u64 {
+        link.expect_grants(1000 + number, source)
+            .expect("there is room");
+    }
+}
+
+#[test]
+fn write_beyond_the_limit_waits_until_another_has_left() {
+    let mut target = vec![0; SIZE];
+    let (link, _server) = reading(&mut target, ToldBy::Queue(5));
+    fill(&link);
+    std::thread::scope(|scope| {
+        let (sender, posted) = channel();
+        let link = &link;
+        scope.spawn(move || {
+            let posted = link.expect_grants(7, HostBox::linear(std::ptr::null(), 8));
+            sender.send(posted).expect("the test listens");
+        });
+        let early = posted.recv_timeout(Duration::from_millis(50));
+        assert!(early.is_err(), "it does not wait");
+        link.sent(1000, 8);
+        assert_eq!(posted.recv(), Ok(Ok(())));
+    });
+}
+
+#[test]
+fn write_beyond_the_limit_fails_behind_an_event_of_the_application() {
+    let mut target = vec![0; SIZE];
+    let (link, _server) = reading(&mut target, ToldBy::Queue(5));
+    fill(&link);
+    let event = Event {
+        user: true,
+        ..Event::default()
+    };
+    link.state().events.insert(REQUEST, event);
+    let posted = link.expect_grants(7, HostBox::linear(std::ptr::null(), 8));
+    assert_eq!(posted, Err(CL_OUT_OF_RESOURCES));
+    assert_eq!(link.lost(), None);
+}
+
+#[test]
+fn wait_beyond_what_a_server_answers_at_once_fails() {
+    let mut target = vec![0; SIZE];
+    let (link, _server) = reading(&mut target, ToldBy::Queue(5));
+    let request = towline_backend::opencl::Goodbye { reason: 0 };
+    let failure = (0..100_000).find_map(|_| link.ask_only(&request).err());
+    assert_eq!(failure, Some(CL_OUT_OF_RESOURCES));
+    assert_eq!(link.lost(), None);
 }
 
 /// A payload lane that brings what the test sends it, and then keeps its reader, although it is shut down, until the test lets it go.

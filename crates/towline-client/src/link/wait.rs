@@ -1,18 +1,21 @@
 //! The receiving half of a command lane: waiting, reading, and acting on what the server pushes.
 
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use towline_backend::opencl::Request;
+use towline_wire::control::{SHOWN_TEXT, printable};
 use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::frame::FrameReader;
 use towline_wire::push::Push;
 
 use super::Link;
-use crate::state::{Callback, Covered, HeldWhat, Progress, Reply, Slot, State};
+use crate::state::{Callback, Covered, Event, HeldWhat, Progress, Reply, Slot, State};
 use crate::tuning::tuning;
 
+/// The event that is a fault of the device: no handle, nor a number that [`Link::mint`] gives.
+const FAULT: u64 = 0;
 /// Most queues with an unreported failure.
 const FAILURE_LIMIT: usize = 4096;
 
@@ -327,6 +330,7 @@ impl Link {
                 after,
                 body,
             } => {
+                self.believe(status)?;
                 let reply = Reply {
                     status,
                     body: body.to_vec(),
@@ -340,6 +344,7 @@ impl Link {
                 after,
                 times: _,
             } => {
+                self.believe(status)?;
                 self.state()
                     .complete(after.iter(), HeldWhat::Event(event, status), due);
             }
@@ -355,17 +360,12 @@ impl Link {
                     (self.vocabulary.call_name)(call).unwrap_or("?"),
                     (self.vocabulary.status_name)(status).unwrap_or("?")
                 );
+                let mut state = self.state();
                 if number == 0 {
                     // No request's fault: whatever ran on the device.
-                    let _ = self.fault.compare_exchange(
-                        0,
-                        status,
-                        Ordering::Relaxed,
-                        Ordering::Relaxed,
-                    );
+                    self.faulted(&mut state, status, due);
                     return Ok(());
                 }
-                let mut state = self.state();
                 // One entry per queue that this client made, however many failures a server reports.
                 if state.failures.len() < FAILURE_LIMIT {
                     state.failures.entry(queue).or_insert(status);
@@ -426,11 +426,8 @@ impl Link {
             }
             Push::Text { bytes } => print(bytes),
             Push::Notice { context, text } => {
-                log::warn!(
-                    "{}: context {context:#x}: {}",
-                    self.name,
-                    String::from_utf8_lossy(text)
-                );
+                let text = printable(&String::from_utf8_lossy(text), SHOWN_TEXT);
+                log::warn!("{}: context {context:#x}: {text}", self.name);
             }
             Push::Close { code, text } => {
                 let what = CloseCode::from_number(code)
@@ -443,6 +440,36 @@ impl Link {
             Push::Ack => {}
         }
         Ok(())
+    }
+
+    /// Refuses a status that the API does not have.
+    fn believe(&self, status: i32) -> Result<(), ProtocolError> {
+        match status == 0 || (self.vocabulary.is_failure)(status) {
+            true => Ok(()),
+            false => Err(ProtocolError::new(
+                CloseCode::Malformed,
+                format!("{status} is no status"),
+            )),
+        }
+    }
+
+    /// Every call answers with the fault once the reads that are under way have ended.
+    fn faulted(&self, state: &mut State, status: i32, due: &mut Vec<(Callback, i32)>) {
+        if state.events.contains_key(&FAULT) {
+            return;
+        }
+        let fault = Arc::clone(&self.fault);
+        let fell = move |status| {
+            let _ = fault.compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed);
+        };
+        let event = Event {
+            callbacks: vec![Box::new(fell)],
+            covered: state.reads.keys().copied().collect(),
+            ..Event::default()
+        };
+        state.events.insert(FAULT, event);
+        self.raise_interest();
+        state.complete(std::iter::empty(), HeldWhat::Event(FAULT, status), due);
     }
 
     fn granted(&self, payload: u64, offset: u64, length: u64) -> Result<(), ProtocolError> {

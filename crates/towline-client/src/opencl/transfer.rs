@@ -7,7 +7,7 @@ use towline_session::Landing;
 use super::event::status_of;
 use super::*;
 use crate::memory::HostBox;
-use crate::state::{Covered, Read, ToldBy, Write};
+use crate::state::{Covered, Read, ToldBy};
 use crate::tuning::{INLINE_CREDIT, SLAB_BYTES, tuning};
 
 /// What `place` describes; the numbers are the protocol's.
@@ -190,12 +190,12 @@ impl Remote {
         let source = place.host_box(host);
         let size = source.size();
         let waits = handles(command.waits);
-        let event = self.event_for(command);
         let words = place.words();
         let queue = wire::CommandQueueHandle::from_raw(command.queue);
         let mem = wire::MemHandle::from_raw(command.mem);
         let small = size <= tuning().inline_bytes || !self.link().payload.exists();
         if small && self.link().state().take_inline(size as u64, INLINE_CREDIT) {
+            let event = self.event_for(command);
             let mut packed = Vec::new();
             let data: &[u8] = if source.is_linear() {
                 // SAFETY: the caller's contract of the write: the source is readable.
@@ -219,15 +219,10 @@ impl Remote {
             return status_of(posted);
         }
         let payload = self.mint(PAYLOAD_TAG);
-        self.link().state().writes.insert(
-            payload,
-            Write {
-                source,
-                ungranted: size as u64,
-                left: size as u64,
-            },
-        );
-        self.link().raise_interest();
+        if let Err(status) = self.link().expect_grants(payload, source) {
+            return status;
+        }
+        let event = self.event_for(command);
         let posted = self.post(&wire::WriteBulk {
             command_queue: queue,
             mem,

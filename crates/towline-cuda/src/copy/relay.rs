@@ -42,6 +42,7 @@ impl Port {
             Flags: CU_STREAM_NON_BLOCKING,
         };
         port.session.post(port.actor, &request)?;
+        port.session.note_apart(stream.0);
         Ok(port)
     }
 

@@ -451,6 +451,7 @@ impl Driver {
             phStream: wire::StreamHandle(lane.stream),
             Flags: CU_STREAM_NON_BLOCKING,
         })?;
+        acting.session.note_apart(lane.stream);
         acting.post(&wire::EventCreate {
             phEvent: wire::EventHandle(lane.event),
             Flags: CU_EVENT_DISABLE_TIMING,
