@@ -75,6 +75,17 @@ impl Server {
             .flush(|| 0, |bytes| self.command.send(&[IoSlice::new(bytes)]));
     }
 
+    fn reply<'a>(&self, to: u64, reply: &impl Message<'a>) {
+        let mut body = Vec::new();
+        reply.encode(&mut body);
+        self.push(&Push::Reply {
+            to,
+            status: CL_SUCCESS,
+            after: wire::List::Values(&[]),
+            body: &body,
+        });
+    }
+
     fn chunk(&self, payload: u64, offset: u64, bytes: &[u8]) {
         let header = ChunkHeader {
             payload,
@@ -718,4 +729,67 @@ fn random_answer(server: &mut Server, payload: u64, size: u64, seed: u64) {
             bytes: &vec![3; size as usize],
         }),
     }
+}
+
+/// Asks for the sizes of a program's binaries, of which the server has said `said`, and has it send one of `sent` bytes: what came of it, and
+/// whether memory of the first size is the only one that was written.
+fn binaries(said: u64, sent: usize) -> (cl_int, bool) {
+    session(
+        move |server| {
+            let asked = <wire::GetProgramInfo as Request<'_>>::ID;
+            let (to, _) = server.request(asked).expect("the client asks for sizes");
+            let sizes = wire::GetProgramInfoReply {
+                param_value: Some(&said.to_ne_bytes()),
+                param_value_size_ret: 8,
+            };
+            server.reply(to, &sizes);
+            let asked = <wire::ProgramBinaries as Request<'_>>::ID;
+            let (to, _) = server.request(asked).expect("the client asks for binaries");
+            let binaries = wire::ProgramBinariesReply {
+                sizes: Some(wire::List::Values(&[sent as u64])),
+                binaries: Some(&vec![7; sent]),
+            };
+            server.reply(to, &binaries);
+            server.linger();
+        },
+        |client| {
+            let (text, mut size) = (c"kernel void k() {}".as_ptr(), 0_usize);
+            // SAFETY: one string, one place for a size, and one for a pointer to so many bytes.
+            unsafe {
+                let program = client.remote.clCreateProgramWithSource(
+                    null_mut(),
+                    1,
+                    (&raw const text).cast_mut().cast(),
+                    null(),
+                    null_mut(),
+                );
+                let told = client.remote.clGetProgramInfo(
+                    program,
+                    CL_PROGRAM_BINARY_SIZES,
+                    8,
+                    (&raw mut size).cast(),
+                    null_mut(),
+                );
+                assert_eq!(told, CL_SUCCESS);
+                let memory = Guarded::new(size);
+                let place = memory.memory();
+                let status = client.remote.clGetProgramInfo(
+                    program,
+                    CL_PROGRAM_BINARIES,
+                    8,
+                    (&raw const place).cast_mut().cast(),
+                    null_mut(),
+                );
+                (status, memory.is_whole())
+            }
+        },
+    )
+}
+
+#[test]
+fn binaries_larger_than_their_size_was_said_are_not_written() {
+    assert_eq!(binaries(100, 100), (CL_SUCCESS, true));
+    assert_eq!(binaries(100, 99), (CL_SUCCESS, true));
+    assert_eq!(binaries(100, 101), (CL_INVALID_VALUE, true));
+    assert_eq!(binaries(100, 1 << 20), (CL_INVALID_VALUE, true));
 }

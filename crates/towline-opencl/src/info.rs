@@ -127,6 +127,9 @@ pub(crate) struct Cache {
 /// Room for the first question, so that most answers need no second one.
 const FIRST_ROOM: usize = 4096;
 
+/// Most room for an answer: the size is a server's word, and no answer that a server can send is larger.
+const MOST_ROOM: usize = 64 << 20;
+
 impl Cache {
     /// The answer to `key`, which `ask` gets from the provider: room, place, and place for the true size.
     pub(crate) fn get(
@@ -149,6 +152,9 @@ impl Cache {
         if status == CL_INVALID_VALUE {
             // Too little room, or a query that the provider does not know.
             status = ask(0, std::ptr::null_mut(), &raw mut size);
+            if status == CL_SUCCESS && size > MOST_ROOM {
+                status = CL_OUT_OF_RESOURCES;
+            }
             if status == CL_SUCCESS {
                 bytes.resize(size, 0);
                 status = ask(bytes.len(), bytes.as_mut_ptr().cast(), std::ptr::null_mut());

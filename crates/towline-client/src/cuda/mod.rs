@@ -196,8 +196,8 @@ impl Session {
         let is_apart = |stream: u64| apart.contains(&stream);
         state.reads_ordered(actor.context, |other, at| {
             let same = other == stream && at == place;
-            let ordered = is_default(stream) && !is_apart(other)
-                || is_default(other) && !is_apart(stream);
+            let ordered =
+                is_default(stream) && !is_apart(other) || is_default(other) && !is_apart(stream);
             same || ordered
         })
     }

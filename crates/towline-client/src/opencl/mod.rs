@@ -99,6 +99,8 @@ impl Links {
 struct Program {
     facts: Mutex<Option<Arc<Facts>>>,
     making: Mutex<recipe::Making>,
+    /// What sizes of its binaries the application has been told since the last build: the smallest, where a server says different ones.
+    told_sizes: Mutex<Option<Vec<u64>>>,
 }
 
 impl Remote {
@@ -308,11 +310,43 @@ impl Remote {
         let program = Arc::new(Program {
             facts: Mutex::new(facts),
             making: Mutex::new(recipe::Making::new(origin)),
+            told_sizes: Mutex::default(),
         });
         self.programs
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(id, program);
+    }
+}
+
+impl Program {
+    /// The application learns what room its binaries take.
+    fn tell_sizes(&self, sizes: impl Iterator<Item = u64>) {
+        let mut told = lock(&self.told_sizes);
+        *told = Some(match told.take() {
+            None => sizes.collect(),
+            Some(before) => before
+                .into_iter()
+                .zip(sizes)
+                .map(|(one, other)| one.min(other))
+                .collect(),
+        });
+    }
+
+    /// A build changes them.
+    fn forget_sizes(&self) {
+        *lock(&self.told_sizes) = None;
+    }
+
+    /// Whether binaries take no more room than the application was told.
+    fn fit(&self, binaries: &[Vec<u8>]) -> bool {
+        let told = lock(&self.told_sizes);
+        let told = told.as_deref().unwrap_or_default();
+        binaries.len() <= told.len()
+            && binaries
+                .iter()
+                .zip(told)
+                .all(|(binary, size)| binary.len() as u64 <= *size)
     }
 }
 

@@ -80,6 +80,7 @@ impl Remote {
         let Some(known) = self.program(program) else {
             return CL_INVALID_PROGRAM;
         };
+        known.forget_sizes();
         let devices: Vec<wire::DeviceHandle> = devices
             .iter()
             .map(|device| wire::DeviceHandle::from_raw(*device))
@@ -177,6 +178,7 @@ impl Remote {
         let Some(known) = self.program(program) else {
             return CL_INVALID_PROGRAM;
         };
+        known.forget_sizes();
         let devices: Vec<wire::DeviceHandle> = devices
             .iter()
             .map(|device| wire::DeviceHandle::from_raw(*device))
@@ -353,6 +355,12 @@ impl Remote {
                 .ok_or_else(|| self.malformed())?;
             parts.push(part.to_vec());
             rest = tail;
+        }
+        let known = self.program(program).ok_or(CL_INVALID_PROGRAM)?;
+        if !known.fit(&parts) {
+            // The application's memory is as large as it was told.
+            log::warn!("binaries of a program are larger than CL_PROGRAM_BINARY_SIZES has said");
+            return Err(CL_INVALID_VALUE);
         }
         Ok(parts)
     }

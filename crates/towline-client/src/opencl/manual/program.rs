@@ -285,6 +285,13 @@ impl ProgramCalls for Remote {
             return self.malformed();
         };
         let bytes = reply.param_value.unwrap_or_default();
+        if param_name == CL_PROGRAM_BINARY_SIZES
+            && !param_value.is_null()
+            && let Some(known) = self.program(program)
+        {
+            let sizes = bytes.as_chunks::<8>().0.iter();
+            known.tell_sizes(sizes.map(|size| u64::from_ne_bytes(*size)));
+        }
         // SAFETY: the caller's contract: room for `param_value_size` bytes, which `fill` does not exceed.
         unsafe {
             raw::fill(
