@@ -11,13 +11,15 @@ use std::sync::Mutex;
 
 use towline_backend::cuda::*;
 
-use crate::driver::{Driver, lock};
+use crate::driver::{Driver, lock, read};
 use crate::mirror::{Hold, hold, let_go};
 
 /// Reserved at once where that can be: drivers give out addresses in pieces of this size.
 const PIECE: u64 = 2 << 20;
 /// What is mapped begins and ends at such.
 const PAGE: u64 = 4096;
+/// No memory lies below, whatever a server says: NULL with an offset is no device pointer.
+const LOWEST: u64 = 64 << 10;
 /// How often a server is asked for other addresses. What it gave stays taken meanwhile, so each time they are others.
 const ATTEMPTS: usize = 64;
 
@@ -73,6 +75,9 @@ impl Addresses {
 
     /// Reserves what a server has given; `false` where this process has something else there.
     pub(crate) fn claim(&self, session: u8, start: u64, size: usize) -> bool {
+        if start < LOWEST && size > 0 {
+            return false;
+        }
         if self.shared || size == 0 {
             return true;
         }
@@ -153,7 +158,7 @@ impl Driver {
         let mut unfit = Vec::new();
         let placed = loop {
             match ask(unfit.len()) {
-                Ok(address) if !self.addresses.claim(session, address, size) => unfit.push(address),
+                Ok(address) if !self.is_free(session, address, size) => unfit.push(address),
                 outcome => break outcome,
             }
             if unfit.len() == ATTEMPTS {
@@ -172,6 +177,12 @@ impl Driver {
         placed
     }
 
+    /// Whether new memory can lie there: neither something else of this process nor memory that lives does.
+    fn is_free(&self, session: u8, address: u64, size: usize) -> bool {
+        !read(&self.memory).is_taken(address, size as u64)
+            && self.addresses.claim(session, address, size)
+    }
+
     /// As [`Self::place`], for what lies where it lies.
     pub(crate) fn claim(&self, session: u8, address: u64, size: usize) -> Result<(), CUresult> {
         if self.addresses.claim(session, address, size) {
@@ -187,6 +198,8 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::write;
+    use crate::memory::{Kind, Range};
     use crate::mirror::map_private;
 
     /// Addresses that nothing else of these tests uses.
@@ -242,9 +255,35 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_overlaps_other_memory_is_given_back() {
+        let driver = Driver::default();
+        let at = AT + (4 << 30);
+        let range = Range {
+            size: 8192,
+            context: 1,
+            device: 0,
+            id: 1,
+            kind: Kind::Device,
+            alone: true,
+            synchronous: false,
+        };
+        write(&driver.memory).insert(at, range);
+        let given_back = Mutex::new(Vec::new());
+        let places = [at - 4096, at + 4096, at, at + 8192];
+        let ask = |attempt: usize| Ok(places[attempt]);
+        let placed = driver.place(0, 8192, ask, |address| {
+            given_back.lock().unwrap().push(address);
+            Ok(())
+        });
+        assert_eq!(placed, Ok(at + 8192));
+        assert_eq!(*given_back.lock().unwrap(), places[..3]);
+    }
+
+    #[test]
     fn addresses_beyond_all_are_refused_and_nothing_takes_none() {
         let addresses = Addresses::default();
         assert!(!addresses.claim(0, u64::MAX - 10, 100));
+        assert!(!addresses.claim(0, 4096, 100));
         assert!(addresses.claim(0, 0, 0));
     }
 }

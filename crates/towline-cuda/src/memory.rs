@@ -129,6 +129,17 @@ impl Ranges {
         self.find(start).is_some() || !self.within(start, size).is_empty()
     }
 
+    /// Whether memory lies here that lives, for certain: what graphs and pools have of it may have ended with them.
+    pub(crate) fn is_taken(&self, start: u64, size: u64) -> bool {
+        let lives = |range: &Range| range.alone || range.kind != Kind::Device;
+        let around = self.find(start).is_some_and(|(_, range)| lives(range));
+        around
+            || self
+                .within(start, size)
+                .iter()
+                .any(|(_, range)| lives(range))
+    }
+
     /// Forgets what begins here.
     pub(crate) fn remove(&mut self, start: u64) {
         self.0.remove(&start);

@@ -34,6 +34,11 @@ pub(crate) fn launch_words(shape: Shape, attributes: &Attributes) -> Vec<u64> {
     words
 }
 
+/// Smallest and largest size of a warp that is believed.
+const WARPS: (i32, i32) = (8, 128);
+/// Most threads of a block that are believed.
+const LARGEST_BLOCK: i32 = 4096;
+
 impl Driver {
     /// The answer to a question about a function.
     pub(crate) fn occupancy(
@@ -95,8 +100,9 @@ impl Driver {
         let number = acting.context.device;
         let device = self.device(number)?;
         let of = |attribute| device.attribute(attribute);
-        let warp = of(CU_DEVICE_ATTRIBUTE_WARP_SIZE).max(1);
-        let mut largest = of(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+        // A server's numbers: each step asks it once.
+        let warp = of(CU_DEVICE_ATTRIBUTE_WARP_SIZE).clamp(WARPS.0, WARPS.1);
+        let mut largest = of(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK).min(LARGEST_BLOCK);
         if let Some(most) = known.attribute(number, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) {
             largest = largest.min(most);
         }
