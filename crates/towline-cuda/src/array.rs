@@ -6,7 +6,7 @@ use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::Session;
 
-use crate::driver::{Acting, Driver, read, write};
+use crate::driver::{Acting, Driver, read, room_beside, write};
 
 /// An array, or a level or plane of one.
 #[derive(Debug, Clone)]
@@ -121,6 +121,7 @@ impl Driver {
         &self,
         descriptor: CUDA_ARRAY3D_DESCRIPTOR,
     ) -> Result<CUarray, CUresult> {
+        room_beside(read(&self.arrays).0.len())?;
         let acting = self.session_for(0)?;
         let handle = wire::ArrayHandle(acting.mint(wire::ArrayHandle::TAG));
         let request = wire::Array3DCreateV2 {
@@ -146,6 +147,7 @@ impl Driver {
         descriptor: CUDA_ARRAY3D_DESCRIPTOR,
         levels: u32,
     ) -> Result<CUmipmappedArray, CUresult> {
+        room_beside(read(&self.arrays).0.len())?;
         let acting = self.session_for(0)?;
         let tag = wire::MipmappedArrayHandle::TAG;
         let handle = wire::MipmappedArrayHandle(acting.mint(tag));

@@ -117,6 +117,17 @@ pub(crate) fn status(outcome: Result<(), CUresult>) -> CUresult {
     outcome.err().unwrap_or(CUDA_SUCCESS)
 }
 
+/// Most objects of a kind. The server's table has room for all kinds together, and ends the session when it is full.
+const OBJECT_LIMIT: usize = 1 << 20;
+
+/// Refuses another object where there are so many of its kind.
+pub(crate) fn room_beside(objects: usize) -> Result<(), CUresult> {
+    match objects < OBJECT_LIMIT {
+        true => Ok(()),
+        false => Err(CUDA_ERROR_OUT_OF_MEMORY),
+    }
+}
+
 /// Writes an outcome to where the caller wants it.
 ///
 /// # Safety
@@ -145,6 +156,13 @@ impl Driver {
         let sessions = (0..).zip(sessions).collect();
         let _ = driver.started.set(start(sessions, visible));
         driver
+    }
+
+    /// Makes this the driver behind the exported functions, and hands it back where there is one already. For tests without a server of
+    /// their own.
+    pub fn into_process(self) -> Result<&'static Self, Box<Self>> {
+        PROCESS.set(self).map_err(Box::new)?;
+        Ok(process())
     }
 
     /// The sessions, connected now if they have not been.

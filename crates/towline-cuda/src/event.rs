@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 
-use crate::driver::{Acting, Driver, EventCalls, lock, read, status, tell, write};
+use crate::driver::{Acting, Driver, EventCalls, lock, read, room_beside, status, tell, write};
 use crate::graph::Content;
 
 /// An event of the application.
@@ -131,6 +131,7 @@ impl Driver {
         if shareable && flags & CU_EVENT_DISABLE_TIMING == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        room_beside(read(&self.events).len())?;
         let acting = self.session_for(0)?;
         let handle = wire::EventHandle(acting.mint(wire::EventHandle::TAG));
         acting.post(&wire::EventCreate {

@@ -75,3 +75,8 @@ mod written;
 use towline_client::raw;
 
 pub use driver::Driver;
+
+/// The exported function of this name. For programs that are linked with this library instead of loading it.
+pub fn exported(symbol: &str) -> Option<*const std::ffi::c_void> {
+    export::address(symbol)
+}

@@ -17,10 +17,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use towline_backend::opencl::*;
 
-/// Address space reserved for handles; memory is used only where slots are.
-const ARENA_BYTES: usize = 4 << 30;
 const SLOT_BYTES: usize = 64;
-const SLOTS: u32 = (ARENA_BYTES / SLOT_BYTES) as u32;
+/// Most objects that live at once: a server that has 4 Mi of a session ends it.
+const SLOTS: u32 = 3 << 20;
+/// Address space reserved for handles; memory is used only where slots are.
+const ARENA_BYTES: usize = SLOTS as usize * SLOT_BYTES;
 /// A freed slot waits behind so many others before it is used again.
 const REUSE_DISTANCE: usize = 4096;
 

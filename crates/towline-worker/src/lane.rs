@@ -49,8 +49,10 @@ pub enum RunError {
 
 /// A request is acknowledged at the latest when so many have come since.
 const ACKNOWLEDGE_EVERY: u64 = 4096;
-/// Most waits without a thread: each stands for a thread of the client's that is blocked.
+/// Most waits without a thread: each stands for a thread of the client's that is blocked, or a stream's work that something stands before.
 const BACKLOG_LIMIT: usize = 4096;
+/// How long more waits than that keep the lane from reading on before they end the session: some may need what comes next.
+const BACKLOG_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A thread may look for work without rest where there are so many cores.
 const ENOUGH_CORES: usize = 4;
@@ -298,6 +300,11 @@ impl<S: Serve> Lane<S> {
                 );
             }
             session.dispatch(message.number, message.id, message.body)?;
+        }
+        let late = Instant::now() + BACKLOG_PATIENCE;
+        while link.waiters.backlog() > BACKLOG_LIMIT && Instant::now() < late {
+            link.flush();
+            std::thread::sleep(Duration::from_millis(1));
         }
         if link.waiters.backlog() > BACKLOG_LIMIT {
             let detail = format!("more than {BACKLOG_LIMIT} waits are queued");

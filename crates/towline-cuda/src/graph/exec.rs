@@ -206,6 +206,7 @@ impl Driver {
         self.ready()?;
         let (session, anchor, allocates, objects, flat, number, id) = {
             let mut graphs = lock(&self.graphs);
+            graphs.expect_room()?;
             let flat = graphs.flatten(graph).map_err(|status| Unmade {
                 result: CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE,
                 ..status.into()

@@ -166,6 +166,9 @@ impl Driver {
         let (session, owner, anchor) = {
             let graphs = lock(&self.graphs);
             let known = graphs.graph(graph)?;
+            if known.anchor.is_none() {
+                graphs.expect_room()?;
+            }
             (known.session, known.owner, known.anchor)
         };
         let acting = self.acting_for(session)?;

@@ -276,6 +276,24 @@ pub(crate) struct Graphs {
     next_number: u64,
 }
 
+/// Most graphs of a server: fewer than it ends the session at.
+const SERVER_GRAPHS: usize = (1 << 20) - (1 << 12);
+
+impl Graphs {
+    /// Refuses another graph that is to be the server's.
+    pub(crate) fn expect_room(&self) -> Result<(), CUresult> {
+        // Most are the client's alone: they are looked at only where they could be too many.
+        let full = self.execs.len() + self.graphs.len() >= SERVER_GRAPHS && {
+            let anchored = self.graphs.values().filter(|graph| graph.anchor.is_some());
+            self.execs.len() + anchored.count() >= SERVER_GRAPHS
+        };
+        match full {
+            true => Err(CUDA_ERROR_OUT_OF_MEMORY),
+            false => Ok(()),
+        }
+    }
+}
+
 /// Handles of the process's own numbers, which no server mints.
 const OWN_NUMBERS: u64 = 0x7c4c << 48;
 
