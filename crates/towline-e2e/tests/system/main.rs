@@ -23,3 +23,4 @@ mod peers;
 mod processes;
 mod programs;
 mod transports;
+mod walks;

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::{PATIENCE, Server, holds_within, towline};
 
 /// Takes Towline's and the loaders' variables away from a command.
-pub(super) fn forget_surroundings(command: &mut Command) {
+pub(crate) fn forget_surroundings(command: &mut Command) {
     let ours = |name: &str| {
         ["TOWLINE_", "OCL_ICD_", "OPENCL_", "POCL_"]
             .iter()
