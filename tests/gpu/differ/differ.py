@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""Compares the CUDA driver with itself through Towline: random sequences of calls must be answered alike on both sides.
+
+  differ.py compare --side NAME=COMMAND --side NAME=COMMAND [--seeds FIRST:COUNT] [--seconds N] [--out DIR]
+  differ.py replay --side NAME=COMMAND FILE...
+  differ.py record --side NAME=COMMAND --source TEXT FILE...
+
+COMMAND is what stands before the program: nothing for the vendor's driver, `towline run --server ADDRESS --` for Towline; `VARIABLE=VALUE`
+in front of it is set for that side. The first side of `compare` is the reference: it runs twice, and sequences that it answers
+differently by itself are left out. A sequence that differs is shortened by leaving out calls, and written to DIR/cases.
+README.md beside this file has the form of sequences and cases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import os
+import shlex
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from generate import PROLOGUE, render, sequence
+
+HERE = Path(__file__).resolve().parent
+Items = list[tuple[str, list[str]]]
+Answers = dict[str, list[str]]
+# Calls after one that killed the reference's process have no answer.
+DEADLY = ("died of", "did not end", "exited with")
+
+
+class Side:
+    """A way to run the program."""
+
+    def __init__(self, text: str, program: str) -> None:
+        self.name, _, command = text.partition("=")
+        words = shlex.split(command)
+        self.environment = dict(os.environ)
+        while words and "=" in words[0]:
+            name, _, value = words.pop(0).partition("=")
+            self.environment[name] = value
+        self.command = [*words, program]
+
+    def run(self, items: Items) -> Answers:
+        """What each sequence's calls answer, without the prologue's."""
+        given = render(items)
+        limit = 60 + len(items)
+        try:
+            done = subprocess.run(self.command, input=given, capture_output=True, text=True, env=self.environment, timeout=limit)
+        except subprocess.TimeoutExpired as late:
+            done = subprocess.CompletedProcess(self.command, 1, (late.stdout or b"").decode(errors="replace"), "too late")
+        answers = parse(done.stdout)
+        if done.returncode != 0 or not answers:
+            raise SystemExit(f"{self.name} ended with {done.returncode}: {done.stderr[-2000:]}")
+        return answers
+
+
+def parse(text: str) -> Answers:
+    answers: Answers = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("sequence "):
+            lines = answers.setdefault(line[9:], [])
+            lines.clear()
+        elif line.startswith("  "):
+            lines.append(line[2:])
+    return answers
+
+
+def call_of(line: str) -> str:
+    return line.split(" = ")[0].removesuffix(" =")
+
+
+def answer_of(line: str) -> str:
+    return line.split(" = ", 1)[1] if " = " in line else line
+
+
+def first_difference(reference: list[str], other: list[str]) -> int | None:
+    """Where two transcripts part, unless the reference's process died there."""
+    for at, line in enumerate(reference):
+        if at + 1 < len(reference) and reference[at + 1].startswith(DEADLY):
+            return None
+        if at >= len(other) or other[at] != line:
+            return at
+    return None
+
+
+def kind_of(reference: list[str], other: list[str], at: int) -> str:
+    """What differs, in a few words: the call, and the statuses, or that output does."""
+    line = reference[at]
+    name = call_of(line).split(" ")[0]
+    if at + 1 < len(other) and other[at + 1].startswith(DEADLY):
+        return f"{name}: {other[at + 1]}"
+    said, heard = answer_of(line), answer_of(other[at]) if at < len(other) else "nothing"
+    if name[:2] != "cu":
+        what = name.rstrip("0123456789") if said[:1] == heard[:1] else f"{name.rstrip('0123456789')} {said.split(' ')[0]}, {heard.split(' ')[0]}"
+        return f"{what} at the end" if not line.startswith("at the end") else f"the end: {said.split(' ')[0]}, {heard.split(' ')[0]}"
+    one, two = said.split(" ")[0], heard.split(" ")[0]
+    return f"{name}: {one}, not {two}" if one != two else f"{name}: other output"
+
+
+def shorten(sides: list[Side], name: str, lines: list[str], wanted: str, until: float) -> list[str]:
+    """Leaves out calls as long as the difference stays the same."""
+    fresh = name.endswith(" fresh")
+    step = max(1, len(lines) // 2)
+    while time.monotonic() < until:
+        cuts = [lines[:at] + lines[at + step :] for at in range(0, len(lines), step)]
+        items = [(f"cut{at}" + (" fresh" if fresh else ""), cut) for at, cut in enumerate(cuts) if cut]
+        with ThreadPoolExecutor() as pool:
+            answers = list(pool.map(lambda side: side.run(items), sides)) if items else []
+        for label, cut in items:
+            reference, other = (answer.get(label, []) for answer in answers)
+            at = first_difference(reference, other)
+            if at is not None and kind_of(reference, other, at) == wanted:
+                lines = cut
+                step = min(step, max(1, len(lines) // 2))
+                break
+        else:
+            if step == 1:
+                break
+            step //= 2
+    return lines
+
+
+def write_case(path: Path, name: str, lines: list[str], answers: list[str], remarks: list[str]) -> None:
+    body = "".join(f"  {line}\n" for line in (answers or lines))
+    path.write_text("".join(f"# {remark}\n" for remark in remarks) + f"sequence {name}\n{body}end\n")
+
+
+def compare(arguments: argparse.Namespace) -> int:
+    sides = [Side(text, arguments.program) for text in arguments.side]
+    if len(sides) != 2:
+        raise SystemExit("compare needs two sides")
+    first, count = (int(part) for part in arguments.seeds.split(":"))
+    until = time.monotonic() + arguments.seconds
+    cases = arguments.out / "cases"
+    cases.mkdir(parents=True, exist_ok=True)
+    found: dict[str, list[tuple[str, list[str]]]] = collections.defaultdict(list)
+    done = varied = unanswered = 0
+    for start in range(first, first + count, arguments.batch):
+        if time.monotonic() > until:
+            break
+        items = [sequence(seed) for seed in range(start, min(start + arguments.batch, first + count))]
+        with ThreadPoolExecutor() as pool:
+            again, other = pool.submit(lambda: sides[0].run(items)), pool.submit(sides[1].run, items)
+            reference = sides[0].run(items)
+            again, other = again.result(), other.result()
+        suspects: Items = []
+        for name, lines in items:
+            if reference.get(name) != again.get(name):
+                varied += 1
+                continue
+            unanswered += any(line.startswith(DEADLY) for line in reference.get(name, []))
+            if first_difference(reference.get(name, []), other.get(name, [])) is not None:
+                suspects.append((name, lines))
+        done += len(items)
+        if suspects:
+            # Once more on both sides: what does not repeat itself is no finding.
+            once_more, other_again = sides[0].run(suspects), sides[1].run(suspects)
+            for name, lines in suspects:
+                at = first_difference(reference[name], other.get(name, []))
+                steady = once_more.get(name) == reference[name] and first_difference(once_more[name], other_again.get(name, [])) == at
+                if at is None or not steady:
+                    varied += 1
+                    continue
+                found[kind_of(reference[name], other.get(name, []), at)].append((name, lines[: at + 1] if at < len(lines) else lines))
+    print(f"{done} sequences, {varied} vary by themselves, {unanswered} kill {sides[0].name}, {sum(map(len, found.values()))} differ")
+    summary = [f"{len(hits):5d}  {kind}  (first: {hits[0][0]})" for kind, hits in sorted(found.items(), key=lambda it: -len(it[1]))]
+    print("\n".join(summary), flush=True)
+    (arguments.out / "differ.txt").write_text("\n".join(summary) + "\n")
+    limit = time.monotonic() + arguments.shorten_seconds
+    for number, (kind, hits) in enumerate(sorted(found.items(), key=lambda it: -len(it[1]))):
+        # The shortest of its kind is the quickest to shorten.
+        name, lines = min(hits, key=lambda hit: len(hit[1]))
+        if time.monotonic() < limit:
+            lines = shorten(sides, name, lines, kind, min(limit, time.monotonic() + 30))
+        reference, other = (side.run([(name, lines)]).get(name, []) for side in sides)
+        at = first_difference(reference, other)
+        heard = other[at] if at is not None and at < len(other) else "nothing"
+        remarks = [f"class: {kind}", f"seed: {name}", f"{sides[1].name}: {heard}", f"source: {sides[0].name}"]
+        write_case(cases / f"{number:03d}.txt", name, lines, reference, remarks)
+        print(f"\n-- {cases / f'{number:03d}.txt'}: {kind}, {len(hits)} times; {sides[1].name}: {heard}")
+        print("\n".join(f"   {line}" for line in reference[: (at or 0) + 1]), flush=True)
+    return 1 if found else 0
+
+
+def calls_of(path: Path) -> Items:
+    """The sequences of a file of cases, without the answers."""
+    items: Items = []
+    for line in path.read_text().splitlines():
+        at = line.strip()
+        if at.startswith("sequence "):
+            items.append((at[9:], []))
+        elif at and not at.startswith("#") and at != "end":
+            name = at.split(" ")[0]
+            if name in ("host", "fill", "body") or (name[:2] == "cu" and name[2:3].isupper()):
+                items[-1][1].append(call_of(at))
+    return items
+
+
+def replay(arguments: argparse.Namespace) -> int:
+    side = Side(arguments.side[0], arguments.program)
+    failed = count = 0
+    items: Items = []
+    wanted: Answers = {}
+    for path in arguments.files:
+        for name, lines in calls_of(path):
+            label = f"{path.stem}/{name}"
+            items.append((label, lines))
+            wanted[label] = next(answers for known, answers in parse(path.read_text()).items() if known == name)
+    answers = side.run(items)
+    for label, _lines in items:
+        count += 1
+        at = first_difference(wanted[label], answers.get(label, []))
+        if at is not None:
+            failed += 1
+            heard = answers.get(label, [])
+            print(f"FAILED {label}:\n  {wanted[label][at]}\n  {side.name}: {heard[at] if at < len(heard) else 'nothing'}")
+    print(f"{side.name}: {count} cases, {failed} failed")
+    return 1 if failed else 0
+
+
+def record(arguments: argparse.Namespace) -> int:
+    side = Side(arguments.side[0], arguments.program)
+    for path in arguments.files:
+        items = calls_of(path)
+        answers = side.run(items)
+        kept = [line for line in path.read_text().splitlines() if line.startswith("#") and not line.startswith("# source:")]
+        body = "".join(
+            f"sequence {name}\n" + "".join(f"  {line}\n" for line in answers.get(name, [])) + "end\n" for name, _lines in items
+        )
+        path.write_text("".join(f"{line}\n" for line in kept) + f"# source: {arguments.source}\n" + body)
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("do", choices=["compare", "replay", "record", "print"])
+    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("--side", action="append", default=[], help="NAME=COMMAND")
+    parser.add_argument("--program", default=str(HERE / "differ"))
+    parser.add_argument("--seeds", default="1:100000", help="FIRST:COUNT")
+    parser.add_argument("--seconds", type=float, default=60, help="compare starts no batch after so many")
+    parser.add_argument("--shorten-seconds", type=float, default=120, help="and shortens for so many")
+    parser.add_argument("--batch", type=int, default=1000)
+    parser.add_argument("--out", type=Path, default=Path("differ-out"))
+    parser.add_argument("--source", default="", help="what the answers are from")
+    arguments = parser.parse_intermixed_args()
+    if arguments.do == "print":
+        first, count = (int(part) for part in arguments.seeds.split(":"))
+        sys.stdout.write(render([sequence(seed) for seed in range(first, first + count)]))
+        return 0
+    return {"compare": compare, "replay": replay, "record": record}[arguments.do](arguments)
+
+
+if __name__ == "__main__":
+    assert PROLOGUE.endswith("end\n")
+    sys.exit(main())
