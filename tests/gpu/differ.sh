@@ -6,7 +6,7 @@
 #   differ.sh soft FOLDER                    anywhere: replays the cases on a device in software, and compares transports there.
 #                                            FOLDER holds towline and its libraries
 #
-# Variables: TOWLINE_SERVE has options for the server, TOWLINE_RUN for `towline run`; PYTHON names the interpreter.
+# Variables: DIFFER_SEEDS=FIRST:COUNT names the sequences of `soft`; TOWLINE_SERVE has options for the server, TOWLINE_RUN for `towline run`; PYTHON names the interpreter.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -64,7 +64,7 @@ run() {
 }
 
 soft() {
-  local folder listen remote=() failed=0
+  local folder listen other remote=() failed=0 seeds=${DIFFER_SEEDS:-1:1000}
   folder=$(cd "${1:?differ.sh soft needs the folder of towline and its libraries}" && pwd)
   scratch=$(mktemp -d)
   trap leave EXIT
@@ -77,8 +77,11 @@ soft() {
     others+=("$server")
     server=
   done
-  "$python" "$differ/differ.py" compare --program "$scratch/differ" --side "tcp=${remote[0]}" --side "shm=${remote[1]}" \
-    --seeds "${DIFFER_SEEDS:-1:2000}" --seconds 60 --shorten-seconds 60 --out "$scratch/out" || failed=1
+  # What passes one transport, and what is sent as it comes, passes another, and waits.
+  for other in "${remote[1]}" "TOWLINE_PIPELINE=0 TOWLINE_INLINE_BYTES=16 ${remote[0]}" "TOWLINE_PIPELINE=0 TOWLINE_STAGING=0 ${remote[1]}"; do
+    "$python" "$differ/differ.py" compare --program "$scratch/differ" --side "tcp=${remote[0]}" --side "other=$other" \
+      --seeds "$seeds" --seconds 60 --shorten-seconds 60 --out "$scratch/out" || failed=1
+  done
   exit "$failed"
 }
 

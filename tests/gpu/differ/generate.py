@@ -62,7 +62,8 @@ class Sequence:
         """An object of one of the kinds: most often alive, now and then NULL, or one that has just ended."""
         if self.chance(null):
             return "NULL"
-        if self.last_dead is not None and self.last_dead[0] in kinds and self.chance(0.15):
+        # The driver knows addresses that have ended. A handle that has is a pointer to what was freed, and may bring down anything.
+        if self.last_dead is not None and self.last_dead[0] in kinds and self.chance(0.15 if self.last_dead[0] in "mvnh" else 0.01):
             return self.last_dead
         names = [name for kind in kinds for name in self.live.get(kind, [])]
         return self.rng.choice(names) if names else "NULL"

@@ -200,6 +200,14 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // Random sequences of driver calls: recorded answers, and the same answers over TCP, over shared memory and request by request.
+        name: "cuda-differ",
+        tiers: TEST,
+        needs: &["build"],
+        command: "tests/gpu/differ.sh soft \"$TOWLINE_BIN_DIR\"",
+        ..STAGE
+    },
+    Stage {
         // Numba's programs bring PTX, which the driver links.
         name: "numba",
         tiers: TEST,
