@@ -237,6 +237,7 @@ impl Driver {
             return Err(status);
         }
         lock(&self.kept_memory).forget(address);
+        lock(&self.graphs).left.remove(&address);
         self.unshare_memory(&known);
         told
     }

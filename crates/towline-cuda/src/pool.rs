@@ -318,6 +318,7 @@ impl PoolCalls for Driver {
             let known = write(&self.memory).take_device(dptr);
             let known = known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
             lock(&self.kept_memory).forget(dptr);
+            lock(&self.graphs).left.remove(&dptr);
             self.unshare_memory(&known);
             let (acting, stream) = match self.apart(&acting, &[home])? {
                 false => (acting, stream),

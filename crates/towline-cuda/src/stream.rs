@@ -491,7 +491,7 @@ impl StreamCalls for Driver {
             return CUDA_ERROR_INVALID_HANDLE;
         }
         status(self.on(hStream).and_then(|(acting, handle)| {
-            self.uncaptured(&acting, handle)?;
+            self.leave_capture(handle.0)?;
             // First, so that nothing more is posted in its order.
             write(&self.streams).remove(&handle.0);
             acting.session.forget_stream(handle.0);
@@ -751,7 +751,11 @@ impl StreamCalls for Driver {
 
     unsafe fn cuStreamEndCapture(&self, hStream: CUstream, phGraph: *mut CUgraph) -> CUresult {
         if phGraph.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
+            // Who captured into a graph has it already.
+            return status(self.captures_into(hStream).and_then(|into| match into {
+                true => self.end_capture(hStream).map(drop),
+                false => Err(CUDA_ERROR_INVALID_VALUE),
+            }));
         }
         // SAFETY: the caller's contract. A capture that went wrong gives no graph.
         unsafe { phGraph.write(std::ptr::null_mut()) };

@@ -14,6 +14,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// The file system of anonymous files. Those of huge pages are of another, and touching one kills where no such page is left.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
+/// Sizes from which the system is asked whether it has so much.
+const LARGE: usize = 256 << 20;
 
 /// Shared memory, mapped readable and writable, with its file.
 #[derive(Debug)]
@@ -36,6 +38,10 @@ impl SharedMemory {
 
     /// As [`Self::allocate`], at the address `wish` where nothing is mapped there, and elsewhere otherwise.
     pub fn allocate_near(name: &str, len: usize, wish: usize) -> io::Result<Self> {
+        if len > LARGE && len as u64 > available_bytes() {
+            // The system would look for that much, and end processes until it is found.
+            return Err(Errno::NOMEM.into());
+        }
         let file = make(name, len)?;
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len as u64)?;
         let memory = map(file, len, wish)?;
@@ -90,6 +96,16 @@ impl Drop for SharedMemory {
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok());
     }
+}
+
+/// What the system could give without taking it from processes; all there can be where it does not say.
+fn available_bytes() -> u64 {
+    let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = told
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map_or(u64::MAX, |kib| kib.saturating_mul(1024))
 }
 
 /// Refuses what a peer could take away again, or what is not what it says.
@@ -183,6 +199,12 @@ mod tests {
         drop(made);
         let opened = SharedMemory::open_near(file, 8192, WISH).unwrap();
         assert_eq!(opened.start().addr().get(), WISH);
+    }
+
+    #[test]
+    fn more_than_system_has_is_refused() {
+        let error = SharedMemory::allocate_near("test", 1 << 50, 0).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::NOMEM.raw_os_error()));
     }
 
     #[test]

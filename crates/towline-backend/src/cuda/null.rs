@@ -81,6 +81,8 @@ struct State {
     pools: HashMap<usize, Pool>,
     pooled: Pooled,
     conditions: HashMap<u64, graph::Condition>,
+    /// Memory that graphs allocate: it stays where it is as long as its node, whoever frees it.
+    rooms: HashSet<u64>,
 }
 
 #[derive(Clone, Default)]
@@ -584,6 +586,9 @@ impl CudaApi for NullCuda {
     unsafe fn cuMemFree_v2(&self, address: CUdeviceptr) -> CUresult {
         self.streams.wait_all(None);
         let state = &mut *self.lock();
+        if state.rooms.contains(&address) {
+            return CUDA_SUCCESS;
+        }
         match state.memory.remove(&address) {
             Some(_) => {
                 state.pooled.remove(&address);
@@ -604,6 +609,9 @@ impl CudaApi for NullCuda {
     unsafe fn cuMemFreeAsync(&self, address: CUdeviceptr, stream: CUstream) -> CUresult {
         self.enqueue(stream, move |state| {
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            if state.rooms.contains(&address) {
+                return CUDA_SUCCESS;
+            }
             match state.memory.remove(&address) {
                 Some(_) => {
                     state.pooled.remove(&address);

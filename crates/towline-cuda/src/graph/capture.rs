@@ -276,6 +276,43 @@ impl Driver {
         Ok(())
     }
 
+    /// Whether a stream is captured into a graph that was there before, so that its end need not tell the graph.
+    pub(crate) fn captures_into(&self, stream: CUstream) -> Result<bool, CUresult> {
+        let (_, handle) = self.on(stream)?;
+        let captures = &lock(&self.graphs).captures;
+        let id = captures.streams.get(&handle.0);
+        let capture = id.and_then(|id| captures.captures.get(id));
+        Ok(capture.is_some_and(|capture| capture.into))
+    }
+
+    /// Takes a stream that ends out of its capture, where that goes on with what the stream has done. Without the stream that it began on
+    /// no call can end it.
+    pub(crate) fn leave_capture(&self, stream: u64) -> Result<(), CUresult> {
+        if !self.is_capturing() {
+            return Ok(());
+        }
+        let mut graphs = lock(&self.graphs);
+        let captures = &mut graphs.captures;
+        let Some(id) = captures.streams.remove(&stream) else {
+            return Ok(());
+        };
+        if captures
+            .captures
+            .get(&id)
+            .is_none_or(|it| it.origin != stream)
+        {
+            return Ok(());
+        }
+        captures.streams.retain(|_, other| *other != id);
+        let capture = captures.captures.remove(&id);
+        self.capturing.fetch_sub(1, Ordering::AcqRel);
+        drop(graphs);
+        match capture {
+            Some(capture) if !capture.into => self.destroy_graph(capture.graph),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn end_capture(&self, stream: CUstream) -> Result<u64, CUresult> {
         let (acting, handle) = self.on(stream)?;
         let mut held = lock(&self.graphs);

@@ -10,7 +10,8 @@ use towline_client::cuda::HostArea;
 use towline_wire::cuda::graph as described;
 
 use super::model::{Content, Deed, Flat, HostRows, Step, WHOLE, pointer};
-use crate::driver::{Acting, Driver, lock, read};
+use crate::driver::{Acting, Driver, lock, read, write};
+use crate::memory::Range;
 
 /// Longest description that fits a message.
 const DESCRIPTION_LIMIT: usize = 60 << 20;
@@ -35,6 +36,10 @@ struct State {
     deeds: Vec<usize>,
     /// Events that a launch records.
     records: Vec<u64>,
+    /// What a launch leaves allocated, and how much.
+    left: Vec<(u64, usize)>,
+    /// What other graphs have left, and a launch frees.
+    freed: Vec<u64>,
     disabled: HashSet<u64>,
     launched: Launched,
     /// Changes were posted that the server may not have made yet: to be made in the order of this stream.
@@ -81,6 +86,24 @@ impl State {
             .filter(|(_, step)| step.deed.is_some())
             .map(|(at, _)| at)
             .collect();
+        (self.left, self.freed) = Default::default();
+        for step in &self.flat.steps {
+            match &step.content {
+                Content::Alloc(alloc) => {
+                    self.left.push((alloc.given.0.dptr, alloc.given.0.bytesize));
+                }
+                Content::Free(address) => self.freed.push(*address),
+                _ => {}
+            }
+        }
+        let freed = std::mem::take(&mut self.freed);
+        for address in freed {
+            let count = self.left.len();
+            self.left.retain(|(left, _)| *left != address);
+            if self.left.len() == count {
+                self.freed.push(address);
+            }
+        }
         self.look_for_records();
     }
 
@@ -324,6 +347,7 @@ impl Driver {
             let flat = lock(&exec.state).flat.clone();
             return captured.add_with(|graph, deps| self.add_flat(graph, deps, &flat));
         }
+        self.settle_memory(&acting, &exec)?;
         self.before_work(&acting, handle)?;
         // Held until the launch is posted: what nodes do for it is what they do now.
         let mut state = lock(&exec.state);
@@ -355,6 +379,38 @@ impl Driver {
         drop(state);
         for event in records {
             self.recorded_by_graph(&acting, handle, event)?;
+        }
+        Ok(())
+    }
+
+    /// Notes what a launch allocates for others to free, and what it frees of others. What an earlier launch has left must be free again.
+    fn settle_memory(&self, acting: &Acting<'_>, exec: &Exec) -> Result<(), CUresult> {
+        let (left, freed) = {
+            let state = lock(&exec.state);
+            if state.left.is_empty() && state.freed.is_empty() {
+                return Ok(());
+            }
+            (state.left.clone(), state.freed.clone())
+        };
+        let frees_itself = exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH as u64 != 0;
+        let mut graphs = lock(&self.graphs);
+        if !frees_itself
+            && left
+                .iter()
+                .any(|(address, _)| graphs.left.contains(address))
+        {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        for address in freed {
+            graphs.left.remove(&address);
+        }
+        graphs.left.extend(left.iter().map(|(address, _)| *address));
+        drop(graphs);
+        for (address, size) in left {
+            if read(&self.memory).find(address).is_none() {
+                let range = Range::device(&acting.context, size, self.new_id());
+                write(&self.memory).insert(address, range);
+            }
         }
         Ok(())
     }

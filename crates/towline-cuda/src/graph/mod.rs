@@ -117,12 +117,8 @@ impl Driver {
         let graph = graphs.node(node.addr() as u64)?.graph;
         content.check_session(graphs.graph(graph)?.session)?;
         let node = graphs.node_mut(node.addr() as u64)?;
-        match (&node.content, content) {
-            (Content::Kernel(old), Content::Kernel(mut new)) => {
-                // Attributes are not among the parameters.
-                new.work.attributes.clone_from(&old.work.attributes);
-                node.content = Content::Kernel(new);
-            }
+        match (&mut node.content, content) {
+            (Content::Kernel(old), Content::Kernel(new)) => old.replace(*new),
             (old, new) if old.kind() == new.kind() => node.content = new,
             _ => return Err(CUDA_ERROR_INVALID_VALUE),
         }

@@ -272,6 +272,8 @@ pub(crate) struct Graphs {
     pub(crate) execs: HashMap<u64, Arc<Exec>>,
     pub(crate) captures: Captures,
     pub(crate) objects: Objects,
+    /// Memory that launches have allocated, and nothing has freed.
+    pub(crate) left: HashSet<u64>,
     next_id: u32,
     next_number: u64,
 }

@@ -34,6 +34,18 @@ pub(crate) fn is_node_attribute(attribute: CUlaunchAttributeID) -> bool {
 }
 
 impl Kernel {
+    /// Takes another launch's parameters. Attributes are not among them.
+    pub(crate) fn replace(&mut self, mut new: Self) {
+        if new.offsets == self.offsets && new.work.params.len() == self.work.params.len() {
+            // Programs go on using the addresses that they were told.
+            self.work.params.copy_from_slice(&new.work.params);
+            std::mem::swap(&mut new.work.params, &mut self.work.params);
+            std::mem::swap(&mut new.told, &mut self.told);
+        }
+        std::mem::swap(&mut new.work.attributes, &mut self.work.attributes);
+        *self = new;
+    }
+
     /// The words of an attribute's value.
     pub(crate) fn attribute(&self, wanted: CUlaunchAttributeID) -> Option<&[u64]> {
         let all = self.work.attributes.as_chunks::<ATTRIBUTE_WORDS>().0;
@@ -453,8 +465,11 @@ impl Node {
             return Err(CUDA_ERROR_INVALID_VALUE);
         };
         let start = kernel.work.params.as_mut_ptr().expose_provenance();
-        let told = kernel.offsets.iter();
-        kernel.told = told.map(|offset| start + *offset as usize).collect();
+        // In place: the application may still hold what it was told before.
+        kernel.told.resize(kernel.offsets.len(), 0);
+        for (told, offset) in kernel.told.iter_mut().zip(&*kernel.offsets) {
+            *told = start + *offset as usize;
+        }
         let none = std::ptr::null_mut();
         let handle = pointer(kernel.named as usize);
         let (func, kern) = match (kernel.named >> 40) as u8 == KernelHandle::TAG {

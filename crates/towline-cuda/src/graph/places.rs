@@ -30,7 +30,7 @@ pub(super) fn value_of(words: &[u64]) -> CUlaunchAttributeValue {
     CUlaunchAttributeValue { pad }
 }
 
-/// Tells a list of nodes, or how many there are.
+/// Tells a list of nodes, or how many there are. As natively, a list without room is refused.
 ///
 /// # Safety
 /// `count` is NULL or readable and writable; `nodes` is NULL or writable for as many as it says.
@@ -46,6 +46,9 @@ pub(super) unsafe fn tell_nodes(
         return Ok(());
     }
     let room = *count;
+    if room == 0 {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
     // What is left of the room is nothing.
     let told = list.iter().copied().chain(std::iter::repeat(0));
     // SAFETY: the caller's contract.

@@ -53,6 +53,11 @@ on_every_device! {
     other_values_for_a_launch_are_told_and_come_in_order
     an_executable_graph_becomes_like_another_of_its_shape
     memory_that_a_graph_allocates_is_at_the_address_that_it_tells
+    graph_memory_freed_elsewhere_comes_again
+    told_parameters_outlive_setting_them
+    list_without_room_is_refused
+    capture_into_body_ends_without_graph
+    capture_goes_on_without_ended_stream
     a_conditional_body_runs_while_its_value_says_so
     a_launch_that_is_captured_is_a_graph_in_a_graph
     an_event_that_a_graph_records_orders_another_stream
@@ -792,41 +797,167 @@ fn memory_that_a_graph_allocates_is_at_the_address_that_it_tells(bench: &Bench) 
     assert!(after <= before, "{after} bytes held, {before} before");
 }
 
+fn graph_memory_freed_elsewhere_comes_again(bench: &Bench) {
+    let (stream, result) = (bench.stream(NON_BLOCKING), bench.allocate(16));
+    let driver = &bench.driver;
+    let mut address = 0;
+    let graph = bench.captured(stream, || {
+        // SAFETY: the place is a local.
+        ok(unsafe { driver.cuMemAllocAsync(&raw mut address, 64, stream) });
+        // SAFETY: the memory is allocated when this runs.
+        ok(unsafe { driver.cuMemsetD32Async(address, 3, 16, stream) });
+    });
+    let exec = bench.instantiate(graph);
+    let mut freeing = null_mut();
+    for round in 1..=3 {
+        bench.launch(exec, stream);
+        // SAFETY: has no pointers.
+        let again = unsafe { driver.cuGraphLaunch(exec, stream) };
+        assert_eq!(again, CUDA_ERROR_INVALID_VALUE);
+        ok(bench.add_one(stream, address, 1));
+        // SAFETY: both are allocated.
+        ok(unsafe { driver.cuMemcpyDtoDAsync_v2(result, address, 16, stream) });
+        // SAFETY: the memory is allocated, and nothing uses it later.
+        match round {
+            1 => {
+                ok(bench.synchronise(stream));
+                ok(unsafe { driver.cuMemFree_v2(address) });
+            }
+            2 => ok(unsafe { driver.cuMemFreeAsync(address, stream) }),
+            _ => {
+                let (other, mut node) = (bench.graph(), null_mut());
+                ok(unsafe {
+                    driver.cuGraphAddMemFreeNode(&raw mut node, other, null(), 0, address)
+                });
+                freeing = bench.instantiate(other);
+                bench.launch(freeing, stream);
+            }
+        }
+        ok(bench.synchronise(stream));
+        assert_eq!(bench.read(result, 2), [4, 3]);
+    }
+    // SAFETY: has no pointers.
+    ok(unsafe { driver.cuGraphExecDestroy(freeing) });
+    bench.destroy(graph, exec);
+}
+
+fn told_parameters_outlive_setting_them(bench: &Bench) {
+    let (stream, address) = (bench.stream(NON_BLOCKING), bench.allocate(16));
+    let driver = &bench.driver;
+    bench.write(address, &[1, 1]);
+    let graph = bench.graph();
+    let node = bench.add_kernel(graph, &[], bench.scale, address, [1, 7]);
+    let mut told = std::mem::MaybeUninit::<CUDA_KERNEL_NODE_PARAMS>::zeroed();
+    // SAFETY: there is room.
+    ok(unsafe { driver.cuGraphKernelNodeGetParams_v2(node, told.as_mut_ptr()) });
+    // SAFETY: it was written.
+    let told = unsafe { told.assume_init() };
+    let exec = bench.instantiate(graph);
+    let mut factors = [2_u32, 3];
+    for factor in &mut factors {
+        // SAFETY: the kernel has three parameters.
+        unsafe { told.kernelParams.add(2).write((&raw mut *factor).cast()) };
+        // SAFETY: the parameters are the node's own but for one.
+        ok(unsafe { driver.cuGraphKernelNodeSetParams_v2(node, &raw const told) });
+        // SAFETY: as above.
+        ok(unsafe { driver.cuGraphExecKernelNodeSetParams_v2(exec, node, &raw const told) });
+        bench.launch(exec, stream);
+        ok(bench.synchronise(stream));
+    }
+    assert_eq!(bench.read(address, 2), [6, 1]);
+    bench.destroy(graph, exec);
+}
+
+fn list_without_room_is_refused(bench: &Bench) {
+    let (driver, graph) = (&bench.driver, bench.graph());
+    let (mut first, mut second) = (null_mut(), null_mut());
+    // SAFETY: the place is a local.
+    ok(unsafe { driver.cuGraphAddEmptyNode(&raw mut first, graph, null(), 0) });
+    // SAFETY: as above.
+    ok(unsafe { driver.cuGraphAddEmptyNode(&raw mut second, graph, &raw const first, 1) });
+    let marked: CUgraphNode = std::ptr::without_provenance_mut(7);
+    let (mut nodes, mut others, mut count) = ([marked], [marked], 0);
+    let (place, other, room) = (nodes.as_mut_ptr(), others.as_mut_ptr(), &raw mut count);
+    // SAFETY: the places are locals with more room than is told.
+    let refused = unsafe {
+        [
+            driver.cuGraphGetNodes(graph, place, room),
+            driver.cuGraphGetRootNodes(graph, place, room),
+            driver.cuGraphGetEdges(graph, place, other, room),
+            driver.cuGraphNodeGetDependencies(second, place, room),
+            driver.cuGraphNodeGetDependentNodes(first, place, room),
+        ]
+    };
+    assert_eq!(refused, [CUDA_ERROR_INVALID_VALUE; 5]);
+    assert_eq!((nodes, others, count), ([marked], [marked], 0));
+    // SAFETY: has no pointers.
+    ok(unsafe { driver.cuGraphDestroy(graph) });
+}
+
+fn capture_into_body_ends_without_graph(bench: &Bench) {
+    let (stream, address) = (bench.stream(NON_BLOCKING), bench.allocate(16));
+    let (driver, graph) = (&bench.driver, bench.graph());
+    bench.write(address, &[5, 0]);
+    let (body, handle) = bench.while_node(graph);
+    // SAFETY: no dependencies are given.
+    ok(unsafe { driver.cuStreamBeginCaptureToGraph(stream, body, null(), null(), 0, 0) });
+    ok(bench.add_one(stream, address + 4, 1));
+    let halves = [handle as u32, (handle >> 32) as u32];
+    ok(bench.kernel(bench.count_down, address, halves, |params| {
+        // SAFETY: the parameters are as they must be.
+        let params = unsafe { params.read() };
+        // SAFETY: as above.
+        unsafe {
+            driver.cuLaunchKernel(
+                params.func,
+                1,
+                1,
+                1,
+                1,
+                1,
+                1,
+                0,
+                stream,
+                params.kernelParams,
+                null_mut(),
+            )
+        }
+    }));
+    // SAFETY: no graph is asked for.
+    ok(unsafe { driver.cuStreamEndCapture(stream, null_mut()) });
+    let exec = bench.instantiate(graph);
+    bench.launch(exec, stream);
+    ok(bench.synchronise(stream));
+    assert_eq!(bench.read(address, 2), [0, 5]);
+    bench.destroy(graph, exec);
+}
+
+fn capture_goes_on_without_ended_stream(bench: &Bench) {
+    let (one, two) = (bench.stream(NON_BLOCKING), bench.stream(NON_BLOCKING));
+    let (fork, join, address) = (bench.event(), bench.event(), bench.allocate(16));
+    bench.write(address, &[1, 1]);
+    let graph = bench.captured(one, || {
+        ok(bench.record(fork, one));
+        ok(bench.wait_event(two, fork));
+        ok(bench.add_one(two, address, 1));
+        ok(bench.record(join, two));
+        ok(bench.wait_event(one, join));
+        // SAFETY: has no pointers.
+        ok(unsafe { bench.driver.cuStreamDestroy_v2(two) });
+        ok(bench.add_one(one, address, 1));
+    });
+    let exec = bench.instantiate(graph);
+    bench.launch(exec, one);
+    ok(bench.synchronise(one));
+    assert_eq!(bench.read(address, 2), [3, 1]);
+    bench.destroy(graph, exec);
+}
+
 fn a_conditional_body_runs_while_its_value_says_so(bench: &Bench) {
     let (stream, address) = (bench.stream(NON_BLOCKING), bench.allocate(16));
     bench.write(address, &[5, 0]);
     let graph = bench.graph();
-    let mut handle = 0;
-    // SAFETY: the place is a local.
-    ok(unsafe {
-        bench
-            .driver
-            .cuGraphConditionalHandleCreate(&raw mut handle, graph, null_mut(), 1, 1)
-    });
-    let mut params = CUgraphNodeParams {
-        r#type: CU_GRAPH_NODE_TYPE_CONDITIONAL,
-        reserved0: [0; 3],
-        either: CUgraphNodeParams_either { reserved1: [0; 29] },
-        reserved2: 0,
-    };
-    params.either.conditional = CUDA_CONDITIONAL_NODE_PARAMS {
-        handle,
-        r#type: CU_GRAPH_COND_TYPE_WHILE,
-        size: 1,
-        phGraph_out: null_mut(),
-        ctx: null_mut(),
-    };
-    let mut node = null_mut();
-    // SAFETY: both are locals.
-    ok(unsafe {
-        bench
-            .driver
-            .cuGraphAddNode_v2(&raw mut node, graph, null(), null(), 0, &raw mut params)
-    });
-    // SAFETY: the kind says that it is this.
-    let told = unsafe { params.either.conditional }.phGraph_out;
-    // SAFETY: there is one body.
-    let body = unsafe { told.read() };
+    let (body, handle) = bench.while_node(graph);
     let first = bench.add_kernel(body, &[], bench.add_one, address + 4, [1, 0]);
     let halves = [handle as u32, (handle >> 32) as u32];
     bench.add_kernel(body, &[first], bench.count_down, address, halves);

@@ -85,6 +85,40 @@ impl Bench {
         Self::on(Device::Other, api, [PTX, CONDITION])
     }
 
+    /// A loop in a graph that begins with its first turn: its body, and the handle of its condition.
+    pub(crate) fn while_node(&self, graph: CUgraph) -> (CUgraph, CUgraphConditionalHandle) {
+        let mut handle = 0;
+        // SAFETY: the place is a local.
+        ok(unsafe {
+            self.driver
+                .cuGraphConditionalHandleCreate(&raw mut handle, graph, null_mut(), 1, 1)
+        });
+        let mut params = CUgraphNodeParams {
+            r#type: CU_GRAPH_NODE_TYPE_CONDITIONAL,
+            reserved0: [0; 3],
+            either: CUgraphNodeParams_either { reserved1: [0; 29] },
+            reserved2: 0,
+        };
+        params.either.conditional = CUDA_CONDITIONAL_NODE_PARAMS {
+            handle,
+            r#type: CU_GRAPH_COND_TYPE_WHILE,
+            size: 1,
+            phGraph_out: null_mut(),
+            ctx: null_mut(),
+        };
+        let mut node = null_mut();
+        // SAFETY: both are locals.
+        ok(unsafe {
+            self.driver
+                .cuGraphAddNode_v2(&raw mut node, graph, null(), null(), 0, &raw mut params)
+        });
+        // SAFETY: the kind says that it is this.
+        let told = unsafe { params.either.conditional }.phGraph_out;
+        // SAFETY: there is one body.
+        let body = unsafe { told.read() };
+        (body, handle)
+    }
+
     /// On what the server offers that `TOWLINE_SERVERS` names: NVIDIA's driver, where that is there.
     pub(crate) fn on_server() -> Self {
         let address = std::env::var("TOWLINE_SERVERS").expect("TOWLINE_SERVERS names a server");

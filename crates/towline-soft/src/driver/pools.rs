@@ -231,10 +231,9 @@ impl SoftCuda {
         queue: &Arc<Queue>,
         address: CUdeviceptr,
     ) -> Result<(), CUresult> {
-        let known = self.arena.find(address).filter(|one| one.base == address);
-        let known = known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let arena = Arc::clone(&self.arena);
-        if known.purpose == Purpose::Graph {
+        // The launch that allocates it may not have run yet.
+        if arena.is_kept(address, Purpose::Graph) {
             let work = move || match arena.rest(address, Purpose::Graph) {
                 true => CUDA_SUCCESS,
                 false => CUDA_ERROR_ILLEGAL_ADDRESS,
@@ -242,6 +241,8 @@ impl SoftCuda {
             self.streams.push(queue, Box::new(work));
             return Ok(());
         }
+        let known = arena.find(address).filter(|one| one.base == address);
+        let known = known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         if known.purpose != Purpose::Device {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }

@@ -41,7 +41,9 @@ pub struct Room {
 impl Drop for Room {
     fn drop(&mut self) {
         if let Some(state) = self.state.upgrade() {
-            unlocked(&state).memory.remove(&self.address);
+            let mut state = unlocked(&state);
+            state.rooms.remove(&self.address);
+            state.memory.remove(&self.address);
         }
     }
 }
@@ -304,7 +306,11 @@ impl GraphDevice for NullCuda {
         let memory = Allocation::new(params.bytesize);
         let address = memory.address();
         params.dptr = address;
-        self.lock().memory.insert(address, memory);
+        {
+            let mut state = self.lock();
+            state.memory.insert(address, memory);
+            state.rooms.insert(address);
+        }
         let state = Arc::downgrade(&self.state);
         Ok(Work::Allocate(Arc::new(Room { state, address })))
     }
