@@ -223,8 +223,13 @@ fn receive(link: &Link, lane: &dyn Connection) -> Result<(), String> {
         }
         let broken = |error: String| format!("the server broke the protocol: {error}");
         let chunk = ChunkHeader::from_bytes(&header).map_err(|error| broken(error.to_string()))?;
-        let (target, claim) = claim(link, chunk).map_err(|error| broken(error.to_string()))?;
         let (offset, length) = (chunk.offset as usize, chunk.length as usize);
+        let claimed = claim(link, chunk).map_err(|error| broken(error.to_string()))?;
+        let Some((target, claim)) = claimed else {
+            drop_chunk(lane, length).map_err(|error| error.to_string())?;
+            link.meter.received(length + CHUNK_HEADER);
+            continue;
+        };
         let received = if target.is_linear() {
             let (address, length) = target
                 .pieces(offset, length)
@@ -248,19 +253,35 @@ fn receive(link: &Link, lane: &dyn Connection) -> Result<(), String> {
     }
 }
 
-/// Where a chunk goes; the read cannot end until [`release`].
-fn claim(link: &Link, chunk: ChunkHeader) -> Result<(HostBox, Claim), ProtocolError> {
+/// Takes a chunk of a read that has failed off the lane.
+fn drop_chunk(lane: &dyn Connection, length: usize) -> Result<(), TransportError> {
+    let mut scratch = [0; 16 << 10];
+    let mut left = length;
+    while left > 0 {
+        let part = left.min(scratch.len());
+        recv_exact(lane, &mut scratch[..part])?;
+        left -= part;
+    }
+    Ok(())
+}
+
+/// Where a chunk goes; the read cannot end until [`release`]. `None` for a read that has failed: the news of it came on another lane.
+fn claim(link: &Link, chunk: ChunkHeader) -> Result<Option<(HostBox, Claim)>, ProtocolError> {
     let unexpected = |detail: String| ProtocolError::new(CloseCode::UnexpectedPayload, detail);
+    let (offset, length) = (chunk.offset, chunk.length.into());
     let mut state = link.state();
-    let read = state.reads.get_mut(&chunk.payload);
-    let read =
-        read.ok_or_else(|| unexpected(format!("payload {} is no read of ours", chunk.payload)))?;
-    let claim = read
-        .landing
-        .claim(chunk.offset, chunk.length.into())
-        .map_err(|error| unexpected(error.to_string()))?;
-    read.active += 1;
-    Ok((read.target, claim))
+    if let Some(read) = state.reads.get_mut(&chunk.payload) {
+        let claim = read.landing.claim(offset, length);
+        let claim = claim.map_err(|error| unexpected(error.to_string()))?;
+        read.active += 1;
+        return Ok(Some((read.target, claim)));
+    }
+    let failed = state.failed_read(chunk.payload);
+    let failed =
+        failed.ok_or_else(|| unexpected(format!("payload {} is no read of ours", chunk.payload)))?;
+    let claim = failed.claim(offset, length);
+    drop(claim.map_err(|error| unexpected(error.to_string()))?);
+    Ok(None)
 }
 
 /// A lane does not write to a read's target any more. `arrived` is the claim whose bytes are in place; without it the lane broke, and the

@@ -1,6 +1,6 @@
 //! What a session waits for: replies, events, reads, granted writes. Guarded by one lock; see [`crate::link`] for who takes it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use smallvec::SmallVec;
 use towline_session::{Landing, Whole};
@@ -117,12 +117,18 @@ pub(crate) enum Progress {
     Ended(Result<(), i32>),
 }
 
+/// Reads that failed and whose chunks may still come. A server has a few windows of a read under way when it fails, so a chunk that is
+/// late by this many failed reads is none of an honest server's.
+const FAILED_READS: usize = 4096;
+
 /// See the module's text.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) replies: HashMap<u64, Slot>,
     pub(crate) events: HashMap<u64, Event>,
     pub(crate) reads: HashMap<u64, Read>,
+    /// Reads that failed, the oldest first: chunks sent before travel on other lanes than the news, and may come later.
+    failed_reads: VecDeque<(u64, Landing)>,
     pub(crate) writes: HashMap<u64, Write>,
     /// How reads ended that a call waits for.
     pub(crate) outcomes: HashMap<u64, (Result<Whole, i32>, Covered)>,
@@ -256,10 +262,14 @@ impl State {
         let Some(read) = self.reads.remove(&payload) else {
             return;
         };
-        if let Err(status) = outcome
-            && let Some(event) = read.event.and_then(|event| self.events.get_mut(&event))
-        {
-            event.read_failed = Some(status);
+        if let Err(status) = outcome {
+            if let Some(event) = read.event.and_then(|event| self.events.get_mut(&event)) {
+                event.read_failed = Some(status);
+            }
+            if self.failed_reads.len() == FAILED_READS {
+                self.failed_reads.pop_front();
+            }
+            self.failed_reads.push_back((payload, read.landing));
         }
         match (read.told_by, outcome) {
             (ToldBy::Call, outcome) => {
@@ -282,6 +292,13 @@ impl State {
                 at += 1;
             }
         }
+    }
+
+    /// What a failed read still lacks, of which a late chunk is to be dropped.
+    pub(crate) fn failed_read(&mut self, payload: u64) -> Option<&mut Landing> {
+        let mut reads = self.failed_reads.iter_mut();
+        let (_, landing) = reads.find(|(failed, _)| *failed == payload)?;
+        Some(landing)
     }
 
     /// A read was never asked for: nothing will come.

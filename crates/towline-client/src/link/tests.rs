@@ -50,6 +50,19 @@ impl Server {
         self.payload.send(&parts).expect("the client takes it");
     }
 
+    /// A whole chunk of the payload's bytes from `offset` on.
+    fn send_chunk(&self, offset: usize, length: usize) {
+        let header = ChunkHeader {
+            payload: PAYLOAD,
+            offset: offset as u64,
+            length: length as u32,
+        };
+        let (header, bytes) = (header.to_bytes(), vec![7; length]);
+        let parts = [&header[..], &bytes].map(std::io::IoSlice::new);
+        // A session that has ended takes nothing more.
+        let _ = self.payload.send(&parts);
+    }
+
     fn answer(&self) {
         self.push(&Push::Reply {
             to: REQUEST,
@@ -117,6 +130,50 @@ fn wait_behind_a_read_over_a_broken_lane_fails() {
     server.begin_chunk();
     server.payload.shutdown();
     server.answer();
+    let reply = link.wait_reply(REQUEST, Duration::ZERO);
+    assert_eq!(reply.map(|reply| reply.status), Err(LOST));
+}
+
+#[test]
+fn chunks_of_a_failed_read_are_dropped() {
+    let mut target = vec![0; SIZE];
+    let (link, server) = reading(&mut target, ToldBy::Call);
+    server.push(&Push::NoData {
+        payload: PAYLOAD,
+        status: -5,
+    });
+    assert_eq!(link.wait_read(PAYLOAD), Err(-5));
+    // They were sent before, on a lane that is slower.
+    server.send_chunk(0, 100 << 10);
+    server.send_chunk(100 << 10, 100 << 10);
+    let mut next = vec![0; 4096];
+    link.state()
+        .reads
+        .insert(PAYLOAD + 1, read(&mut next, ToldBy::Call));
+    let header = ChunkHeader {
+        payload: PAYLOAD + 1,
+        offset: 0,
+        length: 4096,
+    };
+    let (header, bytes) = (header.to_bytes(), [1; 4096]);
+    let parts = [&header[..], &bytes].map(std::io::IoSlice::new);
+    let sent = server.payload.send(&parts);
+    assert_eq!((sent.is_ok(), link.wait_read(PAYLOAD + 1)), (true, Ok(())));
+    assert_eq!((next, link.lost()), (vec![1; 4096], None));
+    assert_eq!(target, vec![0; SIZE]);
+}
+
+#[test]
+fn chunk_that_a_failed_read_had_before_ends_the_session() {
+    let mut target = vec![0; SIZE];
+    let (link, server) = reading(&mut target, ToldBy::Call);
+    server.push(&Push::NoData {
+        payload: PAYLOAD,
+        status: -5,
+    });
+    assert_eq!(link.wait_read(PAYLOAD), Err(-5));
+    server.send_chunk(0, 4096);
+    server.send_chunk(0, 4096);
     let reply = link.wait_reply(REQUEST, Duration::ZERO);
     assert_eq!(reply.map(|reply| reply.status), Err(LOST));
 }
