@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use towline_client::access::{Access, KnownServers, usual_known_servers};
 use towline_node::vm::{CHASSIS_TAG, PORT_NAME};
-use towline_transport::tls::{Authority, Identity};
+use towline_transport::tls::{Authority, Identity, MAX_KEY_BYTES};
 use towline_transport::{Address, ConnectOptions, Registry, read_secret};
 use towline_wire::control::Token;
 
@@ -110,10 +110,11 @@ pub(crate) fn read_file_of_certificates(file: &Path) -> anyhow::Result<Authority
 
 /// A certificate with its key.
 pub(crate) fn identity(certificate: &Path, key: &Path) -> anyhow::Result<Identity> {
-    let read = |file: &Path| {
-        std::fs::read(file).with_context(|| format!("could not read {}", file.display()))
-    };
-    Identity::from_pem(&read(certificate)?, &read(key)?).with_context(|| {
+    let shown = std::fs::read(certificate)
+        .with_context(|| format!("could not read {}", certificate.display()))?;
+    let secret = read_secret(key, MAX_KEY_BYTES)
+        .with_context(|| format!("could not use the key in {}", key.display()))?;
+    Identity::from_pem(&shown, &secret).with_context(|| {
         format!(
             "could not use {} with {}",
             certificate.display(),
@@ -314,6 +315,17 @@ mod tests {
             read_token(file.path()).unwrap(),
             Token::from_bytes(b"0123456789abcdef").unwrap()
         );
+    }
+
+    #[test]
+    fn key_that_others_can_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (certificate, key) = (folder.path().join("cert"), folder.path().join("key"));
+        std::fs::write(&certificate, "").unwrap();
+        std::fs::write(&key, "").unwrap();
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o640)).unwrap();
+        let error = format!("{:#}", identity(&certificate, &key).unwrap_err());
+        assert!(error.contains("chmod 600"), "{error}");
     }
 
     #[test]

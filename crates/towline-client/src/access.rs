@@ -12,8 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{getegid, geteuid, getgid, getuid};
-use towline_transport::tls::{Authority, ClientTls, Fingerprint, Identity, TlsConnection};
-use towline_transport::{Address, Connection, Registry, TransportError};
+use towline_transport::tls::{
+    Authority, ClientTls, Fingerprint, Identity, MAX_KEY_BYTES, TlsConnection,
+};
+use towline_transport::{Address, Connection, Registry, TransportError, read_secret};
 use towline_wire::control::{
     Channel, HandshakeError, LaneEnd, LaneKey, Message, MessageBuffer, RejectCode,
     SUPPORTED_VERSIONS, Token, labels, limits,
@@ -50,8 +52,10 @@ impl Access {
         let trusted = getuid() == geteuid() && getgid() == getegid();
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let read = |name| variable(name).map(|path| read_file(&path)).transpose();
-        let identity = match (read("TOWLINE_CERTIFICATE")?, read("TOWLINE_KEY")?) {
-            (Some(certificate), Some(key)) => Some(Identity::from_pem(&certificate, &key)?),
+        let identity = match (read("TOWLINE_CERTIFICATE")?, variable("TOWLINE_KEY")) {
+            (Some(certificate), Some(key)) => {
+                Some(Identity::from_pem(&certificate, &read_key(&key)?)?)
+            }
             _ => None,
         };
         let authority = read("TOWLINE_CA")?;
@@ -193,10 +197,18 @@ fn explain(address: &Address, error: TransportError) -> DialError {
 }
 
 fn read_file(path: &str) -> Result<Vec<u8>, DialError> {
-    std::fs::read(path).map_err(|error| DialError::Credentials {
+    std::fs::read(path).map_err(|error| unusable(path, &error))
+}
+
+fn read_key(path: &str) -> Result<Vec<u8>, DialError> {
+    read_secret(path.as_ref(), MAX_KEY_BYTES).map_err(|error| unusable(path, &error))
+}
+
+fn unusable(path: &str, error: &std::io::Error) -> DialError {
+    DialError::Credentials {
         path: path.into(),
         why: error.to_string(),
-    })
+    }
 }
 
 /// Where keys of servers are kept when nothing else is said.
@@ -301,6 +313,9 @@ fn key_of<'a>(line: &'a str, server: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     const FIRST: Fingerprint = Fingerprint([1; 32]);
@@ -329,6 +344,20 @@ mod tests {
         assert!(known.forget(&one).unwrap() && !known.forget(&one).unwrap());
         assert_eq!(known.check(&one, SECOND).unwrap(), Some(SECOND));
         assert_eq!(known.check(&other, SECOND).unwrap(), None);
+    }
+
+    #[test]
+    fn key_that_others_can_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("key");
+        std::fs::write(&key, "secret").unwrap();
+        let read_with = |mode| {
+            std::fs::set_permissions(&key, Permissions::from_mode(mode)).unwrap();
+            read_key(key.to_str().unwrap()).map_err(|error| error.to_string())
+        };
+        assert_eq!(read_with(0o600).unwrap(), b"secret");
+        let error = read_with(0o644).unwrap_err();
+        assert!(error.contains("chmod 600"), "{error}");
     }
 
     #[test]

@@ -17,6 +17,9 @@ use crate::TransportError;
 #[derive(Clone, Debug)]
 pub struct Identity(pub(super) Arc<CertifiedKey>);
 
+/// Longest file of a key that is read.
+pub const MAX_KEY_BYTES: usize = 64 << 10;
+
 /// The authority that signs certificates of a site.
 #[derive(Clone, Debug)]
 pub struct Authority(pub(super) Arc<RootCertStore>);

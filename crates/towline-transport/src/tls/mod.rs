@@ -17,7 +17,7 @@ mod record;
 
 pub use connection::TlsConnection;
 pub use handshake::{ClientTls, ServerTls};
-pub use identity::{Authority, Fingerprint, Identity};
+pub use identity::{Authority, Fingerprint, Identity, MAX_KEY_BYTES};
 
 /// Whether a connection that starts with these bytes is about to begin a TLS handshake: a record of that kind, of any version.
 pub fn is_handshake(first: &[u8]) -> bool {
