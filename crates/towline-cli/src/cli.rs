@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Simulate(towline_place::command::simulate::Options),
     /// Show the sessions of servers
     Status(StatusOptions),
+    /// Add, change and revoke tenants of a server
+    Tenant(TenantOptions),
     /// Run an MPI program and record who talks to whom
     Trace(TraceOptions),
     /// Run the virtual machines of a plan by libvirt, OpenStack or as a cluster
@@ -182,6 +184,97 @@ pub(crate) enum ServersCommand {
     },
 }
 
+/// The tenants of a server.
+#[derive(Args, Debug)]
+pub(crate) struct TenantOptions {
+    /// File with the tenants of a server, as `towline serve --tenants-file` takes it
+    #[arg(long, value_name = "FILE", env = "TOWLINE_TENANTS_FILE")]
+    pub(crate) tenants_file: PathBuf,
+    #[command(subcommand)]
+    pub(crate) command: TenantCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TenantCommand {
+    /// Add a tenant and print its token
+    Add {
+        /// Letters, digits and -_.
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        changes: TenantChanges,
+        #[command(flatten)]
+        token_out: TokenOut,
+    },
+    /// List the tenants with their limits
+    List,
+    /// Remove a tenant; its sessions end
+    Revoke {
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Give a tenant another token and print it; sessions that have begun go on
+    Rotate {
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        token_out: TokenOut,
+    },
+    /// Change what a tenant may have
+    Set {
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        changes: TenantChanges,
+    },
+}
+
+/// Where a new token goes.
+#[derive(Args, Debug)]
+pub(crate) struct TokenOut {
+    /// Write the token to this file, for its owner alone, and print nothing
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_out: Option<PathBuf>,
+}
+
+/// What a tenant may have; what is not given stays as it is.
+#[derive(Args, Debug)]
+pub(crate) struct TenantChanges {
+    /// Let it see the sessions of all tenants; --admin=false does not
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) admin: Option<bool>,
+    /// Most sessions at once, or none for no limit
+    #[arg(long, value_name = "N", value_parser = session_limit)]
+    pub(crate) sessions: Option<Limit<u32>>,
+    /// Most device memory of a session, in place of the server's --session-memory, or none
+    #[arg(long, value_name = "BYTES", value_parser = memory_limit)]
+    pub(crate) session_memory: Option<Limit<u64>>,
+    /// Most device memory of all its sessions together, or none for no limit
+    #[arg(long, value_name = "BYTES", value_parser = memory_limit)]
+    pub(crate) memory: Option<Limit<u64>>,
+}
+
+/// A limit, or that there is none.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Limit<T>(pub(crate) Option<T>);
+
+fn session_limit(text: &str) -> Result<Limit<u32>, String> {
+    match text {
+        "none" => Ok(Limit(None)),
+        text => match text.parse() {
+            Ok(count @ 1..=4096) => Ok(Limit(Some(count))),
+            _ => Err("neither a number from 1 to 4096 nor none".into()),
+        },
+    }
+}
+
+fn memory_limit(text: &str) -> Result<Limit<u64>, String> {
+    match text {
+        "none" => Ok(Limit(None)),
+        text => memory_bytes(text).map(|bytes| Limit(Some(bytes))),
+    }
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct RunOptions {
     #[command(flatten)]
@@ -233,6 +326,16 @@ pub(crate) struct ServeOptions {
     /// Needed to listen beyond this machine. Make one with: head -c 32 /dev/urandom | base64
     #[arg(long, value_name = "FILE", env = "TOWLINE_TOKEN_FILE")]
     pub(crate) token_file: Option<PathBuf>,
+    /// File with tenants, their tokens and limits, in place of one token for all; `towline tenant` makes it
+    ///
+    /// What changes in it acts within a second. Clients name their tenant with --tenant.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "TOWLINE_TENANTS_FILE",
+        conflicts_with = "token_file"
+    )]
+    pub(crate) tenants_file: Option<PathBuf>,
     /// Listen beyond this machine although there is no token
     #[arg(long)]
     pub(crate) insecure: bool,
@@ -485,7 +588,7 @@ fn memory_bytes_or_none(text: &str) -> Result<u64, String> {
     }
 }
 
-fn memory_bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn memory_bytes(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.as_bytes().last() {
         Some(b'K' | b'k') => (&text[..text.len() - 1], 1 << 10),
         Some(b'M' | b'm') => (&text[..text.len() - 1], 1 << 20),

@@ -16,6 +16,7 @@ mod serve;
 mod servers;
 mod status;
 mod table;
+mod tenants;
 mod trace;
 mod vm;
 mod worker;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
             towline_place::command::simulate::run(&options).map_err(anyhow::Error::from)
         }
         Command::Status(options) => status::run(&options),
+        Command::Tenant(options) => tenants::run(&options),
         Command::Trace(options) => trace::run(&options),
         Command::Vm(options) => vm::run(options),
         Command::Worker(options) => worker::run(options),

@@ -8,25 +8,26 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use towline_server::supervisor::{
-    ImageConfig, JailConfig, MostAhead, Supervisor, SupervisorConfig,
+    ImageConfig, JailConfig, MostAhead, Supervisor, SupervisorConfig, TenantTable,
 };
 use towline_sys::cpus;
 use towline_sys::jail::{JailLimits, UnprivilegedUser, WorkerKind};
 use towline_sys::process::{WorkerProgram, exit_now, forbid_inspection, raise_descriptor_limit};
 use towline_sys::signals::{BlockedSignals, signal_name};
-use towline_transport::tls::{Identity, ServerTls};
-use towline_transport::{Address, PLUGINS_VARIABLE, Registry};
+use towline_transport::tls::{Identity, MAX_KEY_BYTES, ServerTls};
+use towline_transport::{Address, PLUGINS_VARIABLE, Registry, read_secret};
 use towline_wire::control::{ServerIdentity, SessionLimits, limits};
 
 use crate::FAILURE;
 use crate::cli::{BackendKind, BackendOptions, ServeOptions};
 use crate::servers;
+use crate::tenants::{Follower, folder_of};
 
 /// Variables that a worker inherits: those that device runtimes, loaders and our logs read. All others stay outside,
 /// because a client that takes a worker over reads its environment, and secrets are often kept there.
@@ -71,6 +72,9 @@ const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
 /// Payload lanes that a session may have at least, whatever the server suggests.
 const MIN_MAX_PAYLOAD_LANES: u16 = 16;
 
+/// How often the tenants file is looked at: what has changed acts after two looks.
+const LOOK_PERIOD: Duration = Duration::from_millis(250);
+
 /// How long a client may take to open the lanes of its session: it does so at once, but its machine may be busy.
 const LANE_LIMIT: Duration = Duration::from_secs(20);
 
@@ -81,7 +85,8 @@ pub(crate) fn run(options: &ServeOptions) -> anyhow::Result<ExitCode> {
     forbid_inspection()?;
     raise_descriptor_limit()?;
     bind_cpus(options)?;
-    let config = config(options)?;
+    let (mut tenants, table) = tenants(options)?;
+    let config = config(options, table)?;
     let supervisor = match Supervisor::start_unless(config, &interrupt.raised) {
         Err(_) if interrupt.raised.load(Ordering::Acquire) => return Ok(ExitCode::SUCCESS),
         result => result.context("could not serve")?,
@@ -103,7 +108,11 @@ pub(crate) fn run(options: &ServeOptions) -> anyhow::Result<ExitCode> {
     }
     let _ = out.flush();
     drop(out);
-    interrupt.wait()?;
+    while !interrupt.is_raised_within(LOOK_PERIOD)? {
+        if let Some(tenants) = &mut tenants {
+            tenants.look(&supervisor);
+        }
+    }
     drop(ready);
     supervisor.stop();
     Ok(ExitCode::SUCCESS)
@@ -140,8 +149,12 @@ impl Interrupt {
         Ok(Self { raised, first })
     }
 
-    fn wait(&self) -> anyhow::Result<()> {
-        self.first.recv().context("could not wait for signals")
+    fn is_raised_within(&self, limit: Duration) -> anyhow::Result<bool> {
+        match self.first.recv_timeout(limit) {
+            Ok(()) => Ok(true),
+            Err(RecvTimeoutError::Timeout) => Ok(false),
+            Err(RecvTimeoutError::Disconnected) => bail!("could not wait for signals"),
+        }
     }
 }
 
@@ -158,12 +171,18 @@ fn bind_cpus(options: &ServeOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
-    let token = options
-        .token_file
-        .as_deref()
-        .map(servers::read_token)
-        .transpose()?;
+/// Who may use this server, and what follows the file that says so, if one does.
+fn tenants(options: &ServeOptions) -> anyhow::Result<(Option<Follower>, TenantTable)> {
+    let Some(file) = &options.tenants_file else {
+        let token = options.token_file.as_deref();
+        let token = token.map(servers::read_token).transpose()?;
+        return Ok((None, TenantTable::single(token)));
+    };
+    let (follower, entries) = Follower::start(&std::path::absolute(file)?)?;
+    Ok((Some(follower), TenantTable::listed(entries)))
+}
+
+fn config(options: &ServeOptions, tenants: TenantTable) -> anyhow::Result<SupervisorConfig> {
     let peer_token = options
         .peer_token_file
         .as_deref()
@@ -201,7 +220,7 @@ fn config(options: &ServeOptions) -> anyhow::Result<SupervisorConfig> {
     });
     Ok(SupervisorConfig {
         listen: options.listen.clone(),
-        tenants: Arc::new(token),
+        tenants: Arc::new(tenants),
         tls,
         no_encryption: options.no_encryption,
         insecure: options.insecure,
@@ -327,14 +346,7 @@ fn kept_key(file: &Path) -> anyhow::Result<Identity> {
             _ => {}
         }
     }
-    let key = std::fs::read(file).with_context(action)?;
-    let mode = std::fs::metadata(file).with_context(action)?.mode();
-    if mode & 0o077 != 0 {
-        bail!(
-            "the key in {0} can be read by others; protect it: chmod 600 {0}",
-            file.display()
-        );
-    }
+    let key = read_secret(file, MAX_KEY_BYTES).with_context(action)?;
     Identity::from_key(&key).with_context(action)
 }
 
@@ -551,8 +563,15 @@ fn keep_readable(options: &ServeOptions) -> anyhow::Result<Vec<PathBuf>> {
 /// What a worker must not see even when it has our own user: our secret, and our home, wherever that is.
 fn hide(options: &ServeOptions) -> Vec<PathBuf> {
     let key_file = options.key_file.clone().or_else(usual_key_file);
+    // A file that takes the place of the tenants file is hidden with its folder only.
+    let tenants_file = options.tenants_file.as_deref();
+    let tenants_file = tenants_file.map(|file| match folder_of(file).metadata() {
+        Ok(folder) if folder.mode() & 0o077 == 0 => folder_of(file).to_owned(),
+        _ => file.to_owned(),
+    });
     let secrets = [
         options.token_file.as_ref(),
+        tenants_file.as_ref(),
         options.peer_token_file.as_ref(),
         options.key.as_ref(),
         key_file.as_ref(),

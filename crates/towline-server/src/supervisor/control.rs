@@ -9,8 +9,8 @@ use towline_transport::{Address, Connection, Registry, TransportError, recv_exac
 use towline_wire::control::{
     AttachPreamble, Channel, ConnectionKind, ControlError, CudaDevices, Devices, HandshakeError,
     Hello, LaneKey, Message, MessageBuffer, NONCE_BYTES, Purpose, Reject, RejectCode, SHOWN_NAME,
-    ServerHandshake, ServerProgress, SessionEnded, SessionGrant, Status, TICKET_BYTES, Ticket,
-    labels, limits, printable,
+    ServerHandshake, ServerProgress, SessionEnded, SessionGrant, Status, TICKET_BYTES,
+    Tenants as _, Ticket, labels, limits, printable,
 };
 use towline_wire::snapshot::Snapshot;
 
@@ -22,6 +22,7 @@ use super::peer::{self, Peering};
 use super::pool::WorkerPool;
 use super::query::QueryPlace;
 use super::session::{LaneAccount, Session};
+use super::tenant::Tenant;
 use super::worker::Ending;
 use super::{
     ANSWER_LIMIT, HANDSHAKE_LIMIT, Shared, SupervisorConfig, WORKER_END_LIMIT, lock, random,
@@ -48,6 +49,24 @@ enum Fault {
 impl From<ControlError> for Fault {
     fn from(error: ControlError) -> Self {
         Self::Handshake(error.into())
+    }
+}
+
+/// A client that has proven itself.
+struct Client {
+    hello: Hello,
+    tenant: Arc<Tenant>,
+}
+
+impl Client {
+    /// Fails once its tenant is revoked.
+    fn check(&self) -> Result<(), Fault> {
+        match self.tenant.is_revoked() {
+            true => Err(Fault::Rejected(
+                RejectCode::AuthenticationFailed.because(self.tenant.revocation()),
+            )),
+            false => Ok(()),
+        }
     }
 }
 
@@ -152,18 +171,18 @@ fn serve_control(
     let mut inbox = Inbox::starting_with(first);
     let authenticated = authenticate(&control, channel, &mut inbox, shared);
     drop(limits);
-    let result = authenticated.and_then(|(handshake, hello)| match hello.purpose {
-        Purpose::Query => answer_queries(&control, &handshake, &mut inbox, shared),
-        Purpose::Nvml => tell_of_devices(&control, &handshake, &hello, &mut inbox, shared),
+    let result = authenticated.and_then(|(handshake, client)| match client.hello.purpose {
+        Purpose::Query => answer_queries(&control, &handshake, &client, &mut inbox, shared),
+        Purpose::Nvml => tell_of_devices(&control, &handshake, &client, &mut inbox, shared),
         Purpose::Session => match &shared.pool {
-            Ok(pool) => run_session(&control, &handshake, hello, &mut inbox, shared, pool),
+            Ok(pool) => run_session(&control, &handshake, client, &mut inbox, shared, pool),
             Err(reason) => Err(Fault::Rejected(
                 RejectCode::NoDevice
                     .because(format!("this server gives no OpenCL devices: {reason}")),
             )),
         },
         Purpose::CudaSession => match &shared.cuda_pool {
-            Some(pool) => run_session(&control, &handshake, hello, &mut inbox, shared, pool),
+            Some(pool) => run_session(&control, &handshake, client, &mut inbox, shared, pool),
             None => Err(Fault::Rejected(
                 RejectCode::NoDevice.because("this server gives no CUDA devices"),
             )),
@@ -206,11 +225,11 @@ fn authenticate(
     channel: Channel,
     inbox: &mut Inbox,
     shared: &Shared,
-) -> Result<(ServerHandshake, Hello), Fault> {
+) -> Result<(ServerHandshake, Client), Fault> {
     let nonce = random::<NONCE_BYTES>().map_err(|error| Fault::Rejected(internal(&error)))?;
     let mut handshake = ServerHandshake::new(
         shared.config.identity.clone(),
-        Arc::clone(&shared.config.tenants),
+        Arc::clone(&shared.config.tenants) as _,
         nonce,
         channel,
     );
@@ -223,7 +242,16 @@ fn authenticate(
         };
         match handshake.receive(&frame)? {
             ServerProgress::Send(answer) => control.send(&answer)?,
-            ServerProgress::Authenticated(hello) => return Ok((handshake, shown(hello))),
+            ServerProgress::Authenticated(hello) => {
+                // Revoked within the handshake.
+                let gone = || Fault::Rejected(RejectCode::AuthenticationFailed.plain());
+                let tenant = shared.config.tenants.get(&hello.tenant);
+                let client = Client {
+                    hello: shown(hello),
+                    tenant: tenant.ok_or_else(gone)?,
+                };
+                return Ok((handshake, client));
+            }
         }
     }
 }
@@ -241,12 +269,14 @@ fn shown(hello: Hello) -> Hello {
 fn answer_queries(
     control: &ControlConnection,
     handshake: &ServerHandshake,
+    client: &Client,
     inbox: &mut Inbox,
     shared: &Shared,
 ) -> Result<(), Fault> {
     let place = shared.queries.take(&control.connection);
     control.welcome(&handshake.welcome(None, opencl_devices(shared)))?;
     while let Some(message) = next_message(control, inbox, &place, shared)? {
+        client.check()?;
         answer(control, message, shared)?;
     }
     Ok(())
@@ -256,7 +286,7 @@ fn answer_queries(
 fn tell_of_devices(
     control: &ControlConnection,
     handshake: &ServerHandshake,
-    hello: &Hello,
+    client: &Client,
     inbox: &mut Inbox,
     shared: &Shared,
 ) -> Result<(), Fault> {
@@ -271,8 +301,12 @@ fn tell_of_devices(
     let snapshot = monitor.snapshot().map_err(|reason| none(&reason))?;
     control.welcome(&handshake.welcome(None, snapshot))?;
     let peer = control.peer();
-    let asker = Asker { hello, peer: &peer };
+    let asker = Asker {
+        hello: &client.hello,
+        peer: &peer,
+    };
     while let Some(message) = next_message(control, inbox, &place, shared)? {
+        client.check()?;
         match message {
             Message::NvmlQuestions(asked) => {
                 let answers = monitor.answer(&asked, &asker, &shared.sessions);
@@ -341,11 +375,13 @@ fn told_devices(purpose: Purpose, snapshot: &[u8], memory_limit: u64) -> Vec<u8>
 fn run_session(
     control: &Arc<ControlConnection>,
     handshake: &ServerHandshake,
-    hello: Hello,
+    client: Client,
     inbox: &mut Inbox,
     shared: &Arc<Shared>,
     pool: &WorkerPool,
 ) -> Result<(), Fault> {
+    let Client { hello, tenant } = client;
+    let _seat = tenant.admit().map_err(Fault::Rejected)?;
     let place = shared.sessions.admit().map_err(Fault::Rejected)?;
     let id = place.id;
     let crashed = Arc::new(AtomicBool::new(false));
@@ -392,10 +428,11 @@ fn run_session(
             worker: Arc::clone(&worker),
             control: Arc::clone(control),
             since: Instant::now(),
-            device_memory_limit: shared.config.session_memory,
+            device_memory_limit: tenant.session_memory(shared.config.session_memory),
             lanes: Arc::new(LaneAccount::new(session_limits.max_lanes)),
             peering: Peering::default(),
             hello,
+            tenant,
         }),
         Err(error) => {
             worker.ask_to_end();
@@ -443,10 +480,13 @@ fn run_session(
     }
     if crashed.load(Ordering::Acquire) {
         shared.sessions.count_crash();
+        session.tenant.count_crash();
     }
     if let Some(audit) = &shared.audit {
         let statistics = worker.statistics(Instant::now());
         let fault = result.as_ref().err().map(Fault::to_string);
+        let tenant = &session.tenant;
+        let revoked = tenant.is_revoked().then(|| tenant.revocation());
         audit.tell(&Event::SessionEnded {
             session: id,
             program: &session.hello.program,
@@ -457,7 +497,10 @@ fn run_session(
             calls: statistics.calls,
             device_memory_peak: statistics.device_memory_peak,
             crashed: crashed.load(Ordering::Acquire),
-            reason: lock(&why).as_deref().or(fault.as_deref()),
+            reason: lock(&why)
+                .as_deref()
+                .or(revoked.as_deref())
+                .or(fault.as_deref()),
         });
     }
     log::info!(

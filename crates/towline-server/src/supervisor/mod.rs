@@ -16,12 +16,13 @@
 //!   OpenCL, for CUDA once somebody has asked for it.
 //! - `query`: connections that only ask.
 //! - `refusal`: counts refused connections, and logs few of them.
+//! - `tenant`: whose sessions are whose, and what each tenant may have.
 //! - `worker`: one worker process, from start to reaping.
 //! - `deadline`: closes connections whose peers are too slow.
 //! - `folder`: the workers' folders on disk, and their user numbers.
 //! - `output`: what workers write, on its way to the log.
 //!
-//! Lock order: tickets of peer lanes, a session's lanes, then the table of sessions, then a pool, then a worker's state. No lock is held while
+//! Lock order: tickets of peer lanes, a session's lanes, then the table of sessions, then the table of tenants, then a tenant, then a pool, then a worker's state. No lock is held while
 //! sending to a client.
 
 mod accept;
@@ -39,8 +40,10 @@ mod pool;
 mod query;
 mod refusal;
 mod session;
+mod tenant;
 mod worker;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,7 +55,7 @@ use towline_sys::jail::{JailLimits, UnprivilegedUser};
 use towline_sys::process::WorkerProgram;
 use towline_transport::tls::ServerTls;
 use towline_transport::{Address, Listener, Registry, TransportError};
-use towline_wire::control::{ServerIdentity, SessionLimits, Tenants, Token};
+use towline_wire::control::{ServerIdentity, SessionLimits, Tenants as _, Token};
 use towline_worker::{Images, Offers};
 
 use self::accept::Unproven;
@@ -67,6 +70,7 @@ use self::pool::{PoolKind, WorkerPool};
 use self::query::Queries;
 use self::refusal::Refusals;
 use self::session::SessionTable;
+pub use self::tenant::{DEFAULT_TENANT, TenantEntry, TenantLimits, TenantTable};
 
 /// How long a client may take for the whole handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
@@ -91,8 +95,8 @@ const WORKER_END_LIMIT: Duration = Duration::from_millis(300);
 pub struct SupervisorConfig {
     /// Where to listen.
     pub listen: Vec<Address>,
-    /// The secrets of clients: one token for all, or one for each tenant. Without any, every client that can connect is let in.
-    pub tenants: Arc<dyn Tenants>,
+    /// The tenants that clients belong to, and their secrets. Without any secret, every client that can connect is let in.
+    pub tenants: Arc<TenantTable>,
     /// What this server shows to clients, and whose certificates they must have, where connections are encrypted.
     pub tls: ServerTls,
     /// Take connections in the clear where they would be encrypted.
@@ -368,6 +372,15 @@ impl Supervisor {
             .iter()
             .map(|listener| listener.local_address())
             .collect()
+    }
+
+    /// Takes new entries of tenants: sessions of tenants that have none any more end, and what else has changed acts on new sessions and
+    /// new allocations. Only where there were entries at the start.
+    pub fn set_tenants(&self, entries: BTreeMap<String, TenantEntry>) {
+        for tenant in self.shared.config.tenants.replace(entries) {
+            log::info!("tenant {}: revoked", tenant.name());
+            self.shared.sessions.end_of(&tenant);
+        }
     }
 
     /// Stops accepting, tells every client, ends every worker, and returns when nothing is left.

@@ -13,6 +13,7 @@ use super::control::ControlConnection;
 use super::deadline::Deadline;
 use super::lock;
 use super::peer::Peering;
+use super::tenant::Tenant;
 use super::worker::Worker;
 
 /// How long `towline status` waits for workers to report.
@@ -22,6 +23,7 @@ const STATISTICS_LIMIT: Duration = Duration::from_millis(200);
 pub(super) struct Session {
     pub(super) id: u64,
     pub(super) hello: Hello,
+    pub(super) tenant: Arc<Tenant>,
     pub(super) ticket: Ticket,
     /// The key that its lanes must prove to know; `None` where they are not encrypted.
     pub(super) lane_key: Option<LaneKey>,
@@ -185,6 +187,11 @@ impl SessionTable {
         if state.closed {
             return Err(RejectCode::ShuttingDown.plain());
         }
+        // It may have been when this session was not known yet.
+        if session.tenant.is_revoked() {
+            let text = session.tenant.revocation();
+            return Err(RejectCode::AuthenticationFailed.because(text));
+        }
         state.sessions.insert(session.id, session);
         Ok(())
     }
@@ -246,6 +253,20 @@ impl SessionTable {
 
     pub(super) fn count_crash(&self) {
         lock(&self.state).crashed += 1;
+    }
+
+    /// Ends the sessions of a tenant that was revoked. Their threads clean up.
+    pub(super) fn end_of(&self, tenant: &Arc<Tenant>) {
+        let state = lock(&self.state);
+        let own = state.sessions.values();
+        let own: Vec<_> = own
+            .filter(|session| Arc::ptr_eq(&session.tenant, tenant))
+            .cloned()
+            .collect();
+        drop(state);
+        let reason = tenant.revocation();
+        own.iter()
+            .for_each(|session| session.control.end(Some(&reason)));
     }
 
     /// Ends all sessions and admits no more. Their threads clean up.

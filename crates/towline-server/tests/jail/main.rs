@@ -17,7 +17,7 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use towline_backend::opencl::*;
 use towline_server::supervisor::{
-    ImageConfig, JailConfig, MostAhead, Supervisor, SupervisorConfig,
+    ImageConfig, JailConfig, MostAhead, Supervisor, SupervisorConfig, TenantTable,
 };
 use towline_server::worker::process::{self, Engine, EngineError, Session};
 use towline_sys::jail::{UnprivilegedUser, WorkerKind};
@@ -279,7 +279,7 @@ fn serve_everybody() {
     let mut config = config();
     config.listen = vec!["tcp://0.0.0.0:0".parse().expect("an address")];
     let token = Token::from_bytes(b"sixteen bytes or more").expect("long enough");
-    config.tenants = Arc::new(Some(token));
+    config.tenants = Arc::new(TenantTable::single(Some(token)));
     config.jail.user = Some(UnprivilegedUser::named("nobody").expect("an account"));
     match Supervisor::start(config) {
         Ok(_) => println!("serves"),
@@ -299,7 +299,7 @@ fn config() -> SupervisorConfig {
     environment.push((SERVER.into(), std::process::id().to_string().into()));
     SupervisorConfig {
         listen: vec!["tcp://127.0.0.1:0".parse().expect("an address")],
-        tenants: Arc::new(None::<Token>),
+        tenants: Arc::new(TenantTable::single(None)),
         tls: towline_transport::tls::ServerTls {
             identity: towline_transport::tls::Identity::generate().unwrap().0,
             authority: None,

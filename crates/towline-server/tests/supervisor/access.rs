@@ -5,7 +5,7 @@ use super::*;
 pub(super) fn token_matrix_lets_in_only_equal_tokens() -> Result<(), Failed> {
     let open = serve(config("echo"));
     let closed = serve(SupervisorConfig {
-        tenants: Arc::new(token("sixteen bytes or more")),
+        tenants: Arc::new(TenantTable::single(token("sixteen bytes or more"))),
         ..config("echo")
     });
     let join =
@@ -57,7 +57,7 @@ pub(super) fn routable_address_needs_a_token() -> Result<(), Failed> {
         "{error}"
     );
     Supervisor::start(SupervisorConfig {
-        tenants: Arc::new(token("sixteen bytes or more")),
+        tenants: Arc::new(TenantTable::single(token("sixteen bytes or more"))),
         ..everywhere.clone()
     })?;
     Supervisor::start(SupervisorConfig {
@@ -70,7 +70,7 @@ pub(super) fn routable_address_needs_a_token() -> Result<(), Failed> {
 pub(super) fn sessions_that_are_not_kept_apart_are_for_this_user_alone() -> Result<(), Failed> {
     let everywhere = SupervisorConfig {
         listen: vec!["tcp://0.0.0.0:0".parse().unwrap()],
-        tenants: Arc::new(token("sixteen bytes or more")),
+        tenants: Arc::new(TenantTable::single(token("sixteen bytes or more"))),
         ..config("echo")
     };
     let error = Supervisor::start(everywhere.clone())

@@ -10,7 +10,7 @@ const SECRET: &str = "sixteen bytes or more";
 
 fn closed() -> SupervisorConfig {
     SupervisorConfig {
-        tenants: Arc::new(token(SECRET)),
+        tenants: Arc::new(TenantTable::single(token(SECRET))),
         ..config("echo")
     }
 }

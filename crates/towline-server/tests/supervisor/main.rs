@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use towline_server::supervisor::{
-    ImageConfig, JailConfig, MostAhead, Supervisor, SupervisorConfig, SupervisorError,
+    ImageConfig, JailConfig, MostAhead, Supervisor, SupervisorConfig, SupervisorError, TenantTable,
 };
 use towline_server::worker::cuda::{self, CudaOptions};
 use towline_server::worker::nvml::{self, NvmlOptions};
@@ -155,7 +155,7 @@ fn tests() -> Vec<Trial> {
 fn config(kind: &str) -> SupervisorConfig {
     SupervisorConfig {
         listen: vec!["tcp://127.0.0.1:0".parse().unwrap()],
-        tenants: Arc::new(None::<Token>),
+        tenants: Arc::new(TenantTable::single(None)),
         tls: ServerTls {
             identity: Identity::generate().unwrap().0,
             authority: None,
@@ -271,7 +271,7 @@ fn serve_peers(
     let server = |index: usize| {
         serve(SupervisorConfig {
             listen: vec![at[index].clone()],
-            tenants: Arc::new(tokens[index].clone()),
+            tenants: Arc::new(TenantTable::single(tokens[index].clone())),
             peer_token: tokens[index].clone(),
             peers: lists[index].to_vec(),
             ..config("echo")

@@ -1,0 +1,602 @@
+//! `towline tenant`: the file of a server's tenants, which a running server follows.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+use towline_server::supervisor::{Supervisor, TenantEntry, TenantLimits};
+use towline_transport::read_secret;
+use towline_wire::control::{Token, limits::TENANT_BYTES};
+
+use crate::cli::{Limit, TenantChanges, TenantCommand, TenantOptions, TokenOut, memory_bytes};
+use crate::table::{self, Table};
+
+/// Longest file that is read: thousands of tenants.
+const MAX_BYTES: usize = 4 << 20;
+/// Random bytes of a token.
+const TOKEN_BYTES: usize = 32;
+/// Random bytes that tell an entry from another of the same name.
+const ID_BYTES: usize = 8;
+
+const HEADING: &str = "\
+# Tenants of `towline serve --tenants-file`, with their tokens: nobody else may read this file.
+# `towline tenant` changes it and keeps no comments. A running server follows it within a second.
+
+";
+
+/// The contents of a file, by tenants' names.
+type Entries = BTreeMap<String, Entry>;
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Entry {
+    /// Differs when a tenant is revoked and added anew.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    id: String,
+    token: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    admin: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sessions: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session_memory: Option<Bytes>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    memory: Option<Bytes>,
+}
+
+/// A number of bytes, written as in options: 512M.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(try_from = "toml::Value", into = "String")]
+struct Bytes(u64);
+
+impl TryFrom<toml::Value> for Bytes {
+    type Error = String;
+
+    fn try_from(value: toml::Value) -> Result<Self, String> {
+        match value {
+            toml::Value::String(text) => memory_bytes(&text).map(Self),
+            toml::Value::Integer(bytes) => memory_bytes(&bytes.to_string()).map(Self),
+            _ => Err("no number of bytes, such as \"512M\"".into()),
+        }
+    }
+}
+
+impl From<Bytes> for String {
+    fn from(Bytes(bytes): Bytes) -> Self {
+        let units = [(30, "G"), (20, "M"), (10, "K")];
+        let unit = units.iter().find(|(shift, _)| bytes % (1 << shift) == 0);
+        unit.map_or(bytes.to_string(), |(shift, unit)| {
+            format!("{}{unit}", bytes >> shift)
+        })
+    }
+}
+
+impl Entry {
+    fn change(&mut self, changes: &TenantChanges) {
+        let bytes = |limit: Limit<u64>| limit.0.map(Bytes);
+        if let Some(admin) = changes.admin {
+            self.admin = admin;
+        }
+        if let Some(limit) = changes.sessions {
+            self.sessions = limit.0;
+        }
+        if let Some(limit) = changes.session_memory {
+            self.session_memory = bytes(limit);
+        }
+        if let Some(limit) = changes.memory {
+            self.memory = bytes(limit);
+        }
+    }
+
+    /// As the server wants it.
+    fn checked(&self) -> anyhow::Result<TenantEntry> {
+        Ok(TenantEntry {
+            id: self.id.clone(),
+            token: Token::from_bytes(self.token.as_bytes())?,
+            admin: self.admin,
+            limits: TenantLimits {
+                sessions: self.sessions,
+                session_memory: self.session_memory.map(|Bytes(bytes)| bytes),
+                memory: self.memory.map(|Bytes(bytes)| bytes),
+            },
+        })
+    }
+}
+
+/// The tenants in a file.
+pub(crate) fn load(file: &Path) -> anyhow::Result<BTreeMap<String, TenantEntry>> {
+    let action = || format!("could not use the tenants file {}", file.display());
+    check(&read(file).with_context(action)?).with_context(action)
+}
+
+fn read(file: &Path) -> anyhow::Result<Entries> {
+    let bytes = read_secret(file, MAX_BYTES)?;
+    if bytes.len() > MAX_BYTES {
+        bail!("it has more than {MAX_BYTES} bytes");
+    }
+    Ok(toml::from_slice(&bytes)?)
+}
+
+fn check(entries: &Entries) -> anyhow::Result<BTreeMap<String, TenantEntry>> {
+    let checked = |(name, entry): (&String, &Entry)| {
+        let entry = check_name(name).and_then(|()| entry.checked());
+        Ok((
+            name.clone(),
+            entry.with_context(|| format!("tenant `{name}`"))?,
+        ))
+    };
+    entries.iter().map(checked).collect()
+}
+
+fn check_name(name: &str) -> anyhow::Result<()> {
+    let is_good = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let starts_well = name.starts_with(|letter: char| letter.is_ascii_alphanumeric());
+    if !starts_well || name.len() > TENANT_BYTES || !name.chars().all(is_good) {
+        bail!(
+            "`{}` is no name for a tenant: at most {TENANT_BYTES} letters, digits and -_. that begin with a letter or digit",
+            name.escape_debug()
+        );
+    }
+    Ok(())
+}
+
+/// `towline tenant`.
+pub(crate) fn run(options: &TenantOptions) -> anyhow::Result<ExitCode> {
+    let file = &options.tenants_file;
+    let action = || format!("could not change the tenants file {}", file.display());
+    match &options.command {
+        TenantCommand::Add {
+            name,
+            changes,
+            token_out,
+        } => {
+            check_name(name)?;
+            let issued = Issued::prepare(token_out, false)?;
+            let mut store = Store::open(file, true).with_context(action)?;
+            if store.entries.contains_key(name) {
+                bail!("there is a tenant `{name}` already; see `towline tenant set` and `rotate`");
+            }
+            let mut entry = Entry {
+                id: random_text::<ID_BYTES>()?,
+                token: issued.token.clone(),
+                admin: false,
+                sessions: None,
+                session_memory: None,
+                memory: None,
+            };
+            entry.change(changes);
+            store.entries.insert(name.clone(), entry);
+            store.save().with_context(action)?;
+            issued.hand_out()?;
+        }
+        TenantCommand::List => print!("{}", render(&Store::open(file, false)?.entries)),
+        TenantCommand::Revoke { name } => {
+            let mut store = Store::open(file, false).with_context(action)?;
+            store.find(name)?;
+            store.entries.remove(name);
+            store.save().with_context(action)?;
+        }
+        TenantCommand::Rotate { name, token_out } => {
+            let issued = Issued::prepare(token_out, true)?;
+            let mut store = Store::open(file, false).with_context(action)?;
+            store.find(name)?.token.clone_from(&issued.token);
+            store.save().with_context(action)?;
+            issued.hand_out()?;
+        }
+        TenantCommand::Set { name, changes } => {
+            let mut store = Store::open(file, false).with_context(action)?;
+            store.find(name)?.change(changes);
+            store.save().with_context(action)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn render(entries: &Entries) -> String {
+    let mut table = Table::new(&["TENANT", "ADMIN", ">SESSIONS", ">SESSION MEMORY", ">MEMORY"]);
+    for (name, entry) in entries {
+        let bytes = |bytes: Option<Bytes>| bytes.map_or("-".into(), |Bytes(n)| table::bytes(n));
+        table.add(vec![
+            name.clone(),
+            if entry.admin { "yes" } else { "no" }.into(),
+            entry.sessions.map_or("-".into(), |limit| limit.to_string()),
+            bytes(entry.session_memory),
+            bytes(entry.memory),
+        ]);
+    }
+    table.render()
+}
+
+/// A new token on its way to who asked for it.
+struct Issued<'a> {
+    token: String,
+    /// The file for it, with what is to be in it.
+    file: Option<(&'a Path, NamedTempFile)>,
+    replaces: bool,
+}
+
+impl<'a> Issued<'a> {
+    /// Makes a token, and its file under another name: what fails, fails before the tenants change.
+    fn prepare(out: &'a TokenOut, replaces: bool) -> anyhow::Result<Self> {
+        let token = random_text::<TOKEN_BYTES>()?;
+        let file = out.token_out.as_deref().map(|path| {
+            if !replaces && path.exists() {
+                bail!(
+                    "{} exists; remove it, or name another file with --token-out",
+                    path.display()
+                );
+            }
+            let mut draft = NamedTempFile::new_in(folder_of(path))
+                .with_context(|| format!("could not write {}", path.display()))?;
+            writeln!(draft, "{token}")?;
+            Ok((path, draft))
+        });
+        Ok(Self {
+            file: file.transpose()?,
+            token,
+            replaces,
+        })
+    }
+
+    fn hand_out(self) -> anyhow::Result<()> {
+        let Some((path, draft)) = self.file else {
+            writeln!(std::io::stdout(), "{}", self.token)?;
+            return Ok(());
+        };
+        let persisted = match self.replaces {
+            true => draft.persist(path),
+            false => draft.persist_noclobber(path),
+        };
+        persisted.with_context(|| format!("could not write {}", path.display()))?;
+        Ok(())
+    }
+}
+
+/// A tenants file that is locked against other `towline tenant` commands.
+struct Store {
+    file: PathBuf,
+    entries: Entries,
+    _lock: File,
+}
+
+impl Store {
+    /// With `make` a file that is not there is an empty one.
+    fn open(file: &Path, make: bool) -> anyhow::Result<Self> {
+        // A link stays one.
+        let file = file.canonicalize().or_else(|error| match make {
+            true => Ok(file.to_owned()),
+            false => Err(error),
+        })?;
+        let mut name = file.as_os_str().to_owned();
+        name.push(".lock");
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&name)
+            .with_context(|| format!("could not open {}", Path::new(&name).display()))?;
+        lock.lock()?;
+        let entries = match make && !file.exists() {
+            true => Entries::new(),
+            false => read(&file)?,
+        };
+        Ok(Self {
+            file,
+            entries,
+            _lock: lock,
+        })
+    }
+
+    fn find(&mut self, name: &str) -> anyhow::Result<&mut Entry> {
+        let entry = self.entries.get_mut(name);
+        entry.with_context(|| format!("there is no tenant `{name}`; see `towline tenant list`"))
+    }
+
+    /// Puts a new file, which its owner alone can use, in the place of the old one.
+    fn save(&self) -> anyhow::Result<()> {
+        check(&self.entries)?;
+        let text = HEADING.to_owned() + &toml::to_string(&self.entries)?;
+        let mut draft = NamedTempFile::new_in(folder_of(&self.file))?;
+        draft.write_all(text.as_bytes())?;
+        draft.as_file().sync_all()?;
+        draft.persist(&self.file)?;
+        Ok(())
+    }
+}
+
+/// The folder that a file lies in.
+pub(crate) fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(folder) if folder.parent().is_some() || folder.has_root() => folder,
+        _ => Path::new("."),
+    }
+}
+
+fn random_text<const N: usize>() -> anyhow::Result<String> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).context("the system gives no random numbers")?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Follows the tenants file of a running server.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    file: PathBuf,
+    /// What was read last, or could not be.
+    taken: Stamp,
+    /// How it was at the last look.
+    seen: Stamp,
+}
+
+/// What tells one state of a file from another; `None` where it is not there.
+type Stamp = Option<[i64; 7]>;
+
+impl Follower {
+    /// Reads the file for the first time.
+    pub(crate) fn start(file: &Path) -> anyhow::Result<(Self, BTreeMap<String, TenantEntry>)> {
+        let taken = stamp(file);
+        let entries = load(file)?;
+        let follower = Self {
+            file: file.to_owned(),
+            taken,
+            seen: taken,
+        };
+        Ok((follower, entries))
+    }
+
+    /// Looks for changes, which the server takes over. To be called several times a second.
+    pub(crate) fn look(&mut self, supervisor: &Supervisor) {
+        if let Some(entries) = self.changed() {
+            log::info!("{} tenants in {}", entries.len(), self.file.display());
+            supervisor.set_tenants(entries);
+        }
+    }
+
+    /// The tenants, if they have changed. A file that cannot be used is told of once.
+    fn changed(&mut self) -> Option<BTreeMap<String, TenantEntry>> {
+        let now = stamp(&self.file);
+        // An editor may be writing it: it has to be the same at two looks.
+        let settled = std::mem::replace(&mut self.seen, now) == now;
+        if !settled || now == self.taken {
+            return None;
+        }
+        self.taken = now;
+        load(&self.file)
+            .inspect_err(|error| log::error!("{error:#}; the tenants stay as they were"))
+            .ok()
+    }
+}
+
+fn stamp(file: &Path) -> Stamp {
+    let found = file.metadata().ok()?;
+    Some([
+        found.dev() as i64,
+        found.ino() as i64,
+        found.size() as i64,
+        found.mtime(),
+        found.mtime_nsec(),
+        found.ctime(),
+        found.ctime_nsec(),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    struct Tried {
+        folder: tempfile::TempDir,
+    }
+
+    impl Tried {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            Self { folder }
+        }
+
+        fn path(&self, name: &str) -> String {
+            self.folder.path().join(name).to_str().unwrap().to_owned()
+        }
+
+        fn file(&self) -> PathBuf {
+            self.folder.path().join("tenants")
+        }
+
+        fn tenant(&self, arguments: &[&str]) -> Result<(), String> {
+            let file = self.path("tenants");
+            let all = ["towline", "tenant", "--tenants-file", &file];
+            let cli = Cli::try_parse_from(all.iter().chain(arguments)).unwrap();
+            let Command::Tenant(options) = cli.command else {
+                panic!("not tenant")
+            };
+            run(&options)
+                .map(drop)
+                .map_err(|error| format!("{error:#}"))
+        }
+
+        /// Adds a tenant and gives its token.
+        fn add(&self, name: &str) -> Token {
+            let out = self.path(&format!("token.{name}"));
+            self.tenant(&["add", name, "--token-out", &out]).unwrap();
+            crate::servers::read_token(out.as_ref()).unwrap()
+        }
+    }
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn added_tenant_has_its_token_and_limits() {
+        let tried = Tried::new();
+        let token = tried.add("anna");
+        let changes = [
+            "set",
+            "anna",
+            "--sessions",
+            "4",
+            "--memory",
+            "8G",
+            "--admin",
+        ];
+        tried.tenant(&changes).unwrap();
+        let anna = load(&tried.file()).unwrap().remove("anna").unwrap();
+        assert_eq!(anna.token, token);
+        assert!(anna.admin);
+        let limits = TenantLimits {
+            sessions: Some(4),
+            session_memory: None,
+            memory: Some(8 << 30),
+        };
+        assert_eq!(anna.limits, limits);
+        assert_eq!(mode(&tried.file()), 0o600);
+        assert_eq!(mode(tried.path("token.anna").as_ref()), 0o600);
+        let text = std::fs::read_to_string(tried.file()).unwrap();
+        assert!(
+            text.contains("\n[anna]\n") && text.contains("memory = \"8G\""),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn limit_of_none_is_taken_away() {
+        let tried = Tried::new();
+        tried.add("anna");
+        tried.tenant(&["set", "anna", "--sessions", "4"]).unwrap();
+        tried
+            .tenant(&["set", "anna", "--sessions", "none"])
+            .unwrap();
+        assert_eq!(
+            load(&tried.file()).unwrap()["anna"].limits,
+            TenantLimits::default()
+        );
+    }
+
+    #[test]
+    fn rotated_token_is_another_of_the_same_entry() {
+        let tried = Tried::new();
+        let (before, out) = (tried.add("anna"), tried.path("token.anna"));
+        let id = load(&tried.file()).unwrap()["anna"].id.clone();
+        tried
+            .tenant(&["rotate", "anna", "--token-out", &out])
+            .unwrap();
+        let anna = load(&tried.file()).unwrap().remove("anna").unwrap();
+        assert_ne!(anna.token, before);
+        assert_eq!(
+            anna.token,
+            crate::servers::read_token(out.as_ref()).unwrap()
+        );
+        assert_eq!(anna.id, id);
+    }
+
+    #[test]
+    fn tenant_added_after_revocation_has_another_id() {
+        let tried = Tried::new();
+        tried.add("anna");
+        let id = load(&tried.file()).unwrap()["anna"].id.clone();
+        tried.tenant(&["revoke", "anna"]).unwrap();
+        assert!(load(&tried.file()).unwrap().is_empty());
+        tried.tenant(&["add", "anna"]).unwrap();
+        assert_ne!(load(&tried.file()).unwrap()["anna"].id, id);
+    }
+
+    #[test]
+    fn wrong_commands_say_why_and_change_nothing() {
+        let tried = Tried::new();
+        tried.add("anna");
+        let before = std::fs::read(tried.file()).unwrap();
+        for (arguments, part) in [
+            (["add", "anna"], "already"),
+            (["add", "an na"], "no name for a tenant"),
+            (["add", ".anna"], "no name for a tenant"),
+            (["add", &"a".repeat(65)], "at most 64"),
+            (["revoke", "bert"], "no tenant `bert`"),
+            (["rotate", "bert"], "no tenant `bert`"),
+        ] {
+            let error = tried.tenant(&arguments).unwrap_err();
+            assert!(error.contains(part), "{arguments:?}: {error}");
+        }
+        assert_eq!(std::fs::read(tried.file()).unwrap(), before);
+    }
+
+    #[test]
+    fn file_that_others_can_read_is_refused() {
+        let tried = Tried::new();
+        tried.add("anna");
+        std::fs::set_permissions(tried.file(), std::fs::Permissions::from_mode(0o640)).unwrap();
+        for result in [
+            load(&tried.file())
+                .map(drop)
+                .map_err(|error| format!("{error:#}")),
+            tried.tenant(&["revoke", "anna"]),
+        ] {
+            let error = result.unwrap_err();
+            assert!(error.contains("chmod 600"), "{error}");
+        }
+    }
+
+    fn write(file: &Path, text: &str) {
+        std::fs::write(file, text).unwrap();
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    #[test]
+    fn damaged_file_is_refused_with_the_place() {
+        let tried = Tried::new();
+        for (text, part) in [
+            ("[anna]\n", "token"),
+            ("[anna]\ntoken = \"short\"\n", "tenant `anna`"),
+            (
+                "[\"an na\"]\ntoken = \"0123456789abcdef\"\n",
+                "no name for a tenant",
+            ),
+            (
+                "[anna]\ntoken = \"0123456789abcdef\"\nmemory = \"much\"\n",
+                "512M",
+            ),
+            (
+                "[anna]\ntoken = \"0123456789abcdef\"\nsesions = 1\n",
+                "sesions",
+            ),
+            (
+                "[anna]\ntoken = \"0123456789abcdef\"\n[anna]\n",
+                "duplicate",
+            ),
+        ] {
+            write(&tried.file(), text);
+            let error = format!("{:#}", load(&tried.file()).unwrap_err());
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn follower_takes_settled_changes_and_keeps_damage_out() {
+        let tried = Tried::new();
+        tried.add("anna");
+        let (mut follower, entries) = Follower::start(&tried.file()).unwrap();
+        assert_eq!(entries.len(), 1);
+        assert!(follower.changed().is_none());
+        tried.add("bert");
+        assert!(follower.changed().is_none(), "it may be being written");
+        assert_eq!(follower.changed().unwrap().len(), 2);
+        write(&tried.file(), "[anna");
+        assert!([(); 3].iter().all(|()| follower.changed().is_none()));
+        std::fs::remove_file(tried.file()).unwrap();
+        assert!([(); 3].iter().all(|()| follower.changed().is_none()));
+        tried.add("carl");
+        follower.changed();
+        assert_eq!(follower.changed().unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,359 @@
+//! Tenants: who may have sessions, what each may have, and what its sessions have now.
+//!
+//! A tenant lives as long as its entry. What is changed of an entry acts at once on new sessions and new allocations; a tenant whose entry
+//! goes is revoked, and its sessions end.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
+use towline_wire::control::{Reject, RejectCode, Tenants, Token, limits::TENANT_BYTES};
+
+use super::lock;
+
+/// The tenant of clients that name none.
+pub const DEFAULT_TENANT: &str = "default";
+
+/// An entry of a tenant.
+#[derive(Clone, Debug)]
+pub struct TenantEntry {
+    /// Tells it from another entry that had the same name before.
+    pub id: String,
+    /// What its clients must know.
+    pub token: Token,
+    /// Whether it sees the sessions of all tenants.
+    pub admin: bool,
+    /// What it may have.
+    pub limits: TenantLimits,
+}
+
+/// What a tenant may have. `None` limits nothing.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct TenantLimits {
+    /// Most sessions at once.
+    pub sessions: Option<u32>,
+    /// Most device memory of a session, over all devices.
+    pub session_memory: Option<u64>,
+    /// Most device memory of all its sessions together.
+    pub memory: Option<u64>,
+}
+
+/// The tenants of a server.
+#[derive(Debug)]
+pub struct TenantTable {
+    /// Whether clients must prove themselves.
+    asked: bool,
+    /// Whether there are entries, instead of one tenant for all.
+    listed: bool,
+    tenants: Mutex<Vec<Arc<Tenant>>>,
+}
+
+impl TenantTable {
+    /// One tenant for all clients, which sees all; without a token nobody is asked.
+    pub fn single(token: Option<Token>) -> Self {
+        let asked = token.is_some();
+        let only = Tenant {
+            name: DEFAULT_TENANT.to_owned(),
+            id: String::new(),
+            state: Mutex::new(State {
+                token,
+                admin: true,
+                ..State::default()
+            }),
+        };
+        Self {
+            asked,
+            listed: false,
+            tenants: Mutex::new(vec![Arc::new(only)]),
+        }
+    }
+
+    /// Tenants by their names.
+    pub fn listed(entries: BTreeMap<String, TenantEntry>) -> Self {
+        let table = Self {
+            asked: true,
+            listed: true,
+            tenants: Mutex::default(),
+        };
+        table.replace(entries);
+        table
+    }
+
+    /// Whether each tenant has an entry of its own.
+    pub(super) fn is_listed(&self) -> bool {
+        self.listed
+    }
+
+    /// The tenant of a proven name, unless it was revoked since.
+    pub(super) fn get(&self, name: &str) -> Option<Arc<Tenant>> {
+        let name = shown_name(name);
+        let tenants = lock(&self.tenants);
+        tenants.iter().find(|tenant| tenant.name == name).cloned()
+    }
+
+    /// All of them, by name.
+    pub(super) fn all(&self) -> Vec<Arc<Tenant>> {
+        lock(&self.tenants).clone()
+    }
+
+    /// Takes new entries in the place of those before. Tenants without one are revoked, and given back.
+    pub(super) fn replace(&self, entries: BTreeMap<String, TenantEntry>) -> Vec<Arc<Tenant>> {
+        let mut tenants = lock(&self.tenants);
+        let before = std::mem::take(&mut *tenants);
+        for (name, entry) in entries {
+            let known = before
+                .iter()
+                .find(|tenant| tenant.name == name && tenant.id == entry.id);
+            let tenant = known.cloned().unwrap_or_else(|| {
+                Arc::new(Tenant {
+                    name,
+                    id: entry.id,
+                    state: Mutex::default(),
+                })
+            });
+            let mut state = lock(&tenant.state);
+            state.token = Some(entry.token);
+            state.admin = entry.admin;
+            state.limits = entry.limits;
+            drop(state);
+            tenants.push(tenant);
+        }
+        let is_kept = |tenant: &Arc<Tenant>| tenants.iter().any(|kept| Arc::ptr_eq(kept, tenant));
+        let mut revoked = before;
+        revoked.retain(|tenant| !is_kept(tenant));
+        for tenant in &revoked {
+            lock(&tenant.state).revoked = true;
+        }
+        revoked
+    }
+}
+
+impl Tenants for TenantTable {
+    fn are_asked(&self) -> bool {
+        self.asked
+    }
+
+    /// Compares the name with that of every tenant, whole, so that the time says nothing about which names there are.
+    fn token(&self, name: &str) -> Option<Token> {
+        let asked = padded(shown_name(name));
+        let tenants = lock(&self.tenants);
+        let mut found = u32::MAX;
+        for (index, tenant) in (0..).zip(tenants.iter()) {
+            let same: Choice = padded(&tenant.name).ct_eq(&asked);
+            found.conditional_assign(&index, same);
+        }
+        let tenant = tenants.get(found as usize)?;
+        lock(&tenant.state).token.clone()
+    }
+}
+
+fn shown_name(name: &str) -> &str {
+    if name.is_empty() {
+        DEFAULT_TENANT
+    } else {
+        name
+    }
+}
+
+/// A name with its length, in as many bytes as any. Names on the wire are no longer.
+fn padded(name: &str) -> [u8; TENANT_BYTES + 1] {
+    let mut bytes = [0; TENANT_BYTES + 1];
+    for (to, from) in bytes.iter_mut().zip(name.as_bytes()) {
+        *to = *from;
+    }
+    bytes[TENANT_BYTES] = u8::try_from(name.len()).unwrap_or(u8::MAX);
+    bytes
+}
+
+/// A tenant.
+#[derive(Debug)]
+pub(super) struct Tenant {
+    name: String,
+    id: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    token: Option<Token>,
+    admin: bool,
+    limits: TenantLimits,
+    revoked: bool,
+    usage: Usage,
+}
+
+/// What the sessions of a tenant have.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Usage {
+    /// Sessions now.
+    pub(super) sessions: u32,
+    /// Device memory that they have reserved.
+    pub(super) memory: u64,
+    /// Sessions since the start.
+    pub(super) started: u64,
+    /// How many of them crashed.
+    pub(super) crashed: u64,
+    /// Sessions that it was refused.
+    pub(super) refused: u64,
+}
+
+impl Tenant {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn is_admin(&self) -> bool {
+        lock(&self.state).admin
+    }
+
+    pub(super) fn limits(&self) -> TenantLimits {
+        lock(&self.state).limits
+    }
+
+    /// Most device memory of a session, where the server gives `server` to a tenant that has no limit of its own; 0 limits nothing.
+    pub(super) fn session_memory(&self, server: u64) -> u64 {
+        let limits = self.limits();
+        let session = limits
+            .session_memory
+            .or(Some(server).filter(|limit| *limit > 0));
+        session.into_iter().chain(limits.memory).min().unwrap_or(0)
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        lock(&self.state).usage
+    }
+
+    /// Whether its entry is gone.
+    pub(super) fn is_revoked(&self) -> bool {
+        lock(&self.state).revoked
+    }
+
+    /// What its clients are told then.
+    pub(super) fn revocation(&self) -> String {
+        format!(
+            "the server's operator has revoked the tenant `{}`",
+            self.name
+        )
+    }
+
+    /// Takes a place for a session, or says why there is none.
+    pub(super) fn admit(self: &Arc<Self>) -> Result<Seat, Reject> {
+        let mut state = lock(&self.state);
+        let limit = state.limits.sessions.unwrap_or(u32::MAX);
+        if state.usage.sessions >= limit {
+            state.usage.refused += 1;
+            let text = format!(
+                "all {limit} sessions of the tenant `{}` are in use; wait for one to end, or ask the server's operator for more",
+                self.name
+            );
+            return Err(RejectCode::TooManySessions.because(text));
+        }
+        state.usage.sessions += 1;
+        state.usage.started += 1;
+        drop(state);
+        Ok(Seat {
+            tenant: Arc::clone(self),
+        })
+    }
+
+    pub(super) fn count_crash(&self) {
+        lock(&self.state).usage.crashed += 1;
+    }
+}
+
+/// The place of a session among those of its tenant; dropping it gives it back.
+#[derive(Debug)]
+pub(super) struct Seat {
+    tenant: Arc<Tenant>,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        lock(&self.tenant.state).usage.sessions -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(text: &str) -> Token {
+        Token::from_bytes(text.as_bytes()).unwrap()
+    }
+
+    fn entry(id: &str, secret: &str, limits: TenantLimits) -> TenantEntry {
+        TenantEntry {
+            id: id.into(),
+            token: token(secret),
+            admin: false,
+            limits,
+        }
+    }
+
+    const FIRST: &str = "the first token of all";
+    const SECOND: &str = "the second token of all";
+
+    fn entries(list: &[(&str, &str, &str)]) -> BTreeMap<String, TenantEntry> {
+        let entry = |(name, id, secret): &(&str, &str, &str)| {
+            let limits = TenantLimits::default();
+            ((*name).to_owned(), entry(id, secret, limits))
+        };
+        list.iter().map(entry).collect()
+    }
+
+    #[test]
+    fn token_is_found_by_the_whole_name() {
+        let table = TenantTable::listed(entries(&[("anna", "1", FIRST), ("default", "2", SECOND)]));
+        assert_eq!(table.token("anna"), Some(token(FIRST)));
+        assert_eq!(table.token(""), Some(token(SECOND)));
+        for unknown in ["ann", "anna\0", "Anna", "bert"] {
+            assert_eq!(table.token(unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn single_token_belongs_to_the_default_tenant() {
+        let table = TenantTable::single(Some(token(FIRST)));
+        assert_eq!(table.token(""), Some(token(FIRST)));
+        assert_eq!(table.token("default"), Some(token(FIRST)));
+        assert_eq!(table.token("anna"), None);
+        assert!(table.get("").unwrap().is_admin());
+    }
+
+    #[test]
+    fn rotated_tenant_stays_and_removed_one_is_revoked() {
+        let table = TenantTable::listed(entries(&[("anna", "1", FIRST), ("bert", "2", FIRST)]));
+        let (anna, bert) = (table.get("anna").unwrap(), table.get("bert").unwrap());
+        let revoked = table.replace(entries(&[("anna", "1", SECOND)]));
+        assert!(Arc::ptr_eq(&revoked[0], &bert) && revoked.len() == 1);
+        assert!(bert.is_revoked() && !anna.is_revoked());
+        assert!(Arc::ptr_eq(&table.get("anna").unwrap(), &anna));
+        assert_eq!(table.token("anna"), Some(token(SECOND)));
+    }
+
+    #[test]
+    fn tenant_added_anew_is_another() {
+        let table = TenantTable::listed(entries(&[("anna", "1", FIRST)]));
+        let before = table.get("anna").unwrap();
+        table.replace(entries(&[("anna", "2", SECOND)]));
+        assert!(before.is_revoked());
+        assert!(!table.get("anna").unwrap().is_revoked());
+    }
+
+    #[test]
+    fn sessions_are_limited_and_places_come_back() {
+        let limits = TenantLimits {
+            sessions: Some(1),
+            ..TenantLimits::default()
+        };
+        let entry = entry("1", FIRST, limits);
+        let table = TenantTable::listed([("anna".into(), entry)].into());
+        let anna = table.get("anna").unwrap();
+        let seat = anna.admit().unwrap();
+        let refused = anna.admit().unwrap_err();
+        assert_eq!(refused.code, RejectCode::TooManySessions);
+        assert!(refused.text.contains("`anna`"), "{}", refused.text);
+        drop(seat);
+        assert!(anna.admit().is_ok());
+    }
+}
