@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use towline_server::supervisor::Quota;
 use towline_transport::Address;
 
 /// Where a server listens when not told otherwise.
@@ -377,11 +378,8 @@ pub(crate) struct ServeOptions {
     /// It is made for its owner alone, and opened anew when it has been renamed.
     #[arg(long, value_name = "FILE")]
     pub(crate) audit_log: Option<PathBuf>,
-    /// Most device memory of a session, over all devices, or with K, M or G behind [default: no limit]
-    ///
-    /// Programs are told of no more memory than this. What the driver itself takes for contexts and code is not counted.
-    #[arg(long, value_name = "BYTES", value_parser = memory_bytes)]
-    pub(crate) session_memory: Option<u64>,
+    #[command(flatten)]
+    pub(crate) quota: QuotaOptions,
     #[command(flatten)]
     pub(crate) backend: BackendOptions,
     /// Offer CUDA devices too: auto, off, soft, soft:N, or the path of the driver library
@@ -527,6 +525,48 @@ pub(crate) struct BackendOptions {
     pub(crate) devices: Vec<String>,
 }
 
+/// The limits of one session.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct QuotaOptions {
+    /// Most device memory of a session, over all devices, or with K, M or G behind; 0 limits nothing
+    ///
+    /// Programs are told of no more memory than this.
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = memory_bytes_or_none)]
+    session_memory: u64,
+    /// Most memory of the host that a session's worker holds, or with K, M or G behind; 0 limits nothing
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = memory_bytes_or_none)]
+    session_host_memory: u64,
+    /// Most bytes in a session's temporary files, which lie in memory, or with K, M or G behind; 0 limits nothing
+    #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = memory_bytes_or_none)]
+    session_temporary_storage: u64,
+    /// Most processes and threads of a session's worker; 0 limits nothing
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = processes)]
+    session_processes: u64,
+    /// Longest time in seconds that a kernel or graph of a session may run; 0 limits nothing
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=86400))]
+    kernel_time_limit: u64,
+    /// Most bytes of a session's device code: modules, programs, and graphs; with K, M or G behind; 0 limits nothing
+    #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = memory_bytes_or_none)]
+    session_code: u64,
+    /// Most processors' time of the host that a session's worker takes, as in 1.5; 0 limits nothing
+    #[arg(long, value_name = "N", default_value = "0", value_parser = cpu_percent)]
+    session_cpus: u64,
+}
+
+impl QuotaOptions {
+    pub(crate) fn quota(&self) -> Quota {
+        Quota {
+            device_memory_bytes: self.session_memory,
+            host_memory_bytes: self.session_host_memory,
+            temporary_bytes: self.session_temporary_storage,
+            processes: self.session_processes,
+            kernel_time_ms: self.kernel_time_limit * 1000,
+            code_bytes: self.session_code,
+            cpu_percent: self.session_cpus,
+        }
+    }
+}
+
 /// What CUDA devices in software are like; the same for `serve` and `worker`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SoftDeviceOptions {
@@ -603,6 +643,23 @@ pub(crate) fn memory_bytes(text: &str) -> Result<u64, String> {
         Some(bytes @ 0x10_0000..=0x100_0000_0000) => Ok(bytes),
         Some(_) => Err("not between 1M and 1024G".into()),
         None => Err("no number of bytes, such as 512M".into()),
+    }
+}
+
+/// A worker and its driver need some dozen threads.
+fn processes(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(count @ (0 | 64..=4_194_304)) => Ok(count),
+        _ => Err("neither 0 nor a number from 64 to 4194304".into()),
+    }
+}
+
+/// Processors with two decimals, in hundredths.
+fn cpu_percent(text: &str) -> Result<u64, String> {
+    match text.parse::<f64>() {
+        Ok(0.0) => Ok(0),
+        Ok(cpus @ 0.01..=4096.0) => Ok((cpus * 100.0).round() as u64),
+        _ => Err("neither 0 nor a number of processors from 0.01 to 4096".into()),
     }
 }
 

@@ -17,7 +17,7 @@ use towline_server::supervisor::{
     ImageConfig, JailConfig, MostAhead, Supervisor, SupervisorConfig, TenantTable,
 };
 use towline_sys::cpus;
-use towline_sys::jail::{JailLimits, UnprivilegedUser, WorkerKind};
+use towline_sys::jail::{UnprivilegedUser, WorkerKind};
 use towline_sys::process::{WorkerProgram, exit_now, forbid_inspection, raise_descriptor_limit};
 use towline_sys::signals::{BlockedSignals, signal_name};
 use towline_transport::tls::{Identity, MAX_KEY_BYTES, ServerTls};
@@ -232,7 +232,7 @@ fn config(options: &ServeOptions, tenants: TenantTable) -> anyhow::Result<Superv
             .as_deref()
             .map(std::path::absolute)
             .transpose()?,
-        session_memory: options.session_memory.unwrap_or(0),
+        quota: options.quota.quota(),
         lane_limit: LANE_LIMIT,
         limits: SessionLimits {
             max_lanes: 1 + payload_lanes.max(MIN_MAX_PAYLOAD_LANES),
@@ -257,7 +257,6 @@ fn config(options: &ServeOptions, tenants: TenantTable) -> anyhow::Result<Superv
             user,
             keep_readable: keep_readable(options)?,
             hide: hide(options),
-            limits: JailLimits::default(),
             shared_user: options.shared_user,
         },
         identity: ServerIdentity {

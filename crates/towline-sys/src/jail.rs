@@ -82,27 +82,6 @@ impl WorkerKind {
     }
 }
 
-/// How much a worker may have of what the system shares out.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct JailLimits {
-    /// Processes and threads; not held to where other workers have its user number.
-    pub processes: u64,
-    /// Bytes of one file, and of one piece of shared memory.
-    pub file_bytes: Option<u64>,
-    /// Bytes of all its temporary files: caches of compiled kernels, and room for a linker. They lie in memory.
-    pub temporary_bytes: u64,
-}
-
-impl Default for JailLimits {
-    fn default() -> Self {
-        Self {
-            processes: 1024,
-            file_bytes: None,
-            temporary_bytes: 1 << 30,
-        }
-    }
-}
-
 /// What to do to this process.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct JailRequest {
@@ -114,8 +93,8 @@ pub struct JailRequest {
     pub numbers: (u32, u32),
     /// Whether other workers have that user too.
     pub shared_user: bool,
-    /// How much it may have.
-    pub limits: JailLimits,
+    /// Bytes of all its temporary files, which lie in memory; 0 limits nothing.
+    pub temporary_bytes: u64,
     /// What the system did not permit already when this process was started.
     pub missing: Vec<String>,
     /// A folder that only this worker's user can enter: its home where it cannot have a private /tmp.
@@ -135,6 +114,8 @@ pub struct Confinement {
     pub home: PathBuf,
     /// What this system did not permit, each with its reason.
     pub missing: Vec<String>,
+    /// Whether the kernel counts this worker's processes apart from others': it counts by user, within a user namespace for itself.
+    pub counts_processes: bool,
 }
 
 /// First step; see the module. Needs a process with one thread.
@@ -161,7 +142,11 @@ pub fn enter(request: &JailRequest) -> Result<Confinement, SysError> {
         },
         false => false,
     };
-    limits(request, privileged, &mut missing);
+    limits(&mut missing);
+    let counts_processes = match privileged {
+        true => request.user.is_some() && !request.shared_user,
+        false => !user::in_first_namespace(),
+    };
     match &request.user {
         Some(user) if privileged => user::become_user(user)?,
         _ => {
@@ -186,7 +171,23 @@ pub fn enter(request: &JailRequest) -> Result<Confinement, SysError> {
     Ok(Confinement {
         home: home.to_owned(),
         missing,
+        counts_processes,
     })
+}
+
+/// Limits the processes and threads of this process's user from now on; for a worker whose [`Confinement::counts_processes`].
+pub fn limit_processes(most: u64) -> Result<(), SysError> {
+    limit(Resource::Nproc, most).while_trying_to("limit the processes of the worker")
+}
+
+fn limit(resource: Resource, most: u64) -> rustix::io::Result<()> {
+    let hard = rustix::process::getrlimit(resource).maximum;
+    let value = Some(hard.map_or(most, |hard| hard.min(most)));
+    let limit = Rlimit {
+        current: value,
+        maximum: value,
+    };
+    rustix::process::setrlimit(resource, limit)
 }
 
 /// Makes `home` this process's HOME, temporary and cache folder, where device runtimes put compiled kernels. Needs a
@@ -239,34 +240,10 @@ fn unshare(privileged: bool, numbers: (u32, u32), missing: &mut Vec<String>) -> 
     try_one(UnshareFlags::NEWNS, "a mount namespace")
 }
 
-fn limits(request: &JailRequest, privileged: bool, missing: &mut Vec<String>) {
-    let mut limit = |resource, value: u64, what: &str| {
-        let hard = rustix::process::getrlimit(resource).maximum;
-        let value = Some(hard.map_or(value, |hard| hard.min(value)));
-        let limit = Rlimit {
-            current: value,
-            maximum: value,
-        };
-        if let Err(error) = rustix::process::setrlimit(resource, limit) {
-            missing.push(format!("{what}: {error}"));
-        }
-    };
+fn limits(missing: &mut Vec<String>) {
     // A core of a worker holds a tenant's data.
-    limit(Resource::Core, 0, "no core dumps");
-    // The kernel counts by user, within a user namespace for itself.
-    let counted_alone = match privileged {
-        true => request.user.is_some() && !request.shared_user,
-        false => !user::in_first_namespace(),
-    };
-    if counted_alone {
-        limit(
-            Resource::Nproc,
-            request.limits.processes,
-            "a limit of processes",
-        );
-    }
-    if let Some(bytes) = request.limits.file_bytes {
-        limit(Resource::Fsize, bytes, "a limit of files' sizes");
+    if let Err(error) = limit(Resource::Core, 0) {
+        missing.push(format!("no core dumps: {error}"));
     }
     if let Err(error) = process::limit_descriptors(DESCRIPTORS) {
         missing.push(describe("a limit of open files", &error));

@@ -428,7 +428,11 @@ fn run_session(
             worker: Arc::clone(&worker),
             control: Arc::clone(control),
             since: Instant::now(),
-            device_memory_limit: tenant.session_memory(shared.config.session_memory),
+            quota: super::Quota {
+                device_memory_bytes: tenant
+                    .session_memory(shared.config.quota.device_memory_bytes),
+                ..shared.config.quota
+            },
             lanes: Arc::new(LaneAccount::new(session_limits.max_lanes)),
             peering: Peering::default(),
             hello,
@@ -525,7 +529,7 @@ fn serve_session(
         max_lanes: limits.max_lanes,
         chunk_bytes: limits.chunk_bytes,
         chunk_count: limits.chunk_count,
-        device_memory_limit: session.device_memory_limit,
+        quota: session.quota,
     };
     let encrypted = session.lane_key.as_ref();
     let encrypted = encrypted.map(|key| (key, Arc::clone(&session.lanes)));
@@ -555,7 +559,7 @@ fn serve_session(
     let snapshot = told_devices(
         session.hello.purpose,
         session.worker.snapshot(),
-        session.device_memory_limit,
+        session.quota.device_memory_bytes,
     );
     control.welcome(&handshake.welcome(Some(grant), snapshot))?;
     while let Some(frame) = inbox.next_frame(control)? {

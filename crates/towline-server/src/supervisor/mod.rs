@@ -15,6 +15,7 @@
 //! - `pool`: worker processes of one kind; some are started ahead, so that clients do not wait for a driver to load: always for
 //!   OpenCL, for CUDA once somebody has asked for it.
 //! - `query`: connections that only ask.
+//! - `quota`: how much of the server one session may have.
 //! - `refusal`: counts refused connections, and logs few of them.
 //! - `tenant`: whose sessions are whose, and what each tenant may have.
 //! - `worker`: one worker process, from start to reaping.
@@ -38,6 +39,7 @@ mod output;
 mod peer;
 mod pool;
 mod query;
+mod quota;
 mod refusal;
 mod session;
 mod tenant;
@@ -51,7 +53,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use towline_sys::SysError;
-use towline_sys::jail::{JailLimits, UnprivilegedUser};
+use towline_sys::jail::UnprivilegedUser;
 use towline_sys::process::WorkerProgram;
 use towline_transport::tls::ServerTls;
 use towline_transport::{Address, Listener, Registry, TransportError};
@@ -68,6 +70,7 @@ use self::monitor::Monitor;
 use self::peer::PeerTickets;
 use self::pool::{PoolKind, WorkerPool};
 use self::query::Queries;
+pub use self::quota::Quota;
 use self::refusal::Refusals;
 use self::session::SessionTable;
 pub use self::tenant::{DEFAULT_TENANT, TenantEntry, TenantLimits, TenantTable};
@@ -111,8 +114,8 @@ pub struct SupervisorConfig {
     pub max_sessions: u32,
     /// File to append a line to for each session that begins and ends, and for refusals.
     pub audit_log: Option<PathBuf>,
-    /// Most device memory of a session, over all devices; 0 limits nothing.
-    pub session_memory: u64,
+    /// The limits of one session.
+    pub quota: Quota,
     /// How long a client may take to open the lanes of its session.
     pub lane_limit: Duration,
     /// What sessions are told they may use.
@@ -164,8 +167,6 @@ pub struct JailConfig {
     pub keep_readable: Vec<PathBuf>,
     /// Paths that workers must not see although they could read them: secrets.
     pub hide: Vec<PathBuf>,
-    /// How much each may have.
-    pub limits: JailLimits,
     /// Serve others than this host's users although this system does not keep apart workers that share a user.
     pub shared_user: bool,
 }

@@ -55,6 +55,8 @@ pub(super) struct WorkerPool {
     /// How bad it is when a worker cannot start.
     failure: log::Level,
     jail: JailConfig,
+    /// Bytes of a worker's temporary files; 0 limits them to what the system does.
+    temporary_bytes: u64,
     /// Gone when stopped.
     folder: Mutex<Option<RuntimeFolder>>,
     /// Where the search for free user numbers starts; random, so that two supervisors rarely meet.
@@ -167,6 +169,7 @@ impl WorkerPool {
             program: program.clone(),
             failure: kind.failure,
             jail: config.jail.clone(),
+            temporary_bytes: config.quota.temporary_bytes,
             folder: Mutex::new(Some(folder)),
             first_user,
             state: Mutex::new(State {
@@ -429,7 +432,7 @@ impl WorkerPool {
                     rustix::process::getegid().as_raw(),
                 ),
                 shared_user,
-                limits: self.jail.limits.clone(),
+                temporary_bytes: self.temporary_bytes,
                 missing: missing.into_iter().collect(),
                 home: home.path().to_owned(),
                 keep_readable: self.jail.keep_readable.clone(),

@@ -13,6 +13,7 @@ use super::control::ControlConnection;
 use super::deadline::Deadline;
 use super::lock;
 use super::peer::Peering;
+use super::quota::Quota;
 use super::tenant::Tenant;
 use super::worker::Worker;
 
@@ -30,8 +31,8 @@ pub(super) struct Session {
     pub(super) worker: Arc<Worker>,
     pub(super) control: Arc<ControlConnection>,
     pub(super) since: Instant,
-    /// Most device memory; 0 where nothing limits it.
-    pub(super) device_memory_limit: u64,
+    /// How much it may have.
+    pub(super) quota: Quota,
     pub(super) lanes: Arc<LaneAccount>,
     pub(super) peering: Peering,
 }
@@ -305,7 +306,7 @@ impl Session {
             peer_lanes: self.peering.passed(),
             device_memory_bytes: statistics.device_memory_bytes,
             device_memory_peak: statistics.device_memory_peak,
-            device_memory_limit: self.device_memory_limit,
+            device_memory_limit: self.quota.device_memory_bytes,
             received_bytes: statistics.received_bytes,
             sent_bytes: statistics.sent_bytes,
             calls: statistics.calls,

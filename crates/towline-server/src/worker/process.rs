@@ -169,9 +169,9 @@ pub fn main(
 ) -> ! {
     let channel = Arc::new(channel());
     let code = match start(&channel, prepare, open, |engine| engine.snapshot()) {
-        Ok(mut engine) => {
+        Ok((mut engine, counts_processes)) => {
             engine.prepare();
-            serve(&channel, engine)
+            serve(&channel, engine, counts_processes)
         }
         Err(error) => refuse(&channel, &*error),
     };
@@ -185,7 +185,7 @@ pub fn monitor(
 ) -> ! {
     let channel = channel();
     let code = match start(&channel, prepare, open, |monitor| monitor.snapshot()) {
-        Ok(monitor) => answer(&channel, monitor),
+        Ok((monitor, _)) => answer(&channel, monitor),
         Err(error) => refuse(&channel, &*error),
     };
     exit_now(code)
@@ -211,13 +211,13 @@ fn refuse(channel: &Channel, error: &(dyn Error + 'static)) -> i32 {
     1
 }
 
-/// Jail, device, jail again; then tells the supervisor.
+/// Jail, device, jail again; then tells the supervisor. Gives also whether this worker's processes are counted apart from others'.
 fn start<T>(
     channel: &Channel,
     prepare: impl FnOnce(),
     open: impl FnOnce() -> Result<T, EngineError>,
     describe: impl FnOnce(&T) -> Vec<u8>,
-) -> Result<T, EngineError> {
+) -> Result<(T, bool), EngineError> {
     let Some(Received { bytes, .. }) = channel.recv()? else {
         return Err("the supervisor closed the channel before saying how to start".into());
     };
@@ -230,7 +230,7 @@ fn start<T>(
     prepare();
     // The jail may hide the shared objects that hold further transports.
     Registry::global();
-    let jail_missing = enter_jail(jail.as_ref(), &home)?;
+    let (jail_missing, counts_processes) = enter_jail(jail.as_ref(), &home)?;
     let opened = open()?;
     if let Some(jail) = &jail {
         jail::seal(jail.kind)?;
@@ -249,18 +249,21 @@ fn start<T>(
         None,
     )?;
     protocol::send_pieces(channel, &snapshot)?;
-    Ok(opened)
+    Ok((opened, counts_processes))
 }
 
-fn enter_jail(request: Option<&JailRequest>, home: &Path) -> Result<Vec<String>, EngineError> {
+fn enter_jail(
+    request: Option<&JailRequest>,
+    home: &Path,
+) -> Result<(Vec<String>, bool), EngineError> {
     match request {
         Some(request) => {
             let confinement = jail::enter(request)?;
-            Ok(confinement.missing)
+            Ok((confinement.missing, confinement.counts_processes))
         }
         None => {
             jail::adopt_home(home)?;
-            Ok(Vec::new())
+            Ok((Vec::new(), false))
         }
     }
 }
@@ -305,7 +308,7 @@ fn answer(channel: &Channel, mut monitor: Box<dyn Monitor>) -> i32 {
 }
 
 /// Waits for a session, runs it, and answers the supervisor meanwhile. Gives the exit code.
-fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>) -> i32 {
+fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, counts_processes: bool) -> i32 {
     let mut engine = Some(engine);
     let counters = Arc::new(Counters::default());
     let ended = Arc::new(AtomicBool::new(false));
@@ -342,7 +345,13 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>) -> i32 {
                 };
                 counters
                     .device_memory_limit
-                    .store(parameters.device_memory_limit, Ordering::Relaxed);
+                    .store(parameters.quota.device_memory_bytes, Ordering::Relaxed);
+                if counts_processes
+                    && parameters.quota.processes > 0
+                    && let Err(error) = jail::limit_processes(parameters.quota.processes)
+                {
+                    log::warn!("{error}: {}", error.source);
+                }
                 let (sender, arriving) = mpsc::channel();
                 let key = lane_key.map(LaneKey::from);
                 door = Some(Arc::new(Door::new(key, sender, Arc::clone(channel))));

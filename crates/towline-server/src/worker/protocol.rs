@@ -15,6 +15,8 @@ use towline_sys::jail::JailRequest;
 use towline_wire::control::LaneKey;
 use towline_worker::{DIGEST_BYTES, TOKEN_BYTES, Taken};
 
+use crate::supervisor::Quota;
+
 /// What a worker is told.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum ToWorker {
@@ -226,8 +228,8 @@ pub struct SessionParameters {
     pub chunk_bytes: u64,
     /// Number of buffers in the payload pool.
     pub chunk_count: u32,
-    /// Most device memory, over all devices; 0 where nothing limits it.
-    pub device_memory_limit: u64,
+    /// How much it may have.
+    pub quota: Quota,
 }
 
 /// What a session has used.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use towline_backend::opencl::*;
 use towline_server::supervisor::{
-    ImageConfig, JailConfig, MostAhead, Supervisor, SupervisorConfig, TenantTable,
+    ImageConfig, JailConfig, MostAhead, Quota, Supervisor, SupervisorConfig, TenantTable,
 };
 use towline_server::worker::process::{self, Engine, EngineError, Session};
 use towline_sys::jail::{UnprivilegedUser, WorkerKind};
@@ -310,7 +310,11 @@ fn config() -> SupervisorConfig {
         peers: Vec::new(),
         max_sessions: 1,
         audit_log: None,
-        session_memory: 0,
+        quota: Quota {
+            temporary_bytes: 1 << 30,
+            processes: 1024,
+            ..Quota::default()
+        },
         lane_limit: Duration::from_secs(20),
         limits: SessionLimits {
             max_lanes: 1,

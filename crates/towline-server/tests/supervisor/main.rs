@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use towline_server::supervisor::{
-    ImageConfig, JailConfig, MostAhead, Supervisor, SupervisorConfig, SupervisorError, TenantTable,
+    ImageConfig, JailConfig, MostAhead, Quota, Supervisor, SupervisorConfig, SupervisorError,
+    TenantTable,
 };
 use towline_server::worker::cuda::{self, CudaOptions};
 use towline_server::worker::nvml::{self, NvmlOptions};
@@ -166,7 +167,11 @@ fn config(kind: &str) -> SupervisorConfig {
         peers: Vec::new(),
         max_sessions: 8,
         audit_log: None,
-        session_memory: 0,
+        quota: Quota {
+            temporary_bytes: 1 << 30,
+            processes: 1024,
+            ..Quota::default()
+        },
         lane_limit: Duration::from_secs(20),
         limits: SessionLimits {
             max_lanes: 4,

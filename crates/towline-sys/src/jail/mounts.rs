@@ -54,7 +54,7 @@ pub(super) fn confine(
         .chain(&request.keep_readable)
         .filter_map(|path| note(Kept::open(path), &mut missing))
         .collect();
-    make_temporary(request.limits.temporary_bytes)?;
+    make_temporary(request.temporary_bytes)?;
     note(make_home(home, user), &mut missing);
     let mut covered: Vec<PathBuf> = TEMPORARY_FOLDERS
         .iter()
@@ -120,7 +120,10 @@ fn devices(kind: super::WorkerKind) -> Vec<PathBuf> {
 fn make_temporary(bytes: u64) -> Result<(), SysError> {
     let action = "make room for temporary files";
     // A page for each file and folder, of those that fit: what the kernel takes for them counts towards nothing.
-    let inodes = (bytes / 4096).clamp(1024, 65536);
+    let inodes = match bytes {
+        0 => 65536,
+        bytes => (bytes / 4096).clamp(1024, 65536),
+    };
     let options = format!("size={bytes},nr_inodes={inodes},mode=0755");
     let options = std::ffi::CString::new(options).while_trying_to(action)?;
     cover(Path::new("/tmp"), &options)?;
