@@ -244,35 +244,56 @@ pub(crate) struct TenantChanges {
     /// Let it see the sessions of all tenants; --admin=false does not
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) admin: Option<bool>,
-    /// Most sessions at once, or none for no limit
-    #[arg(long, value_name = "N", value_parser = session_limit)]
+    /// Most sessions at once, or none
+    #[arg(long, value_name = "N", value_parser = |text: &str| limit(text, session_count))]
     pub(crate) sessions: Option<Limit<u32>>,
-    /// Most device memory of a session, in place of the server's --session-memory, or none
-    #[arg(long, value_name = "BYTES", value_parser = memory_limit)]
-    pub(crate) session_memory: Option<Limit<u64>>,
-    /// Most device memory of all its sessions together, or none for no limit
-    #[arg(long, value_name = "BYTES", value_parser = memory_limit)]
+    /// Most device memory of all its sessions together, or none
+    #[arg(long, value_name = "BYTES", value_parser = |text: &str| limit(text, memory_bytes))]
     pub(crate) memory: Option<Limit<u64>>,
+    /// Its --session-memory, in place of the server's; none for the server's, here and below
+    #[arg(long, value_name = "BYTES", value_parser = |text: &str| limit(text, memory_bytes_or_none))]
+    pub(crate) session_memory: Option<Limit<u64>>,
+    /// Its --session-host-memory
+    #[arg(long, value_name = "BYTES", value_parser = |text: &str| limit(text, memory_bytes_or_none))]
+    pub(crate) session_host_memory: Option<Limit<u64>>,
+    /// Its --session-processes
+    #[arg(long, value_name = "N", value_parser = |text: &str| limit(text, processes))]
+    pub(crate) session_processes: Option<Limit<u64>>,
+    /// Its --kernel-time-limit
+    #[arg(long, value_name = "SECONDS", value_parser = |text: &str| limit(text, seconds))]
+    pub(crate) kernel_time_limit: Option<Limit<u64>>,
+    /// Its --session-code
+    #[arg(long, value_name = "BYTES", value_parser = |text: &str| limit(text, memory_bytes_or_none))]
+    pub(crate) session_code: Option<Limit<u64>>,
+    /// Its --session-cpus
+    #[arg(long, value_name = "N", value_parser = |text: &str| limit(text, cpu_percent))]
+    pub(crate) session_cpus: Option<Limit<u64>>,
 }
 
 /// A limit, or that there is none.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Limit<T>(pub(crate) Option<T>);
 
-fn session_limit(text: &str) -> Result<Limit<u32>, String> {
+fn limit<T>(text: &str, parse: fn(&str) -> Result<T, String>) -> Result<Limit<T>, String> {
     match text {
         "none" => Ok(Limit(None)),
-        text => match text.parse() {
-            Ok(count @ 1..=4096) => Ok(Limit(Some(count))),
-            _ => Err("neither a number from 1 to 4096 nor none".into()),
-        },
+        text => parse(text)
+            .map(|limit| Limit(Some(limit)))
+            .map_err(|why| format!("{why}, nor none")),
     }
 }
 
-fn memory_limit(text: &str) -> Result<Limit<u64>, String> {
-    match text {
-        "none" => Ok(Limit(None)),
-        text => memory_bytes(text).map(|bytes| Limit(Some(bytes))),
+fn session_count(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(count @ 1..=4096) => Ok(count),
+        _ => Err("no number from 1 to 4096".into()),
+    }
+}
+
+pub(crate) fn seconds(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(seconds @ 0..=86400) => Ok(seconds),
+        _ => Err("no number from 0 to 86400".into()),
     }
 }
 
@@ -621,7 +642,7 @@ impl SoftDeviceOptions {
 }
 
 /// Memory of a software device, or for a launch: at least what a small program needs, at most what addresses allow.
-fn memory_bytes_or_none(text: &str) -> Result<u64, String> {
+pub(crate) fn memory_bytes_or_none(text: &str) -> Result<u64, String> {
     match text {
         "0" => Ok(0),
         text => memory_bytes(text),
@@ -647,7 +668,7 @@ pub(crate) fn memory_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// A worker and its driver need some dozen threads.
-fn processes(text: &str) -> Result<u64, String> {
+pub(crate) fn processes(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(count @ (0 | 64..=4_194_304)) => Ok(count),
         _ => Err("neither 0 nor a number from 64 to 4194304".into()),
@@ -655,7 +676,7 @@ fn processes(text: &str) -> Result<u64, String> {
 }
 
 /// Processors with two decimals, in hundredths.
-fn cpu_percent(text: &str) -> Result<u64, String> {
+pub(crate) fn cpu_percent(text: &str) -> Result<u64, String> {
     match text.parse::<f64>() {
         Ok(0.0) => Ok(0),
         Ok(cpus @ 0.01..=4096.0) => Ok((cpus * 100.0).round() as u64),

@@ -10,11 +10,14 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
-use towline_server::supervisor::{Supervisor, TenantEntry, TenantLimits};
+use towline_server::supervisor::{QuotaChanges, Supervisor, TenantEntry, TenantLimits};
 use towline_transport::read_secret;
 use towline_wire::control::{Token, limits::TENANT_BYTES};
 
-use crate::cli::{Limit, TenantChanges, TenantCommand, TenantOptions, TokenOut, memory_bytes};
+use crate::cli::{
+    Limit, TenantChanges, TenantCommand, TenantOptions, TokenOut, cpu_percent,
+    memory_bytes_or_none, processes, seconds,
+};
 use crate::table::{self, Table};
 
 /// Longest file that is read: thousands of tenants.
@@ -33,7 +36,7 @@ const HEADING: &str = "\
 /// The contents of a file, by tenants' names.
 type Entries = BTreeMap<String, Entry>;
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Entry {
     /// Differs when a tenant is revoked and added anew.
@@ -45,9 +48,19 @@ struct Entry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sessions: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    memory: Option<Bytes>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     session_memory: Option<Bytes>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    memory: Option<Bytes>,
+    session_host_memory: Option<Bytes>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session_processes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kernel_time_limit: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session_code: Option<Bytes>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session_cpus: Option<f64>,
 }
 
 /// A number of bytes, written as in options: 512M.
@@ -59,11 +72,12 @@ impl TryFrom<toml::Value> for Bytes {
     type Error = String;
 
     fn try_from(value: toml::Value) -> Result<Self, String> {
-        match value {
-            toml::Value::String(text) => memory_bytes(&text).map(Self),
-            toml::Value::Integer(bytes) => memory_bytes(&bytes.to_string()).map(Self),
-            _ => Err("no number of bytes, such as \"512M\"".into()),
-        }
+        let text = match value {
+            toml::Value::String(text) => text,
+            toml::Value::Integer(bytes) => bytes.to_string(),
+            _ => return Err("no number of bytes, such as \"512M\"".into()),
+        };
+        memory_bytes_or_none(&text).map(Self)
     }
 }
 
@@ -71,39 +85,72 @@ impl From<Bytes> for String {
     fn from(Bytes(bytes): Bytes) -> Self {
         let units = [(30, "G"), (20, "M"), (10, "K")];
         let unit = units.iter().find(|(shift, _)| bytes % (1 << shift) == 0);
-        unit.map_or(bytes.to_string(), |(shift, unit)| {
-            format!("{}{unit}", bytes >> shift)
-        })
+        match unit.filter(|_| bytes > 0) {
+            Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
+            None => bytes.to_string(),
+        }
     }
 }
 
 impl Entry {
     fn change(&mut self, changes: &TenantChanges) {
-        let bytes = |limit: Limit<u64>| limit.0.map(Bytes);
+        fn set<T, U>(to: &mut Option<U>, from: Option<Limit<T>>, written: fn(T) -> U) {
+            if let Some(Limit(limit)) = from {
+                *to = limit.map(written);
+            }
+        }
         if let Some(admin) = changes.admin {
             self.admin = admin;
         }
-        if let Some(limit) = changes.sessions {
-            self.sessions = limit.0;
-        }
-        if let Some(limit) = changes.session_memory {
-            self.session_memory = bytes(limit);
-        }
-        if let Some(limit) = changes.memory {
-            self.memory = bytes(limit);
-        }
+        let same = |number| number;
+        set(&mut self.sessions, changes.sessions, |number| number);
+        set(&mut self.memory, changes.memory, Bytes);
+        set(&mut self.session_memory, changes.session_memory, Bytes);
+        set(
+            &mut self.session_host_memory,
+            changes.session_host_memory,
+            Bytes,
+        );
+        set(&mut self.session_processes, changes.session_processes, same);
+        set(&mut self.kernel_time_limit, changes.kernel_time_limit, same);
+        set(&mut self.session_code, changes.session_code, Bytes);
+        let cpus = |percent: u64| percent as f64 / 100.0;
+        set(&mut self.session_cpus, changes.session_cpus, cpus);
     }
 
     /// As the server wants it.
     fn checked(&self) -> anyhow::Result<TenantEntry> {
+        let bytes = |bytes: Option<Bytes>| bytes.map(|Bytes(bytes)| bytes);
+        // What options refuse is refused here too.
+        let checked = |key, text: Option<String>, parse: fn(&str) -> Result<u64, String>| {
+            let parsed = text.map(|text| parse(&text)).transpose();
+            parsed.map_err(|why| anyhow::anyhow!("{key}: {why}"))
+        };
+        if self.sessions == Some(0) || bytes(self.memory) == Some(0) {
+            bail!("a limit of 0 for all its sessions; revoke it, or leave the limit out");
+        }
+        let text = |number: Option<u64>| number.map(|number| number.to_string());
+        let cpus = self.session_cpus.map(|cpus| cpus.to_string());
+        let time = checked("kernel-time-limit", text(self.kernel_time_limit), seconds)?;
         Ok(TenantEntry {
             id: self.id.clone(),
             token: Token::from_bytes(self.token.as_bytes())?,
             admin: self.admin,
             limits: TenantLimits {
                 sessions: self.sessions,
-                session_memory: self.session_memory.map(|Bytes(bytes)| bytes),
-                memory: self.memory.map(|Bytes(bytes)| bytes),
+                memory: bytes(self.memory),
+                quota: QuotaChanges {
+                    device_memory_bytes: bytes(self.session_memory),
+                    host_memory_bytes: bytes(self.session_host_memory),
+                    processes: checked(
+                        "session-processes",
+                        text(self.session_processes),
+                        processes,
+                    )?,
+                    kernel_time_ms: time.map(|seconds| seconds * 1000),
+                    code_bytes: bytes(self.session_code),
+                    cpu_percent: checked("session-cpus", cpus, cpu_percent)?,
+                },
             },
         })
     }
@@ -165,10 +212,7 @@ pub(crate) fn run(options: &TenantOptions) -> anyhow::Result<ExitCode> {
             let mut entry = Entry {
                 id: random_text::<ID_BYTES>()?,
                 token: issued.token.clone(),
-                admin: false,
-                sessions: None,
-                session_memory: None,
-                memory: None,
+                ..Entry::default()
             };
             entry.change(changes);
             store.entries.insert(name.clone(), entry);
@@ -457,8 +501,11 @@ mod tests {
         assert!(anna.admin);
         let limits = TenantLimits {
             sessions: Some(4),
-            session_memory: None,
             memory: Some(8 << 30),
+            quota: QuotaChanges {
+                cpu_percent: Some(150),
+                ..QuotaChanges::default()
+            },
         };
         assert_eq!(anna.limits, limits);
         assert_eq!(mode(&tried.file()), 0o600);

@@ -428,11 +428,7 @@ fn run_session(
             worker: Arc::clone(&worker),
             control: Arc::clone(control),
             since: Instant::now(),
-            quota: super::Quota {
-                device_memory_bytes: tenant
-                    .session_memory(shared.config.quota.device_memory_bytes),
-                ..shared.config.quota
-            },
+            quota: tenant.quota(shared.config.quota),
             lanes: Arc::new(LaneAccount::new(session_limits.max_lanes)),
             peering: Peering::default(),
             hello,

@@ -73,7 +73,7 @@ use self::query::Queries;
 pub use self::quota::Quota;
 use self::refusal::Refusals;
 use self::session::SessionTable;
-pub use self::tenant::{DEFAULT_TENANT, TenantEntry, TenantLimits, TenantTable};
+pub use self::tenant::{DEFAULT_TENANT, QuotaChanges, TenantEntry, TenantLimits, TenantTable};
 
 /// How long a client may take for the whole handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);

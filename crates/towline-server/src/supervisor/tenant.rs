@@ -10,6 +10,7 @@ use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use towline_wire::control::{Reject, RejectCode, Tenants, Token, limits::TENANT_BYTES};
 
 use super::lock;
+use super::quota::Quota;
 
 /// The tenant of clients that name none.
 pub const DEFAULT_TENANT: &str = "default";
@@ -32,10 +33,43 @@ pub struct TenantEntry {
 pub struct TenantLimits {
     /// Most sessions at once.
     pub sessions: Option<u32>,
-    /// Most device memory of a session, over all devices.
-    pub session_memory: Option<u64>,
     /// Most device memory of all its sessions together.
     pub memory: Option<u64>,
+    /// Limits of each session.
+    pub quota: QuotaChanges,
+}
+
+/// Limits of a tenant's sessions that replace those of the server's quota. `None` replaces nothing, and 0 limits nothing.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct QuotaChanges {
+    /// See [`Quota::device_memory_bytes`].
+    pub device_memory_bytes: Option<u64>,
+    /// See [`Quota::host_memory_bytes`].
+    pub host_memory_bytes: Option<u64>,
+    /// See [`Quota::processes`].
+    pub processes: Option<u64>,
+    /// See [`Quota::kernel_time_ms`].
+    pub kernel_time_ms: Option<u64>,
+    /// See [`Quota::code_bytes`].
+    pub code_bytes: Option<u64>,
+    /// See [`Quota::cpu_percent`].
+    pub cpu_percent: Option<u64>,
+}
+
+impl QuotaChanges {
+    fn over(&self, server: Quota) -> Quota {
+        let or = |own: Option<u64>, server: u64| own.unwrap_or(server);
+        Quota {
+            device_memory_bytes: or(self.device_memory_bytes, server.device_memory_bytes),
+            host_memory_bytes: or(self.host_memory_bytes, server.host_memory_bytes),
+            // Workers wait for clients of any tenant with their temporary files made.
+            temporary_bytes: server.temporary_bytes,
+            processes: or(self.processes, server.processes),
+            kernel_time_ms: or(self.kernel_time_ms, server.kernel_time_ms),
+            code_bytes: or(self.code_bytes, server.code_bytes),
+            cpu_percent: or(self.cpu_percent, server.cpu_percent),
+        }
+    }
 }
 
 /// The tenants of a server.
@@ -210,13 +244,16 @@ impl Tenant {
         lock(&self.state).limits
     }
 
-    /// Most device memory of a session, where the server gives `server` to a tenant that has no limit of its own; 0 limits nothing.
-    pub(super) fn session_memory(&self, server: u64) -> u64 {
+    /// The quota of a session, where the server's is `server`. It has no more device memory than all sessions of the tenant.
+    pub(super) fn quota(&self, server: Quota) -> Quota {
         let limits = self.limits();
-        let session = limits
-            .session_memory
-            .or(Some(server).filter(|limit| *limit > 0));
-        session.into_iter().chain(limits.memory).min().unwrap_or(0)
+        let quota = limits.quota.over(server);
+        let own = Some(quota.device_memory_bytes).filter(|limit| *limit > 0);
+        let least = own.into_iter().chain(limits.memory).min();
+        Quota {
+            device_memory_bytes: least.unwrap_or(0),
+            ..quota
+        }
     }
 
     pub(super) fn usage(&self) -> Usage {
