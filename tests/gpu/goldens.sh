@@ -90,7 +90,7 @@ soft() {
   trap leave EXIT
   for tier in interpreter jit; do
     echo "== $tier"
-    serve "$binaries/towline" "$scratch/log" --listen 127.0.0.1:0 --backend off --cuda soft --soft-tier "$tier" --soft-time-limit 60
+    serve "$binaries/towline" "$scratch/log" --listen 127.0.0.1:0 --backend off --cuda soft --soft-tier "$tier" --kernel-time-limit 60
     timeout 600 "$binaries/towline" run --server "$(<"$scratch/ready")" -- "$python" tests/gpu/goldens.py compare || failed=1
     stop
     # What is refused is named, so that whoever wrote the kernel knows what to do without.

@@ -39,7 +39,7 @@ make --no-print-directory -j"$(nproc)" -C "$root/workloads/cuda" BUILD="$build" 
   LIBRARIES="-L$scratch/lib" GENCODE="-gencode arch=compute_80,code=compute_80"
 
 setpriv --pdeathsig TERM "$binaries/towline" serve --listen 127.0.0.1:0 --ready-file "$scratch/ready" --backend off --cuda soft:2 \
-  --soft-time-limit 120 2>"$scratch/log" &
+  --kernel-time-limit 120 2>"$scratch/log" &
 server=$!
 for ((tenths = 0; tenths < 300; tenths++)); do
   [[ ! -s $scratch/ready ]] || break

@@ -62,7 +62,7 @@ build() {
 # Where the linker finds -lcuda: ours, by the driver's name.
 mkdir "$scratch/lib"
 ln -s "$binaries/libtowline_cuda.so" "$scratch/lib/libcuda.so"
-device=(--backend off --soft-time-limit 120 --cuda)
+device=(--backend off --kernel-time-limit 120 --cuda)
 start_server a "${device[@]}" soft:2
 a=$address
 start_server b "${device[@]}" soft

@@ -104,9 +104,9 @@ fi
 mkdir "$scratch/lib"
 ln -s "$binaries/libtowline_cuda.so" "$scratch/lib/libcuda.so"
 make --no-print-directory -C "$here" OPENCL=1 CUDA=1 CUDA_HOME="$cuda" CUDA_LIBS="-L$scratch/lib -lcuda"
-start_server c --backend off --cuda soft:2 --soft-time-limit 120
+start_server c --backend off --cuda soft:2 --kernel-time-limit 120
 c=$address
-start_server d --backend off --cuda soft --soft-time-limit 120
+start_server d --backend off --cuda soft --kernel-time-limit 120
 d=$address
 run cuda-one-server "$mpirun" -np 2 "$towline" run --server "$c" --report -- "$programs/lj_cuda"
 compare cuda-one-server cuda 2 2

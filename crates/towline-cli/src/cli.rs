@@ -564,6 +564,9 @@ pub(crate) struct QuotaOptions {
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = processes)]
     session_processes: u64,
     /// Longest time in seconds that a kernel or graph of a session may run; 0 limits nothing
+    ///
+    /// By the clock: what other sessions take of the device counts too. One that takes longer ends its session; programs get
+    /// CUDA_ERROR_LAUNCH_TIMEOUT or CL_OUT_OF_RESOURCES.
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=86400))]
     kernel_time_limit: u64,
     /// Most bytes of a session's device code: modules, programs, and graphs; with K, M or G behind; 0 limits nothing
@@ -597,9 +600,6 @@ pub(crate) struct SoftDeviceOptions {
     /// Compute capability that software devices report, 7.5 to 9.0
     #[arg(long, value_name = "X.Y", default_value = "7.5", value_parser = capability)]
     pub(crate) soft_capability: (u32, u32),
-    /// Longest time in seconds that a launch on a software device may take [default: no limit]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
-    pub(crate) soft_time_limit: Option<u64>,
     /// Most memory of the host that a launch on a software device may take for registers, stacks and shared memory
     #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = memory_bytes)]
     pub(crate) soft_launch_memory: u64,
@@ -633,9 +633,6 @@ impl SoftDeviceOptions {
         ];
         if let Some(tier) = self.soft_tier.to_possible_value() {
             arguments.extend(["--soft-tier".into(), tier.get_name().into()]);
-        }
-        if let Some(seconds) = self.soft_time_limit {
-            arguments.extend(["--soft-time-limit".into(), seconds.to_string().into()]);
         }
         arguments
     }

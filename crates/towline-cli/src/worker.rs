@@ -1,7 +1,6 @@
 //! `towline worker`: the process of one session. Started by `towline serve`, never by hand.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use towline_server::worker::cuda::{self, CudaDriver, CudaOptions, SoftOptions, SoftTier};
 use towline_server::worker::nvml::{self, NvmlOptions};
@@ -17,7 +16,6 @@ pub(crate) fn run(options: WorkerOptions) -> anyhow::Result<ExitCode> {
             devices,
             memory_bytes: options.soft.soft_memory,
             capability: options.soft.soft_capability,
-            time_limit: options.soft.soft_time_limit.map(Duration::from_secs),
             launch_bytes: options.soft.soft_launch_memory,
             tier: match options.soft.soft_tier {
                 TierChoice::Auto => SoftTier::Auto,

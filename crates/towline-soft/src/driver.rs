@@ -90,6 +90,8 @@ pub struct SoftCuda {
     /// Taken first of all.
     graphs: Mutex<Graphs<Self>>,
     heap_bytes: AtomicUsize,
+    /// How long a launch may run, in milliseconds; 0 limits nothing.
+    time_limit_ms: AtomicU64,
     launches: Arc<AtomicU64>,
     /// Kernels that were compiled.
     codes: Arc<Cache>,
@@ -185,6 +187,11 @@ impl SoftCuda {
         Ok(Self {
             arena: Arc::new(Arena::reserve(addresses)?),
             host_threads: options.host_threads.unwrap_or(threads).max(1),
+            time_limit_ms: AtomicU64::new(
+                options
+                    .time_limit
+                    .map_or(0, |limit| limit.as_millis() as u64),
+            ),
             options,
             streams: Arc::default(),
             state: Mutex::default(),
@@ -195,6 +202,19 @@ impl SoftCuda {
             codes: Arc::default(),
             print,
         })
+    }
+
+    /// How long launches may run from now on; zero limits nothing.
+    pub fn set_time_limit(&self, limit: Duration) {
+        self.time_limit_ms
+            .store(limit.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    fn time_limit(&self) -> Option<Duration> {
+        match self.time_limit_ms.load(Ordering::Relaxed) {
+            0 => None,
+            ms => Some(Duration::from_millis(ms)),
+        }
     }
 
     /// Allocations that live, those of modules counted.

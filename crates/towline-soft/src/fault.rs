@@ -87,7 +87,7 @@ impl fmt::Display for FaultKind {
                 "stack overflow: calls are nested too deep, or local memory is too large",
             ),
             FaultKind::TimeLimit => {
-                f.write_str("the launch ran longer than the server's limit (--soft-time-limit)")
+                f.write_str("the launch ran longer than the server's limit (--kernel-time-limit)")
             }
             FaultKind::Trap => f.write_str("trap"),
         }

@@ -86,6 +86,8 @@ pub(crate) fn carry_out(due: &Due, status: i32) {
 const OVERDUE: Duration = Duration::from_millis(1);
 /// Most completions of a watched queue that wait for each other to be sent.
 const TOLD_AT_ONCE: usize = 64;
+/// From so many commands on, those that have ended are looked for among the watched ones without waiting for the watchdog.
+const CLEAR_AT: usize = 1024;
 
 /// A queue whose events a thread waits for, one after another.
 #[derive(Debug, Clone, Copy)]
@@ -453,6 +455,10 @@ impl Shared {
         for event in events.into_values() {
             self.release_event(event.native);
         }
+        let at_work = std::mem::take(&mut *self.at_work());
+        at_work
+            .into_iter()
+            .for_each(|event| self.release_event(event));
     }
 
     fn outstanding(&self) -> MutexGuard<'_, HashMap<u64, Outstanding>> {
@@ -463,5 +469,97 @@ impl Shared {
     pub(crate) fn release_event(&self, event: Raw) {
         // SAFETY: whoever calls this owns the reference.
         unsafe { self.api.clReleaseEvent(event.0.cast()) };
+    }
+}
+
+/// Finds kernels that run longer than they may. What waits in a queue does not run.
+pub(crate) struct Overruns {
+    limit: Duration,
+    /// Kernels that were seen running, and since when.
+    running: HashMap<usize, Instant>,
+}
+
+impl Overruns {
+    pub(crate) fn watch(shared: &Shared, limit: Duration) -> Self {
+        shared.watched.store(true, Ordering::Relaxed);
+        Self {
+            limit,
+            running: HashMap::new(),
+        }
+    }
+
+    /// Whether one runs for too long.
+    pub(crate) fn look(&mut self, shared: &Shared) -> bool {
+        let now = Instant::now();
+        let commands = std::mem::take(&mut *shared.at_work());
+        let mut at_work = Vec::with_capacity(commands.len());
+        let mut longest = Duration::ZERO;
+        for event in commands {
+            match event_status(&*shared.api, event.0.cast()) {
+                status if status <= CL_COMPLETE => {
+                    self.running.remove(&event.0.addr());
+                    shared.release_event(event);
+                    continue;
+                }
+                CL_RUNNING => {
+                    let since = *self.running.entry(event.0.addr()).or_insert(now);
+                    longest = longest.max(now.saturating_duration_since(since));
+                }
+                _ => {}
+            }
+            at_work.push(event);
+        }
+        shared.at_work().extend(at_work);
+        longest > self.limit
+    }
+}
+
+/// Whether a command is a kernel, of the program or of the vendor.
+fn is_kernel(api: &dyn OpenClApi, event: cl_event) -> bool {
+    let mut kind: cl_command_type = 0;
+    // SAFETY: the caller has a reference to the event; the answer is one `cl_command_type`.
+    unsafe {
+        api.clGetEventInfo(
+            event,
+            CL_EVENT_COMMAND_TYPE,
+            size_of::<cl_command_type>(),
+            (&raw mut kind).cast(),
+            std::ptr::null_mut(),
+        )
+    };
+    matches!(
+        kind,
+        CL_COMMAND_NDRANGE_KERNEL | CL_COMMAND_TASK | CL_COMMAND_NATIVE_KERNEL
+    )
+}
+
+impl Shared {
+    /// Whether somebody measures how long commands take.
+    pub(crate) fn are_commands_watched(&self) -> bool {
+        self.watched.load(Ordering::Relaxed)
+    }
+
+    /// Has a kernel's time measured.
+    pub(crate) fn watch_command(&self, event: cl_event) {
+        if !is_kernel(&*self.api, event) {
+            return;
+        }
+        // SAFETY: the event is live; this reference lasts until its command has ended.
+        unsafe { self.api.clRetainEvent(event) };
+        let mut at_work = self.at_work();
+        at_work.push(Raw(event.cast()));
+        if at_work.len() >= CLEAR_AT && at_work.len().is_power_of_two() {
+            at_work.retain(|event| {
+                let goes_on = event_status(&*self.api, event.0.cast()) > CL_COMPLETE;
+                if !goes_on {
+                    self.release_event(*event);
+                }
+                goes_on
+            });
+        }
+    }
+
+    fn at_work(&self) -> MutexGuard<'_, Vec<Raw>> {
+        self.at_work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,11 +1,13 @@
 //! The engine for OpenCL: opens a backend, describes its devices, then serves one session.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use towline_backend::opencl::OpenClApi;
+use towline_backend::opencl::{CL_OUT_OF_RESOURCES, OpenClApi};
 use towline_transport::Connection;
 use towline_wire::error::{DecodeError, ProtocolError};
 
+use crate::completion::Overruns;
 use crate::lane::{self, Limits, RunError, Serve, SideLane};
 use crate::link::{Counters, Link};
 use crate::payload::Payloads;
@@ -94,5 +96,12 @@ impl Serve for Session {
 
     fn release_all(&mut self) {
         self.release_all();
+    }
+
+    fn watch(&self, limit: Duration) -> (i32, Box<dyn FnMut() -> bool + Send>) {
+        let shared = Arc::clone(&self.shared);
+        let mut overruns = Overruns::watch(&shared, limit);
+        let look = move || overruns.look(&shared);
+        (CL_OUT_OF_RESOURCES, Box::new(look))
     }
 }

@@ -13,6 +13,7 @@ use towline_wire::push::Push;
 use crate::link::Link;
 use crate::payload::Payloads;
 use crate::waiters::Job;
+use crate::watchdog::Watchdog;
 
 /// What a session may use.
 #[derive(Debug, Clone, Copy)]
@@ -39,12 +40,18 @@ impl From<Arc<dyn Connection>> for SideLane {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
+    /// A kernel does not end.
+    #[error("a kernel or graph ran longer than the server's limit of {0:?} (--kernel-time-limit)")]
+    Overrun(Duration),
     /// The client broke the rules; it has been told.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
     /// The link failed.
     #[error(transparent)]
     Transport(#[from] TransportError),
+    /// Nothing would limit how long kernels run.
+    #[error("cannot start the thread that limits kernels' time")]
+    Watchdog(#[source] std::io::Error),
 }
 
 /// A request is acknowledged at the latest when so many have come since.
@@ -102,6 +109,9 @@ pub(crate) trait Serve: Send + 'static {
 
     /// Gives all objects back: the session is over.
     fn release_all(&mut self);
+
+    /// What the client hears when a kernel runs longer than `limit`, and what finds that out.
+    fn watch(&self, limit: Duration) -> (i32, Box<dyn FnMut() -> bool + Send>);
 }
 
 /// Serves a session; see `Engine::run`.
@@ -137,6 +147,14 @@ pub(crate) fn run<S: Serve, L: Into<SideLane>>(
     if let Err(error) = acceptor {
         log::error!("cannot start the thread that takes payload lanes: {error}");
     }
+    let watchdog = match link.counters.kernel_time_ms.load(Ordering::Relaxed) {
+        0 => None,
+        ms => {
+            let limit = Duration::from_millis(ms);
+            let (status, overruns) = session.watch(limit);
+            Some(Watchdog::start(&link, limit, status, overruns).map_err(RunError::Watchdog)?)
+        }
+    };
     let (done, ended) = channel();
     let lane = Lane {
         session,
@@ -157,6 +175,12 @@ pub(crate) fn run<S: Serve, L: Into<SideLane>>(
         link.close(error);
     }
     link.end();
+    drop(watchdog);
+    if let Some(limit) = link.overrun_limit() {
+        // What a kernel uses that still runs cannot be given back; it ends with the process.
+        std::mem::forget(session);
+        return Err(RunError::Overrun(limit));
+    }
     link.payloads.join();
     link.peers.join();
     session.release_all();

@@ -22,6 +22,7 @@ mod session;
 mod shared;
 mod snapshot;
 mod waiters;
+mod watchdog;
 
 pub use broker::{
     Broker, NoBroker, OFFER_BYTES, Offer, Offers, SESSION_OFFERS, TOKEN_BYTES, Taken, Token,

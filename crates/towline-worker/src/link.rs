@@ -1,8 +1,8 @@
 //! What the sessions of every API share: the way back to the client, payload under way, threads to wait on.
 
 use std::ffi::c_void;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use towline_session::Outbox;
@@ -25,6 +25,8 @@ pub struct Counters {
     pub device_memory_peak: AtomicU64,
     /// The most that may be held, over all devices; 0 where nothing limits it.
     pub device_memory_limit: AtomicU64,
+    /// How long one kernel or graph may run, set before the session begins; 0 where nothing limits it.
+    pub kernel_time_ms: AtomicU64,
     /// Bytes from the client.
     pub received_bytes: AtomicU64,
     /// Bytes to the client.
@@ -162,6 +164,8 @@ pub(crate) struct Link {
     pub(crate) printing: Printing,
     staged: Arc<AtomicU64>,
     ended: AtomicBool,
+    /// The limit that a kernel has exceeded.
+    overrun: OnceLock<Duration>,
 }
 
 impl Link {
@@ -182,6 +186,7 @@ impl Link {
             printing: Printing::global(),
             staged: Arc::default(),
             ended: AtomicBool::new(false),
+            overrun: OnceLock::new(),
         }
     }
 
@@ -244,6 +249,16 @@ impl Link {
         self.lane.shutdown();
         self.payloads.shutdown();
         self.peers.shutdown();
+    }
+
+    /// A kernel runs for longer than it may.
+    pub(crate) fn overrun(&self, limit: Duration) {
+        let _ = self.overrun.set(limit);
+    }
+
+    /// The limit that a kernel has exceeded.
+    pub(crate) fn overrun_limit(&self) -> Option<Duration> {
+        self.overrun.get().copied()
     }
 
     /// Whether the session is over.

@@ -195,6 +195,29 @@ impl Session {
         Ok(())
     }
 
+    /// Whether a command gets an event: the client has asked for one, or somebody measures how long commands take.
+    pub(crate) fn wants_event(&self, asked: bool) -> bool {
+        asked || self.shared.are_commands_watched()
+    }
+
+    /// A command was enqueued, with an event where one [is wanted](Self::wants_event).
+    pub(crate) fn enqueued(
+        &mut self,
+        handle: Option<wire::EventHandle>,
+        native: cl_event,
+        status: i32,
+    ) -> Result<(), ProtocolError> {
+        if !native.is_null() && self.shared.are_commands_watched() {
+            self.shared.watch_command(native);
+        }
+        match handle {
+            None if native.is_null() => {}
+            None => self.shared.release_event(Raw(native.cast())),
+            handle => self.born_event(handle, native, status)?,
+        }
+        Ok(())
+    }
+
     /// Enters the event of a command, on the queue that the request names, and arranges that the client hears of its end.
     pub(crate) fn born_event(
         &mut self,

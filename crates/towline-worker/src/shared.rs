@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
@@ -29,6 +29,9 @@ pub(crate) struct Shared {
     pub(crate) events: Mutex<HashMap<u64, Outstanding>>,
     /// Queues whose completions a thread waits for.
     pub(crate) watches: Mutex<HashMap<usize, Watch>>,
+    /// Commands that have not ended, with a reference to each one's event, while somebody measures how long they take.
+    pub(crate) at_work: Mutex<Vec<Raw>>,
+    pub(crate) watched: AtomicBool,
 }
 
 impl Deref for Shared {
@@ -48,6 +51,8 @@ impl Shared {
             reads: Mutex::new(Vec::new()),
             events: Mutex::default(),
             watches: Mutex::default(),
+            at_work: Mutex::default(),
+            watched: AtomicBool::new(false),
         }
     }
 

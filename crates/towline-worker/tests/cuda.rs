@@ -116,6 +116,27 @@ impl Client {
     }
 
     fn over(api: Arc<dyn CudaApi>, transport: &dyn Transport, address: &Address) -> Self {
+        Self::start(api, transport, address, Arc::default())
+    }
+
+    /// A session whose kernels may take so long.
+    fn timed(limit: Duration) -> Self {
+        let counters = Counters {
+            kernel_time_ms: (limit.as_millis() as u64).into(),
+            ..Counters::default()
+        };
+        let address = "memory://cuda".parse().expect("it is well formed");
+        let null = Arc::new(NullCuda::new(1));
+        let client = Self::start(null, &MemoryTransport::new(), &address, counters.into());
+        client.settle(IMAGE)
+    }
+
+    fn start(
+        api: Arc<dyn CudaApi>,
+        transport: &dyn Transport,
+        address: &Address,
+        counters: Arc<Counters>,
+    ) -> Self {
         let engine = CudaEngine::open(api, false, &|_, _| true).expect("there is a device");
         let listener = transport.listen(address).expect("the name is free");
         let mut pairs: Vec<_> = (0..3)
@@ -130,7 +151,6 @@ impl Client {
         let (lanes, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         let mut theirs = theirs.into_iter().map(SideLane::Payload);
         let (sender, ended) = channel();
-        let counters = Arc::new(Counters::default());
         let counted = Arc::clone(&counters);
         std::thread::spawn(move || {
             let limits = Limits {
@@ -1309,5 +1329,70 @@ fn the_vendors_driver_serves_a_session() {
     client.launch(FAULT, A, &[]);
     assert_eq!(client.synchronize(A), CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_eq!(client.failures(), [(0, CUDA_ERROR_ILLEGAL_ADDRESS)]);
+    client.leave();
+}
+
+#[test]
+fn kernel_over_its_time_ends_its_session() {
+    const LIMIT: Duration = Duration::from_millis(100);
+    let client = Client::timed(LIMIT);
+    let memory = client.allocate(64);
+    client.write(A, memory, &[0; 64]);
+    client.launch(SPIN_UNTIL, A, &params(memory, &[]));
+    let fault = client.wait("the fault", |inbox| inbox.failures.last().copied());
+    assert_eq!(fault, (0, CUDA_ERROR_LAUNCH_TIMEOUT));
+    assert_eq!(client.closed(), None);
+    let outcome = client.ended.recv_timeout(PATIENCE);
+    let outcome = outcome.expect("the session ends");
+    assert!(
+        matches!(outcome, Err(RunError::Overrun(LIMIT))),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn kernels_within_their_time_may_take_longer_together() {
+    let client = Client::timed(Duration::from_secs(2));
+    let memory = client.allocate(64);
+    client.write(A, memory, &[0; 64]);
+    assert_eq!(client.synchronize(A), CUDA_SUCCESS);
+    for number in 0..6 {
+        client.launch(SPIN_UNTIL, A, &params(memory + 4 * number, &[]));
+    }
+    for number in 0..6 {
+        std::thread::sleep(Duration::from_millis(500));
+        client.write(B, memory + 4 * number, &1_u32.to_le_bytes());
+    }
+    assert_eq!(client.synchronize(A), CUDA_SUCCESS);
+    assert_eq!(client.failures(), []);
+    client.leave();
+}
+
+#[test]
+fn stream_that_waits_is_no_kernel() {
+    const LIMIT: Duration = Duration::from_millis(50);
+    let client = Client::timed(LIMIT);
+    let memory = client.allocate(64);
+    client.write(A, memory, &[0; 64]);
+    client.launch(ADD_ONE, A, &params(memory + 8, &[1]));
+    client.post(&wire::StreamOperations {
+        stream: A,
+        words: 6,
+        operations: List::Values(&[
+            u64::from(CU_STREAM_MEM_OP_WAIT_VALUE_32),
+            memory,
+            1,
+            u64::from(CU_STREAM_WAIT_VALUE_GEQ),
+            0,
+            0,
+        ]),
+        flags: 0,
+    });
+    client.launch(ADD_ONE, A, &params(memory + 8, &[1]));
+    client.record(A, 7);
+    std::thread::sleep(LIMIT * 20);
+    client.write(B, memory, &1_u32.to_le_bytes());
+    assert_eq!(client.event(7), CUDA_SUCCESS);
+    assert_eq!(client.failures(), []);
     client.leave();
 }

@@ -158,7 +158,7 @@ fn prepare(out: &mut String, api: &Api, call: &Call, param: &Param) {
     }
 }
 
-fn argument(call: &Call, param: &Param) -> String {
+fn argument(api: &Api, call: &Call, param: &Param) -> String {
     let name = &param.name;
     match &param.shape {
         Shape::Value { .. } => match &param.ty {
@@ -206,9 +206,12 @@ fn argument(call: &Call, param: &Param) -> String {
             ..
         } => {
             if *nullable {
-                format!(
-                    "if request.{name}.is_some() {{ &raw mut {name}_native }} else {{ std::ptr::null_mut() }}"
-                )
+                let asked = format!("request.{name}.is_some()");
+                let wanted = match api.dialect().creates_by_out {
+                    true => asked,
+                    false => format!("self.wants_event({asked})"),
+                };
+                format!("if {wanted} {{ &raw mut {name}_native }} else {{ std::ptr::null_mut() }}")
             } else {
                 format!("&raw mut {name}_native")
             }
@@ -340,7 +343,7 @@ fn body(out: &mut String, api: &Api, call: &Call) {
     let arguments = call
         .params
         .iter()
-        .map(|param| argument(call, param))
+        .map(|param| argument(api, call, param))
         .collect::<Vec<_>>()
         .join(", ");
     let invoke = format!("unsafe {{ self.api.{}({arguments}) }}", call.name);
@@ -376,7 +379,12 @@ fn body(out: &mut String, api: &Api, call: &Call) {
                 } else {
                     format!("Some(request.{name})")
                 };
-                let _ = if api.dialect().creates_by_out {
+                let _ = if *nullable && !api.dialect().creates_by_out {
+                    writeln!(
+                        out,
+                        "        self.enqueued({handle}, {name}_native, status)?;"
+                    )
+                } else if api.dialect().creates_by_out {
                     let kind = wire_element(api, pointee(param));
                     writeln!(
                         out,

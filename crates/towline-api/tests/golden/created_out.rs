@@ -115,9 +115,9 @@ impl<'a> Request<'a> for CreatedOut {
         let status = 'call: {
             let buffer: cl_mem = match self.native(request.buffer.0, wire::MemHandle::TAG)? { Ok(raw) => raw.cast(), Err(status) => break 'call status };
             // SAFETY: handles come from the session's table, lengths were compared with their lists when the request was decoded.
-            unsafe { self.api.clCreatedOut(buffer, if request.event.is_some() { &raw mut event_native } else { std::ptr::null_mut() }) }
+            unsafe { self.api.clCreatedOut(buffer, if self.wants_event(request.event.is_some()) { &raw mut event_native } else { std::ptr::null_mut() }) }
         };
-        self.born_event(request.event, event_native, status)?;
+        self.enqueued(request.event, event_native, status)?;
         self.settle(number, 0x0105, status);
         Ok(())
     }

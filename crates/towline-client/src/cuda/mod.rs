@@ -521,7 +521,7 @@ impl Session {
         }
         self.link.poll();
         match self.link.lost() {
-            Some(_) => Some(CUDA.lost),
+            Some(_) => Some(self.link.lost_status()),
             None => self.known_end(mark),
         }
     }

@@ -438,7 +438,7 @@ impl Session {
         self.link.wait_write(payload);
         self.link.meter.waited(call, started.elapsed());
         match self.link.lost() {
-            Some(_) => Err(super::CUDA.lost),
+            Some(_) => Err(self.link.lost_status()),
             None => self.healthy(),
         }
     }

@@ -203,7 +203,7 @@ impl Link {
             .and_then(|lane| lane.send_descriptor(descriptor));
         sent.map_err(|error| {
             self.lane_failed(error.to_string());
-            self.vocabulary.lost
+            self.lost_status()
         })
     }
 
@@ -220,9 +220,12 @@ impl Link {
         self.lost.get().map(String::as_str)
     }
 
-    /// What every call on a lost session answers.
+    /// What every call on a lost session answers: the device's fault, where the session has ended with one.
     pub(crate) fn lost_status(&self) -> i32 {
-        self.vocabulary.lost
+        match self.fault() {
+            0 => self.vocabulary.lost,
+            fault => fault,
+        }
     }
 
     /// The fault that ended the device's work for this session, or 0.
@@ -320,7 +323,7 @@ impl Link {
                 state = self.follow_at_most(state, Duration::from_millis(10));
             }
             let _ = self.lost.set(reason);
-            state.end(self.vocabulary.lost)
+            state.end(self.lost_status())
         };
         // With the lock, or a thread between its look and its wait would miss it.
         drop(lock.lock().unwrap_or_else(PoisonError::into_inner));

@@ -88,7 +88,7 @@ impl Link {
         fill: impl FnOnce(&mut towline_session::Batch<'_>) -> T,
     ) -> Result<T, i32> {
         if self.lost.get().is_some() {
-            return Err(self.vocabulary.lost);
+            return Err(self.lost_status());
         }
         let mut result = None;
         let waiting = self.outbox.post_all(|batch| result = Some(fill(batch)));
@@ -146,7 +146,7 @@ impl Link {
         covered: impl FnOnce(&State) -> Covered,
     ) -> Result<u64, i32> {
         if self.lost.get().is_some() {
-            return Err(self.vocabulary.lost);
+            return Err(self.lost_status());
         }
         // The slot exists before the answer can come: the number is known under the state's lock.
         let number = {

@@ -72,7 +72,7 @@ impl Link {
                 Some(Slot::Asked(_)) if self.lost.get().is_none() => {}
                 _ => {
                     state.replies.remove(&number);
-                    return Err(self.vocabulary.lost);
+                    return Err(self.lost_status());
                 }
             }
             // A failure is found at the next turn.
@@ -93,7 +93,7 @@ impl Link {
                 return Ok(value);
             }
             if self.lost.get().is_some() {
-                return Err(self.vocabulary.lost);
+                return Err(self.lost_status());
             }
             state = self.follow(state);
         }
@@ -113,7 +113,7 @@ impl Link {
                 return Ok(Some(value));
             }
             if self.lost.get().is_some() {
-                return Err(self.vocabulary.lost);
+                return Err(self.lost_status());
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -128,7 +128,7 @@ impl Link {
         let _interest = self.interest();
         let mut state = self.state();
         loop {
-            if let Progress::Ended(outcome) = state.take_outcome(payload, self.vocabulary.lost) {
+            if let Progress::Ended(outcome) = state.take_outcome(payload, self.lost_status()) {
                 return outcome;
             }
             state = self.follow(state);
@@ -156,7 +156,7 @@ impl Link {
     pub(crate) fn wait_data(&self, payload: u64, patience: Duration) -> Result<(), i32> {
         loop {
             let mut state = self.state();
-            match state.take_outcome(payload, self.vocabulary.lost) {
+            match state.take_outcome(payload, self.lost_status()) {
                 Progress::Ended(outcome) => {
                     self.lull.store(true, Ordering::Relaxed);
                     return outcome;
@@ -184,7 +184,7 @@ impl Link {
                 return Ok(value);
             }
             if self.lost.get().is_some() {
-                return Err(self.vocabulary.lost);
+                return Err(self.lost_status());
             }
             self.read_or_follow(state, tuning().spin_for_answer);
         }

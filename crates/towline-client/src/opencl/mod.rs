@@ -295,7 +295,7 @@ impl Remote {
     fn malformed(&self) -> cl_int {
         self.link()
             .fail("the server sent a reply that does not decode".into());
-        crate::link::LOST
+        self.link().lost_status()
     }
 
     fn program(&self, program: cl_program) -> Option<Arc<Program>> {

@@ -246,7 +246,7 @@ impl Remote {
         self.link().wait_write(payload);
         self.link().meter.waited(command.call, started.elapsed());
         match self.link().lost() {
-            Some(_) => crate::link::LOST,
+            Some(_) => self.link().lost_status(),
             None if command.blocking => self.failure(command.queue),
             None => CL_SUCCESS,
         }

@@ -12,6 +12,7 @@ use towline_wire::control::{
     ServerHandshake, ServerProgress, SessionEnded, SessionGrant, Status, TICKET_BYTES,
     Tenants as _, Ticket, labels, limits, printable,
 };
+use towline_wire::cuda::CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT;
 use towline_wire::snapshot::Snapshot;
 
 use super::accept::UnprovenGuard;
@@ -21,6 +22,7 @@ use super::monitor::Asker;
 use super::peer::{self, Peering};
 use super::pool::WorkerPool;
 use super::query::QueryPlace;
+use super::quota::Quota;
 use super::session::{LaneAccount, Session};
 use super::tenant::Tenant;
 use super::worker::Ending;
@@ -350,19 +352,26 @@ fn cuda_devices(shared: &Shared) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The devices as a session is told of them: with no more memory than it may have. 0 is no limit.
-fn told_devices(purpose: Purpose, snapshot: &[u8], memory_limit: u64) -> Vec<u8> {
+/// The devices as a session is told of them: with no more memory and time than it may have.
+fn told_devices(purpose: Purpose, snapshot: &[u8], quota: &Quota) -> Vec<u8> {
+    let memory_limit = match quota.device_memory_bytes {
+        0 => u64::MAX,
+        bytes => bytes,
+    };
     let limited = match purpose {
-        _ if memory_limit == 0 => None,
         Purpose::CudaSession => {
             towline_wire::cuda::snapshot::Snapshot::decode(snapshot).map(|mut told| {
                 for device in &mut told.devices {
                     device.total_bytes = device.total_bytes.min(memory_limit);
+                    if quota.kernel_time_ms > 0 {
+                        device.set_attribute(CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT as u32, 1);
+                    }
                 }
                 told.encode()
             })
         }
         .ok(),
+        _ if memory_limit == u64::MAX => None,
         _ => Snapshot::decode(snapshot).ok().map(|mut told| {
             told.limit_memory(memory_limit);
             told.encode()
@@ -555,7 +564,7 @@ fn serve_session(
     let snapshot = told_devices(
         session.hello.purpose,
         session.worker.snapshot(),
-        session.quota.device_memory_bytes,
+        &session.quota,
     );
     control.welcome(&handshake.welcome(Some(grant), snapshot))?;
     while let Some(frame) = inbox.next_frame(control)? {

@@ -2,6 +2,8 @@
 //! lanes that the supervisor passes.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use towline_backend::cuda::{CudaApi, NativeCuda, NullCuda};
 use towline_soft::SoftCuda;
@@ -40,10 +42,15 @@ pub fn open(options: &CudaOptions) -> Result<Box<dyn Engine>, EngineError> {
     if matches!(options.driver, CudaDriver::System | CudaDriver::Library(_)) {
         towline_sys::process::shift_drivers_addresses();
     }
+    let mut software = None;
     let (api, genuine): (Arc<dyn CudaApi>, bool) = match &options.driver {
         CudaDriver::System => (Arc::new(NativeCuda::open()?), true),
         CudaDriver::Library(library) => (Arc::new(NativeCuda::from_library(library)?), true),
-        CudaDriver::Soft(soft) => (Arc::new(SoftCuda::new(soft.clone())?), false),
+        CudaDriver::Soft(soft) => {
+            let soft = Arc::new(SoftCuda::new(soft.clone())?);
+            software = Some(Arc::clone(&soft));
+            (soft, false)
+        }
         CudaDriver::Null => (Arc::new(NullCuda::new(1)), false),
     };
     let selected = |number: usize, name: &str| is_selected(&options.devices, number, name);
@@ -53,12 +60,15 @@ pub fn open(options: &CudaOptions) -> Result<Box<dyn Engine>, EngineError> {
     Ok(Box::new(CudaEngine {
         engine,
         ready_contexts: options.ready_contexts,
+        software,
     }))
 }
 
 struct CudaEngine {
     engine: towline_worker::CudaEngine,
     ready_contexts: usize,
+    /// A device in software ends kernels by itself, at an exact place.
+    software: Option<Arc<SoftCuda>>,
 }
 
 impl Engine for CudaEngine {
@@ -83,6 +93,10 @@ impl Engine for CudaEngine {
         let limits = towline_worker::Limits {
             chunk_bytes: parameters.chunk_bytes,
         };
+        if let Some(software) = &self.software {
+            let limit = counters.kernel_time_ms.swap(0, Ordering::Relaxed);
+            software.set_time_limit(Duration::from_millis(limit));
+        }
         let engine = self.engine.with_broker(broker);
         Ok(engine.run(command, further, limits, counters)?)
     }

@@ -346,6 +346,9 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, counts_processes: bool
                 counters
                     .device_memory_limit
                     .store(parameters.quota.device_memory_bytes, Ordering::Relaxed);
+                counters
+                    .kernel_time_ms
+                    .store(parameters.quota.kernel_time_ms, Ordering::Relaxed);
                 if counts_processes
                     && parameters.quota.processes > 0
                     && let Err(error) = jail::limit_processes(parameters.quota.processes)

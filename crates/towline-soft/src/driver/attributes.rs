@@ -106,7 +106,7 @@ impl SoftCuda {
             | CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
             | CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR
             | CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY => 1,
-            CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT => i32::from(self.options.time_limit.is_some()),
+            CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT => i32::from(self.time_limit().is_some()),
             CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => major as i32,
             CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => minor as i32,
             CU_DEVICE_ATTRIBUTE_PCI_BUS_ID => number as i32 + 1,

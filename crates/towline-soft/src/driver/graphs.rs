@@ -132,7 +132,7 @@ impl Running {
             match deadline.is_some_and(|deadline| Instant::now() > deadline) {
                 true => {
                     log::error!(
-                        "a graph ran longer than the server's limit (--soft-time-limit): its bodies are repeated too often"
+                        "a graph ran longer than the server's limit (--kernel-time-limit): its bodies are repeated too often"
                     );
                     Err(CUDA_ERROR_LAUNCH_TIMEOUT)
                 }
@@ -365,7 +365,7 @@ impl GraphDevice for SoftCuda {
         let running = Running {
             arena: Arc::clone(&self.arena),
             context: Arc::clone(queue.context()),
-            limit: self.options.time_limit,
+            limit: self.time_limit(),
         };
         // Executable graphs do not overlap with themselves: a launch stands behind the one before it.
         let mut last = exec.last();

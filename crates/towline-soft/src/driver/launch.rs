@@ -199,7 +199,7 @@ impl SoftCuda {
             host_threads: self.host_threads,
             heap_bytes: self.heap_bytes.load(Ordering::Relaxed) as u64,
             memory_limit: usize::try_from(self.options.launch_bytes).unwrap_or(usize::MAX),
-            limit: self.options.time_limit,
+            limit: self.time_limit(),
             tier: self.options.tier,
             codes: Arc::clone(&self.codes),
             launches: Arc::clone(&self.launches),

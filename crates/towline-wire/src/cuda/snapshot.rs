@@ -34,6 +34,14 @@ impl Device {
             .find(|(known, _)| *known == attribute);
         found.map(|(_, value)| *value)
     }
+
+    /// Changes an attribute that the driver has answered.
+    pub fn set_attribute(&mut self, attribute: u32, value: i32) {
+        let attributes = self.attributes.iter_mut();
+        for (_, known) in attributes.filter(|(known, _)| *known == attribute) {
+            *known = value;
+        }
+    }
 }
 
 /// The devices of a server.

@@ -201,13 +201,14 @@ impl Beacon {
         ];
         self.used_in(&target.context);
         let list = words.as_mut_ptr().cast();
+        shared.wait_comes(target);
         // SAFETY: one operation, on the page, which stays registered until its contexts have nothing left to do; the stream is live.
         let status = unsafe {
             shared
                 .api
                 .cuStreamBatchMemOp_v2(target.stream(), 1, list, 0)
         };
-        shared.enqueued(target);
+        shared.wait_enqueued(target);
         status
     }
 

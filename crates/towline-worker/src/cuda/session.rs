@@ -16,7 +16,7 @@ use super::manual::{Link, Linker, VirtualMemory};
 use super::recent::Recent;
 use super::residents::{self, Residents};
 use super::shared::{Arrivals, Shared, lock};
-use super::streams::{Place, Places, Target};
+use super::streams::{Overruns, Place, Places, Target};
 use crate::lane::Serve;
 use crate::link::Raw;
 use crate::session::broken;
@@ -160,7 +160,7 @@ impl Session {
                 depth: Arc::default(),
                 blocking,
             };
-            self.shared.streams.add(id, context.id, blocking);
+            self.shared.streams.add(&target);
             self.streams.insert(id, target);
         }
         Ok(())
@@ -430,6 +430,13 @@ impl Serve for Session {
     fn end_of_frame(&mut self) -> bool {
         self.shared.tell_retired();
         !self.goodbye
+    }
+
+    fn watch(&self, limit: Duration) -> (i32, Box<dyn FnMut() -> bool + Send>) {
+        let shared = Arc::clone(&self.shared);
+        let mut overruns = Overruns::watch(&shared, limit);
+        let look = move || overruns.look(&shared);
+        (CUDA_ERROR_LAUNCH_TIMEOUT, Box::new(look))
     }
 
     /// Gives everything back. For a worker process its end does the same; in-process tests look.

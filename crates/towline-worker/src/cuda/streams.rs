@@ -6,8 +6,9 @@
 //! behind and which stands behind them all.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use towline_backend::cuda::*;
@@ -25,9 +26,13 @@ pub(crate) type Places = SmallVec<[Place; 4]>;
 
 /// Commands between two marks on a stream. A mark is an event, which the device records.
 const MARK_EVERY: u32 = 450;
-/// Most marks that have not passed: the driver lets about a thousand commands of a stream wait (1,020 launches on an H200, driver
-/// 580.159), then it makes the caller wait.
-const MARKS: usize = 2;
+/// Most commands before marks that have not passed: the driver lets about a thousand commands of a stream wait (1,020 launches on an
+/// H200, driver 580.159), then it makes the caller wait.
+const MOST_MARKED: u32 = 2 * MARK_EVERY;
+/// A stream that carries out more commands between two looks of the watchdog is marked as one that nobody watches: that costs nothing.
+const MANY: u64 = 256;
+/// Commands between two marks have the limit for each of them, but never more than for so many. So does one that others may hold up.
+const MOST_COUNTED: u32 = 16;
 
 /// A stream with what a request on it needs.
 #[derive(Clone)]
@@ -48,8 +53,10 @@ pub(crate) struct Target {
 pub(crate) struct Depth {
     /// Commands since the last mark.
     unmarked: AtomicU32,
-    /// Marks that may not have passed.
-    marks: AtomicUsize,
+    /// Commands before marks that may not have passed.
+    marked: AtomicU32,
+    /// Each command gets a mark: the [watchdog](crate::watchdog) looks for the one that takes too long.
+    dense: AtomicBool,
 }
 
 impl Depth {
@@ -81,13 +88,38 @@ impl Target {
     }
 }
 
+/// A stream as the [watchdog](crate::watchdog) sees it.
+struct Watched {
+    /// The session's end of a context looks whether others use it: this does not count.
+    context: Weak<Context>,
+    depth: Arc<Depth>,
+    native: Raw,
+    /// Commands before marks that have passed, and how many they were at the last look.
+    passed: u64,
+    seen: u64,
+    /// Since when the oldest commands have been seen at work.
+    since: Option<Instant>,
+}
+
+impl Watched {
+    fn new(target: &Target) -> Self {
+        Self {
+            context: Arc::downgrade(&target.context),
+            depth: Arc::clone(&target.depth),
+            native: target.native,
+            passed: 0,
+            seen: 0,
+            since: None,
+        }
+    }
+}
+
 struct Parked {
     after: Places,
     target: Target,
     op: Op,
 }
 
-#[derive(Default)]
 struct Stream {
     /// The context's number.
     context: u64,
@@ -98,7 +130,60 @@ struct Stream {
     queue: VecDeque<Parked>,
     running: bool,
     /// Marks that may not have passed.
-    marks: VecDeque<Raw>,
+    marks: VecDeque<Mark>,
+    watched: Watched,
+}
+
+/// An event of ours behind commands of a stream.
+struct Mark {
+    event: Raw,
+    /// Commands since the mark before.
+    commands: u32,
+    /// They wait for something other than this stream's own commands.
+    waits: bool,
+}
+
+impl Stream {
+    /// Marks commands. The context must be current.
+    fn mark(
+        &mut self,
+        api: &dyn CudaApi,
+        depth: &Depth,
+        context: &Context,
+        native: Raw,
+        commands: u32,
+        waits: bool,
+    ) {
+        let Ok(event) = context.take_event(api) else {
+            return;
+        };
+        // SAFETY: the event is ours, the stream is live.
+        unsafe { api.cuEventRecord(event.0.cast(), native.0.cast()) };
+        self.marks.push_back(Mark {
+            event,
+            commands,
+            waits,
+        });
+        depth.marked.fetch_add(commands, Ordering::AcqRel);
+    }
+
+    /// Takes the oldest mark away if it has passed.
+    fn pass_mark(&mut self, api: &dyn CudaApi, depth: &Depth, context: &Context) -> bool {
+        let Some(oldest) = self.marks.front() else {
+            return false;
+        };
+        // SAFETY: the mark is an event of ours.
+        if unsafe { api.cuEventQuery(oldest.event.0.cast()) } == CUDA_ERROR_NOT_READY {
+            return false;
+        }
+        let Some(mark) = self.marks.pop_front() else {
+            return false;
+        };
+        depth.marked.fetch_sub(mark.commands, Ordering::AcqRel);
+        context.give_event(mark.event);
+        self.watched.passed += u64::from(mark.commands);
+        true
+    }
 }
 
 #[derive(Default)]
@@ -117,6 +202,8 @@ pub(crate) struct Streams {
     changed: Condvar,
     /// Streams with parked requests.
     waiting: AtomicUsize,
+    /// Somebody measures how long commands take.
+    watched: AtomicBool,
 }
 
 impl Streams {
@@ -147,13 +234,24 @@ impl Streams {
     }
 
     /// A stream has been created.
-    pub(crate) fn add(&self, key: u64, context: u64, blocking: bool) {
+    pub(crate) fn add(&self, target: &Target) {
         let stream = Stream {
-            context,
-            blocking,
-            ..Stream::default()
+            context: target.context.id,
+            blocking: target.blocking,
+            parked: 0,
+            run: 0,
+            queue: VecDeque::new(),
+            running: false,
+            marks: VecDeque::new(),
+            watched: Watched::new(target),
         };
-        self.lock().streams.insert(key, stream);
+        let dense = self.are_watched();
+        target.depth.dense.store(dense, Ordering::Relaxed);
+        self.lock().streams.insert(target.key, stream);
+    }
+
+    fn are_watched(&self) -> bool {
+        self.watched.load(Ordering::Relaxed)
     }
 
     /// A stream is no more; nothing of it is parked.
@@ -167,7 +265,7 @@ impl Streams {
             self.waiting.fetch_sub(1, Ordering::AcqRel);
         }
         for mark in stream.into_iter().flat_map(|stream| stream.marks) {
-            target.context.give_event(mark);
+            target.context.give_event(mark.event);
         }
     }
 
@@ -255,7 +353,7 @@ impl Streams {
         let streams = state.streams.values_mut();
         for stream in streams.filter(|stream| stream.context == context.id) {
             for mark in stream.marks.drain(..) {
-                context.give_event(mark);
+                context.give_event(mark.event);
             }
         }
         state
@@ -316,26 +414,17 @@ impl Shared {
     /// Whether the driver takes another command of the stream without waiting.
     fn has_room(&self, target: &Target) -> bool {
         let depth = &target.depth;
-        if depth.marks.load(Ordering::Acquire) < MARKS {
+        if depth.marked.load(Ordering::Acquire) < MOST_MARKED {
             return true;
         }
         let mut state = self.streams.lock();
         let Some(stream) = state.streams.get_mut(&target.key) else {
             return true;
         };
-        while stream.marks.len() >= MARKS {
-            let Some(oldest) = stream.marks.front() else {
-                break;
-            };
-            // SAFETY: the mark is an event of ours.
-            if unsafe { self.api.cuEventQuery(oldest.0.cast()) } == CUDA_ERROR_NOT_READY {
-                return false;
+        while depth.marked.load(Ordering::Acquire) >= MOST_MARKED {
+            if !stream.pass_mark(&*self.api, depth, &target.context) {
+                return stream.marks.is_empty();
             }
-            let passed = stream.marks.pop_front();
-            depth.marks.store(stream.marks.len(), Ordering::Release);
-            passed
-                .into_iter()
-                .for_each(|event| target.context.give_event(event));
         }
         true
     }
@@ -411,7 +500,7 @@ impl Shared {
             let oldest = {
                 let state = self.streams.lock();
                 let stream = state.streams.get(&target.key);
-                stream.and_then(|stream| stream.marks.front().copied())
+                stream.and_then(|stream| stream.marks.front().map(|mark| mark.event))
             };
             if target.context.enter(&*self.api) != CUDA_SUCCESS {
                 return;
@@ -429,21 +518,121 @@ impl Shared {
         let depth = &target.depth;
         // Not in one step, which would take longer: where two threads meet, a command is not counted.
         let unmarked = depth.unmarked.load(Ordering::Relaxed) + 1;
-        if unmarked < MARK_EVERY {
+        if unmarked < MARK_EVERY && !depth.dense.load(Ordering::Relaxed) {
             depth.unmarked.store(unmarked, Ordering::Relaxed);
             return;
         }
-        depth.unmarked.store(0, Ordering::Relaxed);
+        self.mark_commands(target, unmarked, false);
+    }
+
+    /// A command comes that waits for something other than the stream's own: it gets a mark of its own, where somebody measures times.
+    pub(crate) fn wait_comes(&self, target: &Target) {
+        let unmarked = target.depth.unmarked.load(Ordering::Relaxed);
+        if unmarked > 0 && self.streams.are_watched() {
+            self.mark_commands(target, unmarked, false);
+        }
+    }
+
+    /// As [`Self::enqueued`], for that command.
+    pub(crate) fn wait_enqueued(&self, target: &Target) {
+        match self.streams.are_watched() {
+            true => self.mark_commands(target, 1, true),
+            false => self.enqueued(target),
+        }
+    }
+
+    #[cold]
+    fn mark_commands(&self, target: &Target, commands: u32, waits: bool) {
+        target.depth.unmarked.store(0, Ordering::Relaxed);
         let mut state = self.streams.lock();
-        let Some(stream) = state.streams.get_mut(&target.key) else {
-            return;
+        if let Some(stream) = state.streams.get_mut(&target.key) {
+            stream.mark(
+                &*self.api,
+                &target.depth,
+                &target.context,
+                target.native,
+                commands,
+                waits,
+            );
+        }
+    }
+}
+
+/// Finds launches that run longer than they may.
+///
+/// Commands between two marks are judged together. While few come, each has a mark.
+pub(crate) struct Overruns {
+    limit: Duration,
+    /// When any stream of the session was last seen to go on: commands of one may stand behind those of another.
+    progress: Instant,
+}
+
+impl Overruns {
+    pub(crate) fn watch(shared: &Shared, limit: Duration) -> Self {
+        shared.streams.watched.store(true, Ordering::Relaxed);
+        Self {
+            limit,
+            progress: Instant::now(),
+        }
+    }
+
+    /// Whether one runs for too long.
+    pub(crate) fn look(&mut self, shared: &Shared) -> bool {
+        let now = Instant::now();
+        let mut slowest = (Duration::ZERO, 1);
+        // Locked throughout: nobody else sees that a context is held.
+        let mut state = shared.streams.lock();
+        for stream in state.streams.values_mut() {
+            let Some((age, commands)) = stream.look(&*shared.api, now, &mut self.progress) else {
+                continue;
+            };
+            if age / commands > slowest.0 / slowest.1 {
+                slowest = (age, commands);
+            }
+        }
+        drop(state);
+        let (age, commands) = slowest;
+        let rested = now.saturating_duration_since(self.progress);
+        (age > self.limit * commands && rested > self.limit) || age > self.limit * MOST_COUNTED
+    }
+}
+
+impl Stream {
+    /// How long the oldest commands have been at work, and how many they count for; `None` where there are none to be judged.
+    fn look(
+        &mut self,
+        api: &dyn CudaApi,
+        now: Instant,
+        progress: &mut Instant,
+    ) -> Option<(Duration, u32)> {
+        let context = self.watched.context.upgrade()?;
+        if context.enter(api) != CUDA_SUCCESS {
+            return None;
+        }
+        let depth = Arc::clone(&self.watched.depth);
+        let unmarked = depth.unmarked.swap(0, Ordering::Relaxed);
+        if unmarked > 0 {
+            self.mark(api, &depth, &context, self.watched.native, unmarked, false);
+        }
+        while self.pass_mark(api, &depth, &context) {}
+        let Watched {
+            passed,
+            seen,
+            since,
+            ..
+        } = &mut self.watched;
+        let done = *passed - std::mem::replace(seen, *passed);
+        if done > 0 {
+            *progress = now;
+            *since = None;
+        }
+        depth.dense.store(done <= MANY, Ordering::Relaxed);
+        let Some(oldest) = self.marks.front() else {
+            *since = None;
+            return None;
         };
-        let Ok(mark) = target.context.take_event(&*self.api) else {
-            return;
-        };
-        // SAFETY: the event is ours, the stream is live.
-        unsafe { self.api.cuEventRecord(mark.0.cast(), target.stream()) };
-        stream.marks.push_back(mark);
-        depth.marks.store(stream.marks.len(), Ordering::Release);
+        let since = *since.get_or_insert(now);
+        let commands = oldest.commands.clamp(1, MOST_COUNTED);
+        (!oldest.waits).then(|| (now.saturating_duration_since(since), commands))
     }
 }

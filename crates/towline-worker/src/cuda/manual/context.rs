@@ -10,6 +10,7 @@ use towline_wire::error::ProtocolError;
 
 use crate::cuda::context::{Context, one_ended};
 use crate::cuda::session::{Session, unknown};
+use crate::cuda::streams::Target;
 use crate::link::Raw;
 use crate::session::broken;
 
@@ -46,7 +47,8 @@ impl Session {
             return Err(broken(error));
         }
         // The default stream, which keeps order with all that do.
-        self.shared.streams.add(id, id, true);
+        let default = Target::default_of(Arc::clone(&context), 0);
+        self.shared.streams.add(&default);
         self.contexts.insert(id, context);
         Ok(())
     }

@@ -415,13 +415,14 @@ impl Session {
         let flags = request.Flags;
         let go = move |shared: &Arc<Shared>, target: &Target| {
             let event = event;
+            shared.wait_comes(target);
             // SAFETY: event and stream are live: what ends them stands behind this.
             let status = unsafe {
                 shared
                     .api
                     .cuStreamWaitEvent(target.stream(), event.0.cast(), flags)
             };
-            shared.enqueued(target);
+            shared.wait_enqueued(target);
             status
         };
         self.issue(number, call, &target, after.into_iter().collect(), go);
@@ -500,6 +501,7 @@ impl Session {
                     let mut words = words;
                     let count = (words.len() / OPERATION_WORDS) as u32;
                     let list = words.as_mut_ptr().cast();
+                    shared.wait_comes(target);
                     // SAFETY: the stream is live; there are as many operations as said, and the driver judges their addresses. It
                     // enqueues them: the device waits, the caller does not.
                     let status = unsafe {
@@ -507,7 +509,7 @@ impl Session {
                             .api
                             .cuStreamBatchMemOp_v2(target.stream(), count, list, flags)
                     };
-                    shared.enqueued(target);
+                    shared.wait_enqueued(target);
                     status
                 };
                 self.issue(number, call, &target, Places::new(), go);
