@@ -306,6 +306,7 @@ fn tell_of_devices(
     let asker = Asker {
         hello: &client.hello,
         peer: &peer,
+        memory_limit: client.tenant.quota(shared.config.quota).device_memory_bytes,
     };
     while let Some(message) = next_message(control, inbox, &place, shared)? {
         client.check()?;

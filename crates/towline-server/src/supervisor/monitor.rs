@@ -12,8 +12,10 @@ use towline_wire::control::{
 };
 use towline_wire::nvml::snapshot::Snapshot;
 use towline_wire::nvml::{
-    List, Message as _, NVML_ERROR_INSUFFICIENT_SIZE, NVML_ERROR_INVALID_ARGUMENT,
-    NVML_ERROR_UNKNOWN, NVML_SUCCESS, Processes, ProcessesReply, Request,
+    DeviceGetMemoryInfo, DeviceGetMemoryInfoReply, DeviceGetMemoryInfoV2,
+    DeviceGetMemoryInfoV2Reply, List, Memory, MemoryV2, Message as _, NVML_ERROR_INSUFFICIENT_SIZE,
+    NVML_ERROR_INVALID_ARGUMENT, NVML_ERROR_UNKNOWN, NVML_SUCCESS, Processes, ProcessesReply,
+    Request,
 };
 
 use super::pool::WorkerPool;
@@ -64,8 +66,38 @@ impl Monitor {
                     one_device: devices == 1,
                 };
                 for (answer, question) in answers.answers.iter_mut().zip(&asked.questions) {
-                    if question.call == Processes::ID {
-                        *answer = own.processes(question, answer);
+                    match question.call {
+                        Processes::ID => *answer = own.processes(question, answer),
+                        _ if asker.memory_limit == 0 || answer.status != NVML_SUCCESS => {}
+                        DeviceGetMemoryInfo::ID => {
+                            let told = DeviceGetMemoryInfoReply::decode(&answer.body);
+                            if let Ok(DeviceGetMemoryInfoReply { memory: Some(all) }) = told {
+                                answer.body.clear();
+                                let memory = Some(own.memory(all));
+                                DeviceGetMemoryInfoReply { memory }.encode(&mut answer.body);
+                            }
+                        }
+                        DeviceGetMemoryInfoV2::ID => {
+                            let told = DeviceGetMemoryInfoV2Reply::decode(&answer.body);
+                            if let Ok(DeviceGetMemoryInfoV2Reply { memory: Some(all) }) = told {
+                                let Memory { total, free, used } = own.memory(Memory {
+                                    total: all.total,
+                                    free: all.free,
+                                    used: all.used,
+                                });
+                                answer.body.clear();
+                                let memory = Some(MemoryV2 {
+                                    total,
+                                    free,
+                                    used,
+                                    // The device's, not the session's.
+                                    reserved: 0,
+                                    ..all
+                                });
+                                DeviceGetMemoryInfoV2Reply { memory }.encode(&mut answer.body);
+                            }
+                        }
+                        _ => {}
                     }
                 }
                 answers
@@ -152,6 +184,8 @@ pub(super) struct Asker<'a> {
     pub(super) hello: &'a Hello,
     /// Its address.
     pub(super) peer: &'a str,
+    /// Most device memory of its session; 0 limits nothing.
+    pub(super) memory_limit: u64,
 }
 
 fn refusal(status: i32) -> Answer {
@@ -234,6 +268,23 @@ impl Owned<'_> {
         Answer {
             status: NVML_SUCCESS,
             body,
+        }
+    }
+
+    /// A device's memory as a session with a limit sees it: what others hold shows only where they leave less than the limit.
+    fn memory(&self, all: Memory) -> Memory {
+        let pid = self.asker.hello.pid;
+        let sessions = self.sessions.status();
+        let own = sessions
+            .iter()
+            .filter(|session| session.client_pid == pid && self.is_own(session));
+        let held: u64 = own.map(|session| session.device_memory_bytes).sum();
+        let total = all.total.min(self.asker.memory_limit);
+        let free = total.saturating_sub(held).min(all.free);
+        Memory {
+            total,
+            free,
+            used: total - free,
         }
     }
 

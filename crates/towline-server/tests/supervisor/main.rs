@@ -41,8 +41,8 @@ use towline_wire::control::{
     SessionLimits, Status, TICKET_BYTES, Ticket, Token, VersionRange, Welcome, labels, limits,
 };
 use towline_wire::nvml::{
-    DeviceGetPowerUsage, DeviceGetPowerUsageReply, DeviceHandle, Message as _,
-    NVML_ERROR_INVALID_ARGUMENT, Processes, ProcessesReply, Request,
+    DeviceGetMemoryInfo, DeviceGetMemoryInfoReply, DeviceGetPowerUsage, DeviceGetPowerUsageReply,
+    DeviceHandle, Message as _, NVML_ERROR_INVALID_ARGUMENT, Processes, ProcessesReply, Request,
 };
 
 use client::{Client, Lane, Wire};
@@ -138,6 +138,7 @@ fn tests() -> Vec<Trial> {
             one_monitor_answers_all_who_ask_nvml,
             monitor_that_died_is_followed_by_another,
             client_sees_the_processes_of_its_own_machine,
+            limited_session_sees_its_limit_through_nvml,
             server_without_nvml_says_so,
         }
         peers {

@@ -109,6 +109,34 @@ pub(super) fn client_sees_the_processes_of_its_own_machine() -> Result<(), Faile
     Ok(())
 }
 
+pub(super) fn limited_session_sees_its_limit_through_nvml() -> Result<(), Failed> {
+    const LIMIT: u64 = 64 << 20;
+    let mut limited = with_monitor("monitor-limit");
+    limited.quota.device_memory_bytes = LIMIT;
+    let server = serve(limited);
+    let mut nvml = Client::join(&server.address, Purpose::Nvml, None)?;
+    let question = DeviceGetMemoryInfo {
+        device: DeviceHandle(1),
+    };
+    let memory = |nvml: &mut Client| {
+        let body = ask(nvml, &question).expect("it is supported");
+        let reply = DeviceGetMemoryInfoReply::decode(&body).expect("a reply");
+        reply.memory.expect("it was asked for")
+    };
+    let whole = memory(&mut nvml);
+    assert_eq!((whole.total, whole.free, whole.used), (LIMIT, LIMIT, 0));
+    let cuda = Client::join(&server.address, Purpose::CudaSession, None)?;
+    cuda.lane(0, 1).order(b"alloc---");
+    let mut left = whole;
+    wait_until("memory that is held", Duration::from_secs(5), || {
+        left = memory(&mut nvml);
+        left.used > 0
+    });
+    assert_eq!(left.total, LIMIT);
+    assert_eq!(left.free + left.used, LIMIT);
+    Ok(())
+}
+
 pub(super) fn server_without_nvml_says_so() -> Result<(), Failed> {
     for nvml_worker in [None, Some(worker("broken"))] {
         let server = serve(SupervisorConfig {
