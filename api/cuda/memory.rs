@@ -190,7 +190,7 @@ extern "C" {
     /// Moves several ranges of managed memory.
     #[call(
         id = 0x041c,
-        unsupported,
+        local,
         since = "13.0",
         per_thread = "cuMemPrefetchBatchAsync_ptsz@13.0"
     )]
@@ -208,7 +208,7 @@ extern "C" {
     /// Declares the contents of several ranges of managed memory void.
     #[call(
         id = 0x041d,
-        unsupported,
+        local,
         since = "13.0",
         per_thread = "cuMemDiscardBatchAsync_ptsz@13.0"
     )]
@@ -223,7 +223,7 @@ extern "C" {
     /// Does both.
     #[call(
         id = 0x041e,
-        unsupported,
+        local,
         since = "13.0",
         per_thread = "cuMemDiscardAndPrefetchBatchAsync_ptsz@13.0"
     )]

@@ -1,8 +1,8 @@
 //! For tools and administrators: profiler, core dumps, logs, checkpoints.
 
 extern "C" {
-    /// Sets up the profiler from files.
-    #[call(id = 0x1101, unsupported, since = "4.0")]
+    /// Sets up the profiler from files; refused by every driver since CUDA 12.
+    #[call(id = 0x1101, local, since = "4.0")]
     fn cuProfilerInitialize(
         #[input(cstr)] configFile: *const c_char,
         #[input(cstr)] outputFile: *const c_char,
@@ -10,11 +10,11 @@ extern "C" {
     ) -> CUresult;
 
     /// Starts profiling.
-    #[call(id = 0x1102, unsupported, since = "4.0")]
+    #[call(id = 0x1102, local, since = "4.0")]
     fn cuProfilerStart() -> CUresult;
 
     /// Stops profiling.
-    #[call(id = 0x1103, unsupported, since = "4.0")]
+    #[call(id = 0x1103, local, since = "4.0")]
     fn cuProfilerStop() -> CUresult;
 
     /// Tells a setting of the current context's core dumps.

@@ -277,8 +277,8 @@ fn claim(link: &Link, chunk: ChunkHeader) -> Result<Option<(HostBox, Claim)>, Pr
         return Ok(Some((read.target, claim)));
     }
     let failed = state.failed_read(chunk.payload);
-    let failed =
-        failed.ok_or_else(|| unexpected(format!("payload {} is no read of ours", chunk.payload)))?;
+    let failed = failed
+        .ok_or_else(|| unexpected(format!("payload {} is no read of ours", chunk.payload)))?;
     let claim = failed.claim(offset, length);
     drop(claim.map_err(|error| unexpected(error.to_string()))?);
     Ok(None)

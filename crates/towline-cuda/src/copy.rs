@@ -15,6 +15,7 @@ use towline_backend::cuda::*;
 use towline_client::cuda::DeviceBox;
 
 use crate::driver::{Driver, read};
+pub(crate) use batch::cover;
 use boxes::{BoxCopy, Memory};
 use relay::End;
 

@@ -18,7 +18,7 @@
 //! | `image`, `jit`, `link` | device code, options of its compiler, links of it |
 //! | `layout` | where parameters lie, by the image |
 //! | `pack`, `old_launch`, `occupancy` | parameters of launches, launches as they once were, how much of a kernel runs at once |
-//! | `entry` | errors by name, functions by name and version |
+//! | `entry`, `profiler` | errors by name, functions by name and version, the profiler's calls |
 //! | `tables`, `handshake` | the undocumented tables that the runtime library asks for |
 //!
 //! Lock order: an executable graph's state, then `graphs` or what is `written`, then `streams`, `functions`, `memory` or a context's work.
@@ -62,6 +62,7 @@ mod peer;
 mod pinned;
 mod policy;
 mod pool;
+mod profiler;
 mod report;
 mod stream;
 mod stream_attributes;

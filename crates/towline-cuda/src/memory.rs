@@ -9,7 +9,7 @@ use towline_backend::cuda::*;
 use crate::context::Context;
 use crate::driver::{Acting, Driver, MemoryCalls, lock, read, status, tell, write};
 use crate::kept::capacity_for;
-use crate::mirror::location;
+use crate::mirror::{Prefetch, batch, check_batch, location, ranges};
 
 /// Rows of pitched memory begin at multiples of this, as the driver's do.
 const PITCH: usize = 512;
@@ -277,6 +277,10 @@ impl Driver {
     fn free_host(&self, start: *mut c_void) -> Result<(), CUresult> {
         self.ready()?;
         let address = start.addr() as u64;
+        if address == 0 {
+            // As cuMemFree: CUDA's runtime passes NULL on.
+            return Ok(());
+        }
         let mut ranges = write(&self.memory);
         let size = match ranges.0.get(&address) {
             Some(Range {
@@ -392,17 +396,36 @@ impl Driver {
             CU_POINTER_ATTRIBUTE_IS_MANAGED => {
                 known(&|_, range| Ok(Told::Flag(range.kind == Kind::Managed)))
             }
-            CU_POINTER_ATTRIBUTE_BUFFER_ID => known(&|_, range| Ok(Told::Word(range.id))),
+            CU_POINTER_ATTRIBUTE_BUFFER_ID | CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => {
+                known(&|_, range| Ok(Told::Word(range.id)))
+            }
             CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => {
                 known(&|_, range| Ok(Told::Number(range.device as u32)))
             }
-            CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => known(&|start, _| Ok(Told::Word(start))),
-            CU_POINTER_ATTRIBUTE_RANGE_SIZE => known(&|_, range| Ok(Told::Word(range.size as u64))),
+            CU_POINTER_ATTRIBUTE_RANGE_START_ADDR | CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR => {
+                known(&|start, _| Ok(Told::Word(start)))
+            }
+            CU_POINTER_ATTRIBUTE_RANGE_SIZE | CU_POINTER_ATTRIBUTE_MAPPING_SIZE => {
+                known(&|_, range| Ok(Told::Word(range.size as u64)))
+            }
             CU_POINTER_ATTRIBUTE_MAPPED => known(&|_, _| Ok(Told::Flag(true))),
-            CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE => known(&|_, _| Ok(Told::Flag(false))),
+            CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => {
+                known(&|_, _| Ok(Told::Number(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE)))
+            }
+            CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE
+            | CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE => known(&|_, _| Ok(Told::Flag(false))),
             CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => known(&|_, _| Ok(Told::Word(0))),
             _ => return None,
         })
+    }
+}
+
+/// Why an attribute of a pointer cannot be had.
+fn unknown_attribute(attribute: CUpointer_attribute) -> CUresult {
+    match attribute {
+        // There is no peer-to-peer interface of the client's kernel to a server's device.
+        CU_POINTER_ATTRIBUTE_P2P_TOKENS => CUDA_ERROR_NOT_SUPPORTED,
+        _ => CUDA_ERROR_INVALID_VALUE,
     }
 }
 
@@ -621,7 +644,12 @@ impl MemoryCalls for Driver {
         dstDevice: CUdevice,
         hStream: CUstream,
     ) -> CUresult {
-        status(self.prefetch(devPtr, count, &location(dstDevice), hStream))
+        let range = Prefetch {
+            address: devPtr,
+            size: count,
+            location: location(dstDevice),
+        };
+        status(self.prefetch(&[range], hStream))
     }
 
     unsafe fn cuMemPrefetchAsync_v2(
@@ -632,9 +660,79 @@ impl MemoryCalls for Driver {
         flags: u32,
         hStream: CUstream,
     ) -> CUresult {
+        let range = Prefetch {
+            address: devPtr,
+            size: count,
+            location,
+        };
         match flags {
-            0 => status(self.prefetch(devPtr, count, &location, hStream)),
+            0 => status(self.prefetch(&[range], hStream)),
             _ => CUDA_ERROR_INVALID_VALUE,
+        }
+    }
+
+    unsafe fn cuMemPrefetchBatchAsync(
+        &self,
+        dptrs: *mut CUdeviceptr,
+        sizes: *mut usize,
+        count: usize,
+        prefetchLocs: *mut CUmemLocation,
+        prefetchLocIdxs: *mut usize,
+        numPrefetchLocs: usize,
+        flags: u64,
+        hStream: CUstream,
+    ) -> CUresult {
+        let lists = (dptrs.cast_const(), sizes.cast_const(), count);
+        let places = (
+            prefetchLocs.cast_const(),
+            prefetchLocIdxs.cast_const(),
+            numPrefetchLocs,
+        );
+        status(check_batch(flags, hStream).and_then(|()| {
+            // SAFETY: the caller's contract.
+            self.prefetch(&unsafe { batch(lists, places) }?, hStream)
+        }))
+    }
+
+    unsafe fn cuMemDiscardBatchAsync(
+        &self,
+        dptrs: *mut CUdeviceptr,
+        sizes: *mut usize,
+        count: usize,
+        flags: u64,
+        hStream: CUstream,
+    ) -> CUresult {
+        status(check_batch(flags, hStream).and_then(|()| {
+            // SAFETY: the caller's contract.
+            self.discard(&unsafe { ranges(dptrs, sizes, count) }?, hStream)
+        }))
+    }
+
+    unsafe fn cuMemDiscardAndPrefetchBatchAsync(
+        &self,
+        dptrs: *mut CUdeviceptr,
+        sizes: *mut usize,
+        count: usize,
+        prefetchLocs: *mut CUmemLocation,
+        prefetchLocIdxs: *mut usize,
+        numPrefetchLocs: usize,
+        flags: u64,
+        hStream: CUstream,
+    ) -> CUresult {
+        // What is discarded may stay.
+        // SAFETY: the caller's contract, passed on.
+        unsafe {
+            MemoryCalls::cuMemPrefetchBatchAsync(
+                self,
+                dptrs,
+                sizes,
+                count,
+                prefetchLocs,
+                prefetchLocIdxs,
+                numPrefetchLocs,
+                flags,
+                hStream,
+            )
         }
     }
 
@@ -831,7 +929,7 @@ impl MemoryCalls for Driver {
                 CUDA_SUCCESS
             }
             Some(Err(status)) => status,
-            None => CUDA_ERROR_NOT_SUPPORTED,
+            None => unknown_attribute(attribute),
         }
     }
 
@@ -864,10 +962,14 @@ impl MemoryCalls for Driver {
                     | CU_POINTER_ATTRIBUTE_IS_MANAGED
                     | CU_POINTER_ATTRIBUTE_MAPPED
                     | CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
-                    | CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE => Told::Flag(false),
+                    | CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE
+                    | CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE => Told::Flag(false),
+                    CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => {
+                        Told::Number(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE)
+                    }
                     _ => Told::Word(0),
                 },
-                None => return CUDA_ERROR_NOT_SUPPORTED,
+                None => return unknown_attribute(*attribute),
             };
             // SAFETY: the caller's contract.
             unsafe { write_told(*target, told) };

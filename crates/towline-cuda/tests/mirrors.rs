@@ -227,8 +227,22 @@ fn managed_memory_is_told_from_other_memory() {
     program.machine.leave();
 }
 
+fn at_device(id: CUdevice) -> CUmemLocation {
+    CUmemLocation {
+        r#type: CU_MEM_LOCATION_TYPE_DEVICE,
+        either: CUmemLocation_either { id },
+    }
+}
+
+fn at_host(kind: CUmemLocationType) -> CUmemLocation {
+    CUmemLocation {
+        r#type: kind,
+        either: CUmemLocation_either { id: 0 },
+    }
+}
+
 #[test]
-fn hints_are_kept_and_those_about_devices_refused_as_without_concurrent_access() {
+fn hints_about_hosts_and_devices_are_kept() {
     let program = Program::new();
     let (driver, memory) = (&program.machine.driver, program.managed(10_000));
     let advise = |advice, device| {
@@ -249,30 +263,115 @@ fn hints_are_kept_and_those_about_devices_refused_as_without_concurrent_access()
     assert_eq!(advise(CU_MEM_ADVISE_SET_READ_MOSTLY, 0), CUDA_SUCCESS);
     let set = CU_MEM_ADVISE_SET_PREFERRED_LOCATION;
     assert_eq!(advise(set, CU_DEVICE_CPU), CUDA_SUCCESS);
-    assert_eq!(advise(set, 0), CUDA_ERROR_INVALID_DEVICE);
-    assert_eq!(advise(99, 0), CUDA_ERROR_INVALID_VALUE);
-    assert_eq!(tell(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY), 1);
     assert_eq!(tell(preferred), CU_DEVICE_CPU);
+    assert_eq!(advise(set, 0), CUDA_SUCCESS);
+    assert_eq!(advise(CU_MEM_ADVISE_SET_ACCESSED_BY, 0), CUDA_SUCCESS);
+    assert_eq!(tell(preferred), 0);
+    assert_eq!(tell(CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY), 0);
+    assert_eq!(tell(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY), 1);
     let stream = program.machine.stream();
-    // SAFETY: no pointers.
-    let prefetched = unsafe {
-        [
-            driver.cuMemPrefetchAsync(at(memory), 10_000, CU_DEVICE_CPU, stream),
-            driver.cuMemPrefetchAsync(at(memory), 10_000, 0, stream),
-            driver.cuMemPrefetchAsync(at(memory), 10_001, CU_DEVICE_CPU, stream),
-        ]
+    let (size, prefetched) = (10_000, CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION);
+    for place in [CU_DEVICE_CPU, 0] {
+        // SAFETY: no pointers.
+        let done = unsafe { driver.cuMemPrefetchAsync(at(memory), size, place, stream) };
+        assert_eq!((done, tell(prefetched)), (CUDA_SUCCESS, place));
+    }
+    assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+    program.machine.leave();
+}
+
+#[test]
+fn hints_about_anything_else_are_refused() {
+    let program = Program::new();
+    let (driver, memory) = (&program.machine.driver, program.managed(10_000));
+    let (stream, other) = (program.machine.stream(), program.machine.filled(&[0; 4]));
+    let advise = |address, advice, location| {
+        // SAFETY: no pointers.
+        unsafe { driver.cuMemAdvise_v2(address, 4, advice, location) }
     };
+    let prefetch = |address, size, location| {
+        // SAFETY: no pointers.
+        unsafe { driver.cuMemPrefetchAsync_v2(address, size, location, 0, stream) }
+    };
+    let preferred = CU_MEM_ADVISE_SET_PREFERRED_LOCATION;
+    let accessed = CU_MEM_ADVISE_SET_ACCESSED_BY;
+    let numa = at_host(CU_MEM_LOCATION_TYPE_HOST_NUMA);
+    let advised = [
+        advise(other, preferred, at_device(0)),
+        advise(at(memory), preferred, at_device(7)),
+        advise(at(memory), accessed, numa),
+        advise(at(memory), 99, at_device(0)),
+        advise(at(memory), preferred, numa),
+    ];
+    let refused = CUDA_ERROR_INVALID_VALUE;
     let expected = [
-        CUDA_SUCCESS,
+        refused,
         CUDA_ERROR_INVALID_DEVICE,
-        CUDA_ERROR_INVALID_VALUE,
+        refused,
+        refused,
+        CUDA_SUCCESS,
+    ];
+    assert_eq!(advised, expected);
+    let prefetched = [
+        prefetch(other, 4, at_device(0)),
+        prefetch(at(memory), 10_001, at_device(0)),
+        prefetch(at(memory), 0, at_device(0)),
+        prefetch(at(memory), 4, at_device(7)),
+        prefetch(at(memory), 4, at_host(0)),
+    ];
+    let expected = [
+        refused,
+        refused,
+        refused,
+        CUDA_ERROR_INVALID_DEVICE,
+        refused,
     ];
     assert_eq!(prefetched, expected);
-    assert_eq!(
-        tell(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION),
-        CU_DEVICE_CPU
-    );
+    assert_eq!(program.free(other), CUDA_SUCCESS);
     assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+    program.machine.leave();
+}
+
+#[test]
+fn batches_of_hints_are_taken_whole_or_not() {
+    let program = Program::new();
+    let (driver, stream) = (&program.machine.driver, program.machine.stream());
+    let (one, two) = (program.managed(4096), program.managed(4096));
+    let prefetch = |mut ranges: [u64; 3], mut from: [usize; 2], stream| {
+        let mut sizes = [4096_usize; 3];
+        let mut places = [at_device(0), at_host(CU_MEM_LOCATION_TYPE_HOST)];
+        let (ranges, sizes) = (ranges.as_mut_ptr(), sizes.as_mut_ptr());
+        let (places, from) = (places.as_mut_ptr(), from.as_mut_ptr());
+        // SAFETY: the lists are as long as said.
+        unsafe { driver.cuMemPrefetchBatchAsync(ranges, sizes, 3, places, from, 2, 0, stream) }
+    };
+    let last = |memory: *mut u32| {
+        let (mut value, attribute) = (77_i32, CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION);
+        let place = (&raw mut value).cast();
+        // SAFETY: the value is a local.
+        let told = unsafe { driver.cuMemRangeGetAttribute(place, 4, attribute, at(memory), 4096) };
+        (told, value)
+    };
+    let ranges = [at(one), at(one), at(two)];
+    let refused = [
+        prefetch([at(one), at(one), 16], [0, 2], stream),
+        prefetch(ranges, [1, 2], stream),
+        prefetch(ranges, [0, 3], stream),
+        prefetch(ranges, [0, 2], null_mut()),
+    ];
+    assert_eq!(refused, [CUDA_ERROR_INVALID_VALUE; 4]);
+    assert_eq!(last(one), (CUDA_SUCCESS, CU_DEVICE_INVALID));
+    assert_eq!(prefetch(ranges, [0, 2], stream), CUDA_SUCCESS);
+    assert_eq!([last(one).1, last(two).1], [0, CU_DEVICE_CPU]);
+    let (mut list, mut size) = (at(one), 4096);
+    // SAFETY: the lists are as long as said.
+    let discarded =
+        unsafe { driver.cuMemDiscardBatchAsync(&raw mut list, &raw mut size, 1, 0, stream) };
+    assert_eq!(discarded, CUDA_SUCCESS);
+    assert_eq!(
+        [one, two].map(|memory| program.free(at(memory))),
+        [CUDA_SUCCESS; 2]
+    );
     program.machine.leave();
 }
 
@@ -344,6 +443,15 @@ fn pinned_memory_that_no_kernel_uses_stays_as_it_is() {
     assert_eq!(waits, 0);
     assert_eq!(program.free(other), CUDA_SUCCESS);
     free_pinned(&program.machine, memory);
+    program.machine.leave();
+}
+
+#[test]
+fn freeing_no_pinned_memory_does_nothing() {
+    let program = Program::new();
+    // SAFETY: NULL is no memory.
+    let freed = unsafe { program.machine.driver.cuMemFreeHost(null_mut()) };
+    assert_eq!(freed, CUDA_SUCCESS);
     program.machine.leave();
 }
 

@@ -21,6 +21,14 @@ fn mode(order: CUmemcpySrcAccessOrder) -> Result<Mode, CUresult> {
     }
 }
 
+/// Whether indices say of each operation of a batch which entry of a list is its: the first operation's is the first entry, and each later
+/// entry begins behind those before.
+pub(crate) fn cover(from: &[usize], count: usize) -> bool {
+    let rising = from.is_sorted_by(|one, next| one < next);
+    let inside = from.last().is_some_and(|last| *last < count);
+    rising && inside && from.first() == Some(&0)
+}
+
 impl<'a> Attributes<'a> {
     /// Attributes of a batch of `count` copies: the first are the first copy's, and each later ones begin behind those before.
     pub(super) fn new(
@@ -28,13 +36,7 @@ impl<'a> Attributes<'a> {
         from: &'a [usize],
         count: usize,
     ) -> Option<Self> {
-        let rising = from
-            .iter()
-            .zip(from.iter().skip(1))
-            .all(|(one, next)| one < next);
-        let inside = from.last().is_some_and(|last| *last < count);
-        let begins = from.first() == Some(&0);
-        (rising && inside && begins).then_some(Self { attributes, from })
+        cover(from, count).then_some(Self { attributes, from })
     }
 
     fn of(&self, copy: usize) -> Option<&CUmemcpyAttributes> {

@@ -16,9 +16,33 @@ use crate::pinned::may_be_reached;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hints {
     read_mostly: bool,
-    preferred: Option<CUmemLocationType>,
+    preferred: Option<Place>,
     accessed_by: BTreeSet<CUdevice>,
-    prefetched: Option<CUmemLocationType>,
+    prefetched: Option<Place>,
+}
+
+/// A location that this driver has: its type, and its number where the type has numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    kind: CUmemLocationType,
+    id: i32,
+}
+
+impl Place {
+    /// As CUDA 8 names it.
+    fn device(self) -> CUdevice {
+        match self.kind {
+            CU_MEM_LOCATION_TYPE_DEVICE => self.id,
+            _ => CU_DEVICE_CPU,
+        }
+    }
+}
+
+/// A range of managed memory, and where it is to be.
+pub(crate) struct Prefetch {
+    pub(crate) address: u64,
+    pub(crate) size: usize,
+    pub(crate) location: CUmemLocation,
 }
 
 /// A location as the calls of CUDA 8 name it.
@@ -30,6 +54,65 @@ pub(crate) fn location(device: CUdevice) -> CUmemLocation {
     CUmemLocation {
         r#type: kind,
         either: CUmemLocation_either { id },
+    }
+}
+
+/// The ranges of a batch, each with the location of the run that it is in.
+///
+/// # Safety
+/// `addresses` and `sizes` are readable for `count`, `locations` and `from` for `places`.
+pub(crate) unsafe fn batch(
+    (addresses, sizes, count): (*const u64, *const usize, usize),
+    (locations, from, places): (*const CUmemLocation, *const usize, usize),
+) -> Result<Vec<Prefetch>, CUresult> {
+    // SAFETY: the caller's contract.
+    let ranges = unsafe { ranges(addresses, sizes, count) }?;
+    // SAFETY: as above.
+    let locations = unsafe { crate::raw::slice(locations, places) };
+    // SAFETY: as above.
+    let from = unsafe { crate::raw::slice(from, places) };
+    let (Some(locations), Some(from)) = (locations, from) else {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    };
+    if !crate::copy::cover(from, count) {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    let prefetches = ranges.into_iter().enumerate();
+    let prefetches = prefetches.map(|(index, (address, size))| Prefetch {
+        address,
+        size,
+        location: locations[from.partition_point(|first| *first <= index) - 1],
+    });
+    Ok(prefetches.collect())
+}
+
+/// The ranges of a batch.
+///
+/// # Safety
+/// `addresses` and `sizes` are readable for `count`.
+pub(crate) unsafe fn ranges(
+    addresses: *const u64,
+    sizes: *const usize,
+    count: usize,
+) -> Result<Vec<(u64, usize)>, CUresult> {
+    // SAFETY: the caller's contract.
+    let addresses = unsafe { crate::raw::slice(addresses, count) };
+    // SAFETY: as above.
+    let sizes = unsafe { crate::raw::slice(sizes, count) };
+    match (addresses, sizes) {
+        (Some(addresses), Some(sizes)) if count > 0 => {
+            let ranges = addresses.iter().copied().zip(sizes.iter().copied());
+            Ok(ranges.collect())
+        }
+        _ => Err(CUDA_ERROR_INVALID_VALUE),
+    }
+}
+
+/// Refuses what a batch of hints must not have: flags, and the default stream by its old name.
+pub(crate) fn check_batch(flags: u64, stream: CUstream) -> Result<(), CUresult> {
+    match flags == 0 && stream.addr() > CU_STREAM_LEGACY as usize {
+        true => Ok(()),
+        false => Err(CUDA_ERROR_INVALID_VALUE),
     }
 }
 
@@ -225,17 +308,28 @@ impl Driver {
         }
     }
 
-    /// Refuses locations that this driver has not: its devices lack concurrent managed access, which hints about them need.
-    fn host_location(&self, location: &CUmemLocation) -> Result<CUmemLocationType, CUresult> {
-        match location.r#type {
-            CU_MEM_LOCATION_TYPE_DEVICE => {
-                // SAFETY: this type has a number.
-                self.device(unsafe { location.either.id })?;
-                Err(CUDA_ERROR_INVALID_DEVICE)
+    /// Refuses locations that this driver has not. Its devices lack concurrent managed access, for which hints about them are natively
+    /// refused; but programs that give hints seldom ask for it, and a hint that does nothing changes no result.
+    fn place_of(&self, location: &CUmemLocation) -> Result<Place, CUresult> {
+        let kind = location.r#type;
+        // SAFETY: every variant of the union is plain data.
+        let id = unsafe { location.either.id };
+        match kind {
+            CU_MEM_LOCATION_TYPE_DEVICE => self.device(id).map(|_| Place { kind, id }),
+            CU_MEM_LOCATION_TYPE_HOST_NUMA => Ok(Place { kind, id }),
+            CU_MEM_LOCATION_TYPE_HOST | CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT => {
+                Ok(Place { kind, id: 0 })
             }
-            CU_MEM_LOCATION_TYPE_HOST
-            | CU_MEM_LOCATION_TYPE_HOST_NUMA
-            | CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT => Ok(location.r#type),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+
+    /// As [`Self::place_of`], of a processor.
+    fn processor(&self, location: &CUmemLocation) -> Result<CUdevice, CUresult> {
+        match location.r#type {
+            CU_MEM_LOCATION_TYPE_DEVICE | CU_MEM_LOCATION_TYPE_HOST => {
+                self.place_of(location).map(Place::device)
+            }
             _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }
@@ -252,20 +346,20 @@ impl Driver {
             CU_MEM_ADVISE_SET_READ_MOSTLY => Box::new(|hints| hints.read_mostly = true),
             CU_MEM_ADVISE_UNSET_READ_MOSTLY => Box::new(|hints| hints.read_mostly = false),
             CU_MEM_ADVISE_SET_PREFERRED_LOCATION => {
-                let kind = self.host_location(location)?;
-                Box::new(move |hints| hints.preferred = Some(kind))
+                let place = self.place_of(location)?;
+                Box::new(move |hints| hints.preferred = Some(place))
             }
             CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION => Box::new(|hints| hints.preferred = None),
             CU_MEM_ADVISE_SET_ACCESSED_BY => {
-                self.host_location(location)?;
-                Box::new(|hints| {
-                    hints.accessed_by.insert(CU_DEVICE_CPU);
+                let processor = self.processor(location)?;
+                Box::new(move |hints| {
+                    hints.accessed_by.insert(processor);
                 })
             }
             CU_MEM_ADVISE_UNSET_ACCESSED_BY => {
-                self.host_location(location)?;
-                Box::new(|hints| {
-                    hints.accessed_by.remove(&CU_DEVICE_CPU);
+                let processor = self.processor(location)?;
+                Box::new(move |hints| {
+                    hints.accessed_by.remove(&processor);
                 })
             }
             _ => return Err(CUDA_ERROR_INVALID_VALUE),
@@ -274,20 +368,32 @@ impl Driver {
         Ok(())
     }
 
-    pub(crate) fn prefetch(
+    pub(crate) fn prefetch(&self, ranges: &[Prefetch], stream: CUstream) -> Result<(), CUresult> {
+        let (acting, handle) = self.on(stream)?;
+        self.uncaptured(&acting, handle)?;
+        // All of them, or none.
+        let found = ranges.iter().map(|range| {
+            let (start, _) = self.managed(range.address, range.size)?;
+            Ok((start, self.place_of(&range.location)?))
+        });
+        let found: Vec<(u64, Place)> = found.collect::<Result<_, CUresult>>()?;
+        let mut hints = lock(&self.mirrors.hints);
+        for (start, place) in found {
+            hints.entry(start).or_default().prefetched = Some(place);
+        }
+        Ok(())
+    }
+
+    /// Declares contents void, which may do nothing: then they stay.
+    pub(crate) fn discard(
         &self,
-        address: u64,
-        size: usize,
-        location: &CUmemLocation,
+        ranges: &[(u64, usize)],
         stream: CUstream,
     ) -> Result<(), CUresult> {
         let (acting, handle) = self.on(stream)?;
         self.uncaptured(&acting, handle)?;
-        let (start, _) = self.managed(address, size)?;
-        let kind = self.host_location(location)?;
-        let mut hints = lock(&self.mirrors.hints);
-        hints.entry(start).or_default().prefetched = Some(kind);
-        Ok(())
+        let mut ranges = ranges.iter();
+        ranges.try_for_each(|(address, size)| self.managed(*address, *size).map(|_| ()))
     }
 
     pub(crate) fn attach(
@@ -325,20 +431,19 @@ impl Driver {
         let (start, _) = self.managed(address, size)?;
         let hints = lock(&self.mirrors.hints).get(&start).cloned();
         let hints = hints.unwrap_or_default();
-        let device = |kind: Option<CUmemLocationType>| match kind {
-            Some(_) => CU_DEVICE_CPU,
-            None => CU_DEVICE_INVALID,
+        let device = |place: Option<Place>| place.map_or(CU_DEVICE_INVALID, Place::device);
+        let kind = |place: Option<Place>| {
+            place.map_or(CU_MEM_LOCATION_TYPE_INVALID, |place| place.kind) as i32
         };
-        let kind =
-            |kind: Option<CUmemLocationType>| kind.unwrap_or(CU_MEM_LOCATION_TYPE_INVALID) as i32;
+        let id = |place: Option<Place>| place.map_or(0, |place| place.id);
         let one = match attribute {
             CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY => i32::from(hints.read_mostly),
             CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION => device(hints.preferred),
             CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION => device(hints.prefetched),
             CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE => kind(hints.preferred),
             CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE => kind(hints.prefetched),
-            CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID
-            | CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID => 0,
+            CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID => id(hints.preferred),
+            CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID => id(hints.prefetched),
             CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY => {
                 if bytes == 0 || !bytes.is_multiple_of(4) {
                     return Err(CUDA_ERROR_INVALID_VALUE);

@@ -23,7 +23,7 @@ use towline_client::cuda::Session;
 use crate::driver::{Acting, Driver, actor, lock};
 use region::{Access, Region, Span};
 
-pub(crate) use calls::{Hints, location};
+pub(crate) use calls::{Hints, Prefetch, batch, check_batch, location, ranges};
 #[cfg(test)]
 pub(crate) use region::map_private;
 pub(crate) use region::{Hold, hold, let_go};
