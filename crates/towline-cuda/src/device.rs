@@ -19,6 +19,8 @@ pub(crate) struct Device {
     pub(crate) domain: u16,
     /// Its number on the server.
     pub(crate) ordinal: i32,
+    /// The server is on this host.
+    here: bool,
     pub(crate) facts: snapshot::Device,
     /// The number of its primary context, whether that lives or not.
     pub(crate) primary: u64,
@@ -46,6 +48,7 @@ impl Device {
             session,
             domain,
             ordinal,
+            here: link.shares_memory(),
             facts: facts.clone(),
             primary: link.mint(wire::ContextHandle::TAG),
             references: Mutex::default(),
@@ -77,8 +80,17 @@ impl Device {
                 let known = self.facts.attribute(attribute).unwrap_or(0);
                 known & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR as i32
             }
+            Policy::Compute if attribute == CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID && self.here => {
+                self.facts.attribute(attribute).unwrap_or(-1)
+            }
             Policy::Compute => -1,
         }
+    }
+
+    /// Whether the server's driver knows an attribute. Later ones it refuses.
+    fn knows(&self, attribute: CUdevice_attribute) -> bool {
+        let known = self.facts.attributes.iter().map(|(known, _)| *known).max();
+        attribute > 0 && known.is_some_and(|last| attribute <= last)
     }
 
     /// The PCI place of the device: domain, bus, device.
@@ -237,10 +249,12 @@ impl DeviceCalls for Driver {
         attrib: CUdevice_attribute,
         dev: CUdevice,
     ) -> CUresult {
-        let value = self.device(dev).and_then(|device| match attrib {
-            0 | CU_DEVICE_ATTRIBUTE_MAX.. => Err(CUDA_ERROR_INVALID_VALUE),
-            _ => Ok(device.attribute(attrib)),
-        });
+        let value = self
+            .device(dev)
+            .and_then(|device| match device.knows(attrib) {
+                true => Ok(device.attribute(attrib)),
+                false => Err(CUDA_ERROR_INVALID_VALUE),
+            });
         // SAFETY: the caller's contract.
         unsafe { tell(pi, value) }
     }

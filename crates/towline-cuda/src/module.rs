@@ -788,6 +788,9 @@ impl ModuleCalls for Driver {
         // SAFETY: as above.
         let options = unsafe { Options::read(numOptions, options, optionValues) };
         status(file.and_then(|code| {
+            if code.is_empty() {
+                return Err(CUDA_ERROR_INVALID_IMAGE);
+            }
             // SAFETY: as above: what the link's options name is writable while it lives.
             unsafe { self.add_to_link(state, r#type, &code, name, &options?) }
         }))

@@ -16,6 +16,10 @@ use towline_cuda::Driver;
 
 on_every_device! {
     handles_of_nothing_leave_the_session_alive
+    unknown_attributes_are_invalid
+    lists_without_room_are_invalid
+    empty_file_is_no_image
+    profiler_calls_need_the_driver_started
 }
 
 /// Handles that mean nothing, something else, or nothing any more.
@@ -158,5 +162,99 @@ fn handles_of_nothing_leave_the_session_alive(machine: Machine) {
         let lost = machine.sessions[0].lost();
         assert_eq!(lost, None, "after a call with {raw:#x}");
     }
+    machine.end();
+}
+
+fn unknown_attributes_are_invalid(machine: Machine) {
+    let (driver, memory) = (&machine.driver, machine.allocate(64));
+    let mut word = 0_u64;
+    let place = (&raw mut word).cast::<c_void>();
+    let of_pointer = |attribute| {
+        // SAFETY: the place is a local of 64 bits.
+        unsafe { driver.cuPointerGetAttribute(place, attribute, memory) }
+    };
+    assert_eq!([0, 99].map(of_pointer), [CUDA_ERROR_INVALID_VALUE; 2]);
+    assert_eq!(of_pointer(CU_POINTER_ATTRIBUTE_MAPPING_SIZE), CUDA_SUCCESS);
+    assert_eq!(word, 64);
+    let (mut unknown, mut places) = ([99], [place]);
+    let unknown = unknown.as_mut_ptr();
+    // SAFETY: one attribute and one place.
+    let told = unsafe { driver.cuPointerGetAttributes(1, unknown, places.as_mut_ptr(), memory) };
+    assert_eq!(told, CUDA_ERROR_INVALID_VALUE);
+    let of_device = |attribute| {
+        let mut value = 0;
+        // SAFETY: the value is a local.
+        unsafe { driver.cuDeviceGetAttribute(&raw mut value, attribute, 0) }
+    };
+    let unknown = [0, 100_000].map(of_device);
+    assert_eq!(unknown, [CUDA_ERROR_INVALID_VALUE; 2]);
+    // SAFETY: no pointers.
+    assert_eq!(unsafe { driver.cuMemFree_v2(memory) }, CUDA_SUCCESS);
+    machine.leave();
+}
+
+fn lists_without_room_are_invalid(machine: Machine) {
+    let driver = &machine.driver;
+    let (mut graph, mut node, mut count) = (null_mut(), null_mut(), 0);
+    // SAFETY: the handles are locals.
+    unsafe {
+        assert_eq!(driver.cuGraphCreate(&raw mut graph, 0), CUDA_SUCCESS);
+        let added = driver.cuGraphAddEmptyNode(&raw mut node, graph, null(), 0);
+        assert_eq!(added, CUDA_SUCCESS);
+    }
+    let mut found = without_provenance_mut(7);
+    // SAFETY: nothing is to be written to the list.
+    let listed = unsafe {
+        let (found, count) = (&raw mut found, &raw mut count);
+        [
+            driver.cuGraphGetNodes(graph, found, count),
+            driver.cuGraphGetRootNodes(graph, found, count),
+            driver.cuGraphNodeGetDependencies(node, found, count),
+            driver.cuGraphGetEdges(graph, found, found, count),
+        ]
+    };
+    assert_eq!(listed, [CUDA_ERROR_INVALID_VALUE; 4]);
+    assert_eq!((found.addr(), count), (7, 0));
+    // SAFETY: the graph is live.
+    assert_eq!(unsafe { driver.cuGraphDestroy(graph) }, CUDA_SUCCESS);
+    machine.leave();
+}
+
+fn empty_file_is_no_image(machine: Machine) {
+    let driver = &machine.driver;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = std::ffi::CString::new(file.path().to_str().unwrap()).unwrap();
+    let mut link = null_mut();
+    let (none, values) = (null_mut(), null_mut());
+    // SAFETY: no options; the path is a string.
+    let added = unsafe {
+        assert_eq!(
+            driver.cuLinkCreate_v2(0, none, values, &raw mut link),
+            CUDA_SUCCESS
+        );
+        let added = driver.cuLinkAddFile_v2(link, CU_JIT_INPUT_PTX, path.as_ptr(), 0, none, values);
+        assert_eq!(driver.cuLinkDestroy(link), CUDA_SUCCESS);
+        added
+    };
+    assert_eq!(added, CUDA_ERROR_INVALID_IMAGE);
+    machine.leave();
+}
+
+fn profiler_calls_need_the_driver_started(machine: Machine) {
+    let calls = |driver: &Driver| {
+        let file = c"x".as_ptr();
+        // SAFETY: the names are strings.
+        unsafe {
+            [
+                driver.cuProfilerStart(),
+                driver.cuProfilerStop(),
+                driver.cuProfilerInitialize(file, file, 0),
+            ]
+        }
+    };
+    let done = [CUDA_SUCCESS, CUDA_SUCCESS, CUDA_ERROR_NOT_SUPPORTED];
+    assert_eq!(calls(&machine.driver), done);
+    let idle = Driver::over(machine.sessions.clone(), None);
+    assert_eq!(calls(&idle), [CUDA_ERROR_NOT_INITIALIZED; 3]);
     machine.end();
 }

@@ -510,3 +510,47 @@ fn shared_pages(size: usize) -> *mut c_void {
     place.expose_provenance();
     place
 }
+
+#[test]
+fn reads_of_many_streams_into_registered_memory_arrive() {
+    const STREAMS: usize = 4;
+    const WORDS: usize = 1 << 20;
+    let program = Program::on(Machine::on_this_host(&[1]));
+    let driver = &program.machine.driver;
+    let all = words(STREAMS * WORDS);
+    let bytes = size_of_val(&all[..]);
+    // SAFETY: the words are there until they are unregistered.
+    let registered = unsafe { driver.cuMemHostRegister_v2(begin(&all), bytes, 0) };
+    assert_eq!(registered, CUDA_SUCCESS);
+    let device = program.machine.allocate(bytes);
+    // SAFETY: no host memory.
+    assert_eq!(
+        unsafe { driver.cuMemsetD32_v2(device, 0, all.len()) },
+        CUDA_SUCCESS
+    );
+    let streams: Vec<CUstream> = (0..STREAMS).map(|_| program.machine.stream()).collect();
+    for _ in 0..2 {
+        program.add(device, all.len(), null_mut());
+        // SAFETY: as above.
+        let read = unsafe { driver.cuMemcpyDtoH_v2(begin(&all), device, bytes) };
+        assert_eq!(read, CUDA_SUCCESS);
+    }
+    for _ in 0..10 {
+        for (index, stream) in streams.iter().enumerate() {
+            let part = device + (index * WORDS * 4) as u64;
+            program.add(part, WORDS, *stream);
+        }
+        for (index, stream) in streams.iter().enumerate() {
+            let part = device + (index * WORDS * 4) as u64;
+            let target = begin(&all[index * WORDS..]);
+            // SAFETY: as above, and nobody looks before the wait below.
+            let posted = unsafe { driver.cuMemcpyDtoHAsync_v2(target, part, WORDS * 4, *stream) };
+            assert_eq!(posted, CUDA_SUCCESS);
+        }
+    }
+    program.machine.synchronise();
+    assert_eq!(all.iter().position(|word| get(word) != 12), None);
+    program.unregister(&all);
+    assert_eq!(program.free(device), CUDA_SUCCESS);
+    program.machine.leave();
+}
