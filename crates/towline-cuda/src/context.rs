@@ -9,7 +9,7 @@ use towline_backend::cuda::*;
 use towline_client::cuda::{Actor, Session};
 
 use crate::driver::{ContextCalls, Driver, lock, read, status, tell, write};
-use crate::mirror::Twins;
+use crate::mirror::{Mirrored, Twins};
 use crate::stream::Work;
 use crate::thread;
 use crate::written::Written;
@@ -32,6 +32,7 @@ pub(crate) struct Context {
     pub(crate) written: Written,
     /// What the device has of memory that the application has registered.
     pub(crate) twins: Twins,
+    pub(crate) mirrored: Mirrored,
 }
 
 #[derive(Default)]
@@ -96,6 +97,7 @@ impl Driver {
                 work: Mutex::default(),
                 written: Written::default(),
                 twins: Twins::default(),
+                mirrored: Mirrored::default(),
             })
         });
         Ok(Arc::clone(made))
@@ -188,6 +190,7 @@ impl Driver {
             work: Mutex::default(),
             written: Written::default(),
             twins: Twins::default(),
+            mirrored: Mirrored::default(),
         };
         write(&self.contexts).insert(handle.0, Arc::new(context));
         self.latest.store(handle.0, Ordering::Relaxed);

@@ -58,6 +58,15 @@ impl Work {
 }
 
 impl Context {
+    /// Whether a stream, or any, may have something to do.
+    pub(crate) fn is_busy(&self, stream: Option<u64>) -> bool {
+        let all = lock(&self.work);
+        match stream {
+            Some(stream) => all.get(&stream).is_some_and(|work| !work.is_idle()),
+            None => !all.values().all(Work::is_idle),
+        }
+    }
+
     /// Whether so much of what was posted to a stream is known to be done.
     pub(crate) fn has_done(&self, stream: u64, posted: u64) -> bool {
         let all = lock(&self.work);
@@ -345,18 +354,23 @@ impl Driver {
                         None if ended == CUDA_SUCCESS => CUDA_ERROR_DEVICE_UNAVAILABLE,
                         _ => ended,
                     };
-                    if let (Some(session), CUDA_SUCCESS) = (&live, ended) {
+                    let acting = live.as_ref().map(|session| Acting {
+                        session,
+                        actor: actor(context.number),
+                        context: Arc::clone(&context),
+                    });
+                    if let (Some(acting), CUDA_SUCCESS) = (&acting, ended) {
                         // The function may look at what work before it has changed.
-                        let actor = actor(context.number);
-                        let context = Arc::clone(&context);
-                        let acting = Acting {
-                            session,
-                            actor,
-                            context,
-                        };
                         ended = status(acting.show_twins());
                     }
                     run(ended);
+                    if let (Some(acting), CUDA_SUCCESS) = (acting, ended) {
+                        // Work behind it may look at what it has changed.
+                        let given = acting.give_mirrors();
+                        let _ = given.inspect_err(|failed| {
+                            acting.session.note_failure(stream.0, *failed);
+                        });
+                    }
                     if let (Some(session), Some(function), CUDA_SUCCESS) = (live, told.get(), ended)
                     {
                         let _ = session.post_plain(&wire::HostDone {

@@ -7,6 +7,7 @@
 mod support;
 
 use std::ptr::null_mut;
+use std::sync::Mutex;
 
 use support::{Machine, Program};
 use towline_backend::cuda::*;
@@ -373,6 +374,153 @@ fn batches_of_hints_are_taken_whole_or_not() {
         [CUDA_SUCCESS; 2]
     );
     program.machine.leave();
+}
+
+/// A stream that stands still until it is let go.
+struct Held {
+    stream: CUstream,
+    gate: CUdeviceptr,
+}
+
+impl Held {
+    fn new(program: &Program) -> Self {
+        let driver = &program.machine.driver;
+        let (mut module, mut kernel) = (null_mut(), null_mut());
+        let image = c"towline null image\nkernel spin_until";
+        let (mut gate, stream) = (program.machine.filled(&[0; 4]), program.machine.stream());
+        let mut params = [(&raw mut gate).cast()];
+        // SAFETY: image and name end with a NUL, and the rest are locals.
+        let held = unsafe {
+            let params = params.as_mut_ptr();
+            [
+                driver.cuModuleLoadData(&raw mut module, image.as_ptr().cast()),
+                driver.cuModuleGetFunction(&raw mut kernel, module, c"spin_until".as_ptr()),
+                driver.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, null_mut()),
+            ]
+        };
+        assert_eq!(held, [CUDA_SUCCESS; 3]);
+        Self { stream, gate }
+    }
+
+    fn let_go(self, program: &Program) {
+        let (driver, other) = (&program.machine.driver, program.machine.stream());
+        // SAFETY: no host memory.
+        let set = unsafe { driver.cuMemsetD8Async(self.gate, 1, 4, other) };
+        assert_eq!(set, CUDA_SUCCESS);
+        program.machine.synchronise();
+        assert_eq!(program.free(self.gate), CUDA_SUCCESS);
+    }
+}
+
+#[test]
+fn host_that_looked_too_early_sees_kernel_writes() {
+    let program = Program::new();
+    let memory = program.managed(1 << 20);
+    let held = Held::new(&program);
+    program.add(at(memory), 4, held.stream);
+    assert_eq!(get(memory, 0), 0, "the kernel has not run");
+    held.let_go(&program);
+    assert_eq!([get(memory, 0), get(memory, 3), get(memory, 4)], [1, 1, 0]);
+    assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+    program.machine.leave();
+}
+
+#[test]
+fn host_writes_beside_running_kernel_keep_both() {
+    let program = Program::new();
+    let memory = program.managed(1 << 20);
+    set(memory, 9, 3);
+    let other = program.machine.filled(&[0; 4]);
+    let held = Held::new(&program);
+    program.add(at(memory), 4, held.stream);
+    set(memory, 5, 7);
+    // Work that has nothing to do with it takes the host's writes along.
+    program.add(other, 1, program.machine.stream());
+    set(memory, 6, 8);
+    held.let_go(&program);
+    let found = [0, 3, 4, 5, 6, 9].map(|index| get(memory, index));
+    assert_eq!(found, [1, 1, 0, 7, 8, 3]);
+    program.add(at(memory), 7, null_mut());
+    program.machine.synchronise();
+    assert_eq!([0, 5, 6, 9].map(|index| get(memory, index)), [2, 8, 9, 3]);
+    assert_eq!(program.free(other), CUDA_SUCCESS);
+    assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+    program.machine.leave();
+}
+
+#[test]
+fn kernel_behind_host_function_sees_its_writes() {
+    unsafe extern "C" fn write(memory: *mut std::ffi::c_void) {
+        set(memory.cast(), 0, 7);
+    }
+    let program = Program::new();
+    let (driver, memory, stream) = (
+        &program.machine.driver,
+        program.managed(1 << 20),
+        program.machine.stream(),
+    );
+    program.add(at(memory), 2, stream);
+    // SAFETY: the memory lives until the function has run.
+    let posted = unsafe { driver.cuLaunchHostFunc(stream, Some(write), memory.cast()) };
+    assert_eq!(posted, CUDA_SUCCESS);
+    program.add(at(memory), 2, stream);
+    program.machine.synchronise();
+    assert_eq!([get(memory, 0), get(memory, 1)], [8, 2]);
+    assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+    program.machine.leave();
+}
+
+/// The next of a queue that threads share.
+fn take<T>(queue: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
+    queue.lock().unwrap().next()
+}
+
+#[test]
+fn tasks_of_host_and_device_on_many_threads_are_right() {
+    const THREADS: usize = 4;
+    const TASKS: usize = 60;
+    for on_this_host in [false, true] {
+        let program = Program::on(match on_this_host {
+            true => Machine::on_this_host(&[1]),
+            false => Machine::new(),
+        });
+        let tasks: Vec<(usize, usize)> = (0..TASKS)
+            .map(|task| {
+                let (count, memory) = (100 + task * 997 % 40_000, program.managed(40_100 * 4));
+                (0..count).for_each(|index| set(memory, index, (task + index) as u32));
+                (memory.expose_provenance(), count)
+            })
+            .collect();
+        let streams: Vec<usize> = (0..THREADS)
+            .map(|_| program.machine.stream().expose_provenance())
+            .collect();
+        let (adder, queue) = (program.adder(), Mutex::new(tasks.iter().enumerate()));
+        std::thread::scope(|scope| {
+            for stream in &streams {
+                let (adder, queue) = (&adder, &queue);
+                scope.spawn(move || {
+                    adder.enter();
+                    let stream = std::ptr::with_exposed_provenance_mut(*stream);
+                    while let Some((task, (memory, count))) = take(queue) {
+                        let memory = std::ptr::with_exposed_provenance_mut::<u32>(*memory);
+                        match task % 3 {
+                            0 => (0..*count)
+                                .for_each(|index| set(memory, index, get(memory, index) + 1)),
+                            _ => assert_eq!(adder.add(at(memory), *count, stream), CUDA_SUCCESS),
+                        }
+                    }
+                });
+            }
+        });
+        program.machine.synchronise();
+        for (task, (memory, count)) in tasks.iter().enumerate() {
+            let memory = std::ptr::with_exposed_provenance_mut::<u32>(*memory);
+            let wrong = (0..*count).find(|index| get(memory, *index) != (task + index + 1) as u32);
+            assert_eq!(wrong, None, "of {count} in task {task}");
+            assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+        }
+        program.machine.leave();
+    }
 }
 
 fn pinned(machine: &Machine, size: usize, flags: u32) -> *mut u32 {

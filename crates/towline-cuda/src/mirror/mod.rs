@@ -5,6 +5,9 @@
 //! touches them. So both see each other's writes at the points where CUDA says that they do on devices without concurrent managed
 //! access, and nothing moves that nobody uses. A kernel that runs sees no later write of the host's, nor the host a running kernel's.
 //!
+//! What the host fetches while the device works is *uncertain*: a kernel may change it yet. It goes back at the next wait, and the host
+//! fetches it anew; of such a block only the bytes that the host has changed are sent, so that a kernel keeps what it writes beside them.
+//!
 //! Memory that the application has registered has a [`twin`] at another address.
 
 mod calls;
@@ -14,12 +17,13 @@ mod twin;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::Session;
 
+use crate::context::Context;
 use crate::driver::{Acting, Driver, actor, lock};
 use region::{Access, Region, Span};
 
@@ -64,11 +68,36 @@ pub(crate) enum Attached {
     Stream(u64),
 }
 
+/// What the host had of an uncertain block before it wrote there; `None` where it has not.
+type Before = Option<Box<[u8]>>;
+
+/// The mirrors of a context.
+#[derive(Default)]
+pub(crate) struct Mirrored {
+    /// Some have uncertain blocks: to be asked without a lock.
+    uncertain: AtomicBool,
+    all: Mutex<Vec<Weak<Mirror>>>,
+}
+
+impl Mirrored {
+    fn add(&self, mirror: &Arc<Mirror>) {
+        let mut all = lock(&self.all);
+        all.retain(|known| known.strong_count() > 0);
+        all.push(Arc::downgrade(mirror));
+    }
+
+    fn all(&self) -> Vec<Arc<Mirror>> {
+        lock(&self.all).iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
 /// Blocks of a mirror.
 struct Blocks {
     holders: Vec<Holder>,
     /// Those that the host may look at.
     here: BTreeSet<usize>,
+    /// Those of them that were fetched while the device worked.
+    uncertain: BTreeMap<usize, Before>,
     attached: Attached,
     /// The block behind those that were fetched last, and how many those were.
     next: (usize, usize),
@@ -81,6 +110,8 @@ pub(crate) struct Mirror {
     device: u64,
     session: Arc<Session>,
     context: u64,
+    /// The context itself, as long as it lives.
+    of: Weak<Context>,
     lane: Arc<PushLane>,
     /// The number of the device's memory; 0 where it is a variable's.
     memory: u64,
@@ -159,12 +190,14 @@ impl Mirror {
             region,
             session: Arc::clone(acting.session),
             context: acting.context.number,
+            of: Arc::downgrade(&acting.context),
             lane,
             memory,
             blocks: Mutex::new(Blocks {
                 // Zeros on both sides.
                 holders: vec![Holder::Both; count],
                 here: (0..count).collect(),
+                uncertain: BTreeMap::new(),
                 attached: Attached::All,
                 next: (0, 1),
             }),
@@ -189,6 +222,9 @@ impl Mirror {
             Some(Holder::Both) => {
                 blocks.holders[at] = Holder::Host;
                 let one = span(at, 1, self.region.size());
+                if let Some(before) = blocks.uncertain.get_mut(&at) {
+                    *before = Some(self.bytes(&one).into());
+                }
                 self.region.protect(&one, Access::Write);
             }
             Some(Holder::Device) => {
@@ -207,28 +243,130 @@ impl Mirror {
         true
     }
 
+    /// Whether the device has work that may change this memory, as far as is known.
+    fn is_worked_on(&self, attached: Attached) -> bool {
+        let context = self.of.upgrade();
+        context.is_some_and(|context| match attached {
+            Attached::All => context.is_busy(None),
+            Attached::Host => false,
+            Attached::Stream(stream) => context.is_busy(Some(stream)),
+        })
+    }
+
+    /// What the host has of a span that it cannot write.
+    fn bytes(&self, span: &Span) -> &[u8] {
+        // SAFETY: the source of a frozen span is readable as long as the region, and nobody writes there.
+        unsafe { std::slice::from_raw_parts(self.region.source(span.start), span.len()) }
+    }
+
     /// Brings blocks from the device.
     fn fetch(&self, blocks: &mut Blocks, first: usize, count: usize) -> Result<(), CUresult> {
-        let bytes = span(first, count, self.region.size());
-        let address = self.device + bytes.start as u64;
-        let (mut target, size) = (self.region.target(&bytes), bytes.len());
-        let (actor, stream) = (actor(self.context), self.lane.stream);
-        let call = "access to managed memory";
-        // SAFETY: the target is writable for the span, and left alone: the view of these blocks is protected.
-        let read = unsafe {
-            self.session
-                .read(actor, call, stream, address, target.start(), size, true)
-        };
-        read.inspect_err(|status| {
-            log::error!("memory at {address:#x} cannot be had from the server: error {status}");
-        })?;
-        if !self.region.put(&bytes, &target) {
-            return Err(CUDA_ERROR_OPERATING_SYSTEM);
-        }
-        self.region.protect(&bytes, Access::Read);
+        let uncertain = self.is_worked_on(blocks.attached);
+        self.bring(&span(first, count, self.region.size()))?;
         for at in first..first + count {
             blocks.holders[at] = Holder::Both;
             blocks.here.insert(at);
+            if uncertain {
+                blocks.uncertain.insert(at, None);
+            }
+        }
+        if uncertain && let Some(context) = self.of.upgrade() {
+            context.mirrored.uncertain.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Brings a span from the device, for the host to read.
+    fn bring(&self, bytes: &Span) -> Result<(), CUresult> {
+        let address = self.device + bytes.start as u64;
+        let mut target = self.region.target(bytes);
+        // SAFETY: the target is writable for the span, and left alone: the view of these blocks is protected.
+        unsafe { self.read(address, target.start(), bytes.len()) }?;
+        if !self.region.put(bytes, &target) {
+            return Err(CUDA_ERROR_OPERATING_SYSTEM);
+        }
+        self.region.protect(bytes, Access::Read);
+        Ok(())
+    }
+
+    /// Reads what the device has at an address.
+    ///
+    /// # Safety
+    /// `target` is writable for `size` bytes, and left alone.
+    unsafe fn read(&self, address: u64, target: *mut u8, size: usize) -> Result<(), CUresult> {
+        let (actor, stream) = (actor(self.context), self.lane.stream);
+        let call = "access to managed memory";
+        // SAFETY: the caller's contract.
+        let read = unsafe {
+            self.session
+                .read(actor, call, stream, address, target, size, true)
+        };
+        read.inspect_err(|status| {
+            log::error!("memory at {address:#x} cannot be had from the server: error {status}");
+        })
+    }
+
+    /// Sends what the host has of a span to the device.
+    fn send(&self, bytes: &Span) -> Result<(), CUresult> {
+        let address = self.device + bytes.start as u64;
+        let (source, length) = (self.region.source(bytes.start), bytes.len());
+        let (actor, stream) = (actor(self.context), self.lane.stream);
+        let call = "managed memory";
+        // SAFETY: what is frozen is readable as long as the region; it has left when this returns.
+        unsafe {
+            self.session
+                .write(actor, call, stream, address, source, length, true)
+        }
+    }
+
+    /// Sends what the host has changed of a frozen block.
+    fn send_changes(&self, at: usize, before: &[u8]) -> Result<(), CUresult> {
+        let block = span(at, 1, self.region.size());
+        let runs = differences(before, self.bytes(&block));
+        let mut runs = runs.into_iter();
+        runs.try_for_each(|run| self.send(&(block.start + run.start..block.start + run.end)))
+    }
+
+    /// After a wait: uncertain blocks go back, so that the host fetches them anew.
+    fn settle(&self) -> Result<(), CUresult> {
+        let blocks = &mut *lock(&self.blocks);
+        let uncertain: Vec<usize> = blocks.uncertain.keys().copied().collect();
+        let written = blocks.uncertain.iter();
+        let written = written.filter_map(|(at, before)| before.is_some().then_some(*at));
+        for (first, count) in runs(written) {
+            self.look_for_conflicts(blocks, first, count)?;
+        }
+        for (first, count) in runs(uncertain.into_iter()) {
+            self.push(blocks, first..first + count)?;
+        }
+        Ok(())
+    }
+
+    /// Tells of bytes that host and device have changed at the same time: one of the two is lost.
+    fn look_for_conflicts(
+        &self,
+        blocks: &Blocks,
+        first: usize,
+        count: usize,
+    ) -> Result<(), CUresult> {
+        let bytes = span(first, count, self.region.size());
+        self.region.freeze(&bytes);
+        let mut there = vec![0; bytes.len()];
+        let address = self.device + bytes.start as u64;
+        // SAFETY: the buffer has the span's length.
+        let read = unsafe { self.read(address, there.as_mut_ptr(), there.len()) };
+        read.inspect_err(|_| self.region.protect(&bytes, Access::Write))?;
+        let before = (first..first + count).filter_map(|at| blocks.uncertain.get(&at)?.as_deref());
+        let all = before.flatten().zip(self.bytes(&bytes)).zip(&there);
+        let lost = all
+            .filter(|((before, here), there)| before != here && before != there && here != there);
+        match lost.count() {
+            0 => {}
+            lost => log::error!(
+                "host and device changed {lost} bytes of managed memory at {:#x} at the same time, without concurrent managed access: what \
+                 the device wrote there is lost",
+                self.region.view() + bytes.start
+            ),
         }
         Ok(())
     }
@@ -245,26 +383,29 @@ impl Mirror {
             // Before it is read: what another thread writes after this waits until it has been sent, and comes back with it.
             self.region.freeze(&span(first, count, size));
         }
-        let dirty = here.iter().copied();
-        let dirty = runs(dirty.filter(|at| blocks.holders.get(*at) == Some(&Holder::Host)));
-        let (mut outcome, mut unsent) = (Ok(!dirty.is_empty()), HashSet::new());
-        for (first, count) in dirty {
-            let bytes = span(first, count, size);
-            let address = self.device + bytes.start as u64;
-            let (source, length) = (self.region.source(bytes.start), bytes.len());
-            let (actor, stream) = (actor(self.context), self.lane.stream);
-            let call = "managed memory";
-            // SAFETY: what is frozen is readable as long as the region; it has left when this returns.
-            let sent = unsafe {
-                self.session
-                    .write(actor, call, stream, address, source, length, true)
-            };
-            if let Err(status) = sent {
+        let is_dirty = |at: &usize| blocks.holders.get(*at) == Some(&Holder::Host);
+        let (uncertain, dirty): (Vec<usize>, Vec<usize>) = {
+            let dirty = here.iter().copied().filter(is_dirty);
+            dirty.partition(|at| blocks.uncertain.contains_key(at))
+        };
+        let any = !uncertain.is_empty() || !dirty.is_empty();
+        let (mut outcome, mut unsent) = (Ok(any), HashSet::new());
+        let mut sent = |(first, count), status: Result<(), CUresult>| {
+            if let Err(status) = status {
                 outcome = Err(status);
                 // The only copy of these bytes is still the host's.
-                self.region.protect(&bytes, Access::Write);
+                self.region
+                    .protect(&span(first, count, size), Access::Write);
                 unsent.extend(first..first + count);
             }
+        };
+        for (first, count) in runs(dirty.into_iter()) {
+            sent((first, count), self.send(&span(first, count, size)));
+        }
+        for at in uncertain {
+            let before = blocks.uncertain.get(&at).and_then(Option::as_deref);
+            let status = before.map_or(Ok(()), |before| self.send_changes(at, before));
+            sent((at, 1), status);
         }
         let given: Vec<usize> = here.into_iter().filter(|at| !unsent.contains(at)).collect();
         for (first, count) in runs(given.iter().copied()) {
@@ -274,6 +415,7 @@ impl Mirror {
         for at in given {
             blocks.holders[at] = Holder::Device;
             blocks.here.remove(&at);
+            blocks.uncertain.remove(&at);
         }
         outcome
     }
@@ -293,9 +435,91 @@ impl Mirror {
         });
         let fetched = parts.try_for_each(|(from, count)| self.fetch(blocks, from, count));
         blocks.holders.fill(Holder::Host);
+        blocks.uncertain.clear();
         blocks.here.extend(0..blocks.holders.len());
         self.region.protect(&(0..self.region.size()), Access::Write);
         fetched
+    }
+}
+
+impl Mirror {
+    /// As [`Self::give`]; whatever stream stands behind the lane from then on has it.
+    fn push(&self, blocks: &mut Blocks, within: std::ops::Range<usize>) -> Result<bool, CUresult> {
+        let sent = self.give(blocks, within)?;
+        if sent {
+            // With the blocks held: another thread that finds nothing to give stands behind this.
+            pushed(&self.session, self.context, &self.lane)?;
+        }
+        Ok(sent)
+    }
+}
+
+/// Notes that something was sent on a lane.
+fn pushed(session: &Session, context: u64, lane: &PushLane) -> Result<(), CUresult> {
+    let mut state = lock(&lane.state);
+    let mark = session.mark();
+    session.forget(mark);
+    session.post(
+        actor(context),
+        &wire::EventRecord {
+            event: wire::EventHandle(lane.event),
+            stream: wire::StreamHandle(lane.stream),
+            flags: 0,
+            record: mark,
+        },
+    )?;
+    state.count += 1;
+    Ok(())
+}
+
+/// Runs of bytes in which two slices of one length differ.
+fn differences(before: &[u8], now: &[u8]) -> Vec<Span> {
+    const STEP: usize = 32;
+    let mut runs: Vec<Span> = Vec::new();
+    let steps = before.chunks(STEP).zip(now.chunks(STEP)).enumerate();
+    for (step, _) in steps.filter(|(_, (before, now))| before != now) {
+        let end = (step * STEP + STEP).min(now.len());
+        for at in (step * STEP..end).filter(|at| before[*at] != now[*at]) {
+            match runs.last_mut() {
+                Some(run) if run.end == at => run.end = at + 1,
+                _ => runs.push(at..at + 1),
+            }
+        }
+    }
+    runs
+}
+
+impl Acting<'_> {
+    /// After a wait: what the host has looked at while the device worked is fetched anew when it is touched next.
+    #[inline]
+    pub(crate) fn settle_mirrors(&self) -> Result<(), CUresult> {
+        match self.context.mirrored.uncertain.load(Ordering::Acquire) {
+            true => self.settle_uncertain(),
+            false => Ok(()),
+        }
+    }
+
+    fn settle_uncertain(&self) -> Result<(), CUresult> {
+        let mirrored = &self.context.mirrored;
+        // First: what becomes uncertain meanwhile sets it again.
+        mirrored.uncertain.store(false, Ordering::Release);
+        let settled = mirrored.all().into_iter().map(|mirror| mirror.settle());
+        settled.fold(Ok(()), Result::and)
+    }
+
+    /// Behind a function of the application in a stream's order: what it has written is on the device before the stream goes on.
+    pub(crate) fn give_mirrors(&self) -> Result<(), CUresult> {
+        let mut sent = None;
+        for mirror in self.context.mirrored.all() {
+            let blocks = &mut *lock(&mirror.blocks);
+            if blocks.attached != Attached::Host && mirror.push(blocks, 0..usize::MAX)? {
+                sent = Some(Arc::clone(&mirror.lane));
+            }
+        }
+        let Some(lane) = sent else { return Ok(()) };
+        let stream = wire::StreamHandle(lane.stream);
+        let request = wire::SynchronizeStream { stream };
+        self.synchronise_for("cuLaunchHostFunc", &request, Some(lane.stream))
     }
 }
 
@@ -362,10 +586,7 @@ impl Driver {
         let offset = (address - mirror.region.view() as u64) as usize;
         let end = offset.saturating_add(size).min(mirror.region.size());
         let within = offset / BLOCK..end.div_ceil(BLOCK).max(offset / BLOCK);
-        let sent = mirror.give(&mut lock(&mirror.blocks), within)?;
-        if sent {
-            self.pushed(&mirror.session, mirror.context, &mirror.lane)?;
-        }
+        mirror.push(&mut lock(&mirror.blocks), within)?;
         self.stand_behind(acting, stream, &mirror.lane)
     }
 
@@ -385,9 +606,7 @@ impl Driver {
                 Attached::Stream(own) if own != stream.0 => continue,
                 _ => {}
             }
-            if mirror.give(blocks, 0..usize::MAX)? {
-                self.pushed(&mirror.session, mirror.context, &mirror.lane)?;
-            }
+            mirror.push(blocks, 0..usize::MAX)?;
             if !lanes.iter().any(|lane| Arc::ptr_eq(lane, &mirror.lane)) {
                 lanes.push(Arc::clone(&mirror.lane));
             }
@@ -395,24 +614,6 @@ impl Driver {
         lanes
             .iter()
             .try_for_each(|lane| self.stand_behind(acting, stream, lane))
-    }
-
-    /// Notes that something was sent on a lane.
-    fn pushed(&self, session: &Session, context: u64, lane: &PushLane) -> Result<(), CUresult> {
-        let mut state = lock(&lane.state);
-        let mark = session.mark();
-        session.forget(mark);
-        session.post(
-            actor(context),
-            &wire::EventRecord {
-                event: wire::EventHandle(lane.event),
-                stream: wire::StreamHandle(lane.stream),
-                flags: 0,
-                record: mark,
-            },
-        )?;
-        state.count += 1;
-        Ok(())
     }
 
     /// Has a stream wait for what was sent on a lane, once.
@@ -467,6 +668,9 @@ impl Driver {
         if !fault::add(&mirror) {
             return Err(CUDA_ERROR_OPERATING_SYSTEM);
         }
+        if let Some(context) = mirror.of.upgrade() {
+            context.mirrored.add(&mirror);
+        }
         let address = mirror.region.view() as u64;
         lock(&self.mirrors.all).insert(address, mirror);
         self.mirrors.any.store(true, Ordering::Release);
@@ -499,7 +703,7 @@ impl Driver {
                 width: (size / 4) as u64,
                 height: 1,
             })?;
-            self.pushed(acting.session, acting.context.number, &lane)?;
+            pushed(acting.session, acting.context.number, &lane)?;
             self.enter_mirror(Mirror::new(region, acting, lane, memory))?;
             return Ok(address);
         }
@@ -603,6 +807,17 @@ mod tests {
             [(1, 3), (7, 1), (9, 2)]
         );
         assert_eq!(runs(std::iter::empty()), []);
+    }
+
+    #[test]
+    fn differences_are_runs_of_bytes() {
+        let before = [0_u8; 100];
+        let mut now = before;
+        assert_eq!(differences(&before, &now), []);
+        for at in [0, 1, 31, 32, 40, 99] {
+            now[at] = 1;
+        }
+        assert_eq!(differences(&before, &now), [0..2, 31..33, 40..41, 99..100]);
     }
 
     #[test]

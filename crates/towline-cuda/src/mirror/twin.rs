@@ -16,7 +16,7 @@ use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 
 use super::region::Region;
-use super::{Holder, Mirror, PAGE, PushLane};
+use super::{Holder, Mirror, PAGE, PushLane, differences, pushed};
 use crate::driver::{Acting, Driver, lock, read, write};
 use crate::memory::{Kind, Range};
 
@@ -58,23 +58,6 @@ struct Part {
     /// What both sides had last; the device has none yet where it is empty.
     known: Vec<u8>,
     size: usize,
-}
-
-/// Runs of bytes in which two slices of one length differ.
-fn differences(before: &[u8], now: &[u8]) -> Vec<std::ops::Range<usize>> {
-    const STEP: usize = 32;
-    let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
-    let steps = before.chunks(STEP).zip(now.chunks(STEP)).enumerate();
-    for (step, _) in steps.filter(|(_, (before, now))| before != now) {
-        let end = (step * STEP + STEP).min(now.len());
-        for at in (step * STEP..end).filter(|at| before[*at] != now[*at]) {
-            match runs.last_mut() {
-                Some(run) if run.end == at => run.end = at + 1,
-                _ => runs.push(at..at + 1),
-            }
-        }
-    }
-    runs
 }
 
 impl Twin {
@@ -259,6 +242,7 @@ impl Acting<'_> {
     /// After a wait: the host sees what the device has changed, or the wait fails.
     #[inline]
     pub(crate) fn show_twins(&self) -> Result<(), CUresult> {
+        self.settle_mirrors()?;
         match self.context.twins.any.load(Ordering::Acquire) {
             true => self.bring_twins(),
             false => Ok(()),
@@ -315,7 +299,7 @@ impl Driver {
         }
         let Some(lane) = lane else { return Ok(()) };
         if sent {
-            self.pushed(acting.session, acting.context.number, &lane)?;
+            pushed(acting.session, acting.context.number, &lane)?;
         }
         // The work that is about to be posted.
         state.unseen.insert(stream.0, acting.posted(stream) + 1);
@@ -428,7 +412,10 @@ impl Driver {
         lock(&mirror.blocks).holders.fill(Holder::Host);
         let mirror = Arc::new(mirror);
         match super::fault::add(&mirror) {
-            true => Ok(mirror),
+            true => {
+                acting.context.mirrored.add(&mirror);
+                Ok(mirror)
+            }
             false => {
                 acting.call_for("cuMemFree", &wire::MemoryFree { address: device })?;
                 lock(&self.kept_memory).forget(device);
@@ -479,21 +466,5 @@ impl Driver {
                 log::debug!("registered memory at {start:#x}: error {status}");
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn differences_are_runs_of_bytes() {
-        let before = [0_u8; 100];
-        let mut now = before;
-        assert_eq!(differences(&before, &now), []);
-        for at in [0, 1, 31, 32, 40, 99] {
-            now[at] = 1;
-        }
-        assert_eq!(differences(&before, &now), [0..2, 31..33, 40..41, 99..100]);
     }
 }

@@ -475,16 +475,47 @@ impl Program {
 
     /// As [`Self::add`], where the launch may fail.
     pub fn try_add(&self, address: CUdeviceptr, count: usize, stream: CUstream) -> CUresult {
-        let (mut address, mut count) = (address, count as u32);
-        let mut params: [*mut c_void; 2] = [(&raw mut address).cast(), (&raw mut count).cast()];
-        let (driver, add_one, params) = (&self.machine.driver, self.add_one, params.as_mut_ptr());
-        // SAFETY: there is a pointer for each parameter.
-        unsafe { driver.cuLaunchKernel(add_one, 1, 1, 1, 1, 1, 1, 0, stream, params, null_mut()) }
+        self.adder().add(address, count, stream)
+    }
+
+    /// What other threads can launch.
+    pub fn adder(&self) -> Adder<'_> {
+        Adder {
+            driver: &self.machine.driver,
+            add_one: self.add_one.expose_provenance(),
+            context: self.machine.contexts[0].expose_provenance(),
+        }
     }
 
     pub fn free(&self, address: CUdeviceptr) -> CUresult {
         // SAFETY: no pointers.
         unsafe { self.machine.driver.cuMemFree_v2(address) }
+    }
+}
+
+/// A program's kernel, for any thread.
+pub struct Adder<'a> {
+    driver: &'a Driver,
+    add_one: usize,
+    context: usize,
+}
+
+impl Adder<'_> {
+    /// Makes the program's context the thread's.
+    pub fn enter(&self) {
+        let context = std::ptr::with_exposed_provenance_mut(self.context);
+        // SAFETY: the context was made.
+        let set = unsafe { self.driver.cuCtxSetCurrent(context) };
+        assert_eq!(set, CUDA_SUCCESS);
+    }
+
+    pub fn add(&self, address: CUdeviceptr, count: usize, stream: CUstream) -> CUresult {
+        let (mut address, mut count) = (address, count as u32);
+        let mut params: [*mut c_void; 2] = [(&raw mut address).cast(), (&raw mut count).cast()];
+        let add_one = std::ptr::with_exposed_provenance_mut(self.add_one);
+        let (driver, params) = (self.driver, params.as_mut_ptr());
+        // SAFETY: there is a pointer for each parameter.
+        unsafe { driver.cuLaunchKernel(add_one, 1, 1, 1, 1, 1, 1, 0, stream, params, null_mut()) }
     }
 }
 
