@@ -31,11 +31,28 @@ struct ServerStatus {
     sessions_crashed: u64,
     rejected: u64,
     sessions: Vec<SessionStatus>,
+    /// Empty where the server has one token for all, or none.
+    tenants: Vec<TenantStatus>,
+}
+
+/// What a tenant has and may have; a limit of 0 is none.
+#[derive(Debug, Serialize)]
+struct TenantStatus {
+    name: String,
+    admin: bool,
+    sessions: u32,
+    max_sessions: u32,
+    device_memory_bytes: u64,
+    device_memory_limit: u64,
+    sessions_started: u64,
+    sessions_crashed: u64,
+    rejected: u64,
 }
 
 #[derive(Debug, Serialize)]
 struct SessionStatus {
     id: u64,
+    tenant: String,
     api: &'static str,
     program: String,
     host: String,
@@ -99,6 +116,7 @@ pub(crate) fn run(options: &StatusOptions) -> anyhow::Result<ExitCode> {
 fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> ServerStatus {
     let sessions = status.sessions.into_iter().map(|session| SessionStatus {
         id: session.session_id,
+        tenant: session.tenant,
         api: match session.purpose {
             Purpose::CudaSession => "cuda",
             _ => "opencl",
@@ -118,6 +136,17 @@ fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> Ser
         sent_bytes: session.sent_bytes,
         calls: session.calls,
     });
+    let tenants = status.tenants.into_iter().map(|tenant| TenantStatus {
+        name: tenant.name,
+        admin: tenant.admin,
+        sessions: tenant.sessions,
+        max_sessions: tenant.max_sessions,
+        device_memory_bytes: tenant.device_memory_bytes,
+        device_memory_limit: tenant.device_memory_limit,
+        sessions_started: tenant.sessions_started,
+        sessions_crashed: tenant.sessions_crashed,
+        rejected: tenant.rejected,
+    });
     ServerStatus {
         server: address.to_string(),
         name: identity.name.clone(),
@@ -129,6 +158,7 @@ fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> Ser
         sessions_crashed: status.sessions_crashed,
         rejected: status.rejected,
         sessions: sessions.collect(),
+        tenants: tenants.collect(),
     }
 }
 
@@ -154,7 +184,8 @@ fn render(servers: &[ServerStatus]) -> String {
             server.sessions_crashed,
             server.rejected
         );
-        let mut sessions = Table::new(&[
+        let listed = !server.tenants.is_empty();
+        let mut heading = vec![
             ">ID",
             "API",
             "PROGRAM",
@@ -168,9 +199,13 @@ fn render(servers: &[ServerStatus]) -> String {
             ">SENT",
             ">CALLS",
             ">WORKER",
-        ]);
+        ];
+        if listed {
+            heading.insert(0, "TENANT");
+        }
+        let mut sessions = Table::new(&heading);
         for session in &server.sessions {
-            sessions.add(vec![
+            let mut row = vec![
                 session.id.to_string(),
                 match session.api {
                     "cuda" => "CUDA",
@@ -188,7 +223,11 @@ fn render(servers: &[ServerStatus]) -> String {
                 table::bytes(session.sent_bytes),
                 session.calls.to_string(),
                 session.worker_pid.to_string(),
-            ]);
+            ];
+            if listed {
+                row.insert(0, session.tenant.clone());
+            }
+            sessions.add(row);
         }
         if !sessions.is_empty() {
             text.push_str(&sessions.render());
@@ -220,7 +259,20 @@ mod tests {
             software: "towline 1".into(),
             key_lasts: false,
         };
-        let text = render(&[describe(&"gpu1:7000".parse().unwrap(), &identity, status)]);
+        let seen = |status: Status| {
+            let server = "gpu1:7000".parse().unwrap();
+            render(&[describe(&server, &identity, status)])
+        };
+        let mut named = status.clone();
+        named.sessions[0].tenant = "anna".into();
+        named.tenants = vec![Default::default()];
+        let text = seen(named);
+        assert!(
+            text.contains("\nTENANT  ID") && text.contains("\nanna     3"),
+            "{text}"
+        );
+        let text = seen(status);
+        assert!(!text.contains("TENANT"), "{text}");
         assert!(
             text.starts_with("tcp://gpu1:7000 (gpu1, towline 1), up 0.0 s: 1 of 8 sessions in use"),
             "{text}"

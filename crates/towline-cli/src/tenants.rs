@@ -493,6 +493,8 @@ mod tests {
             "4",
             "--memory",
             "8G",
+            "--session-cpus",
+            "1.5",
             "--admin",
         ];
         tried.tenant(&changes).unwrap();

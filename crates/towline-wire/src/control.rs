@@ -37,7 +37,7 @@ pub use lane::{LaneEnd, LaneKey};
 pub use message::{
     Challenge, CudaDevices, Devices, Hello, Message, NONCE_BYTES, Nonce, PROOF_BYTES, PeerConnect,
     PeerConnected, PeerOffer, PeerTicket, Proof, Purpose, SessionEnded, SessionGrant,
-    SessionLimits, SessionStatus, Status, VersionRange, Welcome,
+    SessionLimits, SessionStatus, Status, TenantStatus, VersionRange, Welcome,
 };
 pub use peer::{
     PEER_ACCEPTED, PEER_CHALLENGE_BYTES, PEER_HELLO_BYTES, PeerAcceptor, PeerConnector, PeerError,
@@ -76,6 +76,8 @@ pub mod limits {
     pub const TEXT_BYTES: usize = 2 * 1024;
     /// Most sessions listed in one `Status`.
     pub const STATUS_SESSIONS: usize = 4096;
+    /// Most tenants listed in one `Status`.
+    pub const STATUS_TENANTS: usize = 1024;
     /// Longest name of a tenant.
     pub const TENANT_BYTES: usize = 64;
     /// Most lanes of one session, the command lane included.

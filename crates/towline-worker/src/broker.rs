@@ -154,6 +154,8 @@ struct Table {
     descriptors: usize,
     /// Events that sessions have taken, and the number that each has for it.
     taken: HashMap<u64, HashSet<(Token, u32)>>,
+    /// The tenants of sessions that have one.
+    tenants: HashMap<u64, u64>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -194,6 +196,11 @@ impl Offers {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes whose session it is: sessions take what those of the same tenant offer. Those without a tenant are as of one.
+    pub fn join(&self, session: u64, tenant: u64) {
+        self.lock().tenants.insert(session, tenant);
+    }
+
     /// Notes what `owner` offers; whether there is room for it.
     pub fn offer(&self, owner: u64, token: Token, offer: Offer) -> bool {
         let table = &mut *self.lock();
@@ -224,7 +231,7 @@ impl Offers {
     pub fn take(&self, session: u64, token: Token) -> Option<Taken> {
         let table = &mut *self.lock();
         let entry = table.entries.get_mut(&token)?;
-        if !entry.offered {
+        if !entry.offered || table.tenants.get(&session) != table.tenants.get(&entry.owner) {
             return None;
         }
         let descriptor = match &entry.descriptor {
@@ -296,6 +303,7 @@ impl Offers {
         for token in own {
             table.remove_unneeded(token);
         }
+        table.tenants.remove(&session);
         // Others need not wait for as many pages as there may be.
         drop(guard);
         for (page, number) in pages {

@@ -11,6 +11,7 @@ use towline_wire::codec::List;
 use towline_wire::error::ProtocolError;
 use towline_wire::push::Push;
 
+use crate::memory_budget::{MemoryBudget, Reservation};
 use crate::payload::Payloads;
 use crate::peer::Peers;
 use crate::print::Printing;
@@ -33,6 +34,8 @@ pub struct Counters {
     pub sent_bytes: AtomicU64,
     /// Requests carried out.
     pub calls: AtomicU64,
+    /// What the session has of its tenant's memory, where that is counted.
+    tenant: OnceLock<Reservation>,
 }
 
 impl Counters {
@@ -44,6 +47,25 @@ impl Counters {
         }
     }
 
+    /// Has device memory come out of a tenant's, too. Before the session begins.
+    pub fn share(&self, budget: Arc<dyn MemoryBudget>) {
+        // Of two tenants the first counts; there is one.
+        let _ = self.tenant.set(Reservation::new(budget));
+    }
+
+    /// Whether there is any limit.
+    pub(crate) fn is_memory_limited(&self) -> bool {
+        self.memory_limit() != u64::MAX || self.tenant.get().is_some()
+    }
+
+    /// Device memory that the session may have besides what it has. May wait.
+    pub(crate) fn memory_left(&self) -> u64 {
+        let held = self.device_memory_bytes.load(Ordering::Relaxed);
+        let own = self.memory_limit().saturating_sub(held);
+        let tenant = self.tenant.get().map_or(u64::MAX, Reservation::left);
+        own.min(tenant)
+    }
+
     /// Charges memory that is about to be allocated; whether the session may have it. What was charged is given back by
     /// [`credit`](Self::credit).
     pub(crate) fn charge(&self, bytes: u64) -> bool {
@@ -52,16 +74,26 @@ impl Counters {
         let charged =
             self.device_memory_bytes
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        if let Ok(held) = charged {
-            self.device_memory_peak
-                .fetch_max(held + bytes, Ordering::Relaxed);
+        let Ok(held) = charged else { return false };
+        if self
+            .tenant
+            .get()
+            .is_some_and(|tenant| !tenant.charge(bytes))
+        {
+            self.device_memory_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return false;
         }
-        charged.is_ok()
+        self.device_memory_peak
+            .fetch_max(held + bytes, Ordering::Relaxed);
+        true
     }
 
     /// Memory is held no more.
     pub(crate) fn credit(&self, bytes: u64) {
         self.device_memory_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(tenant) = self.tenant.get() {
+            tenant.credit(bytes);
+        }
     }
 }
 

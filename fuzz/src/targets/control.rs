@@ -2,7 +2,8 @@
 
 use towline_wire::control::{
     self, AttachPreamble, ControlError, Hello, Message, MessageBuffer, NONCE_BYTES, PeerConnect,
-    PeerConnected, PeerOffer, PeerTicket, Purpose, Reject, RejectCode, SUPPORTED_VERSIONS, SessionEnded, SessionStatus, Status, Ticket, limits,
+    PeerConnected, PeerOffer, PeerTicket, Purpose, Reject, RejectCode, SUPPORTED_VERSIONS, SessionEnded, SessionStatus, Status,
+    TenantStatus, Ticket, limits,
 };
 
 use crate::Seed;
@@ -53,7 +54,12 @@ pub fn seeds() -> Vec<Seed> {
         uptime_ms: 9,
         sessions: vec![SessionStatus {
             program: "program".into(),
+            tenant: "anna".into(),
             ..SessionStatus::default()
+        }],
+        tenants: vec![TenantStatus {
+            name: "anna".into(),
+            ..TenantStatus::default()
         }],
         ..Status::default()
     };

@@ -18,6 +18,7 @@ pub(super) enum Event<'a> {
     /// A session was admitted.
     SessionStarted {
         session: u64,
+        tenant: &'a str,
         api: &'static str,
         program: &'a str,
         host: &'a str,
@@ -28,6 +29,7 @@ pub(super) enum Event<'a> {
     /// A session has ended.
     SessionEnded {
         session: u64,
+        tenant: &'a str,
         program: &'a str,
         address: &'a str,
         seconds: f64,

@@ -279,7 +279,7 @@ fn answer_queries(
     control.welcome(&handshake.welcome(None, opencl_devices(shared)))?;
     while let Some(message) = next_message(control, inbox, &place, shared)? {
         client.check()?;
-        answer(control, message, shared)?;
+        answer(control, message, &client.tenant, shared)?;
     }
     Ok(())
 }
@@ -305,6 +305,7 @@ fn tell_of_devices(
     let peer = control.peer();
     let asker = Asker {
         hello: &client.hello,
+        tenant: &client.tenant,
         peer: &peer,
         memory_limit: client.tenant.quota(shared.config.quota).device_memory_bytes,
     };
@@ -315,7 +316,7 @@ fn tell_of_devices(
                 let answers = monitor.answer(&asked, &asker, &shared.sessions);
                 control.send(&Message::NvmlAnswers(answers).encode())?;
             }
-            other => answer(control, other, shared)?,
+            other => answer(control, other, &client.tenant, shared)?,
         }
     }
     Ok(())
@@ -449,11 +450,16 @@ fn run_session(
             return Err(Fault::Rejected(internal(&error)));
         }
     };
+    let of_tenant = match shared.config.tenants.is_listed() {
+        true => format!(" of tenant {}", session.tenant.name()),
+        false => String::new(),
+    };
     log::info!(
-        "session {id}: {} (pid {} on {}) from {}, worker {}",
+        "session {id}: {} (pid {} on {}){} from {}, worker {}",
         session.hello.program,
         session.hello.pid,
         session.hello.hostname,
+        of_tenant,
         control.peer(),
         worker.pid()
     );
@@ -461,6 +467,7 @@ fn run_session(
     if let Some(audit) = &shared.audit {
         audit.tell(&Event::SessionStarted {
             session: id,
+            tenant: session.tenant.name(),
             api: match session.hello.purpose {
                 Purpose::CudaSession => "cuda",
                 _ => "opencl",
@@ -499,6 +506,7 @@ fn run_session(
         let revoked = tenant.is_revoked().then(|| tenant.revocation());
         audit.tell(&Event::SessionEnded {
             session: id,
+            tenant: session.tenant.name(),
             program: &session.hello.program,
             address: &address,
             seconds: session.since.elapsed().as_secs_f64(),
@@ -540,7 +548,9 @@ fn serve_session(
     let encrypted = session.lane_key.as_ref();
     let encrypted = encrypted.map(|key| (key, Arc::clone(&session.lanes)));
     // If the worker is dead, its end is told by the callback.
-    let _ = session.worker.assign(parameters, encrypted);
+    let _ = session
+        .worker
+        .assign(parameters, encrypted, &session.tenant);
     shared
         .sessions
         .insert(Arc::clone(session))
@@ -575,16 +585,21 @@ fn serve_session(
                 control.send(&answer.encode())?;
             }
             Message::PeerConnect(request) => peer::connect(session, request, shared)?,
-            other => answer(control, other, shared)?,
+            other => answer(control, other, &session.tenant, shared)?,
         }
     }
     Ok(())
 }
 
-fn answer(control: &ControlConnection, request: Message, shared: &Shared) -> Result<(), Fault> {
+fn answer(
+    control: &ControlConnection,
+    request: Message,
+    tenant: &Arc<Tenant>,
+    shared: &Shared,
+) -> Result<(), Fault> {
     let reply = match request {
         Message::Ping => Message::Alive,
-        Message::StatusRequest => Message::Status(status(shared)),
+        Message::StatusRequest => Message::Status(status(tenant, shared)),
         Message::DevicesRequest => Message::Devices(Devices {
             snapshot: opencl_devices(shared),
         }),
@@ -602,17 +617,31 @@ fn answer(control: &ControlConnection, request: Message, shared: &Shared) -> Res
     Ok(())
 }
 
-fn status(shared: &Shared) -> Status {
-    let sessions = shared.sessions.status();
-    let (sessions_started, sessions_crashed) = shared.sessions.totals();
+/// What a client of `tenant` may see: an admin everything, others what concerns their own sessions.
+fn status(tenant: &Arc<Tenant>, shared: &Shared) -> Status {
+    let all = tenant.is_admin();
+    let (mut sessions_started, mut sessions_crashed) = shared.sessions.totals();
+    let (mut max_sessions, mut rejected) = (shared.config.max_sessions, shared.refusals.count());
+    if !all {
+        let usage = tenant.usage();
+        (sessions_started, sessions_crashed) = (usage.started, usage.crashed);
+        max_sessions = max_sessions.min(tenant.limits().sessions.unwrap_or(max_sessions));
+        rejected = usage.refused;
+    }
+    let tenants = match (shared.config.tenants.is_listed(), all) {
+        (false, _) => Vec::new(),
+        (true, true) => shared.config.tenants.all(),
+        (true, false) => vec![Arc::clone(tenant)],
+    };
     Status {
         uptime_ms: u64::try_from(shared.started.elapsed().as_millis()).unwrap_or(u64::MAX),
-        max_sessions: shared.config.max_sessions,
+        max_sessions,
         draining: shared.draining.load(Ordering::Acquire),
         sessions_started,
         sessions_crashed,
-        rejected: shared.refusals.count(),
-        sessions,
+        rejected,
+        sessions: shared.sessions.status(Some(tenant).filter(|_| !all)),
+        tenants: tenants.iter().map(|tenant| tenant.status()).collect(),
     }
 }
 

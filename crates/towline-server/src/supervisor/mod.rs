@@ -23,7 +23,7 @@
 //! - `folder`: the workers' folders on disk, and their user numbers.
 //! - `output`: what workers write, on its way to the log.
 //!
-//! Lock order: tickets of peer lanes, a session's lanes, then the table of sessions, then the table of tenants, then a tenant, then a pool, then a worker's state. No lock is held while
+//! Lock order: tickets of peer lanes, a session's lanes, then the table of sessions, then a pool, then a worker's state, then the table of tenants, then a tenant. No lock is held while
 //! sending to a client.
 
 mod accept;

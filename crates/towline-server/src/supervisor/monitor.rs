@@ -2,7 +2,8 @@
 //! ended.
 //!
 //! Whose a process is, it cannot know: the driver names workers, and clients know their own processes. That part of the answer comes
-//! from the table of sessions. A client is told of programs on its own machine only; process ids of others mean nothing there.
+//! from the table of sessions. A client is told of programs of its own tenant on its own machine
+//! only; process ids of other machines mean nothing there.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use towline_wire::nvml::{
 
 use super::pool::WorkerPool;
 use super::session::SessionTable;
+use super::tenant::Tenant;
 use super::worker::Worker;
 use super::{WORKER_END_LIMIT, lock};
 
@@ -182,6 +184,7 @@ impl Monitor {
 /// Who asks.
 pub(super) struct Asker<'a> {
     pub(super) hello: &'a Hello,
+    pub(super) tenant: &'a Arc<Tenant>,
     /// Its address.
     pub(super) peer: &'a str,
     /// Most device memory of its session; 0 limits nothing.
@@ -241,7 +244,7 @@ impl Owned<'_> {
         };
         let own: Vec<(u32, u64)> = self
             .sessions
-            .status()
+            .status(Some(self.asker.tenant))
             .iter()
             .filter(|session| self.is_own(session))
             .filter_map(|session| {

@@ -232,9 +232,13 @@ impl SessionTable {
         lock(&self.state).sessions.get(&id).cloned()
     }
 
-    /// What `towline status` shows of each session.
-    pub(super) fn status(&self) -> Vec<SessionStatus> {
-        let sessions: Vec<_> = lock(&self.state).sessions.values().cloned().collect();
+    /// What `towline status` shows of each session that a tenant may see: `of` one, or all.
+    pub(super) fn status(&self, of: Option<&Arc<Tenant>>) -> Vec<SessionStatus> {
+        let is_seen =
+            |session: &&Arc<Session>| of.is_none_or(|tenant| Arc::ptr_eq(tenant, &session.tenant));
+        let state = lock(&self.state);
+        let sessions: Vec<_> = state.sessions.values().filter(is_seen).cloned().collect();
+        drop(state);
         // All are asked before the first is waited for.
         sessions
             .iter()
@@ -310,6 +314,7 @@ impl Session {
             received_bytes: statistics.received_bytes,
             sent_bytes: statistics.sent_bytes,
             calls: statistics.calls,
+            tenant: self.tenant.name().to_owned(),
         }
     }
 }

@@ -4,10 +4,14 @@
 //! goes is revoked, and its sessions end.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
-use towline_wire::control::{Reject, RejectCode, Tenants, Token, limits::TENANT_BYTES};
+use towline_wire::control::{
+    Reject, RejectCode, TenantStatus, Tenants, Token, limits::TENANT_BYTES,
+};
+use towline_worker::Reserved;
 
 use super::lock;
 use super::quota::Quota;
@@ -80,6 +84,8 @@ pub struct TenantTable {
     /// Whether there are entries, instead of one tenant for all.
     listed: bool,
     tenants: Mutex<Vec<Arc<Tenant>>>,
+    /// How many tenants there have been.
+    numbers: AtomicU64,
 }
 
 impl TenantTable {
@@ -87,8 +93,10 @@ impl TenantTable {
     pub fn single(token: Option<Token>) -> Self {
         let asked = token.is_some();
         let only = Tenant {
+            number: 0,
             name: DEFAULT_TENANT.to_owned(),
             id: String::new(),
+            counts_memory: false,
             state: Mutex::new(State {
                 token,
                 admin: true,
@@ -99,6 +107,7 @@ impl TenantTable {
             asked,
             listed: false,
             tenants: Mutex::new(vec![Arc::new(only)]),
+            numbers: AtomicU64::new(1),
         }
     }
 
@@ -108,6 +117,7 @@ impl TenantTable {
             asked: true,
             listed: true,
             tenants: Mutex::default(),
+            numbers: AtomicU64::new(0),
         };
         table.replace(entries);
         table
@@ -140,8 +150,10 @@ impl TenantTable {
                 .find(|tenant| tenant.name == name && tenant.id == entry.id);
             let tenant = known.cloned().unwrap_or_else(|| {
                 Arc::new(Tenant {
+                    number: self.numbers.fetch_add(1, Ordering::Relaxed),
                     name,
                     id: entry.id,
+                    counts_memory: true,
                     state: Mutex::default(),
                 })
             });
@@ -202,8 +214,12 @@ fn padded(name: &str) -> [u8; TENANT_BYTES + 1] {
 /// A tenant.
 #[derive(Debug)]
 pub(super) struct Tenant {
+    /// No other tenant of this server ever has it.
+    number: u64,
     name: String,
     id: String,
+    /// Whether its sessions reserve device memory, so that a limit for all of them can be given at any time.
+    counts_memory: bool,
     state: Mutex<State>,
 }
 
@@ -236,6 +252,10 @@ impl Tenant {
         &self.name
     }
 
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
     pub(super) fn is_admin(&self) -> bool {
         lock(&self.state).admin
     }
@@ -258,6 +278,22 @@ impl Tenant {
 
     pub(super) fn usage(&self) -> Usage {
         lock(&self.state).usage
+    }
+
+    /// As `towline status` shows it.
+    pub(super) fn status(&self) -> TenantStatus {
+        let (usage, limits) = (self.usage(), self.limits());
+        TenantStatus {
+            name: self.name.clone(),
+            admin: self.is_admin(),
+            sessions: usage.sessions,
+            max_sessions: limits.sessions.unwrap_or(0),
+            device_memory_bytes: usage.memory,
+            device_memory_limit: limits.memory.unwrap_or(0),
+            sessions_started: usage.started,
+            sessions_crashed: usage.crashed,
+            rejected: usage.refused,
+        }
     }
 
     /// Whether its entry is gone.
@@ -293,6 +329,15 @@ impl Tenant {
         })
     }
 
+    /// What a new session has of its memory, at most `limit` bytes unless that is 0; `None` where it is not counted.
+    pub(super) fn share_memory(self: &Arc<Self>, limit: u64) -> Option<MemoryShare> {
+        self.counts_memory.then(|| MemoryShare {
+            tenant: Arc::clone(self),
+            limit: if limit == 0 { u64::MAX } else { limit },
+            reserved: 0,
+        })
+    }
+
     pub(super) fn count_crash(&self) {
         lock(&self.state).usage.crashed += 1;
     }
@@ -307,6 +352,49 @@ pub(super) struct Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         lock(&self.tenant.state).usage.sessions -= 1;
+    }
+}
+
+/// The device memory that a session has reserved of its tenant's; dropping it gives all back.
+#[derive(Debug)]
+pub(super) struct MemoryShare {
+    tenant: Arc<Tenant>,
+    /// Most that it may reserve, as the server said at its start.
+    limit: u64,
+    reserved: u64,
+}
+
+impl MemoryShare {
+    /// Reserves as much of `wanted` bytes as the limits of now leave, or nothing where that is less than `least`.
+    pub(super) fn reserve(&mut self, wanted: u64, least: u64) -> Reserved {
+        let mut state = lock(&self.tenant.state);
+        let limits = &state.limits;
+        let own = limits.quota.device_memory_bytes;
+        let own = own.filter(|limit| *limit > 0).unwrap_or(u64::MAX);
+        let own = own.min(self.limit).saturating_sub(self.reserved);
+        let all = limits.memory.unwrap_or(u64::MAX);
+        let left = all.saturating_sub(state.usage.memory).min(own);
+        let granted = if left < least { 0 } else { left.min(wanted) };
+        state.usage.memory += granted;
+        self.reserved += granted;
+        let left = left - granted;
+        Reserved { granted, left }
+    }
+
+    /// Gives some back; whether it had as much.
+    pub(super) fn give_back(&mut self, bytes: u64) -> bool {
+        let Some(reserved) = self.reserved.checked_sub(bytes) else {
+            return false;
+        };
+        self.reserved = reserved;
+        lock(&self.tenant.state).usage.memory -= bytes;
+        true
+    }
+}
+
+impl Drop for MemoryShare {
+    fn drop(&mut self) {
+        lock(&self.tenant.state).usage.memory -= self.reserved;
     }
 }
 
@@ -392,5 +480,57 @@ mod tests {
         assert!(refused.text.contains("`anna`"), "{}", refused.text);
         drop(seat);
         assert!(anna.admit().is_ok());
+    }
+
+    fn tenant_with_memory(bytes: u64) -> (TenantTable, Arc<Tenant>) {
+        let limits = TenantLimits {
+            memory: Some(bytes),
+            ..TenantLimits::default()
+        };
+        let table = TenantTable::listed([("anna".into(), entry("1", FIRST, limits))].into());
+        let anna = table.get("anna").unwrap();
+        (table, anna)
+    }
+
+    #[test]
+    fn sessions_share_memory_exactly() {
+        let (_table, anna) = tenant_with_memory(100);
+        let share = || anna.share_memory(0).unwrap();
+        let (mut one, mut other) = (share(), share());
+        assert_eq!(one.reserve(60, 60).granted, 60);
+        assert_eq!(other.reserve(50, 41).granted, 0);
+        assert_eq!(other.reserve(50, 40).granted, 40);
+        assert_eq!(one.reserve(0, 0).left, 0);
+        assert!(one.give_back(10) && !one.give_back(51));
+        assert_eq!(other.reserve(20, 1).granted, 10);
+        drop(one);
+        assert_eq!(anna.usage().memory, 50);
+        assert_eq!(other.reserve(u64::MAX, 0).granted, 50);
+        drop(other);
+        assert_eq!(anna.usage().memory, 0);
+    }
+
+    #[test]
+    fn lowered_limit_acts_on_the_next_reservation() {
+        let (table, anna) = tenant_with_memory(100);
+        let mut session = anna.share_memory(0).unwrap();
+        assert_eq!(session.reserve(60, 60).granted, 60);
+        let limits = TenantLimits {
+            memory: Some(50),
+            ..TenantLimits::default()
+        };
+        table.replace([("anna".into(), entry("1", FIRST, limits))].into());
+        assert_eq!(session.reserve(1, 1), Reserved::default());
+        assert!(session.give_back(20));
+        assert_eq!(session.reserve(10, 10).granted, 10);
+    }
+
+    #[test]
+    fn session_has_no_more_than_its_own_limit() {
+        let (_table, anna) = tenant_with_memory(100);
+        let mut session = anna.share_memory(30).unwrap();
+        assert_eq!(session.reserve(31, 31).granted, 0);
+        assert_eq!(session.reserve(31, 30).granted, 30);
+        assert_eq!(anna.quota(Quota::default()).device_memory_bytes, 100);
     }
 }

@@ -18,8 +18,9 @@ use towline_wire::control::{SHOWN_TEXT, printable};
 use super::folder::WorkerHome;
 use super::output::Label;
 use super::session::LaneAccount;
+use super::tenant::{MemoryShare, Tenant};
 use super::{WORKER_END_LIMIT, lock, random};
-use towline_worker::{Images, Offer, Offers, Token};
+use towline_worker::{Images, Offer, Offers, Reserved, Token};
 
 use crate::worker::process::{ENGINE_ERROR_CODE, SessionParameters, Statistics};
 use crate::worker::protocol::{self, FromWorker, Secret, ToWorker};
@@ -70,6 +71,8 @@ struct State {
     answers: HashMap<u64, Vec<u8>>,
     /// Where it accounts for the encrypted lanes of its session.
     lanes: Option<Arc<LaneAccount>>,
+    /// What its session has of its tenant's memory.
+    memory: Option<MemoryShare>,
     /// What the worker said about its end.
     last_words: Option<String>,
 }
@@ -134,13 +137,18 @@ impl Worker {
         self.snapshot.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Gives it a session, whose lanes it has to account for where they are encrypted.
+    /// Gives it a session of a tenant, whose lanes it has to account for where they are encrypted.
     pub(super) fn assign(
         &self,
         parameters: SessionParameters,
         encrypted: Option<(&LaneKey, Arc<LaneAccount>)>,
+        tenant: &Arc<Tenant>,
     ) -> Result<(), SysError> {
         self.label.set_session(parameters.session_id);
+        self.offers.join(self.number, tenant.number());
+        let memory = tenant.share_memory(parameters.quota.device_memory_bytes);
+        let reserves_memory = memory.is_some();
+        lock(&self.state).memory = memory;
         let lane_key = encrypted.map(|(key, lanes)| {
             lock(&self.state).lanes = Some(lanes);
             Secret::from(key)
@@ -148,6 +156,7 @@ impl Worker {
         let message = ToWorker::Assign {
             parameters,
             lane_key,
+            reserves_memory,
         };
         self.channel.send_now(&protocol::encode(&message), None)
     }
@@ -315,6 +324,30 @@ impl Worker {
                 self.offers.give_back(self.number, Token(token), number);
             }
             FromWorker::Withdraw { token } => self.offers.withdraw(self.number, Token(token)),
+            FromWorker::ReserveMemory {
+                request,
+                wanted,
+                least,
+            } => {
+                let mut state = lock(&self.state);
+                let memory = state.memory.as_mut();
+                let reserved = memory.map(|memory| memory.reserve(wanted, least));
+                drop(state);
+                let Reserved { granted, left } = reserved.unwrap_or_default();
+                let answer = ToWorker::MemoryReserved {
+                    request,
+                    granted,
+                    left,
+                };
+                self.answer(&answer, None);
+            }
+            FromWorker::ReturnMemory { bytes } => {
+                let mut state = lock(&self.state);
+                let memory = state.memory.as_mut();
+                if !memory.is_some_and(|memory| memory.give_back(bytes)) {
+                    return Err("it gave back memory that it had not reserved".into());
+                }
+            }
             FromWorker::FindImage { request, digest } => {
                 let image = self.images.find(&digest);
                 let image = image.as_ref().map(|image| image.as_fd());
@@ -428,6 +461,8 @@ impl Worker {
         self.label.wait_written(WORKER_END_LIMIT);
         self.offers.end(self.number);
         let mut state = lock(&self.state);
+        // The driver has freed what the process held.
+        state.memory = None;
         let crash = |reason: String| {
             Some(Ending {
                 reason,

@@ -1,6 +1,7 @@
 //! The supervisor as a broker: what this worker's session shares with others goes over the channel.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -8,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use towline_sys::channel::Channel;
-use towline_worker::{Broker, ImageDigest, OFFER_BYTES, Offer, Taken, Token};
+use towline_worker::{
+    Broker, ImageDigest, MemoryBudget, OFFER_BYTES, Offer, Reserved, Taken, Token,
+};
 
 use super::protocol::{self, FromWorker};
 
@@ -20,6 +23,7 @@ enum Answer {
     Token(Option<Token>),
     Taken(Option<Taken>),
     Image(Option<OwnedFd>),
+    Reserved(Reserved),
 }
 
 /// See the module's text.
@@ -81,6 +85,11 @@ impl ChannelBroker {
     /// The supervisor has answered who wants an image.
     pub(super) fn found(&self, request: u64, image: Option<OwnedFd>) {
         self.tell(request, Answer::Image(image));
+    }
+
+    /// The supervisor has answered who wants memory.
+    pub(super) fn reserved(&self, request: u64, reserved: Reserved) {
+        self.tell(request, Answer::Reserved(reserved));
     }
 
     /// The supervisor has answered who wants to take something.
@@ -164,6 +173,33 @@ impl Broker for ChannelBroker {
         if let Err(error) = self.channel.send(&message, Some(image.as_fd())) {
             log::debug!("{error}: {}", error.source);
         }
+    }
+}
+
+impl MemoryBudget for ChannelBroker {
+    fn reserve(&self, wanted: u64, least: u64) -> Reserved {
+        let message = |request| FromWorker::ReserveMemory {
+            request,
+            wanted,
+            least,
+        };
+        match self.ask(message, None) {
+            Some(Answer::Reserved(reserved)) => reserved,
+            _ => Reserved::default(),
+        }
+    }
+
+    fn release(&self, bytes: u64) {
+        let message = protocol::encode(&FromWorker::ReturnMemory { bytes });
+        if let Err(error) = self.channel.send(&message, None) {
+            log::debug!("{error}: {}", error.source);
+        }
+    }
+}
+
+impl fmt::Debug for ChannelBroker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChannelBroker").finish_non_exhaustive()
     }
 }
 

@@ -42,7 +42,7 @@ use towline_sys::jail::{self, JailRequest};
 use towline_sys::process::{exit_now, take_channel};
 use towline_transport::{Connection, Registry};
 use towline_wire::control::{LaneEnd, LaneKey, Message, NvmlAnswers, NvmlQuestions};
-use towline_worker::Broker;
+use towline_worker::{Broker, Reserved};
 
 use super::broker::ChannelBroker;
 use super::door::Door;
@@ -336,6 +336,7 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, counts_processes: bool
                 ToWorker::Assign {
                     parameters,
                     lane_key,
+                    reserves_memory,
                 },
                 _,
             ) => {
@@ -354,6 +355,9 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, counts_processes: bool
                     && let Err(error) = jail::limit_processes(parameters.quota.processes)
                 {
                     log::warn!("{error}: {}", error.source);
+                }
+                if reserves_memory {
+                    counters.share(Arc::clone(&broker) as _);
                 }
                 let (sender, arriving) = mpsc::channel();
                 let key = lane_key.map(LaneKey::from);
@@ -418,6 +422,14 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, counts_processes: bool
                 },
                 descriptor,
             ) => broker.taken(request, offer, number, descriptor),
+            (
+                ToWorker::MemoryReserved {
+                    request,
+                    granted,
+                    left,
+                },
+                _,
+            ) => broker.reserved(request, Reserved { granted, left }),
             (ToWorker::Image { request }, image) => broker.found(request, image),
             (ToWorker::End, _) if engine.is_some() => return 0,
             (ToWorker::End, _) => {

@@ -33,6 +33,8 @@ pub(crate) enum ToWorker {
         parameters: SessionParameters,
         /// The key that its lanes must prove to know; `None` where they are not encrypted.
         lane_key: Option<Secret>,
+        /// Whether its device memory is reserved by [`FromWorker::ReserveMemory`] before it is allocated.
+        reserves_memory: bool,
     },
     /// A lane of the client; its descriptor comes with the message.
     Lane {
@@ -86,6 +88,15 @@ pub(crate) enum ToWorker {
     Image {
         /// Of the request.
         request: u64,
+    },
+    /// What came of a reservation of device memory.
+    MemoryReserved {
+        /// Of the request.
+        request: u64,
+        /// Bytes that the session may allocate besides.
+        granted: u64,
+        /// Bytes that it could reserve besides.
+        left: u64,
     },
     /// The session is over: let go of everything and exit.
     End,
@@ -183,6 +194,20 @@ pub(crate) enum FromWorker {
     KeepImage {
         /// What it is known by.
         digest: [u8; DIGEST_BYTES],
+    },
+    /// It asks for device memory of its tenant.
+    ReserveMemory {
+        /// Comes back in the answer.
+        request: u64,
+        /// As many bytes of these as there are,
+        wanted: u64,
+        /// but none if there are fewer than these.
+        least: u64,
+    },
+    /// It gives back device memory that it had reserved.
+    ReturnMemory {
+        /// How much.
+        bytes: u64,
     },
     /// The engine has returned; the worker exits.
     Finished {

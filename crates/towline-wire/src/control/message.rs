@@ -306,6 +306,8 @@ pub struct SessionStatus {
     pub sent_bytes: u64,
     /// API calls executed.
     pub calls: u64,
+    /// The tenant that it belongs to.
+    pub tenant: String,
 }
 
 impl SessionStatus {
@@ -326,6 +328,7 @@ impl SessionStatus {
         writer.u64(self.received_bytes);
         writer.u64(self.sent_bytes);
         writer.u64(self.calls);
+        writer.text(&self.tenant, limits::TENANT_BYTES);
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
@@ -346,6 +349,58 @@ impl SessionStatus {
             received_bytes: reader.u64("received bytes")?,
             sent_bytes: reader.u64("sent bytes")?,
             calls: reader.u64("calls")?,
+            tenant: reader.text("tenant name", limits::TENANT_BYTES)?,
+        })
+    }
+}
+
+/// What a tenant has and may have, as `towline status` shows it. A limit of 0 is none.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct TenantStatus {
+    /// Its name.
+    pub name: String,
+    /// Whether it sees the sessions of all tenants.
+    pub admin: bool,
+    /// Sessions of now.
+    pub sessions: u32,
+    /// Most sessions at once.
+    pub max_sessions: u32,
+    /// Device memory that its sessions have reserved.
+    pub device_memory_bytes: u64,
+    /// Most device memory of all its sessions.
+    pub device_memory_limit: u64,
+    /// Sessions since the start.
+    pub sessions_started: u64,
+    /// Sessions that ended by a crash of their worker.
+    pub sessions_crashed: u64,
+    /// Sessions that it was refused, because it had as many as it may have.
+    pub rejected: u64,
+}
+
+impl TenantStatus {
+    fn write(&self, writer: &mut Writer) {
+        writer.text(&self.name, limits::TENANT_BYTES);
+        writer.bool(self.admin);
+        writer.u32(self.sessions);
+        writer.u32(self.max_sessions);
+        writer.u64(self.device_memory_bytes);
+        writer.u64(self.device_memory_limit);
+        writer.u64(self.sessions_started);
+        writer.u64(self.sessions_crashed);
+        writer.u64(self.rejected);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
+        Ok(Self {
+            name: reader.text("tenant name", limits::TENANT_BYTES)?,
+            admin: reader.bool("whether a tenant is an admin")?,
+            sessions: reader.u32("sessions of a tenant")?,
+            max_sessions: reader.u32("session limit of a tenant")?,
+            device_memory_bytes: reader.u64("device memory of a tenant")?,
+            device_memory_limit: reader.u64("memory limit of a tenant")?,
+            sessions_started: reader.u64("sessions of a tenant started")?,
+            sessions_crashed: reader.u64("sessions of a tenant crashed")?,
+            rejected: reader.u64("sessions of a tenant rejected")?,
         })
     }
 }
@@ -365,8 +420,10 @@ pub struct Status {
     pub sessions_crashed: u64,
     /// Clients turned away.
     pub rejected: u64,
-    /// The sessions of now, oldest first.
+    /// The sessions of now that the client may see, oldest first.
     pub sessions: Vec<SessionStatus>,
+    /// The tenants that the client may see; empty where the server has one token for all, or none.
+    pub tenants: Vec<TenantStatus>,
 }
 
 impl Status {
@@ -382,6 +439,11 @@ impl Status {
         for session in sessions {
             session.write(writer);
         }
+        let tenants = &self.tenants[..self.tenants.len().min(limits::STATUS_TENANTS)];
+        writer.u32(u32::try_from(tenants.len()).expect("the limit fits 32 bits"));
+        for tenant in tenants {
+            tenant.write(writer);
+        }
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
@@ -393,10 +455,14 @@ impl Status {
             sessions_crashed: reader.u64("sessions crashed")?,
             rejected: reader.u64("clients rejected")?,
             sessions: Vec::new(),
+            tenants: Vec::new(),
         };
         // Not reserved by the claimed count: the list grows only as entries are really there.
         for _ in 0..reader.len("session count", limits::STATUS_SESSIONS)? {
             status.sessions.push(SessionStatus::read(reader)?);
+        }
+        for _ in 0..reader.len("tenant count", limits::STATUS_TENANTS)? {
+            status.tenants.push(TenantStatus::read(reader)?);
         }
         Ok(status)
     }

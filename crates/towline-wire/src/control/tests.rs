@@ -238,6 +238,32 @@ fn tenant_is_known_by_its_own_token() {
 }
 
 #[test]
+fn unknown_tenant_costs_what_a_wrong_token_costs() {
+    let tenants: Arc<dyn Tenants> = Arc::new(TwoTenants);
+    let refused = |name: &str| {
+        let hello = hello().of_tenant(name);
+        let (mut client, first) =
+            ClientHandshake::start(hello, Some(token("0123456789abcdef")), CHANNEL);
+        let before = super::token::macs();
+        let mut server =
+            ServerHandshake::new(identity(), Arc::clone(&tenants), SERVER_NONCE, CHANNEL);
+        let challenge = sent(server.receive(&first).unwrap());
+        let at_challenge = super::token::macs();
+        let proof = answered(client.receive(&challenge).unwrap());
+        let by_client = super::token::macs();
+        let error = server.receive(&proof).unwrap_err();
+        let macs = [at_challenge - before, super::token::macs() - by_client];
+        let reject = Message::Reject(error.to_reject()).encode();
+        (challenge, reject, macs)
+    };
+    let wrong = refused("bert");
+    assert_eq!(wrong.2, [0, 1]);
+    for unknown in ["carl", "", "bertha", "ber"] {
+        assert_eq!(refused(unknown), wrong, "{unknown}");
+    }
+}
+
+#[test]
 fn unproven_tenant_is_no_tenant() {
     let (_, first) = ClientHandshake::start(hello().of_tenant("anna"), None, CHANNEL);
     let mut server = server(None, SERVER_NONCE);
@@ -504,6 +530,11 @@ fn name() -> impl Strategy<Value = String> {
     "\\PC{0,40}"
 }
 
+/// At most 64 bytes.
+fn tenant_name() -> impl Strategy<Value = String> {
+    "\\PC{0,16}"
+}
+
 fn nonce() -> impl Strategy<Value = Nonce> {
     proptest::array::uniform32(any::<u8>())
 }
@@ -521,12 +552,14 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
         ),
         any::<[u64; 7]>(),
         any::<[u16; 2]>(),
+        tenant_name(),
     )
         .prop_map(
             |(
                 (session_id, purpose, program, hostname, client_pid, peer, worker_pid),
                 numbers,
                 lanes,
+                tenant,
             )| {
                 let [
                     age_ms,
@@ -555,9 +588,28 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
                     received_bytes,
                     sent_bytes,
                     calls,
+                    tenant,
                 }
             },
         )
+}
+
+fn tenant_status() -> impl Strategy<Value = TenantStatus> {
+    let numbers = (any::<[u32; 2]>(), any::<[u64; 5]>());
+    (tenant_name(), any::<bool>(), numbers).prop_map(|(name, admin, ([sessions, max], numbers))| {
+        let [held, limit, sessions_started, sessions_crashed, rejected] = numbers;
+        TenantStatus {
+            name,
+            admin,
+            sessions,
+            max_sessions: max,
+            device_memory_bytes: held,
+            device_memory_limit: limit,
+            sessions_started,
+            sessions_crashed,
+            rejected,
+        }
+    })
 }
 
 fn session_grant() -> impl Strategy<Value = SessionGrant> {
@@ -695,21 +747,24 @@ fn message() -> impl Strategy<Value = Message> {
         })
     });
     let numbers = (any::<[u64; 4]>(), any::<u32>(), any::<bool>());
-    let status = (numbers, prop::collection::vec(session_status(), 0..5)).prop_map(
-        |((counts, max, draining), sessions)| {
-            let [uptime_ms, sessions_started, sessions_crashed, rejected] = counts;
-            let max_sessions = max;
-            Message::Status(Status {
-                uptime_ms,
-                max_sessions,
-                draining,
-                sessions_started,
-                sessions_crashed,
-                rejected,
-                sessions,
-            })
-        },
+    let lists = (
+        prop::collection::vec(session_status(), 0..5),
+        prop::collection::vec(tenant_status(), 0..5),
     );
+    let status = (numbers, lists).prop_map(|((counts, max, draining), (sessions, tenants))| {
+        let [uptime_ms, sessions_started, sessions_crashed, rejected] = counts;
+        let max_sessions = max;
+        Message::Status(Status {
+            uptime_ms,
+            max_sessions,
+            draining,
+            sessions_started,
+            sessions_crashed,
+            rejected,
+            sessions,
+            tenants,
+        })
+    });
     prop_oneof![
         hello,
         challenge,

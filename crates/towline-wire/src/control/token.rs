@@ -67,7 +67,7 @@ impl Token {
 
     /// What a server compares proofs of tenants with that it does not know, so that the answer takes as long as any.
     pub(super) fn of_nobody() -> Self {
-        Self::of_secret(&[0; MIN_TOKEN_BYTES])
+        Self::of_secret(&[0; 64])
     }
 
     pub(super) fn prove(&self, role: Role, transcript: &[&[u8; 32]]) -> [u8; PROOF_BYTES] {
@@ -85,6 +85,8 @@ impl Token {
     }
 
     fn mac(&self, role: Role, transcript: &[&[u8; 32]]) -> Hmac<Sha256> {
+        #[cfg(test)]
+        MACS.set(MACS.get() + 1);
         let mut mac =
             Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
         mac.update(role.label());
@@ -93,6 +95,17 @@ impl Token {
         }
         mac
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    static MACS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// How many proofs this thread has computed, its own and those that it compared.
+#[cfg(test)]
+pub(super) fn macs() -> u64 {
+    MACS.get()
 }
 
 impl fmt::Debug for Token {

@@ -63,7 +63,7 @@ impl Session {
         }
         // SAFETY: nobody else has the box, for the vendor has not taken it.
         drop(unsafe { Box::from_raw(charge) });
-        if self.shared.counters.memory_limit() == u64::MAX {
+        if !self.shared.counters.is_memory_limited() {
             // It is not counted, and there is nothing that it counts for.
             return (memory, status);
         }

@@ -1,7 +1,5 @@
 //! Device memory that the driver places.
 
-use std::sync::atomic::Ordering;
-
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_wire::error::ProtocolError;
@@ -122,7 +120,7 @@ impl Session {
         let status = unsafe { self.api.cuMemGetInfo_v2(&raw mut free, &raw mut total) };
         let counters = &self.shared.counters;
         let limit = counters.memory_limit();
-        let left = limit.saturating_sub(counters.device_memory_bytes.load(Ordering::Relaxed));
+        let left = counters.memory_left();
         let reply = wire::MemGetInfoV2Reply {
             free: Some((free as u64).min(left)),
             total: Some((total as u64).min(limit)),
