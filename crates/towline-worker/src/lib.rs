@@ -6,6 +6,7 @@
 //! process, tests run it in their own.
 
 mod broker;
+mod code;
 mod completion;
 mod cuda;
 mod dispatch;

@@ -11,6 +11,7 @@ use towline_wire::codec::List;
 use towline_wire::error::ProtocolError;
 use towline_wire::push::Push;
 
+use crate::code::Code;
 use crate::memory_budget::{MemoryBudget, Reservation};
 use crate::payload::Payloads;
 use crate::peer::Peers;
@@ -26,6 +27,14 @@ pub struct Counters {
     pub device_memory_peak: AtomicU64,
     /// The most that may be held, over all devices; 0 where nothing limits it.
     pub device_memory_limit: AtomicU64,
+    /// Device memory that the driver holds for the session beside that: measured, where there is a limit.
+    pub unlisted_bytes: AtomicU64,
+    /// The part of it that contexts take.
+    pub context_bytes: AtomicU64,
+    /// Bytes of device code held now.
+    pub code_bytes: AtomicU64,
+    /// The most that may be held; 0 where nothing limits it.
+    pub code_limit: AtomicU64,
     /// How long one kernel or graph may run, set before the session begins; 0 where nothing limits it.
     pub kernel_time_ms: AtomicU64,
     /// Bytes from the client.
@@ -61,7 +70,10 @@ impl Counters {
     /// Device memory that the session may have besides what it has. May wait.
     pub(crate) fn memory_left(&self) -> u64 {
         let held = self.device_memory_bytes.load(Ordering::Relaxed);
-        let own = self.memory_limit().saturating_sub(held);
+        let unlisted = self.unlisted_bytes.load(Ordering::Relaxed);
+        let own = self
+            .memory_limit()
+            .saturating_sub(held.saturating_add(unlisted));
         let tenant = self.tenant.get().map_or(u64::MAX, Reservation::left);
         own.min(tenant)
     }
@@ -69,7 +81,8 @@ impl Counters {
     /// Charges memory that is about to be allocated; whether the session may have it. What was charged is given back by
     /// [`credit`](Self::credit).
     pub(crate) fn charge(&self, bytes: u64) -> bool {
-        let limit = self.memory_limit();
+        let unlisted = self.unlisted_bytes.load(Ordering::Relaxed);
+        let limit = self.memory_limit().saturating_sub(unlisted);
         let more = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= limit);
         let charged =
             self.device_memory_bytes
@@ -195,6 +208,7 @@ pub(crate) struct Link {
     pub(crate) usage: Usage,
     pub(crate) printing: Printing,
     staged: Arc<AtomicU64>,
+    pub(crate) code: Code,
     ended: AtomicBool,
     /// The limit that a kernel has exceeded.
     overrun: OnceLock<Duration>,
@@ -217,6 +231,7 @@ impl Link {
             usage: Usage::default(),
             printing: Printing::global(),
             staged: Arc::default(),
+            code: Code::default(),
             ended: AtomicBool::new(false),
             overrun: OnceLock::new(),
         }

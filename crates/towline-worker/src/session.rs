@@ -252,6 +252,7 @@ impl Session {
         }
         if tag == wire::ProgramHandle::TAG {
             self.includes.remove(&id);
+            self.shared.credit_code(id);
         }
         match self.table.remove(id, tag) {
             Ok(Entry::Live(raw)) if tag == wire::CommandQueueHandle::TAG => {

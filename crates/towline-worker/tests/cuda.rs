@@ -219,6 +219,14 @@ impl Client {
     }
 
     fn load(&self, image: &[u8], payload: u64) -> ModuleFacts {
+        let number = self.start_load(MODULE, image, payload);
+        let (status, body) = self.reply_to(number);
+        assert_eq!(status, CUDA_SUCCESS);
+        let reply = wire::ModuleLoadReply::decode(&body).expect("the reply decodes");
+        ModuleFacts::decode(reply.facts.expect("facts were asked for")).expect("facts decode")
+    }
+
+    fn start_load(&self, module: wire::ModuleHandle, image: &[u8], payload: u64) -> u64 {
         let number = self.post(&wire::ModuleLoad {
             digest: &[0; 32],
             size: image.len() as u64,
@@ -228,19 +236,16 @@ impl Client {
             num_options: 0,
             options: List::Values(&[]),
             values: List::Values(&[]),
-            first: FIRST,
+            first: FIRST + 0x100 * (module.0 - MODULE.0),
             room: 1 << 20,
             log_room: 0,
             info_room: 0,
-            module: MODULE,
+            module,
         });
         if payload != 0 {
             self.fill(payload, image);
         }
-        let (status, body) = self.reply_to(number);
-        assert_eq!(status, CUDA_SUCCESS);
-        let reply = wire::ModuleLoadReply::decode(&body).expect("the reply decodes");
-        ModuleFacts::decode(reply.facts.expect("facts were asked for")).expect("facts decode")
+        number
     }
 
     fn allocate(&self, size: u64) -> u64 {
@@ -1393,6 +1398,35 @@ fn stream_that_waits_is_no_kernel() {
     std::thread::sleep(LIMIT * 20);
     client.write(B, memory, &1_u32.to_le_bytes());
     assert_eq!(client.event(7), CUDA_SUCCESS);
+    assert_eq!(client.failures(), []);
+    client.leave();
+}
+
+#[test]
+fn code_of_a_session_ends_at_its_limit() {
+    use std::sync::atomic::Ordering::Relaxed;
+    let client = Client::new();
+    let memory = client.allocate(4);
+    let graph = one_kernel(9, params(memory, &[1]));
+    let image = IMAGE.len() as u64;
+    let limit = |bytes| client.counters.code_limit.store(bytes, Relaxed);
+    let second = wire::ModuleHandle(MODULE.0 + 100);
+    limit(image * 3 / 2);
+    for payload in [0, 90] {
+        let refused = client.start_load(second, IMAGE, payload);
+        assert_eq!(client.status_of(refused), CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    limit(image + graph.encode().len() as u64 * 8);
+    assert_eq!(client.make_graph(70, &graph).0, CUDA_SUCCESS);
+    assert_eq!(client.make_graph(71, &graph).0, CUDA_ERROR_OUT_OF_MEMORY);
+    // What ends makes room, and nothing else is harmed.
+    client.run_graph(70, A, &[]);
+    assert_eq!(client.synchronize(A), CUDA_SUCCESS);
+    client.post(&wire::GraphEnd { exec: 70 });
+    client.post(&wire::ModuleUnload { hmod: MODULE });
+    let loaded = client.start_load(second, IMAGE, 91);
+    assert_eq!(client.status_of(loaded), CUDA_SUCCESS);
+    assert_eq!(client.counters.code_bytes.load(Relaxed), image);
     assert_eq!(client.failures(), []);
     client.leave();
 }

@@ -365,6 +365,29 @@ fn memory_is_charged_until_the_vendor_gives_it_back() {
 }
 
 #[test]
+fn program_text_of_a_session_ends_at_its_limit() {
+    use std::sync::atomic::Ordering::Relaxed;
+    let client = settled();
+    client.counters.code_limit.store(100, Relaxed);
+    let [first, second, third] = [110, 111, 112].map(|id| wire::ProgramHandle(HANDLE_BASE | id));
+    let program = |created| wire::CreateProgramSource {
+        context: CONTEXT,
+        size: 60,
+        source: &[b' '; 60],
+        created,
+    };
+    client.post(&program(first));
+    client.post(&program(second));
+    assert_eq!(client.ping(), Reached::Answer);
+    assert_eq!(client.failures(), [CL_OUT_OF_RESOURCES]);
+    client.post(&wire::ReleaseProgram { program: first });
+    client.post(&program(third));
+    assert_eq!(client.ping(), Reached::Answer);
+    assert_eq!(client.failures().len(), 1);
+    client.leave();
+}
+
+#[test]
 fn memory_properties_are_refused() {
     let client = settled();
     client.post(&wire::CreateBufferWithProperties {

@@ -23,6 +23,8 @@ pub(crate) struct Context {
     pub(crate) signal: Signal,
     /// Of its default stream.
     pub(crate) depth: Arc<Depth>,
+    /// Device memory that it was seen to take.
+    pub(crate) bytes: u64,
     /// Events of our own that are free to be recorded.
     events: Mutex<Vec<Raw>>,
 }
@@ -41,12 +43,19 @@ pub(crate) fn one_ended() {
 }
 
 impl Context {
-    pub(crate) fn new(id: u64, native: CUcontext, device: CUdevice, primary: bool) -> Self {
+    pub(crate) fn new(
+        id: u64,
+        native: CUcontext,
+        device: CUdevice,
+        primary: bool,
+        bytes: u64,
+    ) -> Self {
         Self {
             id,
             native: Raw(native.cast()),
             device,
             primary,
+            bytes,
             pinned: Pinned::default(),
             signal: Signal::default(),
             depth: Arc::default(),

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use towline_backend::cuda as wire;
@@ -293,8 +294,11 @@ impl Session {
     /// A call has ended the life of an object.
     pub(crate) fn destroy(&mut self, id: u64, tag: u8) -> Result<(), ProtocolError> {
         // There was none: the call has failed, and nothing else is to be done.
-        let _ = self.table.remove(id, tag);
+        let removed = self.table.remove(id, tag);
         if tag == wire::MemoryPoolHandle::TAG {
+            if let Ok(Entry::Live(pool)) = removed {
+                lock(&self.shared.pools_used).retain(|used| *used != pool);
+            }
             self.pools.remove(&id);
             self.shared.withdraw_pool(id);
         }
@@ -374,6 +378,9 @@ impl Session {
             shared.free_memory_of(&context);
             let status = context.end(&*shared.api);
             shared.counters.credit(charged);
+            let contexts = &shared.counters.context_bytes;
+            contexts.fetch_sub(context.bytes, Ordering::Relaxed);
+            shared.credit_code_of(context.id);
             shared.settle(number, call, 0, status);
             shared.flush();
         });

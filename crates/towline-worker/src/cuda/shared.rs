@@ -90,6 +90,10 @@ pub(crate) struct Shared {
     freed_on: Mutex<HashSet<u64>>,
     /// Whether there are any.
     freed_to_pools: AtomicBool,
+    /// Pools that were allocated from, where there is a limit.
+    pub(crate) pools_used: Mutex<Vec<Raw>>,
+    /// Devices for which graphs allocate.
+    pub(crate) graph_devices: Mutex<Vec<CUdevice>>,
 }
 
 impl Deref for Shared {
@@ -156,6 +160,8 @@ impl Shared {
             faulted: AtomicBool::new(false),
             freed_on: Mutex::default(),
             freed_to_pools: AtomicBool::new(false),
+            pools_used: Mutex::default(),
+            graph_devices: Mutex::default(),
         }
     }
 

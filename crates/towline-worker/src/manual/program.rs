@@ -17,6 +17,11 @@ use crate::shared::{Raw, Shared};
 const ARGUMENT_RECORDS: &str = "-cl-kernel-arg-info";
 
 impl Session {
+    /// Charges a program's text or binaries; whether the session may have them.
+    fn charge_program(&self, id: u64, bytes: usize) -> bool {
+        self.shared.charge_code(id, 0, bytes as u64)
+    }
+
     pub(crate) fn CreateProgramSource(
         &mut self,
         number: u64,
@@ -26,6 +31,9 @@ impl Session {
         let mut native: cl_program = std::ptr::null_mut();
         match self.native(request.context.0, wire::ContextHandle::TAG)? {
             Err(failed) => status = failed,
+            Ok(_) if !self.charge_program(request.created.0, request.source.len()) => {
+                status = CL_OUT_OF_RESOURCES;
+            }
             Ok(context) => {
                 let length = request.source.len();
                 // A length of zero means "up to the NUL".
@@ -87,6 +95,9 @@ impl Session {
             devices,
         ) {
             (Err(failed), _) | (_, Err(failed)) => status = failed,
+            (Ok(_), Ok(_)) if !self.charge_program(request.created.0, request.binaries.len()) => {
+                status = CL_OUT_OF_RESOURCES;
+            }
             (Ok(context), Ok(devices)) => {
                 let lengths: Vec<usize> = binaries.iter().map(|binary| binary.len()).collect();
                 let pointers: Vec<*const u8> =

@@ -14,7 +14,27 @@ use crate::cuda::streams::Target;
 use crate::link::Raw;
 use crate::session::broken;
 
+/// Most that a context is charged: others may allocate while it is measured.
+const CONTEXT_BYTES: u64 = 1 << 30;
+
+/// Free memory of the current context's device.
+fn free(api: &dyn CudaApi) -> u64 {
+    let (mut free, mut total) = (0_usize, 0_usize);
+    // SAFETY: two places for the answers.
+    unsafe { api.cuMemGetInfo_v2(&raw mut free, &raw mut total) };
+    free as u64
+}
+
 impl Session {
+    /// Free memory of a device that the session has a context on, where its limit makes that worth asking.
+    fn free_bytes(&self, device: CUdevice) -> Option<u64> {
+        if self.shared.counters.memory_limit() == u64::MAX {
+            return None;
+        }
+        let context = self.contexts.values().find(|one| one.device == device)?;
+        (context.enter(&*self.api) == CUDA_SUCCESS).then(|| free(&*self.api))
+    }
+
     pub(crate) fn Act(&mut self, _number: u64, request: wire::Act) -> Result<(), ProtocolError> {
         let id = request.context.0;
         self.acting = match self.contexts.get(&id) {
@@ -35,13 +55,14 @@ impl Session {
         native: CUcontext,
         device: CUdevice,
         primary: bool,
+        bytes: u64,
     ) -> Result<(), ProtocolError> {
         let entered = self.table.insert(
             id,
             wire::ContextHandle::TAG,
             Entry::Live(Raw(native.cast())),
         );
-        let context = Arc::new(Context::new(id, native, device, primary));
+        let context = Arc::new(Context::new(id, native, device, primary, bytes));
         if let Err(error) = entered {
             context.end(&*self.api);
             return Err(broken(error));
@@ -61,7 +82,9 @@ impl Session {
         let mut native: CUcontext = std::ptr::null_mut();
         let status = match self.device(request.device) {
             Err(status) => status,
+            Ok(_) if self.shared.is_over_limit() => CUDA_ERROR_OUT_OF_MEMORY,
             Ok(device) => {
+                let before = self.free_bytes(device);
                 // SAFETY: one place for the context.
                 let status = unsafe {
                     self.api
@@ -70,7 +93,11 @@ impl Session {
                 // It is current on this thread now, and we have not noted that.
                 one_ended();
                 if status == CUDA_SUCCESS {
-                    self.enter_context(request.context.0, native, device, false)?;
+                    let taken = before.map_or(0, |before| before.saturating_sub(free(&*self.api)));
+                    let bytes = taken.min(CONTEXT_BYTES);
+                    let counters = &self.shared.counters;
+                    counters.context_bytes.fetch_add(bytes, Ordering::Relaxed);
+                    self.enter_context(request.context.0, native, device, false, bytes)?;
                     self.ahead.give_up_all(&*self.api);
                 }
                 status
@@ -101,7 +128,7 @@ impl Session {
                 // SAFETY: one place for the context.
                 let status = unsafe { self.api.cuDevicePrimaryCtxRetain(&raw mut native, device) };
                 if status == CUDA_SUCCESS {
-                    self.enter_context(request.context.0, native, device, true)?;
+                    self.enter_context(request.context.0, native, device, true, 0)?;
                     self.ahead.give_up_all(&*self.api);
                 }
                 status
@@ -161,6 +188,7 @@ impl Session {
             if status == CUDA_SUCCESS {
                 for context in ended {
                     shared.memory_of_context_went(context);
+                    shared.credit_code_of(context);
                 }
             }
             shared.reply(number, status, &wire::PrimaryResetReply {});

@@ -7,6 +7,7 @@ use towline_backend::cuda::*;
 use towline_wire::cuda::graph::{self as described, Place};
 use towline_wire::error::{CloseCode, ProtocolError};
 
+use crate::code::GRAPH_FACTOR;
 use crate::cuda::graph::{
     ATTRIBUTE_WORDS, Anchor, Call, Exec, Kernel, Kind, Making, Ready, Refused, Work,
 };
@@ -274,6 +275,11 @@ impl Session {
             )
         };
         if status == CUDA_SUCCESS {
+            let mut devices = lock(&self.shared.graph_devices);
+            if !devices.contains(&device) {
+                devices.push(device);
+            }
+            drop(devices);
             built.allocated(request.node, Raw(node.cast()));
             *address = params.dptr;
         }
@@ -325,6 +331,7 @@ impl Session {
         let context = self.acting.clone().ok_or((CUDA_ERROR_INVALID_CONTEXT, 0));
         let all = ready.and_then(|ready| Ok((ready, stream?, context?)));
         let (flags, exec) = (request.flags, request.exec);
+        let bytes = request.description.len() as u64 * GRAPH_FACTOR;
         self.wait(move |shared| {
             let made = match all {
                 Err(refused) => Err((refused, CUDA_GRAPH_INSTANTIATE_ERROR)),
@@ -337,7 +344,12 @@ impl Session {
                         exec,
                     };
                     match context.enter(&*shared.api) {
-                        CUDA_SUCCESS => shared.make_graph(&context, making),
+                        CUDA_SUCCESS if !shared.charge_code(exec, context.id, bytes) => {
+                            Err(((CUDA_ERROR_OUT_OF_MEMORY, 0), CUDA_GRAPH_INSTANTIATE_ERROR))
+                        }
+                        CUDA_SUCCESS => shared
+                            .make_graph(&context, making)
+                            .inspect_err(|_| shared.credit_code(exec)),
                         status => Err(((status, 0), CUDA_GRAPH_INSTANTIATE_ERROR)),
                     }
                 }
@@ -478,6 +490,7 @@ impl Session {
         request: wire::GraphEnd,
     ) -> Result<(), ProtocolError> {
         let taken = lock(&self.shared.graphs).take_exec(request.exec);
+        self.shared.credit_code(request.exec);
         let exec = taken.ok_or_else(|| unknown("executable graph", request.exec))?;
         let (ending, idle) = (Arc::clone(&exec), exec.is_idle());
         let end = move |shared: &Shared| {

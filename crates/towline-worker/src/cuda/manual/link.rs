@@ -128,7 +128,8 @@ impl Session {
     /// Ends the links of a context; of all without one.
     pub(crate) fn end_links(&mut self, context: Option<u64>) {
         let ends = |link: &Arc<Link>| context.is_none_or(|context| link.home() == context);
-        for (_, link) in self.links.extract_if(|_, link| ends(link)) {
+        for (id, link) in self.links.extract_if(|_, link| ends(link)) {
+            self.shared.credit_code(id);
             // Without its thread there is no link.
             let _ = self
                 .linker
@@ -214,6 +215,7 @@ impl Session {
             payload,
             ..
         } = request;
+        let id = link;
         self.with_link(link, move |shared, link| {
             let mut code = match data {
                 None if payload != 0 => match receive(shared, payload, size) {
@@ -224,10 +226,14 @@ impl Session {
                 data => data.unwrap_or_default(),
             };
             let length = code.len();
+            let status = match shared.charge_code(id, link.home(), length as u64) {
+                true => CUDA_SUCCESS,
+                false => CUDA_ERROR_OUT_OF_MEMORY,
+            };
             // The driver may look for the end of text.
             code.push(0);
             let (count, names, values) = (own.count(), own.names(), own.values());
-            let status = link.call(&*shared.api, |native| {
+            let add = |native: &mut Native| {
                 let (state, data) = (native.state.0.cast(), code.as_mut_ptr().cast());
                 // SAFETY: the link is live, and this its thread; the code and the options are as long as said.
                 unsafe {
@@ -242,7 +248,11 @@ impl Session {
                         values,
                     )
                 }
-            });
+            };
+            let status = match status {
+                CUDA_SUCCESS => link.call(&*shared.api, add),
+                status => status,
+            };
             let body = link.said(|log, info, wall| {
                 encoded(&wire::LinkAddReply {
                     log: Some(log),
@@ -301,6 +311,7 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         self.with_link(request.link, |shared, link| link.end(&*shared.api))?;
         self.links.remove(&request.link);
+        self.shared.credit_code(request.link);
         Ok(())
     }
 }

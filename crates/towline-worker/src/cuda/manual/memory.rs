@@ -8,6 +8,7 @@ use crate::cuda::context::Context;
 use crate::cuda::session::Session;
 use crate::cuda::shared::{Held, Shared, lock};
 use crate::cuda::streams::Places;
+use crate::link::Raw;
 
 /// Drivers place memory at multiples of this.
 const GRANULARITY: u64 = 512;
@@ -15,6 +16,11 @@ const GRANULARITY: u64 = 512;
 impl Shared {
     /// Allocates what the session may have: `allocate` runs when `bytes` are charged, and they are credited when it fails.
     pub(crate) fn within_limit(&self, bytes: u64, allocate: impl FnOnce() -> CUresult) -> CUresult {
+        self.measure(bytes, true);
+        self.charge_and(bytes, allocate)
+    }
+
+    fn charge_and(&self, bytes: u64, allocate: impl FnOnce() -> CUresult) -> CUresult {
         if !self.counters.charge(bytes) {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
@@ -23,6 +29,91 @@ impl Shared {
             self.counters.credit(bytes);
         }
         status
+    }
+
+    /// Learns how much the driver holds for the session beside what is charged: for graphs, and in pools. Where `bytes` more would
+    /// exceed the limit, the driver is to give back first what is not in use. What a pool keeps serves its own allocations: then
+    /// `kept` is false.
+    pub(crate) fn measure(&self, bytes: u64, kept: bool) {
+        let counters = &self.counters;
+        let limit = counters.memory_limit();
+        if limit == u64::MAX {
+            return;
+        }
+        let mut unlisted = self.unlisted(kept);
+        let held = counters.device_memory_bytes.load(Ordering::Relaxed);
+        let over = |unlisted: u64| held.saturating_add(bytes).saturating_add(unlisted) > limit;
+        if unlisted > 0 && over(unlisted) {
+            for pool in lock(&self.pools_used).iter() {
+                // SAFETY: the pool is live: its end takes it out of the list.
+                unsafe { self.api.cuMemPoolTrimTo(pool.0.cast(), 0) };
+            }
+            for device in lock(&self.graph_devices).iter() {
+                // SAFETY: no pointers.
+                unsafe { self.api.cuDeviceGraphMemTrim(*device) };
+            }
+            unlisted = self.unlisted(kept);
+        }
+        let contexts = counters.context_bytes.load(Ordering::Relaxed);
+        let unlisted = unlisted.saturating_add(contexts);
+        counters.unlisted_bytes.store(unlisted, Ordering::Relaxed);
+    }
+
+    /// Whether the session holds more device memory than it may have.
+    pub(crate) fn is_over_limit(&self) -> bool {
+        self.measure(0, true);
+        let counters = &self.counters;
+        let held = counters.device_memory_bytes.load(Ordering::Relaxed);
+        let unlisted = counters.unlisted_bytes.load(Ordering::Relaxed);
+        held.saturating_add(unlisted) > counters.memory_limit()
+    }
+
+    fn unlisted(&self, kept: bool) -> u64 {
+        let graphs = lock(&self.graph_devices);
+        let graphs = graphs.iter().map(|device| {
+            let mut bytes = 0_u64;
+            let attribute = CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT;
+            let place = (&raw mut bytes).cast();
+            // SAFETY: room for 64 bits, which this attribute has.
+            unsafe {
+                self.api
+                    .cuDeviceGetGraphMemAttribute(*device, attribute, place)
+            };
+            bytes
+        });
+        let graphs: u64 = graphs.sum();
+        if !kept {
+            return graphs;
+        }
+        let pools = lock(&self.pools_used);
+        let pools = pools.iter().map(|pool| {
+            let ask = |attribute| {
+                let mut bytes = 0_u64;
+                let place = (&raw mut bytes).cast();
+                // SAFETY: the pool is live; room for 64 bits, which these attributes have.
+                unsafe {
+                    self.api
+                        .cuMemPoolGetAttribute(pool.0.cast(), attribute, place)
+                };
+                bytes
+            };
+            ask(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+                .saturating_sub(ask(CU_MEMPOOL_ATTR_USED_MEM_CURRENT))
+        });
+        graphs + pools.sum::<u64>()
+    }
+
+    /// A pool is allocated from, the current one of a device or another.
+    fn uses_pool(&self, pool: CUmemoryPool, device: CUdevice) {
+        let mut used = pool;
+        if pool.is_null() {
+            // SAFETY: one place for the pool.
+            unsafe { self.api.cuDeviceGetMemPool(&raw mut used, device) };
+        }
+        let mut known = lock(&self.pools_used);
+        if !used.is_null() && !known.contains(&Raw(used.cast())) {
+            known.push(Raw(used.cast()));
+        }
     }
 
     /// Notes memory that was allocated.
@@ -118,6 +209,7 @@ impl Session {
         let (mut free, mut total) = (0_usize, 0_usize);
         // SAFETY: two places for the answers.
         let status = unsafe { self.api.cuMemGetInfo_v2(&raw mut free, &raw mut total) };
+        self.shared.measure(0, true);
         let counters = &self.shared.counters;
         let limit = counters.memory_limit();
         let left = counters.memory_left();
@@ -243,7 +335,11 @@ impl Session {
         let status = match (target, pool) {
             (Err(status), _) | (_, Err(status)) => status,
             (Ok(target), Ok(pool)) => self.run(&target, |shared, target| {
-                shared.within_limit(charged, || {
+                if shared.counters.memory_limit() < u64::MAX {
+                    shared.uses_pool(pool.cast(), target.context.device);
+                }
+                shared.measure(charged, false);
+                shared.charge_and(charged, || {
                     if pool.is_null() {
                         // SAFETY: one place for the address, the stream is live.
                         unsafe { shared.api.cuMemAllocAsync(place, size, target.stream()) }

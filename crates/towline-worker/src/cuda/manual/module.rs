@@ -95,9 +95,17 @@ impl Load {
         let Some(mut image) = image else {
             return self.answer(shared, CUDA_SUCCESS, &[], None, 1);
         };
+        // Libraries outlive contexts.
+        let home = context.map_or(0, |context| if self.library { 0 } else { context.id });
+        if !shared.charge_code(self.id, home, self.size) {
+            return self.answer(shared, CUDA_ERROR_OUT_OF_MEMORY, &[], None, 0);
+        }
         let loaded = self.carry_out(shared, context, &mut image);
         // The client need not wait for what follows.
         shared.flush();
+        if !loaded {
+            shared.credit_code(self.id);
+        }
         if loaded && !may_print(&image) {
             shared.printing.cannot();
         }

@@ -451,6 +451,7 @@ impl Session {
         tag: u8,
     ) -> Result<(), ProtocolError> {
         self.residents.objects.remove(&id);
+        self.shared.credit_code(id);
         match self.table.remove(id, tag).map_err(broken)? {
             towline_session::Entry::Live(raw) => self.release_later(number, call, tag, raw),
             towline_session::Entry::Failed(_) => {}

@@ -100,6 +100,7 @@ impl Session {
             return Err(unknown("free number of memory", request.memory));
         }
         let mut memory: CUmemGenericAllocationHandle = 0;
+        self.shared.measure(request.size, true);
         let charge = Charge::new(&self.shared.counters, request.size);
         let status = match self.device(request.device) {
             Err(status) => status,
