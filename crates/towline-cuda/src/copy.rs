@@ -51,6 +51,7 @@ impl Driver {
         if source.is_null() || address == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        self.expect_within(address, size)?;
         let from = source.expose_provenance() as u64;
         if let Some(there) = self.device_side(from, size)? {
             return self.between(address, there, size, stream, mode);
@@ -117,6 +118,7 @@ impl Driver {
         if target.is_null() || address == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        self.expect_within(address, size)?;
         let to = target.expose_provenance() as u64;
         if let Some(there) = self.device_side(to, size)? {
             return self.between(there, address, size, stream, mode);
@@ -163,6 +165,14 @@ impl Driver {
         Ok(())
     }
 
+    /// Refuses a copy that leaves its memory, which would have as much of the host's side be read or written.
+    fn expect_within(&self, address: u64, size: usize) -> Result<(), CUresult> {
+        match read(&self.memory).may_hold(address, size as u64) {
+            true => Ok(()),
+            false => Err(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+
     /// A copy of which one side, or both, host and device have: on the device.
     fn between(
         &self,
@@ -193,6 +203,8 @@ impl Driver {
         if target == 0 || source == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        self.expect_within(target, size)?;
+        self.expect_within(source, size)?;
         let (acting, stream) = self.on(stream)?;
         if let Some(captured) = self.captured(&acting, stream)? {
             let (to, from) = (Memory::Device(target), Memory::Device(source));
@@ -237,6 +249,8 @@ impl Driver {
         mode: Mode,
     ) -> Result<(), CUresult> {
         self.ready()?;
+        self.expect_within(target, size)?;
+        self.expect_within(source, size)?;
         let (to_device, from_device) = {
             let ranges = read(&self.memory);
             let both = |address| ranges.is_device(address) || self.is_both(address);

@@ -14,6 +14,9 @@ use crate::mirror::{Prefetch, batch, check_batch, location, ranges};
 /// Rows of pitched memory begin at multiples of this, as the driver's do.
 const PITCH: usize = 512;
 
+/// Drivers give out memory in pieces of this size, the rest of which copies may touch.
+const PIECE: u64 = 2 << 20;
+
 /// A range of memory that the driver knows.
 #[derive(Debug, Clone)]
 pub(crate) struct Range {
@@ -127,6 +130,29 @@ impl Ranges {
     /// Whether anything of these bytes is known.
     pub(crate) fn overlaps(&self, start: u64, size: u64) -> bool {
         self.find(start).is_some() || !self.within(start, size).is_empty()
+    }
+
+    /// Whether so many bytes from an address on can be memory: that of a range and of those right behind it, up to the end of the drivers'
+    /// pieces. What lies outside all ranges is the server's to judge.
+    pub(crate) fn may_hold(&self, address: u64, size: u64) -> bool {
+        let Some(wanted) = address.checked_add(size) else {
+            return false;
+        };
+        let Some((start, range)) = self.find(address) else {
+            return true;
+        };
+        let mut end = start.saturating_add(range.size as u64);
+        while end < wanted {
+            match self.0.get(&end).filter(|range| range.size > 0) {
+                Some(behind) => end = end.saturating_add(behind.size as u64),
+                None => {
+                    return end
+                        .checked_next_multiple_of(PIECE)
+                        .is_some_and(|end| wanted <= end);
+                }
+            }
+        }
+        true
     }
 
     /// Whether memory lies here that lives, for certain: what graphs and pools have of it may have ended with them.

@@ -20,6 +20,7 @@ on_every_device! {
     lists_without_room_are_invalid
     empty_file_is_no_image
     profiler_calls_need_the_driver_started
+    copies_beyond_their_memory_are_refused
 }
 
 /// Handles that mean nothing, something else, or nothing any more.
@@ -256,5 +257,50 @@ fn profiler_calls_need_the_driver_started(machine: Machine) {
     assert_eq!(calls(&machine.driver), done);
     let idle = Driver::over(machine.sessions.clone(), None);
     assert_eq!(calls(&idle), [CUDA_ERROR_NOT_INITIALIZED; 3]);
+    machine.end();
+}
+
+/// The device in host memory has no reset.
+#[test]
+fn primary_context_is_of_use_after_a_reset() {
+    let machine = Machine::on_soft();
+    for round in 0..3 {
+        let place = machine.filled(&[round; 64]);
+        let stream = machine.stream();
+        assert_eq!(machine.bytes(place, 64), [round; 64]);
+        // SAFETY: no pointers; the context is the primary one of the device.
+        unsafe {
+            assert_eq!(machine.driver.cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+            assert_eq!(
+                machine.driver.cuStreamSynchronize(stream),
+                CUDA_ERROR_CONTEXT_IS_DESTROYED
+            );
+            let mut context = null_mut();
+            let again = machine.driver.cuDevicePrimaryCtxRetain(&raw mut context, 0);
+            assert_eq!((again, context), (CUDA_SUCCESS, machine.contexts[0]));
+        }
+        machine.enter(0);
+    }
+    assert_eq!(machine.sessions[0].lost(), None);
+    machine.leave();
+}
+
+fn copies_beyond_their_memory_are_refused(machine: Machine) {
+    let place = machine.filled(&[0; 64]);
+    let mut host = [0_u8; 64];
+    let driver = &machine.driver;
+    for size in [4 << 20, usize::MAX / 2, usize::MAX] {
+        // SAFETY: refused before anything is read or written.
+        let outcomes = unsafe {
+            [
+                driver.cuMemcpyHtoD_v2(place, host.as_ptr().cast(), size),
+                driver.cuMemcpyDtoH_v2(host.as_mut_ptr().cast(), place, size),
+                driver.cuMemcpyDtoD_v2(place, place, size),
+                driver.cuMemcpy(place, host.as_ptr().expose_provenance() as u64, size),
+            ]
+        };
+        assert_eq!(outcomes, [CUDA_ERROR_INVALID_VALUE; 4], "{size} bytes");
+    }
+    assert_eq!(machine.bytes(place, 64), [0; 64]);
     machine.end();
 }

@@ -40,13 +40,17 @@ fn serve(command: &dyn Connection, heard: &Heard) {
         let _ = outbox.flush(|| 0, |bytes| command.send(&[IoSlice::new(bytes)]));
     };
     let after = || wire::List::Values(&[]);
+    let mut given = 0;
     loop {
         while let Some(message) = reader.next().expect("the client frames well") {
             heard.lock().unwrap().push(message.id);
             let body = match message.id {
-                id if id == wire::MemoryAlloc::ID => encoded(&wire::MemoryAllocReply {
-                    address: Some(ADDRESS),
-                }),
+                id if id == wire::MemoryAlloc::ID => {
+                    given += 1;
+                    encoded(&wire::MemoryAllocReply {
+                        address: Some(ADDRESS + ((given - 1) << 30)),
+                    })
+                }
                 id if id == wire::AddressReserve::ID => encoded(&wire::AddressReserveReply {
                     address: Some(RESERVED),
                 }),

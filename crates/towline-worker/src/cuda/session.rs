@@ -331,6 +331,17 @@ impl Session {
 
     /// Ends a context, once nothing of the session uses it.
     pub(crate) fn end_context(&mut self, number: u64, call: u16, context: Arc<Context>) {
+        self.end_context_then(context, move |shared, status| {
+            shared.settle(number, call, 0, status);
+        });
+    }
+
+    /// As [`Self::end_context`]; `then` gets the driver's verdict.
+    pub(crate) fn end_context_then(
+        &mut self,
+        context: Arc<Context>,
+        then: impl FnOnce(&Arc<Shared>, CUresult) + Send + 'static,
+    ) {
         let places = self.shared.streams.all(Some(context.id));
         if self
             .acting
@@ -381,7 +392,7 @@ impl Session {
             let contexts = &shared.counters.context_bytes;
             contexts.fetch_sub(context.bytes, Ordering::Relaxed);
             shared.credit_code_of(context.id);
-            shared.settle(number, call, 0, status);
+            then(shared, status);
             shared.flush();
         });
     }

@@ -10,6 +10,7 @@ use towline_wire::error::ProtocolError;
 
 use crate::cuda::context::{Context, one_ended};
 use crate::cuda::session::{Session, unknown};
+use crate::cuda::shared::Shared;
 use crate::cuda::streams::Target;
 use crate::link::Raw;
 use crate::session::broken;
@@ -171,28 +172,28 @@ impl Session {
         request: wire::PrimaryReset,
     ) -> Result<(), ProtocolError> {
         let device = self.device(request.device);
-        let places = self.shared.streams.all(None);
-        let primary = self.contexts.values();
-        let primary = primary.filter(|context| context.primary && Ok(context.device) == device);
-        let ended: Vec<u64> = primary.map(|context| context.id).collect();
-        self.wait(move |shared| {
-            shared.streams.wait(&places);
-            let status = match device {
-                Err(status) => status,
-                Ok(device) => {
+        let reset = move |shared: &Arc<Shared>| {
+            let status = device.map_or_else(
+                |status| status,
+                |device| {
                     one_ended();
                     // SAFETY: no pointers.
                     unsafe { shared.api.cuDevicePrimaryCtxReset_v2(device) }
-                }
-            };
-            if status == CUDA_SUCCESS {
-                for context in ended {
-                    shared.memory_of_context_went(context);
-                    shared.credit_code_of(context);
+                },
+            );
+            shared.reply(number, status, &wire::PrimaryResetReply {});
+        };
+        let mut of_device = self.contexts.values();
+        let primary = of_device.find(|context| context.primary && Ok(context.device) == device);
+        // What the session has of it goes first: the client makes it anew under the same number.
+        match primary.map(|context| context.id) {
+            None => self.wait(reset),
+            Some(id) => {
+                if let Some(context) = self.forget_context(id, true)? {
+                    self.end_context_then(context, move |shared, _| reset(shared));
                 }
             }
-            shared.reply(number, status, &wire::PrimaryResetReply {});
-        });
+        }
         Ok(())
     }
 

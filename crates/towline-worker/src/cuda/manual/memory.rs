@@ -1,5 +1,7 @@
 //! Device memory that the driver places.
 
+use std::sync::atomic::Ordering;
+
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_wire::error::ProtocolError;
@@ -123,13 +125,6 @@ impl Shared {
 
     fn memory_went(&self, address: u64) {
         if let Some(held) = lock(&self.memory).remove(&address) {
-            self.counters.credit(held.charged);
-        }
-    }
-
-    /// A context has been reset, and its memory is gone.
-    pub(crate) fn memory_of_context_went(&self, context: u64) {
-        for (_, held) in self.take_memory_of(context) {
             self.counters.credit(held.charged);
         }
     }
