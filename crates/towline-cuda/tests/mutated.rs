@@ -1,7 +1,5 @@
-//! Whole programs in sessions whose messages are changed on their way, in either direction. Whatever a peer says, the process lives, every
-//! call returns once the connection has ended, nothing beside the memory that a call was lent is written, and nothing of it is sent.
-//!
-//! `TOWLINE_FUZZ_SECONDS` makes it last, `TOWLINE_FUZZ_SEED` begins elsewhere. A seed that fails becomes one of [`SEEDS`].
+//! Whole programs in sessions whose messages are changed on their way ([`towline_test::mutated`]). A seed that fails becomes one of
+//! [`SEEDS`].
 #![allow(
     clippy::multiple_unsafe_ops_per_block,
     reason = "calls of the C interface stand side by side"
@@ -14,26 +12,20 @@ use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
 
 use towline_backend::cuda::*;
 use towline_cuda::Driver;
 use towline_soft::{SoftCuda, SoftOptions};
-use towline_test::guarded::{Guarded, SECRET};
-use towline_test::tamper::{Mutator, TamperedTransport, Victim};
-use towline_transport::Address;
-use towline_worker::{NoBroker, RunError};
+use towline_test::guarded::Guarded;
+use towline_test::mutated::{Begun, Told, sessions};
+use towline_test::tamper::{TamperedTransport, Victim};
+use towline_transport::memory::MemoryTransport;
+use towline_transport::shm::ShmTransport;
+use towline_transport::{Address, Transport};
+use towline_worker::NoBroker;
 
 /// Seeds that have found something.
 const SEEDS: [u64; 0] = [];
-/// A session that stands still for so long is cut: a peer that does not answer cannot be told from a long kernel.
-const STALL: Duration = Duration::from_millis(400);
-/// Nothing takes longer once the connection is cut.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long each direction runs unless the environment says otherwise.
-const USUAL: Duration = Duration::from_secs(20);
-
 /// A copy that travels on the command lane.
 const SMALL: usize = 100;
 /// A copy that travels on the payload lanes.
@@ -48,9 +40,6 @@ const IMAGE: &CStr = c".version 7.0\n.target sm_70\n.address_size 64\n\
     mul.wide.u32 %rd2, %r3, 4; add.s64 %rd3, %rd1, %rd2;\n\
     ld.global.u32 %r4, [%rd3]; add.s32 %r5, %r4, %r2; st.global.u32 [%rd3], %r5;\n\
     done: ret; }\n";
-
-/// Panics of any thread.
-static PANICS: AtomicU64 = AtomicU64::new(0);
 
 unsafe extern "C" fn called(data: *mut c_void) {
     // SAFETY: the program gave this a counter that outlives its session.
@@ -202,6 +191,27 @@ impl Program<'_> {
         }
     }
 
+    /// Managed memory. The host does not touch it: where a page of it cannot be had any more the process ends, as it should.
+    fn managed_memory(&self, stream: CUstream) {
+        let driver = self.driver;
+        // SAFETY: the place has room.
+        let (status, address) = Self::out::<u64>(|place| unsafe {
+            driver.cuMemAllocManaged(place, 4096, CU_MEM_ATTACH_GLOBAL)
+        });
+        if status != CUDA_SUCCESS {
+            return;
+        }
+        let target = Guarded::new(100);
+        // SAFETY: the target is as large.
+        unsafe {
+            driver.cuMemsetD8Async(address, 2, 100, stream);
+            driver.cuStreamSynchronize(stream);
+            driver.cuMemcpyDtoH_v2(target.memory(), address, 100);
+            driver.cuMemcpyDtoD_v2(self.first, address, 100);
+            driver.cuMemFree_v2(address);
+        }
+    }
+
     fn questions(driver: &Driver) {
         let name = Guarded::new(24);
         // SAFETY: the places have room.
@@ -241,6 +251,7 @@ fn program(driver: &Driver) {
         program.copies(stream);
         program.kernels(stream);
         program.host_memory(stream);
+        program.managed_memory(stream);
         driver.cuEventRecord(event, stream);
         driver.cuEventSynchronize(event);
         Program::out::<f32>(|place| driver.cuEventElapsedTime_v2(place, event, event));
@@ -252,102 +263,58 @@ fn program(driver: &Driver) {
     }
 }
 
-/// Waits for something, and says whether it came; a sender that panicked ends the test.
-fn comes<T>(from: &Receiver<T>, within: Duration, what: &str) -> bool {
-    match from.recv_timeout(within) {
-        Ok(_) => true,
-        Err(RecvTimeoutError::Timeout) => false,
-        Err(RecvTimeoutError::Disconnected) => panic!("{what} panicked"),
-    }
-}
-
-/// Runs the program in a session that `seed` describes.
-fn session(victim: Victim, seed: u64, soft: &Arc<SoftCuda>) {
-    let panics = PANICS.load(Ordering::Relaxed);
-    let transport = Arc::new(TamperedTransport::new(victim, Mutator::new(seed)));
-    let traffic = transport.traffic();
-    let address: Address = "memory://server".parse().unwrap();
-    let tell = |mut snapshot: Vec<u8>| {
-        if victim == Victim::Client && seed.is_multiple_of(8) {
-            let mut mutator = Mutator::new(seed);
-            (0..1 + seed % 3).for_each(|_| mutator.renumber(&mut snapshot));
-        }
-        snapshot
-    };
-    let (api, broker) = (Arc::clone(soft), Arc::new(NoBroker));
-    let (session, ended) = support::attempt(api, "server", broker, &*transport, &address, tell);
-    let (sender, done) = channel();
-    let client = std::thread::spawn(move || {
-        if let Ok(session) = session {
-            let session = Arc::new(session);
-            let driver = Driver::over(vec![Arc::clone(&session)], None);
-            program(&driver);
-            drop(driver);
-            session.close();
-        }
-        // The test may have given up.
-        let _ = sender.send(());
-    });
-    let mut over = comes(&done, STALL, "the client");
-    transport.cut();
-    over = over || comes(&done, PATIENCE, "the client");
-    assert!(
-        over,
-        "seed {seed}: a call has not returned {PATIENCE:?} after its connection was cut"
-    );
-    client.join().expect("the client does not panic");
-    let ended: &Receiver<Result<(), RunError>> = &ended;
-    assert!(
-        comes(ended, PATIENCE, "the worker"),
-        "seed {seed}: the worker hangs"
-    );
-    assert!(
-        !traffic.holds(SECRET),
-        "seed {seed}: memory that was not lent has been sent"
-    );
-    assert_eq!(
-        PANICS.load(Ordering::Relaxed),
-        panics,
-        "seed {seed}: a thread panicked"
-    );
-}
-
-fn sessions(victim: Victim) {
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        PANICS.fetch_add(1, Ordering::Relaxed);
-        hook(info);
-    }));
-    let number = |variable: &str| -> Option<u64> {
-        let value = std::env::var(variable).ok()?;
-        Some(value.parse().expect("it must be a number"))
-    };
+/// Sessions on a device in software, over connections of this kind.
+fn on_soft(victim: Victim, network: impl Fn(u64) -> (Box<dyn Transport>, Address)) {
     let options = SoftOptions {
         memory_bytes: 256 << 20,
         host_threads: Some(2),
         ..SoftOptions::default()
     };
     let soft = Arc::new(SoftCuda::new(options).unwrap());
-    let until = number("TOWLINE_FUZZ_SECONDS").map_or(USUAL, Duration::from_secs);
-    let (began, first) = (Instant::now(), number("TOWLINE_FUZZ_SEED").unwrap_or(1));
-    let mut count = 0_u64;
-    for seed in SEEDS.into_iter().chain(first..) {
-        if began.elapsed() >= until {
-            break;
-        }
-        session(victim, seed, &soft);
-        count += 1;
-    }
-    println!("{count} sessions");
-    assert!(count > 10, "the sessions take too long to test anything");
+    let address = std::cell::RefCell::new(None);
+    let made = |seed| {
+        let (transport, at) = network(seed);
+        *address.borrow_mut() = Some(at);
+        transport
+    };
+    let begin = |transport: &Arc<TamperedTransport>, told: Told<'_>| {
+        let (api, broker) = (Arc::clone(&soft), Arc::new(NoBroker));
+        let at = address.borrow_mut().take().expect("one for each network");
+        let (session, worker) = support::attempt(api, "server", broker, &**transport, &at, told);
+        let program = Box::new(move || {
+            if let Ok(session) = session {
+                let session = Arc::new(session);
+                let driver = Driver::over(vec![Arc::clone(&session)], None);
+                program(&driver);
+                drop(driver);
+                session.close();
+            }
+        });
+        Begun { program, worker }
+    };
+    sessions(victim, &SEEDS, made, begin);
+}
+
+fn in_process(_: u64) -> (Box<dyn Transport>, Address) {
+    let address = "memory://server".parse().unwrap();
+    (Box::new(MemoryTransport::new()), address)
 }
 
 #[test]
 fn mutated_servers_neither_crash_nor_read_nor_hang_a_program() {
-    sessions(Victim::Client);
+    on_soft(Victim::Client, in_process);
 }
 
 #[test]
 fn mutated_clients_neither_crash_nor_hang_a_worker() {
-    sessions(Victim::Server);
+    on_soft(Victim::Server, in_process);
+}
+
+#[test]
+fn mutated_servers_of_this_host_neither_crash_nor_hang_a_program() {
+    let folder = tempfile::tempdir().unwrap();
+    on_soft(Victim::Client, |seed| {
+        let address = format!("shm://{}/{seed}", folder.path().display());
+        (Box::new(ShmTransport::new()), address.parse().unwrap())
+    });
 }

@@ -4,5 +4,6 @@
 pub mod conformance;
 pub mod faults;
 pub mod guarded;
+pub mod mutated;
 pub mod pair;
 pub mod tamper;

@@ -51,7 +51,7 @@ type Shared = Arc<Mutex<dyn Tamper>>;
 
 /// A network within this process, over which one side receives other bytes than were sent. The first connection is the command lane.
 pub struct TamperedTransport {
-    inner: MemoryTransport,
+    inner: Box<dyn Transport>,
     victim: Victim,
     tamper: Shared,
     traffic: Arc<Traffic>,
@@ -82,8 +82,13 @@ impl Traffic {
 impl TamperedTransport {
     /// A network of its own.
     pub fn new(victim: Victim, tamper: impl Tamper + 'static) -> Self {
+        Self::over(Box::new(MemoryTransport::new()), victim, tamper)
+    }
+
+    /// The connections of another transport. What peers share beside them passes as it is.
+    pub fn over(inner: Box<dyn Transport>, victim: Victim, tamper: impl Tamper + 'static) -> Self {
         Self {
-            inner: MemoryTransport::new(),
+            inner,
             victim,
             tamper: Arc::new(Mutex::new(tamper)),
             traffic: Arc::default(),
@@ -330,6 +335,18 @@ impl Connection for Tampered {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.inner.descriptor()
+    }
+
+    fn shares_memory(&self) -> bool {
+        self.inner.shares_memory()
+    }
+
+    fn send_descriptor(&self, descriptor: BorrowedFd<'_>) -> Result<(), TransportError> {
+        self.inner.send_descriptor(descriptor)
+    }
+
+    fn take_descriptor(&self) -> Result<Option<OwnedFd>, TransportError> {
+        self.inner.take_descriptor()
     }
 }
 

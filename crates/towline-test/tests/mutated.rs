@@ -1,8 +1,5 @@
-//! Whole OpenCL programs in sessions whose messages are changed on their way, in either direction. Whatever a peer says, the process
-//! lives, every call returns once the connection has ended, nothing beside the memory that a call was lent is written, and nothing of it
-//! is sent.
-//!
-//! `TOWLINE_FUZZ_SECONDS` makes it last, `TOWLINE_FUZZ_SEED` begins elsewhere. A seed that fails becomes one of [`SEEDS`].
+//! Whole OpenCL programs in sessions whose messages are changed on their way ([`towline_test::mutated`]). A seed that fails becomes one of
+//! [`SEEDS`].
 #![allow(
     clippy::multiple_unsafe_ops_per_block,
     reason = "calls of the C interface stand side by side"
@@ -10,35 +7,25 @@
 
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::channel;
 
 use towline_backend::opencl::*;
 use towline_client::opencl::Remote;
-use towline_test::guarded::{Guarded, SECRET};
-use towline_test::tamper::{Mutator, TamperedTransport, Victim};
+use towline_test::guarded::Guarded;
+use towline_test::mutated::{Begun, Told, sessions};
+use towline_test::tamper::{TamperedTransport, Victim};
+use towline_transport::memory::MemoryTransport;
 use towline_transport::{Address, ConnectOptions, Transport};
 use towline_worker::{Counters, Engine, Limits};
 
 /// Seeds that have found something.
 const SEEDS: [u64; 0] = [];
-/// A session that stands still for so long is cut: a peer that does not answer cannot be told from a long kernel.
-const STALL: Duration = Duration::from_millis(400);
-/// Nothing takes longer once the connection is cut.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long each direction runs unless the environment says otherwise.
-const USUAL: Duration = Duration::from_secs(20);
-
 /// A transfer that travels on the command lane.
 const SMALL: usize = 100;
 /// A transfer that travels on the payload lanes.
 const LARGE: usize = 300 << 10;
 /// Bytes of a chunk.
 const CHUNK_BYTES: u64 = 64 << 10;
-
-/// Panics of any thread.
-static PANICS: AtomicU64 = AtomicU64::new(0);
 
 /// Handles of a program. Statuses are the server's word, so that none is looked at but where something depends on it.
 struct Program<'a> {
@@ -264,20 +251,7 @@ fn program(remote: &Remote) {
     }
 }
 
-/// Waits for something, and says whether it came; a sender that panicked ends the test.
-fn comes<T>(from: &Receiver<T>, within: Duration, what: &str) -> bool {
-    match from.recv_timeout(within) {
-        Ok(_) => true,
-        Err(RecvTimeoutError::Timeout) => false,
-        Err(RecvTimeoutError::Disconnected) => panic!("{what} panicked"),
-    }
-}
-
-/// Runs the program in a session that `seed` describes.
-fn session(victim: Victim, seed: u64) {
-    let panics = PANICS.load(Ordering::Relaxed);
-    let transport = TamperedTransport::new(victim, Mutator::new(seed));
-    let traffic = transport.traffic();
+fn begin(transport: &Arc<TamperedTransport>, told: Told<'_>) -> Begun {
     let address: Address = "memory://server".parse().expect("it is well formed");
     let listener = transport.listen(&address).expect("the name is free");
     let mut pairs: Vec<_> = (0..3)
@@ -291,89 +265,37 @@ fn session(victim: Victim, seed: u64) {
     let (lanes, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
     let engine =
         Engine::open(Arc::new(NullOpenCl::new(1)), &|_, _| true).expect("there is a device");
-    let mut snapshot = engine.snapshot().to_vec();
-    if victim == Victim::Client && seed.is_multiple_of(8) {
-        let mut mutator = Mutator::new(seed);
-        (0..1 + seed % 3).for_each(|_| mutator.renumber(&mut snapshot));
-    }
-    let (sender, ended) = channel();
+    let snapshot = told(engine.snapshot().to_vec());
+    let (sender, worker) = channel();
     std::thread::spawn(move || {
         let limits = Limits {
             chunk_bytes: CHUNK_BYTES,
         };
         let mut theirs = theirs.into_iter();
-        let ended = engine.run(
-            lane,
-            move || theirs.next(),
-            limits,
-            Arc::new(Counters::default()),
-        );
+        let counters = Arc::new(Counters::default());
         // The test may have given up.
-        let _ = sender.send(ended);
+        let _ = sender.send(engine.run(lane, move || theirs.next(), limits, counters));
     });
-    let (sender, done) = channel();
-    let client = std::thread::spawn(move || {
+    let program = Box::new(move || {
         let remote = Remote::over_lanes("memory://server", command, lanes, &snapshot, CHUNK_BYTES);
         if let Ok(remote) = remote {
             program(&remote);
             remote.close();
         }
-        // As above.
-        let _ = sender.send(());
     });
-    let mut over = comes(&done, STALL, "the client");
-    transport.cut();
-    over = over || comes(&done, PATIENCE, "the client");
-    assert!(
-        over,
-        "seed {seed}: a call has not returned {PATIENCE:?} after its connection was cut"
-    );
-    client.join().expect("the client does not panic");
-    assert!(
-        comes(&ended, PATIENCE, "the worker"),
-        "seed {seed}: the worker hangs"
-    );
-    assert!(
-        !traffic.holds(SECRET),
-        "seed {seed}: memory that was not lent has been sent"
-    );
-    assert_eq!(
-        PANICS.load(Ordering::Relaxed),
-        panics,
-        "seed {seed}: a thread panicked"
-    );
+    Begun { program, worker }
 }
 
-fn sessions(victim: Victim) {
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        PANICS.fetch_add(1, Ordering::Relaxed);
-        hook(info);
-    }));
-    let number = |variable: &str| -> Option<u64> {
-        let value = std::env::var(variable).ok()?;
-        Some(value.parse().expect("it must be a number"))
-    };
-    let until = number("TOWLINE_FUZZ_SECONDS").map_or(USUAL, Duration::from_secs);
-    let (began, first) = (Instant::now(), number("TOWLINE_FUZZ_SEED").unwrap_or(1));
-    let mut count = 0_u64;
-    for seed in SEEDS.into_iter().chain(first..) {
-        if began.elapsed() >= until {
-            break;
-        }
-        session(victim, seed);
-        count += 1;
-    }
-    println!("{count} sessions");
-    assert!(count > 10, "the sessions take too long to test anything");
+fn in_process(_: u64) -> Box<dyn Transport> {
+    Box::new(MemoryTransport::new())
 }
 
 #[test]
 fn mutated_servers_neither_crash_nor_read_nor_hang_a_program() {
-    sessions(Victim::Client);
+    sessions(Victim::Client, &SEEDS, in_process, begin);
 }
 
 #[test]
 fn mutated_clients_neither_crash_nor_hang_a_worker() {
-    sessions(Victim::Server);
+    sessions(Victim::Server, &SEEDS, in_process, begin);
 }

@@ -293,6 +293,14 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // Whole programs in sessions whose messages are changed, each test for so long, from seeds by chance that its log names.
+        name: "mutated-sessions",
+        tiers: LONG,
+        command: "TOWLINE_FUZZ_SECONDS=180 cargo test --locked --no-fail-fast -p towline-test -p towline-cuda --test mutated \
+            -- --nocapture --test-threads 1",
+        ..STAGE
+    },
+    Stage {
         // No documentation tests: there `ignore` means that the example cannot run. Those of `served` are for `tests/gpu/goldens.sh`, one
         // is for a GPU, and two are what other tests run in a process of its own.
         name: "slow-tests",
