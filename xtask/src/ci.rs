@@ -7,6 +7,7 @@ mod lints;
 mod stage;
 mod tally;
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -16,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
 use self::stage::{STAGES, Stage};
-use self::tally::{Tally, failed_tests};
+use self::tally::{Tally, failed_tests, skipped_tests};
 use crate::workspace::Workspace;
 
 /// How much of a failed stage's log is shown where no test of it failed.
@@ -65,6 +66,7 @@ pub(crate) fn run(workspace: &Workspace, tier: Tier, only: &[String]) -> Result<
 
     let start = Instant::now();
     let mut total = Tally::default();
+    let mut reasons = BTreeMap::new();
     let (mut failed, mut skipped) = (Vec::new(), Vec::new());
     for (index, stage) in stages.iter().enumerate() {
         println!(
@@ -83,8 +85,15 @@ pub(crate) fn run(workspace: &Workspace, tier: Tier, only: &[String]) -> Result<
             },
             None => run_stage(workspace, stage, &surroundings, &log)?,
         };
-        let tally = report(workspace, &outcome, &log, stage_start.elapsed());
+        let text = log_of(&outcome, &log);
+        let tally = report(workspace, &outcome, (&log, &text), stage_start.elapsed());
         total.add(tally);
+        for (reason, count) in skipped_tests(&text) {
+            *reasons.entry(reason.to_owned()).or_insert(0) += count;
+        }
+        if let Outcome::Skipped { reason } = &outcome {
+            *reasons.entry(reason.clone()).or_insert(0) += 1;
+        }
         match outcome {
             Outcome::Failed { .. } => failed.push(stage.name),
             Outcome::Passed => {}
@@ -96,6 +105,14 @@ pub(crate) fn run(workspace: &Workspace, tier: Tier, only: &[String]) -> Result<
     for (what, names) in [("skipped", &skipped), ("failed", &failed)] {
         if !names.is_empty() {
             println!("{what}: {}", names.join(", "));
+        }
+    }
+    if !reasons.is_empty() {
+        let mut reasons: Vec<(String, u64)> = reasons.into_iter().collect();
+        reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        println!("skipped, by reason:");
+        for (reason, count) in reasons {
+            println!("{count:6}  {reason}");
         }
     }
     println!("{total}");
@@ -175,23 +192,31 @@ fn run_stage(
     })
 }
 
-/// Prints what became of a stage and answers what it adds to the sum.
-fn report(workspace: &Workspace, outcome: &Outcome, log: &Path, took: Duration) -> Tally {
-    let took = seconds(took);
-    // A stage that did not run has left no log, but an earlier run may have.
-    let text = match outcome {
+/// What a stage wrote. One that did not run has left no log, but an earlier run may have.
+fn log_of(outcome: &Outcome, log: &Path) -> String {
+    match outcome {
         Outcome::Skipped { .. } => String::new(),
         _ => fs::read(log)
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .unwrap_or_default(),
-    };
-    let tally = Tally::of_stage(&text, outcome);
+    }
+}
+
+/// Prints what became of a stage and answers what it adds to the sum.
+fn report(
+    workspace: &Workspace,
+    outcome: &Outcome,
+    (log, text): (&Path, &str),
+    took: Duration,
+) -> Tally {
+    let took = seconds(took);
+    let tally = Tally::of_stage(text, outcome);
     match outcome {
         Outcome::Passed => println!("      ok, {took} ({tally})"),
         Outcome::Skipped { reason } => println!("      skipped: {reason}"),
         Outcome::Failed { reason } => {
             println!("      FAILED, {took} ({tally}): {reason}");
-            let tests = failed_tests(&text);
+            let tests = failed_tests(text);
             for (name, lines) in &tests {
                 println!("      failed test: {name}");
                 for line in lines.iter().take(TEST_LINES) {

@@ -70,6 +70,23 @@ impl fmt::Display for Tally {
     }
 }
 
+/// Why tests were skipped, with how many for each reason.
+pub(super) fn skipped_tests(log: &str) -> BTreeMap<&str, u64> {
+    let mut reasons = BTreeMap::new();
+    for line in log.lines() {
+        let verdict = line.strip_prefix("test ").and_then(|line| {
+            // A test that wrote without a line feed may stand between.
+            let (_, verdict) = line.rsplit_once(" ... ignored")?;
+            Some(verdict)
+        });
+        if let Some(verdict) = verdict {
+            let reason = verdict.strip_prefix(", ").unwrap_or("no reason given");
+            *reasons.entry(reason).or_default() += 1;
+        }
+    }
+    reasons
+}
+
 /// The tests that failed, by name, with the lines that each wrote.
 pub(super) fn failed_tests(log: &str) -> BTreeMap<&str, Vec<&str>> {
     let mut tests = BTreeMap::<_, Vec<_>>::new();
@@ -133,6 +150,18 @@ noise without a line feed test result: ok. 2 passed; 0 failed; 1 ignored; 0 meas
                 skipped: 1
             }
         );
+    }
+
+    #[test]
+    fn skipped_tests_are_counted_by_reason() {
+        let log = "\
+test a ... ignored, no GPU
+test b::c ... ok
+test d ... ignored
+test e ... ignored, no GPU
+";
+        let reasons: Vec<_> = skipped_tests(log).into_iter().collect();
+        assert_eq!(reasons, [("no GPU", 2), ("no reason given", 1)]);
     }
 
     #[test]
