@@ -267,6 +267,16 @@ extern "C" {
         #[input(bytes = size)] value: *const c_void,
     ) -> cl_int;
 
+    /// Creates a buffer over shared virtual memory: both are one memory.
+    #[call(id = 0x0f35, internal, async, manual(server))]
+    fn SvmBuffer(
+        context: cl_context,
+        flags: cl_mem_flags,
+        address: u64,
+        size: u64,
+        #[errcode] errcode_ret: *mut cl_int,
+    ) -> cl_mem;
+
     /// Ends the session in good order.
     #[call(id = 0x0f40, internal, async, manual(server))]
     fn Goodbye(reason: cl_uint) -> cl_int;

@@ -14,6 +14,7 @@ use crate::device::{self, Device};
 use crate::platform::{ContextCalls, Platform};
 use crate::providers::Provider;
 use crate::raw::{Answer, Shared, create, pairs, provider};
+use crate::svm::Allocation;
 
 type NotifyFn = unsafe extern "C" fn(*const c_char, *const c_void, usize, *mut c_void);
 type DestructorFn = unsafe extern "C" fn(cl_context, *mut c_void);
@@ -96,8 +97,8 @@ pub(crate) struct Context {
     pub(crate) default_queues: Mutex<Vec<(Shared<_cl_device_id>, Shared<_cl_command_queue>)>>,
     /// Images whose first contents are still on their way to a provider.
     pub(crate) filling: AtomicUsize,
-    /// Shared virtual memory: sizes by address.
-    pub(crate) svm: Mutex<BTreeMap<usize, usize>>,
+    /// Shared virtual memory by address.
+    pub(crate) svm: Mutex<BTreeMap<usize, Arc<Allocation>>>,
 }
 
 impl Object for Context {
@@ -129,6 +130,12 @@ impl Context {
         self.parts
             .iter()
             .position(|part| part.devices.iter().any(|own| own.is(device)))
+    }
+
+    /// The part whose device it is, or is cut from: queues go to parts of devices too.
+    pub(crate) fn part_of_whole(&self, device: &Ref<Device>) -> Option<usize> {
+        std::iter::successors(Some(device), |device| device.parent.as_ref())
+            .find_map(|device| self.part_of(device))
     }
 
     /// Whether the context has the device.

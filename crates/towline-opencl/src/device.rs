@@ -27,6 +27,7 @@ pub(crate) struct Limits {
     pub(crate) device_queues: bool,
     pub(crate) images: Option<ImageLimits>,
     pub(crate) svm: cl_device_svm_capabilities,
+    pub(crate) takes_il: bool,
     pub(crate) pipes: bool,
     pub(crate) max_pipe_packet: u32,
     pub(crate) extensions: Vec<String>,
@@ -86,6 +87,9 @@ impl Limits {
             images,
             svm: info::ulong(&bytes(CL_DEVICE_SVM_CAPABILITIES))
                 & CL_DEVICE_SVM_COARSE_GRAIN_BUFFER,
+            takes_il: bytes(CL_DEVICE_IL_VERSION)
+                .iter()
+                .any(|byte| !matches!(byte, 0 | b' ')),
             pipes: info::uint(&bytes(CL_DEVICE_MAX_PIPE_ARGS)) != 0
                 && (version < (3, 0) || info::uint(&bytes(CL_DEVICE_PIPE_SUPPORT)) != 0),
             max_pipe_packet: info::uint(&bytes(CL_DEVICE_PIPE_MAX_PACKET_SIZE)),
@@ -118,7 +122,7 @@ pub(crate) struct Device {
     pub(crate) limits: Limits,
     platform: Shared<_cl_platform_id>,
     /// The device that this is a part of.
-    parent: Option<Ref<Device>>,
+    pub(crate) parent: Option<Ref<Device>>,
 }
 
 impl Object for Device {

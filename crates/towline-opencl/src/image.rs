@@ -8,8 +8,9 @@ use towline_backend::opencl::*;
 use crate::arena::{Ref, get};
 use crate::coherence::Access;
 use crate::context::Context;
+use crate::device::Device;
 use crate::memory::{
-    Beginning, Form, Mem, check_flags, check_host_ptr, check_properties, inherit,
+    Beginning, Form, Mem, buffer, check_flags, check_host_ptr, check_properties, inherit,
     with_default_access,
 };
 use crate::platform::{ImageCalls, Platform};
@@ -314,6 +315,15 @@ fn create(
     {
         return Err(CL_INVALID_OPERATION);
     }
+    if desc.image_type == CL_MEM_OBJECT_IMAGE2D
+        && buffer(given.mem_object).is_ok()
+        && !context
+            .devices
+            .iter()
+            .any(|device| images_of_buffers(device))
+    {
+        return Err(CL_INVALID_OPERATION);
+    }
     check_size(&context, &desc)?;
     let parent = match (given.mem_object.is_null(), given.image_type) {
         (true, CL_MEM_OBJECT_IMAGE1D_BUFFER) => return Err(CL_INVALID_IMAGE_DESCRIPTOR),
@@ -350,6 +360,7 @@ fn create(
             flags: with_default_access(flags),
             size: size.ok_or(CL_INVALID_IMAGE_SIZE)?,
             host_ptr,
+            svm: None,
             parent: None,
             offset: 0,
             properties: properties.unwrap_or(&[]).to_vec(),
@@ -377,11 +388,19 @@ fn create(
         flags,
         size,
         host_ptr,
+        svm: None,
         offset: 0,
         parent: Some(parent),
         properties: properties.unwrap_or(&[]).to_vec(),
     }
     .open()
+}
+
+/// Whether the device makes two-dimensional images from buffers.
+fn images_of_buffers(device: &Device) -> bool {
+    let images = device.limits.images.as_ref();
+    images.is_some_and(|images| images.pitch_alignment != 0)
+        && (device.limits.has("cl_khr_image2d_from_buffer") || device.limits.version >= (2, 0))
 }
 
 /// Checks an image that is made from a buffer or from another image; answers row pitch, slice pitch and size.
@@ -422,12 +441,10 @@ fn from_memory(
     let pitch = desc.image_row_pitch.max(row);
     let able = context.devices.iter().any(|device| {
         let pitched = device.limits.images.as_ref().is_some_and(|images| {
-            images.pitch_alignment != 0
-                && pitch.is_multiple_of(images.pitch_alignment as usize * element)
+            pitch.is_multiple_of(images.pitch_alignment as usize * element)
                 && (parent.offset / element).is_multiple_of(images.base_alignment.max(1) as usize)
         });
-        pitched
-            && (device.limits.has("cl_khr_image2d_from_buffer") || device.limits.version >= (2, 0))
+        images_of_buffers(device) && pitched
     });
     if !able || desc.image_row_pitch != 0 && desc.image_row_pitch < row {
         return Err(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR);

@@ -18,6 +18,7 @@ use crate::map::{Mapping, Shadow};
 use crate::platform::{MemoryCalls, Platform};
 use crate::queue::Queue;
 use crate::raw::{Answer, Shared, check, create, pairs, provider};
+use crate::svm::Allocation;
 
 type DestructorFn = unsafe extern "C" fn(cl_mem, *mut c_void);
 
@@ -36,6 +37,8 @@ pub(crate) struct Mem {
     pub(crate) size: usize,
     /// The application's memory behind it (`CL_MEM_USE_HOST_PTR`), already at this object's offset.
     pub(crate) host_ptr: Shared<c_void>,
+    /// That memory, where it is shared with the device: buffer and allocation are one memory.
+    svm: Option<Arc<Allocation>>,
     /// The buffer that it is a part of, or the memory that it is an image of.
     pub(crate) parent: Option<Ref<Mem>>,
     pub(crate) offset: usize,
@@ -65,6 +68,7 @@ pub(crate) struct Beginning {
     pub(crate) flags: cl_mem_flags,
     pub(crate) size: usize,
     pub(crate) host_ptr: *mut c_void,
+    pub(crate) svm: Option<Arc<Allocation>>,
     pub(crate) parent: Option<Ref<Mem>>,
     pub(crate) offset: usize,
     pub(crate) properties: Vec<cl_mem_properties>,
@@ -96,6 +100,7 @@ impl Beginning {
             } else {
                 std::ptr::null_mut()
             }),
+            svm: self.svm,
             context: self.context,
             form: self.form,
             flags: self.flags,
@@ -265,7 +270,9 @@ impl Mem {
         }
         let access = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
         let mut flags = self.flags & access;
-        if !data.is_null() {
+        if self.svm.is_some() {
+            flags |= CL_MEM_USE_HOST_PTR;
+        } else if !data.is_null() {
             flags |= CL_MEM_COPY_HOST_PTR;
         }
         flags
@@ -320,6 +327,9 @@ impl Drop for Mem {
                     clReleaseMemObject(raw.0)
                 );
             }
+        }
+        if let Some(allocation) = self.svm.take() {
+            self.context.svm_release(allocation);
         }
         let handle = self
             .handle
@@ -453,22 +463,31 @@ fn create_buffer(
 ) -> Result<cl_mem, cl_int> {
     let context = get::<Context>(context)?;
     check_properties(properties)?;
+    if size == 0 {
+        return Err(CL_INVALID_BUFFER_SIZE);
+    }
     check_flags(flags)?;
     let largest = context
         .devices
         .iter()
         .map(|device| device.limits.max_alloc)
         .max();
-    if size == 0 || largest.is_some_and(|largest| largest != 0 && size as u64 > largest) {
+    if largest.is_some_and(|largest| largest != 0 && size as u64 > largest) {
         return Err(CL_INVALID_BUFFER_SIZE);
     }
     check_host_ptr(flags, host_ptr)?;
+    let svm = if flags & CL_MEM_USE_HOST_PTR == 0 {
+        None
+    } else {
+        context.svm_behind(host_ptr, size)?
+    };
     Beginning {
         context,
         form: Form::Buffer,
         flags: with_default_access(flags),
         size,
         host_ptr,
+        svm,
         parent: None,
         offset: 0,
         properties: properties.unwrap_or(&[]).to_vec(),
@@ -540,6 +559,7 @@ impl MemoryCalls for Platform {
             flags,
             size: region.size,
             host_ptr,
+            svm: None,
             offset: region.origin,
             parent: Some(parent),
             properties: Vec::new(),
@@ -580,6 +600,7 @@ impl MemoryCalls for Platform {
             flags: CL_MEM_READ_WRITE | CL_MEM_HOST_NO_ACCESS,
             size: pipe_packet_size as usize * pipe_max_packets as usize,
             host_ptr: std::ptr::null_mut(),
+            svm: None,
             parent: None,
             offset: 0,
             properties: Vec::new(),

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use towline_backend::opencl::*;
 
 use crate::arena::{Ref, get};
 use crate::callback::CALLBACKS;
-use crate::command::{WaitList, enqueue, placeholder};
+use crate::command::{WaitList, check_events, enqueue, placeholder};
 use crate::context::Context;
 use crate::event::when_over;
 use crate::platform::{Platform, SvmCalls};
 use crate::queue::{Queue, host_queue};
-use crate::raw::{self, Out, Shared, provider};
+use crate::raw::{self, Out, Shared, create, provider};
 
 type FreeFn = unsafe extern "C" fn(cl_command_queue, cl_uint, *mut *mut c_void, *mut c_void);
 
@@ -30,7 +30,49 @@ pub(crate) fn expect(context: &Context) -> Result<(), cl_int> {
     }
 }
 
+/// One allocation. Buffers over it keep it: it ends with the last of them, however early the application frees it.
+pub(crate) struct Allocation {
+    start: Shared<c_void>,
+    size: usize,
+}
+
 impl Context {
+    /// The allocation that the pointer is in, for a buffer of so many bytes from there on; `None` for other memory.
+    pub(crate) fn svm_behind(
+        &self,
+        pointer: *const c_void,
+        size: usize,
+    ) -> Result<Option<Arc<Allocation>>, cl_int> {
+        let allocations = self.svm.lock().unwrap_or_else(PoisonError::into_inner);
+        let below = allocations.range(..=pointer.addr()).next_back();
+        match below {
+            Some((start, found)) if pointer.addr() - start < found.size => {
+                if size <= found.size - (pointer.addr() - start) {
+                    Ok(Some(Arc::clone(found)))
+                } else {
+                    Err(CL_INVALID_BUFFER_SIZE)
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether any of so many bytes from a pointer on lies in shared virtual memory of this context.
+    fn svm_touches(&self, pointer: *const c_void, size: usize) -> bool {
+        let allocations = self.svm.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = pointer.addr().saturating_add(size);
+        let below = allocations.range(..end).next_back();
+        below.is_some_and(|(start, last)| start + last.size > pointer.addr())
+    }
+
+    /// Gives one hold on an allocation up; the last one frees it.
+    pub(crate) fn svm_release(&self, allocation: Arc<Allocation>) {
+        if let Some(last) = Arc::into_inner(allocation) {
+            let part = &self.parts[0];
+            provider!(part.provider.api, clSVMFree(part.raw.0, last.start.0));
+        }
+    }
+
     /// Whether so many bytes from a pointer on, one at the least, lie in one allocation of shared virtual memory of this context.
     pub(crate) fn svm_holds(&self, pointer: *const c_void, size: usize) -> bool {
         let allocations = self.svm.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,20 +88,69 @@ impl Context {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(&pointer.addr());
-        if known.is_some() {
-            let part = &self.parts[0];
-            provider!(part.provider.api, clSVMFree(part.raw.0, pointer));
+        if let Some(allocation) = known {
+            self.svm_release(allocation);
         }
     }
 }
 
-/// Whether one of the allocations, each with its size, holds so many bytes from an address on, one at the least.
-fn holds(allocations: &BTreeMap<usize, usize>, address: usize, size: usize) -> bool {
+/// Whether one of the allocations holds so many bytes from an address on, one at the least.
+fn holds(allocations: &BTreeMap<usize, Arc<Allocation>>, address: usize, size: usize) -> bool {
     let below = allocations.range(..=address).next_back();
     below.is_some_and(|(start, all)| {
         let end = (address - start).checked_add(size.max(1));
-        end.is_some_and(|end| end <= *all)
+        end.is_some_and(|end| end <= all.size)
     })
+}
+
+/// Copies within the host's memory in its turn on the queue: through a buffer of the session, which alone knows when that is.
+fn copy_on_host(
+    queue: &Queue,
+    blocking: cl_bool,
+    (to, from, size): (*mut c_void, *const c_void, usize),
+    (count, list, event): (cl_uint, *const cl_event, *mut cl_event),
+) -> cl_int {
+    let part = queue.part();
+    let api = &part.provider.api;
+    let (flags, none) = (CL_MEM_READ_WRITE, std::ptr::null_mut());
+    let scratch = match create!(api, clCreateBuffer(part.raw.0, flags, size, none)) {
+        Ok(scratch) => scratch,
+        Err(status) => return status,
+    };
+    let (raw, mut written) = (queue.raw.0, std::ptr::null_mut());
+    let mut status = provider!(
+        api,
+        clEnqueueWriteBuffer(
+            raw,
+            scratch,
+            CL_FALSE,
+            0,
+            size,
+            from,
+            count,
+            list,
+            &raw mut written
+        )
+    );
+    if status == CL_SUCCESS {
+        status = provider!(
+            api,
+            clEnqueueReadBuffer(
+                raw,
+                scratch,
+                blocking,
+                0,
+                size,
+                to,
+                1,
+                &raw const written,
+                event
+            )
+        );
+        provider!(api, clReleaseEvent(written));
+    }
+    provider!(api, clReleaseMemObject(scratch));
+    status
 }
 
 /// The queue of a command on shared virtual memory.
@@ -154,7 +245,13 @@ impl SvmCalls for Platform {
                 .svm
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .insert(pointer.expose_provenance(), size);
+                .insert(
+                    pointer.expose_provenance(),
+                    Arc::new(Allocation {
+                        start: Shared(pointer),
+                        size,
+                    }),
+                );
         }
         pointer
     }
@@ -208,13 +305,18 @@ impl SvmCalls for Platform {
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
         let queue = usable(command_queue)?;
-        if dst_ptr.is_null() || src_ptr.is_null() {
+        if dst_ptr.is_null() || src_ptr.is_null() || size == 0 {
             return Err(CL_INVALID_VALUE);
         }
+        check_events(&queue, (num_events_in_wait_list, event_wait_list))?;
         let (to, from) = (dst_ptr.addr(), src_ptr.addr());
         if to < from.saturating_add(size) && from < to.saturating_add(size) {
             return Err(CL_MEM_COPY_OVERLAP);
         }
+        // A session knows only its own memory by address.
+        let shared = |pointer| queue.context.svm_touches(pointer, size);
+        let beside_svm =
+            queue.part().provider.session.is_some() && !shared(dst_ptr) && !shared(src_ptr);
         enqueue(
             &queue,
             (num_events_in_wait_list, event_wait_list),
@@ -222,6 +324,14 @@ impl SvmCalls for Platform {
             CL_COMMAND_SVM_MEMCPY,
             &[],
             |count, list, event| {
+                if beside_svm {
+                    return copy_on_host(
+                        &queue,
+                        blocking_copy,
+                        (dst_ptr, src_ptr, size),
+                        (count, list, event),
+                    );
+                }
                 provider!(
                     queue.part().provider.api,
                     clEnqueueSVMMemcpy(
@@ -252,6 +362,7 @@ impl SvmCalls for Platform {
     ) -> Result<(), cl_int> {
         let queue = usable(command_queue)?;
         if svm_ptr.is_null()
+            || size == 0
             || pattern.is_null()
             || !pattern_size.is_power_of_two()
             || pattern_size > 128
@@ -393,7 +504,13 @@ mod tests {
 
     #[test]
     fn a_range_lies_in_one_allocation_and_not_in_two_that_touch() {
-        let allocations = BTreeMap::from([(0x1000, 0x100), (0x1100, 0x100)]);
+        let of = |size| {
+            Arc::new(Allocation {
+                start: Shared(std::ptr::null_mut()),
+                size,
+            })
+        };
+        let allocations = BTreeMap::from([(0x1000, of(0x100)), (0x1100, of(0x100))]);
         assert!(holds(&allocations, 0x1000, 0x100));
         assert!(holds(&allocations, 0x10ff, 0));
         assert!(holds(&allocations, 0x1100, 0x100));

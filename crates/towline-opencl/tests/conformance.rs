@@ -1,46 +1,22 @@
-//! The conformance suite over the platform: on a provider of this process, on one treated like a session, and on a session; and
-//! on a vendor that computes only inside a call, here and behind a session.
+//! The conformance suite over the platform: on a provider of this process, on one treated like a session, and on a session with a
+//! process of its own; and on a vendor that computes only inside a call, here and behind a session.
 
 mod support;
 
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
 use support::{OCLGRIND, POCL, providers};
 use towline_opencl::{Platform, Provider};
 use towline_test::conformance::Deviation::{self, Differs, Fatal};
-use towline_test::conformance::Fixture;
+use towline_test::conformance::{self, Fixture};
+use towline_test::process;
 
 /// What PoCL 3.1 does other than the specification says, and the platform does not answer for it.
 const DEVIATIONS: &[(&str, Deviation)] = &[(
     "order::marker_with_a_wait_list_waits_for_it_alone",
     Fatal("PoCL's marker waits for all commands before"),
 )];
-
-/// Client and worker share one process here, so that the client cannot hold shared virtual memory at the worker's addresses.
-const IN_ONE_PROCESS: &str = "client and worker are one process, and its addresses are taken";
-
-/// What differs behind a session whose worker is in this process.
-const SESSION_DEVIATIONS: &[(&str, Deviation)] = &[
-    (
-        "order::marker_with_a_wait_list_waits_for_it_alone",
-        Fatal("PoCL's marker waits for all commands before"),
-    ),
-    (
-        "svm::kernel_follows_pointers_between_allocations",
-        Differs(IN_ONE_PROCESS),
-    ),
-    (
-        "svm::kernel_writes_are_seen_through_a_map",
-        Differs(IN_ONE_PROCESS),
-    ),
-    ("svm::memcpy_and_fill_move_bytes", Differs(IN_ONE_PROCESS)),
-    (
-        "svm::mapped_writes_are_seen_by_a_kernel",
-        Differs(IN_ONE_PROCESS),
-    ),
-    ("svm::memory_is_aligned_as_asked", Differs(IN_ONE_PROCESS)),
-    ("svm::null_copy_is_invalid_value", Differs(IN_ONE_PROCESS)),
-];
 
 /// What Oclgrind 21.10 does other than the specification says, and the platform does not answer for it.
 const SERIAL_DEVIATIONS: &[(&str, Deviation)] = &[
@@ -108,10 +84,15 @@ fn session_like() -> Result<Fixture, String> {
     Ok(over(providers(&[POCL], false))?.with_deviations(DEVIATIONS))
 }
 
-/// PoCL behind a session.
+/// This program is a worker if this is set.
+const WORKER: &str = "TOWLINE_TEST_WORKER";
+
+/// PoCL behind a session, whose worker is this program once more: addresses of shared virtual memory are free in both or in neither.
 fn session() -> Result<Fixture, String> {
-    let providers = Provider::of_session(&support::session());
-    Ok(over(providers)?.with_deviations(SESSION_DEVIATIONS))
+    let this = std::env::current_exe().map_err(|error| error.to_string())?;
+    let session = Arc::new(process::session(Command::new(this).env(WORKER, "1")));
+    let providers = Provider::of_session(&session);
+    Ok(over(providers)?.with_deviations(DEVIATIONS))
 }
 
 /// Oclgrind in this process: a device that computes only inside a call, behind the adapter for such.
@@ -125,10 +106,22 @@ fn serial_session() -> Result<Fixture, String> {
     Ok(over(providers)?.with_deviations(SERIAL_SESSION_DEVIATIONS))
 }
 
-towline_test::suite! {
-    "local" => local(),
-    "session_like" => session_like(),
-    "session" => session(),
-    "serial" => serial(),
-    "serial_session" => serial_session(),
+fn main() -> ExitCode {
+    if std::env::var_os(WORKER).is_some() {
+        let served = process::serve(support::library(POCL).0);
+        return ExitCode::from(u8::from(served.is_err()));
+    }
+    let fixtures = [
+        ("local", local()),
+        ("session_like", session_like()),
+        ("session", session()),
+        ("serial", serial()),
+        ("serial_session", serial_session()),
+    ];
+    let trials = fixtures.into_iter();
+    conformance::run(
+        trials
+            .flat_map(|(name, fixture)| conformance::trials(name, fixture))
+            .collect(),
+    )
 }

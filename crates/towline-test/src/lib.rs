@@ -1,9 +1,10 @@
 //! What Towline's tests share: the conformance suite that runs over every implementation of the OpenCL contract, a session over a
-//! simulated link, and faults of that link.
+//! simulated link or with a process of its own, and faults of that link.
 
 pub mod conformance;
 pub mod faults;
 pub mod guarded;
 pub mod mutated;
 pub mod pair;
+pub mod process;
 pub mod tamper;

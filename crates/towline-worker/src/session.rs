@@ -365,14 +365,9 @@ impl Session {
     }
 
     /// Frees shared virtual memory behind everything that has been enqueued in its context: commands may still use it.
-    pub(crate) fn free_svm(&self, address: u64, memory: Svm) {
-        let context = memory.context;
-        let freed = Arc::new(FreedSvm {
-            api: Arc::clone(&self.api),
-            address,
-            context,
-            _charge: memory.charge,
-        });
+    pub(crate) fn free_svm(&self, memory: Svm) {
+        let freed = memory.memory;
+        let context = freed.context;
         let queues = self.queues.values();
         for queue in queues.filter(|queue| queue.context == context) {
             let queue: cl_command_queue = queue.native.0.cast();
@@ -447,8 +442,8 @@ impl Session {
             unsafe { self.api.clWaitForEvents(1, (&raw const kept.done.0).cast()) };
             self.shared.release_event(kept.done);
         }
-        for (address, memory) in std::mem::take(&mut self.svm) {
-            self.free_svm(address, memory);
+        for memory in std::mem::take(&mut self.svm).into_values() {
+            self.free_svm(memory);
         }
         for tag in tags {
             for entry in self.table.drain(tag) {
@@ -461,23 +456,22 @@ impl Session {
     }
 }
 
-/// Shared virtual memory that the client has freed; given back when the last command that may use it lets go of this.
-pub(crate) struct FreedSvm {
-    api: Arc<dyn OpenClApi>,
-    address: u64,
-    context: Raw,
-    _charge: Charge,
+/// Memory that is shared with the device; given back when the client has freed it, and the last command and buffer that use it let go.
+pub(crate) struct SvmMemory {
+    pub(crate) api: Arc<dyn OpenClApi>,
+    pub(crate) address: u64,
+    /// One reference is its own.
+    pub(crate) context: Raw,
+    pub(crate) _charge: Charge,
 }
 
 /// Shared virtual memory of the session.
 pub(crate) struct Svm {
     pub(crate) bytes: usize,
-    /// One reference is its own.
-    pub(crate) context: Raw,
-    pub(crate) charge: Charge,
+    pub(crate) memory: Arc<SvmMemory>,
 }
 
-impl Drop for FreedSvm {
+impl Drop for SvmMemory {
     fn drop(&mut self) {
         let memory = std::ptr::with_exposed_provenance_mut(self.address as usize);
         // SAFETY: the memory came from this context and is freed once; every command that may use it is complete.

@@ -43,6 +43,30 @@ impl Regions {
     }
 }
 
+impl Regions {
+    /// Of the pages of a range, those that no other allocation has: start and length, possibly none.
+    fn own_pages(&self, address: usize, size: usize) -> Option<(usize, usize)> {
+        let (start, length) = pages(address, size)?;
+        let page = rustix::param::page_size();
+        // Allocations do not overlap: only the first and the last page can be another's too.
+        let others = |page_start: usize| {
+            let end = page_start.saturating_add(page);
+            let mut near = self.allocations.range(..end).rev();
+            near.next()
+                .is_some_and(|(other, other_size)| other.saturating_add(*other_size) > page_start)
+        };
+        let mut end = start + length;
+        let mut first = start;
+        if others(first) {
+            first += page;
+        }
+        if end > first && others(end - page) {
+            end -= page;
+        }
+        Some((first, end.saturating_sub(first)))
+    }
+}
+
 /// Nothing is mapped below, whatever a server says: a NULL pointer with an offset must fault.
 const LOWEST_ADDRESS: usize = 64 << 10;
 
@@ -55,6 +79,11 @@ fn pages(address: usize, size: usize) -> Option<(usize, usize)> {
 }
 
 impl Remote {
+    /// Whether so many bytes lie in one allocation of shared memory.
+    pub(super) fn svm_holds(&self, address: *const c_void, size: usize) -> bool {
+        lock(&self.svm).holds(address.addr(), size)
+    }
+
     pub(super) fn svm_alloc(
         &self,
         context: cl_context,
@@ -80,10 +109,17 @@ impl Remote {
                 break;
             };
             let address = reply.address.unwrap_or_default();
-            let Some((start, length)) = pages(address as usize, size) else {
+            let mut regions = lock(&self.svm);
+            let Some((start, length)) = regions.own_pages(address as usize, size) else {
+                drop(regions);
                 self.malformed();
                 break;
             };
+            if length == 0 {
+                regions.allocations.insert(address as usize, size);
+                found = std::ptr::with_exposed_provenance_mut(address as usize);
+                break;
+            }
             // SAFETY: NOREPLACE maps only what nothing else uses.
             let mapped = unsafe {
                 mmap_anonymous(
@@ -95,7 +131,7 @@ impl Remote {
             };
             match mapped {
                 Ok(memory) if memory.addr() == start => {
-                    lock(&self.svm).allocations.insert(address as usize, size);
+                    regions.allocations.insert(address as usize, size);
                     memory.expose_provenance();
                     found = std::ptr::with_exposed_provenance_mut(address as usize);
                     break;
@@ -118,13 +154,17 @@ impl Remote {
 
     pub(super) fn svm_free(&self, context: cl_context, address: *mut c_void) {
         let start = address.addr();
-        let Some(size) = lock(&self.svm).forget(start) else {
+        let mut regions = lock(&self.svm);
+        let Some(size) = regions.forget(start) else {
             return;
         };
-        if let Some((page, length)) = pages(start, size) {
-            // SAFETY: the pages were mapped for this allocation; the application gives it up.
+        if let Some((page, length)) = regions.own_pages(start, size)
+            && length > 0
+        {
+            // SAFETY: the pages were mapped for this allocation and others that are gone; the application gives it up.
             let _ = unsafe { munmap(std::ptr::with_exposed_provenance_mut(page), length) };
         }
+        drop(regions);
         let context = wire::ContextHandle::from_raw(context);
         let _ = self.post(&wire::SvmFree {
             context,
@@ -254,7 +294,8 @@ impl Remote {
         }
     }
 
-    fn marker(&self, command: &Command<'_>) -> cl_int {
+    /// A command that moves nothing keeps its place in the order.
+    pub(super) fn marker(&self, command: &Command<'_>) -> cl_int {
         let (count, list) = (command.waits.len() as cl_uint, command.waits.as_ptr());
         let list = if count == 0 { std::ptr::null() } else { list };
         // SAFETY: the queue and the events are this session's own; `event` is writable by the caller's contract.
@@ -296,6 +337,26 @@ mod tests {
         assert!(!regions.holds(0x10ff, 2));
         assert!(!regions.holds(0x1001, usize::MAX));
         assert!(!regions.holds(0xfff, 1));
+    }
+
+    #[test]
+    fn a_page_of_two_allocations_is_mapped_once() {
+        let page = rustix::param::page_size();
+        let base = 0x7000_0000 / page * page;
+        let mut regions = Regions::default();
+        regions.allocations.insert(base + 64, 64);
+        assert_eq!(regions.own_pages(base + 128, 64), Some((base + page, 0)));
+        let across = regions.own_pages(base + 128, page);
+        assert_eq!(across, Some((base + page, page)));
+        regions.allocations.insert(base + page + 128, 64);
+        assert_eq!(
+            regions.own_pages(base + 256, page - 128),
+            Some((base + page, 0))
+        );
+        assert_eq!(
+            regions.own_pages(base + 2 * page, page),
+            Some((base + 2 * page, page))
+        );
     }
 
     #[test]

@@ -129,6 +129,9 @@ impl Place {
 impl Remote {
     /// Writes; returns once the source may be changed when the command blocks.
     pub(super) fn write(&self, command: &Command<'_>, place: Place, host: Host) -> cl_int {
+        if place.size() == 0 {
+            return self.marker(command);
+        }
         self.in_slabs(command, place, host, |command, place, host| {
             self.write_one(command, place, host)
         })
@@ -136,6 +139,9 @@ impl Remote {
 
     /// Reads; returns once the data is in place when the command blocks.
     pub(super) fn read(&self, command: &Command<'_>, place: Place, host: Host) -> cl_int {
+        if place.size() == 0 {
+            return self.marker(command);
+        }
         self.in_slabs(command, place, host, |command, place, host| {
             self.read_one(command, place, host)
         })

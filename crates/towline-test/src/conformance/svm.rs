@@ -9,6 +9,11 @@ use super::rules;
 use towline_backend::opencl::*;
 
 rules![svm:
+    allocations_share_pages_and_end_alone,
+    buffer_larger_than_its_allocation_is_invalid_buffer_size,
+    buffer_over_an_allocation_is_the_same_memory,
+    copy_between_host_places_copies,
+    copy_of_no_bytes_is_invalid_value,
     free_of_null_does_nothing,
     kernel_follows_pointers_between_allocations,
     kernel_writes_are_seen_through_a_map,
@@ -75,6 +80,101 @@ fn unmap(cl: &Fixture, queue: &Owned<cl_command_queue>, shared: &Shared<'_>) -> 
 fn words<'a>(shared: &'a mut Shared<'_>, count: usize) -> &'a mut [u32] {
     // SAFETY: rules call this while the memory is mapped and at least this long; the borrow keeps slices apart.
     unsafe { std::slice::from_raw_parts_mut(shared.at.cast(), count) }
+}
+
+/// A buffer over shared memory.
+fn buffer_over(
+    cl: &Fixture,
+    context: &Owned<cl_context>,
+    at: *mut c_void,
+    size: usize,
+) -> Result<Owned<cl_mem>, Status> {
+    let flags = CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR;
+    create!(cl, clCreateBuffer(context.raw(), flags, size, at))
+}
+
+fn allocations_share_pages_and_end_alone(cl: &Fixture) -> Verdict {
+    let (context, queue) = cl.context_and_queue()?;
+    let mut kept = (0..64)
+        .map(|_| allocate(cl, &context, 64, 0))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut index = 0;
+    kept.retain(|_| {
+        index += 1;
+        index % 3 == 0
+    });
+    for (value, shared) in kept.iter_mut().enumerate() {
+        map(cl, &queue, shared, 64)?;
+        words(shared, 16).fill(value as u32);
+        unmap(cl, &queue, shared)?;
+    }
+    for (value, shared) in kept.iter_mut().enumerate() {
+        map(cl, &queue, shared, 64)?;
+        assert_eq!(words(shared, 16), [value as u32; 16]);
+        unmap(cl, &queue, shared)?;
+    }
+    Ok(cl.finish(&queue)?)
+}
+
+fn buffer_over_an_allocation_is_the_same_memory(cl: &Fixture) -> Verdict {
+    let (context, queue) = cl.context_and_queue()?;
+    let mut shared = allocate(cl, &context, 64, 0)?;
+    map(cl, &queue, &shared, 64)?;
+    words(&mut shared, 16).fill(5);
+    unmap(cl, &queue, &shared)?;
+    let buffer = buffer_over(cl, &context, shared.at, 64)?;
+    let uses = info!(
+        cl,
+        clGetMemObjectInfo(buffer.raw(), CL_MEM_USES_SVM_POINTER)
+    )?;
+    assert_eq!(uses.number(), 1);
+    assert_eq!(cl.read::<u32>(&queue, &buffer, 0, 16)?, [5; 16]);
+    let kernel = cl.kernel_of(&context, c"add_one")?;
+    cl.arg_mem(&kernel, 0, &buffer)?;
+    cl.launch(&queue, &kernel, 16)?;
+    map(cl, &queue, &shared, 64)?;
+    assert_eq!(words(&mut shared, 16), [6; 16]);
+    words(&mut shared, 16).fill(8);
+    unmap(cl, &queue, &shared)?;
+    call!(cl, clSetKernelArgSVMPointer(kernel.raw(), 0, shared.at))?;
+    cl.launch(&queue, &kernel, 16)?;
+    assert_eq!(cl.read::<u32>(&queue, &buffer, 0, 16)?, [9; 16]);
+    Ok(())
+}
+
+fn buffer_larger_than_its_allocation_is_invalid_buffer_size(cl: &Fixture) -> Verdict {
+    let context = cl.context()?;
+    let shared = allocate(cl, &context, 64, 0)?;
+    let made = buffer_over(cl, &context, shared.at, 65);
+    assert_eq!(made.map(drop).code(), CL_INVALID_BUFFER_SIZE);
+    Ok(())
+}
+
+fn copy_between_host_places_copies(cl: &Fixture) -> Verdict {
+    let (_context, queue) = cl.context_and_queue()?;
+    cl.requires(cl.caps.svm != 0, "the device has no shared virtual memory")?;
+    let (from, mut to) = ([7_u32; 16], [0_u32; 16]);
+    let (source, target) = (from.as_ptr().cast(), to.as_mut_ptr().cast());
+    let (none, event) = (ptr::null(), ptr::null_mut());
+    call!(
+        cl,
+        clEnqueueSVMMemcpy(queue.raw(), CL_TRUE, target, source, 64, 0, none, event)
+    )?;
+    assert_eq!(to, from);
+    Ok(())
+}
+
+fn copy_of_no_bytes_is_invalid_value(cl: &Fixture) -> Verdict {
+    let (context, queue) = cl.context_and_queue()?;
+    let shared = allocate(cl, &context, 64, 0)?;
+    let host = [0_u8; 1];
+    let (from, none, event) = (host.as_ptr().cast(), ptr::null(), ptr::null_mut());
+    let copied = call!(
+        cl,
+        clEnqueueSVMMemcpy(queue.raw(), CL_TRUE, shared.at, from, 0, 0, none, event)
+    );
+    assert_eq!(copied.code(), CL_INVALID_VALUE);
+    Ok(())
 }
 
 fn free_of_null_does_nothing(cl: &Fixture) -> Verdict {

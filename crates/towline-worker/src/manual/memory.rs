@@ -35,9 +35,9 @@ pub(super) fn plain(properties: Option<List<'_, u64>>) -> bool {
 }
 
 /// The vendor gives the memory of an object back.
-extern "C" fn memory_went(_memory: cl_mem, charge: *mut c_void) {
-    // SAFETY: `Session::charged` made the box for exactly this call.
-    drop(unsafe { Box::from_raw(charge.cast::<Charge>()) });
+extern "C" fn memory_went<T>(_memory: cl_mem, keeper: *mut c_void) {
+    // SAFETY: `Session::keep_while` made the box for exactly this call.
+    drop(unsafe { Box::from_raw(keeper.cast::<T>()) });
 }
 
 impl Session {
@@ -49,27 +49,31 @@ impl Session {
         status: cl_int,
         charge: Charge,
     ) -> (cl_mem, cl_int) {
-        if memory.is_null() {
-            return (memory, status);
-        }
-        let charge = Box::into_raw(Box::new(charge));
-        // SAFETY: the object is live; the function takes the box, once.
-        let told = unsafe {
-            self.api
-                .clSetMemObjectDestructorCallback(memory, Some(memory_went), charge.cast())
-        };
-        if told == CL_SUCCESS {
-            return (memory, status);
-        }
-        // SAFETY: nobody else has the box, for the vendor has not taken it.
-        drop(unsafe { Box::from_raw(charge) });
-        if !self.shared.counters.is_memory_limited() {
+        if memory.is_null()
+            || self.keep_while(memory, charge)
             // It is not counted, and there is nothing that it counts for.
+            || !self.shared.counters.is_memory_limited()
+        {
             return (memory, status);
         }
         // SAFETY: the object was made for this call, and is in no table.
         unsafe { self.api.clReleaseMemObject(memory) };
         (std::ptr::null_mut(), CL_OUT_OF_RESOURCES)
+    }
+
+    /// Keeps something until the vendor gives the memory of an object back; whether the vendor says when that is.
+    pub(super) fn keep_while<T: Send>(&self, memory: cl_mem, keeper: T) -> bool {
+        let keeper = Box::into_raw(Box::new(keeper));
+        // SAFETY: the object is live; the function takes the box, once.
+        let told = unsafe {
+            self.api
+                .clSetMemObjectDestructorCallback(memory, Some(memory_went::<T>), keeper.cast())
+        };
+        if told != CL_SUCCESS {
+            // SAFETY: nobody else has the box, for the vendor has not taken it.
+            drop(unsafe { Box::from_raw(keeper) });
+        }
+        told == CL_SUCCESS
     }
 
     pub(crate) fn clCreateBuffer(

@@ -12,8 +12,8 @@ use crate::print::may_print;
 use crate::session::Session;
 use crate::shared::{Raw, Shared};
 
-/// Asks the compiler to record what kernel arguments are. The client shows the options that the application gave, and arguments'
-/// names only where those asked for them.
+/// Asks the compiler to record what kernel arguments are. The client shows the options that the application gave, and arguments only
+/// where those asked for them.
 const ARGUMENT_RECORDS: &str = "-cl-kernel-arg-info";
 
 impl Session {

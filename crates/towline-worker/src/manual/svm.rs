@@ -1,5 +1,7 @@
 //! Shared virtual memory: the worker's address is the client's too, so only ranges of this session's own are touched.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
@@ -7,8 +9,11 @@ use towline_wire::error::ProtocolError;
 
 use crate::dispatch::aligned;
 use crate::link::Charge;
-use crate::session::{Session, Svm};
+use crate::session::{Session, Svm, SvmMemory};
 use crate::shared::Raw;
+
+/// What a client may ask of a buffer over shared virtual memory.
+const SVM_BUFFER_FLAGS: cl_mem_flags = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
 
 impl Session {
     pub(crate) fn SvmAlloc(
@@ -36,12 +41,20 @@ impl Session {
                         (address, status) = (memory.expose_provenance() as u64, CL_SUCCESS);
                         // SAFETY: the context is live; the reference lasts as long as the memory.
                         unsafe { self.api.clRetainContext(context.cast()) };
-                        let memory = Svm {
-                            bytes: size,
+                        let memory = SvmMemory {
+                            api: Arc::clone(&self.api),
+                            address,
                             context: Raw(context),
-                            charge,
+                            _charge: charge,
                         };
-                        self.svm.insert(address, memory);
+                        let memory = Arc::new(memory);
+                        self.svm.insert(
+                            address,
+                            Svm {
+                                bytes: size,
+                                memory,
+                            },
+                        );
                     }
                 }
             }
@@ -65,11 +78,52 @@ impl Session {
         let status = match self.svm.remove(&request.address) {
             None => CL_INVALID_VALUE,
             Some(memory) => {
-                self.free_svm(request.address, memory);
+                self.free_svm(memory);
                 CL_SUCCESS
             }
         };
         self.settle(number, <wire::SvmFree as Request<'_>>::ID, status);
+        Ok(())
+    }
+
+    pub(crate) fn SvmBuffer(
+        &mut self,
+        number: u64,
+        request: wire::SvmBuffer,
+    ) -> Result<(), ProtocolError> {
+        let (mut native, mut status): (cl_mem, _) = (std::ptr::null_mut(), CL_INVALID_HOST_PTR);
+        let flags = request.flags as cl_mem_flags;
+        let below = self.svm.range(..=request.address).next_back();
+        let memory = below.map(|(_, svm)| Arc::clone(&svm.memory));
+        match (
+            self.native(request.context.0, wire::ContextHandle::TAG)?,
+            memory,
+        ) {
+            (Err(failed), _) => status = failed,
+            (Ok(_), _) if flags & !SVM_BUFFER_FLAGS != 0 => status = CL_INVALID_VALUE,
+            (Ok(context), Some(memory))
+                if self.owns(request.address, request.size) && memory.context == Raw(context) =>
+            {
+                // SAFETY: the context is live, and the range is its own memory, which the buffer keeps as long as the vendor has it.
+                native = unsafe {
+                    self.api.clCreateBuffer(
+                        context.cast(),
+                        flags | CL_MEM_USE_HOST_PTR,
+                        request.size as usize,
+                        std::ptr::with_exposed_provenance_mut(request.address as usize),
+                        &raw mut status,
+                    )
+                };
+                if !native.is_null() && !self.keep_while(native, Arc::clone(&memory)) {
+                    // The vendor does not say when it is done with the memory: it stays until the process ends.
+                    std::mem::forget(memory);
+                }
+            }
+            _ => {}
+        }
+        let created = wire::MemHandle(request.created.0);
+        self.born(created.0, wire::MemHandle::TAG, native.cast(), status)?;
+        self.settle(number, <wire::SvmBuffer as Request<'_>>::ID, status);
         Ok(())
     }
 

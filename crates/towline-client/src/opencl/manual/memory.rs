@@ -16,6 +16,16 @@ impl Remote {
         host_ptr: *mut c_void,
     ) -> Result<cl_mem, cl_int> {
         let created = wire::MemHandle(self.mint(wire::MemHandle::TAG));
+        if flags & CL_MEM_USE_HOST_PTR as cl_mem_flags != 0 && self.svm_holds(host_ptr, size) {
+            self.post(&wire::SvmBuffer {
+                context: wire::ContextHandle::from_raw(context),
+                flags: (flags & !HOST_FLAGS) as u64,
+                address: host_ptr.addr() as u64,
+                size: size as u64,
+                created,
+            })?;
+            return Ok(created.to_raw());
+        }
         let wanted = flags & (CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR) as cl_mem_flags != 0;
         let contents = match wanted && !host_ptr.is_null() {
             true if size > CONTENTS_LIMIT => return Err(CL_OUT_OF_HOST_MEMORY),
