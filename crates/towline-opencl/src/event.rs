@@ -360,11 +360,11 @@ impl EventCalls for Platform {
         execution_status: cl_int,
     ) -> Result<(), cl_int> {
         let event = get::<Event>(event)?;
-        if event.home.is_some() {
-            return Err(CL_INVALID_EVENT);
-        }
         if execution_status > CL_COMPLETE {
             return Err(CL_INVALID_VALUE);
+        }
+        if event.home.is_some() {
+            return Err(CL_INVALID_EVENT);
         }
         let waiting = {
             let mut links = event.links();
@@ -515,6 +515,13 @@ impl EventCalls for Platform {
         answer: Answer,
     ) -> Result<(), cl_int> {
         let event = get::<Event>(event)?;
+        let timed = event.queue.as_ref().is_some_and(|queue| queue.profiles());
+        let Some((part, raw)) = event
+            .home
+            .filter(|_| timed && event.status() == CL_COMPLETE)
+        else {
+            return Err(CL_PROFILING_INFO_NOT_AVAILABLE);
+        };
         if !matches!(
             param_name,
             CL_PROFILING_COMMAND_QUEUED
@@ -525,13 +532,6 @@ impl EventCalls for Platform {
         ) {
             return Err(CL_INVALID_VALUE);
         }
-        let timed = event.queue.as_ref().is_some_and(|queue| queue.profiles());
-        let Some((part, raw)) = event
-            .home
-            .filter(|_| timed && event.status() == CL_COMPLETE)
-        else {
-            return Err(CL_PROFILING_INFO_NOT_AVAILABLE);
-        };
         if !answer.announce(size_of::<cl_ulong>())? {
             return Ok(());
         }

@@ -346,8 +346,8 @@ impl KernelCalls for Platform {
         program: cl_program,
         kernel_name: Option<&CStr>,
     ) -> Result<cl_kernel, cl_int> {
-        let program = get::<Program>(program)?;
         let name = kernel_name.ok_or(CL_INVALID_VALUE)?;
+        let program = get::<Program>(program)?;
         open(&program, name).map(Ref::publish)
     }
 
@@ -551,6 +551,12 @@ impl KernelCalls for Platform {
         answer: Answer,
     ) -> Result<(), cl_int> {
         let kernel = get::<Kernel>(kernel)?;
+        if !kernel.program.shows_arguments() {
+            if arg_index >= info::uint(&kernel.ask(CL_KERNEL_NUM_ARGS)?) {
+                return Err(CL_INVALID_ARG_INDEX);
+            }
+            return Err(CL_KERNEL_ARG_INFO_NOT_AVAILABLE);
+        }
         answer.bytes(&kernel.argument(arg_index, param_name)?)
     }
 

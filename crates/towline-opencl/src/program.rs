@@ -106,6 +106,21 @@ impl Program {
         }
     }
 
+    /// Whether the application may see what arguments of kernels are: workers record it for their own use also where the options of a
+    /// source program did not ask for it, and vendors then have nothing to tell.
+    pub(crate) fn shows_arguments(&self) -> bool {
+        let asks = |options: &CString| {
+            let mut words = options.to_bytes().split(u8::is_ascii_whitespace);
+            words.any(|word| word == b"-cl-kernel-arg-info")
+        };
+        self.source().is_none()
+            || self
+                .build()
+                .options
+                .iter()
+                .any(|(_, options)| asks(options))
+    }
+
     /// The parts that hold an executable; built-in kernels are executable from the start.
     pub(crate) fn executable_parts(&self) -> Vec<usize> {
         match self.origin {
@@ -294,6 +309,12 @@ fn devices_of(
     }
 }
 
+/// Whether the bytes begin as a SPIR-V module does, in either order.
+fn is_spirv(bytes: &[u8]) -> bool {
+    const MAGIC: u32 = 0x0723_0203;
+    bytes.starts_with(&MAGIC.to_le_bytes()) || bytes.starts_with(&MAGIC.to_be_bytes())
+}
+
 fn options_of(options: Option<&CStr>) -> CString {
     options.unwrap_or(c"").into()
 }
@@ -361,20 +382,8 @@ impl ProgramCalls for Platform {
         let (Some(lengths), Some(binaries)) = (lengths, binaries) else {
             return Err(CL_INVALID_VALUE);
         };
-        let mut bad = false;
-        for index in 0..devices.len() {
-            let missing = lengths[index] == 0 || binaries[index].is_null();
-            binary_status.set(
-                index,
-                if missing {
-                    CL_INVALID_VALUE
-                } else {
-                    CL_SUCCESS
-                },
-            );
-            bad |= missing;
-        }
-        if bad {
+        let missing = |(length, binary): (&usize, &*const u8)| *length == 0 || binary.is_null();
+        if lengths.iter().zip(binaries).any(missing) {
             return Err(CL_INVALID_VALUE);
         }
         open(
@@ -452,6 +461,13 @@ impl ProgramCalls for Platform {
         let bytes = unsafe { raw::slice(il.cast::<u8>(), length) }
             .filter(|bytes| !bytes.is_empty())
             .ok_or(CL_INVALID_VALUE)?;
+        if !context.devices.iter().any(|device| device.limits.takes_il) {
+            return Err(if is_spirv(bytes) {
+                CL_INVALID_OPERATION
+            } else {
+                CL_INVALID_VALUE
+            });
+        }
         let devices = context.devices.clone();
         open(
             context.clone(),
@@ -644,6 +660,11 @@ impl ProgramCalls for Platform {
         pfn_notify: Option<ProgramFn>,
         user_data: *mut c_void,
     ) -> Result<(), cl_int> {
+        // Destructors of program-scope variables, which this waits for, came with OpenCL 2.2 and went with 3.0.
+        let has_destructors = |device: &Ref<Device>| device.limits.version == (2, 2);
+        if !self.devices().iter().any(has_destructors) {
+            return Err(CL_INVALID_OPERATION);
+        }
         let program = get::<Program>(program)?;
         let function = pfn_notify.ok_or(CL_INVALID_VALUE)?;
         program

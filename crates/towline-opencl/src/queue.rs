@@ -134,7 +134,7 @@ fn open(
     array: Vec<cl_queue_properties>,
 ) -> Result<cl_command_queue, cl_int> {
     let device = get::<Device>(device)?;
-    let part = context.part_of(&device).ok_or(CL_INVALID_DEVICE)?;
+    let part = context.part_of_whole(&device).ok_or(CL_INVALID_DEVICE)?;
     let wanted = wanted(&device, list)?;
     let owner = &context.parts[part];
     let raw = if wanted.listed {
@@ -212,6 +212,10 @@ impl QueueCalls for Platform {
         device: cl_device_id,
         command_queue: cl_command_queue,
     ) -> Result<(), cl_int> {
+        let has_queues = |device: &Ref<Device>| device.limits.device_queues;
+        if !self.devices().iter().any(has_queues) {
+            return Err(CL_INVALID_OPERATION);
+        }
         let context = get::<Context>(context)?;
         let device = get::<Device>(device)?;
         if !context.has(&device) {

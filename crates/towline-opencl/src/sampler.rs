@@ -122,7 +122,6 @@ impl SamplerCalls for Platform {
         context: cl_context,
         sampler_properties: Option<&[cl_sampler_properties]>,
     ) -> Result<cl_sampler, cl_int> {
-        let context = get(context)?;
         let mut normalized = CL_TRUE;
         let mut addressing = CL_ADDRESS_CLAMP;
         let mut filter = CL_FILTER_NEAREST;
@@ -142,6 +141,7 @@ impl SamplerCalls for Platform {
                 _ => return Err(CL_INVALID_VALUE),
             }
         }
+        let context = get(context)?;
         open(
             context,
             normalized,

@@ -7,22 +7,43 @@ use towline_backend::opencl::*;
 use crate::arena::{Ref, get};
 use crate::boxes::{BoxAt, boxes_overlap};
 use crate::coherence::Access;
-use crate::command::{WaitList, enqueue};
+use crate::command::{WaitList, check_events, check_waits, enqueue};
 use crate::map;
 use crate::memory::{Mem, buffer, image};
 use crate::platform::{Platform, TransferCalls};
 use crate::queue::{Queue, host_queue};
 use crate::raw::{Out, provider};
 
-/// The queue of a command and an object of its context that it uses.
+/// The queue of a command and an object of its context that it uses. Queue, object, context and wait list are checked in this order,
+/// before what else the command names.
 #[inline]
 pub(crate) fn usable(
     queue: cl_command_queue,
-    mem: Ref<Mem>,
+    mem: impl FnOnce() -> Result<Ref<Mem>, cl_int>,
+    waits: WaitList<'_>,
 ) -> Result<(Ref<Queue>, Ref<Mem>), cl_int> {
     let queue = host_queue(queue)?;
+    let mem = mem()?;
     mem.expect_usable(&queue)?;
+    check_waits(waits)?;
     Ok((queue, mem))
+}
+
+/// For commands whose values are checked before their wait list, which [`enqueue`] looks at last.
+const NO_WAITS: WaitList<'static> = (0, None);
+
+/// The queue of a command without the host's memory: its wait list comes before its objects.
+#[inline]
+fn waiting(queue: cl_command_queue, waits: WaitList<'_>) -> Result<Ref<Queue>, cl_int> {
+    let queue = host_queue(queue)?;
+    check_waits(waits)?;
+    Ok(queue)
+}
+
+#[inline]
+fn in_context(queue: &Queue, mem: Ref<Mem>) -> Result<Ref<Mem>, cl_int> {
+    mem.expect_usable(queue)?;
+    Ok(mem)
 }
 
 fn whole(mem: &Mem, offset: usize, size: usize) -> Access {
@@ -86,12 +107,12 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let (queue, mem) = usable(command_queue, self::buffer(buffer)?)?;
+        let (queue, mem) = usable(command_queue, || self::buffer(buffer), NO_WAITS)?;
+        mem.expect_host_access(false)?;
         if ptr.is_null() {
             return Err(CL_INVALID_VALUE);
         }
         mem.expect_range(offset, size)?;
-        mem.expect_host_access(false)?;
         on_memory(
             &queue,
             (num_events_in_wait_list, event_wait_list),
@@ -134,7 +155,11 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let (queue, mem) = usable(command_queue, self::buffer(buffer)?)?;
+        let (queue, mem) = usable(
+            command_queue,
+            || self::buffer(buffer),
+            (num_events_in_wait_list, event_wait_list),
+        )?;
         let (from, to, region) = (three(buffer_origin)?, three(host_origin)?, three(region)?);
         let there = BoxAt::new(from, region, buffer_row_pitch, buffer_slice_pitch)?;
         BoxAt::new(to, region, host_row_pitch, host_slice_pitch)?;
@@ -184,12 +209,12 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let (queue, mem) = usable(command_queue, self::buffer(buffer)?)?;
+        let (queue, mem) = usable(command_queue, || self::buffer(buffer), NO_WAITS)?;
+        mem.expect_host_access(true)?;
         if ptr.is_null() {
             return Err(CL_INVALID_VALUE);
         }
         mem.expect_range(offset, size)?;
-        mem.expect_host_access(true)?;
         on_memory(
             &queue,
             (num_events_in_wait_list, event_wait_list),
@@ -232,7 +257,11 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let (queue, mem) = usable(command_queue, self::buffer(buffer)?)?;
+        let (queue, mem) = usable(
+            command_queue,
+            || self::buffer(buffer),
+            (num_events_in_wait_list, event_wait_list),
+        )?;
         let (to, from, region) = (three(buffer_origin)?, three(host_origin)?, three(region)?);
         let there = BoxAt::new(to, region, buffer_row_pitch, buffer_slice_pitch)?;
         BoxAt::new(from, region, host_row_pitch, host_slice_pitch)?;
@@ -282,7 +311,9 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let (queue, mem) = usable(command_queue, self::buffer(buffer)?)?;
+        let queue = host_queue(command_queue)?;
+        check_events(&queue, (num_events_in_wait_list, event_wait_list))?;
+        let mem = in_context(&queue, self::buffer(buffer)?)?;
         mem.expect_range(offset, size)?;
         if pattern.is_null()
             || !pattern_size.is_power_of_two()
@@ -329,9 +360,12 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let (queue, from) = usable(command_queue, buffer(src_buffer)?)?;
-        let to = buffer(dst_buffer)?;
-        to.expect_usable(&queue)?;
+        let queue = waiting(command_queue, (num_events_in_wait_list, event_wait_list))?;
+        let from = in_context(&queue, buffer(src_buffer)?)?;
+        let to = in_context(&queue, buffer(dst_buffer)?)?;
+        if src_offset >= from.size || dst_offset >= to.size {
+            return Err(CL_INVALID_VALUE);
+        }
         from.expect_range(src_offset, size)?;
         to.expect_range(dst_offset, size)?;
         // Sub-buffers of one buffer overlap by where they lie in it.
@@ -385,8 +419,9 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let (queue, from) = usable(command_queue, buffer(src_buffer)?)?;
-        let to = buffer(dst_buffer)?;
+        let queue = waiting(command_queue, (num_events_in_wait_list, event_wait_list))?;
+        let (from, to) = (buffer(src_buffer)?, buffer(dst_buffer)?);
+        from.expect_usable(&queue)?;
         to.expect_usable(&queue)?;
         let (src, dst, region) = (three(src_origin)?, three(dst_origin)?, three(region)?);
         let here = BoxAt::new(src, region, src_row_pitch, src_slice_pitch)?;
@@ -445,7 +480,12 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let (queue, mem) = usable(command_queue, self::image(image)?)?;
+        let (queue, mem) = usable(
+            command_queue,
+            || self::image(image),
+            (num_events_in_wait_list, event_wait_list),
+        )?;
+        mem.expect_host_access(false)?;
         let (origin, region) = (three(origin)?, three(region)?);
         mem.shape()?.expect_region(origin, region)?;
         mem.shape()?
@@ -453,7 +493,6 @@ impl TransferCalls for Platform {
         if ptr.is_null() {
             return Err(CL_INVALID_VALUE);
         }
-        mem.expect_host_access(false)?;
         on_memory(
             &queue,
             (num_events_in_wait_list, event_wait_list),
@@ -495,7 +534,12 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let (queue, mem) = usable(command_queue, self::image(image)?)?;
+        let (queue, mem) = usable(
+            command_queue,
+            || self::image(image),
+            (num_events_in_wait_list, event_wait_list),
+        )?;
+        mem.expect_host_access(true)?;
         let (origin, region) = (three(origin)?, three(region)?);
         mem.shape()?.expect_region(origin, region)?;
         mem.shape()?
@@ -503,7 +547,6 @@ impl TransferCalls for Platform {
         if ptr.is_null() {
             return Err(CL_INVALID_VALUE);
         }
-        mem.expect_host_access(true)?;
         on_memory(
             &queue,
             (num_events_in_wait_list, event_wait_list),
@@ -542,7 +585,11 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let (queue, mem) = usable(command_queue, self::image(image)?)?;
+        let (queue, mem) = usable(
+            command_queue,
+            || self::image(image),
+            (num_events_in_wait_list, event_wait_list),
+        )?;
         let (origin, region) = (three(origin)?, three(region)?);
         if fill_color.is_null() {
             return Err(CL_INVALID_VALUE);
@@ -584,9 +631,11 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let (queue, from) = usable(command_queue, image(src_image)?)?;
-        let to = image(dst_image)?;
+        let queue = host_queue(command_queue)?;
+        let (from, to) = (image(src_image)?, image(dst_image)?);
+        from.expect_usable(&queue)?;
         to.expect_usable(&queue)?;
+        check_waits((num_events_in_wait_list, event_wait_list))?;
         let (src, dst, region) = (three(src_origin)?, three(dst_origin)?, three(region)?);
         let (here, there) = (from.shape()?, to.shape()?);
         if here.format.image_channel_order != there.format.image_channel_order
@@ -640,8 +689,9 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let (queue, from) = usable(command_queue, image(src_image)?)?;
-        let to = buffer(dst_buffer)?;
+        let queue = waiting(command_queue, (num_events_in_wait_list, event_wait_list))?;
+        let (from, to) = (image(src_image)?, buffer(dst_buffer)?);
+        from.expect_usable(&queue)?;
         to.expect_usable(&queue)?;
         let (origin, region) = (three(src_origin)?, three(region)?);
         let shape = from.shape()?;
@@ -688,8 +738,9 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let (queue, from) = usable(command_queue, buffer(src_buffer)?)?;
-        let to = image(dst_image)?;
+        let queue = waiting(command_queue, (num_events_in_wait_list, event_wait_list))?;
+        let (from, to) = (buffer(src_buffer)?, image(dst_image)?);
+        from.expect_usable(&queue)?;
         to.expect_usable(&queue)?;
         let (origin, region) = (three(dst_origin)?, three(region)?);
         let shape = to.shape()?;
@@ -736,7 +787,11 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<*mut c_void, cl_int> {
-        let (queue, mem) = usable(command_queue, self::buffer(buffer)?)?;
+        let (queue, mem) = usable(command_queue, || self::buffer(buffer), NO_WAITS)?;
+        if size == 0 {
+            return Err(CL_INVALID_VALUE);
+        }
+        check_events(&queue, (num_events_in_wait_list, event_wait_list))?;
         map::buffer(
             &queue,
             &mem,
@@ -761,7 +816,11 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<*mut c_void, cl_int> {
-        let (queue, mem) = usable(command_queue, self::image(image)?)?;
+        let (queue, mem) = usable(
+            command_queue,
+            || self::image(image),
+            (num_events_in_wait_list, event_wait_list),
+        )?;
         let (origin, region) = (three(origin)?, three(region)?);
         if !image_row_pitch.wanted() {
             return Err(CL_INVALID_VALUE);
@@ -789,7 +848,11 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let (queue, mem) = usable(command_queue, get::<Mem>(memobj)?)?;
+        let (queue, mem) = usable(
+            command_queue,
+            || get::<Mem>(memobj),
+            (num_events_in_wait_list, event_wait_list),
+        )?;
         map::unmap(
             &queue,
             &mem,
@@ -810,6 +873,7 @@ impl TransferCalls for Platform {
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
         let queue = host_queue(command_queue)?;
+        check_events(&queue, (num_events_in_wait_list, event_wait_list))?;
         let Some(list) = mem_objects.filter(|_| num_mem_objects > 0) else {
             return Err(CL_INVALID_VALUE);
         };

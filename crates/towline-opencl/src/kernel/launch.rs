@@ -88,8 +88,15 @@ impl<'a> Range<'a> {
         {
             return Err(CL_INVALID_GLOBAL_OFFSET);
         }
-        if let Some(local) = local {
+        // Without items there is no group to judge.
+        if let Some(local) = local.filter(|_| !empty) {
             if local.contains(&0) {
+                return Err(CL_INVALID_WORK_GROUP_SIZE);
+            }
+            let group = local
+                .iter()
+                .try_fold(1_usize, |product, len| product.checked_mul(*len));
+            if group.is_none_or(|group| group > limits.max_work_group) {
                 return Err(CL_INVALID_WORK_GROUP_SIZE);
             }
             if local
@@ -99,9 +106,6 @@ impl<'a> Range<'a> {
             {
                 return Err(CL_INVALID_WORK_ITEM_SIZE);
             }
-            let group = local
-                .iter()
-                .try_fold(1_usize, |product, len| product.checked_mul(*len));
             let uneven = !limits.non_uniform_groups
                 && global.is_some_and(|global| {
                     global
@@ -109,7 +113,7 @@ impl<'a> Range<'a> {
                         .zip(local)
                         .any(|(global, local)| !global.is_multiple_of(*local))
                 });
-            if uneven || group.is_none_or(|group| group > limits.max_work_group) {
+            if uneven {
                 return Err(CL_INVALID_WORK_GROUP_SIZE);
             }
         }
