@@ -3,10 +3,12 @@
  * operation and its words a line. Words choose among the arguments of an operation: 0 is the plainest choice, so that a shorter or
  * smaller sequence means something too. Two runs over libraries that behave alike write the same lines.
  *
- * What the specification leaves open is not asked for: commands are ordered by events or by waiting, kernels stay within their buffers,
+ * What the specification leaves open, and what PoCL answers against it (NULL handles in some calls, empty regions, contradicting flags),
+ * is not asked for. Commands are ordered by events or by waiting, kernels stay within their buffers,
  * dead handles and handles of other kinds are not used, and host memory that the device owns is not looked at.
  *
- *   opencl_walk DEVICE NO_SVM    DEVICE: first, last, or all (a context over every device, queues on each in turn)
+ *   opencl_walk DEVICE KIND    DEVICE: first, last, or all (a context over every device, queues on each in turn);
+ *                              KIND: svm, or plain, without what only one device has: shared memory, binaries, sub-devices
  *   opencl_walk --operations     names, each with its weight
  */
 #undef CL_TARGET_OPENCL_VERSION
@@ -64,7 +66,7 @@ static struct state {
     cl_context contexts[CONTEXTS];
     struct { cl_command_queue handle; int context, out_of_order, references; } queues[QUEUES];
     struct mem mems[MEMS];
-    struct { cl_program handle; int references, source; } programs[PROGRAMS];
+    struct { cl_program handle; int references, source, is_compiled; } programs[PROGRAMS];
     struct { cl_kernel handle; int references, which; struct argument args[ARGS]; } kernels[KERNELS];
     struct { cl_event handle; int references, is_user, is_pending, context; } events[EVENTS];
     struct { cl_sampler handle; int references; } samplers[SAMPLERS];
@@ -185,7 +187,7 @@ static void finish_all(void)
 
 /* ---- Commands: each behind the one before, whatever its queue. */
 struct command {
-    int slot, is_blocking, wants_event;
+    int slot, is_blocking, wants_event, is_well_formed;
     cl_command_queue queue;
     cl_uint count;
     const cl_event *list;
@@ -220,6 +222,7 @@ static struct command command(int can_block)
     }
     if (how / 2 % 16 != 14 && c.count > 0)
         c.list = waits;
+    c.is_well_formed = how / 2 % 16 != 14 && (c.count == 0 || waits[c.count - 1] != NULL);
     c.wants_event = how / 2 % 4 != 1;
     say(" %s wait %u%s", name_of(c.queue), c.count, c.is_blocking ? " blocking" : "");
     return c;
@@ -294,7 +297,7 @@ static void create_queue(void)
     if (at == 1)
         given[1] |= CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
     const cl_context context = context_by(which);
-    const cl_device_id device = device_by(spans ? (unsigned)at : old);
+    const cl_device_id device = device_by(with_svm ? old : (unsigned)at);
     const cl_command_queue made = old % 4 == 1 ? cl->clCreateCommandQueue(context, device, given[1], &code)
                                                : cl->clCreateCommandQueueWithProperties(context, device, how / 8 % 4 == 3 ? NULL : given, &code);
     say(" %s %s", name_of(context), name_of(device));
@@ -331,13 +334,13 @@ static void create_sub_devices(void)
         {CL_DEVICE_PARTITION_EQUALLY, 0, 0},
         {0},
     };
-    if (spans)
+    if (!with_svm)
         return;
     cl_device_id made[64];
     for (size_t at = 0; at < COUNT(made); at++)
         made[at] = UNWRITTEN;
     cl_uint count = 0x5e;
-    const cl_uint entries = (cl_uint)PICK(room, 64, 0, 1, 64);
+    const cl_uint entries = room / 4 % 8 == 5 ? 0 : (cl_uint)PICK(room, 64, 0, 1, 64);
     const cl_int code = cl->clCreateSubDevices(room / 4 % 16 == 15 ? NULL : devices[0], room / 4 % 16 == 14 ? NULL : given[how % COUNT(given)],
                                                entries, room / 4 % 8 == 5 ? NULL : made, room / 4 % 8 == 3 ? NULL : &count);
     status(code);
@@ -400,7 +403,7 @@ static cl_mem_flags flags_by(unsigned w)
                 CL_MEM_WRITE_ONLY, CL_MEM_COPY_HOST_PTR | CL_MEM_ALLOC_HOST_PTR, CL_MEM_HOST_NO_ACCESS, CL_MEM_HOST_READ_ONLY,
                 CL_MEM_HOST_WRITE_ONLY, CL_MEM_USE_HOST_PTR | CL_MEM_READ_ONLY, CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY,
                 CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR, 1u << 30, CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS,
-                CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR, CL_MEM_KERNEL_READ_AND_WRITE);
+                CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR, CL_MEM_USE_HOST_PTR, CL_MEM_USE_HOST_PTR);
 }
 
 static void create_buffer(void)
@@ -417,7 +420,7 @@ static void create_buffer(void)
         wants = !wants;
     unsigned char *memory = wants ? host_block(of + how) : NULL;
     int shared = -1;
-    if (with_svm && wants && host % 16 < 8 && host % 2 == 1 && s.shared[host / 2 % SHARED].memory != NULL) {
+    if (with_svm && flags & CL_MEM_USE_HOST_PTR && wants && host % 16 < 8 && host % 2 == 1 && s.shared[host / 2 % SHARED].memory != NULL) {
         /* Over a part, the whole, or more than the allocation. */
         shared = (int)(host / 2 % SHARED);
         memory = s.shared[shared].memory;
@@ -465,7 +468,7 @@ static void create_sub_buffer(void)
         return;
     const cl_buffer_region region = {PICK(where, 0, 128, 256, 1024, 4, 1, 4096), PICK(of, 64, 128, 256, 1024, 4, 0, 8192)};
     const cl_mem_flags flags = PICK(how, 0, CL_MEM_READ_WRITE, CL_MEM_READ_ONLY, CL_MEM_WRITE_ONLY, CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_NO_ACCESS,
-                                    CL_MEM_USE_HOST_PTR, CL_MEM_COPY_HOST_PTR, CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY, 1u << 30);
+                                    CL_MEM_USE_HOST_PTR, CL_MEM_COPY_HOST_PTR);
     cl_int code = 77;
     const cl_mem made = cl->clCreateSubBuffer(mem_by(from), flags, of / 8 % 8 == 7 ? 0x1111 : CL_BUFFER_CREATE_TYPE_REGION,
                                               where / 8 % 16 == 15 ? NULL : &region, &code);
@@ -486,17 +489,19 @@ static void create_image(void)
 {
     const int at = new_mem(word());
     const unsigned which = word(), how = word(), kind = word(), of = word(), host = word();
-    if (at < 0)
-        return;
     const cl_mem_flags flags = flags_by(how);
+    const cl_mem_flags pairs[] = {CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY, CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR,
+                                  CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR, CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS};
+    for (size_t pair = 0; pair < COUNT(pairs); pair++)
+        if ((flags & pairs[pair]) == pairs[pair])
+            return;
+    if (at < 0 || flags & 1u << 30)
+        return;
     cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
-    if (of % 16 == 15)
-        format = (cl_image_format){CL_RGBA, 0x7777};
-    else if (of % 4 == 3)
+    if (of % 4 == 3)
         format.image_channel_data_type = CL_UNSIGNED_INT32;
     cl_image_desc desc = {.image_type = (cl_mem_object_type)PICK(kind, CL_MEM_OBJECT_IMAGE2D, CL_MEM_OBJECT_IMAGE1D, CL_MEM_OBJECT_IMAGE3D,
-                                                                 CL_MEM_OBJECT_IMAGE2D_ARRAY, CL_MEM_OBJECT_IMAGE1D_ARRAY, CL_MEM_OBJECT_BUFFER,
-                                                                 CL_MEM_OBJECT_IMAGE2D)};
+                                                                 CL_MEM_OBJECT_IMAGE2D_ARRAY, CL_MEM_OBJECT_IMAGE1D_ARRAY)};
     desc.image_width = PICK(of / 16, 8, 16, 4, 1);
     desc.image_height = desc.image_type == CL_MEM_OBJECT_IMAGE1D || desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY ? 0 : PICK(of / 64, 8, 4);
     desc.image_depth = desc.image_type == CL_MEM_OBJECT_IMAGE3D ? 4 : 0;
@@ -514,8 +519,6 @@ static void create_image(void)
         wants = !wants;
     if (wants && host % 4 == 3)
         desc.image_row_pitch = desc.image_width * element * 2;
-    if (host % 32 == 30)
-        desc.image_row_pitch = 3;
     unsigned char *memory = wants ? host_block(of + how) : NULL;
     cl_int code = 77;
     const cl_mem made = cl->clCreateImage(context_by(which), flags, host / 32 % 8 == 7 ? NULL : &format, host / 32 % 8 == 6 ? NULL : &desc, memory, &code);
@@ -561,7 +564,7 @@ static void create_sampler(void)
     cl_int code = 77;
     const cl_sampler_properties given[] = {CL_SAMPLER_NORMALIZED_COORDS, CL_FALSE, CL_SAMPLER_ADDRESSING_MODE, CL_ADDRESS_CLAMP,
                                            how % 8 == 7 ? 0x4444 : CL_SAMPLER_FILTER_MODE, CL_FILTER_NEAREST, 0};
-    const cl_sampler made = how % 2 ? cl->clCreateSamplerWithProperties(context_by(which), how % 4 == 3 ? NULL : given, &code)
+    const cl_sampler made = how % 2 ? cl->clCreateSamplerWithProperties(context_by(which), given, &code)
                                     : cl->clCreateSampler(context_by(which), CL_FALSE, CL_ADDRESS_CLAMP, CL_FILTER_NEAREST, &code);
     created(made, code);
     if (made == NULL)
@@ -615,6 +618,7 @@ static void keep_program(int at, cl_program made, int source)
     s.programs[at].handle = made;
     s.programs[at].references = 1;
     s.programs[at].source = source;
+    s.programs[at].is_compiled = 0;
 }
 
 static void create_program(void)
@@ -639,7 +643,9 @@ static void create_program_otherwise(void)
     cl_int code = 77, each = 77;
     cl_program made = NULL;
     const unsigned char junk[] = "this is no binary of any device";
-    if (how % 4 == 0 && spans == 0) {
+    if (how % 4 == 0) {
+        if (!with_svm)
+            return;
         const cl_program source = s.programs[from % PROGRAMS].handle;
         size_t size = 0;
         if (source == NULL || cl->clGetProgramInfo(source, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) != CL_SUCCESS || size == 0)
@@ -679,6 +685,7 @@ static void build_program(void)
     const cl_device_id *devices_given = list % 7 == 3 || list % 7 == 5 ? devices : NULL;
     const cl_program program = program_by(which);
     say(" %s", name_of(program));
+    s.programs[which % PROGRAMS].is_compiled = how % 4 == 3;
     if (how % 4 == 3)
         status(cl->clCompileProgram(program, count, devices_given, given, 0, NULL, NULL, NULL, NULL));
     else if (how % 16 == 14)
@@ -696,7 +703,7 @@ static void link_programs(void)
         return;
     cl_int code = 77;
     const cl_program made = cl->clLinkProgram(context_by(which), 0, NULL, how % 16 == 15 ? "-no-such-option" : how % 2 ? "" : NULL,
-                                              how % 16 == 13 ? 0 : 1 + how % 2, how % 16 == 11 ? NULL : inputs, NULL, how % 16 == 9 ? &code : NULL, &code);
+                                              how % 16 == 13 ? 0 : 1 + how % 2, how % 16 == 11 ? NULL : inputs, NULL, NULL, &code);
     say(" %s", name_of(inputs[0]));
     created(made, code);
     const int source = s.programs[first % PROGRAMS].source;
@@ -730,6 +737,8 @@ static void create_kernel(void)
             cl->clReleaseKernel(made);
         return;
     }
+    if (s.programs[from % PROGRAMS].is_compiled)
+        return;
     made = cl->clCreateKernel(program_by(from), how % 16 == 15 ? NULL : how % 16 == 14 ? "no_such_kernel" : KERNEL_NAMES[name], &code);
     say(" %s", KERNEL_NAMES[name]);
     created(made, code);
@@ -749,7 +758,7 @@ static void kernels_in_program(void)
     for (size_t at = 0; at < COUNT(made); at++)
         made[at] = UNWRITTEN;
     cl_uint count = 0x5e;
-    const cl_int code = cl->clCreateKernelsInProgram(program_by(from), (cl_uint)PICK(room, 8, 0, 1, 8), room / 4 % 4 == 1 ? NULL : made,
+    const cl_int code = cl->clCreateKernelsInProgram(program_by(from), room / 4 % 4 == 1 ? 0 : (cl_uint)PICK(room, 8, 0, 1, 8), room / 4 % 4 == 1 ? NULL : made,
                                                      room / 16 % 8 == 7 ? NULL : &count);
     status(code);
     say(" count %u first %s", count, made[0] == UNWRITTEN ? "unwritten" : "written");
@@ -855,7 +864,7 @@ static void set_exec_info(void)
     if (how % 4 == 3)
         status(cl->clSetKernelExecInfo(kernel_by(which), CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM, sizeof fine, &fine));
     else
-        status(cl->clSetKernelExecInfo(kernel_by(which), how % 16 == 14 ? 0x9999 : CL_KERNEL_EXEC_INFO_SVM_PTRS,
+        status(cl->clSetKernelExecInfo(kernel_by(which), CL_KERNEL_EXEC_INFO_SVM_PTRS,
                                        how % 16 == 13 ? 0 : sizeof list, how % 16 == 12 ? NULL : list));
 }
 
@@ -926,8 +935,8 @@ static void launch(void)
     if (s.kernels[at].handle == NULL || !is_harmless(at))
         return;
     struct command c = command(0);
-    /* PoCL reads through a NULL queue here. */
-    if (c.queue == NULL)
+    /* PoCL reads through a NULL queue here, and looks at no wait list. */
+    if (c.queue == NULL || !c.is_well_formed)
         return;
     const size_t *groups = group % 4 < 2 ? NULL : local;
     cl_int code;
@@ -963,7 +972,7 @@ static void read_or_write(int writes)
     const cl_mem mem = mem_by(which);
     if (is_busy(mem_slot(which)))
         return;
-    if (mem != NULL && s.mems[mem_slot(which)].is_image && how % 4 != 0)
+    if (mem != NULL && s.mems[mem_slot(which)].is_image)
         return;
     struct command c = command(1);
     /* Each command has host memory of its own. */
@@ -973,7 +982,7 @@ static void read_or_write(int writes)
         size = 2048;
     cl_int code;
     if (how / 32 % 4 == 3) {
-        const size_t origin[] = {offset_by(where) % 128, 0, 0}, host[] = {0, 0, 0}, region[] = {PICK(of, 16, 4, 1, 0, 300), PICK(of / 8, 2, 1, 0, 4), PICK(of / 32, 1, 2)};
+        const size_t origin[] = {offset_by(where) % 128, 0, 0}, host[] = {0, 0, 0}, region[] = {PICK(of, 16, 4, 1, 300), PICK(of / 8, 2, 1, 4), PICK(of / 32, 1, 2)};
         const size_t pitch = PICK(where / 8, 0, 32, 64, 7), slice = PICK(where / 32, 0, 0, 256, 3);
         code = writes ? cl->clEnqueueWriteBufferRect(c.queue, mem, c.is_blocking, origin, host, region, pitch, slice, 0, 0, memory, c.count, c.list, event_of(&c))
                       : cl->clEnqueueReadBufferRect(c.queue, mem, c.is_blocking, origin, host, region, pitch, slice, 0, 0, memory, c.count, c.list, event_of(&c));
@@ -1019,11 +1028,11 @@ static void copy_buffer(void)
     if (of / 16 % 4 == 3) {
         if (mem_by(from) == NULL || mem_by(to) == NULL)
             return;
-        const size_t origin[] = {offset_by(where) % 128, 0, 0}, other[] = {offset_by(where / 8) % 128, PICK(where / 64, 0, 2), 0}, region[] = {PICK(of, 16, 4, 1, 0), PICK(of / 4, 2, 1, 4, 0), 1};
+        const size_t origin[] = {offset_by(where) % 32, 0, 0}, other[] = {offset_by(where / 8) % 32, PICK(where / 64, 0, 2), 0}, region[] = {PICK(of, 16, 4, 1), PICK(of / 4, 2, 1, 4), 1};
         code = cl->clEnqueueCopyBufferRect(c.queue, mem_by(from), mem_by(to), origin, other, region, 32, 0, 32, 0, c.count, c.list, event_of(&c));
         say(" rect");
     } else
-        code = cl->clEnqueueCopyBuffer(c.queue, mem_by(from), mem_by(to), offset_by(where), offset_by(where / 8), size_by(of), c.count, c.list, event_of(&c));
+        code = cl->clEnqueueCopyBuffer(c.queue, mem_by(from), mem_by(to), offset_by(where), offset_by(where / 8), size_by(of) ? size_by(of) : 64, c.count, c.list, event_of(&c));
     say(" %s", name_of(mem_by(from)));
     say(" to %s at %zu %zu size %zu", name_of(mem_by(to)), offset_by(where), offset_by(where / 8), size_by(of));
     commanded(&c, code);
@@ -1038,7 +1047,7 @@ static void image_command(void)
         return;
     struct command c = command(1);
     const size_t origin[] = {PICK(where, 0, 1, 2, 0, 100), PICK(where / 8, 0, 0, 1), 0};
-    const size_t region[] = {PICK(of, 1, 2, mem->width, 4, 0, mem->width + 1), PICK(of / 8, 1, mem->height, 2, 0), PICK(of / 32, 1, mem->depth, 1, 2)};
+    const size_t region[] = {PICK(of, 1, 2, mem->width, 4, mem->width + 1), PICK(of / 8, 1, mem->height, 2), PICK(of / 32, 1, mem->depth, 1, 2)};
     const cl_uint color[4] = {how, 2, 3, 4};
     unsigned char *memory = how / 8 % 8 == 7 ? NULL : how % 8 == 0 ? s.host + (how / 64 % 4) * 4096 : host_block(how);
     const size_t pitch = PICK(how / 64, 0, 0, 256, 3);
@@ -1063,12 +1072,13 @@ static void image_command(void)
         code = cl->clEnqueueCopyImage(c.queue, mem->handle, s.mems[other].handle, origin, origin, region, c.count, c.list, event_of(&c));
         break;
     case 6:
-        if (is_busy(other) || (s.mems[other].handle != NULL && s.mems[other].is_image))
+        /* PoCL copies past the buffer's end. */
+        if (is_busy(other) || (s.mems[other].handle != NULL && (s.mems[other].is_image || offset_by(of) + mem->size > s.mems[other].size)))
             return;
         code = cl->clEnqueueCopyImageToBuffer(c.queue, mem->handle, s.mems[other].handle, origin, region, offset_by(of), c.count, c.list, event_of(&c));
         break;
     default:
-        if (is_busy(other) || (s.mems[other].handle != NULL && s.mems[other].is_image))
+        if (is_busy(other) || (s.mems[other].handle != NULL && (s.mems[other].is_image || offset_by(of) + mem->size > s.mems[other].size)))
             return;
         code = cl->clEnqueueCopyBufferToImage(c.queue, s.mems[other].handle, mem->handle, offset_by(of), origin, region, c.count, c.list, event_of(&c));
     }
@@ -1103,7 +1113,8 @@ static void map(void)
     struct command c = command(1);
     c.is_blocking = 1;
     settle();
-    const cl_map_flags flags = PICK(how, CL_MAP_READ, CL_MAP_WRITE, CL_MAP_READ | CL_MAP_WRITE, CL_MAP_WRITE_INVALIDATE_REGION);
+    /* What is left of an invalidated region must be written; of an image this writes a row. */
+    const cl_map_flags flags = PICK(how, CL_MAP_READ, CL_MAP_WRITE, CL_MAP_READ | CL_MAP_WRITE, mem->is_image ? CL_MAP_WRITE : CL_MAP_WRITE_INVALIDATE_REGION);
     cl_int code = 77;
     unsigned char *memory;
     size_t size, row = 0x5e, slice = 0x5e;
@@ -1174,7 +1185,7 @@ static void svm_alloc(void)
     if (!with_svm || s.shared[at].memory != NULL)
         return;
     const size_t size = PICK(of, 4096, 64, 256, 1024, 1, 0, (size_t)1 << 50);
-    unsigned char *memory = cl->clSVMAlloc(context_by(which), PICK(how, CL_MEM_READ_WRITE, 0, CL_MEM_READ_ONLY, CL_MEM_WRITE_ONLY, CL_MEM_COPY_HOST_PTR, CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY), size,
+    unsigned char *memory = cl->clSVMAlloc(context_by(which), PICK(how, CL_MEM_READ_WRITE, 0, CL_MEM_READ_ONLY, CL_MEM_WRITE_ONLY, CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY), size,
                                            (cl_uint)PICK(of / 8, 0, 64, 128, 3, 4096));
     say(" size %zu flags %u align %u %s", size, how % 6, of / 8 % 5, memory == NULL ? "null" : "memory");
     if (memory == NULL)
@@ -1522,12 +1533,20 @@ static void ask(void)
     case 4: ASK(BUILD_INFO, clGetProgramBuildInfo, program_by(which), device_by(which / 32));
     case 5: ASK(KERNEL_INFO, clGetKernelInfo, kernel_by(which));
     case 6: ASK(ARG_INFO, clGetKernelArgInfo, kernel_by(which), (cl_uint)PICK(which / 32, 0, 1, 2, 77));
-    case 7: ASK(GROUP_INFO, clGetKernelWorkGroupInfo, kernel_by(which), which / 32 % 4 == 3 ? NULL : device_by(which / 32));
-    case 8: ASK(EVENT_INFO, clGetEventInfo, event_by(which));
+    case 7: ASK(GROUP_INFO, clGetKernelWorkGroupInfo, kernel_by(which), with_svm && which / 32 % 4 == 3 ? NULL : device_by(which / 32));
+    case 8:
+        if (event_by(which) == NULL)
+            return;
+        ASK(EVENT_INFO, clGetEventInfo, event_by(which));
     case 9: ASK(SAMPLER_INFO, clGetSamplerInfo, sampler_by(which));
-    case 10: ASK(CONTEXT_INFO, clGetContextInfo, context_by(which));
+    case 10:
+        if (context_by(which) == NULL)
+            return;
+        ASK(CONTEXT_INFO, clGetContextInfo, context_by(which));
     case 11: ASK(DEVICE_INFO, clGetDeviceInfo, which % 4 == 3 ? s.subs[0] : device_by(which));
     default:
+        if (event_by(which) == NULL)
+            return;
         finish_all();
         ASK(PROFILE_INFO, clGetEventProfilingInfo, event_by(which));
     }
@@ -1551,7 +1570,7 @@ static void image_formats(void)
     cl_image_format formats[256];
     memset(formats, 0x5e, sizeof formats);
     cl_uint count = 0x5e;
-    if (spans)
+    if (!with_svm)
         return;
     status(cl->clGetSupportedImageFormats(context_by(which), PICK(how, CL_MEM_READ_WRITE, CL_MEM_READ_ONLY, CL_MEM_WRITE_ONLY, CL_MEM_KERNEL_READ_AND_WRITE),
                                           (cl_mem_object_type)PICK(how / 4, CL_MEM_OBJECT_IMAGE2D, CL_MEM_OBJECT_IMAGE3D, CL_MEM_OBJECT_BUFFER, 0x7777),
@@ -1561,11 +1580,9 @@ static void image_formats(void)
 
 static void timers(void)
 {
-    const unsigned which = word(), how = word();
+    const unsigned how = word();
     cl_ulong device = 0, host = 0;
-    const cl_device_id of = which % 8 == 7 ? NULL : devices[0];
-    status(how % 2 ? cl->clGetHostTimer(of, how % 8 == 7 ? NULL : &host)
-                   : cl->clGetDeviceAndHostTimer(of, how % 8 == 6 ? NULL : &device, how % 8 == 4 ? NULL : &host));
+    status(how % 2 ? cl->clGetHostTimer(devices[0], &host) : cl->clGetDeviceAndHostTimer(devices[0], &device, &host));
 }
 
 static const struct operation {

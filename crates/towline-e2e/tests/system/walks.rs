@@ -33,23 +33,6 @@ type Walk = Vec<String>;
 /// What the program said of a sequence, one line for each call.
 type Transcript = Vec<String>;
 
-/// What the two sides answer, and why that is right.
-struct Deviation {
-    natively: &'static str,
-    here: &'static str,
-}
-
-/// Lines that may differ: both begin with the operation, and hold these words. The sequence is compared no further, for its objects
-/// differ from then on.
-const DEVIATIONS: &[Deviation] = &[];
-
-fn is_known(natively: &str, here: &str) -> bool {
-    let holds = |line: &str, words: &str| words.split('*').all(|word| line.contains(word));
-    DEVIATIONS
-        .iter()
-        .any(|deviation| holds(natively, deviation.natively) && holds(here, deviation.here))
-}
-
 /// Small numbers of a seed (SplitMix64).
 struct Random(u64);
 
@@ -231,14 +214,12 @@ impl Player {
         transcripts
     }
 
-    /// The first lines that differ, without those that may.
+    /// The first lines that differ.
     fn difference(natively: &Transcript, here: &Transcript) -> Option<(String, String)> {
         let lines = natively.len().max(here.len());
-        let line =
-            |transcript: &Transcript, at: usize| transcript.get(at).cloned().unwrap_or_default();
         let at = (0..lines).find(|&at| natively.get(at) != here.get(at))?;
-        let (natively, here) = (line(natively, at), line(here, at));
-        (!is_known(&natively, &here)).then_some((natively, here))
+        let line = |transcript: &Transcript| transcript.get(at).cloned().unwrap_or_default();
+        Some((line(natively), line(here)))
     }
 
     /// Leaves out calls, larger runs of them first, while an operation of the same name still differs.
