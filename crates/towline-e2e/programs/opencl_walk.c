@@ -758,6 +758,8 @@ static void kernels_in_program(void)
     for (size_t at = 0; at < COUNT(made); at++)
         made[at] = UNWRITTEN;
     cl_uint count = 0x5e;
+    if (s.programs[from % PROGRAMS].is_compiled)
+        return;
     const cl_int code = cl->clCreateKernelsInProgram(program_by(from), room / 4 % 4 == 1 ? 0 : (cl_uint)PICK(room, 8, 0, 1, 8), room / 4 % 4 == 1 ? NULL : made,
                                                      room / 16 % 8 == 7 ? NULL : &count);
     status(code);
@@ -865,7 +867,7 @@ static void set_exec_info(void)
         status(cl->clSetKernelExecInfo(kernel_by(which), CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM, sizeof fine, &fine));
     else
         status(cl->clSetKernelExecInfo(kernel_by(which), CL_KERNEL_EXEC_INFO_SVM_PTRS,
-                                       how % 16 == 13 ? 0 : sizeof list, how % 16 == 12 ? NULL : list));
+                                       sizeof list, list));
 }
 
 static int is_mapped_for_writing(int mem)
@@ -1050,7 +1052,7 @@ static void image_command(void)
     const size_t region[] = {PICK(of, 1, 2, mem->width, 4, mem->width + 1), PICK(of / 8, 1, mem->height, 2), PICK(of / 32, 1, mem->depth, 1, 2)};
     const cl_uint color[4] = {how, 2, 3, 4};
     unsigned char *memory = how / 8 % 8 == 7 ? NULL : how % 8 == 0 ? s.host + (how / 64 % 4) * 4096 : host_block(how);
-    const size_t pitch = PICK(how / 64, 0, 0, 256, 3);
+    const size_t pitch = PICK(how / 64, 0, 0, 256);
     cl_int code;
     int other = (int)(how / 16 % MEMS);
     switch (how % 8) {

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::device::Device;
 use crate::memory::{
     Beginning, Form, Mem, buffer, check_flags, check_host_ptr, check_properties, inherit,
-    with_default_access,
+    or_default, with_default_access,
 };
 use crate::platform::{ImageCalls, Platform};
 use crate::raw::{Answer, Out, OutList, check, provider};
@@ -357,7 +357,7 @@ fn create(
         return Beginning {
             context,
             form: Form::Image(shape),
-            flags: with_default_access(flags),
+            flags: or_default(flags),
             size: size.ok_or(CL_INVALID_IMAGE_SIZE)?,
             host_ptr,
             svm: None,

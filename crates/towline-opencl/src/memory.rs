@@ -415,6 +415,11 @@ pub(crate) fn check_host_ptr(flags: cl_mem_flags, host_ptr: *mut c_void) -> Resu
     Ok(())
 }
 
+/// The flags that an object has: queries answer what was given, and the default where nothing was.
+pub(crate) fn or_default(flags: cl_mem_flags) -> cl_mem_flags {
+    if flags == 0 { CL_MEM_READ_WRITE } else { flags }
+}
+
 /// Adds what the application left open to the flags.
 pub(crate) fn with_default_access(flags: cl_mem_flags) -> cl_mem_flags {
     if flags & KERNEL_ACCESS == 0 {
@@ -467,6 +472,7 @@ fn create_buffer(
         return Err(CL_INVALID_BUFFER_SIZE);
     }
     check_flags(flags)?;
+    check_host_ptr(flags, host_ptr)?;
     let largest = context
         .devices
         .iter()
@@ -475,7 +481,6 @@ fn create_buffer(
     if largest.is_some_and(|largest| largest != 0 && size as u64 > largest) {
         return Err(CL_INVALID_BUFFER_SIZE);
     }
-    check_host_ptr(flags, host_ptr)?;
     let svm = if flags & CL_MEM_USE_HOST_PTR == 0 {
         None
     } else {
@@ -484,7 +489,7 @@ fn create_buffer(
     Beginning {
         context,
         form: Form::Buffer,
-        flags: with_default_access(flags),
+        flags: or_default(flags),
         size,
         host_ptr,
         svm,
@@ -528,8 +533,6 @@ impl MemoryCalls for Platform {
         if parent.parent.is_some() {
             return Err(CL_INVALID_MEM_OBJECT);
         }
-        check_flags(flags)?;
-        let flags = inherit(&parent, flags)?;
         if buffer_create_type != CL_BUFFER_CREATE_TYPE_REGION {
             return Err(CL_INVALID_VALUE);
         }
@@ -539,6 +542,8 @@ impl MemoryCalls for Platform {
         if region.size == 0 {
             return Err(CL_INVALID_BUFFER_SIZE);
         }
+        check_flags(flags)?;
+        let flags = inherit(&parent, flags)?;
         parent.expect_range(region.origin, region.size)?;
         let aligned = parent
             .context

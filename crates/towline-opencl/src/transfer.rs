@@ -160,13 +160,13 @@ impl TransferCalls for Platform {
             || self::buffer(buffer),
             (num_events_in_wait_list, event_wait_list),
         )?;
+        mem.expect_host_access(false)?;
         let (from, to, region) = (three(buffer_origin)?, three(host_origin)?, three(region)?);
         let there = BoxAt::new(from, region, buffer_row_pitch, buffer_slice_pitch)?;
         BoxAt::new(to, region, host_row_pitch, host_slice_pitch)?;
         if there.end > mem.size || ptr.is_null() {
             return Err(CL_INVALID_VALUE);
         }
-        mem.expect_host_access(false)?;
         on_memory(
             &queue,
             (num_events_in_wait_list, event_wait_list),
@@ -262,13 +262,13 @@ impl TransferCalls for Platform {
             || self::buffer(buffer),
             (num_events_in_wait_list, event_wait_list),
         )?;
+        mem.expect_host_access(true)?;
         let (to, from, region) = (three(buffer_origin)?, three(host_origin)?, three(region)?);
         let there = BoxAt::new(to, region, buffer_row_pitch, buffer_slice_pitch)?;
         BoxAt::new(from, region, host_row_pitch, host_slice_pitch)?;
         if there.end > mem.size || ptr.is_null() {
             return Err(CL_INVALID_VALUE);
         }
-        mem.expect_host_access(true)?;
         on_memory(
             &queue,
             (num_events_in_wait_list, event_wait_list),
@@ -825,6 +825,7 @@ impl TransferCalls for Platform {
         if !image_row_pitch.wanted() {
             return Err(CL_INVALID_VALUE);
         }
+        check_events(&queue, (num_events_in_wait_list, event_wait_list))?;
         let mapped = map::image(
             &queue,
             &mem,
@@ -873,13 +874,13 @@ impl TransferCalls for Platform {
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
         let queue = host_queue(command_queue)?;
-        check_events(&queue, (num_events_in_wait_list, event_wait_list))?;
         let Some(list) = mem_objects.filter(|_| num_mem_objects > 0) else {
             return Err(CL_INVALID_VALUE);
         };
         if flags & !(CL_MIGRATE_MEM_OBJECT_HOST | CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED) != 0 {
             return Err(CL_INVALID_VALUE);
         }
+        check_events(&queue, (num_events_in_wait_list, event_wait_list))?;
         let mems = list
             .iter()
             .map(|&mem| get::<Mem>(mem))

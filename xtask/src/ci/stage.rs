@@ -312,6 +312,15 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // Random sequences of OpenCL calls, others each day, natively and through Towline.
+        name: "walks",
+        tiers: LONG,
+        needs: &["build"],
+        command: "TOWLINE_WALK_SECONDS=900 TOWLINE_WALK_SEED=$(date +%Y%m%d0000) \
+            cargo test -p towline-e2e --test system --locked random_sequences -- --nocapture",
+        ..STAGE
+    },
+    Stage {
         // Sessions with one bit changed on the way: five minutes, most of it in waiting for the rest of records that never comes.
         name: "flipped-bits",
         tiers: LONG,
