@@ -103,6 +103,13 @@ static const char PTX[] =
     ".visible .entry nothing() { ret; }\n"
     ".visible .entry shares(.param .u64 data) { .reg .b64 %d<3>; .reg .b32 %r<3>; .shared .align 4 .b8 own[64];\n"
     "ld.param.u64 %d0, [data]; mov.u32 %r0, 11; st.shared.u32 [own], %r0; ld.shared.u32 %r1, [own]; st.global.u32 [%d0], %r1; ret; }\n";
+/* Two variables that the host sees as well, of which other modules see one. */
+static const char MANAGED_PTX[] =
+    ".version 6.4\n.target sm_70\n.address_size 64\n"
+    ".global .attribute(.managed) .align 4 .u32 own = 10;\n.visible .global .attribute(.managed) .align 4 .u32 seen = 100;\n"
+    ".visible .entry raise(.param .u64 data) { .reg .b64 %d<1>; .reg .b32 %r<2>; ld.param.u64 %d0, [data];\n"
+    "ld.global.u32 %r0, [%d0]; add.u32 %r0, %r0, 20; st.global.u32 [%d0], %r0;\n"
+    "ld.global.u32 %r1, [seen]; add.u32 %r1, %r1, 30; st.global.u32 [seen], %r1; ret; }\n";
 static const char SMALL_PTX[] = ".version 6.4\n.target sm_70\n.address_size 64\n.visible .entry other() { ret; }\n";
 static const char BROKEN_PTX[] = ".version 6.4\n.target sm_70\n.address_size 64\n.visible .entry broken( { ret; }\n";
 static const char GARBAGE[] = "this is no image of a module, however long one looks at it";
@@ -183,7 +190,7 @@ static void *carve(size_t size)
 
 static int is_memory(char kind)
 {
-    return strchr("mvnha", kind) != NULL;
+    return strchr("mvnhaw", kind) != NULL;
 }
 
 static struct slot *slot_of(char kind, int number)
@@ -456,7 +463,7 @@ static u64 a_word(void)
     static const struct {
         const char *name;
         const void *value;
-    } words[] = {{"ptx", PTX}, {"small", SMALL_PTX}, {"broken", BROKEN_PTX}, {"garbage", GARBAGE}, {"empty", ""}};
+    } words[] = {{"ptx", PTX}, {"small", SMALL_PTX}, {"managed", MANAGED_PTX}, {"broken", BROKEN_PTX}, {"garbage", GARBAGE}, {"empty", ""}};
     char name[16];
     size_t length = 0;
     while (islower((unsigned char)*text) && length + 1 < sizeof name)
@@ -619,7 +626,7 @@ static void fill_host(void)
     const struct slot *slot = a_slot();
     expect(' ');
     const int value = (int)number();
-    if (slot->alive && slot->value != 0 && strchr("hnv", slot->kind) != NULL)
+    if (slot->alive && slot->value != 0 && strchr("hnvw", slot->kind) != NULL)
         memset(pointer_of(slot->value), value, slot->size);
     say("\n");
 }
@@ -727,7 +734,7 @@ static void end_sequence(void)
     static unsigned char copy[DUMP_BYTES];
     for (int at = 0; at < slot_count; at++) {
         const struct slot *slot = &slots[at];
-        if (!slot->alive || slot->size == 0 || slot->size > DUMP_BYTES || strchr("mvnh", slot->kind) == NULL)
+        if (!slot->alive || slot->size == 0 || slot->size > DUMP_BYTES || strchr("mvnhw", slot->kind) == NULL)
             continue;
         int copied = 0;
         if (slot->kind == 'm')

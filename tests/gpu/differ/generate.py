@@ -197,6 +197,19 @@ def fill(sequence: Sequence) -> str:
     return f"{{q:{sequence.place('mv', 256)},q:{pitch},d:{rng.choice([0, 5, 255, 65537])},d:{size},q:{width},q:{height}}}"
 
 
+# Questions about nodes, and room for their answers.
+ASKS = [
+    ("cuGraphKernelNodeGetParams_v2", "@?72"),
+    ("cuGraphMemsetNodeGetParams", "@p5"),
+    ("cuGraphHostNodeGetParams", "@p2"),
+    ("cuGraphMemcpyNodeGetParams", "@?200"),
+    ("cuGraphMemAllocNodeGetParams", "@?120"),
+    ("cuGraphMemFreeNodeGetParams", "@p"),
+    ("cuGraphEventRecordNodeGetEvent", "@p"),
+    ("cuGraphEventWaitNodeGetEvent", "@p"),
+    ("cuGraphChildGraphNodeGetGraph", "@p"),
+]
+
 POOL = "d:1,d:0,d:1,d:0,q:0,q:0,w:0,z:54"
 
 
@@ -508,6 +521,17 @@ def graphs(s: Sequence) -> None:
         s.say(f"cuGraphAddMemsetNode &{s.new('k')} {graph} {listed} {count} {fill(s)} {rng.choice(['c99', 'c99', 'NULL'])}")
     elif where == 8:
         s.say(f"cuGraphAddHostNode &{s.new('k')} {graph} {listed} {count} {{q:{rng.choice(['$host', '$host', 'NULL'])},q:3}}")
+    elif where == 9 and s.chance(0.5):
+        call, value = rng.choice(
+            [
+                ("cuGraphHostNodeSetParams", "{q:$host,q:5}" if s.chance(0.8) else "{q:NULL,q:5}"),
+                ("cuGraphEventRecordNodeSetEvent", s.pick("e", 0.1)),
+                ("cuGraphEventWaitNodeSetEvent", s.pick("e", 0.1)),
+                ("cuGraphKernelNodeCopyAttributes", s.pick("k", 0.1)),
+                ("cuGraphHostNodeSetParams", "NULL"),
+            ]
+        )
+        s.say(f"{call} {node} {value}")
     elif where == 9:
         s.say(f"cuGraphAddChildGraphNode &{s.new('k')} {graph} {listed} {count} {s.pick('g')}")
     elif where <= 11:
@@ -562,17 +586,8 @@ def graphs(s: Sequence) -> None:
     elif where == 35:
         s.say(f"cuGraphMemcpyNodeSetParams {node} {box(s, True) if s.chance(0.95) else 'NULL'}")
     elif where == 36:
-        call, places = rng.choice(
-            [
-                ("cuGraphKernelNodeGetParams_v2", "p4 p2 p1"),
-                ("cuGraphMemsetNodeGetParams", ""),
-                ("cuGraphHostNodeGetParams", ""),
-                ("cuGraphMemFreeNodeGetParams", ""),
-                ("cuGraphEventRecordNodeGetEvent", ""),
-            ]
-        )
-        size = {"cuGraphMemsetNodeGetParams": 5, "cuGraphHostNodeGetParams": 2}.get(call, 1)
-        s.say(f"{call} {node} {f'@p{size}' if not places else '@?72'}")
+        call, place = rng.choice(ASKS)
+        s.say(f"{call} {node} {place if s.chance(0.9) else 'NULL'}")
     elif where == 37:
         body = s.new("z")
         s.live["z"].pop()
@@ -599,7 +614,7 @@ def executables(s: Sequence) -> None:
         graphs(s)
         return
     exec_, node = s.pick("x"), s.pick("k")
-    where = rng.randrange(10)
+    where = rng.randrange(13)
     if where <= 3:
         s.say(f"cuGraphLaunch {exec_} {s.stream()}")
     elif where == 4:
@@ -612,6 +627,12 @@ def executables(s: Sequence) -> None:
         s.say(f"cuGraphExecMemsetNodeSetParams {exec_} {node} {fill(s)} c99")
     elif where == 8:
         s.say(f"cuGraphNodeSetEnabled {exec_} {node} {rng.choice([0, 1])}")
+    elif where == 9:
+        s.say(f"cuGraphNodeGetEnabled {exec_} {node} {'@d' if s.chance(0.9) else 'NULL'}")
+    elif where == 10:
+        s.say(f"cuGraphExecMemcpyNodeSetParams {exec_} {node} {box(s, True) if s.chance(0.9) else 'NULL'} c99")
+    elif where == 11:
+        s.say(f"cuGraphExecHostNodeSetParams {exec_} {node} {'{q:$host,q:7}' if s.chance(0.9) else 'NULL'}")
     else:
         s.say(f"cuGraphExecGetFlags {exec_} @q")
 
