@@ -166,16 +166,16 @@ static void *pointer_of(u64 number)
     return (void *)(uintptr_t)number;
 }
 
-/* Functions of the application. */
+/* Functions of the application. What they leave is the same in any order, since that of two streams is nobody's. */
 static void on_host(void *data)
 {
-    callbacks = callbacks * 31 + number_of(data) + 1;
+    callbacks += 1 + 16 * number_of(data);
 }
 
 static void on_stream(void *stream, int status, void *data)
 {
     (void)stream;
-    callbacks = callbacks * 31 + (u64)status * 7 + number_of(data) + 1;
+    callbacks += 1 + 16 * number_of(data) + 4096 * (u64)status;
 }
 
 static void *carve(size_t size)

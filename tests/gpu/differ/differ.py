@@ -102,27 +102,39 @@ def kind_of(reference: list[str], other: list[str], at: int) -> str:
     return f"{name}: {one}, not {two}" if one != two else f"{name}: other output"
 
 
-def shorten(sides: list[Side], name: str, lines: list[str], wanted: str, until: float) -> list[str]:
-    """Leaves out calls as long as the difference stays the same."""
-    fresh = name.endswith(" fresh")
-    step = max(1, len(lines) // 2)
-    while time.monotonic() < until:
-        cuts = [lines[:at] + lines[at + step :] for at in range(0, len(lines), step)]
-        items = [(f"cut{at}" + (" fresh" if fresh else ""), cut) for at, cut in enumerate(cuts) if cut]
+def shorten(sides: list[Side], cases: dict[str, tuple[str, list[str]]], until: float) -> dict[str, tuple[str, list[str]]]:
+    """Leaves out calls of each kind's sequence as long as its difference stays the same: all kinds in one run of both sides."""
+    cases = dict(cases)
+    steps = {kind: max(1, len(lines) // 2) for kind, (_, lines) in cases.items()}
+    while steps and time.monotonic() < until:
+        cuts: dict[str, tuple[str, list[str]]] = {}
+        for number, (kind, step) in enumerate(steps.items()):
+            name, lines = cases[kind]
+            fresh = " fresh" if name.endswith(" fresh") else ""
+            for at in range(0, len(lines), step):
+                if cut := lines[:at] + lines[at + step :]:
+                    cuts[f"{number}.{at}{fresh}"] = (kind, cut)
+        if not cuts:
+            break
+        items = [(label, cut) for label, (_, cut) in cuts.items()]
         with ThreadPoolExecutor() as pool:
-            answers = list(pool.map(lambda side: side.run(items), sides)) if items else []
-        for label, cut in items:
-            reference, other = (answer.get(label, []) for answer in answers)
-            at = first_difference(reference, other)
-            if at is not None and kind_of(reference, other, at) == wanted:
-                lines = cut
-                step = min(step, max(1, len(lines) // 2))
-                break
-        else:
-            if step == 1:
-                break
-            step //= 2
-    return lines
+            reference, other = pool.map(lambda side: side.run(items), sides)
+        shorter: dict[str, list[str]] = {}
+        for label, (kind, cut) in cuts.items():
+            one, two = reference.get(label, []), other.get(label, [])
+            at = first_difference(one, two)
+            if at is not None and kind_of(one, two, at) == kind:
+                shorter.setdefault(kind, cut)
+        for kind, step in list(steps.items()):
+            name, lines = cases[kind]
+            if kind in shorter:
+                cases[kind] = (name, shorter[kind])
+                steps[kind] = max(1, min(step, len(shorter[kind]) // 2))
+            elif step == 1:
+                del steps[kind]
+            else:
+                steps[kind] = step // 2
+    return cases
 
 
 def write_case(path: Path, name: str, lines: list[str], answers: list[str], remarks: list[str]) -> None:
@@ -171,19 +183,20 @@ def compare(arguments: argparse.Namespace) -> int:
     summary = [f"{len(hits):5d}  {kind}  (first: {hits[0][0]})" for kind, hits in sorted(found.items(), key=lambda it: -len(it[1]))]
     print("\n".join(summary), flush=True)
     (arguments.out / "differ.txt").write_text("\n".join(summary) + "\n")
-    limit = time.monotonic() + arguments.shorten_seconds
-    for number, (kind, hits) in enumerate(sorted(found.items(), key=lambda it: -len(it[1]))):
-        # The shortest of its kind is the quickest to shorten.
-        name, lines = min(hits, key=lambda hit: len(hit[1]))
-        if time.monotonic() < limit:
-            lines = shorten(sides, name, lines, kind, min(limit, time.monotonic() + 30))
-        reference, other = (side.run([(name, lines)]).get(name, []) for side in sides)
-        at = first_difference(reference, other)
-        heard = other[at] if at is not None and at < len(other) else "nothing"
-        remarks = [f"class: {kind}", f"seed: {name}", f"{sides[1].name}: {heard}", f"source: {sides[0].name}"]
-        write_case(cases / f"{number:03d}.txt", name, lines, reference, remarks)
-        print(f"\n-- {cases / f'{number:03d}.txt'}: {kind}, {len(hits)} times; {sides[1].name}: {heard}")
-        print("\n".join(f"   {line}" for line in reference[: (at or 0) + 1]), flush=True)
+    # The shortest of its kind is the quickest to shorten.
+    shortest = {kind: min(hits, key=lambda hit: len(hit[1])) for kind, hits in found.items()}
+    shortest = shorten(sides, shortest, time.monotonic() + arguments.shorten_seconds)
+    renamed = [(f"{number}{' fresh' if name.endswith(' fresh') else ''}", lines) for number, (name, lines) in enumerate(shortest.values())]
+    reference, other = (side.run(renamed) if renamed else {} for side in sides)
+    for (label, lines), (kind, (name, _)) in zip(renamed, shortest.items()):
+        said, heard = reference.get(label, []), other.get(label, [])
+        at = first_difference(said, heard)
+        there = heard[at] if at is not None and at < len(heard) else "nothing"
+        path = cases / f"{label.split(' ')[0].zfill(3)}.txt"
+        remarks = [f"class: {kind}", f"seed: {name}", f"{sides[1].name}: {there}", f"source: {sides[0].name}"]
+        write_case(path, label, lines, said, remarks)
+        print(f"\n-- {path}: {kind}, {len(found[kind])} times; {sides[1].name}: {there}")
+        print("\n".join(f"   {line}" for line in said[: (at or 0) + 1]), flush=True)
     return 1 if found else 0
 
 
