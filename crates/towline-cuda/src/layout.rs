@@ -8,6 +8,7 @@
 //! thread of its own, while the server loads it. Where the application's image can be read by nobody but NVIDIA's compiler (intermediate
 //! code for link time), what the server states is used, within what CUDA permits.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use towline_backend::cuda::*;
@@ -25,8 +26,8 @@ pub(crate) struct Layout {
     target: Target,
     /// The bytes that have not been read yet.
     unread: Mutex<Option<Arc<Vec<u8>>>>,
-    /// `None` where the image cannot be read.
-    kernels: OnceLock<Option<Kernels>>,
+    /// The kernels, and the variables that are the host's as well; `None` where the image cannot be read.
+    contents: OnceLock<Option<(Kernels, HashSet<Vec<u8>>)>>,
     /// For each function whether its parameters are known; or which are not as stated.
     verdict: OnceLock<Result<Box<[bool]>, String>>,
 }
@@ -41,19 +42,19 @@ impl Layout {
         let layout = Arc::new(Self {
             target,
             unread: Mutex::new(unread),
-            kernels: OnceLock::new(),
+            contents: OnceLock::new(),
             verdict: OnceLock::new(),
         });
         match image {
             Travelling::Whole(bytes) => {
-                layout.kernels.get_or_init(|| read(bytes, target));
+                layout.contents.get_or_init(|| read(bytes, target));
             }
             Travelling::Chosen(bytes) if bytes.len() >= READ_AHEAD => {
                 let ahead = Arc::clone(&layout);
                 let thread = std::thread::Builder::new().name("towline-image".into());
                 // Without a thread it is read when it is needed.
                 let _ = thread.spawn(move || {
-                    ahead.kernels();
+                    ahead.contents();
                 });
             }
             Travelling::Chosen(_) => {}
@@ -61,36 +62,45 @@ impl Layout {
         layout
     }
 
-    fn kernels(&self) -> Option<&Kernels> {
-        let kernels = self.kernels.get_or_init(|| {
+    fn contents(&self) -> Option<&(Kernels, HashSet<Vec<u8>>)> {
+        let contents = self.contents.get_or_init(|| {
             let unread = lock(&self.unread).take();
             unread.and_then(|bytes| read(&bytes, self.target))
         });
-        kernels.as_ref()
+        contents.as_ref()
+    }
+
+    /// Whether a variable is the host's as well.
+    pub(crate) fn is_managed(&self, name: &[u8]) -> bool {
+        self.contents()
+            .is_some_and(|(_, managed)| managed.contains(name))
     }
 
     /// Whether nothing has to be decompressed to compare.
     fn is_read(&self) -> bool {
-        self.kernels.get().is_some()
+        self.contents.get().is_some()
     }
 
     #[inline]
     fn verdict(&self, facts: &ModuleFacts) -> &Result<Box<[bool]>, String> {
         self.verdict.get_or_init(|| {
             let functions = &facts.functions;
-            match self.kernels() {
-                Some(kernels) => compare(functions, kernels),
+            match self.contents() {
+                Some((kernels, _)) => compare(functions, kernels),
                 None => Ok(vec![true; functions.len()].into()),
             }
         })
     }
 }
 
-/// The kernels of an image, if there is a way to tell.
-fn read(bytes: &[u8], target: Target) -> Option<Kernels> {
-    let found = parameters::of_image(bytes, target.capability, target.machine_code);
+/// What an image holds, if there is a way to tell.
+fn read(bytes: &[u8], target: Target) -> Option<(Kernels, HashSet<Vec<u8>>)> {
+    let (capability, machine_code) = (target.capability, target.machine_code);
+    let found = parameters::read_image(bytes, capability, machine_code, |code| {
+        Ok((code.kernels()?, code.managed()?))
+    });
     let reason = match found {
-        Ok(Some(kernels)) => return Some(kernels),
+        Ok(Some(contents)) => return Some(contents),
         Ok(None) => "it holds neither machine code nor PTX for the device".to_owned(),
         Err(error) => error.to_string(),
     };

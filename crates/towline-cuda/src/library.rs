@@ -408,7 +408,6 @@ impl Driver {
                 wire::LibraryGetManagedReply::decode(&body).map_err(|_| acting.malformed())?;
             Ok((reply.dptr, reply.bytes))
         })?;
-        self.show_variable(&acting, place.0, place.1)?;
         Ok(place)
     }
 
@@ -436,6 +435,7 @@ impl Driver {
         let copies = image.elsewhere.iter().flat_map(|other| other.images());
         let mut outcome = Ok(());
         for image in std::iter::once(&image).chain(copies) {
+            self.hide_variables(image);
             let request = wire::LibraryUnload {
                 library: wire::LibraryHandle(image.number),
             };

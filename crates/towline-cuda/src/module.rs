@@ -113,15 +113,38 @@ impl Driver {
         let place = (address, size.unwrap_or(0) as usize);
         // It lies where it lies, and most copies of it say which way they go. A managed variable beside it may have its page.
         let session = acting.context.session;
-        if !self.is_mirrored(address) && !self.addresses.claim(session, address, place.1) {
+        let managed = context == 0 || image.layout.is_managed(name);
+        if managed {
+            let shown = self.show_variable(acting, address, place.1)?;
+            shown
+                .into_iter()
+                .for_each(|mirror| image.note_shown(mirror));
+        } else if !self.is_mirrored(address) && !self.addresses.claim(session, address, place.1) {
             log::debug!(
                 "a variable of the device lies at {address:#x}, where this process has something else"
             );
         }
         image.note_global(context, name, place);
-        let range = crate::memory::Range::device(&acting.context, place.1, self.new_id());
+        let mut range = crate::memory::Range::device(&acting.context, place.1, self.new_id());
+        if managed {
+            range.kind = crate::memory::Kind::Managed;
+        }
         write(&self.memory).insert(place.0, range);
         Ok(place)
+    }
+
+    /// Ends what the application was shown of an image's managed variables.
+    pub(crate) fn hide_variables(&self, image: &Image) {
+        let (shown, places) = image.take_shown();
+        if shown.is_empty() {
+            return;
+        }
+        for address in places {
+            write(&self.memory).remove(address);
+        }
+        for mirror in shown {
+            self.hide_variable(mirror);
+        }
     }
 
     /// A module, and a call in its context.
@@ -344,6 +367,7 @@ impl ModuleCalls for Driver {
                 hmod: wire::ModuleHandle(image.number),
             })?;
             let removed = write(&self.functions).remove(image.number);
+            self.hide_variables(&image);
             removed.map(|_| ()).ok_or(CUDA_ERROR_INVALID_HANDLE)
         }))
     }

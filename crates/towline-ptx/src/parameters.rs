@@ -1,9 +1,10 @@
-//! Where the parameters of an image's kernels lie, and nothing else: what whoever packs the arguments of a launch must know.
+//! Where the parameters of an image's kernels lie: what whoever packs the arguments of a launch must know. And which variables are the
+//! host's as well.
 //!
 //! Of a cubin this reads the sections `.nv.info.<kernel>`, of PTX the heads of its functions. Everything else in an image may be broken
 //! or unknown.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::ComputeCapability;
 use crate::Error;
@@ -95,11 +96,61 @@ fn place(offset: u64, len: u64) -> Option<Place> {
     })
 }
 
+/// An image as a device loads it.
+#[derive(Debug, Clone, Copy)]
+pub enum Code<'a> {
+    /// Machine code.
+    Cubin(&'a [u8]),
+    /// PTX, up to its NUL.
+    Text(&'a [u8]),
+}
+
+impl Code<'_> {
+    /// Its kernels.
+    pub fn kernels(&self) -> Result<Kernels, Error> {
+        match self {
+            Self::Cubin(bytes) => of_cubin(bytes),
+            Self::Text(bytes) => of_text(bytes),
+        }
+    }
+
+    /// The names of its variables that the host sees as well: `__managed__`.
+    pub fn managed(&self) -> Result<HashSet<Vec<u8>>, Error> {
+        match self {
+            Self::Cubin(bytes) => cubin::managed(&Elf::parse(bytes)?),
+            Self::Text(bytes) => managed_of_text(bytes),
+        }
+    }
+}
+
+fn managed_of_text(bytes: &[u8]) -> Result<HashSet<Vec<u8>>, Error> {
+    const MARK: &[u8] = b".managed";
+    // Most have none.
+    if !bytes.windows(MARK.len()).any(|part| part == MARK) {
+        return Ok(HashSet::new());
+    }
+    let end = bytes.iter().position(|&byte| byte == 0);
+    let text = ptx::text(bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default())?;
+    let modules = ptx::heads(text)?;
+    let variables = modules.iter().flat_map(|module| module.variables());
+    let managed = variables.filter(|variable| variable.is_managed());
+    Ok(managed
+        .map(|variable| variable.name.as_bytes().to_vec())
+        .collect())
+}
+
 /// The kernels of a program of a container; `None` for one that is neither machine code nor PTX.
 pub fn of_program(program: &Program<'_>) -> Result<Option<Kernels>, Error> {
+    read_program(program, |code| code.kernels())
+}
+
+fn read_program<R>(
+    program: &Program<'_>,
+    read: impl FnOnce(Code<'_>) -> Result<R, Error>,
+) -> Result<Option<R>, Error> {
     match program.kind {
-        EntryKind::Elf => of_cubin(&program.image()?).map(Some),
-        EntryKind::Ptx => of_text(&program.image()?).map(Some),
+        EntryKind::Elf => read(Code::Cubin(&program.image()?)).map(Some),
+        EntryKind::Ptx => read(Code::Text(&program.image()?)).map(Some),
         _ => Ok(None),
     }
 }
@@ -111,6 +162,16 @@ pub fn of_image(
     device: ComputeCapability,
     machine_code: bool,
 ) -> Result<Option<Kernels>, Error> {
+    read_image(bytes, device, machine_code, |code| code.kernels())
+}
+
+/// Reads what `device` loads of an image; `None` where it holds neither machine code nor PTX for the device.
+pub fn read_image<R>(
+    bytes: &[u8],
+    device: ComputeCapability,
+    machine_code: bool,
+    read: impl FnOnce(Code<'_>) -> Result<R, Error>,
+) -> Result<Option<R>, Error> {
     match image::kind(bytes) {
         Some(Kind::Container) => {
             let programs = Container::parse(bytes)?.programs()?;
@@ -118,10 +179,10 @@ pub fn of_image(
                 true => fatbin::choose(programs, device),
                 false => fatbin::choose_text(programs, device),
             };
-            chosen.map_or(Ok(None), |program| of_program(&program))
+            chosen.map_or(Ok(None), |program| read_program(&program, read))
         }
-        Some(Kind::Elf) => of_cubin(bytes).map(Some),
-        Some(Kind::Ptx) => of_text(bytes).map(Some),
+        Some(Kind::Elf) => read(Code::Cubin(bytes)).map(Some),
+        Some(Kind::Ptx) => read(Code::Text(bytes)).map(Some),
         Some(Kind::Wrapper) | None => Ok(None),
     }
 }
@@ -264,6 +325,10 @@ mod tests {
         let expected = [("k", places(&[(0, 1), (8, 8)])), ("none", places(&[]))];
         let expected = expected.map(|(name, places)| (name.as_bytes().to_vec(), places));
         assert_eq!(kernels, Kernels::from(expected));
+        let managed = Code::Text(b".version 8.0\n.target sm_75\n.address_size 64\n.global .attribute(.managed) .align 4 .u32 both = 10;\n\
+            .global .u32 own;\n.entry k() { ret; }\n\0")
+        .managed();
+        assert_eq!(managed.expect("PTX"), HashSet::from([b"both".to_vec()]));
     }
 
     #[test]

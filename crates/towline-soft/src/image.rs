@@ -59,6 +59,8 @@ pub(crate) enum LoadError {
     NoPtx,
 }
 
+const PAGE: u64 = 4096;
+
 /// A module that is loaded.
 pub(crate) struct Image {
     pub(crate) program: Program,
@@ -67,6 +69,8 @@ pub(crate) struct Image {
     pub(crate) hash: [u8; 32],
     /// Where each variable of global or constant memory lies.
     addresses: Vec<Option<u64>>,
+    /// What they take of the arena.
+    taken: Vec<u64>,
     arena: Arc<Arena>,
     kernels: Mutex<HashMap<FunctionId, Result<Arc<Parts>, String>>>,
 }
@@ -110,6 +114,7 @@ impl Image {
         let program = program_of(&text)?;
         let mut image = Self {
             addresses: vec![None; program.variables.len()],
+            taken: Vec::new(),
             program,
             text: String::new(),
             hash: Sha256::digest(&text).into(),
@@ -128,8 +133,18 @@ impl Image {
             if variable.space == Space::Shared {
                 continue;
             }
-            let found = self.arena.allocate(variable.len, device, Purpose::Image);
-            *address = Some(found.ok_or(LoadError::NoMemory(variable.len))?);
+            // Clients show the program whole pages.
+            let room = match variable.managed {
+                true => variable.len.saturating_add(2 * PAGE),
+                false => variable.len,
+            };
+            let found = self.arena.allocate(room, device, Purpose::Image);
+            let found = found.ok_or(LoadError::NoMemory(room))?;
+            self.taken.push(found);
+            *address = Some(match variable.managed {
+                true => found.next_multiple_of(PAGE),
+                false => found,
+            });
         }
         Ok(())
     }
@@ -223,8 +238,8 @@ impl Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        for address in self.addresses.iter().flatten() {
-            self.arena.free(*address, Purpose::Image);
+        for start in &self.taken {
+            self.arena.free(*start, Purpose::Image);
         }
     }
 }

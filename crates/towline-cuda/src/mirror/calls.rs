@@ -148,6 +148,9 @@ impl Driver {
 
     /// Frees managed memory.
     pub(crate) fn free_managed(&self, address: u64) -> Result<(), CUresult> {
+        if !self.is_own_mirror(address) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         write(&self.memory).remove(address);
         lock(&self.mirrors.hints).remove(&address);
         self.end_mirror(address)
@@ -264,15 +267,16 @@ impl Driver {
         }
     }
 
-    /// Shows the application a managed variable, which the server's driver has placed.
+    /// Shows the application a managed variable, which the server's driver has placed. Tells where that begins, unless it was shown with
+    /// another.
     pub(crate) fn show_variable(
         &self,
         acting: &Acting<'_>,
         address: u64,
         size: usize,
-    ) -> Result<(), CUresult> {
+    ) -> Result<Option<u64>, CUresult> {
         if self.is_mirrored(address) {
-            return Ok(());
+            return Ok(None);
         }
         let first = address - address % PAGE as u64;
         let end = address.saturating_add(size as u64);
@@ -293,7 +297,7 @@ impl Driver {
             blocks.here.clear();
             mirror.region.protect(&(0..bytes), Access::Nothing);
         }
-        self.enter_mirror(mirror)
+        self.enter_mirror(mirror).map(|()| Some(first))
     }
 
     /// The managed allocation that all of these bytes are of.

@@ -24,7 +24,7 @@ use towline_backend::cuda::*;
 use towline_client::cuda::Session;
 
 use crate::context::Context;
-use crate::driver::{Acting, Driver, actor, lock};
+use crate::driver::{Acting, Driver, actor, lock, read};
 use region::{Access, Region, Span};
 
 pub(crate) use calls::{Hints, Prefetch, batch, check_batch, location, ranges};
@@ -784,6 +784,22 @@ impl Driver {
         // As the driver: what uses it is waited for.
         acting.synchronise_all()?;
         mirror.give_back(&acting)
+    }
+
+    /// Ends what the application was shown of a variable, unless another one is shown with it.
+    pub(crate) fn hide_variable(&self, address: u64) {
+        let size = lock(&self.mirrors.all)
+            .get(&address)
+            .map_or(0, |mirror| mirror.region.size());
+        if read(&self.memory).within(address, size as u64).is_empty() {
+            lock(&self.mirrors.all).remove(&address);
+        }
+    }
+
+    /// Whether an address begins memory that the application has allocated, and may free.
+    pub(crate) fn is_own_mirror(&self, address: u64) -> bool {
+        let all = lock(&self.mirrors.all);
+        all.get(&address).is_some_and(|mirror| mirror.memory != 0)
     }
 
     /// The mirrors of a context end with it; the application may not look at them any more.

@@ -9,7 +9,7 @@
 
 pub mod info;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use self::info::{Attribute, Parameter};
 use crate::Error;
@@ -241,6 +241,14 @@ impl Kernel<'_> {
             _ => {}
         }
     }
+}
+
+/// The names of the variables that the host sees as well.
+pub(crate) fn managed(elf: &Elf<'_>) -> Result<HashSet<Vec<u8>>, Error> {
+    let symbols = elf.symbols()?;
+    let variables = symbols.iter().filter_map(|symbol| variable(elf, symbol));
+    let managed = variables.filter(|variable| variable.space == Space::Managed);
+    Ok(managed.map(|variable| variable.name.to_vec()).collect())
 }
 
 fn variable<'a>(elf: &Elf<'a>, symbol: &Symbol<'a>) -> Option<Variable<'a>> {

@@ -745,6 +745,19 @@ impl CudaApi for SoftCuda {
             put(bytes, len);
         }))
     }
+    unsafe fn cuLibraryGetManaged(
+        &self,
+        address: *mut CUdeviceptr,
+        bytes: *mut usize,
+        library: CUlibrary,
+        name: *const c_char,
+    ) -> CUresult {
+        let found = name_of(name).and_then(|name| self.managed(library.addr(), name));
+        status(found.map(|(at, len)| {
+            put(address, at);
+            put(bytes, len);
+        }))
+    }
     unsafe fn cuKernelGetFunction(&self, function: *mut CUfunction, kernel: CUkernel) -> CUresult {
         let known = self.function(kernel.addr());
         answer(function, known.map(|_| kernel.cast()))

@@ -78,9 +78,10 @@ impl SoftCuda {
         }
     }
 
-    /// Whether all of this is device memory, as copies want it.
+    /// Whether all of this is device memory, as copies want it, or will be when a graph that was launched has allocated it.
     pub(super) fn check_range(&self, address: CUdeviceptr, bytes: u64) -> Result<(), CUresult> {
-        match bytes == 0 || self.arena.range(address, bytes).is_some() {
+        let arena = &self.arena;
+        match bytes == 0 || arena.range(address, bytes).is_some() || arena.knows(address, bytes) {
             true => Ok(()),
             false => Err(CUDA_ERROR_INVALID_VALUE),
         }

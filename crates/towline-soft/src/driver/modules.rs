@@ -204,6 +204,21 @@ impl SoftCuda {
         Ok((address, len as usize))
     }
 
+    /// Address and size of a variable that the host sees as well.
+    pub(super) fn managed(
+        &self,
+        library: usize,
+        name: &str,
+    ) -> Result<(CUdeviceptr, usize), CUresult> {
+        let module = self.module(library)?;
+        let variables = &self.image(&module)?.program.variables;
+        let known = variables.iter().find(|variable| variable.name == name);
+        match known.is_some_and(|variable| variable.managed) {
+            true => self.global(library, name),
+            false => Err(CUDA_ERROR_NOT_FOUND),
+        }
+    }
+
     /// Offset and size of a parameter.
     pub(super) fn parameter(
         &self,
