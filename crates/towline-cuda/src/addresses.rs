@@ -118,6 +118,13 @@ impl Addresses {
         true
     }
 
+    /// Whether an address is reserved for what a server has given, or has taken back.
+    pub(crate) fn is_held(&self, address: u64) -> bool {
+        let held = lock(&self.held);
+        let before = held.range(..=address).next_back();
+        before.is_some_and(|(_, (end, _))| *end > address)
+    }
+
     /// Lets others have addresses that a server takes back, or that something of ours is to lie at.
     pub(crate) fn release(&self, session: u8, start: u64, size: usize) {
         let (first, Some(end)) = (start / PAGE * PAGE, start.checked_add(size as u64)) else {

@@ -256,6 +256,11 @@ impl Driver {
             let both = |address| ranges.is_device(address) || self.is_both(address);
             (both(target), both(source))
         };
+        // Memory of the device that has been freed is none of the host's.
+        let is_none = |address: u64| address == 0 || self.addresses.is_held(address);
+        if size > 0 && (!to_device && is_none(target) || !from_device && is_none(source)) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         let target_host = std::ptr::with_exposed_provenance_mut::<c_void>(target as usize);
         let source_host = std::ptr::with_exposed_provenance::<c_void>(source as usize);
         match (to_device, from_device) {

@@ -45,6 +45,8 @@ pub(crate) struct Work {
     mark: Option<(u64, u64)>,
     /// The event whose recordings are the marks where the application records none.
     probe: Option<u64>,
+    /// The stream has ended, and what it was given has not.
+    ended: bool,
 }
 
 impl Work {
@@ -65,6 +67,18 @@ impl Context {
             Some(stream) => all.get(&stream).is_some_and(|work| !work.is_idle()),
             None => !all.values().all(Work::is_idle),
         }
+    }
+
+    /// Forgets a stream that ends, but for work that a wait for the context still waits for; tells its probe.
+    fn end_stream(&self, stream: u64) -> Option<u64> {
+        let mut all = lock(&self.work);
+        let work = all.get_mut(&stream)?;
+        let probe = work.probe.take();
+        work.ended = true;
+        if work.is_idle() {
+            all.remove(&stream);
+        }
+        probe
     }
 
     /// Whether so much of what was posted to a stream is known to be done.
@@ -159,8 +173,12 @@ impl Acting<'_> {
 
     /// Notes that a stream has done so much.
     pub(crate) fn note_done(&self, stream: u64, done: u64) {
-        if let Some(work) = lock(&self.context.work).get_mut(&stream) {
+        let mut all = lock(&self.context.work);
+        if let Some(work) = all.get_mut(&stream) {
             work.finish(done);
+            if work.ended && work.is_idle() {
+                all.remove(&stream);
+            }
         }
     }
 
@@ -511,8 +529,7 @@ impl StreamCalls for Driver {
             acting.session.forget_stream(handle.0);
             acting.post(&wire::StreamDestroyV2 { hStream: handle })?;
             self.forget_stream_attributes(|_, stream| stream == handle.0);
-            let work = lock(&acting.context.work).remove(&handle.0);
-            let probe = work.and_then(|work| work.probe);
+            let probe = acting.context.end_stream(handle.0);
             let events = [probe, acting.context.written.forget(handle.0)];
             events.into_iter().flatten().try_for_each(|event| {
                 acting.post(&wire::EventDestroyV2 {
