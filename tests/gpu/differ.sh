@@ -33,9 +33,10 @@ program() { "${CC:-cc}" -std=c11 -Wall -Wextra -Werror -O1 -o "$1" "$differ/diff
 
 pack() {
   local target=${CARGO_TARGET_DIR:-target}/release file
-  cargo build --release --locked -p towline-cli -p towline-cuda
+  # `towline run` knows a program's libraries by OpenCL's.
+  cargo build --release --locked -p towline-cli -p towline-cuda -p towline-opencl
   mkdir -p "$packed"
-  for file in towline libtowline_cuda.so; do strip -o "$packed/$file" "$target/$file"; done
+  for file in towline libtowline_{cuda,opencl}.so; do strip -o "$packed/$file" "$target/$file"; done
   program "$packed/differ"
 }
 
