@@ -28,6 +28,8 @@ from generate import PROLOGUE, render, sequence
 HERE = Path(__file__).resolve().parent
 Items = list[tuple[str, list[str]]]
 Answers = dict[str, list[str]]
+# Statuses that a context keeps.
+FAULTS = {"700", "715", "716", "717", "718", "719"}
 # Calls after one that killed the reference's process have no answer.
 DEADLY = ("died of", "did not end", "exited with")
 
@@ -78,13 +80,26 @@ def answer_of(line: str) -> str:
     return line.split(" = ", 1)[1] if " = " in line else line
 
 
+def end_of(transcript: list[str]) -> str:
+    ends = [answer_of(line).split(" ")[0] for line in transcript if line.startswith("at the end")]
+    return ends[0] if ends else ""
+
+
+def is_late_news(reference: list[str], other: list[str], at: int) -> bool:
+    """Whether one side has heard of a kernel's fault before the other: any call may tell, and both know in the end."""
+    statuses = {answer_of(lines[at]).split(" ")[0] for lines in (reference, other)}
+    return bool(statuses & FAULTS) and end_of(reference) == end_of(other) in FAULTS
+
+
 def first_difference(reference: list[str], other: list[str]) -> int | None:
     """Where two transcripts part, unless the reference's process died there."""
     for at, line in enumerate(reference):
         if at + 1 < len(reference) and reference[at + 1].startswith(DEADLY):
             return None
-        if at >= len(other) or other[at] != line:
+        if at >= len(other):
             return at
+        if other[at] != line:
+            return None if is_late_news(reference, other, at) else at
     return None
 
 
