@@ -28,6 +28,8 @@ from generate import PROLOGUE, render, sequence
 HERE = Path(__file__).resolve().parent
 Items = list[tuple[str, list[str]]]
 Answers = dict[str, list[str]]
+# How often a difference must show again.
+CONFIRMATIONS = 4
 # Statuses that a context keeps.
 FAULTS = {"700", "715", "716", "717", "718", "719"}
 # Calls after one that killed the reference's process have no answer.
@@ -51,7 +53,9 @@ class Side:
         given = render(items)
         limit = 60 + len(items)
         try:
-            done = subprocess.run(self.command, input=given, capture_output=True, text=True, env=self.environment, timeout=limit)
+            done = subprocess.run(
+                self.command, check=False, input=given, capture_output=True, text=True, env=self.environment, timeout=limit
+            )
         except subprocess.TimeoutExpired as late:
             done = subprocess.CompletedProcess(self.command, 1, (late.stdout or b"").decode(errors="replace"), "too late")
         answers = parse(done.stdout)
@@ -111,7 +115,11 @@ def kind_of(reference: list[str], other: list[str], at: int) -> str:
         return f"{name}: {other[at + 1]}"
     said, heard = answer_of(line), answer_of(other[at]) if at < len(other) else "nothing"
     if name[:2] != "cu":
-        what = name.rstrip("0123456789") if said[:1] == heard[:1] else f"{name.rstrip('0123456789')} {said.split(' ')[0]}, {heard.split(' ')[0]}"
+        what = (
+            name.rstrip("0123456789")
+            if said[:1] == heard[:1]
+            else f"{name.rstrip('0123456789')} {said.split(' ')[0]}, {heard.split(' ')[0]}"
+        )
         return f"{what} at the end" if not line.startswith("at the end") else f"the end: {said.split(' ')[0]}, {heard.split(' ')[0]}"
     one, two = said.split(" ")[0], heard.split(" ")[0]
     return f"{name}: {one}, not {two}" if one != two else f"{name}: other output"
@@ -133,7 +141,7 @@ def shorten(sides: list[Side], cases: dict[str, tuple[str, list[str]]], until: f
             break
         items = [(label, cut) for label, (_, cut) in cuts.items()]
         with ThreadPoolExecutor() as pool:
-            reference, other = pool.map(lambda side: side.run(items), sides)
+            reference, other = pool.map(Side.run, sides, [items, items])
         shorter: dict[str, list[str]] = {}
         for label, (kind, cut) in cuts.items():
             one, two = reference.get(label, []), other.get(label, [])
@@ -172,7 +180,7 @@ def compare(arguments: argparse.Namespace) -> int:
             break
         items = [sequence(seed) for seed in range(start, min(start + arguments.batch, first + count))]
         with ThreadPoolExecutor() as pool:
-            again, other = pool.submit(lambda: sides[0].run(items)), pool.submit(sides[1].run, items)
+            again, other = pool.submit(sides[0].run, items), pool.submit(sides[1].run, items)
             reference = sides[0].run(items)
             again, other = again.result(), other.result()
         suspects: Items = []
@@ -185,11 +193,13 @@ def compare(arguments: argparse.Namespace) -> int:
                 suspects.append((name, lines))
         done += len(items)
         if suspects:
-            # Once more on both sides: what does not repeat itself is no finding.
-            once_more, other_again = sides[0].run(suspects), sides[1].run(suspects)
+            # Again on both sides: what does not repeat itself is no finding.
+            rounds = [(sides[0].run(suspects), sides[1].run(suspects)) for _ in range(CONFIRMATIONS)]
             for name, lines in suspects:
                 at = first_difference(reference[name], other.get(name, []))
-                steady = once_more.get(name) == reference[name] and first_difference(once_more[name], other_again.get(name, [])) == at
+                steady = all(
+                    one.get(name) == reference[name] and first_difference(one[name], two.get(name, [])) == at for one, two in rounds
+                )
                 if at is None or not steady:
                     varied += 1
                     continue
@@ -206,7 +216,7 @@ def compare(arguments: argparse.Namespace) -> int:
     for (label, lines), (kind, (name, _)) in zip(renamed, shortest.items()):
         said, heard = reference.get(label, []), other.get(label, [])
         at = first_difference(said, heard)
-        there = heard[at] if at is not None and at < len(heard) else "nothing"
+        there = heard[at] if at is not None and at < len(heard) else "the same when asked alone" if at is None else "nothing"
         path = cases / f"{label.split(' ')[0].zfill(3)}.txt"
         remarks = [f"class: {kind}", f"seed: {name}", f"{sides[1].name}: {there}", f"source: {sides[0].name}"]
         write_case(path, label, lines, said, remarks)
@@ -257,9 +267,7 @@ def record(arguments: argparse.Namespace) -> int:
         items = calls_of(path)
         answers = side.run(items)
         kept = [line for line in path.read_text().splitlines() if line.startswith("#") and not line.startswith("# source:")]
-        body = "".join(
-            f"sequence {name}\n" + "".join(f"  {line}\n" for line in answers.get(name, [])) + "end\n" for name, _lines in items
-        )
+        body = "".join(f"sequence {name}\n" + "".join(f"  {line}\n" for line in answers.get(name, [])) + "end\n" for name, _lines in items)
         path.write_text("".join(f"{line}\n" for line in kept) + f"# source: {arguments.source}\n" + body)
     return 0
 

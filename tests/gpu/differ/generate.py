@@ -178,11 +178,11 @@ def box(sequence: Sequence, deep: bool) -> str:
         device = sequence.place("mv" if kind == 2 else "mvhn", need) if kind in (2, 4) else "NULL"
         if sequence.chance(0.03):
             kind = rng.choice([0, 3, 5])
-        x, y = rng.choice([0, 0, 4]), rng.choice([0, 0, 0, 1])
+        x = rng.choice([0, 0, 4])
         if deep:
             fields.append(f"q:{x},q:0,q:0,q:0,d:{kind},q:{host},q:{device},q:NULL,q:0,q:{pitch},q:{height}")
         else:
-            fields.append(f"q:{x},q:{0 if y and sequence.chance(0.5) else 0},d:{kind},q:{host},q:{device},q:NULL,q:{pitch}")
+            fields.append(f"q:{x},q:0,d:{kind},q:{host},q:{device},q:NULL,q:{pitch}")
     end = f"q:{width},q:{height}" + (f",q:{depth}" if deep else "")
     return "{" + ",".join(fields) + "," + end + "}"
 
