@@ -23,9 +23,9 @@ const LIBRARY: &str = "libtowline_opencl.so";
 const CUDA_LIBRARY: &str = "libtowline_cuda.so";
 /// Our NVML library's, beside it.
 const NVML_LIBRARY: &str = "libtowline_nvml.so";
-/// The names that programs load the driver and NVML by.
-const CUDA_SONAME: &str = "libcuda.so.1";
-const NVML_SONAME: &str = "libnvidia-ml.so.1";
+/// The names that programs load the driver and NVML by; those without a version too, though only development packages have them.
+const CUDA_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+const NVML_NAMES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
 /// Our CUDA runtime libraries, beside them, with the names that programs load them by.
 const CUDART: [(&str, &str); 2] = [
     ("libcudart.so.12", "libtowline_cudart12.so"),
@@ -57,9 +57,7 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
         .env("OPENCL_VENDOR_PATH", &folder);
     let beside = |name: &str| library.parent()?.join(name).canonicalize().ok();
     if let Some(cuda) = beside(CUDA_LIBRARY) {
-        let mut links = vec![(CUDA_SONAME, cuda)];
-        // Without it programs would find this machine's own NVML, and devices that CUDA does not have.
-        links.extend(beside(NVML_LIBRARY).map(|nvml| (NVML_SONAME, nvml)));
+        let mut links = driver_links(&cuda, beside(NVML_LIBRARY).as_deref());
         if options.cudart {
             for (soname, name) in CUDART {
                 let cudart = beside(name).with_context(|| missing_cudart(name, &library))?;
@@ -201,6 +199,17 @@ fn vendor_files(vendors: &OsStr) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
     }
     found.sort();
     Ok(found)
+}
+
+/// Our libraries, each under the names that programs load it by.
+fn driver_links(cuda: &Path, nvml: Option<&Path>) -> Vec<(&'static str, PathBuf)> {
+    // Without NVML programs would find this machine's own, and devices that CUDA does not have.
+    let nvml = nvml
+        .into_iter()
+        .flat_map(|nvml| NVML_NAMES.map(|name| (name, nvml)));
+    let all = CUDA_NAMES.map(|name| (name, cuda)).into_iter().chain(nvml);
+    all.map(|(name, library)| (name, library.to_owned()))
+        .collect()
 }
 
 /// A folder that holds our libraries under the names that programs load; the same one each time for the same libraries.
@@ -401,6 +410,23 @@ mod tests {
         assert_eq!(driver_folder(parent.path(), &links).unwrap(), folder);
         let without = driver_folder(parent.path(), &links[..1]).unwrap();
         assert_ne!(without, folder);
+    }
+
+    #[test]
+    fn programs_find_our_libraries_with_and_without_a_version() {
+        let (cuda, nvml) = (Path::new("/lib/cuda"), Path::new("/lib/nvml"));
+        let found = driver_links(cuda, Some(nvml));
+        let expected = [
+            ("libcuda.so.1", cuda),
+            ("libcuda.so", cuda),
+            ("libnvidia-ml.so.1", nvml),
+            ("libnvidia-ml.so", nvml),
+        ];
+        assert_eq!(
+            found,
+            expected.map(|(name, library)| (name, library.to_owned()))
+        );
+        assert_eq!(driver_links(cuda, None).len(), 2);
     }
 
     #[test]
