@@ -21,6 +21,7 @@ on_every_device! {
     empty_file_is_no_image
     profiler_calls_need_the_driver_started
     copies_beyond_their_memory_are_refused
+    hints_about_caches_leave_no_failure
 }
 
 /// Handles that mean nothing, something else, or nothing any more.
@@ -303,4 +304,19 @@ fn copies_beyond_their_memory_are_refused(machine: Machine) {
     }
     assert_eq!(machine.bytes(place, 64), [0; 64]);
     machine.end();
+}
+fn hints_about_caches_leave_no_failure(machine: Machine) {
+    let driver = &machine.driver;
+    // SAFETY: no pointers.
+    let done = unsafe {
+        [
+            driver.cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_SHARED),
+            driver.cuCtxSetSharedMemConfig(CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE),
+            driver.cuCtxResetPersistingL2Cache(),
+            driver.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096),
+            driver.cuCtxSynchronize(),
+        ]
+    };
+    assert_eq!(done, [CUDA_SUCCESS; 5]);
+    machine.leave();
 }

@@ -556,6 +556,15 @@ impl CudaApi for NullCuda {
     unsafe fn cuCtxSetLimit(&self, _limit: CUlimit, _value: usize) -> CUresult {
         CUDA_SUCCESS
     }
+    unsafe fn cuCtxSetCacheConfig(&self, _config: CUfunc_cache) -> CUresult {
+        CUDA_SUCCESS
+    }
+    unsafe fn cuCtxSetSharedMemConfig(&self, _config: CUsharedconfig) -> CUresult {
+        CUDA_SUCCESS
+    }
+    unsafe fn cuCtxResetPersistingL2Cache(&self) -> CUresult {
+        CUDA_SUCCESS
+    }
     unsafe fn cuCtxGetStreamPriorityRange(&self, least: *mut i32, greatest: *mut i32) -> CUresult {
         put(least, 0);
         put(greatest, -5);

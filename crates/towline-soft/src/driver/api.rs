@@ -308,6 +308,16 @@ impl CudaApi for SoftCuda {
     unsafe fn cuCtxSetLimit(&self, limit: CUlimit, value: usize) -> CUresult {
         status(self.set_limit(limit, value))
     }
+    // Caches and banks are hints about speed.
+    unsafe fn cuCtxSetCacheConfig(&self, _config: CUfunc_cache) -> CUresult {
+        status(self.context().map(drop))
+    }
+    unsafe fn cuCtxSetSharedMemConfig(&self, _config: CUsharedconfig) -> CUresult {
+        status(self.context().map(drop))
+    }
+    unsafe fn cuCtxResetPersistingL2Cache(&self) -> CUresult {
+        status(self.context().map(drop))
+    }
     unsafe fn cuCtxGetStreamPriorityRange(&self, least: *mut i32, greatest: *mut i32) -> CUresult {
         // Every stream is as urgent as the others.
         put(least, 0);
@@ -829,6 +839,13 @@ impl CudaApi for SoftCuda {
         status(self.set_function_attribute(kernel.addr(), which, value))
     }
     unsafe fn cuFuncSetCacheConfig(&self, function: CUfunction, _config: CUfunc_cache) -> CUresult {
+        status(self.function(function.addr()).map(|_| ()))
+    }
+    unsafe fn cuFuncSetSharedMemConfig(
+        &self,
+        function: CUfunction,
+        _config: CUsharedconfig,
+    ) -> CUresult {
         status(self.function(function.addr()).map(|_| ()))
     }
     unsafe fn cuKernelSetCacheConfig(
