@@ -94,10 +94,11 @@ impl Driver {
                 captured,
             )
         }?;
-        if mode == Mode::Sync {
-            return self.note_written(&acting, stream);
-        }
-        acting.touch(stream);
+        match mode {
+            Mode::Sync => return self.note_written(&acting, stream),
+            _ if captured => acting.touch_written(stream),
+            _ => acting.touch(stream),
+        };
         Ok(())
     }
 

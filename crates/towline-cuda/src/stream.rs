@@ -41,6 +41,8 @@ pub(crate) struct Work {
     posted: u64,
     /// How much of that is known to be done.
     done: u64,
+    /// What was posted behind this is copies to the device whose bytes had been taken when their calls returned.
+    worked: u64,
     /// The server will tell under this number when the stream has done so much: the last recording of an event on it.
     mark: Option<(u64, u64)>,
     /// The event whose recordings are the marks where the application records none.
@@ -52,6 +54,11 @@ pub(crate) struct Work {
 impl Work {
     fn is_idle(&self) -> bool {
         self.done == self.posted
+    }
+
+    /// Whether nothing but such copies may be left.
+    fn only_writes(&self) -> bool {
+        self.done >= self.worked
     }
 
     fn finish(&mut self, done: u64) {
@@ -128,7 +135,28 @@ impl Acting<'_> {
         let mut all = lock(&self.context.work);
         let work = all.entry(stream.0).or_default();
         work.posted += 1;
+        work.worked = work.posted;
         work.posted
+    }
+
+    /// As [`Self::touch`], for a copy to the device whose bytes have been taken.
+    pub(crate) fn touch_written(&self, stream: wire::StreamHandle) -> u64 {
+        let mut all = lock(&self.context.work);
+        let work = all.entry(stream.0).or_default();
+        work.posted += 1;
+        work.posted
+    }
+
+    /// Whether all that a stream may have left are such copies: as far as the application can see, they are done. An event that was recorded
+    /// there would tell.
+    fn has_only_writes(&self, stream: wire::StreamHandle) -> bool {
+        let all = lock(&self.context.work);
+        let own = all.get(&stream.0);
+        // A default stream stands behind the context's others, and these behind it.
+        let ordered = |at: u64| at != stream.0 && (at <= 2 || stream.0 <= 2);
+        let is_quiet = |work: &Work| work.is_idle() && work.mark.is_none();
+        own.is_some_and(|work| !work.is_idle() && work.only_writes() && work.mark.is_none())
+            && all.iter().all(|(at, work)| !ordered(*at) || is_quiet(work))
     }
 
     /// Notes that the server will tell under `mark` when a stream has done what was posted to it; how much that is.
@@ -276,6 +304,21 @@ impl Acting<'_> {
 }
 
 impl Driver {
+    /// Where a stream has nothing left but copies of bytes that have been taken: whatever comes next finds these there, as behind copies that
+    /// block, so a wait for the stream is over. `false` for every other stream.
+    fn settle_writes(
+        &self,
+        acting: &Acting<'_>,
+        stream: wire::StreamHandle,
+    ) -> Result<bool, CUresult> {
+        if !acting.has_only_writes(stream) || acting.session.broken().is_some() {
+            return Ok(false);
+        }
+        self.note_written(acting, stream)?;
+        acting.show_twins()?;
+        acting.healthy(stream).map(|()| true)
+    }
+
     fn create_stream(&self, flags: u32, priority: Option<i32>) -> Result<CUstream, CUresult> {
         if flags & !CU_STREAM_NON_BLOCKING != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
@@ -542,14 +585,20 @@ impl StreamCalls for Driver {
     unsafe fn cuStreamQuery(&self, hStream: CUstream) -> CUresult {
         status(self.on(hStream).and_then(|(acting, handle)| {
             self.uncaptured(&acting, handle)?;
-            acting.query(handle)
+            match self.settle_writes(&acting, handle)? {
+                true => Ok(()),
+                false => acting.query(handle),
+            }
         }))
     }
 
     unsafe fn cuStreamSynchronize(&self, hStream: CUstream) -> CUresult {
         status(self.on(hStream).and_then(|(acting, handle)| {
             self.uncaptured(&acting, handle)?;
-            acting.synchronise(handle)
+            match self.settle_writes(&acting, handle)? {
+                true => Ok(()),
+                false => acting.synchronise(handle),
+            }
         }))
     }
 

@@ -93,7 +93,7 @@ impl Driver {
             return acting.synchronise(stream);
         }
         let written = &acting.context.written;
-        let posted = acting.touch(stream);
+        let posted = acting.touch_written(stream);
         let mut all = lock(&written.on);
         let last = all.entry(stream.0).or_insert_with(|| Last {
             posted: 0,

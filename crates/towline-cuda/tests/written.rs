@@ -15,6 +15,7 @@ use towline_backend::cuda::*;
 on_every_device! {
     a_copy_that_has_returned_is_there_for_streams_that_keep_no_order
     a_rectangle_that_has_returned_is_there_for_streams_that_keep_no_order
+    wait_behind_copies_of_taken_bytes_is_free
 }
 
 /// What travels with the request, and what does not.
@@ -100,6 +101,73 @@ fn a_rectangle_that_has_returned_is_there_for_streams_that_keep_no_order(machine
         let there = found(&machine, memory, width * height, stream);
         assert!(there == bytes, "round {round}");
     }
+    machine.end();
+}
+
+fn wait_behind_copies_of_taken_bytes_is_free(machine: Machine) {
+    let (driver, memory) = (&machine.driver, machine.filled(&[0; 64]));
+    let (stream, other) = (machine.stream(), machine.stream());
+    let copy = |bytes: &[u8], stream| {
+        let from = bytes.as_ptr().cast();
+        // SAFETY: the bytes are readable.
+        let copied = unsafe { driver.cuMemcpyHtoDAsync_v2(memory, from, bytes.len(), stream) };
+        assert_eq!(copied, CUDA_SUCCESS);
+    };
+    // SAFETY: the stream is live.
+    let wait = |stream| assert_eq!(unsafe { driver.cuStreamSynchronize(stream) }, CUDA_SUCCESS);
+    for round in 1..ROUNDS {
+        let bytes = pattern(64, round);
+        let ((), waits) = machine.costs(|_| {
+            copy(&bytes[..32], stream);
+            copy(&bytes, stream);
+            wait(stream);
+        });
+        assert_eq!(waits, 0, "round {round}");
+        // SAFETY: the stream is live.
+        assert_eq!(unsafe { driver.cuStreamQuery(stream) }, CUDA_SUCCESS);
+        assert!(found(&machine, memory, 64, other) == bytes, "round {round}");
+    }
+    // Other work is waited for, on this stream and on those that the default stream stands behind.
+    // SAFETY: no host memory.
+    let filled = unsafe { driver.cuMemsetD8Async(memory, 1, 8, stream) };
+    assert_eq!(filled, CUDA_SUCCESS);
+    let ((), waits) = machine.costs(|_| {
+        copy(&[2; 8], stream);
+        wait(stream);
+    });
+    assert_eq!(waits, 1);
+    let mut blocking = null_mut();
+    // SAFETY: the stream is a local.
+    let made = unsafe { driver.cuStreamCreate(&raw mut blocking, CU_STREAM_DEFAULT) };
+    assert_eq!(made, CUDA_SUCCESS);
+    // SAFETY: no host memory.
+    let filled = unsafe { driver.cuMemsetD8Async(memory, 1, 8, blocking) };
+    assert_eq!(filled, CUDA_SUCCESS);
+    let ((), waits) = machine.costs(|_| {
+        copy(&[3; 8], null_mut());
+        wait(null_mut());
+    });
+    assert_eq!(waits, 1);
+    // SAFETY: no host memory.
+    let filled = unsafe { driver.cuMemsetD8Async(memory, 1, 8, null_mut()) };
+    assert_eq!(filled, CUDA_SUCCESS);
+    let ((), waits) = machine.costs(|_| {
+        copy(&[4; 8], blocking);
+        wait(blocking);
+    });
+    assert_eq!(waits, 1);
+    assert_eq!(machine.bytes(memory, 8), [4; 8]);
+    // An event that was recorded there has passed when the wait is over.
+    let (mut event, mut time) = (null_mut(), 0.0);
+    // SAFETY: event and time are locals.
+    let timed = unsafe {
+        assert_eq!(driver.cuEventCreate(&raw mut event, 0), CUDA_SUCCESS);
+        assert_eq!(driver.cuEventRecord(event, stream), CUDA_SUCCESS);
+        copy(&[5; 8], stream);
+        wait(stream);
+        driver.cuEventElapsedTime_v2(&raw mut time, event, event)
+    };
+    assert_eq!(timed, CUDA_SUCCESS);
     machine.end();
 }
 
