@@ -376,47 +376,11 @@ fn batches_of_hints_are_taken_whole_or_not() {
     program.machine.leave();
 }
 
-/// A stream that stands still until it is let go.
-struct Held {
-    stream: CUstream,
-    gate: CUdeviceptr,
-}
-
-impl Held {
-    fn new(program: &Program) -> Self {
-        let driver = &program.machine.driver;
-        let (mut module, mut kernel) = (null_mut(), null_mut());
-        let image = c"towline null image\nkernel spin_until";
-        let (mut gate, stream) = (program.machine.filled(&[0; 4]), program.machine.stream());
-        let mut params = [(&raw mut gate).cast()];
-        // SAFETY: image and name end with a NUL, and the rest are locals.
-        let held = unsafe {
-            let params = params.as_mut_ptr();
-            [
-                driver.cuModuleLoadData(&raw mut module, image.as_ptr().cast()),
-                driver.cuModuleGetFunction(&raw mut kernel, module, c"spin_until".as_ptr()),
-                driver.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, null_mut()),
-            ]
-        };
-        assert_eq!(held, [CUDA_SUCCESS; 3]);
-        Self { stream, gate }
-    }
-
-    fn let_go(self, program: &Program) {
-        let (driver, other) = (&program.machine.driver, program.machine.stream());
-        // SAFETY: no host memory.
-        let set = unsafe { driver.cuMemsetD8Async(self.gate, 1, 4, other) };
-        assert_eq!(set, CUDA_SUCCESS);
-        program.machine.synchronise();
-        assert_eq!(program.free(self.gate), CUDA_SUCCESS);
-    }
-}
-
 #[test]
 fn host_that_looked_too_early_sees_kernel_writes() {
     let program = Program::new();
     let memory = program.managed(1 << 20);
-    let held = Held::new(&program);
+    let held = program.held();
     program.add(at(memory), 4, held.stream);
     assert_eq!(get(memory, 0), 0, "the kernel has not run");
     held.let_go(&program);
@@ -431,7 +395,7 @@ fn host_writes_beside_running_kernel_keep_both() {
     let memory = program.managed(1 << 20);
     set(memory, 9, 3);
     let other = program.machine.filled(&[0; 4]);
-    let held = Held::new(&program);
+    let held = program.held();
     program.add(at(memory), 4, held.stream);
     set(memory, 5, 7);
     // Work that has nothing to do with it takes the host's writes along.

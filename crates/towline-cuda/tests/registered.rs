@@ -554,3 +554,44 @@ fn reads_of_many_streams_into_registered_memory_arrive() {
     assert_eq!(program.free(device), CUDA_SUCCESS);
     program.machine.leave();
 }
+
+#[test]
+fn transfers_queued_behind_a_kernel_all_arrive() {
+    const COUNT: usize = 300;
+    const WORDS: usize = 50_000;
+    for on_this_host in [false, true] {
+        let program = Program::on(match on_this_host {
+            true => Machine::on_this_host(&[1]),
+            false => Machine::new(),
+        });
+        let driver = &program.machine.driver;
+        let (from, to) = (words(COUNT * WORDS), words(COUNT * WORDS));
+        (0..COUNT).for_each(|index| set(&from[index * WORDS], index as u32));
+        let bytes = size_of_val(&from[..]);
+        // SAFETY: the words are there until they are unregistered.
+        let registered =
+            unsafe { [&from, &to].map(|all| driver.cuMemHostRegister_v2(begin(all), bytes, 0)) };
+        assert_eq!(registered, [CUDA_SUCCESS; 2]);
+        let device = program.machine.allocate(bytes);
+        let held = program.held();
+        for index in 0..COUNT {
+            let part = device + (index * WORDS * 4) as u64;
+            let (from, to) = (begin(&from[index * WORDS..]), begin(&to[index * WORDS..]));
+            // SAFETY: as above, and nobody looks before the wait below.
+            let posted = unsafe {
+                [
+                    driver.cuMemcpyHtoDAsync_v2(part, from, WORDS * 4, held.stream),
+                    driver.cuMemcpyDtoHAsync_v2(to, part, WORDS * 4, held.stream),
+                ]
+            };
+            assert_eq!(posted, [CUDA_SUCCESS; 2]);
+        }
+        held.let_go(&program);
+        let wrong = (0..COUNT).find(|index| get(&to[index * WORDS]) != *index as u32);
+        assert_eq!((wrong, program.machine.sessions[0].lost()), (None, None));
+        program.unregister(&from);
+        program.unregister(&to);
+        assert_eq!(program.free(device), CUDA_SUCCESS);
+        program.machine.leave();
+    }
+}

@@ -519,6 +519,46 @@ impl Adder<'_> {
     }
 }
 
+/// A stream that stands still until it is let go.
+pub struct Held {
+    pub stream: CUstream,
+    gate: CUdeviceptr,
+}
+
+impl Program {
+    /// A stream that stands still.
+    pub fn held(&self) -> Held {
+        let driver = &self.machine.driver;
+        let (mut module, mut kernel) = (null_mut(), null_mut());
+        let image = c"towline null image\nkernel spin_until";
+        let (mut gate, stream) = (self.machine.filled(&[0; 4]), self.machine.stream());
+        let mut params = [(&raw mut gate).cast()];
+        // SAFETY: image and name end with a NUL, and the rest are locals.
+        let held = unsafe {
+            let params = params.as_mut_ptr();
+            [
+                driver.cuModuleLoadData(&raw mut module, image.as_ptr().cast()),
+                driver.cuModuleGetFunction(&raw mut kernel, module, c"spin_until".as_ptr()),
+                driver.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, null_mut()),
+            ]
+        };
+        assert_eq!(held, [CUDA_SUCCESS; 3]);
+        Held { stream, gate }
+    }
+}
+
+impl Held {
+    /// Lets it go on, and waits for all that it has to do.
+    pub fn let_go(self, program: &Program) {
+        let (driver, other) = (&program.machine.driver, program.machine.stream());
+        // SAFETY: no host memory.
+        let set = unsafe { driver.cuMemsetD8Async(self.gate, 1, 4, other) };
+        assert_eq!(set, CUDA_SUCCESS);
+        program.machine.synchronise();
+        assert_eq!(program.free(self.gate), CUDA_SUCCESS);
+    }
+}
+
 /// Bytes that no shift of themselves repeats soon.
 pub fn pattern(size: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

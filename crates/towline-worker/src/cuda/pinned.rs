@@ -1,7 +1,7 @@
 //! Pinned host memory that transfers go through: blocks of two sizes, allocated when first needed, kept for the next.
 //!
-//! There is no limit that a transfer could wait for: two streams would wait for each other's blocks otherwise, though a kernel on one
-//! may wait for the copy on the other. What a session cannot have fails.
+//! A stream waits for blocks of its own only, which come back in its order: two streams would wait for each other's otherwise, though a
+//! kernel on one may wait for the copy on the other. So the limit holds for streams that have blocks; one that has none gets its first.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +13,7 @@ use crate::link::Raw;
 pub(crate) const SMALL: usize = 128 << 10;
 /// Bytes of a large block: a window of a transfer on the payload lanes.
 pub(crate) const LARGE: usize = 4 << 20;
-/// Most pinned memory of a context.
+/// Most pinned memory of a context, but for the first block of a stream.
 const LIMIT: usize = 1 << 30;
 
 /// See the module's text.
@@ -40,8 +40,14 @@ impl Pinned {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A block of at least `size` bytes, which must be at most [`LARGE`]. The memory's context must be current.
-    pub(crate) fn take(&self, api: &dyn CudaApi, size: usize) -> Result<Block, CUresult> {
+    /// A block of at least `size` bytes, which must be at most [`LARGE`]; whatever the limit, if it is the `first` of its stream. The
+    /// memory's context must be current.
+    pub(crate) fn take(
+        &self,
+        api: &dyn CudaApi,
+        size: usize,
+        first: bool,
+    ) -> Result<Block, CUresult> {
         let large = size > SMALL;
         let mut state = self.lock();
         let free = if large {
@@ -52,7 +58,7 @@ impl Pinned {
         if let Some(memory) = free {
             return Ok(Block { memory, large });
         }
-        if state.slabs.len() >= LIMIT / LARGE {
+        if !first && state.slabs.len() >= LIMIT / LARGE {
             return Err(CUDA_ERROR_OUT_OF_MEMORY);
         }
         let mut slab = std::ptr::null_mut();

@@ -57,9 +57,24 @@ pub(crate) struct Depth {
     marked: AtomicU32,
     /// Each command gets a mark: the [watchdog](crate::watchdog) looks for the one that takes too long.
     dense: AtomicBool,
+    /// Windows of transfers whose copies the driver has, or whose bytes are on their way to the client.
+    windows: AtomicUsize,
 }
 
 impl Depth {
+    /// Windows that are under way.
+    pub(crate) fn windows(&self) -> usize {
+        self.windows.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn window_begins(&self) {
+        self.windows.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn window_ends(&self) {
+        self.windows.fetch_sub(1, Ordering::AcqRel);
+    }
+
     /// The stream has done all that it had; nothing comes to it meanwhile.
     pub(crate) fn emptied(&self) {
         self.unmarked.store(0, Ordering::Relaxed);

@@ -18,7 +18,7 @@ fn write_captured(shared: &Arc<Shared>, target: &Target, region: Region, data: &
     let (mut next, size) = (0, data.len() as u64);
     while next < size {
         let length = region.window(next, size);
-        let block = match target.context.pinned.take(&*shared.api, length) {
+        let block = match target.context.pinned.take(&*shared.api, length, false) {
             Ok(block) => block,
             Err(status) => return status,
         };

@@ -19,7 +19,7 @@ use crate::link::Raw;
 
 /// Most that the driver copies out of ordinary memory before the call returns, without waiting for the stream.
 const CAPTURED: usize = 64 << 10;
-/// Windows of a transfer that are under way at once: one on the network, one on the bus, and one each way to spare.
+/// Windows of a stream's transfers that are under way at once: one on the network, one on the bus, and one each way to spare.
 const WINDOWS: usize = 4;
 
 /// Copies bytes to the device; the driver has them when this returns.
@@ -88,17 +88,25 @@ pub(super) fn write_bulk(
     payload: u64,
 ) -> CUresult {
     let api = &*shared.api;
-    let copying = Arc::new(AtomicUsize::new(0));
+    let depth = &target.depth;
     let mut granted: VecDeque<Granted> = VecDeque::new();
     let mut next = 0;
     let mut failed = CUDA_SUCCESS;
     while next < size || !granted.is_empty() {
-        while next < size && granted.len() + copying.load(Ordering::Acquire) < WINDOWS {
+        while next < size && granted.len() + depth.windows() < WINDOWS {
             let length = region.window(next, size);
-            let block = match target.context.pinned.take(api, length) {
+            let under_way = depth.windows();
+            let first = granted.is_empty() && under_way == 0;
+            let block = match target.context.pinned.take(api, length, first) {
                 Ok(block) => block,
                 // The client has to send what it was told to; so wait for a block of our own, or give up on the session.
                 Err(_) if !granted.is_empty() => break,
+                Err(_) if under_way > 0 => {
+                    if !shared.streams.wait_until(|| depth.windows() < under_way) {
+                        return CUDA_SUCCESS;
+                    }
+                    continue;
+                }
                 Err(status) => {
                     log::error!("no pinned memory for a write");
                     shared.end();
@@ -132,10 +140,7 @@ pub(super) fn write_bulk(
         }
         let Some(window) = granted.pop_front() else {
             // All blocks are being copied from.
-            if !shared
-                .streams
-                .wait_until(|| copying.load(Ordering::Acquire) < WINDOWS)
-            {
+            if !shared.streams.wait_until(|| depth.windows() < WINDOWS) {
                 return CUDA_SUCCESS;
             }
             continue;
@@ -171,12 +176,12 @@ pub(super) fn write_bulk(
                 // Whether the copy reads the block is not known: it stays out of use.
             }
             Ok(mark) => {
-                copying.fetch_add(1, Ordering::AcqRel);
-                let (copying, context) = (Arc::clone(&copying), Arc::clone(&target.context));
+                depth.window_begins();
+                let (depth, context) = (Arc::clone(depth), Arc::clone(&target.context));
                 shared.when_done(target, mark, move |shared, _| {
                     context.pinned.give(window.block);
                     drop(context);
-                    copying.fetch_sub(1, Ordering::AcqRel);
+                    depth.window_ends();
                     shared.streams.wake();
                 });
             }
@@ -220,7 +225,7 @@ fn start_small_read(
     size: usize,
     payload: u64,
 ) -> Result<(Block, Raw), CUresult> {
-    let block = target.context.pinned.take(&*shared.api, size)?;
+    let block = target.context.pinned.take(&*shared.api, size, false)?;
     // SAFETY: the block has room, and is not given back before the copy is done.
     let status = unsafe { copy_out(shared, target, region, (0, size), block) };
     let marked = if status == CUDA_SUCCESS {
@@ -280,7 +285,6 @@ struct BulkRead {
     payload: u64,
     /// Windows that are not sent yet, and one for the reader itself.
     left: AtomicUsize,
-    under_way: AtomicUsize,
     failed: AtomicI32,
 }
 
@@ -314,29 +318,33 @@ fn bulk_read(shared: &Arc<Shared>, target: &Target, region: &Region, size: u64, 
     let read = Arc::new(BulkRead {
         payload,
         left: AtomicUsize::new(1),
-        under_way: AtomicUsize::new(0),
         failed: AtomicI32::new(CUDA_SUCCESS),
     });
     let mut next = 0;
     while next < size && read.failed.load(Ordering::Acquire) == CUDA_SUCCESS {
-        if !shared
-            .streams
-            .wait_until(|| read.under_way.load(Ordering::Acquire) < WINDOWS)
-        {
+        let depth = &target.depth;
+        if !shared.streams.wait_until(|| depth.windows() < WINDOWS) {
             return;
         }
         let length = region.window(next, size);
         target.context.enter(&*shared.api);
         let last = next + length as u64 == size;
-        match start_window(shared, target, region, (next, length)) {
+        let under_way = depth.windows();
+        match start_window(shared, target, region, (next, length), under_way == 0) {
+            Err(CUDA_ERROR_OUT_OF_MEMORY) if under_way > 0 => {
+                if !shared.streams.wait_until(|| depth.windows() < under_way) {
+                    return;
+                }
+                continue;
+            }
             Err(status) => read.fail(status),
             Ok((block, mark)) => {
                 read.left.fetch_add(1, Ordering::AcqRel);
-                read.under_way.fetch_add(1, Ordering::AcqRel);
+                depth.window_begins();
                 if last {
                     shared.read_enqueued(payload, mark);
                 }
-                let (offset, read) = (next, Arc::clone(&read));
+                let (offset, read, depth) = (next, Arc::clone(&read), Arc::clone(depth));
                 let context = Arc::clone(&target.context);
                 shared.when_done(target, mark, move |shared, status| {
                     if last {
@@ -347,7 +355,7 @@ fn bulk_read(shared: &Arc<Shared>, target: &Target, region: &Region, size: u64, 
                     let done: Box<dyn FnOnce(bool) + Send> = Box::new(move |_| {
                         context.pinned.give(on);
                         drop(context);
-                        read.under_way.fetch_sub(1, Ordering::AcqRel);
+                        depth.window_ends();
                         telling.streams.wake();
                         read.part_over(&telling);
                     });
@@ -371,9 +379,10 @@ fn start_window(
     target: &Target,
     region: &Region,
     part: (u64, usize),
+    first: bool,
 ) -> Result<(Block, Raw), CUresult> {
     // A window of few bytes is a small block's.
-    let block = target.context.pinned.take(&*shared.api, part.1)?;
+    let block = target.context.pinned.take(&*shared.api, part.1, first)?;
     // SAFETY: the block has room, and is not given back before the copy is done.
     let status = unsafe { copy_out(shared, target, region, part, block) };
     let marked = if status == CUDA_SUCCESS {
