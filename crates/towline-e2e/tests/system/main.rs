@@ -22,5 +22,6 @@ mod nvml;
 mod peers;
 mod processes;
 mod programs;
+mod tenants;
 mod transports;
 mod walks;
