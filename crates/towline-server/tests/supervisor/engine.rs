@@ -22,7 +22,7 @@ pub(super) fn open_engine(kind: &str) -> Result<Box<dyn Engine>, EngineError> {
             Ok(Box::new(EchoEngine))
         }
         // Writes rubbish into the channel to the supervisor, as an engine that was taken over could.
-        "hostile" => {
+        "hostile" | "hostile-memory" => {
             let channel = std::fs::read_dir("/proc/self/fd")?
                 .flatten()
                 .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
@@ -39,7 +39,11 @@ pub(super) fn open_engine(kind: &str) -> Result<Box<dyn Engine>, EngineError> {
                     rustix::process::PidfdGetfdFlags::empty(),
                 )
             })?;
-            rustix::net::send(&socket, b"{\"Ready\":", rustix::net::SendFlags::empty())?;
+            let rubbish: &[u8] = match kind {
+                "hostile" => b"{\"Ready\":",
+                _ => b"{\"ReturnMemory\":{\"bytes\":1}}",
+            };
+            rustix::net::send(&socket, rubbish, rustix::net::SendFlags::empty())?;
             std::thread::sleep(Duration::from_secs(100));
             Ok(Box::new(EchoEngine))
         }

@@ -234,9 +234,16 @@ pub(super) fn client_that_never_reads_is_cut_off() -> Result<(), Failed> {
 }
 
 pub(super) fn hostile_worker_cannot_harm_the_supervisor() -> Result<(), Failed> {
-    let error = Supervisor::start(config("hostile"))
-        .err()
-        .expect("it never gets ready");
-    assert!(error.to_string().contains("broke the protocol"), "{error}");
+    for (kind, wrong) in [
+        ("hostile", "not a message"),
+        ("hostile-memory", "memory that it had not reserved"),
+    ] {
+        let error = Supervisor::start(config(kind)).err();
+        let error = error.expect("it never gets ready").to_string();
+        assert!(
+            error.contains("broke the protocol") && error.contains(wrong),
+            "{error}"
+        );
+    }
     Ok(())
 }

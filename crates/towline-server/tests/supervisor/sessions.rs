@@ -296,6 +296,7 @@ pub(super) fn audit_tells_of_each_session_what_it_was_and_how_it_ended() -> Resu
         (&started["program"], &started["api"], &started["host"]),
         (&"test".into(), &"opencl".into(), &"here".into())
     );
+    assert_eq!(started["tenant"], "default");
     let ended = of("session_ended", 1);
     assert_eq!(
         (&ended["calls"], &ended["crashed"], &ended["reason"]),
