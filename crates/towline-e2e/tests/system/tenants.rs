@@ -124,6 +124,8 @@ fn each_tenant_gets_in_with_its_own_token() {
     };
     let wrong = refused(["anna", "bert"]);
     assert!(wrong.contains("does not know this token"), "{wrong}");
+    let log = server.log();
+    assert!(log.contains("(tenant `anna`)"), "{log}");
     assert_eq!(refused(["carl", "bert"]), wrong);
     assert_eq!(refused(["", "bert"]), wrong);
 }

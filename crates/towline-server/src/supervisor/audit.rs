@@ -42,7 +42,12 @@ pub(super) enum Event<'a> {
         reason: Option<&'a str>,
     },
     /// Connections were refused: those of a period in one line.
-    Refused { count: u64, last: &'a str },
+    Refused {
+        count: u64,
+        last: &'a str,
+        /// The tenant that the last one named, which nothing may have proven.
+        tenant: Option<&'a str>,
+    },
 }
 
 #[derive(Serialize)]
@@ -131,6 +136,7 @@ mod tests {
         let refused = |count| Event::Refused {
             count,
             last: "192.0.2.1:5: \"no\"\n",
+            tenant: None,
         };
         audit.tell(&refused(1));
         std::fs::rename(&path, &old).unwrap();

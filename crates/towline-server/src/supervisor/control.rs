@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use towline_transport::{Address, Connection, Registry, TransportError, recv_exact, tls};
@@ -80,12 +80,14 @@ pub(super) fn serve(
     shared: &Arc<Shared>,
 ) {
     let peer = connection.peer();
-    match serve_connection(connection, unproven, scheme, shared) {
+    let claimed = OnceLock::new();
+    match serve_connection(connection, unproven, scheme, &claimed, shared) {
         Ok(()) => {}
         // Ends of connections are everyday; what a client did wrong is worth a line.
         Err(Fault::Transport(error)) => log::debug!("{peer}: {error}"),
         Err(fault) => {
-            shared.refusals.note(&peer, &fault);
+            let tenant = claimed.get().map(String::as_str);
+            shared.refusals.note(&peer, tenant, &fault);
         }
     }
 }
@@ -94,6 +96,7 @@ fn serve_connection(
     connection: Arc<dyn Connection>,
     mut unproven: UnprovenGuard,
     scheme: &str,
+    claimed: &OnceLock<String>,
     shared: &Arc<Shared>,
 ) -> Result<(), Fault> {
     let late = Message::Reject(RejectCode::HandshakeTimeout.plain()).encode();
@@ -116,7 +119,7 @@ fn serve_connection(
         let lane_key = LaneKey::from_bytes(accepted.exporter(labels::LANE_KEY, b""));
         let deadlines = Arc::clone(&shared.deadlines);
         let control = ControlConnection::new(secure, deadlines, Some(lane_key));
-        return serve_control(control, channel, &[], (deadline, unproven), shared);
+        return serve_control(control, channel, &[], (deadline, unproven), claimed, shared);
     }
     let kind = ConnectionKind::of(&first)?;
     unproven.spoke();
@@ -142,7 +145,14 @@ fn serve_connection(
         false => Channel::Refused,
     };
     let control = ControlConnection::new(connection, Arc::clone(&shared.deadlines), None);
-    serve_control(control, channel, &first, (deadline, unproven), shared)
+    serve_control(
+        control,
+        channel,
+        &first,
+        (deadline, unproven),
+        claimed,
+        shared,
+    )
 }
 
 /// Whether a connection may do without encryption: where nobody else can listen, where the operator said so, or on this host, as long as
@@ -161,17 +171,18 @@ pub(super) fn may_be_clear(
     Ok(!over_network || config.no_encryption || (!secret && on_this_host()))
 }
 
-/// A control connection, of which `first` has been read, until its end.
+/// A control connection, of which `first` has been read, until its end. The tenant that its client names goes to `claimed`.
 fn serve_control(
     control: ControlConnection,
     channel: Channel,
     first: &[u8],
     limits: (Deadline, UnprovenGuard),
+    claimed: &OnceLock<String>,
     shared: &Arc<Shared>,
 ) -> Result<(), Fault> {
     let control = Arc::new(control);
     let mut inbox = Inbox::starting_with(first);
-    let authenticated = authenticate(&control, channel, &mut inbox, shared);
+    let authenticated = authenticate(&control, channel, &mut inbox, claimed, shared);
     drop(limits);
     let result = authenticated.and_then(|(handshake, client)| match client.hello.purpose {
         Purpose::Query => answer_queries(&control, &handshake, &client, &mut inbox, shared),
@@ -216,7 +227,7 @@ fn attach(
         Err(reason) => {
             shared
                 .refusals
-                .note(&peer, &format_args!("lane refused: {reason}"));
+                .note(&peer, None, &format_args!("lane refused: {reason}"));
             // Dropping our descriptor is enough: nobody else has it.
         }
     }
@@ -226,6 +237,7 @@ fn authenticate(
     control: &ControlConnection,
     channel: Channel,
     inbox: &mut Inbox,
+    claimed: &OnceLock<String>,
     shared: &Shared,
 ) -> Result<(ServerHandshake, Client), Fault> {
     let nonce = random::<NONCE_BYTES>().map_err(|error| Fault::Rejected(internal(&error)))?;
@@ -242,7 +254,14 @@ fn authenticate(
             }
             .into());
         };
-        match handshake.receive(&frame)? {
+        let progress = handshake.receive(&frame);
+        if let (Some(name), true) = (
+            handshake.claimed_tenant(),
+            shared.config.tenants.is_listed(),
+        ) {
+            let _ = claimed.set(printable(name, SHOWN_NAME));
+        }
+        match progress? {
             ServerProgress::Send(answer) => control.send(&answer)?,
             ServerProgress::Authenticated(hello) => {
                 // Revoked within the handshake.

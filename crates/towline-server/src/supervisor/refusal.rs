@@ -26,12 +26,15 @@ struct State {
     in_period: Option<u64>,
     /// The last one.
     last: String,
+    /// The tenant that it named.
+    tenant: Option<String>,
 }
 
 /// What came in a period.
 struct Summary {
     count: u64,
     last: String,
+    tenant: Option<String>,
 }
 
 impl Summary {
@@ -60,6 +63,7 @@ impl State {
         Some(Summary {
             count: self.in_period.take()?,
             last: std::mem::take(&mut self.last),
+            tenant: self.tenant.take(),
         })
     }
 }
@@ -77,11 +81,16 @@ impl Refusals {
         lock(&self.state).count
     }
 
-    /// A connection was refused.
-    pub(super) fn note(&self, peer: &str, reason: &dyn fmt::Display) {
+    /// A connection was refused, whose client had named `tenant`; proven or not.
+    pub(super) fn note(&self, peer: &str, tenant: Option<&str>, reason: &dyn fmt::Display) {
+        let reason = match tenant {
+            Some(tenant) => format!("{reason} (tenant `{tenant}`)"),
+            None => reason.to_string(),
+        };
         let mut state = lock(&self.state);
         let (in_full, begins) = state.add();
         state.last = format!("{peer}: {reason}");
+        state.tenant = tenant.map(str::to_owned);
         drop(state);
         if in_full {
             log::info!("{peer}: {reason}");
@@ -99,6 +108,7 @@ impl Refusals {
                     audit.tell(&Event::Refused {
                         count: summary.count,
                         last: &summary.last,
+                        tenant: summary.tenant.as_deref(),
                     });
                 }
             };

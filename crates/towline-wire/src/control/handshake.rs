@@ -309,6 +309,7 @@ pub struct ServerHandshake {
     tenants: Arc<dyn Tenants>,
     channel: Channel,
     nonce: Nonce,
+    claimed: Option<String>,
     state: ServerState,
 }
 
@@ -325,6 +326,7 @@ impl ServerHandshake {
             tenants,
             channel,
             nonce,
+            claimed: None,
             state: ServerState::AwaitHello,
         }
     }
@@ -336,6 +338,11 @@ impl ServerHandshake {
         }
         self.step(frame)
             .inspect_err(|error| self.state = ServerState::Failed(error.clone()))
+    }
+
+    /// The tenant that the client named, which nothing may have proven. For logs.
+    pub fn claimed_tenant(&self) -> Option<&str> {
+        self.claimed.as_deref()
     }
 
     /// The `Welcome` for an authenticated client, with the server's own proof.
@@ -412,6 +419,7 @@ impl ServerHandshake {
                 message: "something else than Hello",
             });
         };
+        self.claimed = Some(hello.tenant.clone());
         if self.channel == Channel::Refused {
             return Err(HandshakeError::EncryptionRequired);
         }
