@@ -1,5 +1,6 @@
 //! `towline status`: who uses servers, and how much.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::process::ExitCode;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use towline_transport::Address;
-use towline_wire::control::{Purpose, ServerIdentity, Status};
+use towline_wire::control::{LIMITS, Purpose, ServerIdentity, Status};
 
 use crate::FAILURE;
 use crate::ask::{self, Server};
@@ -69,6 +70,16 @@ struct SessionStatus {
     received_bytes: u64,
     sent_bytes: u64,
     calls: u64,
+    limits: BTreeMap<&'static str, Limit>,
+}
+
+#[derive(Debug, Serialize)]
+struct Limit {
+    /// 0 where there is none.
+    value: u64,
+    /// Where it is known.
+    used: Option<u64>,
+    enforced_by: &'static str,
 }
 
 pub(crate) fn run(options: &StatusOptions) -> anyhow::Result<ExitCode> {
@@ -135,6 +146,18 @@ fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> Ser
         received_bytes: session.received_bytes,
         sent_bytes: session.sent_bytes,
         calls: session.calls,
+        limits: LIMITS
+            .iter()
+            .zip(session.limits)
+            .map(|(name, limit)| {
+                let limit = Limit {
+                    value: limit.value,
+                    used: limit.used,
+                    enforced_by: limit.enforcement.name(),
+                };
+                (*name, limit)
+            })
+            .collect(),
     });
     let tenants = status.tenants.into_iter().map(|tenant| TenantStatus {
         name: tenant.name,

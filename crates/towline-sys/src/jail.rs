@@ -175,9 +175,42 @@ pub fn enter(request: &JailRequest) -> Result<Confinement, SysError> {
     })
 }
 
+/// Changes how many bytes the temporary files of a jailed process may have, from outside its jail; 0 limits nothing. Only root can, and
+/// to no less than there are.
+pub fn resize_temporary(pid: u32, bytes: u64) -> Result<(), SysError> {
+    let action = "change the size of a worker's temporary files";
+    let folder = format!("/proc/{pid}/root/tmp");
+    let picked = rustix::mount::fspick(
+        rustix::fs::CWD,
+        folder,
+        rustix::mount::FsPickFlags::FSPICK_CLOEXEC,
+    );
+    let files = picked.while_trying_to(action)?;
+    rustix::mount::fsconfig_set_string(&files, "size", bytes.to_string())
+        .while_trying_to(action)?;
+    rustix::mount::fsconfig_reconfigure(&files).while_trying_to(action)
+}
+
 /// Limits the processes and threads of this process's user from now on; for a worker whose [`Confinement::counts_processes`].
 pub fn limit_processes(most: u64) -> Result<(), SysError> {
     limit(Resource::Nproc, most).while_trying_to("limit the processes of the worker")
+}
+
+/// Limits how much private memory this process maps for writing, beside what it has now: its heap, and what libraries keep there.
+/// Addresses that are only reserved do not count.
+pub fn limit_memory(more: u64) -> Result<(), SysError> {
+    let action = "limit the memory of the worker";
+    let status = std::fs::read_to_string("/proc/self/status").while_trying_to(action)?;
+    let mut lines = status.lines();
+    let now = lines.find_map(|line| {
+        line.strip_prefix("VmData:")?
+            .split_whitespace()
+            .next()?
+            .parse()
+            .ok()
+    });
+    let now: u64 = now.unwrap_or(0);
+    limit(Resource::Data, (now << 10).saturating_add(more)).while_trying_to(action)
 }
 
 fn limit(resource: Resource, most: u64) -> rustix::io::Result<()> {

@@ -35,9 +35,10 @@ pub use handshake::{
 };
 pub use lane::{LaneEnd, LaneKey};
 pub use message::{
-    Challenge, CudaDevices, Devices, Hello, Message, NONCE_BYTES, Nonce, PROOF_BYTES, PeerConnect,
-    PeerConnected, PeerOffer, PeerTicket, Proof, Purpose, SessionEnded, SessionGrant,
-    SessionLimits, SessionStatus, Status, TenantStatus, VersionRange, Welcome,
+    Challenge, CudaDevices, Devices, Enforcement, Hello, LIMITS, LimitStatus, Message, NONCE_BYTES,
+    Nonce, PROOF_BYTES, PeerConnect, PeerConnected, PeerOffer, PeerTicket, Proof, Purpose,
+    SessionEnded, SessionGrant, SessionLimits, SessionStatus, Status, TenantStatus, VersionRange,
+    Welcome,
 };
 pub use peer::{
     PEER_ACCEPTED, PEER_CHALLENGE_BYTES, PEER_HELLO_BYTES, PeerAcceptor, PeerConnector, PeerError,

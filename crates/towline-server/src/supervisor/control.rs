@@ -17,6 +17,7 @@ use towline_wire::snapshot::Snapshot;
 
 use super::accept::UnprovenGuard;
 use super::audit::Event;
+use super::cgroup::{Controller, Group};
 use super::deadline::{Deadline, Deadlines};
 use super::monitor::Asker;
 use super::peer::{self, Peering};
@@ -25,7 +26,7 @@ use super::query::QueryPlace;
 use super::quota::Quota;
 use super::session::{LaneAccount, Session};
 use super::tenant::Tenant;
-use super::worker::Ending;
+use super::worker::{Ending, Worker};
 use super::{
     ANSWER_LIMIT, HANDSHAKE_LIMIT, Shared, SupervisorConfig, WORKER_END_LIMIT, lock, random,
 };
@@ -401,6 +402,18 @@ fn told_devices(purpose: Purpose, snapshot: &[u8], quota: &Quota) -> Vec<u8> {
     limited.unwrap_or_else(|| snapshot.to_vec())
 }
 
+/// Limits a worker's temporary files, which were mounted before it had a session; whether they are.
+fn limits_files(worker: &Worker, quota: &Quota, config: &SupervisorConfig) -> bool {
+    if config.jail.disabled || quota.temporary_bytes == config.quota.temporary_bytes {
+        return !config.jail.disabled;
+    }
+    let resized = towline_sys::jail::resize_temporary(worker.pid(), quota.temporary_bytes);
+    if let Err(error) = &resized {
+        log::warn!("worker {}: {error}: {}", worker.pid(), error.source);
+    }
+    resized.is_ok()
+}
+
 /// A session, from admission to the reaping of its worker.
 fn run_session(
     control: &Arc<ControlConnection>,
@@ -414,11 +427,24 @@ fn run_session(
     let _seat = tenant.admit().map_err(Fault::Rejected)?;
     let place = shared.sessions.admit().map_err(Fault::Rejected)?;
     let id = place.id;
+    let quota = tenant.quota(shared.config.quota);
     let crashed = Arc::new(AtomicBool::new(false));
     let why: Arc<Mutex<Option<String>>> = Arc::default();
+    let group: Arc<Mutex<Option<Arc<Group>>>> = Arc::default();
     let ended = {
+        let group = Arc::clone(&group);
         let (control, crashed, why) = (Arc::clone(control), Arc::clone(&crashed), Arc::clone(&why));
-        move |ending: Option<Ending>| {
+        move |mut ending: Option<Ending>| {
+            let group = lock(&group).take();
+            if let Some(ending) = &mut ending
+                && group.is_some_and(|group| group.ran_out_of_memory())
+            {
+                ending.reason = format!(
+                    "the session has used more memory of the server's host than its {} bytes (--session-host-memory)",
+                    quota.host_memory_bytes
+                );
+                ending.crashed = false;
+            }
             match &ending {
                 Some(Ending {
                     reason,
@@ -449,6 +475,21 @@ fn run_session(
         };
         Fault::Rejected(code.because(format!("no worker for it: {reason}")))
     })?;
+    let entered = shared
+        .groups
+        .as_ref()
+        .map(|groups| groups.enter(id, &quota, worker.pid()));
+    let entered = match entered.transpose() {
+        Ok(entered) => entered.map(Arc::new),
+        Err(error) => {
+            log::warn!("session {id}: no control group: {error}");
+            None
+        }
+    };
+    if let Some(entered) = &entered {
+        *lock(&group) = Some(Arc::clone(entered));
+    }
+    let has_own_files = limits_files(&worker, &quota, &shared.config);
     let session_limits = shared.config.limits.clone();
     let session = match random::<TICKET_BYTES>() {
         Ok(ticket) => Arc::new(Session {
@@ -458,7 +499,9 @@ fn run_session(
             worker: Arc::clone(&worker),
             control: Arc::clone(control),
             since: Instant::now(),
-            quota: tenant.quota(shared.config.quota),
+            quota,
+            group: entered.clone(),
+            has_own_files,
             lanes: Arc::new(LaneAccount::new(session_limits.max_lanes)),
             peering: Peering::default(),
             hello,
@@ -514,6 +557,9 @@ fn run_session(
             worker.pid()
         );
     }
+    if let Some(group) = entered {
+        group.remove();
+    }
     if crashed.load(Ordering::Acquire) {
         shared.sessions.count_crash();
         session.tenant.count_crash();
@@ -563,6 +609,10 @@ fn serve_session(
         chunk_bytes: limits.chunk_bytes,
         chunk_count: limits.chunk_count,
         quota: session.quota,
+        limits_own_memory: !session
+            .group
+            .as_ref()
+            .is_some_and(|group| group.limits(Controller::Memory)),
     };
     let encrypted = session.lane_key.as_ref();
     let encrypted = encrypted.map(|key| (key, Arc::clone(&session.lanes)));

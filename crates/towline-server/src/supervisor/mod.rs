@@ -7,6 +7,7 @@
 //! - `ahead`: how many workers wait for clients to come.
 //! - `audit`: a line of JSON for each session and for refusals.
 //! - `budget`: how many descriptors sessions, offers and images may have.
+//! - `cgroup`: a control group for each session, where this server may make some.
 //! - `control`: a control connection from its first byte to its last.
 //! - `monitor`: the one worker that asks NVML what clients ask.
 //! - `origin`: where connections come from.
@@ -30,6 +31,7 @@ mod accept;
 mod ahead;
 mod audit;
 mod budget;
+mod cgroup;
 mod control;
 mod deadline;
 mod folder;
@@ -64,6 +66,7 @@ use self::accept::Unproven;
 use self::ahead::Bounds;
 use self::audit::Audit;
 use self::budget::Budget;
+use self::cgroup::Groups;
 use self::deadline::Deadlines;
 use self::folder::RuntimeFolder;
 use self::monitor::Monitor;
@@ -268,6 +271,8 @@ struct Shared {
     /// Workers for CUDA.
     cuda_pool: Option<Arc<WorkerPool>>,
     monitor: Option<Monitor>,
+    /// Where sessions get control groups.
+    groups: Option<Groups>,
     unproven: Unproven,
     deadlines: Arc<Deadlines>,
     queries: Queries,
@@ -320,6 +325,8 @@ impl Supervisor {
                 config.max_sessions
             );
         }
+        // Before the first worker, which this process cannot take along into another group.
+        let groups = groups(&config);
         let (pool, cuda_pool) = start_pools(&config, budget, interrupted)?;
         let monitor = match &config.nvml_worker {
             None => None,
@@ -347,6 +354,7 @@ impl Supervisor {
             pool,
             cuda_pool,
             monitor,
+            groups,
             unproven: Unproven::default(),
             deadlines: Deadlines::start()?,
             queries: Queries::default(),
@@ -415,6 +423,25 @@ impl Supervisor {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         self.stop_now();
+    }
+}
+
+/// Where sessions get control groups.
+fn groups(config: &SupervisorConfig) -> Option<Groups> {
+    if config.jail.disabled {
+        return None;
+    }
+    let quota = &config.quota;
+    match Groups::open() {
+        Ok(groups) => Some(groups),
+        Err(reason) if quota.cpu_percent > 0 => {
+            log::warn!("--session-cpus limits nothing, without control groups: {reason}");
+            None
+        }
+        Err(reason) => {
+            log::debug!("sessions have no control groups: {reason}");
+            None
+        }
     }
 }
 

@@ -277,7 +277,7 @@ impl Owned<'_> {
     /// A device's memory as a session with a limit sees it: what others hold shows only where they leave less than the limit.
     fn memory(&self, all: Memory) -> Memory {
         let pid = self.asker.hello.pid;
-        let sessions = self.sessions.status();
+        let sessions = self.sessions.status(Some(self.asker.tenant));
         let own = sessions
             .iter()
             .filter(|session| session.client_pid == pid && self.is_own(session));

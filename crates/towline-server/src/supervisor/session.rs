@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use towline_transport::Connection;
 use towline_wire::control::{
-    AttachPreamble, Hello, LaneKey, Reject, RejectCode, SessionStatus, Ticket,
+    AttachPreamble, Enforcement, Hello, LIMITS, LaneKey, LimitStatus, Reject, RejectCode,
+    SessionStatus, Ticket,
 };
 
+use super::cgroup::{Controller, Group};
 use super::control::ControlConnection;
 use super::deadline::Deadline;
 use super::lock;
@@ -16,6 +18,7 @@ use super::peer::Peering;
 use super::quota::Quota;
 use super::tenant::Tenant;
 use super::worker::Worker;
+use crate::worker::process::Statistics;
 
 /// How long `towline status` waits for workers to report.
 const STATISTICS_LIMIT: Duration = Duration::from_millis(200);
@@ -33,6 +36,10 @@ pub(super) struct Session {
     pub(super) since: Instant,
     /// How much it may have.
     pub(super) quota: Quota,
+    /// Its control group, where it has one.
+    pub(super) group: Option<Arc<Group>>,
+    /// Whether its temporary files lie in a file system of a limited size.
+    pub(super) has_own_files: bool,
     pub(super) lanes: Arc<LaneAccount>,
     pub(super) peering: Peering,
 }
@@ -295,6 +302,63 @@ impl Drop for Place<'_> {
 }
 
 impl Session {
+    /// Its limits, in the order of the protocol.
+    fn limits(&self, statistics: &Statistics) -> [LimitStatus; LIMITS.len()] {
+        let quota = &self.quota;
+        let group = self.group.as_deref();
+        let limited = |controller| group.is_some_and(|group| group.limits(controller));
+        let or = |controller, otherwise| match limited(controller) {
+            true => Enforcement::Cgroup,
+            false => otherwise,
+        };
+        let processes = match self.worker.counts_processes() {
+            true => Enforcement::Rlimit,
+            false => Enforcement::None,
+        };
+        let files = match self.has_own_files {
+            true => Enforcement::Mount,
+            false => Enforcement::None,
+        };
+        let status = |value, used, enforcement| LimitStatus {
+            value,
+            used,
+            enforcement: if value == 0 {
+                Enforcement::None
+            } else {
+                enforcement
+            },
+        };
+        [
+            status(
+                quota.device_memory_bytes,
+                Some(statistics.device_memory_bytes),
+                Enforcement::Worker,
+            ),
+            status(
+                quota.host_memory_bytes,
+                group.and_then(Group::memory_bytes),
+                or(Controller::Memory, Enforcement::Rlimit),
+            ),
+            status(quota.temporary_bytes, None, files),
+            status(
+                quota.processes,
+                group.and_then(Group::processes),
+                or(Controller::Pids, processes),
+            ),
+            status(quota.kernel_time_ms, None, Enforcement::Worker),
+            status(
+                quota.code_bytes,
+                Some(statistics.code_bytes),
+                Enforcement::Worker,
+            ),
+            status(
+                quota.cpu_percent,
+                None,
+                or(Controller::Cpu, Enforcement::None),
+            ),
+        ]
+    }
+
     fn status(&self, deadline: Instant) -> SessionStatus {
         let statistics = self.worker.statistics(deadline);
         SessionStatus {
@@ -315,6 +379,7 @@ impl Session {
             sent_bytes: statistics.sent_bytes,
             calls: statistics.calls,
             tenant: self.tenant.name().to_owned(),
+            limits: self.limits(&statistics),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -54,6 +55,8 @@ pub(super) struct Worker {
     offers: Arc<Offers>,
     images: Arc<Images>,
     snapshot: OnceLock<Vec<u8>>,
+    /// Whether the kernel counts its processes apart from others'.
+    counts_processes: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -95,6 +98,7 @@ impl Worker {
             offers,
             images,
             snapshot: OnceLock::new(),
+            counts_processes: AtomicBool::new(false),
             state: Mutex::default(),
             changed: Condvar::new(),
         })
@@ -135,6 +139,11 @@ impl Worker {
     /// The devices it found. Empty before it is ready.
     pub(super) fn snapshot(&self) -> &[u8] {
         self.snapshot.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the kernel counts its processes apart from others'.
+    pub(super) fn counts_processes(&self) -> bool {
+        self.counts_processes.load(Ordering::Relaxed)
     }
 
     /// Gives it a session of a tenant, whose lanes it has to account for where they are encrypted.
@@ -362,7 +371,10 @@ impl Worker {
             FromWorker::Ready {
                 snapshot_bytes,
                 jail_missing,
+                counts_processes,
             } => {
+                self.counts_processes
+                    .store(counts_processes, Ordering::Relaxed);
                 let snapshot = self.receive("device snapshot", snapshot_bytes, SNAPSHOT_BYTES)?;
                 self.snapshot
                     .set(snapshot)

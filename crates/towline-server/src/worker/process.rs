@@ -154,6 +154,7 @@ fn read(counters: &Counters) -> Statistics {
         received_bytes: counters.received_bytes.load(Ordering::Relaxed),
         sent_bytes: counters.sent_bytes.load(Ordering::Relaxed),
         calls: counters.calls.load(Ordering::Relaxed),
+        code_bytes: counters.code_bytes.load(Ordering::Relaxed),
     }
 }
 
@@ -245,6 +246,7 @@ fn start<T>(
         &protocol::encode(&FromWorker::Ready {
             snapshot_bytes: snapshot.len(),
             jail_missing,
+            counts_processes,
         }),
         None,
     )?;
@@ -348,6 +350,9 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, counts_processes: bool
                     .device_memory_limit
                     .store(parameters.quota.device_memory_bytes, Ordering::Relaxed);
                 counters
+                    .code_limit
+                    .store(parameters.quota.code_bytes, Ordering::Relaxed);
+                counters
                     .kernel_time_ms
                     .store(parameters.quota.kernel_time_ms, Ordering::Relaxed);
                 if counts_processes
@@ -358,6 +363,13 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, counts_processes: bool
                 }
                 if reserves_memory {
                     counters.share(Arc::clone(&broker) as _);
+                }
+                let host_memory = parameters.quota.host_memory_bytes;
+                if parameters.limits_own_memory
+                    && host_memory > 0
+                    && let Err(error) = jail::limit_memory(host_memory)
+                {
+                    log::warn!("{error}: {}", error.source);
                 }
                 let (sender, arriving) = mpsc::channel();
                 let key = lane_key.map(LaneKey::from);

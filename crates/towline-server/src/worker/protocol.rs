@@ -128,6 +128,8 @@ pub(crate) enum FromWorker {
         snapshot_bytes: usize,
         /// Parts of the jail that this system did not permit.
         jail_missing: Vec<String>,
+        /// Whether the kernel counts its processes apart from others'.
+        counts_processes: bool,
     },
     /// It cannot work, and exits.
     Failed {
@@ -255,6 +257,8 @@ pub struct SessionParameters {
     pub chunk_count: u32,
     /// How much it may have.
     pub quota: Quota,
+    /// No control group limits its memory: the worker is to limit its own.
+    pub limits_own_memory: bool,
 }
 
 /// What a session has used.
@@ -270,6 +274,8 @@ pub struct Statistics {
     pub sent_bytes: u64,
     /// API calls executed.
     pub calls: u64,
+    /// Bytes of device code held now.
+    pub code_bytes: u64,
 }
 
 /// A message that could not be sent, received or understood.
@@ -329,7 +335,10 @@ mod tests {
     fn garbage_is_an_error() {
         assert!(decode::<FromWorker>(b"\xff\0garbage").is_err());
         assert!(
-            decode::<FromWorker>(br#"{"Ready":{"snapshot_bytes":-1,"jail_missing":[]}}"#).is_err()
+            decode::<FromWorker>(
+                br#"{"Ready":{"snapshot_bytes":-1,"jail_missing":[],"counts_processes":true}}"#
+            )
+            .is_err()
         );
     }
 }

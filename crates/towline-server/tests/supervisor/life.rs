@@ -179,3 +179,24 @@ pub(super) fn jailed_worker_is_confined() -> Result<(), Failed> {
     assert!(ended.reason.contains("SIGABRT"), "{}", ended.reason);
     Ok(())
 }
+
+pub(super) fn temporary_files_of_a_session_can_be_resized() -> Result<(), Failed> {
+    // Nobody else can.
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let server = serve(SupervisorConfig {
+        jail: JailConfig::default(),
+        ..config("echo")
+    });
+    let client = Client::session(&server.address);
+    assert_eq!(
+        value(&jail_report(&client.lane(0, 1)), "home_writable"),
+        "yes"
+    );
+    let worker = only_worker(&server.address);
+    towline_sys::jail::resize_temporary(worker, 1 << 20)?;
+    let files = rustix::fs::statvfs(format!("/proc/{worker}/root/tmp"))?;
+    assert_eq!(files.f_blocks * files.f_frsize, 1 << 20);
+    Ok(())
+}

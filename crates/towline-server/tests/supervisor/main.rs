@@ -132,6 +132,7 @@ fn tests() -> Vec<Trial> {
             start_can_be_interrupted,
             stop_leaves_nothing_behind,
             jailed_worker_is_confined,
+            temporary_files_of_a_session_can_be_resized,
             worker_of_a_kind_that_starts_no_programs_cannot,
         }
         monitor {

@@ -308,6 +308,92 @@ pub struct SessionStatus {
     pub calls: u64,
     /// The tenant that it belongs to.
     pub tenant: String,
+    /// Its limits, in the order of [`LIMITS`].
+    pub limits: [LimitStatus; LIMITS.len()],
+}
+
+/// The limits of a session, by name and unit.
+pub const LIMITS: [&str; 7] = [
+    "device_memory_bytes",
+    "host_memory_bytes",
+    "temporary_bytes",
+    "processes",
+    "kernel_time_ms",
+    "code_bytes",
+    "cpu_percent",
+];
+
+/// One limit of a session.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct LimitStatus {
+    /// The limit; 0 where there is none.
+    pub value: u64,
+    /// How much of it is used, where that is known.
+    pub used: Option<u64>,
+    /// What holds the session to it.
+    pub enforcement: Enforcement,
+}
+
+/// What holds a session to a limit.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Enforcement {
+    /// Nothing.
+    #[default]
+    None,
+    /// The worker, which the session may have taken over.
+    Worker,
+    /// A limit that the kernel keeps for the process.
+    Rlimit,
+    /// A control group.
+    Cgroup,
+    /// The size of a file system.
+    Mount,
+}
+
+impl Enforcement {
+    const ALL: [Self; 5] = [
+        Self::None,
+        Self::Worker,
+        Self::Rlimit,
+        Self::Cgroup,
+        Self::Mount,
+    ];
+
+    /// Its name in figures.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Worker => "worker",
+            Self::Rlimit => "rlimit",
+            Self::Cgroup => "cgroup",
+            Self::Mount => "mount",
+        }
+    }
+}
+
+impl LimitStatus {
+    fn write(&self, writer: &mut Writer) {
+        writer.u64(self.value);
+        writer.bool(self.used.is_some());
+        writer.u64(self.used.unwrap_or(0));
+        writer.u16(self.enforcement as u16);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
+        let value = reader.u64("limit")?;
+        let is_known = reader.bool("whether its use is known")?;
+        let used = reader.u64("use of a limit")?;
+        let enforcement = usize::from(reader.u16("enforcement of a limit")?);
+        Ok(Self {
+            value,
+            used: is_known.then_some(used),
+            // A kind of later servers is shown as none.
+            enforcement: Enforcement::ALL
+                .get(enforcement)
+                .copied()
+                .unwrap_or_default(),
+        })
+    }
 }
 
 impl SessionStatus {
@@ -329,6 +415,7 @@ impl SessionStatus {
         writer.u64(self.sent_bytes);
         writer.u64(self.calls);
         writer.text(&self.tenant, limits::TENANT_BYTES);
+        self.limits.iter().for_each(|limit| limit.write(writer));
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
@@ -350,6 +437,13 @@ impl SessionStatus {
             sent_bytes: reader.u64("sent bytes")?,
             calls: reader.u64("calls")?,
             tenant: reader.text("tenant name", limits::TENANT_BYTES)?,
+            limits: {
+                let mut limits = [LimitStatus::default(); LIMITS.len()];
+                for limit in &mut limits {
+                    *limit = LimitStatus::read(reader)?;
+                }
+                limits
+            },
         })
     }
 }

@@ -553,6 +553,7 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
         any::<[u64; 7]>(),
         any::<[u16; 2]>(),
         tenant_name(),
+        [(); LIMITS.len()].map(|()| limit_status()),
     )
         .prop_map(
             |(
@@ -560,6 +561,7 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
                 numbers,
                 lanes,
                 tenant,
+                limits,
             )| {
                 let [
                     age_ms,
@@ -589,6 +591,7 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
                     sent_bytes,
                     calls,
                     tenant,
+                    limits,
                 }
             },
         )
@@ -608,6 +611,23 @@ fn tenant_status() -> impl Strategy<Value = TenantStatus> {
             sessions_started,
             sessions_crashed,
             rejected,
+        }
+    })
+}
+
+fn limit_status() -> impl Strategy<Value = LimitStatus> {
+    let enforcement = prop_oneof![
+        Just(Enforcement::None),
+        Just(Enforcement::Worker),
+        Just(Enforcement::Rlimit),
+        Just(Enforcement::Cgroup),
+        Just(Enforcement::Mount),
+    ];
+    (any::<u64>(), any::<Option<u64>>(), enforcement).prop_map(|(value, used, enforcement)| {
+        LimitStatus {
+            value,
+            used,
+            enforcement,
         }
     })
 }
