@@ -16,6 +16,7 @@ mod cuts;
 mod devices;
 mod faults;
 mod footprint;
+mod limits;
 mod many;
 mod mix;
 mod nvml;
