@@ -63,7 +63,6 @@ impl Groups {
         let delegated = Self::in_own(&own, pid).and_then(|()| Self::divide(&own));
         match delegated {
             Ok(groups) => Ok(groups),
-            Err(error) if own == root => Err(format!("{}: {error}", own.display())),
             Err(error) => Self::divide(root).map_err(|other| {
                 format!("{}: {error}; {}: {other}", own.display(), root.display())
             }),
@@ -247,9 +246,9 @@ mod tests {
         cpu_percent: 150,
     };
 
-    /// The words that were written to give controllers, as the kernel would read them back.
+    /// What the kernel would read back of the controllers that were given.
     fn settle(group: &Path) {
-        fs::write(group.join("cgroup.subtree_control"), "cpu memory pids").unwrap();
+        fs::write(group.join("cgroup.subtree_control"), "cpu memory pids\n").unwrap();
     }
 
     #[test]
