@@ -169,6 +169,15 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // A server's control groups, on the kernel of an emulated virtual machine.
+        name: "node-limits",
+        tiers: TEST,
+        needs: &["node", "workloads"],
+        tools: &[Tool::Command("qemu-system-x86_64")],
+        command: "tests/node/guest-limits \"$TOWLINE_BIN_DIR\"",
+        ..STAGE
+    },
+    Stage {
         // What the CUDA workloads share with their kernels; and the suite of GPU machines, with programs that need none.
         name: "cuda-workloads",
         tiers: TEST,
