@@ -394,6 +394,21 @@ mod tests {
     }
 
     #[test]
+    fn offer_goes_to_sessions_of_its_tenant_only() {
+        let offers = Offers::with_descriptors(100);
+        let token = Token([1; TOKEN_BYTES]);
+        offers.join(5, 1);
+        offers.join(6, 1);
+        offers.join(7, 2);
+        assert!(offers.offer(5, token, offer(3)));
+        assert!(offers.take(6, token).is_some());
+        assert!(offers.take(7, token).is_none(), "another tenant");
+        assert!(offers.take(8, token).is_none(), "no tenant");
+        offers.end(7);
+        assert!(!offers.lock().tenants.contains_key(&7));
+    }
+
+    #[test]
     fn what_an_owner_offered_ends_with_it_and_tokens_are_not_reused() {
         let offers = Offers::with_descriptors(100);
         let [first, second] = [1, 2].map(|byte| Token([byte; TOKEN_BYTES]));
