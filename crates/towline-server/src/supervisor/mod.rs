@@ -208,7 +208,7 @@ pub enum SupervisorError {
     /// Anyone could use this host's devices.
     #[error(
         "{address} can be reached from other hosts, and without a token anyone there could use this host's devices; \
-         give --token-file, or say --insecure if the network is trusted"
+         give --token-file or --tenants-file, or say --insecure if the network is trusted"
     )]
     NoToken {
         /// The address.
