@@ -754,34 +754,22 @@ fn binaries(said: u64, sent: usize) -> (cl_int, bool) {
         },
         |client| {
             let (text, mut size) = (c"kernel void k() {}".as_ptr(), 0_usize);
-            // SAFETY: one string, one place for a size, and one for a pointer to so many bytes.
-            unsafe {
-                let program = client.remote.clCreateProgramWithSource(
-                    null_mut(),
-                    1,
-                    (&raw const text).cast_mut().cast(),
-                    null(),
-                    null_mut(),
-                );
-                let told = client.remote.clGetProgramInfo(
-                    program,
-                    CL_PROGRAM_BINARY_SIZES,
-                    8,
-                    (&raw mut size).cast(),
-                    null_mut(),
-                );
-                assert_eq!(told, CL_SUCCESS);
-                let memory = Guarded::new(size);
-                let place = memory.memory();
-                let status = client.remote.clGetProgramInfo(
-                    program,
-                    CL_PROGRAM_BINARIES,
-                    8,
-                    (&raw const place).cast_mut().cast(),
-                    null_mut(),
-                );
-                (status, memory.is_whole())
-            }
+            let remote = &client.remote;
+            let strings = (&raw const text).cast_mut().cast();
+            // SAFETY: one string, with a NUL.
+            let program = unsafe {
+                remote.clCreateProgramWithSource(null_mut(), 1, strings, null(), null_mut())
+            };
+            let info = |name, place| {
+                // SAFETY: eight bytes, for a size or with a pointer to as many as were told.
+                unsafe { remote.clGetProgramInfo(program, name, 8, place, null_mut()) }
+            };
+            let told = info(CL_PROGRAM_BINARY_SIZES, (&raw mut size).cast());
+            assert_eq!(told, CL_SUCCESS);
+            let memory = Guarded::new(size);
+            let place = memory.memory();
+            let status = info(CL_PROGRAM_BINARIES, (&raw const place).cast_mut().cast());
+            (status, memory.is_whole())
         },
     )
 }
