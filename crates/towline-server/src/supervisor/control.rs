@@ -386,7 +386,7 @@ fn told_devices(purpose: Purpose, snapshot: &[u8], quota: &Quota) -> Vec<u8> {
                 for device in &mut told.devices {
                     device.total_bytes = device.total_bytes.min(memory_limit);
                     if quota.kernel_time_ms > 0 {
-                        device.set_attribute(CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT as u32, 1);
+                        device.set_attribute(CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT, 1);
                     }
                 }
                 told.encode()
