@@ -68,6 +68,23 @@ fn opencl_kernel_over_its_time_fails_every_call_of_its_program_alone() {
 }
 
 #[test]
+fn memory_of_graphs_counts_at_the_next_allocation() {
+    let arguments = [
+        "--backend",
+        "off",
+        "--cuda",
+        "soft",
+        "--session-memory",
+        "64M",
+    ];
+    let server = Server::start_with(&arguments, &[]);
+    assert_eq!(
+        run(&server, "cuda_graph_hoards", &[]).lines_of_success(),
+        ["free 32 of 64", "besides 32, then 2"]
+    );
+}
+
+#[test]
 fn code_beyond_its_limit_is_refused_and_the_program_goes_on() {
     let server = cuda_server(&["--session-code", "1M"]);
     let mut bystander = bystander(&server);
