@@ -40,7 +40,8 @@ extern "C" {
         since = "2.1",
         extension = "cl_khr_il_program",
         alias = "clCreateProgramWithILKHR",
-        manual(client)
+        manual(client),
+        manual(server)
     )]
     fn clCreateProgramWithIL(
         context: cl_context,

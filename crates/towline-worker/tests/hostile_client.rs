@@ -378,12 +378,18 @@ fn program_text_of_a_session_ends_at_its_limit() {
     };
     client.post(&program(first));
     client.post(&program(second));
+    client.post(&wire::CreateProgramWithIL {
+        context: CONTEXT,
+        il: &[0; 44],
+        length: 44,
+        created: wire::ProgramHandle(HANDLE_BASE | 113),
+    });
     assert_eq!(client.ping(), Reached::Answer);
-    assert_eq!(client.failures(), [CL_OUT_OF_RESOURCES]);
+    assert_eq!(client.failures(), [CL_OUT_OF_RESOURCES; 2]);
     client.post(&wire::ReleaseProgram { program: first });
     client.post(&program(third));
     assert_eq!(client.ping(), Reached::Answer);
-    assert_eq!(client.failures().len(), 1);
+    assert_eq!(client.failures().len(), 2);
     client.leave();
 }
 

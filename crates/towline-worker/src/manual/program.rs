@@ -8,6 +8,7 @@ use towline_backend::opencl::*;
 use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::facts::{Argument, Facts, Kernel};
 
+use crate::dispatch::aligned;
 use crate::print::may_print;
 use crate::session::Session;
 use crate::shared::{Raw, Shared};
@@ -60,6 +61,38 @@ impl Session {
             <wire::CreateProgramSource<'_> as Request<'_>>::ID,
             status,
         );
+        Ok(())
+    }
+
+    pub(crate) fn clCreateProgramWithIL(
+        &mut self,
+        number: u64,
+        request: wire::CreateProgramWithIL<'_>,
+    ) -> Result<(), ProtocolError> {
+        let mut status = CL_SUCCESS;
+        let mut native: cl_program = std::ptr::null_mut();
+        match self.native(request.context.0, wire::ContextHandle::TAG)? {
+            Err(failed) => status = failed,
+            Ok(_) if !self.charge_program(request.created.0, request.il.len()) => {
+                status = CL_OUT_OF_RESOURCES;
+            }
+            Ok(context) => {
+                let code = aligned(request.il);
+                // SAFETY: the context is live; the code has the length of the request's.
+                native = unsafe {
+                    self.api.clCreateProgramWithIL(
+                        context.cast(),
+                        code.as_ptr().cast(),
+                        request.il.len(),
+                        &raw mut status,
+                    )
+                };
+            }
+        }
+        let created = request.created.0;
+        self.born(created, wire::ProgramHandle::TAG, native.cast(), status)?;
+        let call = <wire::CreateProgramWithIL<'_> as Request<'_>>::ID;
+        self.settle(number, call, status);
         Ok(())
     }
 
