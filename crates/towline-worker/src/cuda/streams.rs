@@ -594,21 +594,18 @@ impl Overruns {
     /// Whether one runs for too long.
     pub(crate) fn look(&mut self, shared: &Shared) -> bool {
         let now = Instant::now();
-        let mut slowest = (Duration::ZERO, 1);
         // Locked throughout: nobody else sees that a context is held.
         let mut state = shared.streams.lock();
-        for stream in state.streams.values_mut() {
-            let Some((age, commands)) = stream.look(&*shared.api, now, &mut self.progress) else {
-                continue;
-            };
-            if age / commands > slowest.0 / slowest.1 {
-                slowest = (age, commands);
-            }
-        }
+        let streams = state.streams.values_mut();
+        let at_work: SmallVec<[(Duration, u32); 16]> = streams
+            .filter_map(|stream| stream.look(&*shared.api, now, &mut self.progress))
+            .collect();
         drop(state);
-        let (age, commands) = slowest;
-        let rested = now.saturating_duration_since(self.progress);
-        (age > self.limit * commands && rested > self.limit) || age > self.limit * MOST_COUNTED
+        let rested = now.saturating_duration_since(self.progress) > self.limit;
+        let limit = self.limit;
+        at_work
+            .into_iter()
+            .any(|(age, commands)| (age > limit * commands && rested) || age > limit * MOST_COUNTED)
     }
 }
 
