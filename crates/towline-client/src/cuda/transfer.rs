@@ -208,6 +208,8 @@ impl Session {
         size: usize,
         wait: bool,
     ) -> Result<(), i32> {
+        // Chunks of two reads into one place would land in any order.
+        self.settle_reads(target.addr(), size)?;
         let read = HeldRead {
             actor,
             call,
@@ -375,7 +377,8 @@ impl Session {
     ) -> Result<(), i32> {
         self.healthy()?;
         let area = to.of(size);
-        let bytes = area.size();
+        let (range, bytes) = (area.range(), area.size());
+        self.settle_reads(range.start, range.len())?;
         let payload = self.expect_data(area, stream, actor, wait);
         let stream = wire::StreamHandle(stream);
         let place = from.place(size);

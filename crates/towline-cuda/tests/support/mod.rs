@@ -533,16 +533,17 @@ impl Program {
         let image = c"towline null image\nkernel spin_until";
         let (mut gate, stream) = (self.machine.filled(&[0; 4]), self.machine.stream());
         let mut params = [(&raw mut gate).cast()];
-        // SAFETY: image and name end with a NUL, and the rest are locals.
+        // SAFETY: the image ends with a NUL, and the module is a local.
+        let loaded = unsafe { driver.cuModuleLoadData(&raw mut module, image.as_ptr().cast()) };
+        // SAFETY: the name ends with a NUL, and the kernel is a local.
+        let found =
+            unsafe { driver.cuModuleGetFunction(&raw mut kernel, module, c"spin_until".as_ptr()) };
+        let params = params.as_mut_ptr();
+        // SAFETY: there is a pointer for the parameter.
         let held = unsafe {
-            let params = params.as_mut_ptr();
-            [
-                driver.cuModuleLoadData(&raw mut module, image.as_ptr().cast()),
-                driver.cuModuleGetFunction(&raw mut kernel, module, c"spin_until".as_ptr()),
-                driver.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, null_mut()),
-            ]
+            driver.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, null_mut())
         };
-        assert_eq!(held, [CUDA_SUCCESS; 3]);
+        assert_eq!([loaded, found, held], [CUDA_SUCCESS; 3]);
         Held { stream, gate }
     }
 }
