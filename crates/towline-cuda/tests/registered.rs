@@ -524,10 +524,8 @@ fn reads_of_many_streams_into_registered_memory_arrive() {
     assert_eq!(registered, CUDA_SUCCESS);
     let device = program.machine.allocate(bytes);
     // SAFETY: no host memory.
-    assert_eq!(
-        unsafe { driver.cuMemsetD32_v2(device, 0, all.len()) },
-        CUDA_SUCCESS
-    );
+    let cleared = unsafe { driver.cuMemsetD32_v2(device, 0, all.len()) };
+    assert_eq!(cleared, CUDA_SUCCESS);
     let streams: Vec<CUstream> = (0..STREAMS).map(|_| program.machine.stream()).collect();
     for _ in 0..2 {
         program.add(device, all.len(), null_mut());
