@@ -50,6 +50,7 @@ pub fn session(worker: &mut Command) -> Remote {
     let mut lines = output
         .lines()
         .map(|line| line.expect("the worker writes text"));
+    std::thread::spawn(move || child.wait());
     let address: Address = lines
         .next()
         .and_then(|line| line.parse().ok())

@@ -80,7 +80,11 @@ pub(super) fn skipped_tests(log: &str) -> BTreeMap<&str, u64> {
             Some(verdict)
         });
         if let Some(verdict) = verdict {
-            let reason = verdict.strip_prefix(", ").unwrap_or("no reason given");
+            // As libtest has it, and as libtest-mimic does.
+            let reason = verdict
+                .strip_prefix(", ")
+                .or_else(|| verdict.strip_prefix(" (")?.strip_suffix(')'));
+            let reason = reason.unwrap_or("no reason given");
             *reasons.entry(reason).or_default() += 1;
         }
     }
@@ -158,7 +162,7 @@ noise without a line feed test result: ok. 2 passed; 0 failed; 1 ignored; 0 meas
 test a ... ignored, no GPU
 test b::c ... ok
 test d ... ignored
-test e ... ignored, no GPU
+test e    ... ignored (no GPU)
 ";
         let reasons: Vec<_> = skipped_tests(log).into_iter().collect();
         assert_eq!(reasons, [("no GPU", 2), ("no reason given", 1)]);
