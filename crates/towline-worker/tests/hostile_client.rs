@@ -1200,9 +1200,16 @@ fn random_request(client: &Client, random: &mut Random, step: u64) {
             param_value_size: size.min(1 << 16),
             want_param_value: true,
         }),
-        21 => client.post(&wire::SvmFree {
+        21 if step.is_multiple_of(2) => client.post(&wire::SvmFree {
             context: CONTEXT,
             address: random.edge(),
+        }),
+        21 => client.post(&wire::SvmBuffer {
+            context: CONTEXT,
+            flags: random.edge(),
+            address: random.edge(),
+            size,
+            created: wire::MemHandle(HANDLE_BASE | (5000 + step)),
         }),
         22 => client.post(&wire::ReleaseMemObject {
             memobj: wire::MemHandle(HANDLE_BASE | (1000 + random.below(step + 1))),
