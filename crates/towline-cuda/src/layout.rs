@@ -253,7 +253,7 @@ mod tests {
         let chosen = Travelling::Chosen(Arc::new(chosen.unwrap().unwrap()));
         let layout = Layout::of(&chosen, DEVICE);
         assert!(!layout.is_read());
-        let kernels = layout.kernels().unwrap().clone();
+        let kernels = layout.contents().unwrap().0.clone();
         assert_eq!(kernels.len(), 1);
         assert!(layout.is_read() && lock(&layout.unread).is_none());
         let (name, places) = kernels.into_iter().next().unwrap();
