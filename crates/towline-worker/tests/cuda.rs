@@ -5,6 +5,7 @@ mod shared_host;
 
 use std::collections::HashMap;
 use std::io::IoSlice;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -121,10 +122,9 @@ impl Client {
 
     /// A session whose kernels may take so long.
     fn timed(limit: Duration) -> Self {
-        let counters = Counters {
-            kernel_time_ms: (limit.as_millis() as u64).into(),
-            ..Counters::default()
-        };
+        let counters = Counters::default();
+        let limit = limit.as_millis() as u64;
+        counters.kernel_time_ms.store(limit, Ordering::Relaxed);
         let address = "memory://cuda".parse().expect("it is well formed");
         let null = Arc::new(NullCuda::new(1));
         let client = Self::start(null, &MemoryTransport::new(), &address, counters.into());
@@ -856,14 +856,8 @@ fn no_call_allocates_more_device_memory_than_the_session_may_have() {
     const LIMIT: u64 = 4 << 20;
     let client = Client::new();
     let counters = &client.counters;
-    let held = || {
-        counters
-            .device_memory_bytes
-            .load(std::sync::atomic::Ordering::Relaxed)
-    };
-    counters
-        .device_memory_limit
-        .store(LIMIT, std::sync::atomic::Ordering::Relaxed);
+    let held = || counters.device_memory_bytes.load(Ordering::Relaxed);
+    counters.device_memory_limit.store(LIMIT, Ordering::Relaxed);
     let room = || {
         let (status, body) = client.reply_to(client.post(&wire::MemGetInfoV2 {}));
         assert_eq!(status, CUDA_SUCCESS);
@@ -931,7 +925,7 @@ fn no_call_allocates_more_device_memory_than_the_session_may_have() {
     }
     assert_eq!(held(), 0);
     let peak = &counters.device_memory_peak;
-    assert_eq!(peak.load(std::sync::atomic::Ordering::Relaxed), LIMIT);
+    assert_eq!(peak.load(Ordering::Relaxed), LIMIT);
     client.leave();
 }
 
@@ -1404,7 +1398,7 @@ fn stream_that_waits_is_no_kernel() {
 
 #[test]
 fn code_of_a_session_ends_at_its_limit() {
-    use std::sync::atomic::Ordering::Relaxed;
+    use Ordering::Relaxed;
     let client = Client::new();
     let memory = client.allocate(4);
     let graph = one_kernel(9, params(memory, &[1]));
