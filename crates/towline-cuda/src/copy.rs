@@ -301,7 +301,11 @@ impl Driver {
         if width == 0 || height == 0 {
             return self.current().map(|_| ());
         }
-        if address == 0 || !address.is_multiple_of(u64::from(element_size)) {
+        let row = width.saturating_mul(element_size as usize);
+        if address == 0
+            || !address.is_multiple_of(u64::from(element_size))
+            || height > 1 && pitch < row
+        {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let (acting, stream) = self.on(stream)?;
@@ -317,7 +321,7 @@ impl Driver {
             return captured.add(self.fill_content(&fill, acting.context.number)?);
         }
         let rows = pitch.saturating_mul(height.saturating_sub(1));
-        let bytes = rows.saturating_add(width.saturating_mul(element_size as usize));
+        let bytes = rows.saturating_add(row);
         self.before_use(&acting, stream, address, bytes)?;
         let mut request = wire::Memset {
             stream,

@@ -887,7 +887,9 @@ impl MemoryCalls for Driver {
         if pdptr.is_null() || Flags != 0 {
             return CUDA_ERROR_INVALID_VALUE;
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller's contract. The driver leaves NULL where it fails.
+        unsafe { pdptr.write(0) };
+        // SAFETY: as above.
         unsafe { tell(pdptr, self.device_pointer(p.addr() as u64)) }
     }
 
@@ -924,6 +926,9 @@ impl MemoryCalls for Driver {
     unsafe fn cuMemHostUnregister(&self, p: *mut c_void) -> CUresult {
         status(self.ready().and_then(|_| {
             let start = p.addr() as u64;
+            if start == 0 {
+                return Err(CUDA_ERROR_INVALID_VALUE);
+            }
             let (size, context) = match read(&self.memory).0.get(&start) {
                 Some(range) if matches!(range.kind, Kind::Registered(_)) => {
                     (range.size, range.context)

@@ -92,7 +92,9 @@ impl Driver {
     /// `name` is NULL or a string.
     unsafe fn named(&self, image: u64, name: *const c_char) -> Result<u64, CUresult> {
         // SAFETY: the caller's contract.
-        let name = unsafe { crate::raw::text(name) }.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let name = unsafe { crate::raw::text(name) };
+        let name = name.filter(|name| !name.is_empty());
+        let name = name.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         self.image(image)?.find(name).ok_or(CUDA_ERROR_NOT_FOUND)
     }
 
@@ -728,12 +730,18 @@ impl ModuleCalls for Driver {
     }
 
     unsafe fn cuFuncGetModule(&self, hmod: *mut CUmodule, hfunc: CUfunction) -> CUresult {
+        if hfunc.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
         let of = self.module_of(hfunc);
         // SAFETY: the caller's contract.
         unsafe { tell(hmod, of.map(|number| wire::ModuleHandle(number).to_raw())) }
     }
 
     unsafe fn cuFuncGetName(&self, name: *mut *const c_char, hfunc: CUfunction) -> CUresult {
+        if hfunc.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
         let known = self.function(hfunc.addr() as u64);
         // SAFETY: the caller's contract.
         unsafe { tell(name, known.map(|known| known.name())) }
@@ -746,6 +754,9 @@ impl ModuleCalls for Driver {
         paramOffset: *mut usize,
         paramSize: *mut usize,
     ) -> CUresult {
+        if func.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
         // SAFETY: the caller's contract.
         unsafe { self.tell_parameter(func.addr() as u64, paramIndex, paramOffset, paramSize) }
     }

@@ -343,6 +343,9 @@ impl PoolCalls for Driver {
         pool: *mut CUmemoryPool,
         poolProps: *const CUmemPoolProps,
     ) -> CUresult {
+        if let Err(status) = self.safe_in_captures() {
+            return status;
+        }
         // SAFETY: the caller's contract.
         let Some(props) = (unsafe { poolProps.as_ref() }) else {
             return CUDA_ERROR_INVALID_VALUE;
@@ -360,6 +363,9 @@ impl PoolCalls for Driver {
         attr: CUmemPool_attribute,
         value: *mut c_void,
     ) -> CUresult {
+        if let Err(status) = self.safe_in_captures() {
+            return status;
+        }
         if value.is_null() {
             return CUDA_ERROR_INVALID_VALUE;
         }
@@ -400,6 +406,9 @@ impl PoolCalls for Driver {
         attr: CUmemPool_attribute,
         value: *mut c_void,
     ) -> CUresult {
+        if let Err(status) = self.safe_in_captures() {
+            return status;
+        }
         if value.is_null() {
             return CUDA_ERROR_INVALID_VALUE;
         }

@@ -360,6 +360,15 @@ impl Driver {
         Ok(handle.to_raw())
     }
 
+    /// As [`Self::describe`]; a stream that is captured is refused, which ends the capture's worth.
+    fn describe_uncaptured(&self, stream: CUstream) -> Result<Arc<Stream>, CUresult> {
+        if self.is_capturing() {
+            let (acting, handle) = self.on(stream)?;
+            self.uncaptured(&acting, handle)?;
+        }
+        self.describe(stream)
+    }
+
     /// What is known of a stream; a default stream is the current context's.
     pub(crate) fn describe(&self, stream: CUstream) -> Result<Arc<Stream>, CUresult> {
         let number = stream.addr() as u64;
@@ -603,6 +612,9 @@ impl StreamCalls for Driver {
     }
 
     unsafe fn cuStreamWaitEvent(&self, hStream: CUstream, hEvent: CUevent, Flags: u32) -> CUresult {
+        if Flags > CU_EVENT_WAIT_EXTERNAL {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
         status(self.on(hStream).and_then(|(acting, handle)| {
             let event = wire::EventHandle::from_raw(hEvent);
             let known = self.event(hEvent)?;
@@ -757,19 +769,21 @@ impl StreamCalls for Driver {
     }
 
     unsafe fn cuStreamGetPriority(&self, hStream: CUstream, priority: *mut i32) -> CUresult {
-        let of = self.describe(hStream).map(|stream| stream.priority);
+        let of = self
+            .describe_uncaptured(hStream)
+            .map(|stream| stream.priority);
         // SAFETY: the caller's contract.
         unsafe { tell(priority, of) }
     }
 
     unsafe fn cuStreamGetFlags(&self, hStream: CUstream, flags: *mut u32) -> CUresult {
-        let of = self.describe(hStream).map(|stream| stream.flags);
+        let of = self.describe_uncaptured(hStream).map(|stream| stream.flags);
         // SAFETY: the caller's contract.
         unsafe { tell(flags, of) }
     }
 
     unsafe fn cuStreamGetId(&self, hStream: CUstream, streamId: *mut u64) -> CUresult {
-        let of = self.describe(hStream).map(|stream| stream.id);
+        let of = self.describe_uncaptured(hStream).map(|stream| stream.id);
         // SAFETY: the caller's contract.
         unsafe { tell(streamId, of) }
     }
@@ -831,10 +845,13 @@ impl StreamCalls for Driver {
 
     unsafe fn cuStreamEndCapture(&self, hStream: CUstream, phGraph: *mut CUgraph) -> CUresult {
         if phGraph.is_null() {
-            // Who captured into a graph has it already.
-            return status(self.captures_into(hStream).and_then(|into| match into {
-                true => self.end_capture(hStream).map(drop),
-                false => Err(CUDA_ERROR_INVALID_VALUE),
+            // The driver takes it. Who captured into a graph has it already; another graph nobody can name.
+            return status(self.captures_into(hStream).and_then(|into| {
+                let graph = self.end_capture(hStream)?;
+                if !into {
+                    self.destroy_graph(graph)?;
+                }
+                Ok(())
             }));
         }
         // SAFETY: the caller's contract. A capture that went wrong gives no graph.

@@ -22,6 +22,8 @@ on_every_device! {
     profiler_calls_need_the_driver_started
     copies_beyond_their_memory_are_refused
     hints_about_caches_leave_no_failure
+    wrong_arguments_are_told_as_on_a_gpu
+    calls_beside_captures_are_told_as_on_a_gpu
 }
 
 /// Handles that mean nothing, something else, or nothing any more.
@@ -318,5 +320,87 @@ fn hints_about_caches_leave_no_failure(machine: Machine) {
         ]
     };
     assert_eq!(done, [CUDA_SUCCESS; 5]);
+    machine.leave();
+}
+
+/// As an H100 with driver 580.159 answered.
+fn wrong_arguments_are_told_as_on_a_gpu(machine: Machine) {
+    let (driver, stream) = (&machine.driver, machine.stream());
+    let memory = machine.filled(&[7; 256]);
+    let (mut graph, mut node, mut event) = (null_mut(), null_mut(), null_mut());
+    let mut name = null();
+    let mut host = [0_u8; 64];
+    let from_array = CUDA_MEMCPY2D {
+        srcMemoryType: CU_MEMORYTYPE_ARRAY,
+        dstMemoryType: CU_MEMORYTYPE_HOST,
+        dstHost: host.as_mut_ptr().cast(),
+        WidthInBytes: 16,
+        Height: 1,
+        // SAFETY: zeros are one.
+        ..unsafe { std::mem::zeroed() }
+    };
+    let mut device_pointer = 7;
+    // SAFETY: the places are locals, and the rest is refused before it is followed.
+    let answers = unsafe {
+        assert_eq!(driver.cuGraphCreate(&raw mut graph, 0), CUDA_SUCCESS);
+        assert_eq!(driver.cuEventCreate(&raw mut event, 0), CUDA_SUCCESS);
+        [
+            driver.cuGraphAddEventRecordNode(&raw mut node, graph, null(), 0, null_mut()),
+            driver.cuGraphAddEventWaitNode(&raw mut node, graph, null(), 0, null_mut()),
+            driver.cuStreamWaitEvent(stream, event, 2),
+            driver.cuStreamWaitEvent(stream, null_mut(), 2),
+            driver.cuMemHostUnregister(null_mut()),
+            driver.cuMemHostGetDevicePointer_v2(&raw mut device_pointer, null_mut(), 0),
+            driver.cuFuncGetName(&raw mut name, null_mut()),
+            driver.cuMemsetD2D32_v2(memory, 0, 9, 16, 4),
+            driver.cuMemcpy2D_v2(&raw const from_array),
+        ]
+    };
+    assert_eq!(answers, [CUDA_ERROR_INVALID_VALUE; 9]);
+    assert_eq!(device_pointer, 0);
+    assert_eq!(machine.bytes(memory, 256), [7; 256]);
+    // SAFETY: both are live.
+    let ended = unsafe {
+        [
+            driver.cuGraphDestroy(graph),
+            driver.cuEventDestroy_v2(event),
+        ]
+    };
+    assert_eq!(ended, [CUDA_SUCCESS; 2]);
+    machine.leave();
+}
+
+/// As an H100 with driver 580.159 answered.
+fn calls_beside_captures_are_told_as_on_a_gpu(machine: Machine) {
+    let (driver, stream) = (&machine.driver, machine.stream());
+    let (mut flags, mut id, mut priority) = (0, 0, 0);
+    let captured = |mode, call: &mut dyn FnMut() -> CUresult| {
+        // SAFETY: the stream is live, and the capture's graph is nobody's.
+        unsafe {
+            assert_eq!(driver.cuStreamBeginCapture_v2(stream, mode), CUDA_SUCCESS);
+            [call(), driver.cuStreamEndCapture(stream, null_mut())]
+        }
+    };
+    let refused = [
+        CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+        CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+    ];
+    let relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+    // SAFETY: the places are locals.
+    unsafe {
+        let flags = &mut || driver.cuStreamGetFlags(stream, &raw mut flags);
+        assert_eq!(captured(relaxed, flags), refused);
+        let id = &mut || driver.cuStreamGetId(stream, &raw mut id);
+        assert_eq!(captured(relaxed, id), refused);
+        let priority = &mut || driver.cuStreamGetPriority(stream, &raw mut priority);
+        assert_eq!(captured(relaxed, priority), refused);
+        let mut value = 0_u64;
+        let place = (&raw mut value).cast();
+        let pool = &mut || driver.cuMemPoolGetAttribute(null_mut(), 4, place);
+        assert_eq!(captured(CU_STREAM_CAPTURE_MODE_GLOBAL, pool), refused);
+        let pool = &mut || driver.cuMemPoolGetAttribute(null_mut(), 4, place);
+        let harmless = [CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS];
+        assert_eq!(captured(relaxed, pool), harmless);
+    }
     machine.leave();
 }

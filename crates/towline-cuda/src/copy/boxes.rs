@@ -108,6 +108,7 @@ impl Driver {
         Ok(match kind {
             CU_MEMORYTYPE_HOST => Memory::Host(host.cast_mut().cast()),
             CU_MEMORYTYPE_DEVICE => Memory::Device(device),
+            CU_MEMORYTYPE_ARRAY if array.is_null() => return Err(CUDA_ERROR_INVALID_VALUE),
             CU_MEMORYTYPE_ARRAY => Memory::Array(array.addr() as u64),
             CU_MEMORYTYPE_UNIFIED => self.memory_at(device),
             _ => return Err(CUDA_ERROR_INVALID_VALUE),

@@ -113,7 +113,7 @@ impl Captures {
 }
 
 impl Driver {
-    fn is_capturing(&self) -> bool {
+    pub(crate) fn is_capturing(&self) -> bool {
         self.capturing.load(Ordering::Acquire) > 0
     }
 

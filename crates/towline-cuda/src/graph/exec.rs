@@ -226,6 +226,7 @@ impl Driver {
         if flags & !u64::from(known) != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE.into());
         }
+        self.safe_in_captures()?;
         self.ready()?;
         let (session, anchor, allocates, objects, flat, number, id) = {
             let mut graphs = lock(&self.graphs);

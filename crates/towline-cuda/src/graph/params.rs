@@ -397,11 +397,16 @@ impl Driver {
                 // SAFETY: the caller's contract.
                 unsafe { self.given_operations(&params) }
             }
-            _ => Err(CUDA_ERROR_NOT_SUPPORTED),
+            // The last type that there is.
+            1..=CU_GRAPH_NODE_TYPE_CONDITIONAL => Err(CUDA_ERROR_NOT_SUPPORTED),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }
 
     pub(crate) fn event_number(&self, event: CUevent) -> Result<u64, CUresult> {
+        if event.is_null() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         match self.event(event)?.is_shareable() {
             // A graph would record it without telling the others.
             true => Err(CUDA_ERROR_NOT_SUPPORTED),
