@@ -248,6 +248,12 @@ impl Lane {
             && &back == b"abcdefgh"
     }
 
+    /// Whether the server has closed it, or said something.
+    pub(super) fn has_ended(&self) -> bool {
+        let now = Some(Duration::ZERO);
+        self.0.wait_readable(now).unwrap_or(true)
+    }
+
     /// Whether the server closes it, within the time that refusing takes.
     pub(super) fn is_refused(&self) -> bool {
         let readable = self
