@@ -382,7 +382,7 @@ fn boxes_that_cannot_be_are_refused_at_the_call() {
     };
     // SAFETY: as above.
     let nowhere = unsafe { machine.driver.cuMemcpy2D_v2(&raw const array) };
-    assert_eq!(nowhere, CUDA_ERROR_INVALID_HANDLE);
+    assert_eq!(nowhere, CUDA_ERROR_INVALID_VALUE);
     // SAFETY: as above.
     let nothing = unsafe { machine.driver.cuMemcpy3D_v2(null()) };
     assert_eq!(nothing, CUDA_ERROR_INVALID_VALUE);

@@ -375,23 +375,27 @@ impl LimitStatus {
     fn write(&self, writer: &mut Writer) {
         writer.u64(self.value);
         writer.bool(self.used.is_some());
-        writer.u64(self.used.unwrap_or(0));
+        if let Some(used) = self.used {
+            writer.u64(used);
+        }
         writer.u16(self.enforcement as u16);
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
         let value = reader.u64("limit")?;
-        let is_known = reader.bool("whether its use is known")?;
-        let used = reader.u64("use of a limit")?;
-        let enforcement = usize::from(reader.u16("enforcement of a limit")?);
+        let used = match reader.bool("whether its use is known")? {
+            true => Some(reader.u64("use of a limit")?),
+            false => None,
+        };
+        let enforcement = reader.u16("enforcement of a limit")?;
+        let known = Enforcement::ALL.get(usize::from(enforcement));
         Ok(Self {
             value,
-            used: is_known.then_some(used),
-            // A kind of later servers is shown as none.
-            enforcement: Enforcement::ALL
-                .get(enforcement)
-                .copied()
-                .unwrap_or_default(),
+            used,
+            enforcement: *known.ok_or(ControlError::InvalidValue {
+                field: "enforcement of a limit",
+                value: enforcement.into(),
+            })?,
         })
     }
 }
