@@ -398,7 +398,7 @@ impl Driver {
                 unsafe { self.given_operations(&params) }
             }
             // The last type that there is.
-            1..=CU_GRAPH_NODE_TYPE_CONDITIONAL => Err(CUDA_ERROR_NOT_SUPPORTED),
+            kind if kind <= CU_GRAPH_NODE_TYPE_CONDITIONAL => Err(CUDA_ERROR_NOT_SUPPORTED),
             _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }
