@@ -344,12 +344,7 @@ static void create_sub_devices(void)
     const cl_int code = cl->clCreateSubDevices(room / 4 % 16 == 15 ? NULL : devices[0], room / 4 % 16 == 14 ? NULL : given[how % COUNT(given)],
                                                entries, room / 4 % 8 == 5 ? NULL : made, room / 4 % 8 == 3 ? NULL : &count);
     status(code);
-    say(" count %u", count);
-    /* PoCL writes a handle of nothing where the program has no kernel. */
-    size_t kernels = 0;
-    if (cl->clGetProgramInfo(program_by(from), CL_PROGRAM_NUM_KERNELS, sizeof kernels, &kernels, NULL) != CL_SUCCESS || kernels == 0)
-        return;
-    say(" first %s", made[0] == UNWRITTEN ? "unwritten" : "written");
+    say(" count %u first %s", count, made[0] == UNWRITTEN ? "unwritten" : "written");
     for (size_t at = 0; code == CL_SUCCESS && at < COUNT(made) && made[at] != UNWRITTEN; at++) {
         if (at < SUBS && s.subs[at] == NULL)
             s.subs[at] = made[at];
@@ -768,7 +763,12 @@ static void kernels_in_program(void)
     const cl_int code = cl->clCreateKernelsInProgram(program_by(from), room / 4 % 4 == 1 ? 0 : (cl_uint)PICK(room, 8, 0, 1, 8), room / 4 % 4 == 1 ? NULL : made,
                                                      room / 16 % 8 == 7 ? NULL : &count);
     status(code);
-    say(" count %u first %s", count, made[0] == UNWRITTEN ? "unwritten" : "written");
+    say(" count %u", count);
+    /* PoCL writes a handle of nothing where the program has no kernel. */
+    size_t kernels = 0;
+    if (cl->clGetProgramInfo(program_by(from), CL_PROGRAM_NUM_KERNELS, sizeof kernels, &kernels, NULL) != CL_SUCCESS || kernels == 0)
+        return;
+    say(" first %s", made[0] == UNWRITTEN ? "unwritten" : "written");
     for (size_t at = 0; code == CL_SUCCESS && at < COUNT(made) && made[at] != UNWRITTEN; at++)
         cl->clReleaseKernel(made[at]);
 }
