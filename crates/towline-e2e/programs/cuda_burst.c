@@ -100,9 +100,12 @@ int main(int argc, char **argv)
     fflush(stdout);
     (void)!read(STDIN_FILENO, &byte, 1);
     close(end[1]);
-    int ended_well = 0, status;
-    while (wait(&status) > 0)
+    int ended_well = 0, by_signal = 0, status;
+    while (wait(&status) > 0) {
         ended_well += status == 0;
+        by_signal += WIFSIGNALED(status);
+    }
+    printf("%d ended by a signal\n", by_signal);
     printf("%d ended well\n", ended_well);
     return right == count && ended_well == count ? 0 : 1;
 }

@@ -31,7 +31,7 @@ fn run(server: &Server, program: &str, arguments: &[&str]) -> Finished {
 }
 
 #[test]
-fn cuda_kernel_over_its_time_fails_every_call_of_its_program_alone() {
+fn cuda_kernel_over_its_time_ends_its_session_alone() {
     let server = cuda_server(&["--kernel-time-limit", "1"]);
     let mut bystander = bystander(&server);
     let finished = run(&server, "cuda_busy", &["waits"]);
@@ -49,7 +49,7 @@ fn cuda_kernel_over_its_time_fails_every_call_of_its_program_alone() {
 }
 
 #[test]
-fn opencl_kernel_over_its_time_fails_every_call_of_its_program_alone() {
+fn opencl_kernel_over_its_time_ends_its_session_alone() {
     let server = Server::start_with(&["--kernel-time-limit", "1"], &[]);
     let mut bystander = Client::new(&[&server], opencl_program("steady")).start();
     bystander.wait_for("computing");
@@ -97,7 +97,7 @@ fn code_beyond_its_limit_is_refused_and_the_program_goes_on() {
 }
 
 #[test]
-fn host_memory_beyond_its_limit_is_refused_or_ends_its_session_alone() {
+fn host_memory_beyond_its_limit_harms_its_session_alone() {
     let server = Server::start_with(&["--session-host-memory", "256M"], &[]);
     let mut bystander = Client::new(&[&server], opencl_program("steady")).start();
     bystander.wait_for("computing");

@@ -167,7 +167,7 @@ fn all_of_a_burst_get_their_results(count: usize) {
         lines[0].starts_with(&format!("{count} right of {count}: ")),
         "{lines:?}"
     );
-    assert_eq!(lines[2], format!("{count} ended well"));
+    assert_eq!(lines[3], format!("{count} ended well"));
 }
 
 #[test]

@@ -25,7 +25,7 @@ const RESIDENT_NOISE: u64 = 16 << 20;
 const THREAD_NOISE: usize = 4;
 const DESCRIPTOR_NOISE: usize = 8;
 
-/// What a process asks for that gets no session.
+/// First bytes of connections that get no session.
 const STRANGERS: [&[u8]; 4] = [
     b"",
     b"GET / HTTP/1.1\r\nHost: towline\r\n\r\n",
@@ -100,8 +100,10 @@ impl Mix {
             left == 0
         });
         assert!(came, "{left} workers were never there");
-        // Whether sessions had results is chance; that each ends, and none by a signal, is not.
-        let _ = clients.finish();
+        // How many sessions had results first is chance. The others end with an error, and no process by a signal.
+        let finished = clients.finish();
+        let signals = &finished.lines[finished.lines.len().saturating_sub(2)];
+        assert_eq!(signals, "0 ended by a signal", "{}", finished.errors);
     }
 
     /// Connections that are told no, or nothing.

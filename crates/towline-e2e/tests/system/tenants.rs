@@ -171,7 +171,7 @@ fn sessions_of_a_tenant_share_its_memory_exactly() {
     assert_eq!(has, "24 of 64, free 0");
     let (_other, has) = taking("bert", "40");
     assert_eq!(has, "32 of 32, free 0");
-    // What is freed goes to others, as what an ended session had.
+    // Freed memory goes to other sessions, and so does that of an ended one.
     first.go_on();
     first.wait_for("freed");
     let (third, has) = taking("anna", "64");

@@ -31,7 +31,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// A sequence: one operation with its words in each line.
 type Walk = Vec<String>;
-/// What the program said of a sequence, one line for each call.
+/// Output of the program for a sequence, one line for each call.
 type Transcript = Vec<String>;
 
 /// Small numbers of a seed (SplitMix64).
@@ -269,7 +269,7 @@ impl Player {
     }
 }
 
-/// What one server's clients are compared with, and how.
+/// The native player, and the players that are compared with it.
 fn players(server: &Server) -> [(Player, Vec<Player>); 2] {
     let remote = ["--server", server.address()];
     let beside = ["--with-local", "--server", server.address()];
@@ -289,7 +289,7 @@ fn players(server: &Server) -> [(Player, Vec<Player>); 2] {
     ]
 }
 
-/// What differs among sequences that live natively, with how many those were.
+/// Differences among the sequences that live natively, with the number of those.
 fn differences(native: &Player, others: &[Player], walks: &[Walk]) -> (usize, Vec<String>) {
     let natively = native.play(walks);
     let alive: Vec<usize> = (0..walks.len())
