@@ -192,7 +192,7 @@ fn run_stage(
     })
 }
 
-/// What a stage wrote. One that did not run has left no log, but an earlier run may have.
+/// Output of a stage. A stage that did not run has left no log, but an earlier run may have.
 fn log_of(outcome: &Outcome, log: &Path) -> String {
     match outcome {
         Outcome::Skipped { .. } => String::new(),

@@ -238,7 +238,7 @@ pub(crate) struct TokenOut {
     pub(crate) token_out: Option<PathBuf>,
 }
 
-/// What a tenant may have; what is not given stays as it is.
+/// Limits and rights of a tenant; options that are not given change nothing.
 #[derive(Args, Debug)]
 pub(crate) struct TenantChanges {
     /// Let it see the sessions of all tenants; --admin=false does not
@@ -350,7 +350,7 @@ pub(crate) struct ServeOptions {
     pub(crate) token_file: Option<PathBuf>,
     /// File with tenants, their tokens and limits, in place of one token for all; `towline tenant` makes it
     ///
-    /// What changes in it acts within a second. Clients name their tenant with --tenant.
+    /// Changes of the file act within a second. Clients name their tenant with --tenant.
     #[arg(
         long,
         value_name = "FILE",

@@ -171,7 +171,7 @@ fn bind_cpus(options: &ServeOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who may use this server, and what follows the file that says so, if one does.
+/// The tenants of this server, and the follower of their file, if there is one.
 fn tenants(options: &ServeOptions) -> anyhow::Result<(Option<Follower>, TenantTable)> {
     let Some(file) = &options.tenants_file else {
         let token = options.token_file.as_deref();

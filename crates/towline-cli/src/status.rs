@@ -36,7 +36,7 @@ struct ServerStatus {
     tenants: Vec<TenantStatus>,
 }
 
-/// What a tenant has and may have; a limit of 0 is none.
+/// Use and limits of a tenant; a limit of 0 is none.
 #[derive(Debug, Serialize)]
 struct TenantStatus {
     name: String,

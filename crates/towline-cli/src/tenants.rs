@@ -121,7 +121,7 @@ impl Entry {
     /// As the server wants it.
     fn checked(&self) -> anyhow::Result<TenantEntry> {
         let bytes = |bytes: Option<Bytes>| bytes.map(|Bytes(bytes)| bytes);
-        // What options refuse is refused here too.
+        // A file is held to the ranges of the options.
         let checked = |key, text: Option<String>, parse: fn(&str) -> Result<u64, String>| {
             let parsed = text.map(|text| parse(&text)).transpose();
             parsed.map_err(|why| anyhow::anyhow!("{key}: {why}"))
@@ -373,13 +373,13 @@ fn random_text<const N: usize>() -> anyhow::Result<String> {
 #[derive(Debug)]
 pub(crate) struct Follower {
     file: PathBuf,
-    /// What was read last, or could not be.
+    /// Result of the last read.
     taken: Stamp,
     /// How it was at the last look.
     seen: Stamp,
 }
 
-/// What tells one state of a file from another; `None` where it is not there.
+/// Identity of a file's state; `None` if the file is missing.
 type Stamp = Option<[i64; 7]>;
 
 impl Follower {

@@ -294,7 +294,7 @@ impl State {
         }
     }
 
-    /// What a failed read still lacks, of which a late chunk is to be dropped.
+    /// Bytes that a failed read still lacks: late chunks of them are dropped.
     pub(crate) fn failed_read(&mut self, payload: u64) -> Option<&mut Landing> {
         let mut reads = self.failed_reads.iter_mut();
         let (_, landing) = reads.find(|(failed, _)| *failed == payload)?;

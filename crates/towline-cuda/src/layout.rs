@@ -93,7 +93,7 @@ impl Layout {
     }
 }
 
-/// What an image holds, if there is a way to tell.
+/// Contents of an image, if its format is known.
 fn read(bytes: &[u8], target: Target) -> Option<(Kernels, HashSet<Vec<u8>>)> {
     let (capability, machine_code) = (target.capability, target.machine_code);
     let found = parameters::read_image(bytes, capability, machine_code, |code| {

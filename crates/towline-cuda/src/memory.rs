@@ -745,7 +745,7 @@ impl MemoryCalls for Driver {
         flags: u64,
         hStream: CUstream,
     ) -> CUresult {
-        // What is discarded may stay.
+        // Discarded contents may stay.
         // SAFETY: the caller's contract, passed on.
         unsafe {
             MemoryCalls::cuMemPrefetchBatchAsync(

@@ -41,7 +41,7 @@ pub(crate) struct Work {
     posted: u64,
     /// How much of that is known to be done.
     done: u64,
-    /// What was posted behind this is copies to the device whose bytes had been taken when their calls returned.
+    /// Everything posted behind this is a copy to the device whose bytes were taken before its call returned.
     worked: u64,
     /// The server will tell under this number when the stream has done so much: the last recording of an event on it.
     mark: Option<(u64, u64)>,

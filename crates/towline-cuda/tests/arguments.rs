@@ -370,7 +370,7 @@ fn wrong_arguments_are_told_as_on_a_gpu(machine: Machine) {
     machine.leave();
 }
 
-/// As an H100 with driver 580.159 answered.
+/// The statuses of the calls are an H100's, with driver 580.159. That the capture is worth nothing afterwards is the rule of other calls.
 fn calls_beside_captures_are_told_as_on_a_gpu(machine: Machine) {
     let (driver, stream) = (&machine.driver, machine.stream());
     let (mut flags, mut id, mut priority) = (0, 0, 0);

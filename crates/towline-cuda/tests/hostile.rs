@@ -55,7 +55,7 @@ type Function = unsafe extern "C" fn(
     usize,
 ) -> CUresult;
 
-/// What arguments are made of.
+/// Values that arguments are made of.
 struct Pieces {
     /// Live objects by the names of their types.
     objects: BTreeMap<&'static str, usize>,
@@ -95,7 +95,7 @@ impl Pieces {
             driver.cuLibraryGetKernel(&raw mut kernel, library, c"k".as_ptr());
             driver.cuGraphCreate(&raw mut graph, 0);
             driver.cuGraphInstantiateWithFlags(&raw mut exec, graph, 0);
-            // What a device has not is told here.
+            // Calls that the device lacks fail at this wait.
             driver.cuCtxSynchronize();
         }
         let objects = [
@@ -148,7 +148,7 @@ fn counts(call: &Call, param: &Param) -> bool {
     said || words.iter().any(|word| name.contains(word))
 }
 
-/// What the parameters of a call become, by the name of the idea.
+/// Arguments of a call, by the name of the idea.
 fn argument(idea: &str, call: &Call, param: &Param, pieces: &Pieces) -> usize {
     let host = pieces.host.as_ptr().expose_provenance();
     let huge = usize::MAX;
@@ -204,7 +204,7 @@ fn use_device(machine: &(Vec<CUcontext>, &'static Driver)) -> Result<(), String>
         // A call may have reset it.
         driver.cuDevicePrimaryCtxRetain(&raw mut context, 0);
         driver.cuCtxSetCurrent(contexts[0]);
-        // What was posted fails at a wait.
+        // Posted work fails at a wait.
         for _ in 0..4 {
             driver.cuMemAlloc_v2(&raw mut place, 64);
             driver.cuMemsetD8_v2(place, 1, 64);
@@ -283,11 +283,11 @@ fn one_call() {
         }
     }
     println!("done");
-    // What else is there ends with the process.
+    // All else ends with the process.
     std::process::exit(0);
 }
 
-/// What a call did to its process, and with which arguments; `None` where all went well.
+/// How a call ended its process, and with which arguments; `None` if all went well.
 fn fate(call: &str) -> Option<String> {
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "one_call", "--nocapture"])
@@ -325,7 +325,7 @@ fn fate(call: &str) -> Option<String> {
     Some(format!("{}: {} {why}", last.unwrap_or(call), output.status))
 }
 
-/// What all names of a call begin with.
+/// Common beginning of a call's names.
 fn call_stem(call: &str) -> &str {
     call.split("_v").next().unwrap_or(call)
 }

@@ -544,7 +544,7 @@ impl Passing {
     /// One side has ended; the second to do so ends the move.
     fn ended(&self, sent: Option<cl_int>, received: Option<cl_int>) {
         if received == Some(CL_COMPLETE) {
-            // Whatever becomes of the other side: the contents have arrived. They are counted first, since the program may end next.
+            // The contents have arrived, also if the other side fails. They are counted first, since the program may end next.
             self.source.sent_to_peer(self.size);
             self.there.finish(CL_COMPLETE);
         }

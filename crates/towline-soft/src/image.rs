@@ -69,7 +69,7 @@ pub(crate) struct Image {
     pub(crate) hash: [u8; 32],
     /// Where each variable of global or constant memory lies.
     addresses: Vec<Option<u64>>,
-    /// What they take of the arena.
+    /// Their part of the arena.
     taken: Vec<u64>,
     arena: Arc<Arena>,
     kernels: Mutex<HashMap<FunctionId, Result<Arc<Parts>, String>>>,

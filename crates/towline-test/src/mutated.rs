@@ -1,5 +1,5 @@
 //! Sessions of whole programs whose messages are changed on their way, in either direction, one after the other for as long as a test has.
-//! Whatever a peer says, the process lives, every call returns once the connection has ended, nothing beside the memory that a call was lent
+//! For every message of a peer the process lives, every call returns once the connection has ended, nothing beside the memory that a call was lent
 //! is written, and nothing of it is sent.
 //!
 //! `TOWLINE_FUZZ_SECONDS` makes it last, with seeds by chance, of which the first is printed; `TOWLINE_FUZZ_SEED` begins with one.
@@ -34,7 +34,7 @@ pub struct Begun {
     pub worker: Receiver<Result<(), RunError>>,
 }
 
-/// What the client is told of a snapshot.
+/// The snapshot that the client is told.
 pub type Told<'a> = &'a dyn Fn(Vec<u8>) -> Vec<u8>;
 
 /// Runs sessions as `begin` sets them up on a network of their own: first those of `seeds`, which have found something once.

@@ -98,7 +98,7 @@ impl Drop for SharedMemory {
     }
 }
 
-/// What the system could give without taking it from processes; all there can be where it does not say.
+/// Memory that the system could give without taking it from processes; the largest number if the system does not say.
 fn available_bytes() -> u64 {
     let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = told

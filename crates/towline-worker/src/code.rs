@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::link::Link;
 
-/// What a byte of a graph's description counts: drivers keep nodes in more room than that.
+/// Bytes charged for each byte of a graph's description: drivers keep nodes in more room than that.
 pub(crate) const GRAPH_FACTOR: u64 = 8;
 
-/// What is charged, by the client's numbers.
+/// Charged bytes, by the client's numbers.
 #[derive(Default)]
 pub(crate) struct Code(Mutex<HashMap<u64, Item>>);
 

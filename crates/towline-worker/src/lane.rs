@@ -110,7 +110,7 @@ pub(crate) trait Serve: Send + 'static {
     /// Gives all objects back: the session is over.
     fn release_all(&mut self);
 
-    /// What the client hears when a kernel runs longer than `limit`, and what finds that out.
+    /// The status for a kernel that runs longer than `limit`, and the function that looks for one.
     fn watch(&self, limit: Duration) -> (i32, Box<dyn FnMut() -> bool + Send>);
 }
 
@@ -177,7 +177,7 @@ pub(crate) fn run<S: Serve, L: Into<SideLane>>(
     link.end();
     drop(watchdog);
     if let Some(limit) = link.overrun_limit() {
-        // What a kernel uses that still runs cannot be given back; it ends with the process.
+        // Objects in use by a running kernel cannot be given back; they end with the process.
         std::mem::forget(session);
         return Err(RunError::Overrun(limit));
     }

@@ -43,7 +43,7 @@ pub struct Counters {
     pub sent_bytes: AtomicU64,
     /// Requests carried out.
     pub calls: AtomicU64,
-    /// What the session has of its tenant's memory, where that is counted.
+    /// The session's account of its tenant's memory, if that is counted.
     tenant: OnceLock<Reservation>,
 }
 

@@ -25,7 +25,7 @@ pub struct Reserved {
     pub left: u64,
 }
 
-/// What a session has of its tenant's memory.
+/// A session's account of its tenant's memory.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<dyn MemoryBudget>,

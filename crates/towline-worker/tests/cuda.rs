@@ -1413,7 +1413,7 @@ fn code_of_a_session_ends_at_its_limit() {
     limit(image + graph.encode().len() as u64 * 8);
     assert_eq!(client.make_graph(70, &graph).0, CUDA_SUCCESS);
     assert_eq!(client.make_graph(71, &graph).0, CUDA_ERROR_OUT_OF_MEMORY);
-    // What ends makes room, and nothing else is harmed.
+    // An object that ends makes room, and nothing else is harmed.
     client.run_graph(70, A, &[]);
     assert_eq!(client.synchronize(A), CUDA_SUCCESS);
     client.post(&wire::GraphEnd { exec: 70 });

@@ -650,7 +650,7 @@ GROUPS: list[tuple[Callable[[Sequence], None], int]] = [
     (executables, 3),
 ]
 
-# What can be asked before cuInit, and without a context.
+# Calls that are made before cuInit, and without a context.
 EARLY = [
     "cuDeviceGetCount @d",
     "cuDeviceGet @d 0",

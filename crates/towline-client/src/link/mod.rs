@@ -220,7 +220,7 @@ impl Link {
         self.lost.get().map(String::as_str)
     }
 
-    /// What every call on a lost session answers: the device's fault, where the session has ended with one.
+    /// Status of every call on a lost session: the device's fault, if the session ended with one.
     pub(crate) fn lost_status(&self) -> i32 {
         match self.fault() {
             0 => self.vocabulary.lost,

@@ -99,7 +99,7 @@ impl Links {
 struct Program {
     facts: Mutex<Option<Arc<Facts>>>,
     making: Mutex<recipe::Making>,
-    /// What sizes of its binaries the application has been told since the last build: the smallest, where a server says different ones.
+    /// Sizes of its binaries that the application has been told since the last build: the smallest, if a server says different ones.
     told_sizes: Mutex<Option<Vec<u64>>>,
 }
 

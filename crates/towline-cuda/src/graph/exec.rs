@@ -36,9 +36,9 @@ struct State {
     deeds: Vec<usize>,
     /// Events that a launch records.
     records: Vec<u64>,
-    /// What a launch leaves allocated, and how much.
+    /// Allocations that a launch leaves, with their sizes.
     left: Vec<(u64, usize)>,
-    /// What other graphs have left, and a launch frees.
+    /// Allocations of other graphs that a launch frees.
     freed: Vec<u64>,
     disabled: HashSet<u64>,
     launched: Launched,

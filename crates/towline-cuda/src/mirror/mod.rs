@@ -5,7 +5,7 @@
 //! touches them. So both see each other's writes at the points where CUDA says that they do on devices without concurrent managed
 //! access, and nothing moves that nobody uses. A kernel that runs sees no later write of the host's, nor the host a running kernel's.
 //!
-//! What the host fetches while the device works is *uncertain*: a kernel may change it yet. It goes back at the next wait, and the host
+//! A block that the host fetches while the device works is *uncertain*: a kernel may change it yet. It goes back at the next wait, and the host
 //! fetches it anew; of such a block only the bytes that the host has changed are sent, so that a kernel keeps what it writes beside them.
 //!
 //! Memory that the application has registered has a [`twin`] at another address.
@@ -68,7 +68,7 @@ pub(crate) enum Attached {
     Stream(u64),
 }
 
-/// What the host had of an uncertain block before it wrote there; `None` where it has not.
+/// Contents of an uncertain block before the host wrote to it; `None` if it has not.
 type Before = Option<Box<[u8]>>;
 
 /// The mirrors of a context.
@@ -253,7 +253,7 @@ impl Mirror {
         })
     }
 
-    /// What the host has of a span that it cannot write.
+    /// The host's bytes of a span that it cannot write.
     fn bytes(&self, span: &Span) -> &[u8] {
         // SAFETY: the source of a frozen span is readable as long as the region, and nobody writes there.
         unsafe { std::slice::from_raw_parts(self.region.source(span.start), span.len()) }

@@ -478,7 +478,7 @@ impl Program {
         self.adder().add(address, count, stream)
     }
 
-    /// What other threads can launch.
+    /// A kernel for other threads to launch.
     pub fn adder(&self) -> Adder<'_> {
         Adder {
             driver: &self.machine.driver,

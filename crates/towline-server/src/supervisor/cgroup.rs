@@ -19,7 +19,7 @@ const PREFIX: &str = "session-";
 /// The span of time that processors' time is measured out in.
 const PERIOD_US: u64 = 100_000;
 
-/// What a group limits.
+/// Limits of a group.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Controller {
     Memory,
@@ -246,7 +246,7 @@ mod tests {
         cpu_percent: 150,
     };
 
-    /// What the kernel would read back of the controllers that were given.
+    /// The controllers as the kernel would list them.
     fn settle(group: &Path) {
         fs::write(group.join("cgroup.subtree_control"), "cpu memory pids\n").unwrap();
     }
@@ -283,7 +283,7 @@ mod tests {
             "io",
         )
         .unwrap();
-        // What is written there is appended, so that no name stands alone.
+        // Writes to this file are appended: each name needs a separator.
         let error = Groups::below(root.path(), "/service", 7).err().unwrap();
         assert!(error.contains("no controllers"), "{error}");
     }

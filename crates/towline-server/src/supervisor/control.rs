@@ -686,7 +686,7 @@ fn answer(
     Ok(())
 }
 
-/// What a client of `tenant` may see: an admin everything, others what concerns their own sessions.
+/// Status for a client of `tenant`: all sessions for an admin, its own for others.
 fn status(tenant: &Arc<Tenant>, shared: &Shared) -> Status {
     let all = tenant.is_admin();
     let (mut sessions_started, mut sessions_crashed) = shared.sessions.totals();

@@ -24,15 +24,15 @@ pub const DEFAULT_TENANT: &str = "default";
 pub struct TenantEntry {
     /// Tells it from another entry that had the same name before.
     pub id: String,
-    /// What its clients must know.
+    /// Secret of its clients.
     pub token: Token,
     /// Whether it sees the sessions of all tenants.
     pub admin: bool,
-    /// What it may have.
+    /// Its limits.
     pub limits: TenantLimits,
 }
 
-/// What a tenant may have. `None` limits nothing.
+/// Limits of a tenant. `None` limits nothing.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct TenantLimits {
     /// Most sessions at once.
@@ -232,7 +232,7 @@ struct State {
     usage: Usage,
 }
 
-/// What the sessions of a tenant have.
+/// Use by all sessions of a tenant.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Usage {
     /// Sessions now.
@@ -301,7 +301,7 @@ impl Tenant {
         lock(&self.state).revoked
     }
 
-    /// What its clients are told then.
+    /// The reason that its clients are told then.
     pub(super) fn revocation(&self) -> String {
         format!(
             "the server's operator has revoked the tenant `{}`",
@@ -329,7 +329,7 @@ impl Tenant {
         })
     }
 
-    /// What a new session has of its memory, at most `limit` bytes unless that is 0; `None` where it is not counted.
+    /// A new session's account of the tenant's memory, of at most `limit` bytes unless that is 0; `None` if memory is not counted.
     pub(super) fn share_memory(self: &Arc<Self>, limit: u64) -> Option<MemoryShare> {
         self.counts_memory.then(|| MemoryShare {
             tenant: Arc::clone(self),

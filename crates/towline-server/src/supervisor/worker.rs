@@ -74,7 +74,7 @@ struct State {
     answers: HashMap<u64, Vec<u8>>,
     /// Where it accounts for the encrypted lanes of its session.
     lanes: Option<Arc<LaneAccount>>,
-    /// What its session has of its tenant's memory.
+    /// Its session's account of the tenant's memory.
     memory: Option<MemoryShare>,
     /// What the worker said about its end.
     last_words: Option<String>,

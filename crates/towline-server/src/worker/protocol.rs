@@ -89,7 +89,7 @@ pub(crate) enum ToWorker {
         /// Of the request.
         request: u64,
     },
-    /// What came of a reservation of device memory.
+    /// Result of a reservation of device memory.
     MemoryReserved {
         /// Of the request.
         request: u64,

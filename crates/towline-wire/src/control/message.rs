@@ -330,11 +330,11 @@ pub struct LimitStatus {
     pub value: u64,
     /// How much of it is used, where that is known.
     pub used: Option<u64>,
-    /// What holds the session to it.
+    /// The mechanism that holds the session to it.
     pub enforcement: Enforcement,
 }
 
-/// What holds a session to a limit.
+/// The mechanism that holds a session to a limit.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Enforcement {
     /// Nothing.
@@ -452,7 +452,7 @@ impl SessionStatus {
     }
 }
 
-/// What a tenant has and may have, as `towline status` shows it. A limit of 0 is none.
+/// Use and limits of a tenant, as `towline status` shows them. A limit of 0 is none.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TenantStatus {
     /// Its name.

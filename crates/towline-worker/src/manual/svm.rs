@@ -12,7 +12,7 @@ use crate::link::Charge;
 use crate::session::{Session, Svm, SvmMemory};
 use crate::shared::Raw;
 
-/// What a client may ask of a buffer over shared virtual memory.
+/// Flags that a client may ask of a buffer over shared virtual memory.
 const SVM_BUFFER_FLAGS: cl_mem_flags = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
 
 impl Session {

@@ -185,7 +185,7 @@ impl Session {
         };
         let mut of_device = self.contexts.values();
         let primary = of_device.find(|context| context.primary && Ok(context.device) == device);
-        // What the session has of it goes first: the client makes it anew under the same number.
+        // The session's objects of it go first: the client makes it anew under the same number.
         match primary.map(|context| context.id) {
             None => self.wait(reset),
             Some(id) => {
