@@ -35,7 +35,7 @@ for count in "$@"; do
     kill -0 "$server" 2>/dev/null || { cat "$work/log" >&2; exit 1; }
     sleep 0.05
   done
-  said=$("$bin/towline" run --server "$(<"$work/ready")" -- "$work/cuda_burst" "$count" 2>"$work/errors" | head -1) || true
+  said=$("$bin/towline" run --server "$(<"$work/ready")" -- "$work/cuda_burst" "$count" </dev/null 2>"$work/errors" | head -1) || true
   # What the server and its ended workers used: fields 14 to 17, counted from the pid.
   used=$(awk -v ticks="$ticks" '{ sub(/.*\) /, ""); print ($12 + $13 + $14 + $15) / ticks }' "/proc/$server/stat")
   sed -E "s/^([0-9]+) right of ([0-9]+): ([0-9]+) ms, ([0-9]+) ms$/\2\t\1\t\3\t\4\t$used/" <<<"$said"
