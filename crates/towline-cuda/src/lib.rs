@@ -19,6 +19,7 @@
 //! | `layout` | where parameters lie, by the image |
 //! | `pack`, `old_launch`, `occupancy` | parameters of launches, launches as they once were, how much of a kernel runs at once |
 //! | `entry`, `profiler` | errors by name, functions by name and version, the profiler's calls |
+//! | `compiled` | the cache of NVIDIA's run-time compiler |
 //! | `tables`, `handshake` | the undocumented tables that the runtime library asks for |
 //!
 //! Lock order: an executable graph's state, then `graphs` or what is `written`, then `streams`, `functions`, `memory` or a context's work.
@@ -34,6 +35,7 @@
 mod addresses;
 mod array;
 mod collective;
+mod compiled;
 mod context;
 mod copy;
 mod device;

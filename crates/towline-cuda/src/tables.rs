@@ -3,12 +3,13 @@
 //! They are undocumented; what is here follows from public descriptions and from what real programs call. An empty slot is NULL: it has
 //! not been seen called. All answers are given in this process.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 use std::sync::OnceLock;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 
+use crate::compiled::{Cache, Key};
 use crate::driver::{Driver, lock, tell};
 use crate::handshake::{self, Addresses};
 use crate::jit::Options;
@@ -49,6 +50,8 @@ const CONTEXT_INTERNALS: [u8; 16] = id(0x21318c60_9714_3248_8ca6_41ff7324c8f2);
 const TOPOLOGY: [u8; 16] = id(0x1734dc26_800d_4745_8726_c0f1e7dd8bca);
 const FUNCTION_INTERNALS: [u8; 16] = id(0x6e163fbe_b958_444d_835c_e182aff1991e);
 
+const COMPILED: [u8; 16] = id(0xda9151d3_3ae6_cc41_a5c0_4f26d533e328);
+
 const fn id(number: u128) -> [u8; 16] {
     number.to_be_bytes()
 }
@@ -66,6 +69,7 @@ pub(crate) fn find(driver: &Driver, wanted: &[u8; 16]) -> Option<Slot> {
         CONTEXT_INTERNALS => Some(context_internals().start()),
         TOPOLOGY => Some(topology().start()),
         FUNCTION_INTERNALS => Some(function_internals().start()),
+        COMPILED => Some(compiled().start()),
         _ => None,
     };
     let name = crate::device::uuid_text(wanted);
@@ -493,6 +497,148 @@ unsafe extern "C" fn functions_of(
     count
 }
 
+// Where NVRTC keeps what it compiled. Its calls were seen with NVRTC 13.0 and driver 580.159.
+
+fn compiled() -> &'static Table<7> {
+    static TABLE: OnceLock<Table<7>> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        Table::sized(&[
+            (1, compiled_open as Slot),
+            (2, compiled_close as Slot),
+            (3, compiled_find as Slot),
+            (4, compiled_store as Slot),
+            (6, compiled_free as Slot),
+        ])
+    })
+}
+
+/// An entry between `open` and `close`.
+struct Entry {
+    cache: Cache,
+    key: Key,
+}
+
+/// Begins with an entry, by all that decides about its content: which of the compiler's stages, what it reads, its options, its platform,
+/// when it was built, and the architecture. `CUDA_ERROR_NOT_INITIALIZED` where nothing is to be kept.
+unsafe extern "C" fn compiled_open(
+    entry: *mut *mut c_void,
+    stage: u32,
+    input: *const u8,
+    input_size: usize,
+    options: *const c_char,
+    platform: *const c_char,
+    build: *const c_char,
+    architecture: u32,
+) -> CUresult {
+    slot("compiled", 1, |_| {
+        let Some(cache) = Cache::of_environment(|name| std::env::var(name).ok()) else {
+            return CUDA_ERROR_NOT_INITIALIZED;
+        };
+        if entry.is_null() || input.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        let texts = [options, platform, build];
+        // SAFETY: the compiler's contract: NULL or strings.
+        let texts = unsafe { texts.map(|text| crate::raw::text(text).unwrap_or_default()) };
+        // SAFETY: the compiler's contract: so many bytes.
+        let input = unsafe { std::slice::from_raw_parts(input, input_size) };
+        let numbers = [stage.to_le_bytes(), architecture.to_le_bytes()];
+        let key = Key::of(&[
+            &numbers[0],
+            input,
+            texts[0],
+            texts[1],
+            texts[2],
+            &numbers[1],
+        ]);
+        // SAFETY: the compiler's contract: a place for the entry, not NULL.
+        unsafe { entry.write(opened(cache, key)) };
+        CUDA_SUCCESS
+    })
+}
+
+fn opened(cache: Cache, key: Key) -> *mut c_void {
+    Box::into_raw(Box::new(Entry { cache, key })).cast()
+}
+
+unsafe extern "C" fn compiled_close(entry: *mut c_void) -> CUresult {
+    slot("compiled", 2, |_| {
+        if !entry.is_null() {
+            // SAFETY: the compiler's contract: from `compiled_open`, and closed once.
+            drop(unsafe { Box::from_raw(entry.cast::<Entry>()) });
+        }
+        CUDA_SUCCESS
+    })
+}
+
+/// Gives the entry's content in memory of its own, and its size.
+unsafe extern "C" fn compiled_find(
+    entry: *const c_void,
+    _: u32,
+    content: *mut *mut c_void,
+    size: *mut u32,
+) -> CUresult {
+    slot("compiled", 3, |_| {
+        // SAFETY: the compiler's contract: from `compiled_open`, and not closed yet.
+        let Some(entry) = (unsafe { entry.cast::<Entry>().as_ref() }) else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        let Some(found) = entry.cache.find(&entry.key) else {
+            return CUDA_ERROR_NOT_FOUND;
+        };
+        let Ok(length) = u32::try_from(found.len()) else {
+            return CUDA_ERROR_NOT_FOUND;
+        };
+        if content.is_null() || size.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: asks for memory.
+        let memory = unsafe { libc::malloc(found.len().max(1)) };
+        if memory.is_null() {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        // SAFETY: memory of at least that size, and the compiler's places, which are not NULL.
+        unsafe {
+            memory
+                .cast::<u8>()
+                .copy_from_nonoverlapping(found.as_ptr(), found.len());
+            content.write(memory);
+            size.write(length);
+        }
+        CUDA_SUCCESS
+    })
+}
+
+unsafe extern "C" fn compiled_store(
+    entry: *const c_void,
+    _: u32,
+    content: *const u8,
+    size: u32,
+) -> CUresult {
+    slot("compiled", 4, |_| {
+        // SAFETY: the compiler's contract: from `compiled_open`, and not closed yet.
+        let Some(entry) = (unsafe { entry.cast::<Entry>().as_ref() }) else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        if content.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the compiler's contract: so many bytes.
+        let content = unsafe { std::slice::from_raw_parts(content, size as usize) };
+        entry.cache.store(&entry.key, content);
+        CUDA_SUCCESS
+    })
+}
+
+/// Frees the content that `compiled_find` gave.
+unsafe extern "C" fn compiled_free(content: *mut c_void) -> CUresult {
+    slot("compiled", 6, |_| {
+        // SAFETY: the compiler's contract: NULL, or memory of `compiled_find`.
+        unsafe { libc::free(content) };
+        CUDA_SUCCESS
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -501,6 +647,37 @@ mod tests {
         let table = find(&Driver::default(), &id).unwrap();
         // SAFETY: the table lives for ever and begins with a word.
         unsafe { table.cast::<usize>().read() }
+    }
+
+    #[test]
+    fn compiler_finds_what_it_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap();
+        let open = || {
+            let variable = |name: &str| (name == "CUDA_CACHE_PATH").then(|| path.to_owned());
+            opened(
+                Cache::of_environment(variable).unwrap(),
+                Key::of(&[b"source"]),
+            )
+        };
+        let (entry, code) = (open(), b"code");
+        let (mut content, mut size) = (std::ptr::null_mut(), 0);
+        // SAFETY: entries that are open, places and memory of this function.
+        unsafe {
+            let found = compiled_find(entry, 0, &raw mut content, &raw mut size);
+            assert_eq!(
+                (found, content.is_null(), size),
+                (CUDA_ERROR_NOT_FOUND, true, 0)
+            );
+            assert_eq!(compiled_store(entry, 0, code.as_ptr(), 4), CUDA_SUCCESS);
+            assert_eq!(compiled_close(entry), CUDA_SUCCESS);
+            let entry = open();
+            let found = compiled_find(entry, 0, &raw mut content, &raw mut size);
+            assert_eq!((found, size), (CUDA_SUCCESS, 4));
+            assert_eq!(std::slice::from_raw_parts(content.cast::<u8>(), 4), code);
+            assert_eq!(compiled_free(content), CUDA_SUCCESS);
+            assert_eq!(compiled_close(entry), CUDA_SUCCESS);
+        }
     }
 
     #[test]
@@ -514,8 +691,9 @@ mod tests {
             CONTEXT_INTERNALS,
             FUNCTION_INTERNALS,
             TOPOLOGY,
+            COMPILED,
         ];
-        let sizes = [104, 24, 56, 24, 32, 744, 792, 136];
+        let sizes = [104, 24, 56, 24, 32, 744, 792, 136, 56];
         assert_eq!(ids.map(size_of_table), sizes);
     }
 
