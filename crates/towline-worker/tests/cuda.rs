@@ -137,7 +137,7 @@ impl Client {
         address: &Address,
         counters: Arc<Counters>,
     ) -> Self {
-        let engine = CudaEngine::open(api, false, &|_, _| true).expect("there is a device");
+        let engine = CudaEngine::open(api, false, &|_, _| true, 0).expect("there is a device");
         let listener = transport.listen(address).expect("the name is free");
         let mut pairs: Vec<_> = (0..3)
             .map(|_| {
@@ -476,7 +476,7 @@ fn pattern(size: usize, seed: u64) -> Vec<u8> {
 #[test]
 fn a_snapshot_describes_the_devices_and_leaves_no_context() {
     let null = Arc::new(NullCuda::new(3));
-    let engine = CudaEngine::open(Arc::clone(&null) as _, false, &|number, _| number != 1)
+    let engine = CudaEngine::open(Arc::clone(&null) as _, false, &|number, _| number != 1, 0)
         .expect("the host-memory device is always there");
     let snapshot = Snapshot::decode(engine.snapshot()).expect("it decodes");
     assert_eq!(snapshot.devices.len(), 2);

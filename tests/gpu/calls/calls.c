@@ -112,11 +112,11 @@ static size_t read_place(u64 address, unsigned char *bytes, size_t size)
     return count > 0 ? (size_t)count : size > 8 ? read_place(address, bytes, 8) : 0;
 }
 
-/* An address differs from run to run, and is shown as P. */
+/* Addresses and handles differ from run to run, and are shown as P. */
 static void word(u64 value)
 {
     unsigned char byte;
-    if (read_place(value, &byte, 1) != 0)
+    if (value >> 32 != 0 || read_place(value, &byte, 1) != 0)
         fputs("P", out);
     else
         fprintf(out, "%llx", (unsigned long long)value);

@@ -128,7 +128,7 @@ impl Bench {
     }
 
     fn on(device: Device, api: Arc<dyn CudaApi>, images: [&CStr; 2]) -> Self {
-        let engine = CudaEngine::open(api, false, &|_, _| true).expect("there is a device");
+        let engine = CudaEngine::open(api, false, &|_, _| true, 0).expect("there is a device");
         let snapshot = engine.snapshot().to_vec();
         let transport = MemoryTransport::new();
         let address: Address = "memory://server".parse().expect("it is well formed");

@@ -134,7 +134,7 @@ pub fn attempt(
     Result<Session, towline_client::dial::DialError>,
     Receiver<Result<(), RunError>>,
 ) {
-    let engine = CudaEngine::open(api, false, &|_, _| true).unwrap();
+    let engine = CudaEngine::open(api, false, &|_, _| true, 0).unwrap();
     let engine = engine.with_broker(broker);
     let snapshot = engine.snapshot().to_vec();
     let listener = transport.listen(address).unwrap();

@@ -54,19 +54,14 @@ pub fn open(options: &CudaOptions) -> Result<Box<dyn Engine>, EngineError> {
         CudaDriver::Null => (Arc::new(NullCuda::new(1)), false),
     };
     let selected = |number: usize, name: &str| is_selected(&options.devices, number, name);
-    let engine = towline_worker::CudaEngine::open(api, genuine, &selected)?;
+    let engine = towline_worker::CudaEngine::open(api, genuine, &selected, options.ready_contexts)?;
     // Kernels print to the client, not to whoever started the server.
     engine.capture_output()?;
-    Ok(Box::new(CudaEngine {
-        engine,
-        ready_contexts: options.ready_contexts,
-        software,
-    }))
+    Ok(Box::new(CudaEngine { engine, software }))
 }
 
 struct CudaEngine {
     engine: towline_worker::CudaEngine,
-    ready_contexts: usize,
     /// A device in software ends kernels by itself, at an exact place.
     software: Option<Arc<SoftCuda>>,
 }
@@ -77,7 +72,7 @@ impl Engine for CudaEngine {
     }
 
     fn prepare(&mut self) {
-        self.engine.make_contexts(self.ready_contexts);
+        self.engine.make_contexts();
     }
 
     fn run(self: Box<Self>, session: Session) -> Result<(), EngineError> {

@@ -16,20 +16,27 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
+    /// Contexts that are held already.
+    pub(crate) fn of(held: Vec<CUdevice>) -> Self {
+        Self { held, maker: None }
+    }
+
     /// Begins to make the primary contexts of the first `count` devices that other processes may use meanwhile.
-    pub(crate) fn make(api: &Arc<dyn CudaApi>, devices: &[CUdevice], count: usize) -> Self {
-        if count == 0 {
-            return Self::default();
+    pub(crate) fn make(&mut self, api: &Arc<dyn CudaApi>, devices: &[CUdevice], count: usize) {
+        let missing = devices
+            .iter()
+            .take(count)
+            .filter(|device| !self.held.contains(device));
+        let missing: Vec<_> = missing.copied().collect();
+        if missing.is_empty() {
+            return;
         }
-        let (api, devices) = (Arc::clone(api), devices.to_vec());
+        let api = Arc::clone(api);
         let maker = std::thread::Builder::new()
             .name("contexts".into())
-            .spawn(move || make(&*api, &devices, count));
-        Self {
-            held: Vec::new(),
-            // Without a thread there are none ahead.
-            maker: maker.ok(),
-        }
+            .spawn(move || make(&*api, &missing));
+        // Without a thread there are no more ahead.
+        self.maker = maker.ok();
     }
 
     /// Gives a device's context up, if it is held.
@@ -53,21 +60,23 @@ impl Ahead {
     /// Waits until they have been made.
     fn settle(&mut self) {
         if let Some(maker) = self.maker.take() {
-            self.held = maker.join().unwrap_or_default();
+            self.held.extend(maker.join().unwrap_or_default());
         }
     }
 }
 
-/// The devices whose contexts were made.
-fn make(api: &dyn CudaApi, devices: &[CUdevice], count: usize) -> Vec<CUdevice> {
-    let shared = |device: &&CUdevice| {
-        let mut mode = 0;
-        // SAFETY: one place for the value.
-        let status = unsafe {
-            api.cuDeviceGetAttribute(&raw mut mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, **device)
-        };
-        status == CUDA_SUCCESS && mode == CU_COMPUTEMODE_DEFAULT as i32
+/// Whether other processes may use the device as well.
+pub(super) fn is_shared(api: &dyn CudaApi, device: CUdevice) -> bool {
+    let mut mode = 0;
+    // SAFETY: one place for the value.
+    let status = unsafe {
+        api.cuDeviceGetAttribute(&raw mut mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, device)
     };
+    status == CUDA_SUCCESS && mode == CU_COMPUTEMODE_DEFAULT as i32
+}
+
+/// The devices whose contexts were made.
+fn make(api: &dyn CudaApi, devices: &[CUdevice]) -> Vec<CUdevice> {
     let made = |device: &CUdevice| {
         let mut context = std::ptr::null_mut();
         // SAFETY: one place for the context.
@@ -78,18 +87,18 @@ fn make(api: &dyn CudaApi, devices: &[CUdevice], count: usize) -> Vec<CUdevice> 
         }
         status == CUDA_SUCCESS
     };
-    let first = devices.iter().filter(shared).take(count);
-    first.copied().filter(made).collect()
+    let shared = devices.iter().filter(|device| is_shared(api, **device));
+    shared.filter(|device| made(device)).copied().collect()
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use towline_backend::cuda::NullCuda;
 
     use super::*;
 
     /// Releases until there is nothing to release.
-    fn references(null: &NullCuda, device: CUdevice) -> usize {
+    pub(in crate::cuda) fn references(null: &NullCuda, device: CUdevice) -> usize {
         // SAFETY: no pointers.
         let release = || unsafe { null.cuDevicePrimaryCtxRelease_v2(device) };
         (0..9).take_while(|_| release() == CUDA_SUCCESS).count()
@@ -98,16 +107,31 @@ mod tests {
     #[test]
     fn the_first_devices_have_contexts_before_a_session() {
         let null = NullCuda::new(3);
-        let made = make(&null, &[2, 0, 1], 2);
+        let made = make(&null, &[2, 0]);
         assert_eq!(made, [2, 0]);
         let held = [0, 1, 2].map(|device| references(&null, device));
         assert_eq!(held, [1, 0, 1]);
     }
 
     #[test]
+    fn held_context_is_not_made_again() {
+        let null = Arc::new(NullCuda::new(2));
+        let mut own = std::ptr::null_mut();
+        // SAFETY: one place for the context.
+        let status = unsafe { null.cuDevicePrimaryCtxRetain(&raw mut own, 0) };
+        assert_eq!(status, CUDA_SUCCESS);
+        let mut ahead = Ahead::of(vec![0]);
+        ahead.make(&(Arc::clone(&null) as _), &[0, 1], 2);
+        ahead.settle();
+        assert_eq!(ahead.held, [0, 1]);
+        assert_eq!([0, 1].map(|device| references(&null, device)), [1, 1]);
+    }
+
+    #[test]
     fn what_is_given_up_is_released_once() {
         let null = Arc::new(NullCuda::new(2));
-        let mut ahead = Ahead::make(&(Arc::clone(&null) as _), &[0, 1], 2);
+        let mut ahead = Ahead::default();
+        ahead.make(&(Arc::clone(&null) as _), &[0, 1], 2);
         let mut own = std::ptr::null_mut();
         // SAFETY: one place for the context.
         let status = unsafe { null.cuDevicePrimaryCtxRetain(&raw mut own, 0) };

@@ -22,30 +22,34 @@ pub struct CudaEngine {
     snapshot: Vec<u8>,
     devices: Vec<CUdevice>,
     ahead: Ahead,
+    contexts: usize,
     broker: Arc<dyn Broker>,
 }
 
 impl CudaEngine {
     /// Starts the driver and takes the devices for which `select` says yes; its arguments are the number among all devices and the
-    /// name. `genuine` says whether it is NVIDIA's own driver.
+    /// name. `genuine` says whether it is NVIDIA's own driver. The session is to find the primary contexts of the first `contexts`
+    /// devices: they take device memory.
     pub fn open(
         api: Arc<dyn CudaApi>,
         genuine: bool,
         select: &dyn Fn(usize, &str) -> bool,
+        contexts: usize,
     ) -> Result<Self, CudaOpenError> {
-        let (snapshot, devices) = snapshot::take(&*api, genuine, select)?;
+        let taken = snapshot::take(&*api, genuine, select, contexts)?;
         Ok(Self {
             api,
-            snapshot: snapshot.encode(),
-            devices,
-            ahead: Ahead::default(),
+            snapshot: taken.snapshot.encode(),
+            devices: taken.devices,
+            ahead: Ahead::of(taken.held),
+            contexts,
             broker: Arc::new(NoBroker),
         })
     }
 
-    /// Begins to make the primary contexts of so many devices, so that the session need not wait for them. They take device memory.
-    pub fn make_contexts(&mut self, count: usize) {
-        self.ahead = Ahead::make(&self.api, &self.devices, count);
+    /// Begins to make those of the contexts that are not there yet, so that the session need not wait for them.
+    pub fn make_contexts(&mut self) {
+        self.ahead.make(&self.api, &self.devices, self.contexts);
     }
 
     /// Has the session share memory and events with others through a broker.

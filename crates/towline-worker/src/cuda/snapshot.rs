@@ -1,9 +1,12 @@
-//! What a driver says of its devices. Some of it only a context knows: each device gets one for that, and it ends with the question.
+//! What a driver says of its devices. Some of it only a context knows: one device of each kind gets one for that. Making and ending one
+//! takes a driver some hundred milliseconds, in which other processes wait: those that a session is to find are kept.
 
 use std::ffi::CStr;
 
 use towline_backend::cuda::snapshot::{Device, Snapshot};
 use towline_backend::cuda::*;
+
+use super::ahead::is_shared;
 
 /// Why a driver cannot serve.
 #[derive(Debug, thiserror::Error)]
@@ -30,12 +33,22 @@ fn check(call: &'static str, status: CUresult) -> Result<(), CudaOpenError> {
     }
 }
 
-/// Describes the chosen devices, and gives the driver's numbers of them.
+/// Chosen devices.
+pub(super) struct Taken {
+    pub(super) snapshot: Snapshot,
+    /// The driver's numbers of them.
+    pub(super) devices: Vec<CUdevice>,
+    /// Those of the first `contexts` whose primary context is held.
+    pub(super) held: Vec<CUdevice>,
+}
+
+/// Describes the chosen devices.
 pub(super) fn take(
     api: &dyn CudaApi,
     genuine: bool,
     select: &dyn Fn(usize, &str) -> bool,
-) -> Result<(Snapshot, Vec<CUdevice>), CudaOpenError> {
+    contexts: usize,
+) -> Result<Taken, CudaOpenError> {
     // SAFETY: in this function and the next every call gets places for what it answers, and devices that the driver gave.
     check("cuInit", unsafe { api.cuInit(0) })?;
     let mut snapshot = Snapshot {
@@ -50,24 +63,43 @@ pub(super) fn take(
     check("cuDeviceGetCount", unsafe {
         api.cuDeviceGetCount(&raw mut count)
     })?;
-    let mut devices = Vec::new();
+    let (mut devices, mut held) = (Vec::new(), Vec::new());
     for ordinal in 0..count {
         let mut device = 0;
         // SAFETY: as above.
         check("cuDeviceGet", unsafe {
             api.cuDeviceGet(&raw mut device, ordinal)
         })?;
-        let described = describe(api, device)?;
+        let mut described = describe(api, device)?;
         let name = String::from_utf8_lossy(&described.name);
-        if select(ordinal as usize, &name) {
-            snapshot.devices.push(described);
-            devices.push(device);
+        if !select(ordinal as usize, &name) {
+            continue;
         }
+        let kind = |device: &Device| (device.name.clone(), device.total_bytes);
+        let mut known = snapshot.devices.iter();
+        if let Some(alike) = known.find(|known| kind(known) == kind(&described)) {
+            described.limits = alike.limits.clone();
+            described.priorities = alike.priorities;
+        } else {
+            ask_context(api, device, &mut described)?;
+            if devices.len() < contexts && is_shared(api, device) {
+                held.push(device);
+            } else {
+                // SAFETY: the reference that the question took.
+                unsafe { api.cuDevicePrimaryCtxRelease_v2(device) };
+            }
+        }
+        snapshot.devices.push(described);
+        devices.push(device);
     }
     if devices.is_empty() {
         return Err(CudaOpenError::NoDevice);
     }
-    Ok((snapshot, devices))
+    Ok(Taken {
+        snapshot,
+        devices,
+        held,
+    })
 }
 
 fn describe(api: &dyn CudaApi, device: CUdevice) -> Result<Device, CudaOpenError> {
@@ -99,8 +131,17 @@ fn describe(api: &dyn CudaApi, device: CUdevice) -> Result<Device, CudaOpenError
             described.attributes.push((attribute, value));
         }
     }
+    Ok(described)
+}
+
+/// Asks the primary context, and leaves a reference to it.
+fn ask_context(
+    api: &dyn CudaApi,
+    device: CUdevice,
+    described: &mut Device,
+) -> Result<(), CudaOpenError> {
     let mut context: CUcontext = std::ptr::null_mut();
-    // SAFETY: as above.
+    // SAFETY: as in `take`, and so in all below.
     let status = unsafe { api.cuDevicePrimaryCtxRetain(&raw mut context, device) };
     check("cuDevicePrimaryCtxRetain", status)?;
     // SAFETY: as above.
@@ -120,7 +161,31 @@ fn describe(api: &dyn CudaApi, device: CUdevice) -> Result<Device, CudaOpenError
     unsafe { api.cuCtxGetStreamPriorityRange(least, greatest) };
     // SAFETY: as above.
     unsafe { api.cuCtxSetCurrent(std::ptr::null_mut()) };
-    // SAFETY: the reference taken above.
-    unsafe { api.cuDevicePrimaryCtxRelease_v2(device) };
-    Ok(described)
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_backend::cuda::NullCuda;
+
+    use super::*;
+    use crate::cuda::ahead::tests::references;
+
+    #[test]
+    fn context_of_the_question_is_kept_for_the_session() {
+        for (contexts, held, kept) in [(0, vec![], [0, 0]), (1, vec![0], [1, 0])] {
+            let null = NullCuda::new(2);
+            let taken = take(&null, false, &|_, _| true, contexts).unwrap();
+            assert_eq!(taken.held, held);
+            assert_eq!([0, 1].map(|device| references(&null, device)), kept);
+            let [first, second] = &taken.snapshot.devices[..] else {
+                panic!("two devices");
+            };
+            assert!(!first.limits.is_empty());
+            assert_eq!(
+                (&first.limits, first.priorities),
+                (&second.limits, second.priorities)
+            );
+        }
+    }
 }
