@@ -60,6 +60,9 @@ pub(crate) enum Command {
     Trace(TraceOptions),
     /// Run the virtual machines of a plan by libvirt, OpenStack or as a cluster
     Vm(crate::vm::VmOptions),
+    /// Watch a program; started by `towline run --report`
+    #[command(hide = true)]
+    Watch(WatchOptions),
     /// Serve one session; started by `towline serve`
     #[command(hide = true)]
     Worker(WorkerOptions),
@@ -307,7 +310,7 @@ pub(crate) struct RunOptions {
     /// platforms stay visible beside the Towline platform.
     #[arg(long)]
     pub(crate) with_local: bool,
-    /// Print at exit where the time went
+    /// Print at exit where the time went, or that the program went past Towline
     #[arg(long)]
     pub(crate) report: bool,
     /// Do not answer the CUDA runtime library when it asks the driver to identify itself
@@ -703,6 +706,17 @@ pub(crate) enum BackendKind {
     /// NVML: `serve` has one worker that asks it
     #[value(hide = true)]
     Nvml,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WatchOptions {
+    /// The program's process
+    pub(crate) process: u32,
+    /// The file that a library makes when it starts
+    pub(crate) mark: PathBuf,
+    /// This is the process that watches, not the one that starts it
+    #[arg(long)]
+    pub(crate) detached: bool,
 }
 
 #[derive(Args, Debug)]

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod ask;
+mod bypass;
 mod cli;
 mod devices;
 mod documents;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         Command::Tenant(options) => tenants::run(&options),
         Command::Trace(options) => trace::run(&options),
         Command::Vm(options) => vm::run(options),
+        Command::Watch(options) => bypass::run(&options),
         Command::Worker(options) => worker::run(options),
     };
     match result {

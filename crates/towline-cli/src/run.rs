@@ -14,8 +14,10 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
 
+use towline_client::report::MARK_VARIABLE;
+
 use crate::cli::RunOptions;
-use crate::servers;
+use crate::{bypass, servers};
 
 /// Our library's file name, wherever it lies.
 const LIBRARY: &str = "libtowline_opencl.so";
@@ -100,6 +102,9 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
         if wanted {
             command.env(name, "1");
         }
+    }
+    if options.report {
+        command.env(MARK_VARIABLE, bypass::watch(&private_folder()?)?);
     }
     let error = command.exec();
     eprintln!(

@@ -480,6 +480,22 @@ fn program_sees_servers_and_vendors() {
 }
 
 #[test]
+fn report_tells_of_program_that_goes_past() {
+    let report = |script: &str| {
+        let (mut command, _folder) =
+            towline_run(&["--server", "a:1", "--report", "--", "sh", "-c", script]);
+        err(&command.output().unwrap())
+    };
+    assert!(report("true").contains("loaded none of Towline's libraries"));
+    assert_eq!(report(": >$TOWLINE_REPORT_MARK"), "");
+    // The program finds no child that it did not start.
+    assert_eq!(
+        report("wait; : >$TOWLINE_REPORT_MARK; ps --ppid $$ | grep -v -e ps -e PID -e grep >&2"),
+        ""
+    );
+}
+
+#[test]
 fn run_inside_run_still_finds_the_real_vendors() {
     let (mut command, folder) = towline_run(&[
         "--server",

@@ -8,9 +8,17 @@ use crate::meter::{Meter, Waits};
 /// `1` asks for the report.
 pub const VARIABLE: &str = "TOWLINE_REPORT";
 
-/// Whether the environment asks for the report.
+/// Names the file whose presence tells `towline run` that a library of ours has started.
+pub const MARK_VARIABLE: &str = "TOWLINE_REPORT_MARK";
+
+/// Whether the environment asks for the report of the library that is starting.
 pub fn wanted() -> bool {
-    std::env::var(VARIABLE).is_ok_and(|value| value == "1")
+    let wanted = std::env::var(VARIABLE).is_ok_and(|value| value == "1");
+    if let Some(mark) = std::env::var_os(MARK_VARIABLE).filter(|_| wanted) {
+        // Without the mark the report has a wrong line more.
+        let _ = std::fs::File::create(mark);
+    }
+    wanted
 }
 
 /// One session's figures.
