@@ -7,7 +7,7 @@
 
 COMMAND is what stands before the program: nothing for the vendor's driver, `towline run --server ADDRESS --` for Towline; `VARIABLE=VALUE`
 in front of it is set for that side. The first side of `compare` is the reference: it runs twice, and sequences that it answers
-differently by itself are left out. A sequence that differs is shortened by leaving out calls, and written to DIR/cases.
+differently by itself are left out, and so are calls that its library lacks. A sequence that differs is shortened by leaving out calls, and written to DIR/cases.
 README.md beside this file has the form of sequences and cases.
 """
 
@@ -125,6 +125,13 @@ def kind_of(reference: list[str], other: list[str], at: int) -> str:
     return f"{name}: {one}, not {two}" if one != two else f"{name}: other output"
 
 
+def without_lacking(items: Items, side: Side) -> Items:
+    """The sequences without calls that the side's library does not have."""
+    answers = (line for transcript in side.run(items).values() for line in transcript)
+    lacking = {call_of(line).split(" ")[0] for line in answers if answer_of(line).split(" ")[0] == "-1"}
+    return [(name, [line for line in lines if line.split(" ")[0] not in lacking]) for name, lines in items]
+
+
 def shorten(sides: list[Side], cases: dict[str, tuple[str, list[str]]], until: float) -> dict[str, tuple[str, list[str]]]:
     """Leaves out calls of each kind's sequence as long as its difference stays the same: all kinds in one run of both sides."""
     cases = dict(cases)
@@ -179,6 +186,7 @@ def compare(arguments: argparse.Namespace) -> int:
         if time.monotonic() > until:
             break
         items = [sequence(seed) for seed in range(start, min(start + arguments.batch, first + count))]
+        items = without_lacking(items, sides[0])
         with ThreadPoolExecutor() as pool:
             again, other = pool.submit(sides[0].run, items), pool.submit(sides[1].run, items)
             reference = sides[0].run(items)
