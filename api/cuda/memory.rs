@@ -15,7 +15,7 @@ extern "C" {
 
     /// Allocates device memory.
     #[call(id = 0x0404, local, manual(client), since = "3.2")]
-    fn cuMemAlloc_v2(#[out] dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult;
+    fn cuMemAlloc_v2(#[out(cleared)] dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult;
 
     /// `cuMemAllocPitch_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
     #[call(id = 0x0405, local, since = "2.0")]
@@ -30,7 +30,7 @@ extern "C" {
     /// Allocates rows of device memory at a pitch that suits the device.
     #[call(id = 0x0406, local, manual(client), since = "3.2")]
     fn cuMemAllocPitch_v2(
-        #[out] dptr: *mut CUdeviceptr,
+        #[out(cleared)] dptr: *mut CUdeviceptr,
         #[out] pPitch: *mut usize,
         WidthInBytes: usize,
         Height: usize,
@@ -56,14 +56,18 @@ extern "C" {
     /// Tells the allocation that an address lies in.
     #[call(id = 0x040a, local, since = "3.2")]
     fn cuMemGetAddressRange_v2(
-        #[out(nullable)] pbase: *mut CUdeviceptr,
-        #[out(nullable)] psize: *mut usize,
+        #[out(nullable, cleared)] pbase: *mut CUdeviceptr,
+        #[out(nullable, cleared)] psize: *mut usize,
         dptr: CUdeviceptr,
     ) -> CUresult;
 
     /// Allocates memory that host and device both reach.
     #[call(id = 0x040b, local, since = "6.0")]
-    fn cuMemAllocManaged(#[out] dptr: *mut CUdeviceptr, bytesize: usize, flags: u32) -> CUresult;
+    fn cuMemAllocManaged(
+        #[out(cleared)] dptr: *mut CUdeviceptr,
+        bytesize: usize,
+        flags: u32,
+    ) -> CUresult;
 
     /// `cuMemAllocHost_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
     #[call(id = 0x040c, local, since = "2.0")]
@@ -71,11 +75,15 @@ extern "C" {
 
     /// Allocates pinned host memory.
     #[call(id = 0x040d, local, manual(client), since = "3.2")]
-    fn cuMemAllocHost_v2(#[out] pp: *mut *mut c_void, bytesize: usize) -> CUresult;
+    fn cuMemAllocHost_v2(#[out(cleared)] pp: *mut *mut c_void, bytesize: usize) -> CUresult;
 
     /// Allocates pinned host memory, with flags.
     #[call(id = 0x040e, local, manual(client), since = "2.2")]
-    fn cuMemHostAlloc(#[out] pp: *mut *mut c_void, bytesize: usize, Flags: u32) -> CUresult;
+    fn cuMemHostAlloc(
+        #[out(cleared)] pp: *mut *mut c_void,
+        bytesize: usize,
+        Flags: u32,
+    ) -> CUresult;
 
     /// Frees pinned host memory.
     #[call(id = 0x040f, local, manual(client), since = "2.0")]
@@ -92,7 +100,7 @@ extern "C" {
     /// Tells where the device sees pinned host memory; for registered memory that is elsewhere than the host does.
     #[call(id = 0x0411, local, since = "3.2")]
     fn cuMemHostGetDevicePointer_v2(
-        #[out] pdptr: *mut CUdeviceptr,
+        #[out(cleared)] pdptr: *mut CUdeviceptr,
         #[local] p: *mut c_void,
         Flags: u32,
     ) -> CUresult;

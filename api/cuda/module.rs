@@ -66,8 +66,8 @@ extern "C" {
     /// Tells where a variable of a module lies.
     #[call(id = 0x080b, sync, manual(client), since = "3.2")]
     fn cuModuleGetGlobal_v2(
-        #[out(nullable, device_value)] dptr: *mut CUdeviceptr,
-        #[out(nullable)] bytes: *mut usize,
+        #[out(nullable, device_value, cleared)] dptr: *mut CUdeviceptr,
+        #[out(nullable, cleared)] bytes: *mut usize,
         hmod: CUmodule,
         #[input(cstr)] name: *const c_char,
     ) -> CUresult;

@@ -10,7 +10,7 @@ extern "C" {
         per_thread = "cuMemAllocAsync_ptsz@11.2"
     )]
     fn cuMemAllocAsync(
-        #[out] dptr: *mut CUdeviceptr,
+        #[out(cleared)] dptr: *mut CUdeviceptr,
         bytesize: usize,
         hStream: CUstream,
     ) -> CUresult;
@@ -24,7 +24,7 @@ extern "C" {
         per_thread = "cuMemAllocFromPoolAsync_ptsz@11.2"
     )]
     fn cuMemAllocFromPoolAsync(
-        #[out] dptr: *mut CUdeviceptr,
+        #[out(cleared)] dptr: *mut CUdeviceptr,
         bytesize: usize,
         pool: CUmemoryPool,
         hStream: CUstream,

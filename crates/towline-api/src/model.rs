@@ -305,6 +305,8 @@ pub enum Shape {
         actual: Option<String>,
         /// The driver picks it and the device interprets it.
         device_value: bool,
+        /// It is zero before the call is looked at, and so where that fails.
+        cleared: bool,
     },
     /// Data into the call and out of it again. A message carries a structure that says its own size.
     InOut {

@@ -585,7 +585,7 @@ fn param(api: &Api, file: &str, typed: &syn::PatType) -> Result<Param> {
 fn direction(file: &str, kind: &str, list: &[Word]) -> Result<Shape> {
     let (mut extent, mut nullable, mut creates, mut actual, mut size_of) =
         (Extent::One, false, false, None, false);
-    let mut device_value = false;
+    let (mut device_value, mut cleared) = (false, false);
     for word in list {
         match word.name.to_string().as_str() {
             "len" => extent = Extent::Len(expr(file, word)?),
@@ -596,6 +596,7 @@ fn direction(file: &str, kind: &str, list: &[Word]) -> Result<Shape> {
             "creates" => creates = true,
             "size_of" => size_of = true,
             "device_value" => device_value = true,
+            "cleared" => cleared = true,
             // A hint to the transport; the generated code never copies payload more than once anyway.
             "bulk" => {}
             "actual" => {
@@ -622,6 +623,7 @@ fn direction(file: &str, kind: &str, list: &[Word]) -> Result<Shape> {
             creates,
             actual,
             device_value,
+            cleared,
         }),
         _ => Ok(Shape::InOut { extent, nullable }),
     }

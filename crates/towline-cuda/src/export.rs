@@ -43,6 +43,17 @@ pub(crate) fn guard(
     }
 }
 
+/// Zeroes what a call leaves zero where it fails, whatever is wrong.
+///
+/// # Safety
+/// `place` is NULL or writable.
+unsafe fn clear<T>(place: *mut T) {
+    if !place.is_null() {
+        // SAFETY: the caller's contract; what calls give out can be all zeros.
+        unsafe { place.write_bytes(0, 1) };
+    }
+}
+
 /// As [`guard`], for a call whose default stream is the thread's own and that has no parameter to say so.
 fn guard_per_thread(
     name: &'static str,

@@ -19,6 +19,21 @@ fn is_stream(ty: &Type) -> bool {
     matches!(ty, Type::Handle(name) if name == "CUstream")
 }
 
+/// The statements that clear outputs.
+fn cleared(call: &Call) -> String {
+    let mut out = String::new();
+    for param in &call.params {
+        if matches!(param.shape, Shape::Output { cleared: true, .. }) {
+            let _ = write!(
+                out,
+                "        // SAFETY: the application's contract: NULL or writable.\n        unsafe {{ clear({}) }};\n",
+                param.name
+            );
+        }
+    }
+    out
+}
+
 /// The functions of one call.
 pub(super) fn functions(api: &Api, call: &Call) -> String {
     let contract = api.dialect().contract;
@@ -38,9 +53,10 @@ pub(super) fn functions(api: &Api, call: &Call) -> String {
         let comma = if passed.is_empty() { "" } else { ", " };
         let _ = write!(
             out,
-            "{doc}///\n/// # Safety\n/// The contract of the C function.\n#[allow(non_snake_case, clippy::too_many_arguments)]\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {symbol}({signature}){returns} {{\n    {guard}(\"{symbol}\", |driver| {{\n        // SAFETY: the application's contract, passed on.\n        unsafe {{ {contract}::{name}(driver{comma}{passed}) }}\n    }})\n}}\n",
+            "{doc}///\n/// # Safety\n/// The contract of the C function.\n#[allow(non_snake_case, clippy::too_many_arguments)]\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {symbol}({signature}){returns} {{\n    {guard}(\"{symbol}\", |driver| {{\n{cleared}        // SAFETY: the application's contract, passed on.\n        unsafe {{ {contract}::{name}(driver{comma}{passed}) }}\n    }})\n}}\n",
             doc = doc(call, ""),
             symbol = symbol.name,
+            cleared = cleared(call),
             name = call.name,
             signature = signature(call),
             returns = returns(call),

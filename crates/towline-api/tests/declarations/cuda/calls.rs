@@ -54,6 +54,10 @@ extern "C" {
         #[user_data] userData: *mut c_void,
     ) -> CUresult;
 
+    /// Output that is zero where the call fails.
+    #[call(id = 0x010a, local, manual(client))]
+    fn cuCleared(#[out(cleared)] dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult;
+
     /// Declared for later.
     #[call(id = 0x0109, async, planned)]
     fn cuPlanned(#[destroys] hStream: CUstream) -> CUresult;

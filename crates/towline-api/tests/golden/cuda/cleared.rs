@@ -1,0 +1,55 @@
+// ---- the C ABI (export)
+
+/// Output that is zero where the call fails.
+///
+/// # Safety
+/// The contract of the C function.
+#[allow(non_snake_case, clippy::too_many_arguments)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuCleared(dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult {
+    guard("cuCleared", |driver| {
+        // SAFETY: the application's contract: NULL or writable.
+        unsafe { clear(dptr) };
+        // SAFETY: the application's contract, passed on.
+        unsafe { CudaApi::cuCleared(driver, dptr, bytesize) }
+    })
+}
+
+// ---- its symbols (symbols)
+
+    ProcSymbol { base: "cuCleared", since: 2000, per_thread: false, name: "cuCleared" },
+
+// ---- the contract (backend)
+
+    /// Output that is zero where the call fails.
+    ///
+    /// # Safety
+    /// The contract of the C function: pointers are valid for what the call does with them, handles are live.
+    unsafe fn cuCleared(&self, dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult {
+        let _ = (dptr, bytesize);
+        NOT_SUPPORTED as CUresult
+    }
+
+// ---- the session's method to write (remote)
+
+    /// # Safety
+    /// The contract of the C function.
+    unsafe fn cuCleared(&self, dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult;
+
+// ---- the session's half (remote)
+
+    unsafe fn cuCleared(&self, dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult {
+        // SAFETY: the caller's contract, passed on.
+        unsafe { CallsCalls::cuCleared(self, dptr, bytesize) }
+    }
+
+// ---- the vendors' half (backend)
+
+    unsafe fn cuCleared(&self, dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult {
+        if let Some(vendor) = self.functions.cuCleared {
+            // SAFETY: the caller's contract is the contract of the vendor's function.
+            return unsafe { vendor(dptr, bytesize) };
+        }
+        let _ = (dptr, bytesize);
+        NOT_SUPPORTED as CUresult
+    }
