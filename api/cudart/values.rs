@@ -10,9 +10,9 @@ const cudaErrorMemoryAllocation: cudaError_t = 2;
 const cudaErrorInitializationError: cudaError_t = 3;
 /// driver shutting down
 const cudaErrorCudartUnloading: cudaError_t = 4;
-/// profiler disabled
+/// profiler disabled while using external profiling tool
 const cudaErrorProfilerDisabled: cudaError_t = 5;
-/// profiler not initialized
+/// profiler not initialized: call cudaProfilerInitialize()
 const cudaErrorProfilerNotInitialized: cudaError_t = 6;
 /// profiler already started
 const cudaErrorProfilerAlreadyStarted: cudaError_t = 7;
@@ -56,11 +56,11 @@ const cudaErrorMixedDeviceExecution: cudaError_t = 28;
 const cudaErrorNotYetImplemented: cudaError_t = 31;
 /// memory value too large
 const cudaErrorMemoryValueTooLarge: cudaError_t = 32;
-/// stub library
+/// CUDA driver is a stub library
 const cudaErrorStubLibrary: cudaError_t = 34;
 /// CUDA driver version is insufficient for CUDA runtime version
 const cudaErrorInsufficientDriver: cudaError_t = 35;
-/// the call needs a newer CUDA driver
+/// API call requires a newer CUDA driver
 const cudaErrorCallRequiresNewerDriver: cudaError_t = 36;
 /// invalid surface
 const cudaErrorInvalidSurface: cudaError_t = 37;
@@ -94,7 +94,7 @@ const cudaErrorInvalidDeviceFunction: cudaError_t = 98;
 const cudaErrorNoDevice: cudaError_t = 100;
 /// invalid device ordinal
 const cudaErrorInvalidDevice: cudaError_t = 101;
-/// device not licensed
+/// device doesn't have valid Grid license
 const cudaErrorDeviceNotLicensed: cudaError_t = 102;
 /// software validity not established
 const cudaErrorSoftwareValidityNotEstablished: cudaError_t = 103;
@@ -104,27 +104,27 @@ const cudaErrorStartupFailure: cudaError_t = 127;
 const cudaErrorInvalidKernelImage: cudaError_t = 200;
 /// invalid device context
 const cudaErrorDeviceUninitialized: cudaError_t = 201;
-/// map buffer object failed
+/// mapping of buffer object failed
 const cudaErrorMapBufferObjectFailed: cudaError_t = 205;
-/// unmap buffer object failed
+/// unmapping of buffer object failed
 const cudaErrorUnmapBufferObjectFailed: cudaError_t = 206;
 /// array is mapped
 const cudaErrorArrayIsMapped: cudaError_t = 207;
-/// already mapped
+/// resource already mapped
 const cudaErrorAlreadyMapped: cudaError_t = 208;
 /// no kernel image is available for execution on the device
 const cudaErrorNoKernelImageForDevice: cudaError_t = 209;
-/// already acquired
+/// resource already acquired
 const cudaErrorAlreadyAcquired: cudaError_t = 210;
-/// not mapped
+/// resource not mapped
 const cudaErrorNotMapped: cudaError_t = 211;
-/// not mapped as array
+/// resource not mapped as array
 const cudaErrorNotMappedAsArray: cudaError_t = 212;
-/// not mapped as pointer
+/// resource not mapped as pointer
 const cudaErrorNotMappedAsPointer: cudaError_t = 213;
-/// ecc uncorrectable
+/// uncorrectable ECC error encountered
 const cudaErrorECCUncorrectable: cudaError_t = 214;
-/// unsupported limit
+/// limit is not supported on this architecture
 const cudaErrorUnsupportedLimit: cudaError_t = 215;
 /// exclusive-thread device already in use by a different thread
 const cudaErrorDeviceAlreadyInUse: cudaError_t = 216;
@@ -132,39 +132,39 @@ const cudaErrorDeviceAlreadyInUse: cudaError_t = 216;
 const cudaErrorPeerAccessUnsupported: cudaError_t = 217;
 /// a PTX JIT compilation failed
 const cudaErrorInvalidPtx: cudaError_t = 218;
-/// invalid graphics context
+/// invalid OpenGL or DirectX context
 const cudaErrorInvalidGraphicsContext: cudaError_t = 219;
-/// nvlink uncorrectable
+/// uncorrectable NVLink error detected during the execution
 const cudaErrorNvlinkUncorrectable: cudaError_t = 220;
 /// PTX JIT compiler library not found
 const cudaErrorJitCompilerNotFound: cudaError_t = 221;
-/// the PTX is of a version that the driver does not know
+/// the provided PTX was compiled with an unsupported toolchain.
 const cudaErrorUnsupportedPtxVersion: cudaError_t = 222;
-/// jit compilation disabled
+/// PTX JIT compilation was disabled
 const cudaErrorJitCompilationDisabled: cudaError_t = 223;
-/// unsupported exec affinity
+/// the provided execution affinity is not supported
 const cudaErrorUnsupportedExecAffinity: cudaError_t = 224;
-/// unsupported dev side sync
+/// the provided PTX contains unsupported call to cudaDeviceSynchronize
 const cudaErrorUnsupportedDevSideSync: cudaError_t = 225;
-/// contained
+/// Invalid access of peer GPU memory over nvlink or a hardware error
 const cudaErrorContained: cudaError_t = 226;
 /// insufficient loader version
 const cudaErrorInsufficientLoaderVersion: cudaError_t = 227;
-/// invalid source
+/// device kernel image is invalid
 const cudaErrorInvalidSource: cudaError_t = 300;
 /// file not found
 const cudaErrorFileNotFound: cudaError_t = 301;
 /// shared object symbol not found
 const cudaErrorSharedObjectSymbolNotFound: cudaError_t = 302;
-/// shared object init failed
+/// shared object initialization failed
 const cudaErrorSharedObjectInitFailed: cudaError_t = 303;
-/// operating system
+/// OS call failed or operation not supported on this OS
 const cudaErrorOperatingSystem: cudaError_t = 304;
 /// invalid resource handle
 const cudaErrorInvalidResourceHandle: cudaError_t = 400;
-/// illegal state
+/// the operation cannot be performed in the present state
 const cudaErrorIllegalState: cudaError_t = 401;
-/// lossy query
+/// attempted introspection would be semantically lossy
 const cudaErrorLossyQuery: cudaError_t = 402;
 /// named symbol not found
 const cudaErrorSymbolNotFound: cudaError_t = 500;
@@ -176,23 +176,23 @@ const cudaErrorIllegalAddress: cudaError_t = 700;
 const cudaErrorLaunchOutOfResources: cudaError_t = 701;
 /// the launch timed out and was terminated
 const cudaErrorLaunchTimeout: cudaError_t = 702;
-/// launch incompatible texturing
+/// launch uses incompatible texturing mode
 const cudaErrorLaunchIncompatibleTexturing: cudaError_t = 703;
 /// peer access is already enabled
 const cudaErrorPeerAccessAlreadyEnabled: cudaError_t = 704;
 /// peer access has not been enabled
 const cudaErrorPeerAccessNotEnabled: cudaError_t = 705;
-/// set on active process
+/// cannot set while device is active in this process
 const cudaErrorSetOnActiveProcess: cudaError_t = 708;
 /// context is destroyed
 const cudaErrorContextIsDestroyed: cudaError_t = 709;
 /// device-side assert triggered
 const cudaErrorAssert: cudaError_t = 710;
-/// too many peers
+/// peer mapping resources exhausted
 const cudaErrorTooManyPeers: cudaError_t = 711;
-/// host memory is already pinned
+/// part or all of the requested memory range is already mapped
 const cudaErrorHostMemoryAlreadyRegistered: cudaError_t = 712;
-/// host memory is not pinned
+/// pointer does not correspond to a registered memory region
 const cudaErrorHostMemoryNotRegistered: cudaError_t = 713;
 /// hardware stack error
 const cudaErrorHardwareStackError: cudaError_t = 714;
@@ -200,79 +200,79 @@ const cudaErrorHardwareStackError: cudaError_t = 714;
 const cudaErrorIllegalInstruction: cudaError_t = 715;
 /// misaligned address
 const cudaErrorMisalignedAddress: cudaError_t = 716;
-/// invalid address space
+/// operation not supported on global/shared address space
 const cudaErrorInvalidAddressSpace: cudaError_t = 717;
-/// invalid pc
+/// invalid program counter
 const cudaErrorInvalidPc: cudaError_t = 718;
 /// unspecified launch failure
 const cudaErrorLaunchFailure: cudaError_t = 719;
 /// too many blocks in cooperative launch
 const cudaErrorCooperativeLaunchTooLarge: cudaError_t = 720;
-/// tensor memory leak
+/// tensor memory was not completely freed
 const cudaErrorTensorMemoryLeak: cudaError_t = 721;
 /// operation not permitted
 const cudaErrorNotPermitted: cudaError_t = 800;
 /// operation not supported
 const cudaErrorNotSupported: cudaError_t = 801;
-/// system not ready
+/// system not yet initialized
 const cudaErrorSystemNotReady: cudaError_t = 802;
-/// system driver mismatch
+/// system has unsupported display driver / cuda driver combination
 const cudaErrorSystemDriverMismatch: cudaError_t = 803;
-/// compat not supported on device
+/// forward compatibility was attempted on non supported HW
 const cudaErrorCompatNotSupportedOnDevice: cudaError_t = 804;
-/// mps connection failed
+/// MPS client failed to connect to the MPS control daemon or the MPS server
 const cudaErrorMpsConnectionFailed: cudaError_t = 805;
-/// mps rpc failure
+/// the remote procedural call between the MPS server and the MPS client failed
 const cudaErrorMpsRpcFailure: cudaError_t = 806;
-/// mps server not ready
+/// MPS server is not ready to accept new MPS client requests
 const cudaErrorMpsServerNotReady: cudaError_t = 807;
-/// mps max clients reached
+/// the hardware resources required to create MPS client have been exhausted
 const cudaErrorMpsMaxClientsReached: cudaError_t = 808;
-/// mps max connections reached
+/// the hardware resources required to support device connections have been exhausted
 const cudaErrorMpsMaxConnectionsReached: cudaError_t = 809;
-/// mps client terminated
+/// the MPS client has been terminated by the server
 const cudaErrorMpsClientTerminated: cudaError_t = 810;
-/// cdp not supported
+/// the program is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it
 const cudaErrorCdpNotSupported: cudaError_t = 811;
-/// cdp version mismatch
+/// unsupported interaction between different versions of CUDA Dynamic Parallelism
 const cudaErrorCdpVersionMismatch: cudaError_t = 812;
 /// operation not permitted when stream is capturing
 const cudaErrorStreamCaptureUnsupported: cudaError_t = 900;
 /// operation failed due to a previous error during capture
 const cudaErrorStreamCaptureInvalidated: cudaError_t = 901;
-/// stream capture merge
+/// operation would result in a merge of separate capture sequences
 const cudaErrorStreamCaptureMerge: cudaError_t = 902;
-/// stream capture unmatched
+/// capture was not ended in the same stream as it began
 const cudaErrorStreamCaptureUnmatched: cudaError_t = 903;
-/// stream capture unjoined
+/// capturing stream has unjoined work
 const cudaErrorStreamCaptureUnjoined: cudaError_t = 904;
-/// stream capture isolation
+/// dependency created on uncaptured work in another stream
 const cudaErrorStreamCaptureIsolation: cudaError_t = 905;
 /// operation would make the legacy stream depend on a capturing blocking stream
 const cudaErrorStreamCaptureImplicit: cudaError_t = 906;
-/// captured event
+/// operation not permitted on an event last recorded in a capturing stream
 const cudaErrorCapturedEvent: cudaError_t = 907;
-/// stream capture wrong thread
+/// attempt to terminate a thread-local capture sequence from another thread
 const cudaErrorStreamCaptureWrongThread: cudaError_t = 908;
-/// timeout
+/// wait operation timed out
 const cudaErrorTimeout: cudaError_t = 909;
-/// the graph update was not performed because it included changes which violated constraints
+/// the graph update was not performed because it included changes which violated constraints specific to instantiated graph update
 const cudaErrorGraphExecUpdateFailure: cudaError_t = 910;
-/// external device
+/// an async error has occurred in external entity outside of CUDA
 const cudaErrorExternalDevice: cudaError_t = 911;
-/// invalid cluster size
+/// a kernel launch error has occurred due to cluster misconfiguration
 const cudaErrorInvalidClusterSize: cudaError_t = 912;
-/// function not loaded
+/// the function handle is not loaded when calling an API that requires a loaded function
 const cudaErrorFunctionNotLoaded: cudaError_t = 913;
-/// invalid resource type
+/// one or more resources passed in are not valid resource types for the operation
 const cudaErrorInvalidResourceType: cudaError_t = 914;
-/// invalid resource configuration
+/// one or more resources are insufficient or non-applicable for the operation
 const cudaErrorInvalidResourceConfiguration: cudaError_t = 915;
-/// stream detached
+/// the requested operation is not permitted because the stream is in a detached state
 const cudaErrorStreamDetached: cudaError_t = 917;
-/// graph recapture failure
+/// graph recapture failed
 const cudaErrorGraphRecaptureFailure: cudaError_t = 918;
-/// fabric not ready
+/// fabric is not ready
 const cudaErrorFabricNotReady: cudaError_t = 919;
 /// unknown error
 const cudaErrorUnknown: cudaError_t = 999;

@@ -11,6 +11,7 @@ use syn::{Attribute, ForeignItem, Ident, Item, LitInt, LitStr, Token};
 
 use crate::ApiError;
 use crate::model::{Api, Call, Expr, Extent, Handle, Mode, Param, Prim, Shape, Struct, Type};
+use crate::runtime::documentation;
 
 type Result<T> = std::result::Result<T, ApiError>;
 
@@ -139,7 +140,12 @@ fn types(api: &mut Api, file: &str, parsed: &syn::File) -> Result<()> {
             Item::Const(constant) => {
                 let ty = constant.ty.to_token_stream().to_string();
                 let value = constant.expr.to_token_stream().to_string();
-                api.constants.push((constant.ident.to_string(), ty, value));
+                let name = constant.ident.to_string();
+                let text = documentation(&constant.attrs);
+                if !text.is_empty() {
+                    api.texts.insert(name.clone(), text);
+                }
+                api.constants.push((name, ty, value));
             }
             Item::ForeignMod(block) => {
                 for foreign in &block.items {

@@ -243,7 +243,7 @@ fn error(constant: &syn::ItemConst) -> Option<(String, i32, String)> {
     ))
 }
 
-fn documentation(attributes: &[syn::Attribute]) -> String {
+pub(crate) fn documentation(attributes: &[syn::Attribute]) -> String {
     let line = attributes.iter().find_map(|attribute| {
         let value = attribute.meta.require_name_value().ok()?;
         if !value.path.is_ident("doc") {

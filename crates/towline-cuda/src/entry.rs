@@ -1,5 +1,6 @@
 //! What a program asks before it has a device: the driver's start and version, errors by name, functions by name and version.
 
+use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::OnceLock;
 
@@ -9,29 +10,13 @@ use towline_wire::cuda::{ProcMissing, proc_symbol};
 use crate::driver::{Driver, DriverCalls, status, tell};
 
 /// The names of errors as C strings, made once.
-fn names() -> &'static [(CUresult, CString, CString)] {
-    static NAMES: OnceLock<Vec<(CUresult, CString, CString)>> = OnceLock::new();
-    NAMES.get_or_init(|| {
-        (0..=LAST_ERROR)
-            .filter_map(|status| {
-                let name = status_name(status)?;
-                let words = name.strip_prefix("CUDA_ERROR_").unwrap_or("no error");
-                let words = words.to_lowercase().replace('_', " ");
-                Some((status, CString::new(name).ok()?, CString::new(words).ok()?))
-            })
-            .collect()
-    })
-}
-
-/// The highest number of an error.
-const LAST_ERROR: CUresult = CUDA_ERROR_UNKNOWN;
-
-fn described(error: CUresult) -> Option<&'static (CUresult, CString, CString)> {
-    let names = names();
-    let at = names
-        .binary_search_by_key(&error, |(status, ..)| *status)
-        .ok()?;
-    names.get(at)
+fn name(error: CUresult) -> Option<&'static CStr> {
+    static NAMES: OnceLock<HashMap<CUresult, CString>> = OnceLock::new();
+    let names = NAMES.get_or_init(|| {
+        let name = |error| Some((error, CString::new(status_name(error)?).ok()?));
+        (0..=CUDA_ERROR_UNKNOWN).filter_map(name).collect()
+    });
+    names.get(&error).map(CString::as_c_str)
 }
 
 /// # Safety
@@ -87,15 +72,13 @@ impl DriverCalls for Driver {
     }
 
     unsafe fn cuGetErrorString(&self, error: CUresult, pStr: *mut *const c_char) -> CUresult {
-        let text = described(error).map(|(_, _, text)| text.as_c_str());
         // SAFETY: the caller's contract.
-        unsafe { tell_text(pStr, text) }
+        unsafe { tell_text(pStr, status_text(error)) }
     }
 
     unsafe fn cuGetErrorName(&self, error: CUresult, pStr: *mut *const c_char) -> CUresult {
-        let name = described(error).map(|(_, name, _)| name.as_c_str());
         // SAFETY: the caller's contract.
-        unsafe { tell_text(pStr, name) }
+        unsafe { tell_text(pStr, name(error)) }
     }
 
     unsafe fn cuGetProcAddress(
@@ -219,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_have_names_and_unknown_ones_are_null() {
+    fn errors_have_names_and_texts_and_unknown_ones_are_null() {
         let driver = Driver::default();
         let mut text = std::ptr::null();
         // SAFETY: `text` is a local.
@@ -228,6 +211,14 @@ mod tests {
         assert_eq!(status, CUDA_SUCCESS);
         // SAFETY: the driver wrote a string of its own.
         assert_eq!(unsafe { CStr::from_ptr(text) }, c"CUDA_ERROR_NO_DEVICE");
+        assert!(
+            (0..=CUDA_ERROR_UNKNOWN)
+                .all(|error| name(error).is_some() == status_text(error).is_some())
+        );
+        assert_eq!(
+            status_text(CUDA_ERROR_INVALID_VALUE),
+            Some(c"invalid argument")
+        );
         // SAFETY: as above.
         let status = unsafe { DriverCalls::cuGetErrorString(&driver, 77_777, &raw mut text) };
         assert_eq!((status, text.is_null()), (CUDA_ERROR_INVALID_VALUE, true));

@@ -113,6 +113,7 @@ pub fn emit(api: &Api) -> String {
     );
     out.push_str("    Some(match status {\n");
     let mut seen = std::collections::BTreeSet::new();
+    let mut texts = String::new();
     for (name, ty, value) in &api.constants {
         // The error codes are the negative numbers of the status type, and success.
         let value = value.replace(' ', "");
@@ -121,9 +122,18 @@ pub fn emit(api: &Api) -> String {
             && (dialect.by_symbol || value.starts_with('-') || name == dialect.success);
         if is_status && seen.insert(value.clone()) {
             let _ = writeln!(out, "        {value} => \"{name}\",");
+            if let Some(text) = api.texts.get(name) {
+                let _ = writeln!(texts, "        {value} => c\"{text}\",");
+            }
         }
     }
     out.push_str("        _ => return None,\n    })\n}\n");
+    if !texts.is_empty() {
+        let _ = write!(
+            out,
+            "/// What an error says.\npub fn status_text(status: i32) -> Option<&'static std::ffi::CStr> {{\n    Some(match status {{\n{texts}        _ => return None,\n    }})\n}}\n"
+        );
+    }
     out
 }
 
