@@ -272,6 +272,7 @@ mod tests {
             id: 1,
             kind: Kind::Device,
             alone: true,
+            of_graph: false,
             synchronous: false,
         };
         write(&driver.memory).insert(at, range);

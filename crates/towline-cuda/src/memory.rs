@@ -27,6 +27,8 @@ pub(crate) struct Range {
     pub(crate) kind: Kind,
     /// It was allocated by itself, not from a pool: other processes can open it.
     pub(crate) alone: bool,
+    /// A node of a graph allocates it.
+    pub(crate) of_graph: bool,
     /// The application wants its copies to be done when they return, as ours of this kind are anyway.
     pub(crate) synchronous: bool,
 }
@@ -67,6 +69,7 @@ impl Range {
             id,
             kind: Kind::Device,
             alone: false,
+            of_graph: false,
             synchronous: false,
         }
     }

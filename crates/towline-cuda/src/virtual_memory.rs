@@ -261,6 +261,7 @@ impl Driver {
             id: self.new_id(),
             kind: Kind::Mapped(handle),
             alone: false,
+            of_graph: false,
             synchronous: false,
         };
         write(&self.memory).insert(address, range);

@@ -36,13 +36,17 @@ impl GraphCalls for Driver {
         hOriginalNode: CUgraphNode,
         hClonedGraph: CUgraph,
     ) -> CUresult {
-        let told = self
-            .with_graphs(|graphs| {
-                graphs.copy_of(hOriginalNode.addr() as u64, hClonedGraph.addr() as u64)
-            })
-            .map(node_handle);
-        // SAFETY: the caller's contract.
-        unsafe { tell(phNode, told) }
+        let (node, graph) = (hOriginalNode.addr() as u64, hClonedGraph.addr() as u64);
+        match self.with_graphs(|graphs| graphs.copy_of(node, graph)) {
+            // SAFETY: the caller's contract.
+            Ok(Some(copy)) => unsafe { tell(phNode, Ok(node_handle(copy))) },
+            Ok(None) => {
+                // SAFETY: as above: NULL or writable. A graph without a copy leaves NULL (seen with driver 580.159).
+                unsafe { crate::raw::fill(phNode, 1, [node_handle(0)].into_iter()) };
+                CUDA_ERROR_INVALID_VALUE
+            }
+            Err(status) => status,
+        }
     }
 
     unsafe fn cuGraphAddKernelNode(
@@ -148,8 +152,17 @@ impl GraphCalls for Driver {
         nodeParams: *const CUDA_KERNEL_NODE_PARAMS,
     ) -> CUresult {
         // SAFETY: the caller's contract.
-        let content = unsafe { self.kernel_at(nodeParams) };
-        status(content.and_then(|content| self.replace_content(hNode, content)))
+        let params = unsafe { nodeParams.as_ref() };
+        let number = hNode.addr() as u64;
+        let known = self.with_graphs(|graphs| match &graphs.node(number)?.content {
+            Content::Kernel(_) => params.ok_or(CUDA_ERROR_INVALID_VALUE),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
+        });
+        status(known.and_then(|params| {
+            // SAFETY: the caller's contract.
+            let content = unsafe { self.given_kernel(params) }?;
+            self.replace_content(hNode, content)
+        }))
     }
 
     unsafe fn cuGraphKernelNodeCopyAttributes(
@@ -350,8 +363,11 @@ impl GraphCalls for Driver {
         numDependencies: usize,
         childGraph: CUgraph,
     ) -> CUresult {
+        // A graph that can be in none is refused whatever it is to stand behind.
+        let child = self.with_graphs(|graphs| graphs.check_child(childGraph.addr() as u64));
         // SAFETY: the caller's contract.
-        let deps = unsafe { super::dependencies(dependencies, null(), numDependencies) };
+        let deps = child
+            .and_then(|()| unsafe { super::dependencies(dependencies, null(), numDependencies) });
         let added = deps.and_then(|deps| {
             self.add_child(
                 hGraph,
@@ -881,6 +897,7 @@ impl GraphCalls for Driver {
         status(edges.and_then(|edges| {
             self.with_graphs(|graphs| {
                 let graph = hGraph.addr() as u64;
+                graphs.graph(graph)?;
                 edges
                     .iter()
                     .try_for_each(|(dep, to)| graphs.untie(graph, *to, dep.node))
@@ -901,6 +918,7 @@ impl GraphCalls for Driver {
         status(edges.and_then(|edges| {
             self.with_graphs(|graphs| {
                 let graph = hGraph.addr() as u64;
+                graphs.graph(graph)?;
                 edges.iter().try_for_each(|(dep, to)| {
                     // An edge is known by its data too.
                     let after = graphs.node(*to)?;
@@ -999,7 +1017,10 @@ impl GraphCalls for Driver {
         hErrorNode_out: *mut CUgraphNode,
         updateResult_out: *mut CUgraphExecUpdateResult,
     ) -> CUresult {
-        let (said, result, node) = self.update_told(hGraphExec, hGraph);
+        let (said, result, node) = match self.update_told(hGraphExec, hGraph) {
+            Ok(told) => told,
+            Err(status) => return status,
+        };
         // SAFETY: the caller's contract; either may be NULL.
         unsafe { crate::raw::fill(hErrorNode_out, 1, [node_handle(node)].into_iter()) };
         // SAFETY: as above.
@@ -1013,7 +1034,10 @@ impl GraphCalls for Driver {
         hGraph: CUgraph,
         resultInfo: *mut CUgraphExecUpdateResultInfo,
     ) -> CUresult {
-        let (said, result, node) = self.update_told(hGraphExec, hGraph);
+        let (said, result, node) = match self.update_told(hGraphExec, hGraph) {
+            Ok(told) => told,
+            Err(status) => return status,
+        };
         let told = CUgraphExecUpdateResultInfo {
             result,
             errorNode: node_handle(node),

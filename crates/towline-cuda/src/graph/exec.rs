@@ -226,8 +226,8 @@ impl Driver {
         if flags & !u64::from(known) != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE.into());
         }
+        self.current()?;
         self.safe_in_captures()?;
-        self.ready()?;
         let (session, anchor, allocates, objects, flat, number, id) = {
             let mut graphs = lock(&self.graphs);
             graphs.expect_room()?;
@@ -409,7 +409,10 @@ impl Driver {
         drop(graphs);
         for (address, size) in left {
             if read(&self.memory).find(address).is_none() {
-                let range = Range::device(&acting.context, size, self.new_id());
+                let range = Range {
+                    of_graph: true,
+                    ..Range::device(&acting.context, size, self.new_id())
+                };
                 write(&self.memory).insert(address, range);
             }
         }
@@ -587,8 +590,7 @@ impl Driver {
     }
 
     /// Makes an executable graph do what another graph does, which has the same nodes and edges.
-    pub(crate) fn update(&self, exec: CUgraphExec, graph: u64) -> Result<(), Unchanged> {
-        let exec = self.exec(exec)?;
+    pub(crate) fn update(&self, exec: &Exec, graph: u64) -> Result<(), Unchanged> {
         let (flat, allocates) = {
             let mut graphs = lock(&self.graphs);
             (graphs.flatten(graph)?, graphs.graph(graph)?.allocates)
@@ -598,7 +600,7 @@ impl Driver {
         }
         let mut state = lock(&exec.state);
         let range = 0..state.flat.steps.len();
-        self.adopt(&exec, &mut state, range, &flat)
+        self.adopt(exec, &mut state, range, &flat)
     }
 
     /// As [`Self::update`], for the graph of one node.

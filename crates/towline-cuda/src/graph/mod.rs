@@ -135,13 +135,11 @@ impl Driver {
         self.ready()?;
         let mut graphs = lock(&self.graphs);
         let (graph, child) = (graph.addr() as u64, child.addr() as u64);
+        graphs.check_child(child)?;
         graphs.check_deps(graph, deps)?;
         let (session, inner) = (graphs.graph(graph)?.session, graphs.graph(child)?);
         if graph == child || inner.session != session {
             return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        if inner.anchor.is_some() {
-            return Err(CUDA_ERROR_NOT_SUPPORTED);
         }
         let owned = inner.owner.is_some();
         let node = graphs.number(GraphNodeHandle::TAG);
@@ -229,7 +227,10 @@ impl Driver {
         let reply = wire::GraphAllocReply::decode(&body).map_err(|_| acting.malformed())?;
         let address = reply.address.ok_or(CUDA_ERROR_UNKNOWN)?;
         self.claim(acting.context.session, address, params.bytesize)?;
-        let range = Range::device(&acting.context, params.bytesize, self.new_id());
+        let range = Range {
+            of_graph: true,
+            ..Range::device(&acting.context, params.bytesize, self.new_id())
+        };
         write(&self.memory).insert(address, range);
         let mut given = *params;
         given.dptr = address;

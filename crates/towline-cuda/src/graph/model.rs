@@ -401,6 +401,24 @@ impl Graphs {
         Ok(())
     }
 
+    /// Refuses a graph in graphs that allocates or frees memory, or that a server knows by number.
+    pub(crate) fn check_child(&self, child: u64) -> Result<(), CUresult> {
+        let inner = self.graph(child)?;
+        let frees = |node: &u64| {
+            matches!(
+                self.node(*node),
+                Ok(Node {
+                    content: Content::Free(_),
+                    ..
+                })
+            )
+        };
+        match inner.anchor.is_some() || inner.nodes.iter().any(frees) {
+            true => Err(CUDA_ERROR_NOT_SUPPORTED),
+            false => Ok(()),
+        }
+    }
+
     /// Adds a node.
     pub(crate) fn add(
         &mut self,
@@ -580,12 +598,11 @@ impl Graphs {
         Ok(copy)
     }
 
-    /// The copy of a node.
-    pub(crate) fn copy_of(&self, node: u64, graph: u64) -> Result<u64, CUresult> {
+    /// The copy of a node in a graph, if that has one.
+    pub(crate) fn copy_of(&self, node: u64, graph: u64) -> Result<Option<u64>, CUresult> {
+        self.node(node)?;
         let found = self.graph(graph)?.origins.get(&node).copied();
-        found
-            .filter(|copy| self.nodes.contains_key(copy))
-            .ok_or(CUDA_ERROR_INVALID_VALUE)
+        Ok(found.filter(|copy| self.nodes.contains_key(copy)))
     }
 
     /// A graph with those in it written out; `Err` when it cannot be carried out in any order.

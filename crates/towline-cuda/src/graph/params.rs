@@ -195,7 +195,7 @@ impl Driver {
             copy.dstArray,
         )?;
         let pitched = |pitch: usize, x: usize| match pitch {
-            0 if height == 1 && depth == 1 => Ok(x + width),
+            0 => Ok(x.saturating_add(width)),
             pitch if pitch >= x.saturating_add(width) => Ok(pitch),
             _ => Err(CUDA_ERROR_INVALID_VALUE),
         };
@@ -417,7 +417,9 @@ impl Driver {
     pub(crate) fn free_content(&self, address: u64) -> Result<Content, CUresult> {
         self.ready()?;
         match read(&self.memory).find(address) {
-            Some((start, _)) if start == address => Ok(Content::Free(address)),
+            Some((start, range)) if start == address && range.of_graph => {
+                Ok(Content::Free(address))
+            }
             _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }

@@ -9,7 +9,7 @@ use super::exec::is_plain;
 use super::model::{Content, Dep, Graphs, WHOLE, pointer};
 use super::node_handle;
 use super::params::host_content;
-use crate::driver::{Driver, lock};
+use crate::driver::{Driver, lock, read};
 
 /// The words of a launch attribute's value.
 pub(super) fn words_of(value: &CUlaunchAttributeValue) -> [u64; 8] {
@@ -193,9 +193,17 @@ impl Driver {
         fill: *const CUDA_MEMSET_NODE_PARAMS,
         context: CUcontext,
     ) -> Result<Content, CUresult> {
-        let context = self.context_or_current(context)?.number;
+        self.ready()?;
         // SAFETY: the caller's contract.
         let fill = unsafe { fill.as_ref() }.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let context = match self.context_or_current(context) {
+            Ok(context) => context.number,
+            // Without any context it is that of the memory (seen with driver 580.159).
+            Err(status) => match read(&self.memory).find(fill.dst) {
+                Some((_, range)) if context.is_null() => range.context,
+                _ => return Err(status),
+            },
+        };
         self.fill_content(fill, context)
     }
 
@@ -270,14 +278,16 @@ impl Driver {
         })
     }
 
+    /// Updates an executable graph, and tells how that went; nothing is told of what is no executable graph.
     pub(super) fn update_told(
         &self,
         exec: CUgraphExec,
         graph: CUgraph,
-    ) -> (CUresult, CUgraphExecUpdateResult, u64) {
-        match self.update(exec, graph.addr() as u64) {
+    ) -> Result<(CUresult, CUgraphExecUpdateResult, u64), CUresult> {
+        let exec = self.exec(exec)?;
+        Ok(match self.update(&exec, graph.addr() as u64) {
             Ok(()) => (CUDA_SUCCESS, CU_GRAPH_EXEC_UPDATE_SUCCESS, 0),
             Err(unchanged) => (unchanged.status, unchanged.result, unchanged.node),
-        }
+        })
     }
 }

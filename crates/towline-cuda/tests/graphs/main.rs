@@ -55,6 +55,7 @@ on_every_device! {
     memory_that_a_graph_allocates_is_at_the_address_that_it_tells
     graph_memory_freed_elsewhere_comes_again
     told_parameters_outlive_setting_them
+    graphs_need_a_context_where_they_do_on_a_gpu
     capture_into_body_ends_without_graph
     capture_goes_on_without_ended_stream
     a_conditional_body_runs_while_its_value_says_so
@@ -493,6 +494,22 @@ fn graphs_in_graphs_are_copies_and_can_be_taken_apart(bench: &Bench) {
     assert!(bench.nodes(clone).contains(&found));
     // SAFETY: has no pointers.
     ok(unsafe { bench.driver.cuGraphDestroyNode(found) });
+    let mut find = |node, graph| {
+        // SAFETY: the place is a local.
+        let said = unsafe {
+            bench
+                .driver
+                .cuGraphNodeFindInClone(&raw mut found, node, graph)
+        };
+        (said, found.is_null())
+    };
+    // What is no node, or no graph, leaves the place alone.
+    let left = (CUDA_ERROR_INVALID_VALUE, false);
+    assert_eq!(
+        [find(null_mut(), clone), find(child, null_mut())],
+        [left; 2]
+    );
+    assert_eq!(find(child, clone), (CUDA_ERROR_INVALID_VALUE, true));
     assert_eq!((bench.nodes(clone).len(), bench.nodes(outer).len()), (2, 3));
     bench.destroy(outer, exec);
 }
@@ -716,6 +733,8 @@ fn an_executable_graph_becomes_like_another_of_its_shape(bench: &Bench) {
     let before = bench.waits();
     assert_eq!(update(bench, exec, second), (CUDA_SUCCESS, 0));
     assert_eq!(update(bench, exec, second), (CUDA_SUCCESS, 0));
+    let of_nothing = update(bench, null_mut(), second);
+    assert_eq!(of_nothing, (CUDA_ERROR_INVALID_VALUE, 99));
     assert_eq!(
         bench.waits() - before,
         0,
@@ -826,6 +845,12 @@ fn graph_memory_freed_elsewhere_comes_again(bench: &Bench) {
     run();
     let (other, mut node) = (bench.graph(), null_mut());
     // SAFETY: no dependencies are given.
+    let freed = unsafe { driver.cuGraphAddMemFreeNode(&raw mut node, other, null(), 0, result) };
+    assert_eq!(freed, CUDA_ERROR_INVALID_VALUE, "no graph's");
+    // SAFETY: it is refused before the dependencies are read.
+    let child = unsafe { driver.cuGraphAddChildGraphNode(&raw mut node, other, null(), 1, graph) };
+    assert_eq!(child, CUDA_ERROR_NOT_SUPPORTED);
+    // SAFETY: no dependencies are given.
     ok(unsafe { driver.cuGraphAddMemFreeNode(&raw mut node, other, null(), 0, address) });
     let freeing = bench.instantiate(other);
     bench.launch(freeing, stream);
@@ -833,6 +858,39 @@ fn graph_memory_freed_elsewhere_comes_again(bench: &Bench) {
     ok(bench.synchronise(stream));
     assert_eq!(bench.read(result, 2), [4, 3]);
     bench.destroy(other, freeing);
+    bench.destroy(graph, exec);
+}
+
+/// The statuses are an H100's, with driver 580.159.
+fn graphs_need_a_context_where_they_do_on_a_gpu(bench: &Bench) {
+    let (driver, graph, address) = (&bench.driver, bench.graph(), bench.allocate(16));
+    let (mut node, mut exec) = (null_mut(), null_mut());
+    let fill = CUDA_MEMSET_NODE_PARAMS {
+        dst: address,
+        pitch: 0,
+        value: 5,
+        elementSize: 4,
+        width: 4,
+        height: 1,
+    };
+    // SAFETY: zeros are one.
+    let params: CUDA_KERNEL_NODE_PARAMS = unsafe { std::mem::zeroed() };
+    let (params, fill, none) = (&raw const params, &raw const fill, null_mut());
+    // SAFETY: has no pointers.
+    ok(unsafe { driver.cuCtxSetCurrent(null_mut()) });
+    // SAFETY: the parameters are a local.
+    let set = unsafe { driver.cuGraphKernelNodeSetParams_v2(null_mut(), params) };
+    assert_eq!(set, CUDA_ERROR_INVALID_VALUE);
+    // SAFETY: the place and the parameters are locals.
+    ok(unsafe { driver.cuGraphAddMemsetNode(&raw mut node, graph, null(), 0, fill, none) });
+    // SAFETY: the place is a local.
+    let made = unsafe { driver.cuGraphInstantiateWithFlags(&raw mut exec, graph, 0) };
+    assert_eq!(made, CUDA_ERROR_INVALID_CONTEXT);
+    bench.enter();
+    let (exec, stream) = (bench.instantiate(graph), bench.stream(NON_BLOCKING));
+    bench.launch(exec, stream);
+    ok(bench.synchronise(stream));
+    assert_eq!(bench.read(address, 4), [5; 4]);
     bench.destroy(graph, exec);
 }
 
