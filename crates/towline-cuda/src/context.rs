@@ -451,7 +451,8 @@ impl ContextCalls for Driver {
 
     unsafe fn cuCtxGetFlags(&self, flags: *mut u32) -> CUresult {
         let current = self.current();
-        let of = current.map(|context| context.flags.load(Ordering::Relaxed));
+        // Every context maps host memory, whatever its flags (seen with driver 580.159).
+        let of = current.map(|context| context.flags.load(Ordering::Relaxed) | CU_CTX_MAP_HOST);
         // SAFETY: the caller's contract.
         unsafe { tell(flags, of) }
     }

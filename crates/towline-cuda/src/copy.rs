@@ -298,8 +298,9 @@ impl Driver {
         height: usize,
         stream: CUstream,
     ) -> Result<(), CUresult> {
+        let (acting, stream) = self.on(stream)?;
         if width == 0 || height == 0 {
-            return self.current().map(|_| ());
+            return Ok(());
         }
         let row = width.saturating_mul(element_size as usize);
         if address == 0
@@ -308,7 +309,6 @@ impl Driver {
         {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let (acting, stream) = self.on(stream)?;
         if let Some(captured) = self.captured(&acting, stream)? {
             let fill = CUDA_MEMSET_NODE_PARAMS {
                 dst: address,

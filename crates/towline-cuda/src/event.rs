@@ -178,6 +178,9 @@ impl Driver {
             captured.record(number);
             return Ok(());
         }
+        if flags & CU_EVENT_RECORD_EXTERNAL != 0 {
+            return Err(CUDA_ERROR_ILLEGAL_STATE);
+        }
         if known.captured.swap(false, Ordering::AcqRel) {
             lock(&self.graphs)
                 .captures
@@ -391,7 +394,11 @@ impl EventCalls for Driver {
         hStart: CUevent,
         hEnd: CUevent,
     ) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { tell(pMilliseconds, self.elapsed(hStart, hEnd)) }
+        match self.elapsed(hStart, hEnd) {
+            // SAFETY: the caller's contract.
+            Ok(elapsed) => unsafe { tell(pMilliseconds, Ok(elapsed)) },
+            // Events are looked at first.
+            Err(status) => status,
+        }
     }
 }

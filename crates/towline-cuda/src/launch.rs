@@ -60,8 +60,8 @@ impl Driver {
         }
         let threads: u64 = shape.block.iter().map(|size| u64::from(*size)).product();
         let exceeds = |value: u64, attribute| {
-            let most = known.attribute(device, attribute);
-            most.is_some_and(|most| u64::try_from(most).is_ok_and(|most| value > most))
+            let most = self.attribute_of(known, device, attribute);
+            most.is_ok_and(|most| u64::try_from(most).is_ok_and(|most| value > most))
         };
         let shared = u64::from(shape.shared_bytes);
         if exceeds(threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)

@@ -470,8 +470,8 @@ enum Told {
 /// `target` is writable for what the attribute holds.
 unsafe fn write_told(target: *mut c_void, told: Told) {
     match told {
-        // SAFETY: the caller's contract. Flags are C's `bool` or a wider integer; both begin with this byte.
-        Told::Flag(value) => unsafe { target.cast::<u8>().write(u8::from(value)) },
+        // SAFETY: the caller's contract. Flags are as wide as numbers (seen with driver 580.159).
+        Told::Flag(value) => unsafe { target.cast::<u32>().write_unaligned(value.into()) },
         // SAFETY: the caller's contract.
         Told::Number(value) => unsafe { target.cast::<u32>().write_unaligned(value) },
         // SAFETY: the caller's contract.
@@ -887,19 +887,20 @@ impl MemoryCalls for Driver {
         p: *mut c_void,
         Flags: u32,
     ) -> CUresult {
-        if pdptr.is_null() || Flags != 0 {
+        if Flags != 0 {
             return CUDA_ERROR_INVALID_VALUE;
         }
-        // SAFETY: the caller's contract. The driver leaves NULL where it fails.
-        unsafe { pdptr.write(0) };
-        // SAFETY: as above.
+        // SAFETY: the caller's contract.
         unsafe { tell(pdptr, self.device_pointer(p.addr() as u64)) }
     }
 
     unsafe fn cuMemHostGetFlags(&self, pFlags: *mut u32, p: *mut c_void) -> CUresult {
         let ranges = read(&self.memory);
         let flags = match ranges.find(p.addr() as u64).map(|(_, range)| range.kind) {
-            Some(Kind::Allocated(flags) | Kind::Registered(flags)) => Ok(flags),
+            // Where addresses are unified, devices see all of it (seen with driver 580.159).
+            Some(Kind::Allocated(flags) | Kind::Registered(flags)) => {
+                Ok(flags | CU_MEMHOSTALLOC_DEVICEMAP)
+            }
             _ => Err(CUDA_ERROR_INVALID_VALUE),
         };
         // SAFETY: the caller's contract.

@@ -86,16 +86,34 @@ impl Driver {
         found.ok_or(CUDA_ERROR_INVALID_HANDLE)
     }
 
+    /// An attribute of a function on a device. Drivers do not tell of every function how much dynamic shared memory launches may use before
+    /// it is set: what a block has, but for the function's own.
+    pub(crate) fn attribute_of(
+        &self,
+        known: &Known,
+        device: CUdevice,
+        attribute: CUfunction_attribute,
+    ) -> Result<i32, CUresult> {
+        if let Some(value) = known.attribute(device, attribute) {
+            return Ok(value);
+        }
+        if attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let most = CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK;
+        let own = known.attribute(device, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+        Ok((self.device(device)?.attribute(most) - own.unwrap_or(0)).max(0))
+    }
+
     /// The number of a function by its name.
     ///
     /// # Safety
     /// `name` is NULL or a string.
     unsafe fn named(&self, image: u64, name: *const c_char) -> Result<u64, CUresult> {
+        let image = self.image(image)?;
         // SAFETY: the caller's contract.
-        let name = unsafe { crate::raw::text(name) };
-        let name = name.filter(|name| !name.is_empty());
-        let name = name.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        self.image(image)?.find(name).ok_or(CUDA_ERROR_NOT_FOUND)
+        let name = unsafe { crate::raw::text(name) }.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        image.find(name).ok_or(CUDA_ERROR_NOT_FOUND)
     }
 
     /// Address and size of a global in a context; asked for once.
@@ -256,15 +274,6 @@ pub(crate) fn facts(
     }
 }
 
-fn attribute_of(
-    known: &Known,
-    device: CUdevice,
-    attribute: CUfunction_attribute,
-) -> Result<i32, CUresult> {
-    let value = known.attribute(device, attribute);
-    value.ok_or(CUDA_ERROR_INVALID_VALUE)
-}
-
 /// Sets an attribute of a function on a device; `ask` has the server's driver do so, where it has to.
 fn set_attribute(
     known: &Known,
@@ -392,7 +401,15 @@ impl ModuleCalls for Driver {
     ) -> CUresult {
         // SAFETY: the caller's contract.
         let found = unsafe { self.named(hmod.addr() as u64, name) };
-        // SAFETY: the caller's contract.
+        if found == Err(CUDA_ERROR_NOT_FOUND) {
+            // SAFETY: as above: it is no NULL. An empty name is refused, and another leaves NULL (seen with driver 580.159).
+            if unsafe { *name } == 0 {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            // SAFETY: as above: NULL or writable.
+            unsafe { crate::raw::fill(hfunc, 1, [std::ptr::null_mut()].into_iter()) };
+        }
+        // SAFETY: as above.
         unsafe {
             tell(
                 hfunc,
@@ -426,7 +443,8 @@ impl ModuleCalls for Driver {
         name: *const c_char,
     ) -> CUresult {
         // SAFETY: the caller's contract.
-        let Some(name) = (unsafe { crate::raw::text(name) }) else {
+        let name = unsafe { crate::raw::text(name) };
+        let Some(name) = name.filter(|_| !(dptr.is_null() && bytes.is_null())) else {
             return CUDA_ERROR_INVALID_VALUE;
         };
         let place = self.module_variable(hmod, name);
@@ -601,7 +619,7 @@ impl ModuleCalls for Driver {
         dev: CUdevice,
     ) -> CUresult {
         let known = self.kernel_on(kernel, dev);
-        let value = known.and_then(|(known, _)| attribute_of(&known, dev, attrib));
+        let value = known.and_then(|(known, _)| self.attribute_of(&known, dev, attrib));
         // SAFETY: the caller's contract.
         unsafe { tell(pi, value) }
     }
@@ -673,9 +691,9 @@ impl ModuleCalls for Driver {
         attrib: CUfunction_attribute,
         hfunc: CUfunction,
     ) -> CUresult {
-        let value = self
-            .at_function(hfunc)
-            .and_then(|(acting, known, _)| attribute_of(&known, acting.context.device, attrib));
+        let value = self.at_function(hfunc).and_then(|(acting, known, _)| {
+            self.attribute_of(&known, acting.context.device, attrib)
+        });
         // SAFETY: the caller's contract.
         unsafe { tell(pi, value) }
     }

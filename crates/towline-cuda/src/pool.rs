@@ -51,9 +51,6 @@ impl Driver {
         pool: CUmemoryPool,
         stream: CUstream,
     ) -> Result<u64, CUresult> {
-        if size == 0 {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        }
         let of_pool = match pool.is_null() {
             true => None,
             false => Some(self.pool(pool)?),
@@ -75,6 +72,10 @@ impl Driver {
                 Ok(node)
             })?;
             return Ok(address);
+        }
+        // Nothing is had without an address, and freed so (seen with driver 580.159).
+        if size == 0 {
+            return Ok(0);
         }
         let request = wire::PoolAlloc {
             stream,
@@ -313,6 +314,9 @@ impl PoolCalls for Driver {
         status(self.on(hStream).and_then(|(acting, stream)| {
             if let Some(captured) = self.captured(&acting, stream)? {
                 return captured.add(self.free_content(dptr)?);
+            }
+            if dptr == 0 {
+                return Ok(());
             }
             let home = self.home(&acting, dptr);
             let known = write(&self.memory).take_device(dptr);

@@ -24,6 +24,8 @@ on_every_device! {
     hints_about_caches_leave_no_failure
     wrong_arguments_are_told_as_on_a_gpu
     calls_beside_captures_are_told_as_on_a_gpu
+    first_wrong_argument_is_told_as_on_a_gpu
+    memory_is_described_as_on_a_gpu
 }
 
 /// Handles that mean nothing, something else, or nothing any more.
@@ -339,7 +341,7 @@ fn wrong_arguments_are_told_as_on_a_gpu(machine: Machine) {
         // SAFETY: zeros are one.
         ..unsafe { std::mem::zeroed() }
     };
-    let mut device_pointer = 7;
+    let mut device_pointer = 0;
     // SAFETY: the places are locals, and the rest is refused before it is followed.
     let answers = unsafe {
         assert_eq!(driver.cuGraphCreate(&raw mut graph, 0), CUDA_SUCCESS);
@@ -357,7 +359,6 @@ fn wrong_arguments_are_told_as_on_a_gpu(machine: Machine) {
         ]
     };
     assert_eq!(answers, [CUDA_ERROR_INVALID_VALUE; 9]);
-    assert_eq!(device_pointer, 0);
     assert_eq!(machine.bytes(memory, 256), [7; 256]);
     // SAFETY: both are live.
     let ended = unsafe {
@@ -367,6 +368,68 @@ fn wrong_arguments_are_told_as_on_a_gpu(machine: Machine) {
         ]
     };
     assert_eq!(ended, [CUDA_SUCCESS; 2]);
+    machine.leave();
+}
+
+/// The statuses are an H100's, with driver 580.159.
+fn first_wrong_argument_is_told_as_on_a_gpu(machine: Machine) {
+    let (driver, stream) = (&machine.driver, machine.stream());
+    let (mut event, mut function) = (null_mut(), without_provenance_mut(7));
+    let mut context = null_mut();
+    // SAFETY: the places are locals, and the rest is refused before it is followed.
+    let answers = unsafe {
+        assert_eq!(driver.cuEventCreate(&raw mut event, 0), CUDA_SUCCESS);
+        let answers = [
+            driver.cuEventElapsedTime_v2(null_mut(), null_mut(), null_mut()),
+            driver.cuModuleGetFunction(&raw mut function, null_mut(), null()),
+            driver.cuModuleGetGlobal_v2(null_mut(), null_mut(), null_mut(), c"a".as_ptr()),
+            driver.cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_EXTERNAL),
+            driver.cuGraphRemoveDependencies(null_mut(), null(), null(), 0),
+            driver.cuEventDestroy_v2(event),
+            driver.cuCtxPopCurrent_v2(&raw mut context),
+            driver.cuMemsetD2D16_v2(0, 64, 9, 4, 2),
+            driver.cuCtxPushCurrent_v2(context),
+        ];
+        assert_eq!(function.addr(), 7);
+        answers
+    };
+    let expected = [
+        CUDA_ERROR_INVALID_HANDLE,
+        CUDA_ERROR_INVALID_HANDLE,
+        CUDA_ERROR_INVALID_VALUE,
+        CUDA_ERROR_ILLEGAL_STATE,
+        CUDA_ERROR_INVALID_VALUE,
+        CUDA_SUCCESS,
+        CUDA_SUCCESS,
+        CUDA_ERROR_INVALID_CONTEXT,
+        CUDA_SUCCESS,
+    ];
+    assert_eq!(answers, expected);
+    machine.leave();
+}
+
+/// Flags are an H100's, with driver 580.159, and as wide as there; memory of no bytes has no address.
+fn memory_is_described_as_on_a_gpu(machine: Machine) {
+    let (driver, stream) = (&machine.driver, machine.stream());
+    let memory = machine.allocate(64);
+    let (mut mapped, mut flags, mut of_context) = (0xeeee_eeee_u32, 0, 0);
+    let (mut host, mut nothing) = (null_mut(), 7);
+    // SAFETY: the places are locals, and the host memory is live.
+    let answers = unsafe {
+        let place = (&raw mut mapped).cast();
+        let attribute = CU_POINTER_ATTRIBUTE_MAPPED;
+        [
+            driver.cuPointerGetAttribute(place, attribute, memory),
+            driver.cuMemHostAlloc(&raw mut host, 64, CU_MEMHOSTALLOC_PORTABLE),
+            driver.cuMemHostGetFlags(&raw mut flags, host),
+            driver.cuMemFreeHost(host),
+            driver.cuCtxGetFlags(&raw mut of_context),
+            driver.cuMemAllocAsync(&raw mut nothing, 0, stream),
+            driver.cuMemFreeAsync(nothing, stream),
+        ]
+    };
+    assert_eq!(answers, [CUDA_SUCCESS; 7]);
+    assert_eq!((mapped, flags, of_context, nothing), (1, 3, 8, 0));
     machine.leave();
 }
 

@@ -114,7 +114,7 @@ fn contexts_have_flags_and_are_bound_to_whole_devices() {
     let mut flags = 0;
     // SAFETY: the flags are a local.
     let set = unsafe {
-        let set = driver.cuCtxSetFlags(CU_CTX_SCHED_YIELD | CU_CTX_MAP_HOST);
+        let set = driver.cuCtxSetFlags(CU_CTX_SCHED_YIELD);
         [set, driver.cuCtxGetFlags(&raw mut flags)]
     };
     assert_eq!((set, flags), ([CUDA_SUCCESS; 2], 10));

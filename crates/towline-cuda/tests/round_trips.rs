@@ -145,7 +145,7 @@ impl Bench {
         let device = Device {
             name: b"Test".into(),
             total_bytes: 1 << 30,
-            attributes: (1..=7).map(|attribute| (attribute, 1024)).collect(),
+            attributes: (1..=8).map(|attribute| (attribute, 1024)).collect(),
             ..Device::default()
         };
         let snapshot = Snapshot {
@@ -252,6 +252,19 @@ fn a_thousand_launches_and_a_synchronisation_cost_one_round_trip() {
     assert_eq!(bench.heard(<wire::Launch<'_> as Request<'_>>::ID), 1000);
     // Once for the retain, which is nobody's, and once for the thread in its context.
     assert_eq!(bench.heard(wire::Act::ID), 2);
+}
+
+#[test]
+fn dynamic_shared_memory_is_limited_where_the_driver_tells_no_limit() {
+    let bench = Bench::new();
+    let (driver, function) = (&bench.driver, bench.function());
+    let mut most = 0;
+    let attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    // SAFETY: the place is a local.
+    let told = unsafe { driver.cuFuncGetAttribute(&raw mut most, attribute, function) };
+    assert_eq!((told, most), (CUDA_SUCCESS, 1024));
+    let launches = [1024, 1025].map(|bytes| launch_with(driver, function, bytes));
+    assert_eq!(launches, [CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE]);
 }
 
 #[test]
