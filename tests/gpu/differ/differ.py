@@ -23,7 +23,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from generate import PROLOGUE, render, sequence
+from generate import APIS, render, sequence
 
 HERE = Path(__file__).resolve().parent
 Items = list[tuple[str, list[str]]]
@@ -39,18 +39,19 @@ DEADLY = ("died of", "did not end", "exited with")
 class Side:
     """A way to run the program."""
 
-    def __init__(self, text: str, program: str) -> None:
+    def __init__(self, text: str, arguments: argparse.Namespace) -> None:
+        self.api = arguments.api
         self.name, _, command = text.partition("=")
         words = shlex.split(command)
         self.environment = dict(os.environ)
         while words and "=" in words[0]:
             name, _, value = words.pop(0).partition("=")
             self.environment[name] = value
-        self.command = [*words, program]
+        self.command = [*words, arguments.program]
 
     def run(self, items: Items) -> Answers:
         """What each sequence's calls answer, without the prologue's."""
-        given = render(items)
+        given = render(items, self.api)
         limit = 60 + len(items)
         try:
             done = subprocess.run(
@@ -173,7 +174,7 @@ def write_case(path: Path, name: str, lines: list[str], answers: list[str], rema
 
 
 def compare(arguments: argparse.Namespace) -> int:
-    sides = [Side(text, arguments.program) for text in arguments.side]
+    sides = [Side(text, arguments) for text in arguments.side]
     if len(sides) != 2:
         raise SystemExit("compare needs two sides")
     first, count = (int(part) for part in arguments.seeds.split(":"))
@@ -185,7 +186,7 @@ def compare(arguments: argparse.Namespace) -> int:
     for start in range(first, first + count, arguments.batch):
         if time.monotonic() > until:
             break
-        items = [sequence(seed) for seed in range(start, min(start + arguments.batch, first + count))]
+        items = [sequence(seed, arguments.api) for seed in range(start, min(start + arguments.batch, first + count))]
         items = without_lacking(items, sides[0])
         with ThreadPoolExecutor() as pool:
             again, other = pool.submit(sides[0].run, items), pool.submit(sides[1].run, items)
@@ -248,7 +249,7 @@ def calls_of(path: Path) -> Items:
 
 
 def replay(arguments: argparse.Namespace) -> int:
-    side = Side(arguments.side[0], arguments.program)
+    side = Side(arguments.side[0], arguments)
     failed = count = 0
     items: Items = []
     wanted: Answers = {}
@@ -270,7 +271,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
 
 def record(arguments: argparse.Namespace) -> int:
-    side = Side(arguments.side[0], arguments.program)
+    side = Side(arguments.side[0], arguments)
     for path in arguments.files:
         items = calls_of(path)
         answers = side.run(items)
@@ -286,6 +287,7 @@ def main() -> int:
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--side", action="append", default=[], help="NAME=COMMAND")
     parser.add_argument("--program", default=str(HERE / "differ"))
+    parser.add_argument("--api", choices=sorted(APIS), default="driver", help="whose calls they are")
     parser.add_argument("--seeds", default="1:100000", help="FIRST:COUNT")
     parser.add_argument("--seconds", type=float, default=60, help="compare starts no batch after so many")
     parser.add_argument("--shorten-seconds", type=float, default=120, help="and shortens for so many")
@@ -295,11 +297,10 @@ def main() -> int:
     arguments = parser.parse_intermixed_args()
     if arguments.do == "print":
         first, count = (int(part) for part in arguments.seeds.split(":"))
-        sys.stdout.write(render([sequence(seed) for seed in range(first, first + count)]))
+        sys.stdout.write(render([sequence(seed, arguments.api) for seed in range(first, first + count)], arguments.api))
         return 0
     return {"compare": compare, "replay": replay, "record": record}[arguments.do](arguments)
 
 
 if __name__ == "__main__":
-    assert PROLOGUE.endswith("end\n")
     sys.exit(main())

@@ -1,0 +1,336 @@
+"""Random sequences of calls from tables of templates: the part that both APIs share.
+
+A table has one template a line, behind how often it is to come: `4 cuMemAlloc_v2 &<new m> <size>`. Calls joined by ` ; ` come together.
+`<...>` is replaced, from left to right:
+
+  <0|1|1>       one of these texts
+  <0|1/2>       the same, and now and then what is behind the slash
+  <pick mv>     what the method of that name returns for these arguments
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+SIZES = [4, 64, 256, 1024, 4096, 65536]
+ODD_SIZES = [0, 1, 3, 1 << 60]
+# Kinds of objects that have a size, which is written behind a new one.
+SIZED = "mvna"
+
+
+class MissingError(Exception):
+    """There is no object for a template: another one is to be tried."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A table of templates, how often it is used, the kind that must be alive for it, and what is done instead where none is."""
+
+    table: str
+    weight: int
+    needs: str = ""
+    otherwise: str | Group = ""
+
+    @functools.cached_property
+    def templates(self) -> list[str]:
+        lines = [line.strip().partition(" ") for line in self.table.splitlines() if line.strip()]
+        return [template for weight, _, template in lines for _ in range(int(weight))]
+
+
+def split(text: str, separator: str) -> list[str]:
+    """Parts of a text between separators that are in no brackets."""
+    parts, depth, start = [], 0, 0
+    for at, letter in enumerate(text):
+        depth += (letter == "<") - (letter == ">")
+        if letter == separator and depth == 0:
+            parts.append(text[start:at])
+            start = at + 1
+    return [*parts, text[start:]]
+
+
+@functools.cache
+def tokens(text: str) -> tuple[tuple[str, list[str], list[str]], ...]:
+    """Plain text, and behind it the choices and the rare ones of a placeholder, or the words of a call."""
+    found, at = [], 0
+    while (start := text.find("<", at)) >= 0:
+        end, depth = start + 1, 1
+        while depth:
+            depth += (text[end] == "<") - (text[end] == ">")
+            end += 1
+        common, *rare = split(text[start + 1 : end - 1], "/")
+        found.append((text[at:start], split(common, "|"), split(rare[0], "|") if rare else []))
+        at = end
+    return (*found, (text[at:], [], []))
+
+
+class Sequence:
+    """One sequence as it grows: what should be alive, and where captures are under way."""
+
+    PROLOGUE: str
+    GROUPS: list[Group]
+    # Calls that are made before any other.
+    EARLY: list[str]
+    # What every sequence has, and some have.
+    BASIS: list[str]
+    MORE: list[str]
+    # What a thread does first, and a capture that is under way has.
+    THREAD = ""
+    WAIT: str
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.lines: list[str] = []
+        self.live: dict[str, list[str]] = {}
+        self.size_of: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
+        self.born: list[tuple[str, str]] = []
+        self.behind_it: list[str] = []
+        self.last_dead: str | None = None
+        self.last_stream: str | None = None
+        self.line_size: int | None = None
+        self.line_count: int | None = None
+        self.prefix = ""
+        # Streams that overlap leave what varies from run to run, so most of the time one waits for another.
+        self.overlap = 0.02 if rng.random() < 0.8 else 0.3
+
+    # What makes lines.
+
+    def say(self, line: str) -> None:
+        self.lines.append(f"{self.prefix}{line}" if line.startswith("cu") else line)
+
+    def call(self, template: str) -> None:
+        """Adds the calls of a template, or none where an object is missing."""
+        for part in template.split(" ; "):
+            self.line_size = self.line_count = None
+            self.born.clear()
+            self.behind_it.clear()
+            try:
+                self.say(self.expand(part))
+            except MissingError:
+                return
+            # An object is there for the next call.
+            for kind, name in self.born:
+                self.live.setdefault(kind, []).append(name)
+            for line in list(self.behind_it):
+                self.say(line)
+
+    def step(self, group: str | Group) -> None:
+        if isinstance(group, str):
+            self.call(group)
+        elif group.needs and not self.live.get(group.needs):
+            self.step(group.otherwise)
+        else:
+            self.call(self.rng.choice(group.templates))
+
+    def expand(self, text: str) -> str:
+        return "".join(self.expanded(text))
+
+    def expanded(self, text: str) -> Iterator[str]:
+        for plain, common, rare in tokens(text):
+            yield plain
+            if rare and self.chance(0.05):
+                yield self.expand(self.rng.choice(rare))
+            elif len(common) > 1 or rare:
+                yield self.expand(self.rng.choice(common))
+            elif common:
+                name, *arguments = common[0].split(" ")
+                yield getattr(self, name)(*arguments)
+
+    def chance(self, share: float) -> bool:
+        return self.rng.random() < share
+
+    # What templates name.
+
+    def size(self, least: str = "0") -> str:
+        """How large the memory is that this call is about."""
+        if self.line_size is None:
+            self.line_size = self.rng.choice(ODD_SIZES) if self.chance(0.06) else self.rng.choice(SIZES)
+            if int(least):
+                self.line_size = max(int(least), self.line_size % (1 << 20))
+        return str(self.line_size)
+
+    def new(self, kind: str) -> str:
+        """A name for an object that the call makes."""
+        number = self.counts.get(kind, 0)
+        self.counts[kind] = number + 1
+        name = f"{kind}{number}"
+        self.born.append((kind, name))
+        if kind in SIZED or kind == "h":
+            self.size_of[name] = int(self.size("64" if kind == "h" else "0"))
+        return f"{name}:{self.size()}" if kind in SIZED else name
+
+    def sized(self, kind: str, size: str = "4096") -> str:
+        self.line_size = int(size)
+        return self.new(kind)
+
+    def some(self, kind: str, null: str = "2") -> str:
+        """An object for a call that is made only if there is one."""
+        if not self.live.get(kind):
+            raise MissingError
+        return self.pick(kind, null)
+
+    def whole(self, kind: str) -> str:
+        """Memory, and its size."""
+        name = self.pick(kind, "5")
+        return f"{name} {self.size_of.get(name, 64)}"
+
+    def brief(self, kind: str) -> str:
+        """The same, for an object that no other call is about."""
+        name = self.new(kind)
+        self.born.pop()
+        return name
+
+    def pick(self, kinds: str, null: str = "2") -> str:
+        """An object of one of the kinds: most often alive, now and then NULL (so many times in a hundred), or one that has just ended."""
+        if self.chance(int(null) / 100):
+            return "NULL"
+        # The driver knows addresses that have ended. A handle that has is a pointer to what was freed, and may bring down anything.
+        if self.last_dead is not None and self.last_dead[0] in kinds and self.chance(0.15 if self.last_dead[0] in "mvnh" else 0.01):
+            return self.last_dead
+        names = [name for kind in kinds for name in self.live.get(kind, [])]
+        return self.rng.choice(names) if names else "NULL"
+
+    def end(self, kind: str) -> str:
+        """An object that ends."""
+        if not self.live.get(kind):
+            raise MissingError
+        name = self.pick(kind)
+        if name == "NULL":
+            return name
+        for alive in (self.live[kind], self.live.get("C", [])):
+            if name in alive:
+                alive.remove(name)
+                self.last_dead = name
+        return f"~{name}"
+
+    def stream(self) -> str:
+        """A stream to work on: most often one of the sequence's own, behind what the last one was given."""
+        if self.live.get("s") and self.chance(0.8):
+            return self.after(self.pick("s", "1"))
+        return self.after(self.rng.choice(["NULL", "NULL", "1", "2"]))
+
+    def sync(self) -> str:
+        """For calls that are made on the default stream."""
+        self.after("NULL")
+        return ""
+
+    def last(self) -> str:
+        return self.last_stream or "NULL"
+
+    def after(self, stream: str) -> str:
+        last, self.last_stream = self.last_stream, stream
+        if last not in (None, stream) and last not in self.live.get("C", []) and not self.chance(self.overlap):
+            self.say(f"{self.WAIT} {last}")
+        return stream
+
+    def count(self, each: str = "1") -> str:
+        """How many elements of so many bytes this call is about."""
+        if self.line_count is None:
+            self.line_count = self.rng.choice([value for value in SIZES if value <= 4096] + ([0] if self.chance(0.1) else []))
+        return str(self.line_count // int(each))
+
+    def place(self, kinds: str, room: str = "") -> str:
+        """Memory with room for so many bytes, or NULL. What lies beyond an allocation is not the driver's to check."""
+        bytes_ = int(room or self.count())
+        names = [name for kind in kinds for name in self.live.get(kind, []) if bytes_ <= self.size_of[name] <= 65536]
+        if not names or self.chance(0.02):
+            return "NULL"
+        name = self.rng.choice(names)
+        if self.chance(0.3):
+            left = self.size_of[name] - bytes_
+            step = self.rng.choice([4, 4, 16, 64])
+            if left >= step:
+                return f"{name}+{self.rng.randrange(left // step + 1) * step}"
+        return name
+
+    def below(self, limit: str) -> str:
+        return str(self.rng.randrange(int(limit)))
+
+    # Captures. Streams that capture are of the kind C, too.
+
+    def begin(self) -> str:
+        own = [name for name in self.live.get("s", []) if name not in self.live.get("C", [])]
+        stream = self.rng.choice(own) if own and self.chance(0.95) else self.stream()
+        if stream.startswith("s"):
+            self.born.append(("C", stream))
+        return stream
+
+    def capturing(self) -> str:
+        """A stream that captures, as far as there is one."""
+        streams = self.live.get("C")
+        return self.rng.choice(streams) if streams and self.chance(0.95) else self.stream()
+
+    def finish(self) -> str:
+        stream = self.capturing()
+        if stream in self.live.get("C", []):
+            self.live["C"].remove(stream)
+        return stream
+
+    # Nodes and launches.
+
+    def nodes(self) -> str:
+        """Dependencies of a new node: a list, and how long it is."""
+        rng = self.rng
+        if self.chance(0.03):
+            return f"NULL {rng.choice([1, 2])}"
+        names = self.live.get("k", [])
+        chosen = rng.sample(names, min(len(names), rng.choice([0, 0, 1, 1, 2])))
+        if self.chance(0.03) and chosen:
+            chosen.append(chosen[0])
+        return "{" + ",".join(f"q:{name}" for name in chosen) + f"}} {len(chosen)}" if chosen else "NULL 0"
+
+    def room(self) -> str:
+        """A list for answers, and how many it has room for."""
+        room = self.rng.choice([0, 1, 2, 8])
+        return f"{self.rng.choice(['NULL', f'@p{max(room, 1)}'])} {{q:{room}}}"
+
+    def shape(self) -> list[int]:
+        """Grid, block and bytes of shared memory."""
+        grid, block = [1, 1, 1], [self.rng.choice([1, 32, 64]), 1, 1]
+        if self.chance(0.08):
+            place = self.rng.choice([grid, block])
+            place[self.rng.randrange(3)] = self.rng.choice([0, 2, 65536, 2048])
+        shared = self.rng.choice([0, 0, 0, 64]) if self.chance(0.95) else 1 << 28
+        return [*grid, *block, shared]
+
+    def function(self, own: str) -> str:
+        """A kernel of the prologue's, or one of the sequence's."""
+        prologue = [f"{own}{number}" for number in range(90, 94)]
+        return "NULL" if self.chance(0.02) else self.rng.choice(prologue + self.live.get(own, []))
+
+    def params(self, function: str) -> str:
+        """The kernelParams of a launch."""
+        rng = self.rng
+        if self.chance(0.03):
+            return "NULL"
+        words = rng.choice([1, 16, 64])
+        memory = self.place("mv", str(words * 4))
+        if memory == "NULL":
+            words = 0
+        if function[1:] == "90":
+            return f"^[q:{memory},d:{words}]"
+        if function[1:] == "91":
+            return f"^[q:{memory},d:{words},d:{rng.choice([2, 3])}]"
+        if function[1:] == "93":
+            return f"^[q:{self.place('mv', '64') if memory != 'NULL' else 'a90'}]"
+        return "NULL" if self.chance(0.8) else "^[]"
+
+    # The whole.
+
+    @classmethod
+    def early(cls, rng: random.Random) -> list[str]:
+        raise NotImplementedError
+
+    def grow(self, length: int) -> None:
+        """Something to work with, then as many calls of a few groups."""
+        rng = self.rng
+        for template in self.BASIS + (self.MORE if rng.random() < 0.5 else []):
+            self.call(template)
+        chosen = rng.sample(self.GROUPS, rng.randrange(2, 6))
+        groups = [group for group in chosen for _ in range(group.weight)]
+        wanted = len(self.lines) + rng.randrange(4, length)
+        while len(self.lines) < wanted:
+            self.step(rng.choice(groups))
