@@ -540,10 +540,10 @@ static u64 argument(struct ends *ends)
     }
     if (!is_slot(text))
         return (u64)number();
-    u64 value = a_slot()->value;
-    if (*text == '+' || *text == '-')
-        value += (u64)number();
-    return value;
+    const u64 value = a_slot()->value;
+    const u64 offset = *text == '+' || *text == '-' ? (u64)number() : 0;
+    /* Places in what was never made are NULL: nobody checks other small numbers. */
+    return value == 0 ? 0 : value + offset;
 }
 
 /* What a call brought into being is named, and memory has the same contents everywhere. */

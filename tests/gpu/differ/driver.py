@@ -55,7 +55,7 @@ STREAMS = """
 1 cuStreamGetPriority <stream> <@d/NULL>
 1 cuStreamGetCtx <stream> @p
 1 cuStreamGetId <stream> @#8
-2 cuEventCreate &<new e> <0|2|2|1|3/4|8>
+2 cuEventCreate &<new e> <0|0|2|1|3/4|8>
 1 cuEventDestroy_v2 <end e>
 2 cuEventRecord <pick e> <stream>
 1 cuEventQuery <pick e>
@@ -136,59 +136,60 @@ CAPTURES = """
 
 # Graphs: making, asking, changing.
 GRAPHS = f"""
-3 cuGraphAddKernelNode_v2 &<new k> <pick gy> <nodes> <kernel 2>
-1 cuGraphAddKernelNode &<new k> <pick gy> <nodes> <kernel 1>
-2 cuGraphAddMemcpyNode &<new k> <pick gy> <nodes> <box deep> <c99|c99|NULL>
-2 cuGraphAddMemsetNode &<new k> <pick gy> <nodes> <filling> <c99|c99|NULL>
-1 cuGraphAddHostNode &<new k> <pick gy> <nodes> {{q:<$host|$host|NULL>,q:3}}
-1 <cuGraphAddChildGraphNode &<new k> <pick gy> <nodes> <pick g>|<change>>
-2 cuGraphAddEmptyNode &<new k> <pick gy> <nodes>
-1 cuGraphAddEvent<Record|Wait>Node &<new k> <pick gy> <nodes> <pick e>
-1 cuGraphAddEvent<Record|Wait>Node &<new k> <pick gy> <nodes> <pick e>
-1 cuGraphAddMemAllocNode &<new k> <pick gy> <nodes> {{{POOL},q:NULL,q:0,q:<size>,q:0}}
-1 cuGraphAddMemFreeNode &<new k> <pick gy> <nodes> <pick ma>
-3 cuGraphGet<Nodes|RootNodes> <pick gy> <<room>/NULL NULL>
-1 cuGraphGetEdges <pick gy> <NULL NULL {{q:<0|1|8>}}|@p8 @p8 {{q:<0|1|2|8>}}|@p2 @p2 {{q:<0|2>}}|@p8 NULL {{q:8}}|NULL @p8 {{q:8}}>
-2 cuGraphNodeGet<Dependencies|DependentNodes> <pick k> <room>
-1 cuGraphNodeGetType <pick k> <@d/NULL>
-1 cuGraphClone &<new g> <pick gy>
-1 cuGraphNodeFindInClone @p <pick k> <pick gy>
-1 cuGraphAddDependencies <pick gy> {{q:<pick k>}} {{q:<pick k>}} <1|1|0>
-1 cuGraphRemoveDependencies <pick gy> {{q:<pick k>}} {{q:<pick k>}} <1|1|0>
+3 cuGraphAddKernelNode_v2 &<new k> <graph> <nodes> <kernel 2>
+1 cuGraphAddKernelNode &<new k> <graph> <nodes> <kernel 1>
+2 cuGraphAddMemcpyNode &<new k> <graph> <nodes> <box deep> <c99|c99|NULL>
+2 cuGraphAddMemsetNode &<new k> <graph> <nodes> <filling> <c99|c99|NULL>
+1 cuGraphAddHostNode &<new k> <graph> <nodes> {{q:<$host|$host|NULL>,q:3}}
+1 cuGraphAddChildGraphNode &<new k> <graph> <nodes> <pick g>
+3 <change>
+2 cuGraphAddEmptyNode &<new k> <graph> <nodes>
+1 cuGraphAddEvent<Record|Wait>Node &<new k> <graph> <nodes> <pick e>
+1 cuGraphAddEvent<Record|Wait>Node &<new k> <graph> <nodes> <pick e>
+1 cuGraphAddMemAllocNode &<new k> <graph> <nodes> {{{POOL},q:NULL,q:0,q:<size>,q:0}}
+1 cuGraphAddMemFreeNode &<new k> <graph> <nodes> <pick ma>
+3 cuGraphGet<Nodes|RootNodes> <graph> <<room>/NULL NULL>
+1 cuGraphGetEdges <graph> <NULL NULL {{q:<0|1|8>}}|@p8 @p8 {{q:<0|1|2|8>}}|@p2 @p2 {{q:<0|2>}}|@p8 NULL {{q:8}}|NULL @p8 {{q:8}}>
+2 cuGraphNodeGet<Dependencies|DependentNodes> <node> <room>
+1 cuGraphNodeGetType <node> <@d/NULL>
+1 cuGraphClone &<new g> <graph>
+1 cuGraphNodeFindInClone @p <node> <graph>
+1 cuGraphAddDependencies <graph> {{q:<node>}} {{q:<node>}} <1|1|0>
+1 cuGraphRemoveDependencies <graph> {{q:<node>}} {{q:<node>}} <1|1|0>
 1 cuGraphDestroyNode <end k>
 1 cuGraphDestroy <end g>
-3 cuGraphInstantiateWithFlags &<new x> <pick gy> <0|0|0|1|2|8|99>
-1 cuGraphInstantiate_v2 &<new x> <pick gy> <@p|NULL> NULL 0
-1 cuGraphKernelNodeSetParams<_v2 <pick k> <kernel 2>| <pick k> <kernel 1>>
-1 cuGraphMemsetNodeSetParams <pick k> <<filling>/NULL>
-1 cuGraphMemcpyNodeSetParams <pick k> <<box deep>/NULL>
-1 <asked>
-1 cuGraphConditionalHandleCreate &<conditional> <pick gy> c99 <0|1> <0|1> ; cuGraphAddNode &<new k> <pick gy> <nodes> <body> ; body <new y> 7
-1 cuGraphAddNode &<new k> <pick gy> <nodes> {{d:<5|5|77|11>,z:252}}
-1 cuGraphChildGraphNodeGetGraph <pick k> @p
-1 cuGraphExecUpdate_v2 <pick x> <pick gy> {{d:0,q:0,q:0}}
-1 cuGraphNodeGetContainingGraph <pick k> @p
+3 cuGraphInstantiateWithFlags &<new x> <graph> <0|0|0|1|2|8|99>
+1 cuGraphInstantiate_v2 &<new x> <graph> <@p|NULL> NULL 0
+1 cuGraphKernelNodeSetParams<_v2 <node Kernel> <kernel 2>| <node Kernel> <kernel 1>>
+1 cuGraphMemsetNodeSetParams <node Memset> <<filling>/NULL>
+1 cuGraphMemcpyNodeSetParams <node Memcpy> <<box deep>/NULL>
+4 <asked>
+1 cuGraphConditionalHandleCreate &<conditional> <graph> c99 <0|1> <0|1> ; cuGraphAddNode &<new k> <graph> <nodes> <body> ; body <new y> 7
+1 cuGraphAddNode &<new k> <graph> <nodes> {{d:<5|5|77|11>,z:252}}
+1 cuGraphChildGraphNodeGetGraph <node ChildGraph> @p
+1 cuGraphExecUpdate_v2 <executable> <graph> {{d:0,q:0,q:0}}
+1 cuGraphNodeGetContainingGraph <node> @p
 """
 
 # Questions about nodes, and changes of them.
-ASKED = """<KernelNodeGetParams_v2 <pick k> <@?72/NULL>|MemsetNodeGetParams <pick k> <@p5/NULL>|HostNodeGetParams <pick k> <@p2/NULL>\
-|MemcpyNodeGetParams <pick k> <@?200/NULL>|MemAllocNodeGetParams <pick k> <@?120/NULL>|MemFreeNodeGetParams <pick k> <@p/NULL>\
-|EventRecordNodeGetEvent <pick k> <@p/NULL>|EventWaitNodeGetEvent <pick k> <@p/NULL>|ChildGraphNodeGetGraph <pick k> <@p/NULL>>"""
-CHANGE = """<HostNodeSetParams <pick k> {q:$host,q:5}|EventRecordNodeSetEvent <pick k> <pick e 10>|EventWaitNodeSetEvent <pick k> <pick e 10>\
-|KernelNodeCopyAttributes <pick k> <pick k 10>|HostNodeSetParams <pick k> <NULL|{q:NULL,q:5}>>"""
+ASKED = """<KernelNodeGetParams_v2 <node Kernel> <@?72/NULL>|MemsetNodeGetParams <node Memset> <@p5/NULL>|HostNodeGetParams <node Host> <@p2/NULL>\
+|MemcpyNodeGetParams <node Memcpy> <@?200/NULL>|MemAllocNodeGetParams <node MemAlloc> <@?120/NULL>|MemFreeNodeGetParams <node MemFree> <@p/NULL>\
+|EventRecordNodeGetEvent <node EventRecord> <@p/NULL>|EventWaitNodeGetEvent <node EventWait> <@p/NULL>|ChildGraphNodeGetGraph <node ChildGraph> <@p/NULL>>"""
+CHANGE = """<HostNodeSetParams <node Host> {q:$host,q:5}|EventRecordNodeSetEvent <node EventRecord> <pick e 10>|EventWaitNodeSetEvent <node EventWait> <pick e 10>\
+|KernelNodeCopyAttributes <node Kernel> <pick k 10>|HostNodeSetParams <node Host> <NULL|{q:NULL,q:5}>>"""
 
 # Graphs that were made executable.
 EXECUTABLES = """
-4 cuGraphLaunch <pick x> <stream>
-1 cuGraphUpload <pick x> <stream>
+4 cuGraphLaunch <executable> <stream>
+1 cuGraphUpload <executable> <stream>
 1 cuGraphExecDestroy <end x>
-1 cuGraphExecKernelNodeSetParams_v2 <pick x> <pick k> <kernel 2>
-1 cuGraphExecMemsetNodeSetParams <pick x> <pick k> <filling> c99
-1 cuGraphNodeSetEnabled <pick x> <pick k> <0|1>
-1 cuGraphNodeGetEnabled <pick x> <pick k> <@d/NULL>
-1 cuGraphExecMemcpyNodeSetParams <pick x> <pick k> <<box deep>/NULL> c99
-1 cuGraphExecHostNodeSetParams <pick x> <pick k> <{q:$host,q:7}/NULL>
-1 cuGraphExecGetFlags <pick x> @q
+1 cuGraphExecKernelNodeSetParams_v2 <executable> <node Kernel> <kernel 2>
+1 cuGraphExecMemsetNodeSetParams <executable> <node Memset> <filling> c99
+1 cuGraphNodeSetEnabled <executable> <node> <0|1>
+1 cuGraphNodeGetEnabled <executable> <node> <@d/NULL>
+1 cuGraphExecMemcpyNodeSetParams <executable> <node Memcpy> <<box deep>/NULL> c99
+1 cuGraphExecHostNodeSetParams <executable> <node Host> <{q:$host,q:7}/NULL>
+1 cuGraphExecGetFlags <executable> @q
 """
 
 
@@ -226,7 +227,7 @@ end
         Group(EXECUTABLES, 3, "x", GRAPH),
     ]
     BASIS = ["cuMemAlloc_v2 &<sized m> 4096", "host <sized h> 4096", "cuStreamCreate &<new s> 1"]
-    MORE = ["cuMemAlloc_v2 &<sized m> 4096", "cuEventCreate &<new e> 2", "cuStreamCreate &<new s> <0|1>"]
+    MORE = ["cuMemAlloc_v2 &<sized m> 4096", "cuEventCreate &<new e> <0|2>", "cuStreamCreate &<new s> <0|1>"]
     EARLY = [
         "cuDeviceGetCount @d",
         "cuDeviceGet @d 0",

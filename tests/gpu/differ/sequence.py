@@ -92,6 +92,10 @@ class Sequence:
         self.last_stream: str | None = None
         self.line_size: int | None = None
         self.line_count: int | None = None
+        # The graph that a call is about, which graph an object belongs to, and the call that made it.
+        self.line_graph: str | None = None
+        self.home: dict[str, str | None] = {}
+        self.maker: dict[str, str] = {}
         self.prefix = ""
         # Streams that overlap leave what varies from run to run, so most of the time one waits for another.
         self.overlap = 0.02 if rng.random() < 0.8 else 0.3
@@ -104,16 +108,18 @@ class Sequence:
     def call(self, template: str) -> None:
         """Adds the calls of a template, or none where an object is missing."""
         for part in template.split(" ; "):
-            self.line_size = self.line_count = None
+            self.line_size = self.line_count = self.line_graph = None
             self.born.clear()
             self.behind_it.clear()
             try:
-                self.say(self.expand(part))
+                line = self.expand(part)
             except MissingError:
                 return
+            self.say(line)
             # An object is there for the next call.
             for kind, name in self.born:
                 self.live.setdefault(kind, []).append(name)
+                self.home[name], self.maker[name] = self.line_graph, line.split(" ")[0]
             for line in list(self.behind_it):
                 self.say(line)
 
@@ -190,7 +196,12 @@ class Sequence:
         # The driver knows addresses that have ended. A handle that has is a pointer to what was freed, and may bring down anything.
         if self.last_dead is not None and self.last_dead[0] in kinds and self.chance(0.15 if self.last_dead[0] in "mvnh" else 0.01):
             return self.last_dead
-        names = [name for kind in kinds for name in self.live.get(kind, [])]
+        return self.among([name for kind in kinds for name in self.live.get(kind, [])])
+
+    def among(self, names: list[str]) -> str:
+        """One of the names. A call for which there is none is seldom made."""
+        if not names and self.chance(0.85):
+            raise MissingError
         return self.rng.choice(names) if names else "NULL"
 
     def end(self, kind: str) -> str:
@@ -269,14 +280,32 @@ class Sequence:
             self.live["C"].remove(stream)
         return stream
 
-    # Nodes and launches.
+    # Graphs and launches.
+
+    def graph(self, null: str = "2") -> str:
+        self.line_graph = self.pick("gy", null)
+        return self.line_graph
+
+    def executable(self) -> str:
+        name = self.pick("x")
+        self.line_graph = self.home.get(name)
+        return name
+
+    def of_graph(self) -> list[str]:
+        """Nodes of the graph that the call is about, or now and then of any."""
+        names = self.live.get("k", [])
+        return names if self.line_graph is None or self.chance(0.1) else [name for name in names if self.home[name] == self.line_graph]
+
+    def node(self, of: str = "") -> str:
+        """A node, most often one that such a call made."""
+        return self.pick("k") if self.chance(0.1) else self.among([name for name in self.of_graph() if of in self.maker[name]])
 
     def nodes(self) -> str:
         """Dependencies of a new node: a list, and how long it is."""
         rng = self.rng
         if self.chance(0.03):
             return f"NULL {rng.choice([1, 2])}"
-        names = self.live.get("k", [])
+        names = self.of_graph()
         chosen = rng.sample(names, min(len(names), rng.choice([0, 0, 1, 1, 2])))
         if self.chance(0.03) and chosen:
             chosen.append(chosen[0])
