@@ -29,7 +29,7 @@ leave() {
 }
 
 # program FILE: builds it.
-program() { "${CC:-cc}" -std=c11 -Wall -Wextra -Werror -O1 -o "$1" "$differ/differ.c" -ldl; }
+program() { "${CC:-cc}" -std=c11 -Wall -Wextra -Werror -O1 -o "$1" "$differ/differ.c" -ldl -lpthread; }
 
 pack() {
   local target=${CARGO_TARGET_DIR:-target}/release file

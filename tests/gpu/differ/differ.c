@@ -1,7 +1,10 @@
-/* Carries out sequences of calls of the CUDA driver, read as text, and prints what each call answered: the status, and every byte that it
- * wrote. Handles are printed by their names, addresses by object and offset, so that two runs of one text can be compared.
+/* Carries out sequences of calls of the CUDA driver or of the runtime library, read as text, and prints what each call answered: the
+ * status, and every byte that it wrote. Handles are printed by their names, addresses by object and offset, so that two runs of one text
+ * can be compared.
  *
- *   differ [--library NAME] [--timeout SECONDS] FILE
+ *   differ [--library NAME] [--runtime NAME] [--timeout SECONDS] FILE
+ *
+ * DIFFER_RUNTIME names the runtime library too, and comes first, so that a side of a comparison may have its own.
  *
  * The text is in README.md. The process that reads it never loads the driver: batches of sequences run in forked children, and a sequence
  * that ends its child (a signal, or one that takes too long) costs the others nothing.
@@ -10,6 +13,8 @@
 #include <ctype.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -23,7 +28,10 @@
 typedef uint64_t u64;
 
 enum {
+    /* In registers, and in all. */
+    MAX_REGISTERS = 6,
     MAX_ARGUMENTS = 14,
+    MAX_THREADS = 4,
     MAX_SLOTS = 512,
     MAX_FIELDS = 96,
     ARENA_BYTES = 1 << 20,
@@ -42,11 +50,11 @@ struct shared {
     char text[OUTPUT_BYTES];
 };
 
-/* An object with a name in the text: a letter for its kind, and a number. */
+/* An object with a name in the text: a letter for its kind, and a number; and the context that was current when it was made. */
 struct slot {
     char kind;
     int number;
-    u64 value;
+    u64 value, context;
     size_t size;
     int alive;
     unsigned age;
@@ -83,8 +91,8 @@ static int block_count;
 static struct named named[MAX_NAMED];
 static int named_count;
 static u64 callbacks;
-static const char *library_name = "libcuda.so.1";
-static void *library;
+static const char *library_name = "libcuda.so.1", *runtime_name;
+static void *library, *runtime;
 static unsigned timeout_s = 20;
 
 static const char PTX[] =
@@ -136,11 +144,25 @@ static void die(const char *format, ...)
     _exit(3);
 }
 
+static int is_runtime(const char *name)
+{
+    return strncmp(name, "cuda", 4) == 0;
+}
+
 static void *find(const char *name)
 {
-    if (library == NULL && (library = dlopen(library_name, RTLD_NOW)) == NULL)
+    void **from = is_runtime(name) ? &runtime : &library;
+    char plain[96];
+    if (*from == NULL && (*from = dlopen(from == &runtime ? runtime_name : library_name, RTLD_NOW)) == NULL)
         die("%s", dlerror());
-    return dlsym(library, name);
+    void *found = dlsym(*from, name);
+    /* CUDA 13 has the newer form of CUDA 12 under the plain name. */
+    const char *version = found == NULL && is_runtime(name) ? strstr(name, "_v") : NULL;
+    if (version != NULL) {
+        snprintf(plain, sizeof plain, "%.*s", (int)(version - name), name);
+        found = dlsym(*from, plain);
+    }
+    return found;
 }
 
 static int invoke(const char *name, const u64 *a)
@@ -361,6 +383,12 @@ struct ends {
     struct slot *gone;
 };
 
+/* Arguments as the calling convention of x86-64 has them. */
+struct arguments {
+    u64 values[MAX_ARGUMENTS];
+    int registers, stack;
+};
+
 static u64 argument(struct ends *ends);
 
 static struct block *a_block(char shape)
@@ -434,6 +462,38 @@ static u64 a_structure(struct ends *ends)
     memcpy(block->memory, memory, offset);
     memcpy(block->before, memory, offset);
     return number_of(block->memory);
+}
+
+static void pass(struct arguments *to, const u64 *words, int count)
+{
+    const int held = count <= 2 && to->registers + count <= MAX_REGISTERS;
+    int *used = held ? &to->registers : &to->stack;
+    u64 *place = to->values + (held ? 0 : MAX_REGISTERS) + *used;
+    *used += count;
+    if (to->stack > MAX_ARGUMENTS - MAX_REGISTERS)
+        die("too many arguments");
+    memcpy(place, words, (size_t)count * sizeof *words);
+}
+
+/* (d:1,q:2): a structure by value. */
+static void pass_structure(struct arguments *to, struct ends *ends)
+{
+    u64 words[MAX_ARGUMENTS] = {0};
+    size_t offset = 0;
+    while (*text != ')') {
+        const size_t size = *text++ == 'd' ? 4 : 8;
+        expect(':');
+        const u64 value = argument(ends);
+        offset = (offset + size - 1) / size * size;
+        if (offset + size > sizeof words)
+            die("a structure is too large");
+        memcpy((unsigned char *)words + offset, &value, size);
+        offset += size;
+        if (*text == ',')
+            text++;
+    }
+    expect(')');
+    pass(to, words, (int)((offset + 7) / 8));
 }
 
 /* ^[q:m0,d:16]: an array of pointers to values. */
@@ -546,7 +606,36 @@ static u64 argument(struct ends *ends)
     return value == 0 ? 0 : value + offset;
 }
 
-/* What a call brought into being is named, and memory has the same contents everywhere. */
+/* The object is there, and memory has the same contents everywhere. */
+static void bring(struct slot *slot, u64 value, size_t size)
+{
+    int device = 0;
+    slot->value = value;
+    slot->size = size;
+    slot->alive = value != 0;
+    slot->age = ++age;
+    slot->context = 0;
+    INVOKE("cuCtxGetCurrent", number_of(&slot->context));
+    if (slot->alive && strchr("mv", slot->kind) != NULL && slot->size > 0) {
+        u64 mode = 2;
+        INVOKE("cuCtxGetDevice", number_of(&device));
+        INVOKE("cuThreadExchangeStreamCaptureMode", number_of(&mode));
+        INVOKE("cuMemsetD8Async", slot->value, 0x40 + (u64)slot->number, slot->size, slot_of('s', 99 - device)->value);
+        INVOKE("cuStreamSynchronize", slot_of('s', 99 - device)->value);
+        INVOKE("cuThreadExchangeStreamCaptureMode", number_of(&mode));
+    }
+    if (slot->alive && slot->kind == 'n')
+        memset(pointer_of(value), 0x50 + slot->number, slot->size);
+}
+
+/* What belongs to a context ends with it. */
+static void end_context(u64 context, const char *kinds)
+{
+    for (int at = 0; at < slot_count; at++)
+        if (slots[at].context == context && strchr(kinds, slots[at].kind) != NULL)
+            slots[at].alive = 0;
+}
+
 static void give_birth(const struct ends *ends, int status)
 {
     u64 sentinel;
@@ -561,23 +650,11 @@ static void give_birth(const struct ends *ends, int status)
             }
             continue;
         }
-        slot->value = value;
-        slot->size = ends->sizes[at];
-        slot->alive = value != 0;
-        slot->age = ++age;
         if (value == 0)
             say(" 0");
         if (value % 256 != 0 && slot->kind == 'm')
             say(" %c%d is not aligned", slot->kind, slot->number);
-        if (slot->alive && strchr("mv", slot->kind) != NULL && slot->size > 0) {
-            u64 mode = 2;
-            INVOKE("cuThreadExchangeStreamCaptureMode", number_of(&mode));
-            INVOKE("cuMemsetD8Async", slot->value, 0x40 + (u64)slot->number, slot->size, slot_of('s', 99)->value);
-            INVOKE("cuStreamSynchronize", slot_of('s', 99)->value);
-            INVOKE("cuThreadExchangeStreamCaptureMode", number_of(&mode));
-        }
-        if (slot->alive && slot->kind == 'n')
-            memset(pointer_of(value), 0x50 + slot->number, slot->size);
+        bring(slot, value, ends->sizes[at]);
     }
 }
 
@@ -631,90 +708,201 @@ static void fill_host(void)
     say("\n");
 }
 
-/* body yN FIELD: the graph to which a field of the last call's structure leads. */
-static void take_body(void)
+/* A field of the last call's structure. */
+static u64 a_field(void)
 {
-    struct slot *slot = a_slot();
     expect(' ');
     const size_t at = (size_t)number();
     for (int k = 0; k < block_count; k++)
-        if (blocks[k].shape == '{' && at < (size_t)blocks[k].count) {
-            const u64 place = load(blocks[k].memory + blocks[k].fields[at].offset, 8);
-            slot->value = place == 0 ? 0 : load(pointer_of(place), 8);
-            slot->alive = slot->value != 0;
-            slot->age = ++age;
-            break;
-        }
+        if (blocks[k].shape == '{' && at < (size_t)blocks[k].count)
+            return load(blocks[k].memory + blocks[k].fields[at].offset, 8);
+    return 0;
+}
+
+/* body yN FIELD: the graph to which a field leads. */
+static void take_body(void)
+{
+    struct slot *slot = a_slot();
+    const u64 place = a_field();
+    bring(slot, place == 0 ? 0 : load(pointer_of(place), 8), 0);
     say(" = %s\n", slot->value == 0 ? "none" : "a graph");
+}
+
+/* take mN:SIZE FIELD: the object that a field names. */
+static void take_field(void)
+{
+    struct slot *slot = a_slot();
+    expect(':');
+    const size_t size = (size_t)number();
+    bring(slot, a_field(), size);
+    say(" = %s\n", slot->value == 0 ? "none" : "an object");
 }
 
 /* Whether a call's status may be one of two because it depends on time. */
 static int depends_on_time(const char *name)
 {
-    return strcmp(name, "cuStreamQuery") == 0 || strcmp(name, "cuEventQuery") == 0;
+    const char *rest = name + (is_runtime(name) ? 4 : 2);
+    return strcmp(rest, "StreamQuery") == 0 || strcmp(rest, "EventQuery") == 0;
 }
 
-static void perform(const char *line)
+/* Words of ours. Before a call the number of its thread may stand: t1:cuCtxSynchronize. */
+static const struct word {
+    const char *name;
+    void (*go)(void);
+} words_of_ours[] = {{"host ", make_host}, {"fill ", fill_host}, {"body ", take_body}, {"take ", take_field}};
+
+static const struct word *our_word(const char *line)
 {
+    for (size_t at = 0; at < sizeof words_of_ours / sizeof *words_of_ours; at++)
+        if (strncmp(line, words_of_ours[at].name, 5) == 0)
+            return &words_of_ours[at];
+    return NULL;
+}
+
+static const char *without_thread(const char *line)
+{
+    return line[0] == 't' && isdigit((unsigned char)line[1]) && line[2] == ':' ? line + 3 : line;
+}
+
+static int is_call(const char *line)
+{
+    line = without_thread(line);
+    return line[0] == 'c' && line[1] == 'u' && (isupper((unsigned char)line[2]) || is_runtime(line));
+}
+
+static void perform_here(const void *given)
+{
+    const char *const line = without_thread(given);
     char name[96];
-    u64 arguments[MAX_ARGUMENTS] = {0};
+    struct arguments arguments = {.registers = 0};
     struct ends ends = {.births = 0};
     size_t length = strcspn(line, " ");
     if (length >= sizeof name)
         die("a name is too long: %s", line);
     memcpy(name, line, length);
     name[length] = 0;
-    say("  %s", line);
+    say("  %s", (const char *)given);
     text = line + length;
-    static const struct {
-        const char *name;
-        void (*go)(void);
-    } ours[] = {{"host", make_host}, {"fill", fill_host}, {"body", take_body}};
-    for (size_t at = 0; at < sizeof ours / sizeof *ours; at++)
-        if (strcmp(name, ours[at].name) == 0) {
-            expect(' ');
-            ours[at].go();
-            return;
-        }
+    const struct word *ours = our_word(line);
+    if (ours != NULL) {
+        expect(' ');
+        ours->go();
+        return;
+    }
     block_count = 0;
-    for (int at = 0; *text == ' '; at++) {
-        if (at == MAX_ARGUMENTS)
-            die("too many arguments: %s", line);
+    while (*text == ' ') {
         text++;
-        arguments[at] = argument(&ends);
+        if (*text == '(') {
+            text++;
+            pass_structure(&arguments, &ends);
+        } else {
+            const u64 value = argument(&ends);
+            pass(&arguments, &value, 1);
+        }
     }
     if (*text != 0)
         die("what is %s in %s", text, line);
     say(" =");
-    const int status = invoke(name, arguments);
-    if (status == 600 && depends_on_time(name))
-        say(" 0");
-    else
-        say(" %d", status);
+    if (strncmp(name, "cudaGetError", 12) == 0) {
+        const char *(*tell)(u64);
+        *(void **)&tell = find(name);
+        say(" 0 \"%s\"\n", tell(arguments.values[0]));
+        return;
+    }
+    u64 context = 0;
+    if (strcmp(name, "cudaDeviceReset") == 0)
+        INVOKE("cuCtxGetCurrent", number_of(&context));
+    const int status = invoke(name, arguments.values);
+    const int late = status == 600 && depends_on_time(name);
+    say(" %d", late ? 0 : status);
+    /* The thread's last error tells of each failure; that a stream has work to do is none. */
+    if (late && is_runtime(name))
+        INVOKE("cudaGetLastError", 0);
+    else if (status != 0 && is_runtime(name) && strstr(name, "LastError") == NULL)
+        say(" last %d", INVOKE("cudaPeekAtLastError", 0));
     give_birth(&ends, status);
     say_blocks();
     say("\n");
-    if (status == 0 && ends.gone != NULL)
+    if (status != 0)
+        return;
+    if (ends.gone != NULL)
         ends.gone->alive = 0;
+    if (ends.gone != NULL && ends.gone->kind == 'c')
+        end_context(ends.gone->value, "mvnsedf");
+    if (context != 0)
+        end_context(context, "mvnsedflrpaw");
 }
 
-/* Objects below this number are a sequence's own; the others are of the prologue. */
-enum { LASTING = 90 };
+/* Threads. Each carries out calls that it is handed, one at a time and one thread at a time, so that the order is the text's. */
 
-static void end_sequence(void)
+static struct thread {
+    pthread_t id;
+    int started;
+    void (*go)(const void *);
+    const void *argument;
+    sem_t given, done;
+} threads[MAX_THREADS];
+
+static void *serve(void *given)
 {
-    static const struct {
-        char kind;
-        const char *call;
-    } ends[] = {{'x', "cuGraphExecDestroy"},  {'g', "cuGraphDestroy"},   {'s', "cuStreamDestroy_v2"}, {'e', "cuEventDestroy_v2"},
-                {'o', NULL},                  {'m', "cuMemFree_v2"},     {'v', "cuMemFree_v2"},       {'n', "cuMemFreeHost"},
-                {'p', "cuMemPoolDestroy"},    {'d', "cuModuleUnload"},   {'l', "cuLibraryUnload"}};
-    u64 mode = 2, graph, popped;
-    /* Whatever the sequence did to the thread, the first context is its own again. */
-    INVOKE("cuThreadExchangeStreamCaptureMode", number_of(&mode));
-    for (int at = 0; at < 8 && INVOKE("cuCtxPopCurrent_v2", number_of(&popped)) == 0; at++)
+    struct thread *self = given;
+    for (;;) {
+        while (sem_wait(&self->given) != 0)
+            ;
+        if (self->go == NULL)
+            return NULL;
+        self->go(self->argument);
+        sem_post(&self->done);
+    }
+}
+
+/* Has a thread do something, and waits. The first is the one that reads the text. */
+static void hand(int number, void (*go)(const void *), const void *argument)
+{
+    if (number == 0) {
+        go(argument);
+        return;
+    }
+    struct thread *thread = &threads[number];
+    if (!thread->started) {
+        sem_init(&thread->given, 0, 0);
+        sem_init(&thread->done, 0, 0);
+        if (pthread_create(&thread->id, NULL, serve, thread) != 0)
+            die("no thread");
+        thread->started = 1;
+    }
+    thread->go = go;
+    thread->argument = argument;
+    sem_post(&thread->given);
+    while (sem_wait(&thread->done) != 0)
         ;
-    INVOKE("cuCtxPushCurrent_v2", slot_of('c', 99)->value);
+}
+
+static void end_threads(void)
+{
+    for (int at = 1; at < MAX_THREADS; at++)
+        if (threads[at].started) {
+            threads[at].go = NULL;
+            sem_post(&threads[at].given);
+            pthread_join(threads[at].id, NULL);
+            threads[at].started = 0;
+        }
+}
+
+static void perform(const char *line)
+{
+    const int number = without_thread(line) == line ? 0 : line[1] - '0';
+    if (number >= MAX_THREADS)
+        die("too many threads: %s", line);
+    hand(number, perform_here, line);
+}
+
+/* What only the thread that began a capture may do. */
+static void end_captures(const void *unused)
+{
+    u64 mode = 2, graph;
+    (void)unused;
+    INVOKE("cuThreadExchangeStreamCaptureMode", number_of(&mode));
     for (int at = 0; at < slot_count; at++) {
         const struct slot *slot = &slots[at];
         uint32_t state = 0;
@@ -724,6 +912,36 @@ static void end_sequence(void)
                 INVOKE("cuGraphDestroy", graph);
         }
     }
+}
+
+/* Objects below this number are a sequence's own; the others are of the prologue. */
+enum { LASTING = 90 };
+
+static void end_sequence(void)
+{
+    static const struct {
+        char kind;
+        const char *driver, *runtime;
+    } ends[] = {{'x', "cuGraphExecDestroy", "cudaGraphExecDestroy"},
+                {'g', "cuGraphDestroy", "cudaGraphDestroy"},
+                {'s', "cuStreamDestroy_v2", "cudaStreamDestroy"},
+                {'e', "cuEventDestroy_v2", "cudaEventDestroy"},
+                {'m', "cuMemFree_v2", "cudaFree"},
+                {'v', "cuMemFree_v2", "cudaFree"},
+                {'n', "cuMemFreeHost", "cudaFreeHost"},
+                {'p', "cuMemPoolDestroy", "cudaMemPoolDestroy"},
+                {'d', "cuModuleUnload", "cuModuleUnload"},
+                {'l', "cuLibraryUnload", "cudaLibraryUnload"},
+                {'c', "cuCtxDestroy_v2", "cuCtxDestroy_v2"}};
+    u64 mode = 0, popped;
+    /* Whatever the sequence did to the thread, the first context is its own again. */
+    for (int at = MAX_THREADS - 1; at >= 0; at--)
+        if (at == 0 || threads[at].started)
+            hand(at, end_captures, NULL);
+    end_threads();
+    for (int at = 0; at < 8 && INVOKE("cuCtxPopCurrent_v2", number_of(&popped)) == 0; at++)
+        ;
+    INVOKE("cuCtxPushCurrent_v2", slot_of('c', 99)->value);
     for (int at = 0; at < slot_count; at++)
         if (slots[at].kind == 'c' && slots[at].alive && slots[at].number < 99 && INVOKE("cuCtxPushCurrent_v2", slots[at].value) == 0) {
             say("  c%d = %d\n", slots[at].number, INVOKE("cuCtxSynchronize", 0));
@@ -752,15 +970,18 @@ static void end_sequence(void)
     shared->dead_context = status != 0;
     for (size_t kind = 0; kind < sizeof ends / sizeof *ends; kind++)
         for (int at = slot_count - 1; at >= 0; at--)
-            if (slots[at].kind == ends[kind].kind && slots[at].alive && slots[at].number < LASTING && ends[kind].call != NULL)
-                INVOKE(ends[kind].call, slots[at].value);
+            if (slots[at].kind == ends[kind].kind && slots[at].alive && slots[at].number < LASTING)
+                INVOKE(runtime_name != NULL ? ends[kind].runtime : ends[kind].driver, slots[at].value);
     for (int at = 0; at < slot_count; at++)
         if (slots[at].kind == 'h' && slots[at].alive && slots[at].number < LASTING) {
             INVOKE("cuMemHostUnregister", slots[at].value);
             free(pointer_of(slots[at].value));
         }
-    mode = 0;
     INVOKE("cuThreadExchangeStreamCaptureMode", number_of(&mode));
+    if (runtime_name != NULL) {
+        INVOKE("cudaSetDevice", 0);
+        INVOKE("cudaGetLastError", 0);
+    }
     int kept = 0;
     for (int at = 0; at < slot_count; at++)
         if (slots[at].number >= LASTING)
@@ -807,8 +1028,7 @@ static void read_sequences(FILE *file)
                 *fresh = 0, open->fresh = 1;
         } else if (strcmp(at, "end") == 0) {
             open = NULL;
-        } else if (open != NULL && (isupper((unsigned char)at[2]) || strncmp(at, "host ", 5) == 0 || strncmp(at, "fill ", 5) == 0 ||
-                                    strncmp(at, "body ", 5) == 0)) {
+        } else if (open != NULL && (is_call(at) || our_word(at) != NULL)) {
             open->lines = realloc(open->lines, (open->count + 1) * sizeof *open->lines);
             open->lines[open->count++] = strdup(at);
         }
@@ -858,7 +1078,9 @@ static size_t run_batch(size_t first)
             shared->sequence = at;
             say("sequence %s%s\n", sequences[at].name, fresh ? " fresh" : "");
             run(&sequences[at]);
-            if (!fresh)
+            if (fresh)
+                end_threads();
+            else
                 end_sequence();
             say("end\n");
             fwrite(shared->text, 1, shared->length, stdout);
@@ -896,11 +1118,15 @@ int main(int argc, char **argv)
     for (int at = 1; at < argc; at++) {
         if (strcmp(argv[at], "--library") == 0 && at + 1 < argc)
             library_name = argv[++at];
+        else if (strcmp(argv[at], "--runtime") == 0 && at + 1 < argc)
+            runtime_name = argv[++at];
         else if (strcmp(argv[at], "--timeout") == 0 && at + 1 < argc)
             timeout_s = (unsigned)atoi(argv[++at]);
         else
             path = argv[at];
     }
+    if (getenv("DIFFER_RUNTIME") != NULL)
+        runtime_name = getenv("DIFFER_RUNTIME");
     FILE *file = path == NULL ? stdin : fopen(path, "r");
     if (file == NULL)
         die("%s: %s", path, strerror(errno));

@@ -16,9 +16,12 @@ from __future__ import annotations
 import argparse
 import collections
 import os
+import re
 import shlex
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -49,32 +52,50 @@ class Side:
             self.environment[name] = value
         self.command = [*words, arguments.program]
 
-    def run(self, items: Items) -> Answers:
-        """What each sequence's calls answer, without the prologue's."""
-        given = render(items, self.api)
-        limit = 60 + len(items)
-        try:
-            done = subprocess.run(
-                self.command, check=False, input=given, capture_output=True, text=True, env=self.environment, timeout=limit
+    def run(self, items: Items, until: float | None = None) -> Answers:
+        """What each sequence's calls answer, without the prologue's. Where there is an end to the time, of the sequences up to then."""
+        limit = 60 + len(items) if until is None else max(1, until - time.monotonic())
+        # In a group of their own, so that an end finds the program behind its wrapper too.
+        with tempfile.TemporaryFile("w+") as given, tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as complaints:
+            given.write(render(items, self.api))
+            given.seek(0)
+            done = subprocess.Popen(
+                self.command, stdin=given, stdout=said, stderr=complaints, text=True, env=self.environment, start_new_session=True
             )
-        except subprocess.TimeoutExpired as late:
-            done = subprocess.CompletedProcess(self.command, 1, (late.stdout or b"").decode(errors="replace"), "too late")
-        answers = parse(done.stdout)
-        if done.returncode != 0 or not answers:
-            raise SystemExit(f"{self.name} ended with {done.returncode}: {done.stderr[-2000:]}")
-        return answers
+            late = False
+            try:
+                done.wait(limit)
+            except subprocess.TimeoutExpired:
+                late = until is not None
+            finally:
+                if done.poll() is None:
+                    os.killpg(done.pid, signal.SIGKILL)
+                    done.wait()
+            said.seek(0)
+            answers = parse(said.read())
+            if not late and (done.returncode != 0 or not answers):
+                complaints.seek(0)
+                raise SystemExit(f"{self.name} ended with {done.returncode}: {complaints.read()[-2000:]}")
+            return answers
 
 
 def parse(text: str) -> Answers:
+    """The answers of each sequence that has ended."""
     answers: Answers = {}
-    lines: list[str] = []
+    name, lines = "", []
     for line in text.splitlines():
         if line.startswith("sequence "):
-            lines = answers.setdefault(line[9:], [])
-            lines.clear()
+            name, lines = line[9:], []
         elif line.startswith("  "):
             lines.append(line[2:])
+        elif line == "end":
+            answers[name] = lines
     return answers
+
+
+def name_of(line: str) -> str:
+    """The call of a line, without its thread."""
+    return re.sub(r"^t\d:", "", line.split(" ")[0])
 
 
 def call_of(line: str) -> str:
@@ -111,7 +132,7 @@ def first_difference(reference: list[str], other: list[str]) -> int | None:
 def kind_of(reference: list[str], other: list[str], at: int) -> str:
     """What differs, in a few words: the call, and the statuses, or that output does."""
     line = reference[at]
-    name = call_of(line).split(" ")[0]
+    name = name_of(line)
     if at + 1 < len(other) and other[at + 1].startswith(DEADLY):
         return f"{name}: {other[at + 1]}"
     said, heard = answer_of(line), answer_of(other[at]) if at < len(other) else "nothing"
@@ -126,11 +147,10 @@ def kind_of(reference: list[str], other: list[str], at: int) -> str:
     return f"{name}: {one}, not {two}" if one != two else f"{name}: other output"
 
 
-def without_lacking(items: Items, side: Side) -> Items:
-    """The sequences without calls that the side's library does not have."""
-    answers = (line for transcript in side.run(items).values() for line in transcript)
-    lacking = {call_of(line).split(" ")[0] for line in answers if answer_of(line).split(" ")[0] == "-1"}
-    return [(name, [line for line in lines if line.split(" ")[0] not in lacking]) for name, lines in items]
+def lacking(answers: Answers) -> set[str]:
+    """The calls that a side's library does not have."""
+    lines = (line for transcript in answers.values() for line in transcript)
+    return {name_of(line) for line in lines if answer_of(line).split(" ")[0] == "-1"}
 
 
 def shorten(sides: list[Side], cases: dict[str, tuple[str, list[str]]], until: float) -> dict[str, tuple[str, list[str]]]:
@@ -149,10 +169,12 @@ def shorten(sides: list[Side], cases: dict[str, tuple[str, list[str]]], until: f
             break
         items = [(label, cut) for label, (_, cut) in cuts.items()]
         with ThreadPoolExecutor() as pool:
-            reference, other = pool.map(Side.run, sides, [items, items])
+            reference, other = pool.map(Side.run, sides, [items, items], [until, until])
         shorter: dict[str, list[str]] = {}
         for label, (kind, cut) in cuts.items():
-            one, two = reference.get(label, []), other.get(label, [])
+            if label not in reference or label not in other:
+                continue
+            one, two = reference[label], other[label]
             at = first_difference(one, two)
             if at is not None and kind_of(one, two, at) == kind:
                 shorter.setdefault(kind, cut)
@@ -173,65 +195,86 @@ def write_case(path: Path, name: str, lines: list[str], answers: list[str], rema
     path.write_text("".join(f"# {remark}\n" for remark in remarks) + f"sequence {name}\n{body}end\n")
 
 
-def compare(arguments: argparse.Namespace) -> int:
-    sides = [Side(text, arguments) for text in arguments.side]
-    if len(sides) != 2:
-        raise SystemExit("compare needs two sides")
-    first, count = (int(part) for part in arguments.seeds.split(":"))
-    until = time.monotonic() + arguments.seconds
-    cases = arguments.out / "cases"
-    cases.mkdir(parents=True, exist_ok=True)
-    found: dict[str, list[tuple[str, list[str]]]] = collections.defaultdict(list)
-    done = varied = unanswered = 0
-    for start in range(first, first + count, arguments.batch):
-        if time.monotonic() > until:
-            break
-        items = [sequence(seed, arguments.api) for seed in range(start, min(start + arguments.batch, first + count))]
-        items = without_lacking(items, sides[0])
-        with ThreadPoolExecutor() as pool:
-            again, other = pool.submit(sides[0].run, items), pool.submit(sides[1].run, items)
-            reference = sides[0].run(items)
-            again, other = again.result(), other.result()
-        suspects: Items = []
-        for name, lines in items:
-            if reference.get(name) != again.get(name):
-                varied += 1
-                continue
-            unanswered += any(line.startswith(DEADLY) for line in reference.get(name, []))
-            if first_difference(reference.get(name, []), other.get(name, [])) is not None:
-                suspects.append((name, lines))
-        done += len(items)
-        if suspects:
-            # Again on both sides: what does not repeat itself is no finding.
-            rounds = [(sides[0].run(suspects), sides[1].run(suspects)) for _ in range(CONFIRMATIONS)]
-            for name, lines in suspects:
-                at = first_difference(reference[name], other.get(name, []))
-                steady = all(
-                    one.get(name) == reference[name] and first_difference(one[name], two.get(name, [])) == at for one, two in rounds
-                )
-                if at is None or not steady:
-                    varied += 1
-                    continue
-                found[kind_of(reference[name], other.get(name, []), at)].append((name, lines[: at + 1] if at < len(lines) else lines))
-    print(f"{done} sequences, {varied} vary by themselves, {unanswered} kill {sides[0].name}, {sum(map(len, found.values()))} differ")
+def suspects_of(items: Items, reference: Answers, other: Answers) -> Items:
+    return [(name, lines) for name, lines in items if first_difference(reference[name], other.get(name, [])) is not None]
+
+
+def confirm(sides: tuple[Side, Side], suspects: Items, reference: Answers, other: Answers) -> dict[str, Items]:
+    """Kinds of difference that show each time, with the sequences up to where they differ."""
+    found: dict[str, Items] = collections.defaultdict(list)
+    rounds = [(sides[0].run(suspects), sides[1].run(suspects)) for _ in range(CONFIRMATIONS)] if suspects else []
+    for name, lines in suspects:
+        said, heard = reference[name], other.get(name, [])
+        at = first_difference(said, heard)
+        steady = all(one.get(name) == said and first_difference(said, two.get(name, [])) == at for one, two in rounds)
+        if at is not None and steady:
+            found[kind_of(said, heard, at)].append((name, lines[: at + 1] if at < len(lines) else lines))
+    return found
+
+
+def report(sides: tuple[Side, Side], found: dict[str, Items], out: Path, shorten_until: float) -> None:
+    """Prints the kinds of difference, and shortens a sequence of each."""
+    name = sides[1].name
     summary = [f"{len(hits):5d}  {kind}  (first: {hits[0][0]})" for kind, hits in sorted(found.items(), key=lambda it: -len(it[1]))]
+    print(f"{sum(map(len, found.values()))} differ between {sides[0].name} and {name}")
     print("\n".join(summary), flush=True)
-    (arguments.out / "differ.txt").write_text("\n".join(summary) + "\n")
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "differ.txt").write_text("\n".join(summary) + "\n")
     # The shortest of its kind is the quickest to shorten.
     shortest = {kind: min(hits, key=lambda hit: len(hit[1])) for kind, hits in found.items()}
-    shortest = shorten(sides, shortest, time.monotonic() + arguments.shorten_seconds)
+    shortest = shorten(list(sides), shortest, shorten_until)
     renamed = [(f"{number}{' fresh' if name.endswith(' fresh') else ''}", lines) for number, (name, lines) in enumerate(shortest.values())]
     reference, other = (side.run(renamed) if renamed else {} for side in sides)
-    for (label, lines), (kind, (name, _)) in zip(renamed, shortest.items()):
+    for (label, lines), (kind, (seed, _)) in zip(renamed, shortest.items()):
         said, heard = reference.get(label, []), other.get(label, [])
         at = first_difference(said, heard)
         there = heard[at] if at is not None and at < len(heard) else "the same when asked alone" if at is None else "nothing"
-        path = cases / f"{label.split(' ')[0].zfill(3)}.txt"
-        remarks = [f"class: {kind}", f"seed: {name}", f"{sides[1].name}: {there}", f"source: {sides[0].name}"]
-        write_case(path, label, lines, said, remarks)
-        print(f"\n-- {path}: {kind}, {len(found[kind])} times; {sides[1].name}: {there}")
+        path = out / "cases" / f"{label.split(' ')[0].zfill(3)}.txt"
+        path.parent.mkdir(exist_ok=True)
+        write_case(path, label, lines, said, [f"class: {kind}", f"seed: {seed}", f"{name}: {there}", f"source: {sides[0].name}"])
+        print(f"\n-- {path}: {kind}, {len(found[kind])} times; {name}: {there}")
         print("\n".join(f"   {line}" for line in said[: (at or 0) + 1]), flush=True)
-    return 1 if found else 0
+
+
+def compare(arguments: argparse.Namespace) -> int:
+    """The first side twice, and each of the others against it."""
+    first_side, *others = [Side(text, arguments) for text in arguments.side]
+    if not others:
+        raise SystemExit("compare needs two sides")
+    first, count = (int(part) for part in arguments.seeds.split(":"))
+    begun = time.monotonic()
+    found: list[dict[str, Items]] = [collections.defaultdict(list) for _ in others]
+    absent: set[str] = set()
+    done = varied = unanswered = 0
+    for start in range(first, first + count, arguments.batch):
+        if time.monotonic() > begun + arguments.seconds:
+            break
+        items = [sequence(seed, arguments.api) for seed in range(start, min(start + arguments.batch, first + count))]
+        while True:
+            items = [(name, [line for line in lines if name_of(line) not in absent]) for name, lines in items]
+            with ThreadPoolExecutor() as pool:
+                reference, again, *heard = pool.map(lambda side: side.run(items), [first_side, first_side, *others])
+            if not (more := lacking(reference)):
+                break
+            absent |= more
+        steady = [(name, lines) for name, lines in items if name in reference and reference[name] == again.get(name)]
+        done += len(items)
+        varied += len(items) - len(steady)
+        unanswered += sum(any(line.startswith(DEADLY) for line in reference[name]) for name, _ in steady)
+        for side, answers, kinds in zip(others, heard, found):
+            # Again on both sides: what does not repeat itself is no finding.
+            suspects = suspects_of(steady, reference, answers)
+            confirmed = confirm((first_side, side), suspects, reference, answers)
+            varied += len(suspects) - sum(map(len, confirmed.values()))
+            for kind, hits in confirmed.items():
+                kinds[kind] += hits
+    rate = done / max(0.001, time.monotonic() - begun) * 60
+    print(f"{done} sequences ({rate:.0f} a minute), {varied} vary by themselves, {unanswered} kill {first_side.name}")
+    until = time.monotonic()
+    for side, kinds in zip(others, found):
+        until += arguments.shorten_seconds / len(others)
+        report((first_side, side), kinds, arguments.out / side.name if len(others) > 1 else arguments.out, until)
+    return 1 if any(found) else 0
 
 
 def calls_of(path: Path) -> Items:
@@ -242,8 +285,8 @@ def calls_of(path: Path) -> Items:
         if at.startswith("sequence "):
             items.append((at[9:], []))
         elif at and not at.startswith("#") and at != "end":
-            name = at.split(" ")[0]
-            if name in ("host", "fill", "body") or (name[:2] == "cu" and name[2:3].isupper()):
+            name = name_of(at)
+            if name in ("host", "fill", "body", "take") or re.match("cu(da)?[A-Z]", name):
                 items[-1][1].append(call_of(at))
     return items
 

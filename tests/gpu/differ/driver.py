@@ -142,7 +142,7 @@ GRAPHS = f"""
 2 cuGraphAddMemsetNode &<new k> <graph> <nodes> <filling> <c99|c99|NULL>
 1 cuGraphAddHostNode &<new k> <graph> <nodes> {{q:<$host|$host|NULL>,q:3}}
 1 cuGraphAddChildGraphNode &<new k> <graph> <nodes> <pick g>
-3 <change>
+3 cuGraph<change>
 2 cuGraphAddEmptyNode &<new k> <graph> <nodes>
 1 cuGraphAddEvent<Record|Wait>Node &<new k> <graph> <nodes> <pick e>
 1 cuGraphAddEvent<Record|Wait>Node &<new k> <graph> <nodes> <pick e>
@@ -163,7 +163,7 @@ GRAPHS = f"""
 1 cuGraphKernelNodeSetParams<_v2 <node Kernel> <kernel 2>| <node Kernel> <kernel 1>>
 1 cuGraphMemsetNodeSetParams <node Memset> <<filling>/NULL>
 1 cuGraphMemcpyNodeSetParams <node Memcpy> <<box deep>/NULL>
-4 <asked>
+4 cuGraph<asked>
 1 cuGraphConditionalHandleCreate &<conditional> <graph> c99 <0|1> <0|1> ; cuGraphAddNode &<new k> <graph> <nodes> <body> ; body <new y> 7
 1 cuGraphAddNode &<new k> <graph> <nodes> {{d:<5|5|77|11>,z:252}}
 1 cuGraphChildGraphNodeGetGraph <node ChildGraph> @p
@@ -263,10 +263,6 @@ end
             lines += ["cuInit 1"] * rng.randrange(2) + ["cuInit 0"] + rng.sample(cls.EARLY, rng.randrange(2, 8))
         return lines
 
-    def inside(self, kinds: str) -> str:
-        target = self.pick(kinds, "10")
-        return target if target == "NULL" else target + self.rng.choice(["", "", "+1", "+3"])
-
     def launch(self, form: str = "") -> str:
         function, shape = self.function("f"), self.shape()
         if form:
@@ -274,13 +270,6 @@ end
             return f"{{{shown},q:{self.stream()},q:NULL,d:0}} {function} {self.params(function)} NULL"
         shown = " ".join(str(value) for value in shape)
         return f"{function} {shown} {self.stream()} {self.params(function)} NULL"
-
-    def ordered(self) -> str:
-        """An allocation in the order of a stream, which is waited for where that ends no capture."""
-        stream, capturing = self.stream(), self.live.get("C")
-        name = self.new("a" if capturing else "m")
-        self.behind_it.append("cuCtxGetCurrent @p" if capturing else f"cuStreamSynchronize {stream}")
-        return f"{name} {self.expand('<<size>/0>')} {stream}"
 
     def kernel(self, version: str) -> str:
         """CUDA_KERNEL_NODE_PARAMS."""
@@ -312,19 +301,11 @@ end
                 fields.append(f"q:{x},q:0,d:{kind},q:{host},q:{device},q:NULL,q:{pitch}")
         return "{" + ",".join(fields) + f",q:{width},q:{height}" + (f",q:{depth}" if deep else "") + "}"
 
-    def filling(self) -> str:
-        """CUDA_MEMSET_NODE_PARAMS."""
-        return self.expand("{q:<place mv 256>,q:<64/0|1>,d:<0|5|255|65537>,d:<1|2|4/0|3|8>,q:<1|4|16/0>,q:<1|1|2>}")
-
-    def conditional(self) -> str:
-        self.handle = self.brief("z")
-        return self.handle
-
     def body(self) -> str:
-        return self.expand(f"{{d:13,d:0,d:0,d:0,q:{self.handle},d:<0|0|2|9>,d:<1|1|2|0>,q:NULL,q:c99,z:200,q:0}}")
+        return self.expand(f"{{d:13,d:0,d:0,d:0,q:{self.line_handle},d:<0|0|2|9>,d:<1|1|2|0>,q:NULL,q:c99,z:200,q:0}}")
 
     def asked(self) -> str:
-        return "cuGraph" + self.expand(ASKED)
+        return self.expand(ASKED)
 
     def change(self) -> str:
-        return "cuGraph" + self.expand(CHANGE)
+        return self.expand(CHANGE)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 
 from driver import Driver
+from runtime import Runtime
 from sequence import Sequence
 
-APIS: dict[str, type[Sequence]] = {"driver": Driver}
+APIS: dict[str, type[Sequence]] = {"driver": Driver, "runtime": Runtime}
 
 
 def sequence(seed: int, api: str, length: int = 24) -> tuple[str, list[str]]:

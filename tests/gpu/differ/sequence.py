@@ -94,6 +94,7 @@ class Sequence:
         self.line_count: int | None = None
         # The graph that a call is about, which graph an object belongs to, and the call that made it.
         self.line_graph: str | None = None
+        self.line_handle = ""
         self.home: dict[str, str | None] = {}
         self.maker: dict[str, str] = {}
         self.prefix = ""
@@ -300,16 +301,17 @@ class Sequence:
         """A node, most often one that such a call made."""
         return self.pick("k") if self.chance(0.1) else self.among([name for name in self.of_graph() if of in self.maker[name]])
 
-    def nodes(self) -> str:
-        """Dependencies of a new node: a list, and how long it is."""
-        rng = self.rng
+    def nodes(self, between: str = "") -> str:
+        """Dependencies of a new node: a list, and behind what stands between, how long it is."""
+        rng, between = self.rng, f" {between}" if between else ""
         if self.chance(0.03):
-            return f"NULL {rng.choice([1, 2])}"
+            return f"NULL{between} {rng.choice([1, 2])}"
         names = self.of_graph()
         chosen = rng.sample(names, min(len(names), rng.choice([0, 0, 1, 1, 2])))
         if self.chance(0.03) and chosen:
             chosen.append(chosen[0])
-        return "{" + ",".join(f"q:{name}" for name in chosen) + f"}} {len(chosen)}" if chosen else "NULL 0"
+        listed = "{" + ",".join(f"q:{name}" for name in chosen) + "}" if chosen else "NULL"
+        return f"{listed}{between} {len(chosen)}"
 
     def room(self) -> str:
         """A list for answers, and how many it has room for."""
@@ -346,6 +348,27 @@ class Sequence:
         if function[1:] == "93":
             return f"^[q:{self.place('mv', '64') if memory != 'NULL' else 'a90'}]"
         return "NULL" if self.chance(0.8) else "^[]"
+
+    # What both APIs have alike.
+
+    def inside(self, kinds: str) -> str:
+        target = self.pick(kinds, "10")
+        return target if target == "NULL" else target + self.rng.choice(["", "", "+1", "+3"])
+
+    def ordered(self) -> str:
+        """An allocation in the order of a stream, which is waited for where that ends no capture."""
+        stream, capturing = self.stream(), self.live.get("C")
+        name = self.new("a" if capturing else "m")
+        self.behind_it.append("cuCtxGetCurrent @p" if capturing else f"{self.WAIT} {stream}")
+        return f"{name} {self.expand('<<size>/0>')} {stream}"
+
+    def filling(self) -> str:
+        """What a memset node is given, which has one form in both APIs."""
+        return self.expand("{q:<place mv 256>,q:<64/0|1>,d:<0|5|255|65537>,d:<1|2|4/0|3|8>,q:<1|4|16/0>,q:<1|1|2>}")
+
+    def conditional(self) -> str:
+        self.line_handle = self.brief("z")
+        return self.line_handle
 
     # The whole.
 
