@@ -917,6 +917,14 @@ static void end_captures(const void *unused)
 /* Objects below this number are a sequence's own; the others are of the prologue. */
 enum { LASTING = 90 };
 
+/* The current context reaches no other's memory in the next sequence. */
+static void end_peers(void)
+{
+    for (int at = 0; at < slot_count && slot_of('c', 97)->alive; at++)
+        if (slots[at].kind == 'c' && slots[at].alive)
+            INVOKE("cuCtxDisablePeerAccess", slots[at].value);
+}
+
 static void end_sequence(void)
 {
     static const struct {
@@ -945,8 +953,10 @@ static void end_sequence(void)
     for (int at = 0; at < slot_count; at++)
         if (slots[at].kind == 'c' && slots[at].alive && slots[at].number < 99 && INVOKE("cuCtxPushCurrent_v2", slots[at].value) == 0) {
             say("  c%d = %d\n", slots[at].number, INVOKE("cuCtxSynchronize", 0));
+            end_peers();
             INVOKE("cuCtxPopCurrent_v2", number_of(&popped));
         }
+    end_peers();
     const int status = INVOKE("cuCtxSynchronize", 0);
     say("  at the end = %d callbacks %llx\n", status, (unsigned long long)callbacks);
     static unsigned char copy[DUMP_BYTES];

@@ -43,7 +43,7 @@ class Side:
     """A way to run the program."""
 
     def __init__(self, text: str, arguments: argparse.Namespace) -> None:
-        self.api = arguments.api
+        self.api, self.devices = arguments.api, arguments.devices
         self.name, _, command = text.partition("=")
         words = shlex.split(command)
         self.environment = dict(os.environ)
@@ -57,7 +57,7 @@ class Side:
         limit = 60 + len(items) if until is None else max(1, until - time.monotonic())
         # In a group of their own, so that an end finds the program behind its wrapper too.
         with tempfile.TemporaryFile("w+") as given, tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as complaints:
-            given.write(render(items, self.api))
+            given.write(render(items, self.api, self.devices))
             given.seek(0)
             done = subprocess.Popen(
                 self.command, stdin=given, stdout=said, stderr=complaints, text=True, env=self.environment, start_new_session=True
@@ -249,7 +249,7 @@ def compare(arguments: argparse.Namespace) -> int:
     for start in range(first, first + count, arguments.batch):
         if time.monotonic() > begun + arguments.seconds:
             break
-        items = [sequence(seed, arguments.api) for seed in range(start, min(start + arguments.batch, first + count))]
+        items = [sequence(seed, arguments.api, arguments.devices) for seed in range(start, min(start + arguments.batch, first + count))]
         while True:
             items = [(name, [line for line in lines if name_of(line) not in absent]) for name, lines in items]
             with ThreadPoolExecutor() as pool:
@@ -331,6 +331,7 @@ def main() -> int:
     parser.add_argument("--side", action="append", default=[], help="NAME=COMMAND")
     parser.add_argument("--program", default=str(HERE / "differ"))
     parser.add_argument("--api", choices=sorted(APIS), default="driver", help="whose calls they are")
+    parser.add_argument("--devices", type=int, default=1, help="of two, the second is used as well")
     parser.add_argument("--seeds", default="1:100000", help="FIRST:COUNT")
     parser.add_argument("--seconds", type=float, default=60, help="compare starts no batch after so many")
     parser.add_argument("--shorten-seconds", type=float, default=120, help="and shortens for so many")
@@ -340,7 +341,7 @@ def main() -> int:
     arguments = parser.parse_intermixed_args()
     if arguments.do == "print":
         first, count = (int(part) for part in arguments.seeds.split(":"))
-        sys.stdout.write(render([sequence(seed, arguments.api) for seed in range(first, first + count)], arguments.api))
+        sys.stdout.write(render([sequence(seed, arguments.api, arguments.devices) for seed in range(first, first + count)], arguments.api, arguments.devices))
         return 0
     return {"compare": compare, "replay": replay, "record": record}[arguments.do](arguments)
 

@@ -90,16 +90,27 @@ POOLS = f"""
 
 # Contexts and the device.
 CONTEXTS = """
-1 cuCtxPushCurrent_v2 <c99|c98>
+2 cuCtxPushCurrent_v2 <context>
 1 cuCtxPopCurrent_v2 @p ; cuCtxGetCurrent @p
-1 cuCtxSetCurrent <c99|c99|c98|c98/NULL>
+2 cuCtxSetCurrent <<context>/NULL>
 1 cuCtxSetCurrent NULL ; cuCtxSetCurrent c99
+1 cuCtxCreate_v2 &<new c> <0|0|4/99> <device>
+1 cuCtxDestroy_v2 <<end c>/NULL>
+1 cuDevicePrimaryCtxRetain <@p/NULL> <device>
+1 cuDevicePrimaryCtxRetain @p 0 ; cuDevicePrimaryCtxRelease_v2 0
+1 cuDevicePrimaryCtxGetState <device> <@d/NULL> <@d/NULL>
+1 cuDeviceCanAccessPeer <@d/NULL> <device> <device>
+1 cuCtxEnablePeerAccess <<context>/NULL> <0/1>
+1 cuCtxDisablePeerAccess <<context>/NULL>
+1 cuMemcpyPeer <sync><place m> <<context>/NULL> <place m> <<context>/NULL> <count>
+1 cuMemcpyPeerAsync <place m> <context> <place m> <<context>/NULL> <count> <stream>
+1 cuCtxSynchronize
 1 cuCtxGetCurrent @p
 1 cuCtxGetDevice @d
-1 cuCtxGetApiVersion <c99|c99|c98|NULL> @?4
+1 cuCtxGetApiVersion <<context>/NULL> @?4
 1 cuCtxGetStreamPriorityRange <@d|NULL> <@d|NULL>
 1 cuCtxGetFlags @d
-1 cuDeviceGetAttribute @?4 <1|2|10|41|75|86|0|400|99999> <0|0|0|-1|77>
+1 cuDeviceGetAttribute @?4 <1|2|10|41|75|86|0|400|99999> <device>
 1 cuDeviceGet @d <0|0|-1|99>
 1 cuGetErrorName <0|1|2|201|400|719|900|12345> @z
 1 cuGetErrorString <0|1|2|3|201|600|700|905|12345> @z
@@ -193,6 +204,24 @@ EXECUTABLES = """
 """
 
 
+# What each thread has of its own.
+THREADS = """
+2 cuCtxGetCurrent @p
+1 cuCtxSetCurrent <<context>/NULL>
+2 cuThreadExchangeStreamCaptureMode {d:<0|1|2>}
+2 cuStreamBeginCapture_v2 <begin> <0|1|1|2>
+2 cuStreamEndCapture <finish> &<new g>
+1 cuMemsetD8Async <place mv> 7 <count> <own>
+1 cuMemcpyAsync <place mvhn> <place mvhn> <count> <own>
+1 cuEventRecord <pick e> <own>
+1 cuStreamWaitEvent <own> <pick e> 0
+1 cuStreamSynchronize <own>
+1 cuMemAlloc_v2 &<new m> <size>
+1 cuMemFree_v2 <end m>
+1 cuEventQuery <pick e>
+1 cuCtxSynchronize
+"""
+
 GRAPH = Group(GRAPHS, 6, "g", "cuGraphCreate &<new g> <0/1>")
 
 
@@ -214,6 +243,11 @@ cuCtxCreate_v2 &c98 0 0
 cuCtxPopCurrent_v2 @p
 end
 """
+    SECOND = """cuDevicePrimaryCtxRetain &c97 1
+cuCtxPushCurrent_v2 c97
+cuStreamCreate &s98 1
+cuCtxPopCurrent_v2 @p
+"""
     GROUPS = [
         Group(MEMORY, 5),
         Group(COPIES, 6),
@@ -227,6 +261,8 @@ end
         Group(EXECUTABLES, 3, "x", GRAPH),
     ]
     BASIS = ["cuMemAlloc_v2 &<sized m> 4096", "host <sized h> 4096", "cuStreamCreate &<new s> 1"]
+    THREADS = Group(THREADS, 5)
+    THREAD = "cuCtxSetCurrent <c99|c99|c99|c98/NULL>"
     MORE = ["cuMemAlloc_v2 &<sized m> 4096", "cuEventCreate &<new e> <0|2>", "cuStreamCreate &<new s> <0|1>"]
     EARLY = [
         "cuDeviceGetCount @d",
@@ -253,15 +289,38 @@ end
         "cuPointerGetAttribute @d 2 4096",
         "cuLaunchKernel NULL 1 1 1 1 1 1 0 NULL NULL NULL",
         "cuThreadExchangeStreamCaptureMode {d:2}",
+        "cuCtxSetCurrent c0",
+        "cuCtxCreate_v2 &c1 0 0",
+        "cuCtxDestroy_v2 ~c1",
+        "cuDevicePrimaryCtxReset_v2 0",
+        "cuDevicePrimaryCtxRelease_v2 0",
+        "cuDevicePrimaryCtxGetState 0 @d @d",
     ]
     WAIT = "cuStreamSynchronize"
 
     @classmethod
     def early(cls, rng: random.Random) -> list[str]:
-        lines = rng.sample(cls.EARLY, rng.randrange(2, 8))
+        lines = cls.some_early(rng, 8)
         if rng.random() < 0.7:
-            lines += ["cuInit 1"] * rng.randrange(2) + ["cuInit 0"] + rng.sample(cls.EARLY, rng.randrange(2, 8))
+            lines += ["cuInit 1"] * rng.randrange(2) + ["cuInit 0", *cls.some_early(rng, 12)]
         return lines
+
+    def follow(self, name: str, arguments: list[str], stack: list[str]) -> None:
+        given = arguments[0] if arguments else ""
+        if name in ("cuCtxCreate_v2", "cuCtxPushCurrent_v2"):
+            stack.append(given.lstrip("&"))
+        elif name == "cuCtxSetCurrent":
+            stack[-1:] = [given]
+        elif name == "cuCtxPopCurrent_v2" and stack:
+            stack.pop()
+        elif name == "cuCtxDestroy_v2" and given.startswith("~"):
+            if stack and stack[-1] == given[1:]:
+                stack.pop()
+            self.lose(given[1:])
+
+    def context(self) -> str:
+        """A context of the prologue's, or one of the sequence's."""
+        return self.rng.choice(["c99", "c99", "c98", *(["c97"] if self.devices > 1 else []), *self.live.get("c", [])])
 
     def launch(self, form: str = "") -> str:
         function, shape = self.function("f"), self.shape()

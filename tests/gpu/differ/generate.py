@@ -11,19 +11,20 @@ from sequence import Sequence
 APIS: dict[str, type[Sequence]] = {"driver": Driver, "runtime": Runtime}
 
 
-def sequence(seed: int, api: str, length: int = 24) -> tuple[str, list[str]]:
+def sequence(seed: int, api: str, devices: int, length: int = 24) -> tuple[str, list[str]]:
     """The name and the lines of a seed's sequence."""
     rng = random.Random(seed)
-    if seed % 256 == 0:
+    if seed % 128 == 0:
         return f"{seed} fresh", APIS[api].early(rng)
-    grown = APIS[api](rng)
+    grown = APIS[api](rng, devices)
     grown.grow(length)
     return str(seed), grown.lines
 
 
-def render(items: list[tuple[str, list[str]]], api: str) -> str:
+def render(items: list[tuple[str, list[str]]], api: str, devices: int) -> str:
     """Sequences as the text of a file, behind the prologue."""
-    parts = [APIS[api].PROLOGUE]
+    second = APIS[api].SECOND if devices > 1 else ""
+    parts = [APIS[api].PROLOGUE.removesuffix("end\n") + second + "end\n"]
     for name, lines in items:
         parts.append(f"sequence {name}\n" + "".join(f"  {line}\n" for line in lines) + "end\n")
     return "".join(parts)

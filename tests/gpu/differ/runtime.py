@@ -224,6 +224,27 @@ EXECUTABLES = f"""
 1 cudaGraphExecGetFlags <executable> <@q/NULL>
 """
 
+# What each thread has of its own.
+THREADS = """
+2 cudaGetLastError
+2 cudaPeekAtLastError
+1 cudaGetDevice @d
+1 cudaSetDevice <device>
+1 cudaMalloc &<new m> <<size>/1152921504606846976>
+1 cudaFree <<end m>/<pick h>>
+1 cudaEventRecord NULL <own>
+2 cudaThreadExchangeStreamCaptureMode {d:<0|1|2>}
+2 cudaStreamBeginCapture <begin> <0|1|1|2>
+2 cudaStreamEndCapture <finish> &<new g>
+1 cudaMemsetAsync <place mv> 7 <count> <own>
+1 cudaMemcpyAsync <place mvhn> <place mvhn> <count> 4 <own>
+1 cudaEventRecord <pick e> <own>
+1 cudaStreamWaitEvent <own> <pick e> 0
+1 cudaStreamSynchronize <own>
+1 cudaEventQuery <pick e>
+1 cudaDeviceSynchronize
+"""
+
 GRAPH = Group(GRAPHS, 6, "g", "cudaGraphCreate &<new g> <0/1>")
 
 
@@ -244,6 +265,12 @@ cudaLibraryGetKernel &r93 l99 "shares"
 cudaLibraryGetGlobal &a90:64 @q l99 "table"
 end
 """
+    SECOND = """cudaSetDevice 1
+cudaFree NULL
+cuCtxGetCurrent &c97
+cudaStreamCreateWithFlags &s98 1
+cudaSetDevice 0
+"""
     GROUPS = [
         Group(MEMORY, 5),
         Group(COPIES, 6),
@@ -258,6 +285,8 @@ end
         Group(EXECUTABLES, 3, "x", GRAPH),
     ]
     BASIS = ["cudaMalloc &<sized m> 4096", "host <sized h> 4096", "cudaStreamCreateWithFlags &<new s> 1"]
+    THREADS = Group(THREADS, 5)
+    THREAD = "cudaGetDevice @d"
     MORE = ["cudaMalloc &<sized m> 4096", "cudaEventCreateWithFlags &<new e> <0|2>", "cudaStreamCreate &<new s>"]
     EARLY = [
         "cudaGetDeviceCount @d",
@@ -295,13 +324,10 @@ end
     @classmethod
     def early(cls, rng: random.Random) -> list[str]:
         """Calls before any other, and behind a reset, which ends all there is."""
-        lines = rng.sample(cls.EARLY, rng.randrange(2, 10))
+        lines = cls.some_early(rng, 10)
         for _ in range(rng.choice([0, 1, 1, 2])):
-            lines += ["cudaDeviceReset", *rng.sample(cls.EARLY, rng.randrange(2, 10))]
+            lines += ["cudaDeviceReset", *cls.some_early(rng, 10)]
         return lines
-
-    def device(self) -> str:
-        return self.expand("<0|0|0|0/-1|77>")
 
     def launch(self, form: str = "") -> str:
         function, (*shape, shared) = self.function("r"), self.shape()

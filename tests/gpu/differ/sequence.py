@@ -70,18 +70,22 @@ class Sequence:
     """One sequence as it grows: what should be alive, and where captures are under way."""
 
     PROLOGUE: str
+    # And what there is of a second device.
+    SECOND: str
     GROUPS: list[Group]
     # Calls that are made before any other.
     EARLY: list[str]
     # What every sequence has, and some have.
     BASIS: list[str]
     MORE: list[str]
-    # What a thread does first, and a capture that is under way has.
-    THREAD = ""
+    # For sequences of several threads, which begin with a call.
+    THREADS: Group
+    THREAD: str
     WAIT: str
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, devices: int) -> None:
         self.rng = rng
+        self.devices = devices
         self.lines: list[str] = []
         self.live: dict[str, list[str]] = {}
         self.size_of: dict[str, int] = {}
@@ -89,7 +93,8 @@ class Sequence:
         self.born: list[tuple[str, str]] = []
         self.behind_it: list[str] = []
         self.last_dead: str | None = None
-        self.last_stream: str | None = None
+        # The stream that was used last, and the thread.
+        self.last_stream: tuple[str, str] | None = None
         self.line_size: int | None = None
         self.line_count: int | None = None
         # The graph that a call is about, which graph an object belongs to, and the call that made it.
@@ -97,7 +102,13 @@ class Sequence:
         self.line_handle = ""
         self.home: dict[str, str | None] = {}
         self.maker: dict[str, str] = {}
+        # The thread that calls, and those that there are.
         self.prefix = ""
+        self.threads = {""}
+        self.wanted_threads = rng.choice([1, 1, 1, 2, 3])
+        # The contexts of each thread, and the one that an object was made in.
+        self.stacks: dict[str, list[str]] = {}
+        self.context_of: dict[str, str] = {}
         # Streams that overlap leave what varies from run to run, so most of the time one waits for another.
         self.overlap = 0.02 if rng.random() < 0.8 else 0.3
 
@@ -105,6 +116,26 @@ class Sequence:
 
     def say(self, line: str) -> None:
         self.lines.append(f"{self.prefix}{line}" if line.startswith("cu") else line)
+        name, *arguments = line.split(" ")
+        self.follow(name, arguments, self.stacks.setdefault(self.prefix, ["c99"]))
+
+    def follow(self, name: str, arguments: list[str], stack: list[str]) -> None:
+        """Keeps the contexts of a thread."""
+
+    def lose(self, context: str) -> None:
+        """What was made in a context ended with it. The driver knows addresses that have ended."""
+        for kind in "vnsedfC" + ("m" if self.chance(0.7) else ""):
+            names = self.live.get(kind, [])
+            self.live[kind] = [name for name in names if self.context_of.get(name) != context]
+
+    def switch(self) -> None:
+        """Goes on in another thread, now and then."""
+        if self.wanted_threads > 1 and self.chance(0.3):
+            self.prefix = self.rng.choice(["", "t1:", "t2:"][: self.wanted_threads])
+            if self.prefix not in self.threads:
+                self.threads.add(self.prefix)
+                self.stacks[self.prefix] = [""]
+                self.call(self.THREAD)
 
     def call(self, template: str) -> None:
         """Adds the calls of a template, or none where an object is missing."""
@@ -120,6 +151,7 @@ class Sequence:
             # An object is there for the next call.
             for kind, name in self.born:
                 self.live.setdefault(kind, []).append(name)
+                self.context_of.setdefault(name, (self.stacks[self.prefix] or [""])[-1])
                 self.home[name], self.maker[name] = self.line_graph, line.split(" ")[0]
             for line in list(self.behind_it):
                 self.say(line)
@@ -224,18 +256,23 @@ class Sequence:
             return self.after(self.pick("s", "1"))
         return self.after(self.rng.choice(["NULL", "NULL", "1", "2"]))
 
+    def own(self) -> str:
+        """The stream of the thread, most often."""
+        return self.after("2") if self.chance(0.7) else self.stream()
+
     def sync(self) -> str:
         """For calls that are made on the default stream."""
         self.after("NULL")
         return ""
 
-    def last(self) -> str:
-        return self.last_stream or "NULL"
-
     def after(self, stream: str) -> str:
-        last, self.last_stream = self.last_stream, stream
-        if last not in (None, stream) and last not in self.live.get("C", []) and not self.chance(self.overlap):
-            self.say(f"{self.WAIT} {last}")
+        last, self.last_stream = self.last_stream, (stream, self.prefix)
+        # Each thread has a stream 2 of its own.
+        same = last is None or last[0] == stream and (stream != "2" or last[1] == self.prefix)
+        if last and not same and last[0] not in self.live.get("C", []) and not self.chance(self.overlap):
+            here, self.prefix = self.prefix, last[1] if last[0] == "2" else self.prefix
+            self.say(f"{self.WAIT} {last[0]}")
+            self.prefix = here
         return stream
 
     def count(self, each: str = "1") -> str:
@@ -260,6 +297,9 @@ class Sequence:
 
     def below(self, limit: str) -> str:
         return str(self.rng.randrange(int(limit)))
+
+    def device(self) -> str:
+        return str(self.rng.randrange(self.devices)) if self.chance(0.95) else self.rng.choice(["-1", "77"])
 
     # Captures. Streams that capture are of the kind C, too.
 
@@ -374,7 +414,13 @@ class Sequence:
 
     @classmethod
     def early(cls, rng: random.Random) -> list[str]:
+        """A sequence for a process of its own."""
         raise NotImplementedError
+
+    @classmethod
+    def some_early(cls, rng: random.Random, most: int) -> list[str]:
+        prefixes = rng.choice([[""], [""], ["", "", "t1:"]])
+        return [rng.choice(prefixes) + line for line in rng.sample(cls.EARLY, rng.randrange(2, most))]
 
     def grow(self, length: int) -> None:
         """Something to work with, then as many calls of a few groups."""
@@ -382,7 +428,9 @@ class Sequence:
         for template in self.BASIS + (self.MORE if rng.random() < 0.5 else []):
             self.call(template)
         chosen = rng.sample(self.GROUPS, rng.randrange(2, 6))
+        chosen += [self.THREADS] if self.wanted_threads > 1 else []
         groups = [group for group in chosen for _ in range(group.weight)]
         wanted = len(self.lines) + rng.randrange(4, length)
         while len(self.lines) < wanted:
+            self.switch()
             self.step(rng.choice(groups))
