@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Compares the CUDA driver with itself through Towline: random sequences of calls must be answered alike on both sides.
+"""Compares CUDA with itself through Towline: random sequences of calls must be answered alike on all sides.
 
-  differ.py compare --side NAME=COMMAND --side NAME=COMMAND [--seeds FIRST:COUNT] [--seconds N] [--out DIR]
+  differ.py compare --side NAME=COMMAND --side NAME=COMMAND... [--api runtime] [--seeds FIRST:COUNT] [--seconds N] [--out DIR]
   differ.py replay --side NAME=COMMAND FILE...
   differ.py record --side NAME=COMMAND --source TEXT FILE...
 
 COMMAND is what stands before the program: nothing for the vendor's driver, `towline run --server ADDRESS --` for Towline; `VARIABLE=VALUE`
 in front of it is set for that side. The first side of `compare` is the reference: it runs twice, and sequences that it answers
-differently by itself are left out, and so are calls that its library lacks. A sequence that differs is shortened by leaving out calls, and written to DIR/cases.
+differently by itself are left out, and so are calls that its library lacks; each other side is compared with it. A sequence that differs
+is shortened by leaving out calls, and written to DIR/cases.
 README.md beside this file has the form of sequences and cases.
 """
 
@@ -50,6 +51,8 @@ class Side:
         while words and "=" in words[0]:
             name, _, value = words.pop(0).partition("=")
             self.environment[name] = value
+        if self.api != "runtime":
+            self.environment.pop("DIFFER_RUNTIME", None)
         self.command = [*words, arguments.program]
 
     def run(self, items: Items, until: float | None = None) -> Answers:
@@ -341,7 +344,8 @@ def main() -> int:
     arguments = parser.parse_intermixed_args()
     if arguments.do == "print":
         first, count = (int(part) for part in arguments.seeds.split(":"))
-        sys.stdout.write(render([sequence(seed, arguments.api, arguments.devices) for seed in range(first, first + count)], arguments.api, arguments.devices))
+        items = [sequence(seed, arguments.api, arguments.devices) for seed in range(first, first + count)]
+        sys.stdout.write(render(items, arguments.api, arguments.devices))
         return 0
     return {"compare": compare, "replay": replay, "record": record}[arguments.do](arguments)
 

@@ -185,8 +185,10 @@ GRAPHS = f"""
 # Questions about nodes, and changes of them.
 ASKED = """<KernelNodeGetParams_v2 <node Kernel> <@?72/NULL>|MemsetNodeGetParams <node Memset> <@p5/NULL>|HostNodeGetParams <node Host> <@p2/NULL>\
 |MemcpyNodeGetParams <node Memcpy> <@?200/NULL>|MemAllocNodeGetParams <node MemAlloc> <@?120/NULL>|MemFreeNodeGetParams <node MemFree> <@p/NULL>\
-|EventRecordNodeGetEvent <node EventRecord> <@p/NULL>|EventWaitNodeGetEvent <node EventWait> <@p/NULL>|ChildGraphNodeGetGraph <node ChildGraph> <@p/NULL>>"""
-CHANGE = """<HostNodeSetParams <node Host> {q:$host,q:5}|EventRecordNodeSetEvent <node EventRecord> <pick e 10>|EventWaitNodeSetEvent <node EventWait> <pick e 10>\
+|EventRecordNodeGetEvent <node EventRecord> <@p/NULL>|EventWaitNodeGetEvent <node EventWait> <@p/NULL>\
+|ChildGraphNodeGetGraph <node ChildGraph> <@p/NULL>>"""
+CHANGE = """<HostNodeSetParams <node Host> {q:$host,q:5}|EventRecordNodeSetEvent <node EventRecord> <pick e 10>\
+|EventWaitNodeSetEvent <node EventWait> <pick e 10>\
 |KernelNodeCopyAttributes <node Kernel> <pick k 10>|HostNodeSetParams <node Host> <NULL|{q:NULL,q:5}>>"""
 
 # Graphs that were made executable.
