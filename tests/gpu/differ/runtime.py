@@ -133,7 +133,7 @@ DEVICES = """
 1 cudaSetDeviceFlags <0|1|4|8/99>
 1 cudaInitDevice <device> 0 0
 1 cudaDriverGetVersion <@?4/NULL>
-1 cudaRuntimeGetVersion <@d/NULL>
+1 cudaRuntimeGetVersion <@?4/NULL>
 1 cudaMemGetInfo <@?8/NULL> <@?8/NULL>
 """
 
@@ -307,7 +307,7 @@ cudaSetDevice 0
         "cudaMemset m0 0 64",
         "cudaPointerGetAttributes {d:77,d:77,q:1,q:1,z:64} m0",
         "cudaDriverGetVersion @?4",
-        "cudaRuntimeGetVersion @d",
+        "cudaRuntimeGetVersion @?4",
         "cudaDeviceGetAttribute @d 10 0",
         "cudaSetDeviceFlags 4",
         "cudaGetDeviceFlags @d",
