@@ -80,7 +80,18 @@ impl Range {
 pub(crate) struct Ranges(BTreeMap<u64, Range>);
 
 impl Ranges {
+    /// Adds a range. Device memory that was known here has ended: that of graphs and pools may end unnoticed.
     pub(crate) fn insert(&mut self, start: u64, range: Range) {
+        if range.kind == Kind::Device {
+            let ended = |known: &Range| known.kind == Kind::Device;
+            let around = self.find(start).filter(|(_, known)| ended(known));
+            let around = around.map(|(at, _)| at);
+            let inside = self.within(start, range.size as u64).into_iter();
+            let inside = inside.filter(|(_, known)| ended(known));
+            for at in inside.map(|(at, _)| at).chain(around) {
+                self.0.remove(&at);
+            }
+        }
         self.0.insert(start, range);
     }
 
@@ -1010,5 +1021,34 @@ impl MemoryCalls for Driver {
             unsafe { write_told(*target, told) };
         }
         CUDA_SUCCESS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(size: usize) -> Range {
+        Range {
+            size,
+            context: 1,
+            device: 0,
+            id: 1,
+            kind: Kind::Device,
+            alone: false,
+            synchronous: false,
+        }
+    }
+
+    #[test]
+    fn new_device_memory_replaces_ranges_it_covers() {
+        let mut ranges = Ranges::default();
+        ranges.insert(0x1000, device(0x200));
+        ranges.insert(0x1800, device(0x100));
+        ranges.insert(0x3000, device(0x100));
+        ranges.insert(0x1100, device(0x1000));
+        assert!(ranges.is_device(0x1a00));
+        assert!(!ranges.is_device(0x1000));
+        assert!(ranges.is_device(0x3000));
     }
 }
