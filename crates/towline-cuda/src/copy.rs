@@ -56,6 +56,7 @@ impl Driver {
         if let Some(there) = self.device_side(from, size)? {
             return self.between(address, there, size, stream, mode);
         }
+        self.expect_host(from)?;
         let (acting, stream) = self.on(stream)?;
         if let Some(captured) = self.captured(&acting, stream)? {
             let host = Memory::Host(source.cast_mut().cast());
@@ -124,6 +125,7 @@ impl Driver {
         if let Some(there) = self.device_side(to, size)? {
             return self.between(there, address, size, stream, mode);
         }
+        self.expect_host(to)?;
         let (acting, stream) = self.on(stream)?;
         if let Some(captured) = self.captured(&acting, stream)? {
             let host = Memory::Host(target.cast());
@@ -285,6 +287,14 @@ impl Driver {
                 unsafe { std::ptr::copy(source_host.cast::<u8>(), target_host.cast::<u8>(), size) };
                 Ok(())
             }
+        }
+    }
+
+    /// Refuses device memory where host memory is due: nothing of this process lies there.
+    fn expect_host(&self, address: u64) -> Result<(), CUresult> {
+        match read(&self.memory).is_device(address) {
+            true => Err(CUDA_ERROR_INVALID_VALUE),
+            false => Ok(()),
         }
     }
 

@@ -21,6 +21,7 @@ on_every_device! {
     empty_file_is_no_image
     profiler_calls_need_the_driver_started
     copies_beyond_their_memory_are_refused
+    device_memory_where_host_memory_is_due_is_refused
     hints_about_caches_leave_no_failure
     wrong_arguments_are_told_as_on_a_gpu
     calls_beside_captures_are_told_as_on_a_gpu
@@ -309,6 +310,36 @@ fn copies_beyond_their_memory_are_refused(machine: Machine) {
     assert_eq!(machine.bytes(place, 64), [0; 64]);
     machine.end();
 }
+
+fn device_memory_where_host_memory_is_due_is_refused(machine: Machine) {
+    let (from, to) = (machine.filled(&[1; 64]), machine.filled(&[0; 64]));
+    let (driver, stream) = (&machine.driver, machine.stream());
+    let host = |address: u64| without_provenance_mut::<c_void>(address as usize);
+    let area = CUDA_MEMCPY2D {
+        srcMemoryType: CU_MEMORYTYPE_HOST,
+        srcHost: host(from),
+        dstMemoryType: CU_MEMORYTYPE_DEVICE,
+        dstDevice: to,
+        WidthInBytes: 16,
+        Height: 2,
+        // SAFETY: zeros are one.
+        ..unsafe { std::mem::zeroed() }
+    };
+    // SAFETY: refused before anything is read or written.
+    let outcomes = unsafe {
+        [
+            driver.cuMemcpyHtoD_v2(to, host(from), 64),
+            driver.cuMemcpyHtoDAsync_v2(to, host(from), 64, stream),
+            driver.cuMemcpyDtoH_v2(host(to), from, 64),
+            driver.cuMemcpyDtoHAsync_v2(host(to), from, 64, stream),
+            driver.cuMemcpy2D_v2(&raw const area),
+        ]
+    };
+    assert_eq!(outcomes, [CUDA_ERROR_INVALID_VALUE; 5]);
+    assert_eq!(machine.bytes(to, 64), [0; 64]);
+    machine.end();
+}
+
 fn hints_about_caches_leave_no_failure(machine: Machine) {
     let driver = &machine.driver;
     // SAFETY: no pointers.

@@ -25,8 +25,8 @@ MEMORY = """
 
 # Copies and fills that wait, and that do not.
 COPIES = """
-2 cuMemcpyHtoD_v2 <sync><place mv> <place hn> <count>
-2 cuMemcpyDtoH_v2 <sync><place hn> <place mv> <count>
+2 cuMemcpyHtoD_v2 <sync><place mv> <<place hn>/<place m>> <count>
+2 cuMemcpyDtoH_v2 <sync><<place hn>/<place m>> <place mv> <count>
 2 cuMemcpyDtoD_v2 <sync><place mv> <place mv> <count>
 2 cuMemcpy <sync><place mvhn> <place mvhn> <count>
 2 cuMemcpyHtoDAsync_v2 <place mv> <place hn> <count> <stream>
