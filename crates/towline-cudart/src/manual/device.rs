@@ -202,6 +202,10 @@ impl Runtime {
         status(|| {
             let driver = self.enter()?;
             let peer = self.primary(peerDevice)?;
+            // The driver names the context, and the runtime library the device.
+            if peerDevice == self.thread_device()? {
+                return Err(cudaErrorInvalidDevice);
+            }
             call!(driver.cuCtxEnablePeerAccess(peer, flags));
             Ok(())
         })
