@@ -209,7 +209,7 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
-        // Random sequences of driver calls: recorded answers, and the same answers over TCP, over shared memory and request by request.
+        // Random sequences of calls of driver and runtime library: recorded answers, and the same over TCP, shared memory and request by request.
         name: "cuda-differ",
         tiers: TEST,
         needs: &["build"],
