@@ -413,6 +413,23 @@ fn host_writes_beside_running_kernel_keep_both() {
 }
 
 #[test]
+fn host_and_kernel_that_write_the_same_bytes_fail_the_wait() {
+    let program = Program::new();
+    let memory = program.managed(1 << 20);
+    let held = program.held();
+    program.add(at(memory), 4, held.stream);
+    set(memory, 0, 7);
+    held.open();
+    let driver = &program.machine.driver;
+    // SAFETY: no pointers.
+    let waits = [(); 2].map(|()| unsafe { driver.cuCtxSynchronize() });
+    assert_eq!(waits, [CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_SUCCESS]);
+    assert_eq!([get(memory, 0), get(memory, 1)], [7, 1]);
+    assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+    program.machine.leave();
+}
+
+#[test]
 fn kernel_behind_host_function_sees_its_writes() {
     unsafe extern "C" fn write(memory: *mut std::ffi::c_void) {
         set(memory.cast(), 0, 7);

@@ -327,28 +327,28 @@ impl Mirror {
         runs.try_for_each(|run| self.send(&(block.start + run.start..block.start + run.end)))
     }
 
-    /// After a wait: uncertain blocks go back, so that the host fetches them anew.
+    /// After a wait: uncertain blocks go back, so that the host fetches them anew. Fails where that loses what the device wrote, which is
+    /// no error of the device's: the next wait succeeds.
     fn settle(&self) -> Result<(), CUresult> {
         let blocks = &mut *lock(&self.blocks);
         let uncertain: Vec<usize> = blocks.uncertain.keys().copied().collect();
         let written = blocks.uncertain.iter();
         let written = written.filter_map(|(at, before)| before.is_some().then_some(*at));
+        let mut is_lost = false;
         for (first, count) in runs(written) {
-            self.look_for_conflicts(blocks, first, count)?;
+            is_lost |= self.has_conflicts(blocks, first, count)?;
         }
         for (first, count) in runs(uncertain.into_iter()) {
             self.push(blocks, first..first + count)?;
         }
-        Ok(())
+        match is_lost {
+            true => Err(CUDA_ERROR_ILLEGAL_ADDRESS),
+            false => Ok(()),
+        }
     }
 
     /// Tells of bytes that host and device have changed at the same time: one of the two is lost.
-    fn look_for_conflicts(
-        &self,
-        blocks: &Blocks,
-        first: usize,
-        count: usize,
-    ) -> Result<(), CUresult> {
+    fn has_conflicts(&self, blocks: &Blocks, first: usize, count: usize) -> Result<bool, CUresult> {
         let bytes = span(first, count, self.region.size());
         self.region.freeze(&bytes);
         let mut there = vec![0; bytes.len()];
@@ -360,15 +360,16 @@ impl Mirror {
         let all = before.flatten().zip(self.bytes(&bytes)).zip(&there);
         let lost = all
             .filter(|((before, here), there)| before != here && before != there && here != there);
-        match lost.count() {
-            0 => {}
-            lost => log::error!(
+        let lost = lost.count();
+        if lost > 0 {
+            log::error!(
                 "host and device changed {lost} bytes of managed memory at {:#x} at the same time, without concurrent managed access: what \
-                 the device wrote there is lost",
+                 the device wrote there is lost, and the wait fails; wait for the device before the host touches what kernels use \
+                 (cudaDevAttrConcurrentManagedAccess is 0)",
                 self.region.view() + bytes.start
-            ),
+            );
         }
-        Ok(())
+        Ok(lost > 0)
     }
 
     /// Gives these blocks to the device, sending what it has not; whether anything was sent.

@@ -11,7 +11,7 @@ use std::ffi::{CStr, c_void};
 use std::os::fd::OwnedFd;
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -549,6 +549,13 @@ impl Program {
 }
 
 impl Held {
+    /// Lets it go on without work of the program's, as a device that is done with something does.
+    pub fn open(&self) {
+        let gate = std::ptr::with_exposed_provenance_mut::<AtomicU32>(self.gate as usize);
+        // SAFETY: memory of the device in host memory is this process's, and lives until it is freed.
+        unsafe { &*gate }.store(0x0101_0101, Ordering::Release);
+    }
+
     /// Lets it go on, and waits for all that it has to do.
     pub fn let_go(self, program: &Program) {
         let (driver, other) = (&program.machine.driver, program.machine.stream());
