@@ -209,6 +209,18 @@ fn what_is_unknown_is_refused_by_name_and_place() {
             "line 6, column 1: the instruction `vset2` is not supported",
         ),
         (
+            "cp.async.bulk.commit_group;",
+            "line 5, column 1: `cp.async.bulk` is not supported",
+        ),
+        (
+            ".reg .b32 r; .reg .b64 d;\ncp.async.cg.shared.global [r], [d], 8;",
+            "line 6, column 1: `cp.async.ca` copies 4, 8 or 16 bytes, `cp.async.cg` 16",
+        ),
+        (
+            ".reg .b32 r; .reg .b64 d;\ncp.async.ca.shared [r], [d], 8;",
+            "line 6, column 1: `cp.async` copies from global to shared memory",
+        ),
+        (
             "bra nowhere;",
             "line 5, column 1: there is no label `nowhere`",
         ),

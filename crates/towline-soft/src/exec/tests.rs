@@ -42,6 +42,7 @@ also_compiled! {
     barriers_hold_a_whole_block,
     blocks_that_wait_for_all_others_find_them,
     carries_and_packed_values_travel_between_instructions,
+    copies_to_shared_memory_are_there_after_the_wait,
     dynamic_shared_memory_is_behind_the_static,
     every_way_to_fail_has_its_kind,
     loops_run_as_often_as_each_lane_wants,
@@ -166,6 +167,37 @@ fn kernel(body: &str) -> String {
          .reg .b64 d<9>; ld.param.u64 out, [block]; mov.u32 t, %tid.x; mul.wide.u32 at, t, 4; add.s64 at, at, out;\n\
          {body}\nst.global.u32 [at], r; ret; }}"
     )
+}
+
+#[test]
+fn copies_to_shared_memory_are_there_after_the_wait() {
+    let bench = Bench::new(&kernel(
+        ".shared .align 16 .b8 s[512]; mov.u32 a0, s; shl.b32 a1, t, 4; add.u32 a0, a0, a1; and.b32 a1, t, 7;\n\
+         mul.wide.u32 d0, a1, 16; add.s64 d0, d0, out;\n\
+         cp.async.cg.shared.global.L2::128B [a0], [d0+128], 16, 16; cp.async.commit_group; cp.async.wait_group 0;\n\
+         ld.shared.u32 r, [a0+12]; and.b32 a2, t, 15; cp.async.ca.shared.global [a0], [d0+128], 16, a2; cp.async.wait_all;\n\
+         ld.shared.v4.u32 {a3, a4, a5, a6}, [a0]; add.u32 r, r, a3; add.u32 r, r, a4; add.u32 r, r, a5; add.u32 r, r, a6;\n\
+         setp.eq.u32 p0, t, 3; mov.u32 a3, 0; st.shared.u32 [a0], a3; @p0 cp.async.ca.shared.global [a0], [d0+128], 4;\n\
+         ld.shared.u32 a3, [a0]; add.u32 r, r, a3;",
+    ));
+    let words: Vec<u32> = (0..64).map(|word| word * 0x0101_0101).collect();
+    let out = bench.words(&words);
+    bench.launch(ONE_WARP, &[out]).expect("no fault");
+    let expected: Vec<u32> = (0..32_usize)
+        .map(|t| {
+            let from = &words[32 + (t & 7) * 4..][..4];
+            let mut start: Vec<u8> = from.iter().flat_map(|word| word.to_le_bytes()).collect();
+            start[t & 15..].fill(0);
+            let start = start
+                .as_chunks::<4>()
+                .0
+                .iter()
+                .map(|word| u32::from_le_bytes(*word));
+            let sum = start.fold(from[3], u32::wrapping_add);
+            sum.wrapping_add(if t == 3 { from[0] } else { 0 })
+        })
+        .collect();
+    assert_eq!(bench.read(out, 32), expected);
 }
 
 #[test]

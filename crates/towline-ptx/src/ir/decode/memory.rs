@@ -35,7 +35,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
     }
 
     /// The operands without a cache policy at their end.
-    fn without_policy(&mut self, least: usize) -> &'i [Expression<'a>] {
+    pub(super) fn without_policy(&mut self, least: usize) -> &'i [Expression<'a>] {
         let hinted = self.modifiers.flag("L2::cache_hint");
         match self.operands {
             [operands @ .., _] if hinted && operands.len() >= least => operands,

@@ -8,6 +8,7 @@ mod bits;
 mod compare;
 mod control;
 mod convert;
+mod copies;
 mod forms;
 mod memory;
 mod video;
@@ -87,6 +88,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
             "brkpt" => self.alone(Op::Trap { breakpoint: true }),
             "brx" => self.brx(),
             "call" => self.call(),
+            "cp" => self.cp(),
             "cvt" => self.cvt(),
             "cvta" => self.cvta(),
             "exit" => self.alone(Op::Exit),
