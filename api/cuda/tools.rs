@@ -74,7 +74,7 @@ extern "C" {
     fn cuCoredumpDeregisterCompleteCallback(callback: CUcoredumpCallbackHandle) -> CUresult;
 
     /// Calls the application back with the driver's error log.
-    #[call(id = 0x110c, unsupported, since = "12.9")]
+    #[call(id = 0x110c, local, since = "12.9")]
     fn cuLogsRegisterCallback(
         #[callback] callbackFunc: CUlogsCallback,
         #[user_data] userData: *mut c_void,
@@ -82,15 +82,15 @@ extern "C" {
     ) -> CUresult;
 
     /// Ends such calls.
-    #[call(id = 0x110d, unsupported, since = "12.9")]
+    #[call(id = 0x110d, local, since = "12.9")]
     fn cuLogsUnregisterCallback(callback: CUlogsCallbackHandle) -> CUresult;
 
     /// Marks the present end of the driver's error log.
-    #[call(id = 0x110e, unsupported, since = "12.9")]
+    #[call(id = 0x110e, local, since = "12.9")]
     fn cuLogsCurrent(#[out] iterator_out: *mut CUlogIterator, flags: u32) -> CUresult;
 
     /// Writes the driver's error log to a file.
-    #[call(id = 0x110f, unsupported, since = "12.9")]
+    #[call(id = 0x110f, local, since = "12.9")]
     fn cuLogsDumpToFile(
         #[inout] iterator: *mut CUlogIterator,
         #[input(cstr)] pathToFile: *const c_char,
@@ -98,7 +98,7 @@ extern "C" {
     ) -> CUresult;
 
     /// Writes the driver's error log to memory.
-    #[call(id = 0x1110, unsupported, since = "12.9")]
+    #[call(id = 0x1110, local, since = "12.9")]
     fn cuLogsDumpToMemory(
         #[inout] iterator: *mut CUlogIterator,
         #[local] buffer: *mut c_char,

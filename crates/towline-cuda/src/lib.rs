@@ -18,7 +18,8 @@
 //! | `image`, `jit`, `link` | device code, options of its compiler, links of it |
 //! | `layout` | where parameters lie, by the image |
 //! | `pack`, `old_launch`, `occupancy` | parameters of launches, launches as they once were, how much of a kernel runs at once |
-//! | `entry`, `profiler` | errors by name, functions by name and version, the profiler's calls |
+//! | `entry`, `profiler` | errors by name, functions by name and version, the calls of tools |
+//! | `messages` | the driver's log |
 //! | `compiled` | the cache of NVIDIA's run-time compiler |
 //! | `tables`, `handshake` | the undocumented tables that the runtime library asks for |
 //!
@@ -54,6 +55,7 @@ mod layout;
 mod library;
 mod link;
 mod memory;
+mod messages;
 mod mirror;
 mod module;
 mod occupancy;

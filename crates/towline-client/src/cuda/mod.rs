@@ -15,7 +15,7 @@ mod staging;
 mod transfer;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
@@ -48,7 +48,24 @@ const CUDA: &Vocabulary = &Vocabulary {
     unposted: CUDA_ERROR_OUT_OF_MEMORY,
     call_name: wire::call_name,
     status_name: wire::status_name,
+    notice: |server, _, text| {
+        // `TOWLINE_LOG=warn,device=off` leaves them out.
+        log::error!(target: "device", "{server}: {text}");
+        if let Some(listener) = LISTENER.get() {
+            listener(text);
+        }
+    },
 };
+
+/// Takes the messages of all sessions' devices; any thread may call it, also one in the middle of a wait.
+pub type Listener = fn(&str);
+
+static LISTENER: OnceLock<Listener> = OnceLock::new();
+
+/// Has messages of devices told to a function too. The first stays.
+pub fn listen(listener: Listener) {
+    let _ = LISTENER.set(listener);
+}
 
 /// Kind of the numbers of payload; as in the OpenCL half.
 const PAYLOAD_TAG: u8 = 0xff;

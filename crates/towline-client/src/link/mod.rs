@@ -45,6 +45,8 @@ pub(crate) struct Vocabulary {
     pub(crate) unposted: i32,
     pub(crate) call_name: fn(u16) -> Option<&'static str>,
     pub(crate) status_name: fn(i32) -> Option<&'static str>,
+    /// Takes the server's name, a context, and a message about it that is fit to be shown.
+    pub(crate) notice: fn(&str, u64, &str),
 }
 
 /// OpenCL's.
@@ -54,6 +56,7 @@ pub(crate) const OPENCL: &Vocabulary = &Vocabulary {
     unposted: CL_OUT_OF_RESOURCES,
     call_name: towline_wire::opencl::call_name,
     status_name: towline_wire::opencl::status_name,
+    notice: |server, context, text| log::warn!("{server}: context {context:#x}: {text}"),
 };
 
 /// How long a broken lane leaves the server to say why the session ends.

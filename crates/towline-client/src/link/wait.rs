@@ -427,7 +427,7 @@ impl Link {
             Push::Text { bytes } => print(bytes),
             Push::Notice { context, text } => {
                 let text = printable(&String::from_utf8_lossy(text), SHOWN_TEXT);
-                log::warn!("{}: context {context:#x}: {text}", self.name);
+                (self.vocabulary.notice)(&self.name, context, &text);
             }
             Push::Close { code, text } => {
                 let what = CloseCode::from_number(code)
