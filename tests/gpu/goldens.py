@@ -530,8 +530,8 @@ REFUSED = {
     "e4m3x2": "what tensor cores multiply, which devices in software have not",
     "e5m2x2": "what tensor cores multiply, which devices in software have not",
 }
-# How the driver refuses to launch: CUDA_ERROR_NOT_SUPPORTED.
-NOT_SUPPORTED = "cuLaunchKernel answered 801"
+# How the driver refuses to launch: CUDA_ERROR_NO_BINARY_FOR_GPU.
+NO_BINARY = "cuLaunchKernel answered 209"
 
 
 def compare(goldens: Goldens, chosen: list[Case]) -> int:
@@ -557,7 +557,7 @@ def compare(goldens: Goldens, chosen: list[Case]) -> int:
             row[3] += 1
         elif isinstance(found, str):
             row[3] += 1
-            if why is None or found != NOT_SUPPORTED:
+            if why is None or found != NO_BINARY:
                 row[4] += 1
                 wrong.append(f"{case.name}: {found}")
         elif why is not None:

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use towline_server::supervisor::Quota;
+use towline_server::worker::cuda::SoftOptions;
 use towline_transport::Address;
 
 /// Where a server listens when not told otherwise.
@@ -685,8 +686,7 @@ pub(crate) fn cpu_percent(text: &str) -> Result<u64, String> {
 }
 
 fn capability(text: &str) -> Result<(u32, u32), String> {
-    let known = [(7, 5), (8, 0), (8, 6), (8, 7), (8, 9), (9, 0)];
-    let found = known
+    let found = SoftOptions::CAPABILITIES
         .into_iter()
         .find(|(major, minor)| format!("{major}.{minor}") == text);
     found.ok_or_else(|| "none of 7.5, 8.0, 8.6, 8.7, 8.9, 9.0".into())

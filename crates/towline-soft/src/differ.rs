@@ -443,7 +443,7 @@ fn outcome(text: &str, compiled: bool) -> Result<Vec<u8>, String> {
     let image = Image::load(text.to_owned(), &arena, 0).map_err(|error| error.to_string())?;
     let image = Arc::new(image);
     let id = image.program.kernel("k").ok_or("no kernel")?;
-    let kernel = image.kernel(id)?;
+    let kernel = image.kernel(id).map_err(|why| why.to_string())?;
     let code = match compiled {
         true => Some(Compiled::new(&kernel).map_err(|why| format!("not compiled: {why}"))?),
         false => None,

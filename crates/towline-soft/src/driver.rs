@@ -25,11 +25,13 @@ use std::time::Duration;
 
 use towline_backend::cuda::graphs::Graphs;
 use towline_backend::cuda::*;
+use towline_ptx::ComputeCapability;
 
 use crate::exec::{LAUNCH_LIMIT, Print};
 use crate::jit::Cache;
 use crate::memory::mapped::Physical;
 use crate::memory::{Arena, Purpose};
+use crate::messages::Messages;
 pub use crate::tier::SoftTier;
 use link::Link;
 use modules::{Function, Module};
@@ -61,6 +63,11 @@ pub struct SoftOptions {
     pub host_threads: Option<usize>,
     /// How kernels are carried out.
     pub tier: SoftTier,
+}
+
+impl SoftOptions {
+    /// Compute capabilities that can be reported: nvcc makes code for each of them.
+    pub const CAPABILITIES: [(u32, u32); 6] = [(7, 5), (8, 0), (8, 6), (8, 7), (8, 9), (9, 0)];
 }
 
 impl Default for SoftOptions {
@@ -96,6 +103,7 @@ pub struct SoftCuda {
     /// Kernels that were compiled.
     codes: Arc<Cache>,
     print: Print,
+    pub(crate) messages: Arc<Messages>,
 }
 
 /// Everything that has a handle.
@@ -166,7 +174,7 @@ fn fresh() -> usize {
     HANDLES.fetch_add(1, Ordering::Relaxed) * 64
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -201,6 +209,7 @@ impl SoftCuda {
             graphs: Mutex::default(),
             codes: Arc::default(),
             print,
+            messages: Arc::default(),
         })
     }
 
@@ -208,6 +217,12 @@ impl SoftCuda {
     pub fn set_time_limit(&self, limit: Duration) {
         self.time_limit_ms
             .store(limit.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// The compute capability that the devices report.
+    fn capability(&self) -> ComputeCapability {
+        let (major, minor) = self.options.capability;
+        ComputeCapability::new(major, minor)
     }
 
     fn time_limit(&self) -> Option<Duration> {

@@ -6,6 +6,9 @@ use towline_backend::cuda::*;
 use towline_ptx::ir::Space;
 use towline_ptx::ptx::Position;
 
+use crate::image::Kernel;
+use crate::messages::shown;
+
 /// What went wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FaultKind {
@@ -53,6 +56,57 @@ impl FaultKind {
         }
     }
 }
+
+impl FaultKind {
+    /// What messages call it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            FaultKind::Address { .. } => "invalid address",
+            FaultKind::Assertion(_) => "failed assertion",
+            FaultKind::Breakpoint => "breakpoint",
+            FaultKind::Callee(_) => "call of no function",
+            FaultKind::Deadlock => "deadlock",
+            FaultKind::Misaligned { .. } => "misaligned address",
+            FaultKind::Resources(_) => "too few resources",
+            FaultKind::Stack => "stack overflow",
+            FaultKind::TimeLimit => "time limit",
+            FaultKind::Trap => "trap",
+        }
+    }
+
+    /// What helps, where that is not said already.
+    pub(crate) fn remedy(&self) -> Option<&'static str> {
+        match self {
+            FaultKind::Address { near, .. } if near.ends_with(NOWHERE) => Some(
+                "pass memory of the device that has not been freed; what the host has allocated by itself is none",
+            ),
+            FaultKind::Address { near, .. }
+                if near.is_empty() || near.contains("the allocation") =>
+            {
+                Some("compare the index with the length of the array before the access")
+            }
+            FaultKind::Callee(_) => Some("take pointers to device functions in device code"),
+            FaultKind::Deadlock => {
+                Some("let all threads of the block, or of the mask, come to the same one")
+            }
+            FaultKind::Misaligned { .. } => {
+                Some("align the data to the type's size, or access it by a smaller type")
+            }
+            FaultKind::Stack => Some("limit the recursion, or the size of local arrays"),
+            FaultKind::Trap => Some(
+                "the program ends itself so: look for __trap() and for checks of its own before it",
+            ),
+            FaultKind::Address { .. }
+            | FaultKind::Assertion(_)
+            | FaultKind::Breakpoint
+            | FaultKind::Resources(_)
+            | FaultKind::TimeLimit => None,
+        }
+    }
+}
+
+/// Ends what is said of an address that no allocation is near.
+pub(crate) const NOWHERE: &str = "where nothing is allocated";
 
 impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -108,19 +162,49 @@ pub(crate) struct Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (block, thread) = (self.block, self.thread);
+        let ([x, y, z], [i, j, k]) = (self.block, self.thread);
         write!(
             f,
-            "{}: block ({}, {}, {}), thread ({}, {}, {}), in {} at {}",
-            self.kind,
-            block[0],
-            block[1],
-            block[2],
-            thread[0],
-            thread[1],
-            thread[2],
-            self.function,
-            self.at
+            "{}: block ({x}, {y}, {z}), thread ({i}, {j}, {k}), in {} at {}",
+            self.kind, self.function, self.at
         )
+    }
+}
+
+impl Fault {
+    /// The message about it: what, where in the grid, in which line of the PTX and of the source, and what helps.
+    pub(crate) fn message(&self, kernel: &Kernel, shared_bytes: u32) -> String {
+        let ([x, y, z], [i, j, k]) = (self.block, self.thread);
+        let image = &kernel.image;
+        let near = match &self.kind {
+            FaultKind::Address {
+                space: Space::Shared,
+                near,
+                ..
+            } if near.is_empty() => {
+                format!(", where the block has {shared_bytes} bytes")
+            }
+            _ => String::new(),
+        };
+        let mut text = format!(
+            "kernel `{}`: {}{near}: block ({x}, {y}, {z}), thread ({i}, {j}, {k}), ",
+            shown(kernel.name()),
+            self.kind
+        );
+        if self.function != kernel.name() {
+            text += &format!("in `{}`, ", shown(&self.function));
+        }
+        if let Some(source) = image.source(self.at) {
+            text += &format!("{source}, ");
+        }
+        text += &format!(
+            "PTX {}: `{}`",
+            image.own_place(self.at),
+            shown(image.line(self.at))
+        );
+        if let Some(remedy) = self.kind.remedy() {
+            text += &format!("; {remedy}");
+        }
+        text
     }
 }

@@ -1,20 +1,25 @@
 //! A module on a device: a linked program, its variables in memory, its kernels ready to run.
 
+mod refusal;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
-use towline_ptx::fatbin::{self, Container};
+use towline_ptx::fatbin::{self, Container, EntryKind};
 use towline_ptx::image::{self, Kind};
 use towline_ptx::ir::{
-    Body, Code, Constant, FunctionId, Instruction, Program, Relocation, Space, Symbol, VariableId,
+    Body, Code, Constant, Function, FunctionId, Instruction, Program, Relocation, Space, Symbol,
+    VariableId,
 };
 use towline_ptx::ptx;
 use towline_ptx::{ComputeCapability, Error as ImageError};
 
 use crate::memory::{Arena, Purpose};
 use crate::tier::{is_worthwhile, weight};
+pub(crate) use refusal::{LoadError, Refusal};
+use refusal::{gencode, own_part, own_place, source_of, target_of};
 
 /// Where the shared memory of a block starts for generic addresses. No host has memory there.
 pub(crate) const SHARED_WINDOW: u64 = 1 << 50;
@@ -37,28 +42,6 @@ const RUNTIME: [&str; 3] = [
 ];
 const RUNTIME_TEXT: &str = include_str!("runtime.ptx");
 
-/// Why an image cannot be loaded.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum LoadError {
-    #[error("{}{_0}", if matches!(_0, ImageError::Syntax(_)) { "" } else { "the image is damaged: " })]
-    Image(#[from] ImageError),
-    #[error("{0}")]
-    Link(#[from] towline_ptx::ir::Error),
-    #[error("{line}: unresolved function `{name}`, called by `{by}`")]
-    Missing {
-        line: ptx::Position,
-        name: String,
-        by: String,
-    },
-    #[error("the device has no memory for the {0} bytes of the module's variables")]
-    NoMemory(u64),
-    #[error(
-        "the image has machine code and no PTX, and this device runs PTX: build with nvcc -arch=compute_75 or add -gencode \
-         arch=compute_75,code=compute_75; in CuPy set CUPY_COMPILE_WITH_PTX=1; with Numba uninstall nvidia-nvjitlink"
-    )]
-    NoPtx,
-}
-
 const PAGE: u64 = 4096;
 
 /// A module that is loaded.
@@ -72,7 +55,7 @@ pub(crate) struct Image {
     /// Their part of the arena.
     taken: Vec<u64>,
     arena: Arc<Arena>,
-    kernels: Mutex<HashMap<FunctionId, Result<Arc<Parts>, String>>>,
+    kernels: Mutex<HashMap<FunctionId, Result<Arc<Parts>, Refusal>>>,
 }
 
 impl std::fmt::Debug for Image {
@@ -87,14 +70,25 @@ pub(crate) fn text_of(bytes: &[u8], device: ComputeCapability) -> Result<String,
         Some(Kind::Container) => {
             let programs = Container::parse(bytes)?.programs()?;
             let Some(program) = fatbin::choose_text(programs, device) else {
-                return Err(LoadError::NoPtx);
+                let programs = Container::parse(bytes)?.programs()?;
+                let mut code: Vec<String> = programs
+                    .iter()
+                    .filter(|program| program.kind == EntryKind::Elf)
+                    .map(|program| format!("sm_{}", program.arch))
+                    .collect();
+                code.dedup();
+                let has = match code.is_empty() {
+                    true => "no machine code".into(),
+                    false => format!("{} code", code.join(", ")),
+                };
+                return Err(LoadError::NoPtx { has, device });
             };
             let text = program.image()?;
             let end = text.iter().position(|byte| *byte == 0);
             let text = text.get(..end.unwrap_or(text.len())).unwrap_or_default();
             Ok(ptx::text(text)?.to_owned())
         }
-        Some(Kind::Elf) => Err(LoadError::NoPtx),
+        Some(Kind::Elf) => Err(LoadError::MachineCode(device)),
         Some(Kind::Wrapper) => Err(LoadError::Image(ImageError::BadMagic {
             what: "image",
             found: fatbin::WRAPPER_MAGIC,
@@ -111,7 +105,7 @@ impl Image {
     /// Loads PTX.
     pub(crate) fn load(text: String, arena: &Arc<Arena>, device: u32) -> Result<Self, LoadError> {
         let text = with_runtime(text)?;
-        let program = program_of(&text)?;
+        let program = program_of(&text).map_err(|error| error.at_home(&text))?;
         let mut image = Self {
             addresses: vec![None; program.variables.len()],
             taken: Vec::new(),
@@ -210,6 +204,79 @@ impl Image {
         Some(((*address)?, variable.len))
     }
 
+    /// A place of the text in its own module.
+    pub(crate) fn own_place(&self, at: ptx::Position) -> ptx::Position {
+        own_place(&self.text, at)
+    }
+
+    /// File and line that the compiler made this place from, where it says so.
+    pub(crate) fn source(&self, at: ptx::Position) -> Option<String> {
+        let (part, at) = own_part(&self.text, at);
+        source_of(part, at.line)
+    }
+
+    /// Why kernels cannot run here; an error if none can.
+    pub(crate) fn refusals(&self, device: ComputeCapability) -> Result<Vec<Refusal>, LoadError> {
+        let functions = &self.program.functions;
+        let may_refuse =
+            |one: &Function| one.limits.clusters || matches!(one.body, Body::Refused(_));
+        if !functions.iter().any(may_refuse) {
+            return Ok(Vec::new());
+        }
+        let kernels = (0..)
+            .map(FunctionId)
+            .zip(functions)
+            .filter(|(_, one)| one.entry);
+        let kernels: Vec<FunctionId> = kernels.map(|(id, _)| id).collect();
+        let refusals: Vec<Refusal> = kernels
+            .iter()
+            .filter_map(|id| self.reach(*id).err())
+            .collect();
+        match kernels.first() {
+            Some(first) if kernels.len() == refusals.len() => Err(LoadError::Kernels {
+                remedy: self.remedy(*first, device),
+                refusals,
+            }),
+            _ => Ok(refusals),
+        }
+    }
+
+    /// What a kernel may come to, if all of it can run.
+    fn reach(&self, kernel: FunctionId) -> Result<Vec<FunctionId>, Refusal> {
+        let refuse = |why: Why| {
+            let name = |id| self.program.function(id).map(|one| one.name.clone());
+            Refusal {
+                kernel: name(kernel).unwrap_or_default(),
+                function: name(why.function).filter(|_| why.function != kernel),
+                at: why.at.map(|at| self.own_place(at)),
+                what: why.what,
+            }
+        };
+        let clusters = |one: &Function| one.limits.clusters;
+        if self.program.function(kernel).is_some_and(clusters) {
+            return Err(refuse(Why {
+                function: kernel,
+                at: None,
+                what: "clusters of blocks are not supported".into(),
+            }));
+        }
+        reach(&self.program, kernel).map_err(refuse)
+    }
+
+    /// What helps where a kernel cannot run: code for an earlier architecture, if it is for a later one than this device's.
+    pub(crate) fn remedy(&self, kernel: FunctionId, device: ComputeCapability) -> String {
+        let at = self.program.function(kernel).map(|one| one.at);
+        let part = at.map_or(self.text.as_str(), |at| own_part(&self.text, at).0);
+        match target_of(part) {
+            Some(target) if target > device.major * 10 + device.minor => format!(
+                "it is compiled for sm_{target}, and this device has compute capability {device}: build with {}, whose code may do \
+                 without, or use a server with a GPU",
+                gencode(device)
+            ),
+            _ => "use a server with a GPU: no option of the compiler helps, since it is compiled for no later device than this".into(),
+        }
+    }
+
     /// The line of the text that a position is in.
     pub(crate) fn line(&self, at: ptx::Position) -> &str {
         let line = self.text.lines().nth(at.line.saturating_sub(1) as usize);
@@ -217,20 +284,20 @@ impl Image {
     }
 
     /// A kernel, made ready at its first use; or why it cannot run here.
-    pub(crate) fn kernel(self: &Arc<Self>, id: FunctionId) -> Result<Kernel, String> {
+    pub(crate) fn kernel(self: &Arc<Self>, id: FunctionId) -> Result<Kernel, Refusal> {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         let parts = kernels
             .entry(id)
             .or_insert_with(|| Parts::new(self, id).map(Arc::new));
         Ok(Kernel {
             image: Arc::clone(self),
-            parts: Arc::clone(parts.as_ref().map_err(String::clone)?),
+            parts: Arc::clone(parts.as_ref().map_err(Refusal::clone)?),
         })
     }
 
     /// Shared memory of a kernel that its variables take.
     pub(crate) fn shared_bytes(&self, id: FunctionId) -> u32 {
-        let reach = reach(&self.program, id).unwrap_or_default();
+        let reach = self.reach(id).unwrap_or_default();
         let (_, end, _) = lay_out_shared(&self.program, &reach);
         end
     }
@@ -275,7 +342,10 @@ fn with_runtime(text: String) -> Result<String, LoadError> {
 
 /// Whether a text can be loaded, variables' memory apart.
 pub(crate) fn check_text(text: String) -> Result<(), LoadError> {
-    program_of(&with_runtime(text)?).map(drop)
+    let text = with_runtime(text)?;
+    program_of(&text)
+        .map(drop)
+        .map_err(|error| error.at_home(&text))
 }
 
 /// Whatever is called by name must be there.
@@ -301,8 +371,15 @@ fn check_calls(program: &Program) -> Result<(), LoadError> {
     Ok(())
 }
 
+/// Why a function cannot run here.
+struct Why {
+    function: FunctionId,
+    at: Option<ptx::Position>,
+    what: String,
+}
+
 /// The functions that a kernel may come to; or the reason why one of them cannot run here.
-fn reach(program: &Program, kernel: FunctionId) -> Result<Vec<FunctionId>, String> {
+fn reach(program: &Program, kernel: FunctionId) -> Result<Vec<FunctionId>, Why> {
     let mut found = vec![kernel];
     let mut known = HashSet::from([kernel]);
     let mut next = 0;
@@ -316,7 +393,11 @@ fn reach(program: &Program, kernel: FunctionId) -> Result<Vec<FunctionId>, Strin
             Body::Code(code) => code,
             Body::Declared => continue,
             Body::Refused(error) => {
-                return Err(format!("`{}` at {error}", function.name));
+                return Err(Why {
+                    function: id,
+                    at: Some(error.at),
+                    what: error.message.clone(),
+                });
             }
         };
         found.extend(code.calls.iter().filter(|callee| known.insert(**callee)));
@@ -401,15 +482,9 @@ pub(crate) struct Kernel {
 }
 
 impl Parts {
-    fn new(image: &Image, entry: FunctionId) -> Result<Self, String> {
+    fn new(image: &Image, entry: FunctionId) -> Result<Self, Refusal> {
         let program = &image.program;
-        let functions = reach(program, entry)?;
-        if program
-            .function(entry)
-            .is_some_and(|kernel| kernel.limits.clusters)
-        {
-            return Err("the kernel wants clusters of blocks, which are not supported".into());
-        }
+        let functions = image.reach(entry)?;
         let (shared, shared_bytes, align) = lay_out_shared(program, &functions);
         let mut constants = HashMap::new();
         let (mut instructions, mut thread_weight) = (0, 0_u64);

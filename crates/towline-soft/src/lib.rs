@@ -1,14 +1,15 @@
 //! A CUDA device in software: PTX carried out on the CPU, behind the driver's contract.
 //!
 //! [`SoftCuda`] implements [`CudaApi`](towline_backend::cuda::CudaApi), so a worker serves it like a GPU's driver. Modules must hold PTX;
-//! what of it this device cannot carry out is refused per kernel, when it is launched, with a line in the log that says which
-//! instruction it is and what helps.
+//! what of it this device cannot carry out is refused per kernel, when it is launched, with a message that says which instruction it is
+//! and what helps.
 //!
 //! - [`memory`]: memory that kernels and the host share. Every access is checked.
 //! - [`image`]: a module on a device.
 //! - [`exec`]: launches, and the interpreter.
 //! - [`jit`]: kernels as machine code.
 //! - [`fault`]: what goes wrong while a kernel runs.
+//! - [`messages`]: what the program is told of it.
 //! - [`tier`]: which of the two runs a launch.
 //! - [`driver`]: contexts, streams, and the calls.
 #![deny(unsafe_code)]
@@ -23,6 +24,7 @@ mod jit;
 pub mod measure;
 #[allow(unsafe_code, reason = "memory that kernels and the host share")]
 mod memory;
+mod messages;
 mod tier;
 
 pub use driver::{SoftCuda, SoftOptions, SoftTier};

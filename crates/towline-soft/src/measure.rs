@@ -43,7 +43,7 @@ impl Subject {
             .program
             .kernel(kernel)
             .ok_or("there is no such kernel")?;
-        let kernel = image.kernel(id)?;
+        let kernel = image.kernel(id).map_err(|why| why.to_string())?;
         Ok(Self {
             arena,
             kernel,

@@ -1,7 +1,7 @@
 //! The contract's face: pointers to values and back. All that is unsafe about the driver is here.
 #![allow(unsafe_code, reason = "the contract is the C interface")]
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::os::fd::{BorrowedFd, IntoRawFd, RawFd};
 use std::sync::Arc;
 
@@ -20,6 +20,8 @@ use super::streams::{Event, Queue};
 use super::virtual_memory::{Number, virtual_memory_calls};
 use super::{CURRENT, SoftCuda, fresh};
 
+/// The level of errors in the driver's log.
+const LOG_ERROR: CUlogLevel = 0;
 /// Most launch attributes that are looked at.
 const ATTRIBUTE_LIMIT: u32 = 64;
 
@@ -656,8 +658,7 @@ impl CudaApi for SoftCuda {
     ) -> CUresult {
         // SAFETY: the caller's.
         let log = unsafe { Logs::of(count, options, values) };
-        let loaded =
-            image_of(image).and_then(|image| self.load_module(image, |text| log.say_wrong(text)));
+        let loaded = image_of(image).and_then(|image| self.load_module(image, &log));
         answer(module, loaded.map(handle))
     }
     unsafe fn cuModuleUnload(&self, module: CUmodule) -> CUresult {
@@ -710,8 +711,7 @@ impl CudaApi for SoftCuda {
     ) -> CUresult {
         // SAFETY: the caller's.
         let log = unsafe { Logs::of(count, options, values) };
-        let loaded =
-            image_of(image).and_then(|image| self.load_library(image, |text| log.say_wrong(text)));
+        let loaded = image_of(image).and_then(|image| self.load_library(image, &log));
         answer(library, loaded.map(handle))
     }
     unsafe fn cuLibraryUnload(&self, library: CUlibrary) -> CUresult {
@@ -925,7 +925,7 @@ impl CudaApi for SoftCuda {
                     .read_unaligned()
             };
             let [id, _, value @ ..] = words;
-            match launch::cooperative(id, value) {
+            match launch::cooperative(id, value, &self.messages) {
                 Ok(wanted) => cooperative |= wanted.unwrap_or(false),
                 Err(status) => return status,
             }
@@ -938,6 +938,35 @@ impl CudaApi for SoftCuda {
         };
         // SAFETY: the caller's.
         status(unsafe { self.start(function, shape, config.hStream, params, extra) })
+    }
+    unsafe fn cuLogsRegisterCallback(
+        &self,
+        callback: CUlogsCallback,
+        data: *mut c_void,
+        registered: *mut CUlogsCallbackHandle,
+    ) -> CUresult {
+        let Some(callback) = callback else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        let data = data.expose_provenance();
+        let listener = move |text: &str| {
+            let Ok(message) = CString::new(text) else {
+                return;
+            };
+            let data = std::ptr::with_exposed_provenance_mut(data);
+            let len = message.as_bytes().len();
+            // SAFETY: the contract of the call: the function takes its data and a message, until it is taken back.
+            unsafe { callback(data, LOG_ERROR, message.as_ptr().cast_mut(), len) };
+        };
+        let number = fresh();
+        self.messages.listen(number, Arc::new(listener));
+        answer(registered, Ok(handle(number)))
+    }
+    unsafe fn cuLogsUnregisterCallback(&self, callback: CUlogsCallbackHandle) -> CUresult {
+        match self.messages.forget(callback.addr()) {
+            true => CUDA_SUCCESS,
+            false => CUDA_ERROR_INVALID_VALUE,
+        }
     }
     towline_backend::graph_calls!();
     graph_memory_calls!();

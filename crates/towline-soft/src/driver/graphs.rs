@@ -17,6 +17,7 @@ use super::operations::Operations;
 use super::streams::{Event, Place};
 use super::{Context, SoftCuda, fresh, lock};
 use crate::memory::{Arena, Purpose};
+use crate::messages::Messages;
 
 /// What a node does.
 #[derive(Clone)]
@@ -81,6 +82,7 @@ struct Running {
     arena: Arc<Arena>,
     context: Arc<Context>,
     limit: Option<Duration>,
+    messages: Arc<Messages>,
 }
 
 fn done(status: CUresult) -> Result<(), CUresult> {
@@ -131,9 +133,9 @@ impl Running {
             self.context.may_go_on()?;
             match deadline.is_some_and(|deadline| Instant::now() > deadline) {
                 true => {
-                    log::error!(
-                        "a graph ran longer than the server's limit (--kernel-time-limit): its bodies are repeated too often"
-                    );
+                    self.messages.tell("a graph", "time limit", || {
+                        "a graph ran longer than the server's limit (--kernel-time-limit): its bodies are repeated too often".into()
+                    });
                     Err(CUDA_ERROR_LAUNCH_TIMEOUT)
                 }
                 false => Ok(()),
@@ -366,6 +368,7 @@ impl GraphDevice for SoftCuda {
             arena: Arc::clone(&self.arena),
             context: Arc::clone(queue.context()),
             limit: self.time_limit(),
+            messages: Arc::clone(&self.messages),
         };
         // Executable graphs do not overlap with themselves: a launch stands behind the one before it.
         let mut last = exec.last();

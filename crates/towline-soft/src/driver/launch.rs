@@ -11,10 +11,10 @@ use super::modules::Function;
 use super::streams::Queue;
 use super::{Context, SoftCuda, SoftTier};
 use crate::exec::{self, Launch, Print};
-use crate::fault::{Fault, FaultKind};
 use crate::image::Kernel;
 use crate::jit::Cache;
 use crate::memory::{Arena, Purpose};
+use crate::messages::{Messages, shown};
 
 /// Bytes that cooperative kernels count their blocks in.
 const WORKSPACE_BYTES: u64 = 64;
@@ -48,15 +48,24 @@ pub struct Plan {
     codes: Arc<Cache>,
     launches: Arc<AtomicU64>,
     print: Print,
+    messages: Arc<Messages>,
 }
 
 /// What a launch's attribute says: whether its blocks are to run at once, `None` where that is not what it is about; those that a
 /// software device cannot heed are refused.
-pub(super) fn cooperative(id: u32, value: [u32; 3]) -> Result<Option<bool>, CUresult> {
+pub(super) fn cooperative(
+    id: u32,
+    value: [u32; 3],
+    messages: &Messages,
+) -> Result<Option<bool>, CUresult> {
     match id {
         CU_LAUNCH_ATTRIBUTE_COOPERATIVE => Ok(Some(value[0] != 0)),
         CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION if value != [1; 3] => {
-            log::error!("a launch with clusters of blocks, which software devices do not have");
+            messages.tell("a launch", "clusters of blocks", || {
+                "a launch asks for clusters of blocks, which software devices do not have: leave the attribute out, or use a server \
+                 with a GPU"
+                    .into()
+            });
             Err(CUDA_ERROR_NOT_SUPPORTED)
         }
         // The others are about speed.
@@ -72,7 +81,7 @@ impl Plan {
 
     /// Takes an attribute of the launch.
     pub(super) fn take_attribute(&mut self, id: u32, value: [u32; 3]) -> Result<(), CUresult> {
-        if let Some(wanted) = cooperative(id, value)? {
+        if let Some(wanted) = cooperative(id, value, &self.messages)? {
             self.shape.cooperative = wanted;
             self.check_together()?;
         }
@@ -118,6 +127,7 @@ impl Plan {
     pub(super) fn run(self) -> CUresult {
         let (cooperative, limit) = (self.shape.cooperative, self.limit);
         let (tier, codes) = (self.tier, Arc::clone(&self.codes));
+        let messages = Arc::clone(&self.messages);
         let mut launch = self.launch();
         if cooperative {
             match workspace(&launch) {
@@ -138,7 +148,12 @@ impl Plan {
         }
         match outcome {
             Ok(()) => CUDA_SUCCESS,
-            Err(fault) => tell(&launch.kernel, &fault),
+            Err(fault) => {
+                let kernel = &launch.kernel;
+                let text = || fault.message(kernel, launch.shared_bytes);
+                messages.tell(kernel.name(), fault.kind.name(), text);
+                fault.kind.status()
+            }
         }
     }
 }
@@ -177,13 +192,14 @@ impl SoftCuda {
         parameters: Vec<u8>,
     ) -> Result<Plan, CUresult> {
         let image = self.image(&function.module)?;
+        let name = function.name.to_string_lossy();
         let kernel = image.kernel(function.id).map_err(|why| {
-            log::error!(
-                "cannot run the kernel `{}` on a software device: {why}; compile it for an earlier architecture (nvcc \
-                 -arch=compute_75), or use a server with a GPU",
-                function.name.to_string_lossy()
-            );
-            CUDA_ERROR_NOT_SUPPORTED
+            let text = || {
+                let remedy = image.remedy(function.id, self.capability());
+                format!("cannot run on this software device: {why}; {remedy}")
+            };
+            self.messages.tell(&name, "cannot run here", text);
+            CUDA_ERROR_NO_BINARY_FOR_GPU
         })?;
         let shared_bytes = self.check(&kernel, function, shape)?;
         let threads: u32 = shape.block.iter().product();
@@ -204,14 +220,18 @@ impl SoftCuda {
             codes: Arc::clone(&self.codes),
             launches: Arc::clone(&self.launches),
             print: Arc::clone(&self.print),
+            messages: Arc::clone(&self.messages),
         };
         let launch = plan.clone().launch();
         if launch.block_bytes().is_none() {
-            log::error!(
-                "cannot launch the kernel `{}`: registers and local memory of a block of {threads} threads take more than a \
-                 software device has for them (--soft-launch-memory); launch smaller blocks",
-                function.name.to_string_lossy()
-            );
+            let text = || {
+                format!(
+                    "cannot launch the kernel `{}`: registers and local memory of a block of {threads} threads take more than a \
+                     software device has for them (--soft-launch-memory of the server); launch smaller blocks",
+                    shown(&name)
+                )
+            };
+            self.messages.tell(&name, "too few resources", text);
             return Err(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
         }
         let plan = Plan {
@@ -304,15 +324,4 @@ impl SoftCuda {
         let share = self.most_shared() as u32 / blocks;
         Ok(share.saturating_sub(fixed) as usize)
     }
-}
-
-/// Logs what went wrong, and gives what the driver answers for it.
-fn tell(kernel: &Kernel, fault: &Fault) -> CUresult {
-    let line = kernel.image.line(fault.at);
-    if let FaultKind::Assertion(text) = &fault.kind {
-        // Where the vendor's runtime writes them.
-        eprintln!("{text}");
-    }
-    log::error!("kernel `{}`: {fault}: {line}", kernel.name());
-    fault.kind.status()
 }

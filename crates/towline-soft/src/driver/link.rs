@@ -9,12 +9,12 @@ use std::ffi::{c_char, c_void};
 use std::time::Instant;
 
 use towline_backend::cuda::*;
-use towline_ptx::ComputeCapability;
 use towline_ptx::ptx::{self, Module};
 
 use super::modules::status;
 use super::{SoftCuda, fresh};
 use crate::image::{LoadError, check_text, text_of};
+use crate::messages::shown;
 
 /// Most bytes of the images of a link.
 const TEXT_LIMIT: usize = 1 << 30;
@@ -110,7 +110,7 @@ impl Logs {
         self.error.tell(text);
     }
 
-    fn remark(&self, text: &str) {
+    pub(super) fn remark(&self, text: &str) {
         self.info.tell(text);
     }
 
@@ -120,6 +120,24 @@ impl Logs {
             let milliseconds = since.elapsed().as_secs_f32() * 1000.0;
             // SAFETY: the contract of the option: its value has room for a pointer, and is told the time.
             unsafe { place::<f32>(self.wall).write(milliseconds) };
+        }
+    }
+}
+
+/// Why a link fails: the status, and what the program is told, in a line and as the compiler's log.
+struct Wrong {
+    status: CUresult,
+    message: String,
+    log: String,
+}
+
+impl Wrong {
+    fn new(status: CUresult, message: String) -> Self {
+        let log = format!("error   : {message}\n");
+        Self {
+            status,
+            message,
+            log,
         }
     }
 }
@@ -147,7 +165,7 @@ impl SoftCuda {
     fn in_link<T>(
         &self,
         number: usize,
-        go: impl FnOnce(&mut Link) -> Result<T, (CUresult, String)>,
+        go: impl FnOnce(&mut Link) -> Result<T, Wrong>,
     ) -> Result<T, CUresult> {
         let began = Instant::now();
         // Taken out, so that reading a long text holds up nobody else. The caller lets the calls of a link take turns.
@@ -157,10 +175,10 @@ impl SoftCuda {
         let logs = link.logs;
         self.lock().links.insert(number, link);
         logs.took(began);
-        outcome.map_err(|(status, message)| {
-            log::error!("could not link device code: {message}");
-            logs.say_wrong(&message);
-            status
+        outcome.map_err(|wrong| {
+            self.tell_unloadable("link device code", &wrong.message);
+            logs.say_wrong(&wrong.log);
+            wrong.status
         })
     }
 
@@ -171,13 +189,16 @@ impl SoftCuda {
         code: &[u8],
         name: &str,
     ) -> Result<(), CUresult> {
-        let (major, minor) = self.options.capability;
-        let device = ComputeCapability::new(major, minor);
+        let device = self.capability();
         self.in_link(number, |link| {
-            let wrong = |error: LoadError| (status(&error), format!("{name}: {error}"));
+            let wrong = |error: LoadError| Wrong {
+                status: status(&error),
+                message: format!("{}: {error}", shown(name)),
+                log: error.log(&shown(name)),
+            };
             let text = match kind {
                 CU_JIT_INPUT_PTX | CU_JIT_INPUT_FATBINARY => text_of(code, device).map_err(wrong)?,
-                CU_JIT_INPUT_CUBIN => return Err(wrong(LoadError::NoPtx)),
+                CU_JIT_INPUT_CUBIN => return Err(wrong(LoadError::MachineCode(device))),
                 CU_JIT_INPUT_LIBRARY => {
                     // CUDA's device runtime, most likely. Whether something is missing turns out in the end.
                     link.libraries.push(name.to_owned());
@@ -185,14 +206,14 @@ impl SoftCuda {
                 }
                 _ => {
                     let message = "is no PTX and no fat binary, and nothing else is linked for devices in software";
-                    return Err((CUDA_ERROR_NOT_SUPPORTED, format!("{name} {message}")));
+                    return Err(Wrong::new(CUDA_ERROR_NOT_SUPPORTED, format!("{} {message}", shown(name))));
                 }
             };
             Module::parse(&text).map_err(|error| wrong(LoadError::Image(error.into())))?;
             let held: usize = link.parts.iter().map(|(_, text)| text.len()).sum();
             if held.saturating_add(text.len()) > TEXT_LIMIT {
                 let message = format!("the link has more than {TEXT_LIMIT} bytes of PTX");
-                return Err((CUDA_ERROR_OUT_OF_MEMORY, message));
+                return Err(Wrong::new(CUDA_ERROR_OUT_OF_MEMORY, message));
             }
             link.parts.push((name.to_owned(), text));
             Ok(())
@@ -203,16 +224,22 @@ impl SoftCuda {
     pub(super) fn complete_link(&self, number: usize) -> Result<(*mut c_void, usize), CUresult> {
         self.in_link(number, |link| {
             if link.parts.is_empty() {
-                return Err((CUDA_ERROR_INVALID_IMAGE, "there is nothing to link".into()));
+                return Err(Wrong::new(CUDA_ERROR_INVALID_IMAGE, "there is nothing to link".into()));
             }
             let text = link.text();
             check_text(text.clone()).map_err(|error| {
-                let mut message = error.to_string();
+                let (mut message, mut log) = (error.to_string(), error.log("linked ptx"));
                 if !link.libraries.is_empty() {
-                    let names = link.libraries.join(", ");
-                    message += &format!("; nothing was taken from {names}, since devices in software read no libraries");
+                    let names = shown(&link.libraries.join(", "));
+                    let hint = format!("nothing was taken from {names}, since devices in software read no libraries");
+                    message += &format!("; {hint}");
+                    log += &format!("info    : {hint}\n");
                 }
-                (status(&error), message)
+                Wrong {
+                    status: status(&error),
+                    message,
+                    log,
+                }
             })?;
             let names: Vec<&str> = link.parts.iter().map(|(name, _)| name.as_str()).collect();
             link.logs.remark(&format!("linked {}", names.join(", ")));

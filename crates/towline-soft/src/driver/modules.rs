@@ -6,12 +6,15 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use towline_backend::cuda::*;
-use towline_ptx::ComputeCapability;
 use towline_ptx::ir::{Body, FunctionId, ParameterPlace};
 
 use super::attributes::SHARED_BYTES;
+use super::link::Logs;
 use super::{SoftCuda, State, fresh, lock};
 use crate::image::{Image, LoadError, text_of};
+
+/// What the driver calls PTX that is no part of a link.
+const INPUT: &str = "application ptx input";
 
 /// A module, or a library, which is loaded on each device where it is used.
 pub(super) struct Module {
@@ -39,32 +42,38 @@ pub(super) fn status(error: &LoadError) -> CUresult {
     match error {
         LoadError::Image(towline_ptx::Error::Syntax(_)) => CUDA_ERROR_INVALID_PTX,
         LoadError::Image(_) => CUDA_ERROR_INVALID_IMAGE,
-        LoadError::Link(_) | LoadError::Missing { .. } => CUDA_ERROR_INVALID_PTX,
+        LoadError::Kernels { .. } | LoadError::Link(_) | LoadError::Missing { .. } => {
+            CUDA_ERROR_INVALID_PTX
+        }
+        LoadError::MachineCode(_) | LoadError::NoPtx { .. } => CUDA_ERROR_NO_BINARY_FOR_GPU,
         LoadError::NoMemory(_) => CUDA_ERROR_OUT_OF_MEMORY,
-        LoadError::NoPtx => CUDA_ERROR_NO_BINARY_FOR_GPU,
+        LoadError::Version { .. } => CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
     }
 }
 
 impl SoftCuda {
-    /// Loads an image in the current context, or a library on its device. What is wrong with it is logged, and given to `tell`.
-    pub(super) fn load(
-        &self,
-        image: &[u8],
-        library: bool,
-        tell: impl FnOnce(&str),
-    ) -> Result<Arc<Module>, CUresult> {
+    /// Loads an image in the current context, or a library on its device. What is wrong with it is told, and written to the logs.
+    ///
+    /// A module none of whose kernels can run is refused, as the driver refuses PTX that it cannot compile. Kernels of a library, and some
+    /// of a module's, are refused when they are launched.
+    fn load(&self, image: &[u8], library: bool, logs: &Logs) -> Result<Arc<Module>, CUresult> {
         let context = self.context()?;
         let device = context.device as u32;
-        let (major, minor) = self.options.capability;
-        let capability = ComputeCapability::new(major, minor);
-        let loaded = text_of(image, capability).and_then(|text| {
+        let loaded = text_of(image, self.capability()).and_then(|text| {
             let image = Image::load(text.clone(), &self.arena, device)?;
+            match image.refusals(self.capability()) {
+                Ok(refusals) => {
+                    let lines: String = refusals.iter().map(|refusal| refusal.log(INPUT)).collect();
+                    logs.remark(&lines);
+                }
+                Err(error) if !library => return Err(error),
+                Err(error) => logs.remark(&error.log(INPUT)),
+            }
             Ok((text, Arc::new(image)))
         });
         let (text, image) = loaded.map_err(|error| {
-            let message = error.to_string();
-            log::error!("could not load a module: {message}");
-            tell(&message);
+            self.tell_unloadable("load a module", &error.to_string());
+            logs.say_wrong(&error.log(INPUT));
             status(&error)
         })?;
         let kernels: Vec<_> = (0..)
@@ -93,23 +102,22 @@ impl SoftCuda {
         Ok(module)
     }
 
-    pub(super) fn load_module(
-        &self,
-        image: &[u8],
-        tell: impl FnOnce(&str),
-    ) -> Result<usize, CUresult> {
-        let module = self.load(image, false, tell)?;
+    /// Tells that device code is of no use; the same fault of it once.
+    pub(super) fn tell_unloadable(&self, what: &str, why: &str) {
+        let text = || format!("could not {what}: {why}");
+        self.messages
+            .tell(why, "device code that cannot be used", text);
+    }
+
+    pub(super) fn load_module(&self, image: &[u8], logs: &Logs) -> Result<usize, CUresult> {
+        let module = self.load(image, false, logs)?;
         let handle = fresh();
         self.lock().modules.insert(handle, module);
         Ok(handle)
     }
 
-    pub(super) fn load_library(
-        &self,
-        image: &[u8],
-        tell: impl FnOnce(&str),
-    ) -> Result<usize, CUresult> {
-        let module = self.load(image, true, tell)?;
+    pub(super) fn load_library(&self, image: &[u8], logs: &Logs) -> Result<usize, CUresult> {
+        let module = self.load(image, true, logs)?;
         let handle = fresh();
         self.lock().libraries.insert(handle, module);
         Ok(handle)

@@ -7,7 +7,7 @@ use towline_ptx::ir::op::Order;
 
 use super::Launch;
 use super::frame::Frame;
-use crate::fault::FaultKind;
+use crate::fault::{FaultKind, NOWHERE};
 use crate::image::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW};
 use crate::memory::{Allocation, Refused, Span};
 
@@ -207,9 +207,19 @@ pub(crate) fn near(
     address: u64,
 ) -> String {
     match (below, above) {
+        (Some(one), _) if address - one.base < one.len => format!(
+            ", which begins {} bytes before the end of the allocation of {} bytes at {:#x}",
+            one.base + one.len - address,
+            one.len,
+            one.base
+        ),
+        (Some(one), _) if address - one.base == one.len => format!(
+            ", right behind the allocation of {} bytes at {:#x}",
+            one.len, one.base
+        ),
         (Some(one), _) if address - one.base <= 2 * one.len => format!(
-            ", {} bytes into the allocation of {} bytes at {:#x}",
-            address - one.base,
+            ", {} bytes past the end of the allocation of {} bytes at {:#x}",
+            address - one.base - one.len,
             one.len,
             one.base
         ),
@@ -219,7 +229,7 @@ pub(crate) fn near(
             one.len,
             one.base
         ),
-        _ => ", where nothing is allocated".into(),
+        _ => format!(", {NOWHERE}"),
     }
 }
 

@@ -442,7 +442,7 @@ fn wild_accesses_name_thread_address_and_instruction() {
         "{text}"
     );
     assert!(
-        text.contains("220 bytes into the allocation of 128 bytes"),
+        text.contains("92 bytes past the end of the allocation of 128 bytes"),
         "{text}"
     );
 }

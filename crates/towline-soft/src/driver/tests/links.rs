@@ -96,7 +96,7 @@ fn what_cannot_be_linked_is_refused_where_it_is_found_out() {
     let wrong = link.text(&cuda, c".version 8.0 .target sm_75\n nonsense");
     assert_eq!(wrong, CUDA_ERROR_INVALID_PTX);
     assert!(
-        link.said().starts_with("part: line 2, column 2"),
+        link.said().starts_with("ptxas part, line 2; error   : "),
         "{}",
         link.said()
     );
