@@ -132,13 +132,27 @@ fn program_with_ptx_computes_on_a_device_in_software() {
     let log = server.log();
     let line = log.lines().find(|line| line.contains("kernel `strays`"));
     let line = line.expect("the log tells of the fault");
-    for part in [
-        "invalid write of 4 bytes at global address 0x1010",
-        "block (0, 0, 0), thread (0, 0, 0), in strays at line 15, column 1",
-        "st.global.u32 [%d0+16], 7;",
-    ] {
-        assert!(line.contains(part), "{line}");
-    }
+    assert!(line.contains(STRAYS), "{line}");
+}
+
+/// What is told of the kernel `strays` of `programs/cuda_ptx.c`.
+const STRAYS: &str = "kernel `strays`: invalid write of 4 bytes at global address 0x1010, where nothing is allocated: block (0, 0, 0), \
+    thread (0, 0, 0), PTX line 15, column 1: `st.global.u32 [%d0+16], 7;`; pass memory of the device that has not been freed";
+
+#[test]
+fn program_on_a_device_in_software_is_told_of_faults_on_standard_error() {
+    let server = Server::start_with(&["--backend", "null", "--cuda", "soft"], &[]);
+    let run = |log: &str| {
+        Client::new(&[&server], opencl_program("cuda_ptx"))
+            .args(&[PTX])
+            .env("TOWLINE_LOG", log)
+            .run()
+            .errors
+    };
+    let told = run("warn");
+    assert_eq!(told.matches(STRAYS).count(), 1, "{told}");
+    let silent = run("warn,device=off");
+    assert!(!silent.contains("strays"), "{silent}");
 }
 
 #[test]

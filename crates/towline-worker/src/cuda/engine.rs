@@ -6,6 +6,7 @@ use towline_backend::cuda::{CUdevice, CudaApi};
 use towline_transport::Connection;
 
 use super::ahead::Ahead;
+use super::messages;
 use super::session::Session;
 use super::shared::Shared;
 use super::snapshot;
@@ -19,6 +20,8 @@ pub use super::snapshot::CudaOpenError;
 /// A driver with its devices, ready for one session.
 pub struct CudaEngine {
     api: Arc<dyn CudaApi>,
+    /// NVIDIA's own driver.
+    genuine: bool,
     snapshot: Vec<u8>,
     devices: Vec<CUdevice>,
     ahead: Ahead,
@@ -39,6 +42,7 @@ impl CudaEngine {
         let taken = snapshot::take(&*api, genuine, select, contexts)?;
         Ok(Self {
             api,
+            genuine,
             snapshot: taken.snapshot.encode(),
             devices: taken.devices,
             ahead: Ahead::of(taken.held),
@@ -82,6 +86,9 @@ impl CudaEngine {
             Arc::clone(&link),
             self.broker,
         ));
+        if !self.genuine {
+            messages::forward(&shared);
+        }
         let session = Session::new(shared, self.devices, self.ahead);
         lane::run(link, session, command, lanes, limits)
     }

@@ -14,6 +14,7 @@ mod dispatch;
 mod engine;
 mod graph;
 mod manual;
+mod messages;
 mod page;
 mod pinned;
 mod prints;
