@@ -45,8 +45,9 @@ impl Driver {
         stream: CUstream,
         mode: Mode,
     ) -> Result<(), CUresult> {
+        let place = self.enqueue_on(stream)?;
         if size == 0 {
-            return self.current().map(|_| ());
+            return Ok(());
         }
         if source.is_null() || address == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
@@ -57,8 +58,8 @@ impl Driver {
             return self.between(address, there, size, stream, mode);
         }
         self.expect_host(from)?;
-        let (acting, stream) = self.on(stream)?;
-        if let Some(captured) = self.captured(&acting, stream)? {
+        let (acting, stream, captured) = place;
+        if let Some(captured) = captured {
             let host = Memory::Host(source.cast_mut().cast());
             let copy = BoxCopy::run((Memory::Device(address), 0), (host, 0), size);
             return self.capture_copy(&acting, &captured, &copy, mode);
@@ -114,8 +115,9 @@ impl Driver {
         stream: CUstream,
         mode: Mode,
     ) -> Result<(), CUresult> {
+        let place = self.enqueue_on(stream)?;
         if size == 0 {
-            return self.current().map(|_| ());
+            return Ok(());
         }
         if target.is_null() || address == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
@@ -126,8 +128,8 @@ impl Driver {
             return self.between(there, address, size, stream, mode);
         }
         self.expect_host(to)?;
-        let (acting, stream) = self.on(stream)?;
-        if let Some(captured) = self.captured(&acting, stream)? {
+        let (acting, stream, captured) = place;
+        if let Some(captured) = captured {
             let host = Memory::Host(target.cast());
             let copy = BoxCopy::run((host, 0), (Memory::Device(address), 0), size);
             return self.capture_copy(&acting, &captured, &copy, mode);
@@ -200,16 +202,16 @@ impl Driver {
         size: usize,
         stream: CUstream,
     ) -> Result<(), CUresult> {
+        let (acting, stream, captured) = self.enqueue_on(stream)?;
         if size == 0 {
-            return self.current().map(|_| ());
+            return Ok(());
         }
         if target == 0 || source == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         self.expect_within(target, size)?;
         self.expect_within(source, size)?;
-        let (acting, stream) = self.on(stream)?;
-        if let Some(captured) = self.captured(&acting, stream)? {
+        if let Some(captured) = captured {
             let (to, from) = (Memory::Device(target), Memory::Device(source));
             let copy = BoxCopy::run((to, 0), (from, 0), size);
             return self.capture_copy(&acting, &captured, &copy, Mode::Async);
@@ -251,7 +253,7 @@ impl Driver {
         stream: CUstream,
         mode: Mode,
     ) -> Result<(), CUresult> {
-        self.ready()?;
+        let (acting, handle, captured) = self.enqueue_on(stream)?;
         self.expect_within(target, size)?;
         self.expect_within(source, size)?;
         let (to_device, from_device) = {
@@ -275,8 +277,7 @@ impl Driver {
             // SAFETY: as above.
             (false, true) => unsafe { self.to_host(call, target_host, source, size, stream, mode) },
             (false, false) => {
-                let (acting, handle) = self.on(stream)?;
-                if let Some(captured) = self.captured(&acting, handle)? {
+                if let Some(captured) = captured {
                     let (to, from) = (target_host.cast(), source_host.cast_mut().cast());
                     let (to, from) = (Memory::Host(to), Memory::Host(from));
                     let copy = BoxCopy::run((to, 0), (from, 0), size);
@@ -308,7 +309,7 @@ impl Driver {
         height: usize,
         stream: CUstream,
     ) -> Result<(), CUresult> {
-        let (acting, stream) = self.on(stream)?;
+        let (acting, stream, captured) = self.enqueue_on(stream)?;
         if width == 0 || height == 0 {
             return Ok(());
         }
@@ -319,7 +320,7 @@ impl Driver {
         {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        if let Some(captured) = self.captured(&acting, stream)? {
+        if let Some(captured) = captured {
             let fill = CUDA_MEMSET_NODE_PARAMS {
                 dst: address,
                 pitch,

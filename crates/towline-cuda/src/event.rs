@@ -79,6 +79,11 @@ impl Recorded {
         self.captured.load(Ordering::Acquire)
     }
 
+    /// Whether it was ever recorded, or may have been by another process.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.meets_captures() || self.is_shared() || lock(&self.last).is_some()
+    }
+
     /// What the server tells the end of the last recording under, where it has not ended.
     fn awaited(&self, acting: &Acting<'_>) -> Result<Option<u64>, CUresult> {
         let Some(recording) = *lock(&self.last) else {
@@ -163,6 +168,9 @@ impl Driver {
     }
 
     fn record(&self, event: CUevent, stream: CUstream, flags: u32) -> Result<(), CUresult> {
+        if flags > CU_EVENT_RECORD_EXTERNAL {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         let known = self.event(event)?;
         let (acting, stream) = self.on(stream)?;
         let context = self.context(known.context)?;
@@ -395,10 +403,10 @@ impl EventCalls for Driver {
         hEnd: CUevent,
     ) -> CUresult {
         match self.elapsed(hStart, hEnd) {
-            // SAFETY: the caller's contract.
-            Ok(elapsed) => unsafe { tell(pMilliseconds, Ok(elapsed)) },
-            // Events are looked at first.
+            // The driver looks at the events first (seen with driver 580.159).
             Err(status) => status,
+            // SAFETY: the caller's contract.
+            elapsed => unsafe { tell(pMilliseconds, elapsed) },
         }
     }
 }

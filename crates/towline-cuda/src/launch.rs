@@ -83,15 +83,15 @@ impl Driver {
         params: *mut *mut c_void,
         extra: *mut *mut c_void,
     ) -> Result<(), CUresult> {
+        let (acting, stream, captured) = self.enqueue_on(stream)?;
         let named = function.addr() as u64;
         let known = self.function(named)?;
-        let (acting, stream) = self.on(stream)?;
         let (known, number) = self.function_at(known, named, &acting)?;
         self.check(&known, shape, acting.context.device)?;
         // SAFETY: the caller's contract.
         let block = unsafe { pack::pack(|| self.parameters(&known), params, extra) }?;
         self.before_launch(&acting, &block)?;
-        if let Some(captured) = self.captured(&acting, stream)? {
+        if let Some(captured) = captured {
             let (context, words) = (acting.context.number, attributes.to_vec());
             let places = self.parameters(&known)?;
             let names = [named, number];

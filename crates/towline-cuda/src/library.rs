@@ -426,6 +426,7 @@ impl Driver {
     /// Ends a library on every server that has it.
     pub(crate) fn unload_library(&self, library: CUlibrary) -> Result<(), CUresult> {
         let image = self.library(library)?;
+        self.safe_in_captures()?;
         if let Some(elsewhere) = &image.elsewhere {
             // A server that is being sent it has it when this is set, and none is sent it any more.
             *lock(&elsewhere.ended) = true;

@@ -1035,6 +1035,7 @@ mod tests {
             device: 0,
             id: 1,
             kind: Kind::Device,
+            of_graph: false,
             alone: false,
             synchronous: false,
         }

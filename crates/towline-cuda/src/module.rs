@@ -374,6 +374,7 @@ impl ModuleCalls for Driver {
 
     unsafe fn cuModuleUnload(&self, hmod: CUmodule) -> CUresult {
         status(self.at_module(hmod).and_then(|(image, acting)| {
+            self.safe_in_captures()?;
             acting.post(&wire::ModuleUnload {
                 hmod: wire::ModuleHandle(image.number),
             })?;

@@ -108,6 +108,7 @@ impl Driver {
         height: i32,
         stream: CUstream,
     ) -> Result<(), CUresult> {
+        self.enqueue_on(stream)?;
         let number = function.addr() as u64;
         self.function(number)?;
         let known = lock(&self.old_launches).get(&number).cloned();

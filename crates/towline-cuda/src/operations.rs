@@ -86,9 +86,8 @@ impl Driver {
                         has(CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR)?;
                     }
                 }
-                CU_STREAM_MEM_OP_WRITE_VALUE_32 | CU_STREAM_MEM_OP_WRITE_VALUE_64
-                    if flags & !CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER != 0 =>
-                {
+                // The calls' second version has no flags for writes, not even the one to leave out the barrier.
+                CU_STREAM_MEM_OP_WRITE_VALUE_32 | CU_STREAM_MEM_OP_WRITE_VALUE_64 if flags != 0 => {
                     return Err(CUDA_ERROR_INVALID_VALUE);
                 }
                 _ => {}
@@ -111,10 +110,10 @@ impl Driver {
 
     /// Has a stream carry out operations. Those that wait do so on the device: nothing of the session's does.
     pub(crate) fn operate(&self, stream: CUstream, words: &[u64]) -> Result<(), CUresult> {
-        let (acting, handle) = self.on(stream)?;
+        let (acting, handle, captured) = self.enqueue_on(stream)?;
         let context = acting.context.number;
         self.check_operations(context, words)?;
-        if let Some(captured) = self.captured(&acting, handle)? {
+        if let Some(captured) = captured {
             return captured.add(Content::Operations {
                 context,
                 flags: 0,

@@ -51,17 +51,17 @@ impl Driver {
         pool: CUmemoryPool,
         stream: CUstream,
     ) -> Result<u64, CUresult> {
+        let (acting, stream, captured) = self.enqueue_on(stream)?;
         let of_pool = match pool.is_null() {
             true => None,
             false => Some(self.pool(pool)?),
         };
-        let (acting, stream) = self.on(stream)?;
         if let Some(device) = of_pool
             && self.device(device)?.session != acting.context.session
         {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        if let Some(captured) = self.captured(&acting, stream)? {
+        if let Some(captured) = captured {
             // A node allocates from a pool of the graph's own on the same device.
             let device = of_pool.unwrap_or(acting.context.device);
             let params = self.allocation_of(size, device);
@@ -73,6 +73,7 @@ impl Driver {
             })?;
             return Ok(address);
         }
+        self.safe_in_captures()?;
         // Nothing is had without an address, and freed so (seen with driver 580.159).
         if size == 0 {
             return Ok(0);
@@ -311,35 +312,38 @@ impl PoolCalls for Driver {
     }
 
     unsafe fn cuMemFreeAsync(&self, dptr: CUdeviceptr, hStream: CUstream) -> CUresult {
-        status(self.on(hStream).and_then(|(acting, stream)| {
-            if let Some(captured) = self.captured(&acting, stream)? {
-                return captured.add(self.free_content(dptr)?);
-            }
-            if dptr == 0 {
-                return Ok(());
-            }
-            let home = self.home(&acting, dptr);
-            let known = write(&self.memory).take_device(dptr);
-            let known = known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-            lock(&self.kept_memory).forget(dptr);
-            lock(&self.graphs).left.remove(&dptr);
-            self.unshare_memory(&known);
-            let (acting, stream) = match self.apart(&acting, &[home])? {
-                false => (acting, stream),
-                // Another server's memory ends in that one's order, behind all that the stream has to do.
-                true => {
-                    acting.synchronise(stream)?;
-                    let there = self.acting_in(self.context(home)?)?;
-                    (there, wire::StreamHandle(0))
-                }
-            };
-            acting.post(&wire::PoolFree {
-                stream,
-                address: dptr,
-            })?;
-            acting.touch(stream);
-            Ok(())
-        }))
+        status(
+            self.enqueue_on(hStream)
+                .and_then(|(acting, stream, captured)| {
+                    if let Some(captured) = captured {
+                        return captured.add(self.free_content(dptr)?);
+                    }
+                    if dptr == 0 {
+                        return Ok(());
+                    }
+                    let home = self.home(&acting, dptr);
+                    let known = write(&self.memory).take_device(dptr);
+                    let known = known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+                    lock(&self.kept_memory).forget(dptr);
+                    lock(&self.graphs).left.remove(&dptr);
+                    self.unshare_memory(&known);
+                    let (acting, stream) = match self.apart(&acting, &[home])? {
+                        false => (acting, stream),
+                        // Another server's memory ends in that one's order, behind all that the stream has to do.
+                        true => {
+                            acting.synchronise(stream)?;
+                            let there = self.acting_in(self.context(home)?)?;
+                            (there, wire::StreamHandle(0))
+                        }
+                    };
+                    acting.post(&wire::PoolFree {
+                        stream,
+                        address: dptr,
+                    })?;
+                    acting.touch(stream);
+                    Ok(())
+                }),
+        )
     }
 
     unsafe fn cuMemPoolCreate(

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::driver::{
     Acting, Driver, StreamCalls, actor, lock, read, room_beside, status, tell, write,
 };
-use crate::graph::{Content, Meeting};
+use crate::graph::{Captured, Content, Meeting};
 use crate::thread;
 
 /// A stream of the application.
@@ -360,11 +360,18 @@ impl Driver {
         Ok(handle.to_raw())
     }
 
-    /// As [`Self::describe`]; a stream that is captured is refused, which ends the capture's worth.
+    /// As [`Self::describe`]; a stream that is captured is refused, which invalidates the capture.
     fn describe_uncaptured(&self, stream: CUstream) -> Result<Arc<Stream>, CUresult> {
         if self.is_capturing() {
-            let (acting, handle) = self.on(stream)?;
-            self.uncaptured(&acting, handle)?;
+            self.on_uncaptured(stream)?;
+        }
+        self.describe(stream)
+    }
+
+    /// As [`Self::describe`]; only a stream whose capture is invalid is refused.
+    fn describe_valid(&self, stream: CUstream) -> Result<Arc<Stream>, CUresult> {
+        if self.is_capturing() {
+            self.enqueue_on(stream)?;
         }
         self.describe(stream)
     }
@@ -497,16 +504,6 @@ impl Driver {
         Ok(())
     }
 
-    fn host_function(
-        &self,
-        stream: CUstream,
-        sync_mode: u32,
-        run: impl FnOnce(CUresult) + Send + 'static,
-    ) -> Result<(), CUresult> {
-        let (acting, handle) = self.on(stream)?;
-        self.host_function_on(&acting, handle, sync_mode, run)
-    }
-
     /// Has `run` called when a stream comes to it; the stream stands still until it has returned.
     pub(crate) fn host_function_on(
         &self,
@@ -531,14 +528,14 @@ impl Driver {
         function: CUhostFn,
         user_data: *mut c_void,
     ) -> Result<(), CUresult> {
+        let (acting, handle, captured) = self.enqueue_on(stream)?;
         let function = function.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        let (acting, handle) = self.on(stream)?;
-        if let Some(captured) = self.captured(&acting, handle)? {
+        if let Some(captured) = captured {
             let data = user_data.expose_provenance();
             return captured.add(Content::Host(Some(function), data));
         }
         let passed = Passed(user_data);
-        self.host_function(stream, 0, move |ended| {
+        self.host_function_on(&acting, handle, 0, move |ended| {
             let passed = passed;
             if ended == CUDA_SUCCESS {
                 // SAFETY: the application's contract of cuLaunchHostFunc: the function may be called once, with this.
@@ -548,13 +545,26 @@ impl Driver {
     }
 }
 
+/// Tells a new stream. Without a context the driver writes -1 (seen with driver 580.159).
+///
+/// # Safety
+/// `place` is writable.
+unsafe fn tell_stream(place: *mut CUstream, made: Result<CUstream, CUresult>) -> CUresult {
+    if made == Err(CUDA_ERROR_INVALID_CONTEXT) {
+        // SAFETY: the caller's contract.
+        unsafe { place.write(std::ptr::without_provenance_mut(usize::MAX)) };
+    }
+    // SAFETY: the caller's contract.
+    unsafe { tell(place, made) }
+}
+
 impl StreamCalls for Driver {
     unsafe fn cuStreamCreate(&self, phStream: *mut CUstream, Flags: u32) -> CUresult {
         if phStream.is_null() {
             return CUDA_ERROR_INVALID_VALUE;
         }
         // SAFETY: the caller's contract.
-        unsafe { tell(phStream, self.create_stream(Flags, None)) }
+        unsafe { tell_stream(phStream, self.create_stream(Flags, None)) }
     }
 
     unsafe fn cuStreamCreateWithPriority(
@@ -567,7 +577,7 @@ impl StreamCalls for Driver {
             return CUDA_ERROR_INVALID_VALUE;
         }
         // SAFETY: the caller's contract.
-        unsafe { tell(phStream, self.create_stream(flags, Some(priority))) }
+        unsafe { tell_stream(phStream, self.create_stream(flags, Some(priority))) }
     }
 
     unsafe fn cuStreamDestroy_v2(&self, hStream: CUstream) -> CUresult {
@@ -592,8 +602,8 @@ impl StreamCalls for Driver {
     }
 
     unsafe fn cuStreamQuery(&self, hStream: CUstream) -> CUresult {
-        status(self.on(hStream).and_then(|(acting, handle)| {
-            self.uncaptured(&acting, handle)?;
+        status(self.on_uncaptured(hStream).and_then(|(acting, handle)| {
+            self.safe_in_captures()?;
             match self.settle_writes(&acting, handle)? {
                 true => Ok(()),
                 false => acting.query(handle),
@@ -602,8 +612,8 @@ impl StreamCalls for Driver {
     }
 
     unsafe fn cuStreamSynchronize(&self, hStream: CUstream) -> CUresult {
-        status(self.on(hStream).and_then(|(acting, handle)| {
-            self.uncaptured(&acting, handle)?;
+        status(self.on_uncaptured(hStream).and_then(|(acting, handle)| {
+            self.safe_in_captures()?;
             match self.settle_writes(&acting, handle)? {
                 true => Ok(()),
                 false => acting.synchronise(handle),
@@ -615,27 +625,42 @@ impl StreamCalls for Driver {
         if Flags > CU_EVENT_WAIT_EXTERNAL {
             return CUDA_ERROR_INVALID_VALUE;
         }
-        status(self.on(hStream).and_then(|(acting, handle)| {
-            let event = wire::EventHandle::from_raw(hEvent);
-            let known = self.event(hEvent)?;
-            if known.meets_captures() || self.captured(&acting, handle)?.is_some() {
-                match self.meet(&acting, handle, event.0, Flags)? {
-                    Meeting::Done => return Ok(()),
-                    Meeting::Outside => {}
-                }
-            }
-            if Session::index_of(event.0) != acting.context.session {
-                return self.await_elsewhere(&acting, handle, &known, event);
-            }
-            acting.post(&wire::StreamWaitEvent {
-                hStream: handle,
-                hEvent: event,
-                Flags,
-            })?;
-            acting.touch(handle);
-            // What is recorded next, elsewhere, is not what this stream is to wait for.
-            self.settle_shared(&acting, &known, hEvent)
-        }))
+        status(
+            self.enqueue_on(hStream)
+                .and_then(|(acting, handle, captured)| {
+                    let event = wire::EventHandle::from_raw(hEvent);
+                    let captured = captured.as_ref();
+                    let known = self.event(hEvent).inspect_err(|_| {
+                        // Unlike other mistakes this one costs the capture (seen with driver 580.159).
+                        captured.into_iter().for_each(Captured::invalidate);
+                    })?;
+                    let is_external = Flags & CU_EVENT_WAIT_EXTERNAL != 0;
+                    if captured.is_none() && is_external {
+                        return Err(CUDA_ERROR_ILLEGAL_STATE);
+                    }
+                    if captured.is_some() && !is_external && !known.is_recorded() {
+                        // There is nothing to wait for, in the capture or outside.
+                        return Ok(());
+                    }
+                    if known.meets_captures() || captured.is_some() {
+                        match self.meet(&acting, handle, captured, event.0, Flags)? {
+                            Meeting::Done => return Ok(()),
+                            Meeting::Outside => {}
+                        }
+                    }
+                    if Session::index_of(event.0) != acting.context.session {
+                        return self.await_elsewhere(&acting, handle, &known, event);
+                    }
+                    acting.post(&wire::StreamWaitEvent {
+                        hStream: handle,
+                        hEvent: event,
+                        Flags,
+                    })?;
+                    acting.touch(handle);
+                    // What is recorded next, elsewhere, is not what this stream is to wait for.
+                    self.settle_shared(&acting, &known, hEvent)
+                }),
+        )
     }
 
     unsafe fn cuStreamAddCallback(
@@ -648,17 +673,13 @@ impl StreamCalls for Driver {
         let Some(callback) = callback.filter(|_| flags == 0) else {
             return CUDA_ERROR_INVALID_VALUE;
         };
-        let captured = self
-            .on(hStream)
-            .and_then(|(acting, handle)| self.uncaptured(&acting, handle));
-        if let Err(status) = captured {
-            return status;
-        }
         let (stream, data) = (Passed(hStream.cast()), Passed(userData));
-        status(self.host_function(hStream, 0, move |ended| {
-            let (stream, data) = (stream, data);
-            // SAFETY: the application's contract of cuStreamAddCallback.
-            unsafe { callback(stream.0.cast(), ended, data.0) };
+        status(self.on_uncaptured(hStream).and_then(|(acting, handle)| {
+            self.host_function_on(&acting, handle, 0, move |ended| {
+                let (stream, data) = (stream, data);
+                // SAFETY: the application's contract of cuStreamAddCallback.
+                unsafe { callback(stream.0.cast(), ended, data.0) };
+            })
         }))
     }
 
@@ -769,9 +790,7 @@ impl StreamCalls for Driver {
     }
 
     unsafe fn cuStreamGetPriority(&self, hStream: CUstream, priority: *mut i32) -> CUresult {
-        let of = self
-            .describe_uncaptured(hStream)
-            .map(|stream| stream.priority);
+        let of = self.describe_valid(hStream).map(|stream| stream.priority);
         // SAFETY: the caller's contract.
         unsafe { tell(priority, of) }
     }
@@ -789,14 +808,14 @@ impl StreamCalls for Driver {
     }
 
     unsafe fn cuStreamGetCtx(&self, hStream: CUstream, pctx: *mut CUcontext) -> CUresult {
-        let of = self.describe(hStream);
+        let of = self.describe_valid(hStream);
         let of = of.map(|stream| wire::ContextHandle(stream.context).to_raw());
         // SAFETY: the caller's contract.
         unsafe { tell(pctx, of) }
     }
 
     unsafe fn cuStreamGetDevice(&self, hStream: CUstream, device: *mut CUdevice) -> CUresult {
-        let of = self.describe(hStream);
+        let of = self.describe_valid(hStream);
         let of: Result<Arc<Context>, _> = of.and_then(|stream| self.context(stream.context));
         // SAFETY: the caller's contract.
         unsafe { tell(device, of.map(|context| context.device)) }
@@ -923,7 +942,9 @@ impl StreamCalls for Driver {
         id_out: *mut cuuint64_t,
     ) -> CUresult {
         let state = self.capture_state(hStream);
-        if let Ok(state) = &state {
+        if let Ok(state) = &state
+            && state.status == CU_STREAM_CAPTURE_STATUS_ACTIVE
+        {
             // SAFETY: the caller's contract; it may be NULL.
             unsafe { crate::raw::fill(id_out, 1, [state.id].into_iter()) };
         }
@@ -985,9 +1006,9 @@ impl StreamCalls for Driver {
             unsafe { crate::raw::fill(edgeData_out, 1, [edges].into_iter()) };
             // SAFETY: as above.
             unsafe { crate::raw::fill(numDependencies_out, 1, [state.count].into_iter()) };
+            // SAFETY: as above.
+            unsafe { crate::raw::fill(id_out, 1, [state.id].into_iter()) };
         }
-        // SAFETY: as above.
-        unsafe { crate::raw::fill(id_out, 1, [state.id].into_iter()) };
         // SAFETY: the caller's contract.
         unsafe { tell(captureStatus_out, Ok(state.status)) }
     }

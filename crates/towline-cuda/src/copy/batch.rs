@@ -63,6 +63,7 @@ impl Driver {
         if stream.addr() <= CU_STREAM_LEGACY as usize {
             return Err((None, CUDA_ERROR_INVALID_VALUE));
         }
+        self.enqueue_on(stream).map_err(|status| (None, status))?;
         let mut modes = Vec::with_capacity(sizes.len());
         for (index, ((target, source), size)) in targets.iter().zip(sources).zip(sizes).enumerate()
         {
@@ -166,6 +167,7 @@ impl Driver {
         if flags != 0 || ops.is_empty() || stream.addr() <= CU_STREAM_LEGACY as usize {
             return Err((None, CUDA_ERROR_INVALID_VALUE));
         }
+        self.enqueue_on(stream).map_err(|status| (None, status))?;
         let mut copies = Vec::with_capacity(ops.len());
         for (index, op) in ops.iter().enumerate() {
             let copy = self.operation(op);

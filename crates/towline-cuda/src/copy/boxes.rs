@@ -223,12 +223,12 @@ impl Driver {
         stream: CUstream,
         mode: Mode,
     ) -> Result<(), CUresult> {
+        let (acting, stream, captured) = self.enqueue_on(stream)?;
         if copy.size.contains(&0) {
-            return self.current().map(|_| ());
+            return Ok(());
         }
         let size = copy.size;
-        let (acting, stream) = self.on(stream)?;
-        if let Some(captured) = self.captured(&acting, stream)? {
+        if let Some(captured) = captured {
             return self.capture_copy(&acting, &captured, copy, mode);
         }
         self.before_work(&acting, stream)?;

@@ -18,6 +18,7 @@ impl Driver {
         mode: Mode,
     ) -> Result<(), CUresult> {
         let copy = copy.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        self.enqueue_on(stream)?;
         let (kind, host) = (copy.srcMemoryType, copy.srcHost);
         let from = Side {
             memory: self.memory_of(kind, host, copy.srcDevice, copy.srcArray)?,
@@ -51,7 +52,9 @@ impl Driver {
         stream: CUstream,
         mode: Mode,
     ) -> Result<(), CUresult> {
-        let copy = self.sides(copy.ok_or(CUDA_ERROR_INVALID_VALUE)?)?;
+        let copy = copy.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        self.enqueue_on(stream)?;
+        let copy = self.sides(copy)?;
         // SAFETY: the caller's contract.
         unsafe { self.copy_box(call, &copy, stream, mode) }
     }
@@ -66,6 +69,7 @@ impl Driver {
         mode: Mode,
     ) -> Result<(), CUresult> {
         let copy = copy.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        self.enqueue_on(stream)?;
         let plain = legacy::without_contexts(copy);
         let sides = BoxCopy {
             contexts: Some((copy.dstContext, copy.srcContext)),

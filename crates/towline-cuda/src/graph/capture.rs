@@ -54,6 +54,9 @@ pub(crate) struct Captured<'a> {
     stream: u64,
 }
 
+/// A call's session and context, its stream, and that stream's capture.
+pub(crate) type Place<'a> = (Acting<'a>, wire::StreamHandle, Option<Captured<'a>>);
+
 /// What an event means to a stream that waits for it.
 pub(crate) enum Meeting {
     /// Both are outside of captures.
@@ -172,16 +175,30 @@ impl Driver {
         }
     }
 
-    /// Refuses what no captured stream can do, and ends the capture's worth.
+    /// Where a call enqueues work, and the capture that takes the work instead. The driver checks both before the call's other parameters
+    /// (seen with driver 580.159).
     #[inline]
-    pub(crate) fn uncaptured(
+    pub(crate) fn enqueue_on(&self, stream: CUstream) -> Result<Place<'_>, CUresult> {
+        let (acting, stream) = self.on(stream)?;
+        let captured = self.captured(&acting, stream)?;
+        Ok((acting, stream, captured))
+    }
+
+    /// As [`Self::enqueue_on`], for a call that cannot be captured: it invalidates the stream's capture, and is refused in the same way once
+    /// that is invalid.
+    #[inline]
+    pub(crate) fn on_uncaptured(
         &self,
-        acting: &Acting<'_>,
-        stream: wire::StreamHandle,
-    ) -> Result<(), CUresult> {
-        match self.captured(acting, stream)? {
-            None => Ok(()),
-            Some(captured) => Err(captured.refuse()),
+        stream: CUstream,
+    ) -> Result<(Acting<'_>, wire::StreamHandle), CUresult> {
+        let (acting, stream) = self.on(stream)?;
+        match self.captured(&acting, stream) {
+            Ok(None) => Ok((acting, stream)),
+            Ok(Some(captured)) => Err(captured.refuse()),
+            Err(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) => {
+                Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+            }
+            Err(status) => Err(status),
         }
     }
 
@@ -233,6 +250,7 @@ impl Driver {
         }
         let (acting, handle) = self.on(stream)?;
         if handle.0 <= CU_STREAM_LEGACY {
+            self.captured(&acting, handle)?;
             return Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         }
         if let Some(broken) = acting.session.broken() {
@@ -353,15 +371,15 @@ impl Driver {
         &self,
         acting: &Acting<'_>,
         stream: wire::StreamHandle,
+        captured: Option<&Captured<'_>>,
         event: u64,
         flags: u32,
     ) -> Result<Meeting, CUresult> {
-        let captured = self.captured(acting, stream)?;
         if captured.is_some() && flags & CU_EVENT_WAIT_EXTERNAL != 0 {
             self.event_number(wire::EventHandle(event).to_raw())?;
         }
         let mut graphs = lock(&self.graphs);
-        if let Some(captured) = &captured
+        if let Some(captured) = captured
             && flags & CU_EVENT_WAIT_EXTERNAL != 0
         {
             captured.add_to(&mut graphs, Content::Wait(event))?;
@@ -458,7 +476,6 @@ impl Driver {
         if !capture.valid {
             return Ok(State {
                 status: CU_STREAM_CAPTURE_STATUS_INVALIDATED,
-                id,
                 ..State::default()
             });
         }
@@ -487,8 +504,7 @@ impl Driver {
         deps: &[Dep],
         flags: u32,
     ) -> Result<(), CUresult> {
-        let (acting, handle) = self.on(stream)?;
-        let captured = self.captured(&acting, handle)?;
+        let (_, handle, captured) = self.enqueue_on(stream)?;
         let captured = captured.ok_or(CUDA_ERROR_ILLEGAL_STATE)?;
         let mut graphs = lock(&self.graphs);
         let graph = captured.graph(&graphs)?;
@@ -559,8 +575,12 @@ impl Captured<'_> {
 
     /// What cannot be captured ends the capture's worth.
     pub(crate) fn refuse(&self) -> CUresult {
-        lock(&self.driver.graphs).captures.end(self.capture);
+        self.invalidate();
         CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+    }
+
+    pub(crate) fn invalidate(&self) {
+        lock(&self.driver.graphs).captures.end(self.capture);
     }
 
     /// Adds a node, which the stream's next one stands behind.

@@ -324,9 +324,8 @@ impl Driver {
     }
 
     pub(crate) fn upload(&self, exec: CUgraphExec, stream: CUstream) -> Result<(), CUresult> {
+        let (acting, handle) = self.on_uncaptured(stream)?;
         let exec = self.exec(exec)?;
-        let (acting, handle) = self.on(stream)?;
-        self.uncaptured(&acting, handle)?;
         if acting.context.session != exec.session {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
@@ -339,14 +338,10 @@ impl Driver {
     }
 
     pub(crate) fn launch_graph(&self, exec: CUgraphExec, stream: CUstream) -> Result<(), CUresult> {
+        let (acting, handle) = self.on_uncaptured(stream)?;
         let exec = self.exec(exec)?;
-        let (acting, handle) = self.on(stream)?;
         if acting.context.session != exec.session {
             return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        if let Some(captured) = self.captured(&acting, handle)? {
-            let flat = lock(&exec.state).flat.clone();
-            return captured.add_with(|graph, deps| self.add_flat(graph, deps, &flat));
         }
         self.settle_memory(&acting, &exec)?;
         self.before_work(&acting, handle)?;
@@ -458,42 +453,6 @@ impl Driver {
                     .await_data(acting.actor, stream.0, &area(&rows))
             }),
         }
-    }
-
-    /// Adds a child node with the contents of an executable graph.
-    fn add_flat(
-        &self,
-        graph: u64,
-        deps: &[super::model::Dep],
-        flat: &Flat,
-    ) -> Result<u64, CUresult> {
-        let mut graphs = lock(&self.graphs);
-        let session = graphs.graph(graph)?.session;
-        let node = graphs.number(GraphNodeHandle::TAG);
-        let child = graphs.create(session, Some(node));
-        let mut numbers = Vec::new();
-        for step in &flat.steps {
-            let content = match &step.content {
-                Content::Child(_) => Content::Empty,
-                Content::Alloc(_) | Content::Conditional(_) => {
-                    graphs.remove_graph(child);
-                    return Err(CUDA_ERROR_NOT_SUPPORTED);
-                }
-                content => content.clone(),
-            };
-            numbers.push(graphs.add(child, &[], content)?);
-        }
-        for edge in &flat.edges {
-            let at = |index: u32| numbers.get(index as usize).copied().unwrap_or(0);
-            let dep = super::model::Dep {
-                node: at(edge.from),
-                data: edge.data,
-            };
-            graphs.tie(child, at(edge.to), dep)?;
-        }
-        graphs.check_deps(graph, deps)?;
-        graphs.add_as(node, graph, deps, Content::Child(child))?;
-        Ok(node)
     }
 
     /// Sends what nodes of an executable graph are to do. Where launches differ in the values of their parameters alone, nothing is left

@@ -373,8 +373,7 @@ impl Driver {
     }
 
     pub(crate) fn prefetch(&self, ranges: &[Prefetch], stream: CUstream) -> Result<(), CUresult> {
-        let (acting, handle) = self.on(stream)?;
-        self.uncaptured(&acting, handle)?;
+        self.on_uncaptured(stream)?;
         // All of them, or none.
         let found = ranges.iter().map(|range| {
             let (start, _) = self.managed(range.address, range.size)?;
@@ -394,8 +393,7 @@ impl Driver {
         ranges: &[(u64, usize)],
         stream: CUstream,
     ) -> Result<(), CUresult> {
-        let (acting, handle) = self.on(stream)?;
-        self.uncaptured(&acting, handle)?;
+        self.on_uncaptured(stream)?;
         let mut ranges = ranges.iter();
         ranges.try_for_each(|(address, size)| self.managed(*address, *size).map(|_| ()))
     }
@@ -407,8 +405,7 @@ impl Driver {
         length: usize,
         flags: u32,
     ) -> Result<(), CUresult> {
-        let (acting, handle) = self.on(stream)?;
-        self.uncaptured(&acting, handle)?;
+        let (_, handle) = self.on_uncaptured(stream)?;
         let (start, range) = self.managed(address, length.max(1))?;
         if start != address || (length != 0 && length != range.size) {
             return Err(CUDA_ERROR_INVALID_VALUE);

@@ -1,12 +1,14 @@
 //! Graphs, over a worker on the host-memory device and on one in software: what is captured and built is carried out as it would be
 //! natively.
 
+mod refusals;
 mod support;
 
 use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use refusals::*;
 use support::{Bench, ok};
 use towline_backend::cuda::*;
 
@@ -59,7 +61,14 @@ on_every_device! {
     capture_into_body_ends_without_graph
     capture_goes_on_without_ended_stream
     a_conditional_body_runs_while_its_value_says_so
-    a_launch_that_is_captured_is_a_graph_in_a_graph
+    calls_without_nodes_are_refused_in_any_capture
+    capture_is_checked_before_other_parameters
+    default_stream_is_refused_beside_blocking_capture
+    only_relaxed_captures_bear_waits_for_other_streams
+    questions_are_answered_until_a_capture_is_invalid
+    captures_wait_for_events_of_their_own_only
+    external_events_need_a_capture
+    copy_between_contexts_is_captured
     an_event_that_a_graph_records_orders_another_stream
     an_object_of_the_application_lives_as_long_as_graphs_hold_it
     a_drawing_names_every_node_and_edge
@@ -994,30 +1003,6 @@ fn a_conditional_body_runs_while_its_value_says_so(bench: &Bench) {
     ok(bench.synchronise(stream));
     assert_eq!(bench.read(address, 2), [0, 5]);
     bench.destroy(graph, exec);
-}
-
-fn a_launch_that_is_captured_is_a_graph_in_a_graph(bench: &Bench) {
-    let (stream, address) = (bench.stream(NON_BLOCKING), bench.allocate(16));
-    let inner = bench.captured(stream, || {
-        ok(bench.add_one(stream, address, 1));
-        ok(bench.add_one(stream, address, 1));
-    });
-    let inner_exec = bench.instantiate(inner);
-    let outer = bench.captured(stream, || {
-        bench.launch(inner_exec, stream);
-        bench.launch(inner_exec, stream);
-    });
-    bench.destroy(inner, inner_exec);
-    let kinds: Vec<_> = bench
-        .nodes(outer)
-        .into_iter()
-        .map(|node| bench.kind(node))
-        .collect();
-    assert_eq!(kinds, [CU_GRAPH_NODE_TYPE_GRAPH; 2]);
-    let exec = bench.instantiate(outer);
-    bench.launch(exec, stream);
-    ok(bench.synchronise(stream));
-    assert_eq!(bench.read(address, 1), [4]);
 }
 
 fn an_event_that_a_graph_records_orders_another_stream(bench: &Bench) {
