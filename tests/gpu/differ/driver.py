@@ -145,6 +145,33 @@ CAPTURES = """
 1 cuEventRecordWithFlags <pick e> <capturing> <0|1>
 """
 
+AT = "<<capturing>|<stream>>"
+
+# Calls of all kinds in the order of a stream, most of the time one that is captured.
+ORDERED = f"""
+3 cuEventRecordWithFlags <pick e> {AT} <0|0|1>
+3 cuStreamWaitEvent {AT} <pick e> <0|0|1>
+1 cuStreamBatchMemOp_v2 {AT} <1|1|1|0> {{d:<2|2|5|5|3|6|77>,q:<place m 64>,q:7,d:<0/1>,q:0,z:8}} <0/1>
+1 cuStreamWriteValue<32|64>_v2 {AT} <place m 64> 5 <0|0|1>
+1 cuMemcpyPeerAsync <place m> c99 <place m> c99 <count> {AT}
+1 cuMemcpyBatchAsync {{q:<place mh>}} {{q:<place mh>}} {{q:<count>}} 1 {{d:1,z:20}} {{q:0}} 1 @q {AT}
+1 cuMemPrefetchAsync <place v> <count> <0|-1> {AT}
+1 cuStreamAttachMemAsync {AT} <pick v> 0 <1|2|4|0>
+1 cuGraphLaunch <pick x> {AT}
+1 cuGraphUpload <pick x> {AT}
+1 cuMemAllocAsync &<sized a 64> 64 {AT}
+1 cuMemFreeAsync <pick a> {AT}
+1 cuStreamGet<Flags|Priority|Device> {AT} @d
+1 <cuStreamGetId {AT} @#8|cuStreamGetCtx {AT} @p|cuStreamGetCtx_v2 {AT} @p @p>
+1 cuStreamGetAttribute {AT} <1|3|8|10> @?64
+1 cuStreamSetAttribute {AT} <3|10> {{d:<0|1>,z:60}}
+1 cuStreamCopyAttributes {AT} <stream>
+1 <cuStreamGetCaptureInfo {AT} @d @#8|cuStreamGetCaptureInfo_v3 {AT} @d @#8 @p @?8 @?8 @q|cuStreamIsCapturing {AT} @d>
+1 <cuStreamSynchronize {AT}|cuStreamQuery {AT}|cuStreamAddCallback {AT} $stream 3 0>
+1 <cuMemGetInfo_v2 @?8 @?8|cuCtxSynchronize|cuEventQuery <pick e>|cuMemPoolTrimTo <pick p> 0>
+1 <cuLibraryUnload <end l>|cuModuleUnload <end d>|cuMemFreeHost <end n>|cuMemFree_v2 <end m>>
+"""
+
 # Graphs: making, asking, changing.
 GRAPHS = f"""
 3 cuGraphAddKernelNode_v2 &<new k> <graph> <nodes> <kernel 2>
@@ -259,6 +286,7 @@ cuCtxPopCurrent_v2 @p
         Group(CONTEXTS, 1),
         Group(MODULES, 2),
         Group(CAPTURES, 3, "C", "cuStreamBeginCapture_v2 <begin> <0|1|2|2|2/3>"),
+        Group(ORDERED, 5, "C", "cuStreamBeginCapture_v2 <begin> <0|1|2|2|2/3>"),
         GRAPH,
         Group(EXECUTABLES, 3, "x", GRAPH),
     ]
