@@ -553,7 +553,7 @@ pub(crate) struct BackendOptions {
 /// The limits of one session.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct QuotaOptions {
-    /// Most device memory of a session, over all devices, or with K, M or G behind; 0 limits nothing
+    /// Most device memory of a session, over all devices, or with K, M or G behind; devices: what they have; 0 limits nothing
     ///
     /// Programs are told of no more memory than this.
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = memory_bytes_or_none)]

@@ -48,6 +48,8 @@ struct TenantStatus {
     sessions_started: u64,
     sessions_crashed: u64,
     rejected: u64,
+    /// Of all its sessions since the start.
+    device_time_ms: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -70,6 +72,7 @@ struct SessionStatus {
     received_bytes: u64,
     sent_bytes: u64,
     calls: u64,
+    device_time_ms: u64,
     limits: BTreeMap<&'static str, Limit>,
 }
 
@@ -146,6 +149,7 @@ fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> Ser
         received_bytes: session.received_bytes,
         sent_bytes: session.sent_bytes,
         calls: session.calls,
+        device_time_ms: session.device_time_us / 1000,
         limits: LIMITS
             .iter()
             .zip(session.limits)
@@ -169,6 +173,7 @@ fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> Ser
         sessions_started: tenant.sessions_started,
         sessions_crashed: tenant.sessions_crashed,
         rejected: tenant.rejected,
+        device_time_ms: tenant.device_time_us / 1000,
     });
     ServerStatus {
         server: address.to_string(),
@@ -221,6 +226,7 @@ fn render(servers: &[ServerStatus]) -> String {
             ">RECEIVED",
             ">SENT",
             ">CALLS",
+            ">BUSY",
             ">WORKER",
         ];
         if listed {
@@ -245,6 +251,7 @@ fn render(servers: &[ServerStatus]) -> String {
                 table::bytes(session.received_bytes),
                 table::bytes(session.sent_bytes),
                 session.calls.to_string(),
+                table::duration(session.device_time_ms),
                 session.worker_pid.to_string(),
             ];
             if listed {
@@ -270,6 +277,7 @@ mod tests {
             purpose: Purpose::CudaSession,
             program: "nbody".into(),
             device_memory_bytes: 1 << 30,
+            device_time_us: 7_500_000,
             ..Default::default()
         };
         let status = Status {
@@ -300,7 +308,7 @@ mod tests {
             text.starts_with("tcp://gpu1:7000 (gpu1, towline 1), up 0.0 s: 1 of 8 sessions in use"),
             "{text}"
         );
-        for part in ["CUDA", "nbody", "1.0 GiB"] {
+        for part in ["CUDA", "nbody", "1.0 GiB", "7.5 s"] {
             assert!(text.contains(part), "no {part} in {text}");
         }
     }

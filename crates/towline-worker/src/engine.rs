@@ -59,6 +59,8 @@ impl Engine {
         let payloads = Payloads::new(limits.chunk_bytes);
         let link = Arc::new(Link::new(Arc::clone(&command), counters, payloads));
         let shared = Arc::new(Shared::new(Arc::clone(&self.api), Arc::clone(&link)));
+        let looking = Arc::clone(&shared);
+        link.device_time.look_by(move || looking.devices_at_work());
         let session = Session::new(shared, &self.devices);
         lane::run(link, session, command, lanes, limits)
     }

@@ -12,6 +12,7 @@ use towline_wire::error::ProtocolError;
 use towline_wire::push::Push;
 
 use crate::code::Code;
+use crate::device_time::DeviceTime;
 use crate::memory_budget::{MemoryBudget, Reservation};
 use crate::payload::Payloads;
 use crate::peer::Peers;
@@ -43,6 +44,8 @@ pub struct Counters {
     pub sent_bytes: AtomicU64,
     /// Requests carried out.
     pub calls: AtomicU64,
+    /// How long devices were busy for the session, added up over devices.
+    pub device_time_us: AtomicU64,
     /// The session's account of its tenant's memory, if that is counted.
     tenant: OnceLock<Reservation>,
 }
@@ -62,7 +65,7 @@ impl Counters {
         let _ = self.tenant.set(Reservation::new(budget));
     }
 
-    /// Whether there is any limit.
+    /// Whether the session may have less than the devices have.
     pub(crate) fn is_memory_limited(&self) -> bool {
         self.memory_limit() != u64::MAX || self.tenant.get().is_some()
     }
@@ -209,6 +212,7 @@ pub(crate) struct Link {
     pub(crate) printing: Printing,
     staged: Arc<AtomicU64>,
     pub(crate) code: Code,
+    pub(crate) device_time: DeviceTime,
     ended: AtomicBool,
     /// The limit that a kernel has exceeded.
     overrun: OnceLock<Duration>,
@@ -232,6 +236,7 @@ impl Link {
             printing: Printing::global(),
             staged: Arc::default(),
             code: Code::default(),
+            device_time: DeviceTime::new(),
             ended: AtomicBool::new(false),
             overrun: OnceLock::new(),
         }

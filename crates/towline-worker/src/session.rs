@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
@@ -28,6 +29,8 @@ pub(crate) struct Session {
     named_queue: Cell<Raw>,
     /// What transfers need to know of a queue, by native queue.
     pub(crate) queues: Addresses<Queue>,
+    /// By native queue, whether commands have come.
+    commanded: Addresses<Arc<AtomicBool>>,
     /// Pinned memory for transfers, by native queue; `None` where the vendor gives none.
     pub(crate) rings: Addresses<Option<Ring>>,
     /// Written data that the vendor may still read, oldest first.
@@ -92,6 +95,7 @@ impl Session {
             table,
             named_queue: Cell::new(Raw(std::ptr::null_mut())),
             queues: Addresses::default(),
+            commanded: Addresses::default(),
             rings: Addresses::default(),
             kept: std::collections::VecDeque::new(),
             kept_bytes: 0,
@@ -184,6 +188,8 @@ impl Session {
         };
         if tag == wire::CommandQueueHandle::TAG && !native.is_null() {
             let queue = self.describe(native.cast());
+            let commanded = self.shared.watch_queue(&queue);
+            self.commanded.insert(native.addr(), commanded);
             self.queues.insert(native.addr(), queue);
         }
         if let Err(error) = self.table.insert(id, tag, entry) {
@@ -207,6 +213,10 @@ impl Session {
         native: cl_event,
         status: i32,
     ) -> Result<(), ProtocolError> {
+        if let Some(commanded) = self.commanded.get(&self.named_queue.get().0.addr()) {
+            commanded.store(true, Ordering::Release);
+            self.shared.link.work_comes();
+        }
         if !native.is_null() && self.shared.are_commands_watched() {
             self.shared.watch_command(native);
         }
@@ -257,6 +267,8 @@ impl Session {
         match self.table.remove(id, tag) {
             Ok(Entry::Live(raw)) if tag == wire::CommandQueueHandle::TAG => {
                 self.queues.remove(&raw.0.addr());
+                self.commanded.remove(&raw.0.addr());
+                self.shared.unwatch_queue(raw);
                 self.rings.remove(&raw.0.addr());
                 Ok(())
             }
@@ -426,6 +438,7 @@ impl Session {
     pub(crate) fn release_all(&mut self) {
         self.rings.clear();
         self.debts.forget(&self.shared);
+        self.shared.unwatch_queues();
         let tags = [
             wire::EventHandle::TAG,
             wire::KernelHandle::TAG,

@@ -10,6 +10,7 @@ use towline_backend::opencl::*;
 
 use crate::completion::{Outstanding, Watch};
 pub(crate) use crate::link::{Link, Raw, Staged};
+use crate::queues_at_work::QueuesAtWork;
 
 /// A read whose data is not on its way yet.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ struct OutstandingRead {
 /// See the module's text.
 pub(crate) struct Shared {
     pub(crate) api: Arc<dyn OpenClApi>,
-    link: Arc<Link>,
+    pub(crate) link: Arc<Link>,
     /// Pinned memory that transfers hold.
     pub(crate) pinned_bytes: AtomicU64,
     reads: Mutex<Vec<OutstandingRead>>,
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     /// Commands that have not ended, with a reference to each one's event, while somebody measures how long they take.
     pub(crate) at_work: Mutex<Vec<Raw>>,
     pub(crate) watched: AtomicBool,
+    pub(crate) queues_at_work: QueuesAtWork,
 }
 
 impl Deref for Shared {
@@ -53,6 +55,7 @@ impl Shared {
             watches: Mutex::default(),
             at_work: Mutex::default(),
             watched: AtomicBool::new(false),
+            queues_at_work: QueuesAtWork::default(),
         }
     }
 

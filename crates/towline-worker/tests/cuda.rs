@@ -1397,6 +1397,43 @@ fn stream_that_waits_is_no_kernel() {
 }
 
 #[test]
+fn kernels_side_by_side_keep_their_device_busy_once() {
+    const TIME: Duration = Duration::from_millis(500);
+    const LOOKS: Duration = Duration::from_millis(10);
+    let client = Client::new();
+    let other = wire::StreamHandle(EVENT.0 + 1);
+    client.post(&wire::StreamCreate {
+        phStream: other,
+        Flags: CU_STREAM_NON_BLOCKING,
+    });
+    let memory = client.allocate(64);
+    client.write(A, memory, &[0; 64]);
+    assert_eq!(client.synchronize(A), CUDA_SUCCESS);
+    let busy = || Duration::from_micros(client.counters.device_time_us.load(Ordering::Relaxed));
+    std::thread::sleep(3 * LOOKS);
+    let before = busy();
+    std::thread::sleep(10 * LOOKS);
+    assert_eq!(busy(), before, "nothing was at work");
+    let started = Instant::now();
+    client.launch(SPIN_UNTIL, A, &params(memory, &[]));
+    client.launch(SPIN_UNTIL, B, &params(memory, &[]));
+    std::thread::sleep(TIME);
+    client.write(other, memory, &1_u32.to_le_bytes());
+    for stream in [A, B] {
+        assert_eq!(client.synchronize(stream), CUDA_SUCCESS);
+    }
+    let took = started.elapsed();
+    std::thread::sleep(3 * LOOKS);
+    let counted = busy() - before;
+    let tolerance = 2 * LOOKS;
+    assert!(
+        counted + tolerance >= TIME && counted <= took + tolerance,
+        "{counted:?} of {took:?}"
+    );
+    client.leave();
+}
+
+#[test]
 fn code_of_a_session_ends_at_its_limit() {
     use Ordering::Relaxed;
     let client = Client::new();

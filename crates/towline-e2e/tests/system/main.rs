@@ -13,6 +13,7 @@ mod cuda_events;
 mod cuda_faults;
 mod cuda_ranks;
 mod cuts;
+mod device_time;
 mod devices;
 mod faults;
 mod footprint;

@@ -37,6 +37,8 @@ pub(super) enum Event<'a> {
         sent_bytes: u64,
         calls: u64,
         device_memory_peak: u64,
+        /// For which its work kept devices busy.
+        device_seconds: f64,
         crashed: bool,
         /// Why, where it was not its client's wish.
         reason: Option<&'a str>,

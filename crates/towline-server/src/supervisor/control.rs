@@ -547,9 +547,7 @@ fn run_session(
         control.turn_away(fault);
     }
     // The worker and what it holds are gone before the place is free for the next client.
-    if shared.audit.is_some() {
-        worker.ask_statistics();
-    }
+    worker.ask_statistics();
     worker.ask_to_end();
     if !worker.wait_reaped(WORKER_END_LIMIT) {
         log::error!(
@@ -564,8 +562,11 @@ fn run_session(
         shared.sessions.count_crash();
         session.tenant.count_crash();
     }
+    let statistics = worker.statistics(Instant::now());
+    // From here on it counts among the ended ones of its tenant.
+    drop(place);
+    session.tenant.count_device_time(statistics.device_time_us);
     if let Some(audit) = &shared.audit {
-        let statistics = worker.statistics(Instant::now());
         let fault = result.as_ref().err().map(Fault::to_string);
         let tenant = &session.tenant;
         let revoked = tenant.is_revoked().then(|| tenant.revocation());
@@ -579,6 +580,7 @@ fn run_session(
             sent_bytes: statistics.sent_bytes,
             calls: statistics.calls,
             device_memory_peak: statistics.device_memory_peak,
+            device_seconds: statistics.device_time_us as f64 / 1e6,
             crashed: crashed.load(Ordering::Acquire),
             reason: lock(&why)
                 .as_deref()
@@ -702,6 +704,8 @@ fn status(tenant: &Arc<Tenant>, shared: &Shared) -> Status {
         (true, true) => shared.config.tenants.all(),
         (true, false) => vec![Arc::clone(tenant)],
     };
+    let sessions = shared.sessions.status(Some(tenant).filter(|_| !all));
+    let tenants = tenants.iter().map(|tenant| tenant.status(&sessions));
     Status {
         uptime_ms: u64::try_from(shared.started.elapsed().as_millis()).unwrap_or(u64::MAX),
         max_sessions,
@@ -709,8 +713,8 @@ fn status(tenant: &Arc<Tenant>, shared: &Shared) -> Status {
         sessions_started,
         sessions_crashed,
         rejected,
-        sessions: shared.sessions.status(Some(tenant).filter(|_| !all)),
-        tenants: tenants.iter().map(|tenant| tenant.status()).collect(),
+        tenants: tenants.collect(),
+        sessions,
     }
 }
 

@@ -378,6 +378,7 @@ impl Session {
             received_bytes: statistics.received_bytes,
             sent_bytes: statistics.sent_bytes,
             calls: statistics.calls,
+            device_time_us: statistics.device_time_us,
             tenant: self.tenant.name().to_owned(),
             limits: self.limits(&statistics),
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use towline_wire::control::{
-    Reject, RejectCode, TenantStatus, Tenants, Token, limits::TENANT_BYTES,
+    Reject, RejectCode, SessionStatus, TenantStatus, Tenants, Token, limits::TENANT_BYTES,
 };
 use towline_worker::Reserved;
 
@@ -245,6 +245,8 @@ pub(super) struct Usage {
     pub(super) crashed: u64,
     /// Sessions that it was refused.
     pub(super) refused: u64,
+    /// How long those that have ended kept devices busy.
+    pub(super) device_time_us: u64,
 }
 
 impl Tenant {
@@ -280,8 +282,8 @@ impl Tenant {
         lock(&self.state).usage
     }
 
-    /// As `towline status` shows it.
-    pub(super) fn status(&self) -> TenantStatus {
+    /// As `towline status` shows it; its running sessions are among `sessions`.
+    pub(super) fn status(&self, sessions: &[SessionStatus]) -> TenantStatus {
         let (usage, limits) = (self.usage(), self.limits());
         TenantStatus {
             name: self.name.clone(),
@@ -293,6 +295,12 @@ impl Tenant {
             sessions_started: usage.started,
             sessions_crashed: usage.crashed,
             rejected: usage.refused,
+            device_time_us: sessions
+                .iter()
+                .filter(|session| session.tenant == self.name)
+                .fold(usage.device_time_us, |sum, one| {
+                    sum.saturating_add(one.device_time_us)
+                }),
         }
     }
 
@@ -336,6 +344,12 @@ impl Tenant {
             limit: if limit == 0 { u64::MAX } else { limit },
             reserved: 0,
         })
+    }
+
+    /// A session has ended that kept devices busy for so long.
+    pub(super) fn count_device_time(&self, us: u64) {
+        let usage = &mut lock(&self.state).usage;
+        usage.device_time_us = usage.device_time_us.saturating_add(us);
     }
 
     pub(super) fn count_crash(&self) {

@@ -155,6 +155,7 @@ fn read(counters: &Counters) -> Statistics {
         sent_bytes: counters.sent_bytes.load(Ordering::Relaxed),
         calls: counters.calls.load(Ordering::Relaxed),
         code_bytes: counters.code_bytes.load(Ordering::Relaxed),
+        device_time_us: counters.device_time_us.load(Ordering::Relaxed),
     }
 }
 
@@ -464,6 +465,7 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, counts_processes: bool
 
 /// Runs the engine on a thread of its own, which ends the process when it returns.
 fn run_engine(engine: Box<dyn Engine>, session: Session, channel: Arc<Channel>) {
+    let counters = Arc::clone(&session.counters);
     let run = move || {
         let result = catch_unwind(AssertUnwindSafe(|| engine.run(session)));
         let (error, code) = match result {
@@ -474,6 +476,12 @@ fn run_engine(engine: Box<dyn Engine>, session: Session, channel: Arc<Channel>) 
                 101,
             ),
         };
+        // Nobody can ask once the process has ended.
+        let last = FromWorker::Statistics {
+            request: 0,
+            statistics: read(&counters),
+        };
+        tell(&channel, &last);
         tell(
             &channel,
             &FromWorker::Finished {

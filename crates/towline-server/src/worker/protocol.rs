@@ -138,7 +138,7 @@ pub(crate) enum FromWorker {
     },
     /// What the session has used so far.
     Statistics {
-        /// Of the request.
+        /// Of the request; 0 where nobody asked, for the session has ended.
         request: u64,
         /// The figures.
         statistics: Statistics,
@@ -276,6 +276,8 @@ pub struct Statistics {
     pub calls: u64,
     /// Bytes of device code held now.
     pub code_bytes: u64,
+    /// How long its devices were busy, added up over devices.
+    pub device_time_us: u64,
 }
 
 /// A message that could not be sent, received or understood.

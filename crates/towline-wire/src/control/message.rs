@@ -306,6 +306,8 @@ pub struct SessionStatus {
     pub sent_bytes: u64,
     /// API calls executed.
     pub calls: u64,
+    /// How long it kept devices busy, added up over devices.
+    pub device_time_us: u64,
     /// The tenant that it belongs to.
     pub tenant: String,
     /// Its limits, in the order of [`LIMITS`].
@@ -418,6 +420,7 @@ impl SessionStatus {
         writer.u64(self.received_bytes);
         writer.u64(self.sent_bytes);
         writer.u64(self.calls);
+        writer.u64(self.device_time_us);
         writer.text(&self.tenant, limits::TENANT_BYTES);
         self.limits.iter().for_each(|limit| limit.write(writer));
     }
@@ -440,6 +443,7 @@ impl SessionStatus {
             received_bytes: reader.u64("received bytes")?,
             sent_bytes: reader.u64("sent bytes")?,
             calls: reader.u64("calls")?,
+            device_time_us: reader.u64("device time")?,
             tenant: reader.text("tenant name", limits::TENANT_BYTES)?,
             limits: {
                 let mut limits = [LimitStatus::default(); LIMITS.len()];
@@ -473,6 +477,8 @@ pub struct TenantStatus {
     pub sessions_crashed: u64,
     /// Sessions that it was refused, because it had as many as it may have.
     pub rejected: u64,
+    /// How long its sessions have kept devices busy since the start, those that have ended too.
+    pub device_time_us: u64,
 }
 
 impl TenantStatus {
@@ -486,6 +492,7 @@ impl TenantStatus {
         writer.u64(self.sessions_started);
         writer.u64(self.sessions_crashed);
         writer.u64(self.rejected);
+        writer.u64(self.device_time_us);
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
@@ -499,6 +506,7 @@ impl TenantStatus {
             sessions_started: reader.u64("sessions of a tenant started")?,
             sessions_crashed: reader.u64("sessions of a tenant crashed")?,
             rejected: reader.u64("sessions of a tenant rejected")?,
+            device_time_us: reader.u64("device time of a tenant")?,
         })
     }
 }

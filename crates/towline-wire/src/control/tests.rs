@@ -550,7 +550,7 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
             name(),
             any::<u32>(),
         ),
-        any::<[u64; 7]>(),
+        any::<[u64; 8]>(),
         any::<[u16; 2]>(),
         tenant_name(),
         [(); LIMITS.len()].map(|()| limit_status()),
@@ -571,6 +571,7 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
                     received_bytes,
                     sent_bytes,
                     calls,
+                    device_time_us,
                 ] = numbers;
                 let [lanes, peer_lanes] = lanes;
                 SessionStatus {
@@ -590,6 +591,7 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
                     received_bytes,
                     sent_bytes,
                     calls,
+                    device_time_us,
                     tenant,
                     limits,
                 }
@@ -598,9 +600,16 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
 }
 
 fn tenant_status() -> impl Strategy<Value = TenantStatus> {
-    let numbers = (any::<[u32; 2]>(), any::<[u64; 5]>());
+    let numbers = (any::<[u32; 2]>(), any::<[u64; 6]>());
     (tenant_name(), any::<bool>(), numbers).prop_map(|(name, admin, ([sessions, max], numbers))| {
-        let [held, limit, sessions_started, sessions_crashed, rejected] = numbers;
+        let [
+            held,
+            limit,
+            sessions_started,
+            sessions_crashed,
+            rejected,
+            device_time_us,
+        ] = numbers;
         TenantStatus {
             name,
             admin,
@@ -611,6 +620,7 @@ fn tenant_status() -> impl Strategy<Value = TenantStatus> {
             sessions_started,
             sessions_crashed,
             rejected,
+            device_time_us,
         }
     })
 }

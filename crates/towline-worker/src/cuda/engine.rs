@@ -89,6 +89,8 @@ impl CudaEngine {
         if !self.genuine {
             messages::forward(&shared);
         }
+        let looking = Arc::clone(&shared);
+        link.device_time.look_by(move || looking.devices_at_work());
         let session = Session::new(shared, self.devices, self.ahead);
         lane::run(link, session, command, lanes, limits)
     }

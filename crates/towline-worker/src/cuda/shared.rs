@@ -60,7 +60,7 @@ struct Watch {
 /// See the module's text.
 pub(crate) struct Shared {
     pub(crate) api: Arc<dyn CudaApi>,
-    link: Arc<Link>,
+    pub(crate) link: Arc<Link>,
     pub(crate) streams: Streams,
     /// Reads of which the client does not have the data yet, by payload.
     reads: Mutex<BTreeMap<u64, Reading>>,

@@ -530,6 +530,7 @@ impl Shared {
     /// A command has been enqueued on the stream.
     #[inline]
     pub(crate) fn enqueued(&self, target: &Target) {
+        self.link.work_comes();
         let depth = &target.depth;
         // Not in one step, which would take longer: where two threads meet, a command is not counted.
         let unmarked = depth.unmarked.load(Ordering::Relaxed) + 1;
@@ -554,6 +555,28 @@ impl Shared {
             true => self.mark_commands(target, 1, true),
             false => self.enqueued(target),
         }
+    }
+
+    /// Devices of which a stream has something to do.
+    pub(crate) fn devices_at_work(&self) -> u64 {
+        let mut devices = SmallVec::<[CUdevice; 8]>::new();
+        // Locked throughout: nobody else sees that a context is held, and no stream ends meanwhile.
+        let state = self.streams.lock();
+        for stream in state.streams.values() {
+            let watched = &stream.watched;
+            let Some(context) = watched.context.upgrade() else {
+                continue;
+            };
+            if devices.contains(&context.device) || context.enter(&*self.api) != CUDA_SUCCESS {
+                continue;
+            }
+            // SAFETY: the stream is live: it leaves the list before it is destroyed.
+            let status = unsafe { self.api.cuStreamQuery(watched.native.0.cast()) };
+            if status == CUDA_ERROR_NOT_READY {
+                devices.push(context.device);
+            }
+        }
+        devices.len() as u64
     }
 
     #[cold]
