@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use towline_server::supervisor::Quota;
+use towline_server::supervisor::{Quota, WHOLE_DEVICES};
 use towline_server::worker::cuda::SoftOptions;
 use towline_transport::Address;
 
@@ -550,13 +550,23 @@ pub(crate) struct BackendOptions {
     pub(crate) devices: Vec<String>,
 }
 
+/// The word for all memory of the devices.
+const WHOLE: &str = "devices";
+
+fn session_memory(text: &str) -> Result<u64, String> {
+    match text {
+        WHOLE => Ok(WHOLE_DEVICES),
+        text => memory_bytes_or_none(text).map_err(|why| format!("{why}, nor {WHOLE}")),
+    }
+}
+
 /// The limits of one session.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct QuotaOptions {
     /// Most device memory of a session, over all devices, or with K, M or G behind; devices: what they have; 0 limits nothing
     ///
     /// Programs are told of no more memory than this.
-    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = memory_bytes_or_none)]
+    #[arg(long, value_name = "BYTES", default_value = WHOLE, value_parser = session_memory)]
     session_memory: u64,
     /// Most memory of the host that a session's worker holds, or with K, M or G behind; 0 limits nothing
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = memory_bytes_or_none)]

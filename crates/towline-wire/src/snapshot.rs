@@ -78,6 +78,10 @@ pub struct Device {
     pub answers: Answers,
 }
 
+/// CL_DEVICE_MAX_MEM_ALLOC_SIZE and CL_DEVICE_GLOBAL_MEM_SIZE: 64 bits each.
+const MAX_MEM_ALLOC_SIZE: u32 = 0x1010;
+const GLOBAL_MEM_SIZE: u32 = 0x101f;
+
 /// The devices of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
@@ -104,10 +108,16 @@ impl Snapshot {
         out
     }
 
+    /// Memory of all devices.
+    pub fn memory_bytes(&self) -> u64 {
+        let sizes = self.devices.iter();
+        let sizes = sizes.filter_map(|device| device.answers.number(GLOBAL_MEM_SIZE));
+        sizes.fold(0, u64::saturating_add)
+    }
+
     /// Has no device tell of more memory than this.
     pub fn limit_memory(&mut self, bytes: u64) {
-        // CL_DEVICE_MAX_MEM_ALLOC_SIZE and CL_DEVICE_GLOBAL_MEM_SIZE: 64 bits each.
-        const SIZES: [u32; 2] = [0x1010, 0x101f];
+        const SIZES: [u32; 2] = [MAX_MEM_ALLOC_SIZE, GLOBAL_MEM_SIZE];
         let answers = self
             .devices
             .iter_mut()

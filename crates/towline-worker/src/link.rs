@@ -28,6 +28,8 @@ pub struct Counters {
     pub device_memory_peak: AtomicU64,
     /// The most that may be held, over all devices; 0 where nothing limits it.
     pub device_memory_limit: AtomicU64,
+    /// That is all that the devices have: the driver itself refuses more, apart from memory that may lie outside a device.
+    pub limit_is_whole: AtomicBool,
     /// Device memory that the driver holds for the session beside that: measured, where there is a limit.
     pub unlisted_bytes: AtomicU64,
     /// The part of it that contexts take.
@@ -67,7 +69,12 @@ impl Counters {
 
     /// Whether the session may have less than the devices have.
     pub(crate) fn is_memory_limited(&self) -> bool {
-        self.memory_limit() != u64::MAX || self.tenant.get().is_some()
+        self.has_limit_of_its_own() || self.tenant.get().is_some()
+    }
+
+    /// As [`Self::is_memory_limited`], whatever its tenant may have.
+    pub(crate) fn has_limit_of_its_own(&self) -> bool {
+        self.memory_limit() != u64::MAX && !self.limit_is_whole.load(Ordering::Relaxed)
     }
 
     /// Device memory that the session may have besides what it has. May wait.

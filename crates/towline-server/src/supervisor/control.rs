@@ -23,7 +23,7 @@ use super::monitor::Asker;
 use super::peer::{self, Peering};
 use super::pool::WorkerPool;
 use super::query::QueryPlace;
-use super::quota::Quota;
+use super::quota::{Quota, WHOLE_DEVICES};
 use super::session::{LaneAccount, Session};
 use super::tenant::Tenant;
 use super::worker::{Ending, Worker};
@@ -327,7 +327,10 @@ fn tell_of_devices(
         hello: &client.hello,
         tenant: &client.tenant,
         peer: &peer,
-        memory_limit: client.tenant.quota(shared.config.quota).device_memory_bytes,
+        memory_limit: match client.tenant.quota(shared.config.quota).device_memory_bytes {
+            WHOLE_DEVICES => 0,
+            bytes => bytes,
+        },
     };
     while let Some(message) = next_message(control, inbox, &place, shared)? {
         client.check()?;
@@ -402,6 +405,20 @@ fn told_devices(purpose: Purpose, snapshot: &[u8], quota: &Quota) -> Vec<u8> {
     limited.unwrap_or_else(|| snapshot.to_vec())
 }
 
+/// Memory of all devices of a worker; 0 where it is not known.
+fn device_memory(purpose: Purpose, snapshot: &[u8]) -> u64 {
+    let bytes = match purpose {
+        Purpose::CudaSession => {
+            towline_wire::cuda::snapshot::Snapshot::decode(snapshot).map(|told| {
+                let sizes = told.devices.iter().map(|device| device.total_bytes);
+                sizes.fold(0, u64::saturating_add)
+            })
+        }
+        _ => Snapshot::decode(snapshot).map(|told| told.memory_bytes()),
+    };
+    bytes.unwrap_or(0)
+}
+
 /// Limits a worker's temporary files, which were mounted before it had a session; whether they are.
 fn limits_files(worker: &Worker, quota: &Quota, config: &SupervisorConfig) -> bool {
     if config.jail.disabled || quota.temporary_bytes == config.quota.temporary_bytes {
@@ -427,7 +444,7 @@ fn run_session(
     let _seat = tenant.admit().map_err(Fault::Rejected)?;
     let place = shared.sessions.admit().map_err(Fault::Rejected)?;
     let id = place.id;
-    let quota = tenant.quota(shared.config.quota);
+    let mut quota = tenant.quota(shared.config.quota);
     let crashed = Arc::new(AtomicBool::new(false));
     let why: Arc<Mutex<Option<String>>> = Arc::default();
     let group: Arc<Mutex<Option<Arc<Group>>>> = Arc::default();
@@ -475,6 +492,10 @@ fn run_session(
         };
         Fault::Rejected(code.because(format!("no worker for it: {reason}")))
     })?;
+    let whole_devices = quota.device_memory_bytes == WHOLE_DEVICES;
+    if whole_devices {
+        quota.device_memory_bytes = device_memory(hello.purpose, worker.snapshot());
+    }
     let entered = shared
         .groups
         .as_ref()
@@ -500,6 +521,7 @@ fn run_session(
             control: Arc::clone(control),
             since: Instant::now(),
             quota,
+            whole_devices,
             group: entered.clone(),
             has_own_files,
             lanes: Arc::new(LaneAccount::new(session_limits.max_lanes)),
@@ -611,6 +633,7 @@ fn serve_session(
         chunk_bytes: limits.chunk_bytes,
         chunk_count: limits.chunk_count,
         quota: session.quota,
+        whole_devices: session.whole_devices,
         limits_own_memory: !session
             .group
             .as_ref()

@@ -73,7 +73,7 @@ use self::monitor::Monitor;
 use self::peer::PeerTickets;
 use self::pool::{PoolKind, WorkerPool};
 use self::query::Queries;
-pub use self::quota::Quota;
+pub use self::quota::{Quota, WHOLE_DEVICES};
 use self::refusal::Refusals;
 use self::session::SessionTable;
 pub use self::tenant::{DEFAULT_TENANT, QuotaChanges, TenantEntry, TenantLimits, TenantTable};

@@ -2,13 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
+/// A limit of device memory: as much as the session's devices have.
+pub const WHOLE_DEVICES: u64 = u64::MAX;
+
 /// The limits of one session; 0 limits nothing.
 ///
 /// A session gets its quota when it is granted, not when its worker is started: workers wait for clients of any tenant.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Quota {
-    /// Device memory, over all devices.
+    /// Device memory, over all devices; [`WHOLE_DEVICES`] until it is granted a session with devices.
     pub device_memory_bytes: u64,
     /// Memory of the host that the worker holds: staged and pinned memory, and what its driver keeps there.
     pub host_memory_bytes: u64,

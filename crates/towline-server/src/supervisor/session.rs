@@ -36,6 +36,8 @@ pub(super) struct Session {
     pub(super) since: Instant,
     /// How much it may have.
     pub(super) quota: Quota,
+    /// Its device memory is limited to what its devices have.
+    pub(super) whole_devices: bool,
     /// Its control group, where it has one.
     pub(super) group: Option<Arc<Group>>,
     /// Whether its temporary files lie in a file system of a limited size.

@@ -351,6 +351,9 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, counts_processes: bool
                     .device_memory_limit
                     .store(parameters.quota.device_memory_bytes, Ordering::Relaxed);
                 counters
+                    .limit_is_whole
+                    .store(parameters.whole_devices, Ordering::Relaxed);
+                counters
                     .code_limit
                     .store(parameters.quota.code_bytes, Ordering::Relaxed);
                 counters

@@ -257,6 +257,8 @@ pub struct SessionParameters {
     pub chunk_count: u32,
     /// How much it may have.
     pub quota: Quota,
+    /// Its device memory is limited to what its devices have.
+    pub whole_devices: bool,
     /// No control group limits its memory: the worker is to limit its own.
     pub limits_own_memory: bool,
 }

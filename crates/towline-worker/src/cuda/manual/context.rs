@@ -29,7 +29,7 @@ fn free(api: &dyn CudaApi) -> u64 {
 impl Session {
     /// Free memory of a device that the session has a context on, where its limit makes that worth asking.
     fn free_bytes(&self, device: CUdevice) -> Option<u64> {
-        if self.shared.counters.memory_limit() == u64::MAX {
+        if !self.shared.counters.has_limit_of_its_own() {
             return None;
         }
         let context = self.contexts.values().find(|one| one.device == device)?;

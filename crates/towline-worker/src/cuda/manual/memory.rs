@@ -38,10 +38,10 @@ impl Shared {
     /// `kept` is false.
     pub(crate) fn measure(&self, bytes: u64, kept: bool) {
         let counters = &self.counters;
-        let limit = counters.memory_limit();
-        if limit == u64::MAX {
+        if !counters.has_limit_of_its_own() {
             return;
         }
+        let limit = counters.memory_limit();
         let mut unlisted = self.unlisted(kept);
         let held = counters.device_memory_bytes.load(Ordering::Relaxed);
         let over = |unlisted: u64| held.saturating_add(bytes).saturating_add(unlisted) > limit;
@@ -330,7 +330,7 @@ impl Session {
         let status = match (target, pool) {
             (Err(status), _) | (_, Err(status)) => status,
             (Ok(target), Ok(pool)) => self.run(&target, |shared, target| {
-                if shared.counters.memory_limit() < u64::MAX {
+                if shared.counters.has_limit_of_its_own() {
                     shared.uses_pool(pool.cast(), target.context.device);
                 }
                 shared.measure(charged, false);
