@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use towline_server::supervisor::{Quota, WHOLE_DEVICES};
+use towline_server::supervisor::{Quota, ServerLimits, WHOLE_DEVICES};
 use towline_server::worker::cuda::SoftOptions;
 use towline_transport::Address;
 
@@ -406,6 +407,8 @@ pub(crate) struct ServeOptions {
     #[command(flatten)]
     pub(crate) quota: QuotaOptions,
     #[command(flatten)]
+    pub(crate) limits: ServerLimitOptions,
+    #[command(flatten)]
     pub(crate) backend: BackendOptions,
     /// Offer CUDA devices too: auto, off, soft, soft:N, or the path of the driver library
     ///
@@ -589,6 +592,9 @@ pub(crate) struct QuotaOptions {
     /// Most processors' time of the host that a session's worker takes, as in 1.5; 0 limits nothing
     #[arg(long, value_name = "N", default_value = "0", value_parser = cpu_percent)]
     session_cpus: u64,
+    /// Most open files of a session's worker
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u64).range(64..=4096))]
+    session_descriptors: u64,
 }
 
 impl QuotaOptions {
@@ -601,6 +607,43 @@ impl QuotaOptions {
             kernel_time_ms: self.kernel_time_limit * 1000,
             code_bytes: self.session_code,
             cpu_percent: self.session_cpus,
+            descriptors: self.session_descriptors,
+        }
+    }
+}
+
+/// The limits of what clients take besides sessions.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ServerLimitOptions {
+    /// Most connections at once that only ask; one more ends the one that has been silent longest
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    max_queries: u32,
+    /// Longest time in seconds that a connection that only asks may be silent
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    query_timeout: u64,
+    /// Longest time in seconds that a client may take to open the lanes of its session, which ends then
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    lane_timeout: u64,
+    /// Most events and allocations that a session offers to other processes at once
+    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(..=1 << 20))]
+    session_offers: u32,
+    /// Most lines of a session's worker in the server's log in ten seconds; others are counted
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    session_log_lines: u32,
+    /// Most images of device code in memory
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    image_cache_count: u32,
+}
+
+impl ServerLimitOptions {
+    pub(crate) fn limits(&self) -> ServerLimits {
+        ServerLimits {
+            queries: self.max_queries as usize,
+            query_silence: Duration::from_secs(self.query_timeout),
+            lanes: Duration::from_secs(self.lane_timeout),
+            session_offers: self.session_offers as usize,
+            log_lines: self.session_log_lines,
+            images: self.image_cache_count as usize,
         }
     }
 }

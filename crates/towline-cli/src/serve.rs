@@ -75,9 +75,6 @@ const MIN_MAX_PAYLOAD_LANES: u16 = 16;
 /// How often the tenants file is looked at: what has changed acts after two looks.
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
 
-/// How long a client may take to open the lanes of its session: it does so at once, but its machine may be busy.
-const LANE_LIMIT: Duration = Duration::from_secs(20);
-
 pub(crate) fn run(options: &ServeOptions) -> anyhow::Result<ExitCode> {
     // First, so that every thread has them blocked.
     let interrupt = Interrupt::watch(BlockedSignals::termination()?)?;
@@ -233,7 +230,7 @@ fn config(options: &ServeOptions, tenants: TenantTable) -> anyhow::Result<Superv
             .map(std::path::absolute)
             .transpose()?,
         quota: options.quota.quota(),
-        lane_limit: LANE_LIMIT,
+        bounds: options.limits.limits(),
         limits: SessionLimits {
             max_lanes: 1 + payload_lanes.max(MIN_MAX_PAYLOAD_LANES),
             payload_lanes,

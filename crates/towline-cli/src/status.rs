@@ -34,6 +34,15 @@ struct ServerStatus {
     sessions: Vec<SessionStatus>,
     /// Empty where the server has one token for all, or none.
     tenants: Vec<TenantStatus>,
+    /// What all clients have together, or how long each may take.
+    limits: BTreeMap<String, ServerLimit>,
+}
+
+#[derive(Debug, Serialize)]
+struct ServerLimit {
+    value: u64,
+    /// Where it is known.
+    used: Option<u64>,
 }
 
 /// Use and limits of a tenant; a limit of 0 is none.
@@ -175,6 +184,10 @@ fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> Ser
         rejected: tenant.rejected,
         device_time_ms: tenant.device_time_us / 1000,
     });
+    let limits = status.limits.into_iter().map(|limit| {
+        let (value, used) = (limit.value, limit.used);
+        (limit.name, ServerLimit { value, used })
+    });
     ServerStatus {
         server: address.to_string(),
         name: identity.name.clone(),
@@ -187,6 +200,7 @@ fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> Ser
         rejected: status.rejected,
         sessions: sessions.collect(),
         tenants: tenants.collect(),
+        limits: limits.collect(),
     }
 }
 

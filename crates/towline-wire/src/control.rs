@@ -37,8 +37,8 @@ pub use lane::{LaneEnd, LaneKey};
 pub use message::{
     Challenge, CudaDevices, Devices, Enforcement, Hello, LIMITS, LimitStatus, Message, NONCE_BYTES,
     Nonce, PROOF_BYTES, PeerConnect, PeerConnected, PeerOffer, PeerTicket, Proof, Purpose,
-    SessionEnded, SessionGrant, SessionLimits, SessionStatus, Status, TenantStatus, VersionRange,
-    Welcome,
+    ServerLimit, SessionEnded, SessionGrant, SessionLimits, SessionStatus, Status, TenantStatus,
+    VersionRange, Welcome,
 };
 pub use peer::{
     PEER_ACCEPTED, PEER_CHALLENGE_BYTES, PEER_HELLO_BYTES, PeerAcceptor, PeerConnector, PeerError,
@@ -79,6 +79,8 @@ pub mod limits {
     pub const STATUS_SESSIONS: usize = 4096;
     /// Most tenants listed in one `Status`.
     pub const STATUS_TENANTS: usize = 1024;
+    /// Most limits of a server listed in one `Status`.
+    pub const STATUS_LIMITS: usize = 64;
     /// Longest name of a tenant.
     pub const TENANT_BYTES: usize = 64;
     /// Most lanes of one session, the command lane included.

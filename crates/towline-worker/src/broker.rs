@@ -16,8 +16,6 @@ use crate::images::ImageDigest;
 pub const TOKEN_BYTES: usize = 32;
 /// Most bytes that describe an offer.
 pub const OFFER_BYTES: usize = 256;
-/// Most offers of a session at once. PyTorch shares up to 1,000 events of a process, and some memory.
-pub const SESSION_OFFERS: usize = 2048;
 /// A session may have one of so many parts of the descriptors that offers may hold in all.
 const SESSION_SHARE: usize = 4;
 /// Most events that a session has taken at once: those of many others.
@@ -141,6 +139,8 @@ impl Drop for Lease {
 /// All offers of a server's sessions, which have numbers that are never used twice.
 pub struct Offers {
     table: Mutex<Table>,
+    /// Most of one session.
+    of_session: usize,
     /// Most descriptors that all of them hold.
     descriptors: usize,
 }
@@ -184,12 +184,23 @@ impl Entry {
 }
 
 impl Offers {
-    /// Offers that hold at most so many descriptors in all.
-    pub fn with_descriptors(descriptors: usize) -> Self {
+    /// At most so many offers of a session at once, and so many descriptors that all hold.
+    pub fn new(of_session: usize, descriptors: usize) -> Self {
         Self {
             table: Mutex::default(),
+            of_session,
             descriptors,
         }
+    }
+
+    /// How many a session has.
+    pub fn count_of(&self, session: u64) -> usize {
+        self.lock().owned.get(&session).map_or(0, |own| own.entries)
+    }
+
+    /// Descriptors that all hold, and the most that they may.
+    pub fn in_use(&self) -> (u64, u64) {
+        (self.lock().descriptors as u64, self.descriptors as u64)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
@@ -208,7 +219,7 @@ impl Offers {
         let room_for_descriptor = offer.descriptor.is_none()
             || (table.descriptors < self.descriptors
                 && own.descriptors < self.descriptors.div_ceil(SESSION_SHARE));
-        let fits = own.entries < SESSION_OFFERS
+        let fits = own.entries < self.of_session
             && room_for_descriptor
             && offer.bytes.len() <= OFFER_BYTES
             && !table.entries.contains_key(&token);
@@ -382,7 +393,7 @@ mod tests {
 
     #[test]
     fn an_offer_is_taken_as_often_as_wanted_until_its_owner_withdraws_it() {
-        let offers = Offers::with_descriptors(100);
+        let offers = Offers::new(2048, 100);
         let token = Token([1; TOKEN_BYTES]);
         assert!(offers.offer(5, token, offer(3)));
         assert_eq!(offers.take(6, token).unwrap().offer.bytes, [7; 3]);
@@ -395,7 +406,7 @@ mod tests {
 
     #[test]
     fn offer_goes_to_sessions_of_its_tenant_only() {
-        let offers = Offers::with_descriptors(100);
+        let offers = Offers::new(2048, 100);
         let token = Token([1; TOKEN_BYTES]);
         offers.join(5, 1);
         offers.join(6, 1);
@@ -410,7 +421,7 @@ mod tests {
 
     #[test]
     fn what_an_owner_offered_ends_with_it_and_tokens_are_not_reused() {
-        let offers = Offers::with_descriptors(100);
+        let offers = Offers::new(2048, 100);
         let [first, second] = [1, 2].map(|byte| Token([byte; TOKEN_BYTES]));
         assert!(offers.offer(5, first, offer(1)));
         assert!(!offers.offer(6, first, offer(1)), "the token is taken");
@@ -423,7 +434,7 @@ mod tests {
 
     #[test]
     fn a_descriptor_is_given_out_anew_each_time() {
-        let offers = Offers::with_descriptors(100);
+        let offers = Offers::new(2048, 100);
         let token = Token([9; TOKEN_BYTES]);
         let file = tempfile::tempfile().unwrap();
         let with_file = Offer {
@@ -440,7 +451,7 @@ mod tests {
 
     #[test]
     fn an_event_is_kept_until_its_owner_and_all_who_took_it_have_let_go() {
-        let offers = Offers::with_descriptors(100);
+        let offers = Offers::new(2048, 100);
         let token = Token([1; TOKEN_BYTES]);
         assert!(offers.offer(1, token, event()));
         let numbers = [2, 3, 3].map(|session| offers.take(session, token).unwrap().number);
@@ -472,7 +483,7 @@ mod tests {
 
     #[test]
     fn what_is_no_event_is_not_kept_for_those_who_took_it() {
-        let offers = Offers::with_descriptors(100);
+        let offers = Offers::new(2048, 100);
         let token = Token([1; TOKEN_BYTES]);
         assert!(offers.offer(1, token, offer(3)));
         assert_eq!(offers.take(2, token).unwrap().number, 0);
@@ -482,7 +493,7 @@ mod tests {
 
     #[test]
     fn events_that_a_session_takes_are_limited() {
-        let offers = Offers::with_descriptors(100);
+        let offers = Offers::new(2048, 100);
         let token = Token([1; TOKEN_BYTES]);
         let page_less = Offer {
             descriptor: None,
@@ -503,7 +514,7 @@ mod tests {
 
     #[test]
     fn offers_of_a_session_are_limited_by_count_and_by_descriptors() {
-        let offers = Offers::with_descriptors(8);
+        let offers = Offers::new(2048, 8);
         let mut numbers = 0u64..;
         let mut token = || {
             let mut bytes = [0; TOKEN_BYTES];
@@ -516,12 +527,12 @@ mod tests {
                 true => event(),
                 false => offer(1),
             };
-            (0..=SESSION_OFFERS)
+            (0..=2048)
                 .filter(|_| offers.offer(session, token(), offer()))
                 .count()
         };
         assert_eq!(held(1, true), 2, "a share of the descriptors");
-        assert_eq!(held(1, false), SESSION_OFFERS - 2, "and the rest without");
+        assert_eq!(held(1, false), 2048 - 2, "and the rest without");
         assert_eq!(
             [2, 3, 4, 5].map(|session| held(session, true)),
             [2, 2, 2, 0]

@@ -133,8 +133,17 @@ impl Images {
 
     /// Keeps at most so many in memory.
     pub fn with_most(mut self, images: usize) -> Self {
-        self.most = images.min(MOST_IMAGES);
+        self.most = images;
         self
+    }
+
+    /// Images in memory and their bytes, and the most of either.
+    pub fn in_use(&self) -> [(u64, u64); 2] {
+        let held = lock(&self.held);
+        [
+            (held.images.len() as u64, self.most as u64),
+            (held.bytes, self.memory),
+        ]
     }
 
     /// Keeps so many in a folder, too, which is made if it is not there. Nobody else may write to it, but what lies there is checked

@@ -28,9 +28,7 @@ mod snapshot;
 mod waiters;
 mod watchdog;
 
-pub use broker::{
-    Broker, NoBroker, OFFER_BYTES, Offer, Offers, SESSION_OFFERS, TOKEN_BYTES, Taken, Token,
-};
+pub use broker::{Broker, NoBroker, OFFER_BYTES, Offer, Offers, TOKEN_BYTES, Taken, Token};
 pub use cuda::{CudaEngine, CudaOpenError};
 pub use engine::Engine;
 pub use images::{DIGEST_BYTES, ImageDigest, Images, sealed as sealed_image};

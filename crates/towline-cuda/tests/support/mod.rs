@@ -201,7 +201,7 @@ impl Machine {
     pub fn neighbours(count: u64) -> (Vec<Self>, Arc<Offers>) {
         let (null, offers) = (
             Arc::new(NullCuda::new(1)),
-            Arc::new(Offers::with_descriptors(1 << 16)),
+            Arc::new(Offers::new(2048, 1 << 16)),
         );
         let images = Arc::new(Images::in_memory(1 << 20));
         let machines =
@@ -214,7 +214,7 @@ impl Machine {
         Self::neighbour(
             0,
             null,
-            &Arc::new(Offers::with_descriptors(1 << 16)),
+            &Arc::new(Offers::new(2048, 1 << 16)),
             images,
             in_process,
         )
@@ -227,7 +227,7 @@ impl Machine {
         Self::neighbour(
             0,
             null,
-            &Arc::new(Offers::with_descriptors(1 << 16)),
+            &Arc::new(Offers::new(2048, 1 << 16)),
             images,
             |_| (Box::new(ShmTransport::new()), address.parse().unwrap()),
         )

@@ -244,6 +244,7 @@ mod tests {
         kernel_time_ms: 0,
         code_bytes: 0,
         cpu_percent: 150,
+        descriptors: 0,
     };
 
     /// The controllers as the kernel would list them.

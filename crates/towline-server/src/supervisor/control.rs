@@ -9,7 +9,7 @@ use towline_transport::{Address, Connection, Registry, TransportError, recv_exac
 use towline_wire::control::{
     AttachPreamble, Channel, ConnectionKind, ControlError, CudaDevices, Devices, HandshakeError,
     Hello, LaneKey, Message, MessageBuffer, NONCE_BYTES, Purpose, Reject, RejectCode, SHOWN_NAME,
-    ServerHandshake, ServerProgress, SessionEnded, SessionGrant, Status, TICKET_BYTES,
+    ServerHandshake, ServerLimit, ServerProgress, SessionEnded, SessionGrant, Status, TICKET_BYTES,
     Tenants as _, Ticket, labels, limits, printable,
 };
 use towline_wire::cuda::CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT;
@@ -31,9 +31,6 @@ use super::{
     ANSWER_LIMIT, HANDSHAKE_LIMIT, Shared, SupervisorConfig, WORKER_END_LIMIT, lock, random,
 };
 use crate::worker::process::SessionParameters;
-
-/// How long a connection that only asks questions may be silent.
-const QUERY_IDLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// How often a client that waits for a worker hears that the server is alive.
 const ALIVE_PERIOD: Duration = Duration::from_secs(1);
@@ -352,9 +349,11 @@ fn next_message(
     place: &QueryPlace<'_>,
     shared: &Shared,
 ) -> Result<Option<Message>, Fault> {
-    let idle = shared
-        .deadlines
-        .set(&control.connection, QUERY_IDLE_LIMIT, Vec::new());
+    let idle = shared.deadlines.set(
+        &control.connection,
+        shared.config.bounds.query_silence,
+        Vec::new(),
+    );
     let frame = inbox.next_frame(control)?;
     drop(idle);
     place.asks();
@@ -522,6 +521,7 @@ fn run_session(
             since: Instant::now(),
             quota,
             whole_devices,
+            bounds: shared.config.bounds,
             group: entered.clone(),
             has_own_files,
             lanes: Arc::new(LaneAccount::new(session_limits.max_lanes)),
@@ -658,13 +658,14 @@ fn serve_session(
     let late = Message::SessionEnded(SessionEnded {
         reason: format!(
             "the client did not open the lanes of its session within {:?}",
-            shared.config.lane_limit
+            shared.config.bounds.lanes
         ),
     });
-    let deadline =
-        shared
-            .deadlines
-            .set(&control.connection, shared.config.lane_limit, late.encode());
+    let deadline = shared.deadlines.set(
+        &control.connection,
+        shared.config.bounds.lanes,
+        late.encode(),
+    );
     session.lanes.set_deadline(deadline);
     let snapshot = told_devices(
         session.hello.purpose,
@@ -737,8 +738,41 @@ fn status(tenant: &Arc<Tenant>, shared: &Shared) -> Status {
         sessions_crashed,
         rejected,
         tenants: tenants.collect(),
+        limits: server_limits(all, shared),
         sessions,
     }
+}
+
+/// Limits of the server, with their use where the client may see that.
+fn server_limits(with_use: bool, shared: &Shared) -> Vec<ServerLimit> {
+    let bounds = &shared.config.bounds;
+    let offers = shared.cuda_pool.as_ref().map(|pool| pool.shared());
+    let [images, image_bytes] = offers.map_or([(0, 0); 2], |(_, images)| images.in_use());
+    let offers = offers.map_or((0, 0), |(offers, _)| offers.in_use());
+    let counted = |name: &str, (used, value)| ServerLimit {
+        name: name.to_owned(),
+        value,
+        used: Some(used).filter(|_| with_use),
+    };
+    let time = |name: &str, limit: Duration| ServerLimit {
+        name: name.to_owned(),
+        value: limit.as_millis() as u64,
+        used: None,
+    };
+    vec![
+        counted("sessions", shared.sessions.in_use()),
+        counted(
+            "queries",
+            (shared.queries.count() as u64, bounds.queries as u64),
+        ),
+        counted("offer_descriptors", offers),
+        counted("images", images),
+        counted("image_bytes", image_bytes),
+        time("handshake_ms", HANDSHAKE_LIMIT),
+        time("lanes_ms", bounds.lanes),
+        time("query_silence_ms", bounds.query_silence),
+        time("answer_ms", ANSWER_LIMIT),
+    ]
 }
 
 fn internal(error: &super::SupervisorError) -> Reject {

@@ -73,7 +73,7 @@ use self::monitor::Monitor;
 use self::peer::PeerTickets;
 use self::pool::{PoolKind, WorkerPool};
 use self::query::Queries;
-pub use self::quota::{Quota, WHOLE_DEVICES};
+pub use self::quota::{Quota, ServerLimits, WHOLE_DEVICES};
 use self::refusal::Refusals;
 use self::session::SessionTable;
 pub use self::tenant::{DEFAULT_TENANT, QuotaChanges, TenantEntry, TenantLimits, TenantTable};
@@ -89,8 +89,6 @@ const MAX_UNPROVEN: usize = 256;
 const UNPROVEN_GRACE: Duration = Duration::from_secs(1);
 /// The same for one that has said nothing yet.
 const SILENT_GRACE: Duration = Duration::from_millis(100);
-/// Connections that ask for status, devices or what NVML tells, at once. Programs keep the last kind open while they ask.
-const MAX_QUERIES: usize = 256;
 /// How long a client may wait for a worker to start: loading a driver on a machine with many devices takes seconds.
 const WORKER_START_LIMIT: Duration = Duration::from_secs(60);
 /// How long a worker may take to end by itself before it is killed.
@@ -119,8 +117,8 @@ pub struct SupervisorConfig {
     pub audit_log: Option<PathBuf>,
     /// The limits of one session.
     pub quota: Quota,
-    /// How long a client may take to open the lanes of its session.
-    pub lane_limit: Duration,
+    /// The limits of what clients take besides.
+    pub bounds: ServerLimits,
     /// What sessions are told they may use.
     pub limits: SessionLimits,
     /// How to start a worker for OpenCL; `None` where OpenCL is not offered.
@@ -317,6 +315,7 @@ impl Supervisor {
         let budget = Budget::of(
             towline_sys::process::descriptor_limit(),
             config.max_sessions,
+            config.bounds.queries,
         );
         if budget.sessions < config.max_sessions {
             log::warn!(
@@ -342,7 +341,7 @@ impl Supervisor {
                         most: 0,
                     },
                     images: Arc::default(),
-                    offers: Offers::with_descriptors(0),
+                    offers: Offers::new(0, 0),
                 },
             )?)),
         };
@@ -357,7 +356,7 @@ impl Supervisor {
             groups,
             unproven: Unproven::default(),
             deadlines: Deadlines::start()?,
-            queries: Queries::default(),
+            queries: Queries::new(config.bounds.queries),
             refusals: Refusals::new(audit.clone()),
             audit,
             config,
@@ -481,7 +480,7 @@ fn start_pools(
                     most: config.most_ahead.opencl,
                 },
                 images: Arc::default(),
-                offers: Offers::with_descriptors(0),
+                offers: Offers::new(0, 0),
             };
             let pool = WorkerPool::start(config, program, RuntimeFolder::make()?, kind)?;
             match pool.wait_first_ready(interrupted) {
@@ -507,8 +506,10 @@ fn start_pools(
                     least: 1,
                     most: config.most_ahead.cuda,
                 },
-                images: Arc::new(images(&config.images)?.with_most(budget.images)),
-                offers: Offers::with_descriptors(budget.offers),
+                images: Arc::new(
+                    images(&config.images)?.with_most(budget.images.min(config.bounds.images)),
+                ),
+                offers: Offers::new(config.bounds.session_offers, budget.offers),
             };
             let folder = RuntimeFolder::make()?;
             Some(WorkerPool::start(config, program, folder, kind)?)

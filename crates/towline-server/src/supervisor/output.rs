@@ -19,8 +19,7 @@ use super::{lock, spawn};
 
 /// Longest line, before its control characters are escaped. The rest is left out.
 const LINE_BYTES: usize = 1024;
-/// Most lines of a worker in a [`WINDOW`]: a crash with all its frames, and a compiler's complaints, come through.
-const LINES: u32 = 200;
+/// The time that a worker's lines are counted in.
 const WINDOW: Duration = Duration::from_secs(10);
 /// How much is read at once, and how long a worker that has used up its lines is not read then.
 const READ_BYTES: usize = 16 << 10;
@@ -66,8 +65,8 @@ impl Label {
     }
 }
 
-/// Writes what comes through `pipe` to the log until its end.
-pub(super) fn follow(pipe: OwnedFd, label: Arc<Label>) -> Result<(), SysError> {
+/// Writes what comes through `pipe` to the log until its end, so many lines in a [`WINDOW`] at most.
+pub(super) fn follow(pipe: OwnedFd, label: Arc<Label>, lines: u32) -> Result<(), SysError> {
     static RELAY: OnceLock<Arc<Relay>> = OnceLock::new();
     static STARTING: Mutex<()> = Mutex::new(());
     let _starting = lock(&STARTING);
@@ -78,7 +77,7 @@ pub(super) fn follow(pipe: OwnedFd, label: Arc<Label>) -> Result<(), SysError> {
             Arc::clone(RELAY.get_or_init(|| relay))
         }
     };
-    relay.add(pipe, label)
+    relay.add(pipe, label, lines)
 }
 
 /// The pipes, and the thread that reads them.
@@ -108,7 +107,7 @@ impl Relay {
         Ok(relay)
     }
 
-    fn add(&self, pipe: OwnedFd, label: Arc<Label>) -> Result<(), SysError> {
+    fn add(&self, pipe: OwnedFd, label: Arc<Label>, most: u32) -> Result<(), SysError> {
         let mut streams = lock(&self.streams);
         streams.last += 1;
         let number = streams.last;
@@ -117,7 +116,7 @@ impl Relay {
             action: "wait for a worker's output".into(),
             source: error.into(),
         })?;
-        let stream = Stream::new(pipe, label, Instant::now());
+        let stream = Stream::new(pipe, label, most, Instant::now());
         streams.open.insert(number, stream);
         Ok(())
     }
@@ -191,6 +190,8 @@ struct Stream {
     line: Vec<u8>,
     is_cut: bool,
     window: Instant,
+    /// Most lines in a [`WINDOW`].
+    most: u32,
     lines: u32,
     dropped: u64,
     resume_at: Option<Instant>,
@@ -198,13 +199,14 @@ struct Stream {
 }
 
 impl Stream {
-    fn new(pipe: OwnedFd, label: Arc<Label>, now: Instant) -> Self {
+    fn new(pipe: OwnedFd, label: Arc<Label>, most: u32, now: Instant) -> Self {
         Self {
             pipe,
             label,
             line: Vec::new(),
             is_cut: false,
             window: now,
+            most,
             lines: 0,
             dropped: 0,
             resume_at: None,
@@ -219,7 +221,7 @@ impl Stream {
             Err(rustix::io::Errno::INTR) => true,
             Ok(count @ 1..) => {
                 self.push(bytes.get(..count).unwrap_or_default(), now, text);
-                self.resume_at = (self.lines >= LINES).then(|| now + PAUSE);
+                self.resume_at = (self.lines >= self.most).then(|| now + PAUSE);
                 true
             }
             Ok(_) | Err(_) => {
@@ -247,7 +249,7 @@ impl Stream {
         self.tell_dropped(now, text);
         let line = std::mem::take(&mut self.line);
         let is_cut = std::mem::take(&mut self.is_cut);
-        if self.lines >= LINES {
+        if self.lines >= self.most {
             self.dropped += 1;
             return;
         }
@@ -266,10 +268,10 @@ impl Stream {
         let dropped = std::mem::take(&mut self.dropped);
         if dropped > 0 {
             self.prefix(text);
-            let seconds = WINDOW.as_secs();
+            let (most, seconds) = (self.most, WINDOW.as_secs());
             let _ = writeln!(
                 text,
-                "{dropped} lines were dropped: it wrote more than {LINES} in {seconds} s"
+                "{dropped} lines were dropped: it wrote more than {most} in {seconds} s (--session-log-lines)"
             );
         }
     }
@@ -312,9 +314,11 @@ mod tests {
 
     use super::*;
 
+    const LINES: u32 = 200;
+
     fn stream(now: Instant) -> (Stream, OwnedFd) {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-        (Stream::new(reader, Label::new(7), now), writer)
+        (Stream::new(reader, Label::new(7), LINES, now), writer)
     }
 
     #[test]
@@ -384,7 +388,7 @@ mod tests {
     fn end_of_the_pipe_is_waited_for() {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         let label = Label::new(7);
-        follow(reader, Arc::clone(&label)).unwrap();
+        follow(reader, Arc::clone(&label), LINES).unwrap();
         label.wait_written(Duration::ZERO);
         assert!(!*lock(&label.is_written));
         drop(writer);

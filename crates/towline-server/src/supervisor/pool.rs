@@ -67,6 +67,8 @@ pub(super) struct WorkerPool {
     spawner: Mutex<Option<JoinHandle<()>>>,
     /// How many may be getting ready at once.
     most_starting: usize,
+    /// Most lines of a worker in the log.
+    log_lines: u32,
     /// What sessions of these workers share.
     offers: Arc<Offers>,
     /// Device code that they bring.
@@ -192,6 +194,7 @@ impl WorkerPool {
             changed: Condvar::new(),
             spawner: Mutex::new(None),
             most_starting: processors * STARTING_PER_PROCESSOR,
+            log_lines: config.bounds.log_lines,
             offers: Arc::new(kind.offers),
             images: kind.images,
             this: this.clone(),
@@ -200,6 +203,11 @@ impl WorkerPool {
         let spawner = spawn("spawner", move || body.start_wanted())?;
         *lock(&pool.spawner) = Some(spawner);
         Ok(pool)
+    }
+
+    /// What sessions of these workers share, and device code that they bring.
+    pub(super) fn shared(&self) -> (&Offers, &Images) {
+        (&self.offers, &self.images)
     }
 
     /// Waits for the first worker; in the error, why there is none.
@@ -449,7 +457,7 @@ impl WorkerPool {
                 Arc::clone(&self.offers),
                 Arc::clone(&self.images),
             );
-            output::follow(output, worker.label())?;
+            output::follow(output, worker.label(), self.log_lines)?;
             log::debug!("worker {} starts", worker.pid());
             let mut state = lock(&self.state);
             state.starting.push(Arc::clone(&worker));

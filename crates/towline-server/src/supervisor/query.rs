@@ -8,12 +8,12 @@ use std::time::Instant;
 use towline_transport::Connection;
 use towline_wire::control::{Message, RejectCode};
 
+use super::lock;
 use super::origin::{Origin, heaviest};
-use super::{MAX_QUERIES, lock};
 
 /// All of them.
-#[derive(Default)]
 pub(super) struct Queries {
+    most: usize,
     state: Mutex<State>,
 }
 
@@ -37,10 +37,23 @@ pub(super) struct QueryPlace<'a> {
 }
 
 impl Queries {
+    /// At most so many.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            state: Mutex::default(),
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        lock(&self.state).places.len()
+    }
+
     /// Takes a place, and ends another connection if there is none.
     pub(super) fn take(&self, connection: &Arc<dyn Connection>) -> QueryPlace<'_> {
         let mut state = lock(&self.state);
-        let victim = (state.places.len() >= MAX_QUERIES)
+        let victim = (state.places.len() >= self.most)
             .then(|| state.most_expendable())
             .flatten();
         if let Some(query) = victim.and_then(|number| state.places.remove(&number)) {

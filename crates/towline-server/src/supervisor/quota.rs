@@ -1,4 +1,6 @@
-//! How much of the server one session may have.
+//! How much of the server one session may have, and all clients together.
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -25,4 +27,36 @@ pub struct Quota {
     pub code_bytes: u64,
     /// Time of the host's processors: 100 is one processor's.
     pub cpu_percent: u64,
+    /// Open files.
+    pub descriptors: u64,
+}
+
+/// The limits of what clients take of the server besides sessions.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ServerLimits {
+    /// Connections that ask for status, devices or what NVML tells, at once. Programs keep the last kind open while they ask.
+    pub queries: usize,
+    /// How long such a connection may ask nothing.
+    pub query_silence: Duration,
+    /// How long a client may take to open the lanes of its session: it does so at once, but its machine may be busy.
+    pub lanes: Duration,
+    /// What a session offers to others at once. PyTorch shares up to 1,000 events of a process, and some memory.
+    pub session_offers: usize,
+    /// Lines of a worker in the log in ten seconds: a crash with all its frames, and a compiler's complaints, come through.
+    pub log_lines: u32,
+    /// Images of device code in memory.
+    pub images: usize,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self {
+            queries: 256,
+            query_silence: Duration::from_secs(60),
+            lanes: Duration::from_secs(20),
+            session_offers: 2048,
+            log_lines: 200,
+            images: 4096,
+        }
+    }
 }

@@ -15,7 +15,7 @@ use super::control::ControlConnection;
 use super::deadline::Deadline;
 use super::lock;
 use super::peer::Peering;
-use super::quota::Quota;
+use super::quota::{Quota, ServerLimits};
 use super::tenant::Tenant;
 use super::worker::Worker;
 use crate::worker::process::Statistics;
@@ -38,6 +38,7 @@ pub(super) struct Session {
     pub(super) quota: Quota,
     /// Its device memory is limited to what its devices have.
     pub(super) whole_devices: bool,
+    pub(super) bounds: ServerLimits,
     /// Its control group, where it has one.
     pub(super) group: Option<Arc<Group>>,
     /// Whether its temporary files lie in a file system of a limited size.
@@ -265,6 +266,12 @@ impl SessionTable {
         (state.last_id, state.crashed)
     }
 
+    /// Places that are taken, and how many there are.
+    pub(super) fn in_use(&self) -> (u64, u64) {
+        let taken = lock(&self.state).reserved;
+        (taken.into(), self.max.min(self.possible).into())
+    }
+
     pub(super) fn count_crash(&self) {
         lock(&self.state).crashed += 1;
     }
@@ -358,6 +365,13 @@ impl Session {
                 None,
                 or(Controller::Cpu, Enforcement::None),
             ),
+            status(
+                self.bounds.session_offers as u64,
+                Some(self.worker.offered()),
+                Enforcement::Server,
+            ),
+            status(self.bounds.log_lines.into(), None, Enforcement::Server),
+            status(quota.descriptors, None, Enforcement::Rlimit),
         ]
     }
 

@@ -72,6 +72,7 @@ impl QuotaChanges {
             kernel_time_ms: or(self.kernel_time_ms, server.kernel_time_ms),
             code_bytes: or(self.code_bytes, server.code_bytes),
             cpu_percent: or(self.cpu_percent, server.cpu_percent),
+            descriptors: server.descriptors,
         }
     }
 }
@@ -537,6 +538,20 @@ mod tests {
         assert_eq!(session.reserve(1, 1), Reserved::default());
         assert!(session.give_back(20));
         assert_eq!(session.reserve(10, 10).granted, 10);
+    }
+
+    #[test]
+    fn device_time_of_ended_and_running_sessions_adds_up() {
+        let table = TenantTable::listed(entries(&[("anna", "1", FIRST)]));
+        let anna = table.get("anna").unwrap();
+        let running = |tenant: &str, device_time_us| SessionStatus {
+            tenant: tenant.into(),
+            device_time_us,
+            ..SessionStatus::default()
+        };
+        anna.count_device_time(5);
+        let told = anna.status(&[running("anna", 7), running("bert", 100)]);
+        assert_eq!(told.device_time_us, 12);
     }
 
     #[test]

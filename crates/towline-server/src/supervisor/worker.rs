@@ -141,6 +141,11 @@ impl Worker {
         self.snapshot.get().map_or(&[], Vec::as_slice)
     }
 
+    /// What its session offers to others.
+    pub(super) fn offered(&self) -> u64 {
+        self.offers.count_of(self.number) as u64
+    }
+
     /// Whether the kernel counts its processes apart from others'.
     pub(super) fn counts_processes(&self) -> bool {
         self.counts_processes.load(Ordering::Relaxed)

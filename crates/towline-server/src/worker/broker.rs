@@ -216,7 +216,7 @@ mod tests {
         let broker = Arc::new(ChannelBroker::new(Arc::new(ours)));
         let worker = Arc::clone(&broker);
         std::thread::spawn(move || {
-            let (offers, images) = (Offers::with_descriptors(8), Images::in_memory(1000));
+            let (offers, images) = (Offers::new(2048, 8), Images::in_memory(1000));
             while let Ok(Some(received)) = theirs.recv() {
                 match protocol::decode(&received.bytes).unwrap() {
                     FromWorker::Offer {

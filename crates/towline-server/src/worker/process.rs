@@ -39,7 +39,7 @@ use std::time::Duration;
 use towline_sys::channel::{Channel, Received};
 use towline_sys::crash;
 use towline_sys::jail::{self, JailRequest};
-use towline_sys::process::{exit_now, take_channel};
+use towline_sys::process::{exit_now, limit_descriptors, take_channel};
 use towline_transport::{Connection, Registry};
 use towline_wire::control::{LaneEnd, LaneKey, Message, NvmlAnswers, NvmlQuestions};
 use towline_worker::{Broker, Reserved};
@@ -362,6 +362,11 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, counts_processes: bool
                 if counts_processes
                     && parameters.quota.processes > 0
                     && let Err(error) = jail::limit_processes(parameters.quota.processes)
+                {
+                    log::warn!("{error}: {}", error.source);
+                }
+                if parameters.quota.descriptors > 0
+                    && let Err(error) = limit_descriptors(parameters.quota.descriptors)
                 {
                     log::warn!("{error}: {}", error.source);
                 }

@@ -17,7 +17,8 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use towline_backend::opencl::*;
 use towline_server::supervisor::{
-    ImageConfig, JailConfig, MostAhead, Quota, Supervisor, SupervisorConfig, TenantTable,
+    ImageConfig, JailConfig, MostAhead, Quota, ServerLimits, Supervisor, SupervisorConfig,
+    TenantTable,
 };
 use towline_server::worker::process::{self, Engine, EngineError, Session};
 use towline_sys::jail::{UnprivilegedUser, WorkerKind};
@@ -315,7 +316,7 @@ fn config() -> SupervisorConfig {
             processes: 1024,
             ..Quota::default()
         },
-        lane_limit: Duration::from_secs(20),
+        bounds: ServerLimits::default(),
         limits: SessionLimits {
             max_lanes: 1,
             payload_lanes: 0,

@@ -30,7 +30,7 @@ pub(super) fn offers_of_a_session_are_limited_and_others_get_in() -> Result<(), 
         recv_exact(&*lane.0, &mut count).expect("the worker answers");
         u64::from_le_bytes(count)
     };
-    let limit = towline_worker::SESSION_OFFERS as u64;
+    let limit = ServerLimits::default().session_offers as u64;
     let clients = [join()?, join()?];
     for client in &clients {
         let count = taken(client);
@@ -161,7 +161,10 @@ pub(super) fn endless_flood_lets_every_client_in() -> Result<(), Failed> {
 pub(super) fn session_without_lanes_ends_and_frees_its_place() -> Result<(), Failed> {
     let server = serve(SupervisorConfig {
         max_sessions: 2,
-        lane_limit: Duration::from_millis(500),
+        bounds: ServerLimits {
+            lanes: Duration::from_millis(500),
+            ..ServerLimits::default()
+        },
         ..config("echo")
     });
     let complete = Client::session(&server.address);

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use towline_server::supervisor::{
-    ImageConfig, JailConfig, MostAhead, Quota, Supervisor, SupervisorConfig, SupervisorError,
-    TenantTable,
+    ImageConfig, JailConfig, MostAhead, Quota, ServerLimits, Supervisor, SupervisorConfig,
+    SupervisorError, TenantTable,
 };
 use towline_server::worker::cuda::{self, CudaOptions};
 use towline_server::worker::nvml::{self, NvmlOptions};
@@ -174,7 +174,7 @@ fn config(kind: &str) -> SupervisorConfig {
             processes: 1024,
             ..Quota::default()
         },
-        lane_limit: Duration::from_secs(20),
+        bounds: ServerLimits::default(),
         limits: SessionLimits {
             max_lanes: 4,
             payload_lanes: 2,

@@ -315,7 +315,7 @@ pub struct SessionStatus {
 }
 
 /// The limits of a session, by name and unit.
-pub const LIMITS: [&str; 7] = [
+pub const LIMITS: [&str; 10] = [
     "device_memory_bytes",
     "host_memory_bytes",
     "temporary_bytes",
@@ -323,6 +323,9 @@ pub const LIMITS: [&str; 7] = [
     "kernel_time_ms",
     "code_bytes",
     "cpu_percent",
+    "offers",
+    "log_lines",
+    "descriptors",
 ];
 
 /// One limit of a session.
@@ -350,15 +353,18 @@ pub enum Enforcement {
     Cgroup,
     /// The size of a file system.
     Mount,
+    /// The server, which no session can take over.
+    Server,
 }
 
 impl Enforcement {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::None,
         Self::Worker,
         Self::Rlimit,
         Self::Cgroup,
         Self::Mount,
+        Self::Server,
     ];
 
     /// Its name in figures.
@@ -369,6 +375,7 @@ impl Enforcement {
             Self::Rlimit => "rlimit",
             Self::Cgroup => "cgroup",
             Self::Mount => "mount",
+            Self::Server => "server",
         }
     }
 }
@@ -511,6 +518,39 @@ impl TenantStatus {
     }
 }
 
+/// A limit of what all clients have of a server together, or of how long each may take.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ServerLimit {
+    /// Its name and unit.
+    pub name: String,
+    /// The limit; 0 where there is none.
+    pub value: u64,
+    /// How much of it is used, where that is known and the client may see it.
+    pub used: Option<u64>,
+}
+
+impl ServerLimit {
+    fn write(&self, writer: &mut Writer) {
+        writer.text(&self.name, limits::NAME_BYTES);
+        writer.u64(self.value);
+        writer.bool(self.used.is_some());
+        if let Some(used) = self.used {
+            writer.u64(used);
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
+        Ok(Self {
+            name: reader.text("name of a limit", limits::NAME_BYTES)?,
+            value: reader.u64("limit")?,
+            used: match reader.bool("whether its use is known")? {
+                true => Some(reader.u64("use of a limit")?),
+                false => None,
+            },
+        })
+    }
+}
+
 /// Server to client: the answer to a `StatusRequest`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Status {
@@ -530,6 +570,8 @@ pub struct Status {
     pub sessions: Vec<SessionStatus>,
     /// The tenants that the client may see; empty where the server has one token for all, or none.
     pub tenants: Vec<TenantStatus>,
+    /// Limits of the server.
+    pub limits: Vec<ServerLimit>,
 }
 
 impl Status {
@@ -550,6 +592,11 @@ impl Status {
         for tenant in tenants {
             tenant.write(writer);
         }
+        let limits = &self.limits[..self.limits.len().min(limits::STATUS_LIMITS)];
+        writer.u32(u32::try_from(limits.len()).expect("the limit fits 32 bits"));
+        for limit in limits {
+            limit.write(writer);
+        }
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
@@ -562,6 +609,7 @@ impl Status {
             rejected: reader.u64("clients rejected")?,
             sessions: Vec::new(),
             tenants: Vec::new(),
+            limits: Vec::new(),
         };
         // Not reserved by the claimed count: the list grows only as entries are really there.
         for _ in 0..reader.len("session count", limits::STATUS_SESSIONS)? {
@@ -569,6 +617,9 @@ impl Status {
         }
         for _ in 0..reader.len("tenant count", limits::STATUS_TENANTS)? {
             status.tenants.push(TenantStatus::read(reader)?);
+        }
+        for _ in 0..reader.len("count of limits", limits::STATUS_LIMITS)? {
+            status.limits.push(ServerLimit::read(reader)?);
         }
         Ok(status)
     }

@@ -632,6 +632,7 @@ fn limit_status() -> impl Strategy<Value = LimitStatus> {
         Just(Enforcement::Rlimit),
         Just(Enforcement::Cgroup),
         Just(Enforcement::Mount),
+        Just(Enforcement::Server),
     ];
     (any::<u64>(), any::<Option<u64>>(), enforcement).prop_map(|(value, used, enforcement)| {
         LimitStatus {
@@ -639,6 +640,14 @@ fn limit_status() -> impl Strategy<Value = LimitStatus> {
             used,
             enforcement,
         }
+    })
+}
+
+fn server_limit() -> impl Strategy<Value = ServerLimit> {
+    (name(), any::<u64>(), any::<Option<u64>>()).prop_map(|(name, value, used)| ServerLimit {
+        name,
+        value,
+        used,
     })
 }
 
@@ -780,21 +789,24 @@ fn message() -> impl Strategy<Value = Message> {
     let lists = (
         prop::collection::vec(session_status(), 0..5),
         prop::collection::vec(tenant_status(), 0..5),
+        prop::collection::vec(server_limit(), 0..5),
     );
-    let status = (numbers, lists).prop_map(|((counts, max, draining), (sessions, tenants))| {
-        let [uptime_ms, sessions_started, sessions_crashed, rejected] = counts;
-        let max_sessions = max;
-        Message::Status(Status {
-            uptime_ms,
-            max_sessions,
-            draining,
-            sessions_started,
-            sessions_crashed,
-            rejected,
-            sessions,
-            tenants,
-        })
-    });
+    let status =
+        (numbers, lists).prop_map(|((counts, max, draining), (sessions, tenants, limits))| {
+            let [uptime_ms, sessions_started, sessions_crashed, rejected] = counts;
+            let max_sessions = max;
+            Message::Status(Status {
+                uptime_ms,
+                max_sessions,
+                draining,
+                sessions_started,
+                sessions_crashed,
+                rejected,
+                sessions,
+                tenants,
+                limits,
+            })
+        });
     prop_oneof![
         hello,
         challenge,
