@@ -1,8 +1,18 @@
 //! Programs that exceed the limits of their sessions: each gets the driver's own error, and nobody else notices.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use crate::support::{Client, Finished, Running, Server, is_gone, opencl_program, towline};
+use rustix::process::Pid;
+use serde_json::Value;
+
+use crate::support::{
+    Client, Finished, PATIENCE, Running, Server, family, holds_within, is_gone, opencl_program,
+    towline,
+};
+
+/// How long a session that computes may take for its next answer beside a hostile one, on two busy cores.
+const ANSWER: Duration = Duration::from_secs(20);
 
 /// CUDA on the device in host memory, with a limit.
 fn cuda_server(limit: &[&str]) -> Server {
@@ -28,6 +38,14 @@ fn run(server: &Server, program: &str, arguments: &[&str]) -> Finished {
     Client::new(&[server], opencl_program(program))
         .args(arguments)
         .run()
+}
+
+fn status_of(server: &Server) -> Value {
+    let output = Command::new(towline())
+        .args(["status", "--json", "--server", server.address()])
+        .output();
+    let output = output.expect("towline is a program").stdout;
+    serde_json::from_slice(&output).expect("it is JSON")
 }
 
 #[test]
@@ -117,15 +135,152 @@ fn host_memory_beyond_its_limit_harms_its_session_alone() {
     bystander.finish().lines_of_success();
 }
 
+/// A server with small limits of what native code takes of the host, a session on it that computes, and one that exhausts something.
+struct Exhausted {
+    server: Server,
+    bystander: Option<Running>,
+    hostile: Running,
+    /// The hostile session's processes at the worst.
+    processes: Vec<Pid>,
+}
+
+impl Exhausted {
+    fn start(what: &str, limits: &[&str]) -> Self {
+        let server = Server::start_with(limits, &[]);
+        let mut bystander = Client::new(&[&server], opencl_program("steady")).start();
+        bystander.wait_for("computing");
+        let hostile = Client::new(&[&server], opencl_program("exhausts"));
+        let mut hostile = hostile.args(&[what]).start();
+        hostile.wait_for("launched");
+        Self {
+            server,
+            bystander: Some(bystander),
+            hostile,
+            processes: Vec::new(),
+        }
+    }
+
+    /// What became of the kernel.
+    fn outcome(&mut self) -> String {
+        let outcome = self.hostile.wait_for_word("exhausted");
+        self.processes = family(self.server.worker_of(self.hostile.pid()));
+        outcome
+    }
+
+    /// The bystander's results are right, and it ends in time.
+    fn bystander_answers(&mut self) {
+        let asked = Instant::now();
+        let mut bystander = self.bystander.take().expect("it is asked once");
+        bystander.go_on();
+        bystander.finish().lines_of_success();
+        assert!(asked.elapsed() < ANSWER, "{:?}", asked.elapsed());
+    }
+
+    /// The server gets all back, and goes on.
+    fn leaves_nothing(self) -> Finished {
+        let finished = self.hostile.finish();
+        let gone = holds_within(PATIENCE, || self.processes.iter().all(|pid| is_gone(*pid)));
+        // Its files lie in a file system that ends with these.
+        assert!(gone, "some of {:?} are left", self.processes);
+        let tidy = holds_within(PATIENCE, || self.server.worker_folders().len() <= 2);
+        assert!(tidy, "{:?}", self.server.worker_folders());
+        let next = Client::new(&[&self.server], opencl_program("steady")).run();
+        next.lines_of_success();
+        finished
+    }
+}
+
+#[test]
+fn kernel_that_forks_without_end_is_refused_processes() {
+    let mut exhausted = Exhausted::start("processes", &["--session-processes", "64"]);
+    assert_eq!(exhausted.outcome(), "with -11, refused 100 times");
+    let count = exhausted.processes.len();
+    assert!((2..=64).contains(&count), "{count} processes");
+    exhausted.bystander_answers();
+    exhausted.leaves_nothing();
+}
+
+#[test]
+fn kernel_that_starts_threads_without_end_is_refused_some() {
+    let mut exhausted = Exhausted::start("threads", &["--session-processes", "64"]);
+    assert_eq!(exhausted.outcome(), "with -11, refused 100 times");
+    exhausted.bystander_answers();
+    exhausted.leaves_nothing();
+}
+
+#[test]
+fn kernel_that_fills_temporary_storage_is_refused_space() {
+    let mut exhausted = Exhausted::start("files", &["--session-temporary-storage", "16M"]);
+    assert_eq!(exhausted.outcome(), "with -28, refused 100 times");
+    exhausted.bystander_answers();
+    exhausted.leaves_nothing();
+}
+
+#[test]
+fn kernel_that_fills_host_memory_harms_its_session_alone() {
+    let mut exhausted = Exhausted::start("memory", &["--session-host-memory", "256M"]);
+    let outcome = exhausted.outcome();
+    // Of a control group's memory the kernel refuses none: it ends the session.
+    assert!(
+        outcome == "with -12, refused 100 times" || outcome.starts_with("with status -"),
+        "{outcome}"
+    );
+    exhausted.bystander_answers();
+    exhausted.leaves_nothing();
+}
+
+#[test]
+fn kernel_that_burns_all_processors_leaves_others_their_share() {
+    let limits = ["--session-processes", "64", "--kernel-time-limit", "8"];
+    let mut exhausted = Exhausted::start("processors", &limits);
+    // Its threads start meanwhile.
+    std::thread::sleep(Duration::from_secs(2));
+    exhausted.bystander_answers();
+    // Where it has taken all threads, none is left to tell the first: the session's end does.
+    let outcome = exhausted.outcome();
+    let ends = ["with status -5", "with status -2"];
+    assert!(ends.contains(&&*outcome), "{outcome}");
+    let errors = exhausted.leaves_nothing().errors;
+    assert!(errors.contains("--kernel-time-limit"), "{errors}");
+}
+
+#[test]
+fn kernel_that_opens_files_without_end_is_refused_some() {
+    let mut exhausted = Exhausted::start("descriptors", &["--session-descriptors", "128"]);
+    assert_eq!(exhausted.outcome(), "with -24, refused 100 times");
+    exhausted.bystander_answers();
+    exhausted.leaves_nothing();
+}
+
+#[test]
+fn kernel_that_floods_the_log_is_cut_short() {
+    let mut exhausted = Exhausted::start("log", &[]);
+    assert_eq!(exhausted.outcome(), "with 0, refused 0 times");
+    let cut = || exhausted.server.log().contains("lines were dropped");
+    assert!(holds_within(PATIENCE, cut), "{}", exhausted.server.log());
+    assert!(exhausted.server.log().len() < 256 << 10);
+    exhausted.bystander_answers();
+    exhausted.leaves_nothing();
+}
+
+#[test]
+fn device_memory_is_limited_to_what_devices_have_by_default() {
+    let options = ["--backend", "off", "--cuda", "soft", "--soft-memory", "64M"];
+    let server = Server::start_with(&options, &[]);
+    let session = Client::new(&[&server], opencl_program("cuda_takes"));
+    let mut session = session.args(&["64"]).start();
+    session.wait_for_word("has");
+    let status = status_of(&server);
+    let limit = &status[0]["sessions"][0]["limits"]["device_memory_bytes"];
+    assert_eq!(limit["value"], 64 << 20);
+    assert_eq!(limit["enforced_by"], "worker");
+}
+
 #[test]
 fn status_tells_limits_and_what_enforces_them() {
     let server = cuda_server(&["--session-memory", "1G", "--session-code", "64M"]);
     let mut bystander = bystander(&server);
-    let output = Command::new(towline())
-        .args(["status", "--json", "--server", server.address()])
-        .output();
-    let output = output.expect("towline is a program").stdout;
-    let status: serde_json::Value = serde_json::from_slice(&output).expect("it is JSON");
+    let status = status_of(&server);
     let limits = &status[0]["sessions"][0]["limits"];
     assert_eq!(limits["device_memory_bytes"]["value"], 1 << 30);
     assert_eq!(limits["device_memory_bytes"]["enforced_by"], "worker");
@@ -133,6 +288,11 @@ fn status_tells_limits_and_what_enforces_them() {
     assert_eq!(limits["code_bytes"]["value"], 64 << 20);
     assert!(limits["code_bytes"]["used"].as_u64() > Some(0));
     assert_eq!(limits["kernel_time_ms"]["enforced_by"], "none");
+    assert_eq!(limits["offers"]["enforced_by"], "server");
+    assert_eq!(limits["log_lines"]["value"], 200);
+    let server_limits = &status[0]["limits"];
+    assert_eq!(server_limits["sessions"]["used"], 1);
+    assert_eq!(server_limits["lanes_ms"]["value"], 20_000);
     let processes = limits["processes"]["enforced_by"].as_str();
     assert!(
         matches!(processes, Some("rlimit" | "cgroup" | "none")),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use build::{mpi_program, opencl_program, towline, workload};
 pub(crate) use client::{Client, Finished, Running, forget_surroundings};
-pub(crate) use process::{Usage, is_gone};
+pub(crate) use process::{Usage, family, is_gone};
 pub(crate) use proxy::{Break, Cut, Proxy, Towards};
 pub(crate) use server::{Server, free_addresses};
 

@@ -30,6 +30,22 @@ pub(crate) fn all() -> Vec<Pid> {
     numbers.filter_map(Pid::from_raw).collect()
 }
 
+/// A process and all that descend from it.
+pub(crate) fn family(of: Pid) -> Vec<Pid> {
+    let parents: Vec<_> = all().into_iter().map(|pid| (pid, parent(pid))).collect();
+    let mut family = vec![of];
+    let mut next = 0;
+    while let Some(of) = family
+        .get(next)
+        .map(|pid| pid.as_raw_nonzero().get() as u32)
+    {
+        let children = parents.iter().filter(|(_, parent)| *parent == Some(of));
+        family.extend(children.map(|(pid, _)| *pid));
+        next += 1;
+    }
+    family
+}
+
 /// What a process has used so far, and holds now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
