@@ -1,7 +1,7 @@
 //! Hours of bad company in minutes: thousands of sessions, killed clients and workers, refused connections and limits that are hit.
 //! The supervisor must be as large at the end as it was after the first of it.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -20,6 +20,49 @@ const KILLED_CLIENTS: usize = 50;
 const KILLED_WORKERS: usize = 50;
 /// Refused connections of a round: 100,000 in forty rounds.
 const REFUSED: usize = 2500;
+/// Limits that are hit ten times and more in each round, of a server of their own: 100 times in all.
+const TIGHT: [&str; 28] = [
+    "--cuda",
+    "null",
+    "--session-memory",
+    "64M",
+    "--session-processes",
+    "64",
+    "--session-temporary-storage",
+    "16M",
+    "--session-host-memory",
+    "256M",
+    "--session-descriptors",
+    "128",
+    "--session-cpus",
+    "1",
+    "--session-code",
+    "1M",
+    "--session-offers",
+    "64",
+    "--session-log-lines",
+    "100",
+    "--image-cache-count",
+    "16",
+    "--kernel-time-limit",
+    "5",
+    "--lane-timeout",
+    "2",
+    "--query-timeout",
+    "2",
+];
+/// Programs and connections of one kind in a round, where each hits its limit once.
+const HITS: usize = 10;
+/// Things that a kernel exhausts, and how often each is refused: a hundred times, or where the kernel of the host ends the session, once.
+const EXHAUSTED: [(&str, &[&str]); 7] = [
+    ("processes", &["with -11, refused 100 times"]),
+    ("threads", &["with -11, refused 100 times"]),
+    ("files", &["with -28, refused 100 times"]),
+    ("memory", &["with -12, refused 100 times", "with status -"]),
+    ("descriptors", &["with -24, refused 100 times"]),
+    ("log", &["with 0, refused 0 times"]),
+    ("processors", &["with status -"]),
+];
 /// Growth of the supervisor that is noise: of its allocator, and of the log of what has ended.
 const RESIDENT_NOISE: u64 = 16 << 20;
 const THREAD_NOISE: usize = 4;
@@ -38,6 +81,8 @@ const STRANGERS: [&[u8]; 4] = [
 struct Mix {
     server: Server,
     address: SocketAddr,
+    /// One with small limits.
+    tight: Server,
 }
 
 impl Mix {
@@ -58,9 +103,13 @@ impl Mix {
             ],
             &[],
         );
-        let address = server.address().trim_start_matches("tcp://");
-        let address = address.parse().expect("a socket's address");
-        Self { server, address }
+        let address = address_of(&server);
+        let tight = Server::start_with(&TIGHT, &[]);
+        Self {
+            server,
+            address,
+            tight,
+        }
     }
 
     fn burst(&self, count: usize, killed: usize) -> Client {
@@ -152,6 +201,59 @@ impl Mix {
         }
     }
 
+    /// Clients of the server with small limits that exceed each, beside a session whose results stay right.
+    fn limits(&self) {
+        let server = &self.tight;
+        let mut bystander = Client::new(&[server], opencl_program("steady")).start();
+        bystander.wait_for("computing");
+        let address = address_of(server);
+        let silent = [Purpose::CudaSession, Purpose::Query].map(|purpose| {
+            (0..HITS)
+                .map(|_| join(address, purpose))
+                .collect::<Vec<_>>()
+        });
+        let several = |program, argument| {
+            let client = || Client::new(&[server], opencl_program(program)).args(argument);
+            let running: Vec<_> = (0..HITS).map(|_| client().start()).collect();
+            let finished = running
+                .into_iter()
+                .map(|one| one.finish().lines_of_success());
+            finished.collect::<Vec<_>>()
+        };
+        for lines in several("cuda_busy", &["waits"]) {
+            assert_eq!(
+                lines.last().map(String::as_str),
+                Some("failed 702, then 702 702 702")
+            );
+        }
+        for lines in several("cuda_loads", &[]) {
+            assert_eq!(lines.first().map(String::as_str), Some("refused with 2"));
+        }
+        for lines in several("cuda_images", &["20"]) {
+            assert_eq!(lines, ["computed 20"]);
+        }
+        let offers = Client::new(&[server], opencl_program("cuda_offers")).run();
+        let told = "offered 64, refused 100 times with 2";
+        assert_eq!(offers.lines_of_success(), [told]);
+        for (what, outcomes) in EXHAUSTED {
+            let program = Client::new(&[server], opencl_program("exhausts"));
+            let mut program = program.args(&[what]).start();
+            let outcome = program.wait_for_word("exhausted");
+            let known = outcomes.iter().any(|known| outcome.starts_with(known));
+            assert!(known, "{what}: {outcome}");
+            program.finish();
+        }
+        // Silence of more than two seconds.
+        for mut stream in silent.into_iter().flatten().flatten() {
+            let limit = Some(Duration::from_secs(30));
+            stream.set_read_timeout(limit).expect("not zero");
+            let ended = stream.read_to_end(&mut Vec::new());
+            assert!(!matches!(&ended, Err(error) if error.kind() == ErrorKind::WouldBlock));
+        }
+        bystander.go_on();
+        bystander.finish().lines_of_success();
+    }
+
     /// One round of everything.
     fn round(&self) {
         self.full_house(0);
@@ -164,20 +266,25 @@ impl Mix {
         self.refused();
         self.crowd();
         self.hoards();
+        self.limits();
     }
 
-    /// The supervisor, once all that it had to do with sessions is done.
-    fn at_rest(&self) -> Usage {
-        let rests = holds_within(PATIENCE, || self.server.worker_folders().len() <= 2);
-        assert!(
-            rests,
-            "folders are left: {:?}",
-            self.server.worker_folders()
-        );
+    /// The supervisors, once all that they had to do with sessions is done.
+    fn at_rest(&self) -> [Usage; 2] {
+        let servers = [&self.server, &self.tight];
+        for server in servers {
+            let rests = holds_within(PATIENCE, || server.worker_folders().len() <= 4);
+            assert!(rests, "folders are left: {:?}", server.worker_folders());
+        }
         // Threads of connections that have just ended.
         std::thread::sleep(Duration::from_secs(2));
-        Usage::of(self.server.pid())
+        servers.map(|server| Usage::of(server.pid()))
     }
+}
+
+fn address_of(server: &Server) -> SocketAddr {
+    let address = server.address().trim_start_matches("tcp://");
+    address.parse().expect("a socket's address")
 }
 
 /// A connection that is let in for this, and then says nothing. The server may have closed it by now.
@@ -209,6 +316,13 @@ fn frame(stream: &mut TcpStream) -> Option<Vec<u8>> {
 }
 
 #[test]
+fn each_small_limit_is_hit_and_harms_no_session_beside() {
+    let mix = Mix::start();
+    mix.limits();
+    mix.at_rest();
+}
+
+#[test]
 #[ignore = "ten thousand sessions: ten minutes of two cores"]
 fn supervisor_stays_as_it_was_through_ten_thousand_sessions() {
     let mix = Mix::start();
@@ -219,13 +333,14 @@ fn supervisor_stays_as_it_was_through_ten_thousand_sessions() {
         let now = mix.at_rest();
         println!("round {round}: {now:?}");
     }
-    let last = mix.at_rest();
-    assert!(
-        last.resident <= first.resident + RESIDENT_NOISE
-            && last.threads <= first.threads + THREAD_NOISE
-            && last.descriptors <= first.descriptors + DESCRIPTOR_NOISE,
-        "{first:?} became {last:?}"
-    );
+    for (first, last) in first.iter().zip(mix.at_rest()) {
+        assert!(
+            last.resident <= first.resident + RESIDENT_NOISE
+                && last.threads <= first.threads + THREAD_NOISE
+                && last.descriptors <= first.descriptors + DESCRIPTOR_NOISE,
+            "{first:?} became {last:?}"
+        );
+    }
     // It serves on.
     mix.full_house(0);
 }
