@@ -454,6 +454,18 @@ fn bytes_that_are_no_frames_end_the_session() {
 }
 
 #[test]
+fn text_longer_than_the_limit_ends_the_session() {
+    let (status, _) = read(SMALL, |server, payload| {
+        let bytes = &vec![b'x'; towline_wire::push::TEXT_LIMIT + 1];
+        server.push(&Push::Text { bytes });
+        let bytes = &[7; SMALL];
+        server.push(&Push::Data { payload, bytes });
+        server.linger();
+    });
+    assert_eq!(status, CL_DEVICE_NOT_AVAILABLE);
+}
+
+#[test]
 fn pushes_about_nothing_are_dropped() {
     let (status, bytes) = read(SMALL, |server, payload| {
         for number in 0..1000 {

@@ -39,6 +39,16 @@ const WARPS: (i32, i32) = (8, 128);
 /// Most threads of a block that are believed.
 const LARGEST_BLOCK: i32 = 4096;
 
+/// Sizes of blocks to ask about, the largest first, in steps of a warp. Both numbers are a server's, and each size is a question to it.
+fn block_sizes(warp: i32, largest: i32) -> impl Iterator<Item = i32> {
+    let warp = warp.clamp(WARPS.0, WARPS.1);
+    let largest = largest.min(LARGEST_BLOCK);
+    let warps = (largest + warp - 1) / warp;
+    (1..=warps)
+        .rev()
+        .map(move |warps| (warps * warp).min(largest))
+}
+
 impl Driver {
     /// The answer to a question about a function.
     pub(crate) fn occupancy(
@@ -100,9 +110,7 @@ impl Driver {
         let number = acting.context.device;
         let device = self.device(number)?;
         let of = |attribute| device.attribute(attribute);
-        // A server's numbers: each step asks it once.
-        let warp = of(CU_DEVICE_ATTRIBUTE_WARP_SIZE).clamp(WARPS.0, WARPS.1);
-        let mut largest = of(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK).min(LARGEST_BLOCK);
+        let mut largest = of(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
         if let Some(most) = known.attribute(number, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) {
             largest = largest.min(most);
         }
@@ -111,9 +119,7 @@ impl Driver {
         }
         let full = of(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
         let (mut best, mut best_threads) = ((0, 0), 0);
-        let mut aligned = (largest + warp - 1) / warp * warp;
-        while aligned > 0 {
-            let threads = aligned.min(largest);
+        for threads in block_sizes(of(CU_DEVICE_ATTRIBUTE_WARP_SIZE), largest) {
             let blocks = self.active_blocks(function, threads, shared_of(threads), flags)?;
             let active = blocks.saturating_mul(threads);
             if active > best_threads {
@@ -122,10 +128,30 @@ impl Driver {
             if best_threads >= full {
                 break;
             }
-            aligned -= warp;
         }
         let (threads, blocks) = best;
         let processors = of(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
         Ok((threads, blocks.saturating_mul(processors)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_tried_from_the_largest_down_by_warps() {
+        let sizes: Vec<i32> = block_sizes(32, 100).collect();
+        assert_eq!(sizes, [100, 96, 64, 32]);
+        assert_eq!(block_sizes(32, 0).count(), 0);
+    }
+
+    #[test]
+    fn sizes_that_no_device_has_cause_few_questions() {
+        for warp in [i32::MIN, -1, 0, 1, 32, i32::MAX] {
+            let questions = block_sizes(warp, i32::MAX).take(10_000).count();
+            assert!(questions <= 512, "{questions} with warps of {warp}");
+            assert_eq!(block_sizes(warp, i32::MIN).next(), None);
+        }
     }
 }

@@ -201,6 +201,26 @@ mod tests {
     }
 
     #[test]
+    fn answer_larger_than_any_message_is_not_made_room_for() {
+        let most_room = std::cell::Cell::new(0);
+        let ask = |room: usize, place: *mut c_void, size: *mut usize| {
+            most_room.set(most_room.get().max(room));
+            match (place.is_null(), room > FIRST_ROOM) {
+                (true, _) => {
+                    // SAFETY: a question without room is about the size.
+                    unsafe { size.write(MOST_ROOM + 1) };
+                    CL_SUCCESS
+                }
+                (_, true) => CL_SUCCESS,
+                _ => CL_INVALID_VALUE,
+            }
+        };
+        let answer = Cache::default().get(Key(0, 0, 0), ask);
+        assert_eq!(answer, Err(CL_OUT_OF_RESOURCES));
+        assert_eq!(most_room.get(), FIRST_ROOM);
+    }
+
+    #[test]
     fn versions_are_packed_as_opencl_3_does() {
         assert_eq!(version(3, 0, 0), 0x00C0_0000);
     }

@@ -31,6 +31,9 @@ pub mod id {
     pub const RETIRED: u16 = 0xf00c;
 }
 
+/// Most bytes of a [`Push::Text`], which a client writes out before it reads on.
+pub const TEXT_LIMIT: usize = 1 << 20;
+
 /// One push.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Push<'a> {
@@ -95,9 +98,9 @@ pub enum Push<'a> {
         /// The bytes, for standard output.
         bytes: &'a [u8],
     },
-    /// A vendor's message about a context, for its callback.
+    /// A vendor's message about a context, for its callback, or the worker's about the session.
     Notice {
-        /// The context.
+        /// The context; 0 for the session.
         context: u64,
         /// The text.
         text: &'a [u8],
@@ -255,8 +258,15 @@ impl<'a> Push<'a> {
                 payload: decoder.scalar()?,
                 status: decoder.scalar()?,
             },
-            id::TEXT => Self::Text {
-                bytes: decoder.blob()?,
+            id::TEXT => match decoder.blob()? {
+                bytes if bytes.len() <= TEXT_LIMIT => Self::Text { bytes },
+                bytes => {
+                    return Err(DecodeError::TooLong {
+                        what: "printed text",
+                        len: bytes.len() as u64,
+                        limit: TEXT_LIMIT as u64,
+                    });
+                }
             },
             id::NOTICE => Self::Notice {
                 context: decoder.scalar()?,

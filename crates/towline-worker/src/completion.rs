@@ -410,10 +410,7 @@ impl Shared {
 
     /// Tells what kernels have printed. With the outstanding events locked: text that another thread has taken is told by then.
     fn tell_printed(&self) {
-        let text = self.printing.take();
-        if !text.is_empty() {
-            self.post(&Push::Text { bytes: &text });
-        }
+        self.printing.tell(|push| self.post(push));
     }
 
     /// Tells the client that the command of an event was never enqueued.

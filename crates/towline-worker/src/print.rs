@@ -4,13 +4,14 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
+use towline_wire::push::{Push, TEXT_LIMIT};
 
-/// Most text kept for a client that waits for nothing; what a kernel prints beyond it is dropped.
+/// Most text kept for a client that waits for nothing; what a kernel prints beyond it is dropped, and the client told how much that was.
 const LIMIT: usize = 16 << 20;
 
 /// The reading end of standard output, once a worker process has taken it over.
@@ -47,21 +48,24 @@ pub(crate) fn may_print(text: &[u8]) -> bool {
 
 struct Capture {
     reader: OwnedFd,
-    text: Mutex<Vec<u8>>,
+    printed: Mutex<Printed>,
+}
+
+/// What has come and is not told yet.
+#[derive(Default)]
+struct Printed {
+    text: Vec<u8>,
+    /// Bytes beyond the limit.
+    dropped: usize,
 }
 
 static CAPTURED: OnceLock<Arc<Capture>> = OnceLock::new();
 
 /// Puts a pipe in the place of standard output, for the life of this process.
 pub(crate) fn capture() -> std::io::Result<()> {
-    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-    let flags = fcntl_getfl(&reader)?;
-    fcntl_setfl(&reader, flags | OFlags::NONBLOCK)?;
+    let (capture, writer) = Capture::new()?;
     rustix::stdio::dup2_stdout(&writer)?;
-    let capture = Arc::new(Capture {
-        reader,
-        text: Mutex::new(Vec::new()),
-    });
+    let capture = Arc::new(capture);
     let _ = CAPTURED.set(Arc::clone(&capture));
     std::thread::Builder::new()
         .name("towline-print".into())
@@ -71,20 +75,44 @@ pub(crate) fn capture() -> std::io::Result<()> {
                 if ready.is_err_and(|error| error != rustix::io::Errno::INTR) {
                     return;
                 }
-                capture.drain(&mut capture.text.lock().unwrap_or_else(PoisonError::into_inner));
+                capture.drain(&mut capture.printed());
             }
         })?;
     Ok(())
 }
 
 impl Capture {
-    fn drain(&self, text: &mut Vec<u8>) {
+    /// With the end that is printed to.
+    fn new() -> std::io::Result<(Self, OwnedFd)> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+        let flags = fcntl_getfl(&reader)?;
+        fcntl_setfl(&reader, flags | OFlags::NONBLOCK)?;
+        let capture = Self {
+            reader,
+            printed: Mutex::default(),
+        };
+        Ok((capture, writer))
+    }
+
+    fn printed(&self) -> MutexGuard<'_, Printed> {
+        self.printed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn drain(&self, printed: &mut Printed) {
         let mut buffer = [0; 4096];
         while let Ok(count @ 1..) = rustix::io::read(&self.reader, &mut buffer) {
-            if text.len() < LIMIT {
-                text.extend_from_slice(buffer.get(..count).unwrap_or_default());
-            }
+            let room = LIMIT - printed.text.len();
+            let (kept, dropped) = buffer[..count].split_at(count.min(room));
+            printed.text.extend_from_slice(kept);
+            printed.dropped += dropped.len();
         }
+    }
+
+    /// Everything that was printed since the last call.
+    fn take(&self) -> Printed {
+        let mut printed = self.printed();
+        self.drain(&mut printed);
+        std::mem::take(&mut *printed)
     }
 }
 
@@ -112,18 +140,26 @@ impl Printing {
         self.expected.load(Ordering::Acquire) > 0
     }
 
-    /// What was printed since the last call.
-    pub(crate) fn take(&self) -> Vec<u8> {
-        let Some(capture) = &self.capture else {
-            return Vec::new();
+    /// Tells what was printed since the last call, and how much of it is lost.
+    pub(crate) fn tell(&self, post: impl Fn(&Push<'_>)) {
+        let Some(capture) = self.capture.as_ref().filter(|_| self.expected()) else {
+            return;
         };
-        if !self.expected() {
-            return Vec::new();
-        }
         flush_stdio();
-        let mut text = capture.text.lock().unwrap_or_else(PoisonError::into_inner);
-        capture.drain(&mut text);
-        std::mem::take(&mut *text)
+        let Printed { text, dropped } = capture.take();
+        for bytes in text.chunks(TEXT_LIMIT) {
+            post(&Push::Text { bytes });
+        }
+        if dropped > 0 {
+            let kept = LIMIT >> 20;
+            let text = format!(
+                "{dropped} bytes that kernels printed are lost: a server keeps {kept} MiB between two completions"
+            );
+            post(&Push::Notice {
+                context: 0,
+                text: text.as_bytes(),
+            });
+        }
     }
 }
 
@@ -138,6 +174,8 @@ fn flush_stdio() {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
 
     #[test]
@@ -156,5 +194,49 @@ mod tests {
         }
         assert!(!may_print(b"kernel void k(global int *a) { a[0] = 1; }"));
         assert!(!may_print(b"-DN=4 -cl-fast-relaxed-math"));
+    }
+
+    /// What a session is told of so much text.
+    fn told(size: usize) -> (Vec<usize>, Vec<u8>, String) {
+        let (capture, writer) = Capture::new().expect("a pipe");
+        let capture = Arc::new(capture);
+        let text: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+        let printing = Printing {
+            capture: Some(Arc::clone(&capture)),
+            expected: AtomicUsize::new(1),
+        };
+        for piece in text.chunks(32 << 10) {
+            assert_eq!(rustix::io::write(&writer, piece), Ok(piece.len()));
+            capture.drain(&mut capture.printed());
+        }
+        let (sizes, told) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+        let notice = RefCell::new(String::new());
+        printing.tell(|push| match push {
+            Push::Text { bytes } => {
+                sizes.borrow_mut().push(bytes.len());
+                told.borrow_mut().extend_from_slice(bytes);
+            }
+            Push::Notice { context: 0, text } => {
+                *notice.borrow_mut() = String::from_utf8_lossy(text).into_owned();
+            }
+            other => panic!("{other:?}"),
+        });
+        let told = told.into_inner();
+        assert!(text.starts_with(&told));
+        (sizes.into_inner(), told, notice.into_inner())
+    }
+
+    #[test]
+    fn printed_text_is_told_whole_in_messages_of_the_limit() {
+        let (sizes, told, notice) = told(TEXT_LIMIT + 5);
+        assert_eq!((sizes, told.len()), (vec![TEXT_LIMIT, 5], TEXT_LIMIT + 5));
+        assert_eq!(notice, "");
+    }
+
+    #[test]
+    fn text_beyond_what_is_kept_is_told_as_lost() {
+        let (_, told, notice) = told(LIMIT + 1000);
+        assert_eq!(told.len(), LIMIT);
+        assert!(notice.starts_with("1000 bytes"), "{notice}");
     }
 }

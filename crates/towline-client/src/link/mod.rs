@@ -56,7 +56,10 @@ pub(crate) const OPENCL: &Vocabulary = &Vocabulary {
     unposted: CL_OUT_OF_RESOURCES,
     call_name: towline_wire::opencl::call_name,
     status_name: towline_wire::opencl::status_name,
-    notice: |server, context, text| log::warn!("{server}: context {context:#x}: {text}"),
+    notice: |server, context, text| match context {
+        0 => log::warn!("{server}: {text}"),
+        _ => log::warn!("{server}: context {context:#x}: {text}"),
+    },
 };
 
 /// How long a broken lane leaves the server to say why the session ends.

@@ -1,5 +1,7 @@
 //! A link whose server, or whose lanes, fail while data is on its way.
 
+use std::io::Read as _;
+use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use towline_session::Landing;
@@ -9,6 +11,7 @@ use towline_wire::codec::List;
 use towline_wire::frame::ChunkHeader;
 use towline_wire::push::Push;
 
+use super::wait::print;
 use super::*;
 use crate::memory::HostBox;
 use crate::state::{Covered, Event, Read, Slot, ToldBy, WRITE_LIMIT};
@@ -407,4 +410,90 @@ fn lost_session_answers_when_no_lane_writes_any_more() {
         let (answer, left) = waiter.join().expect("it does not panic");
         assert_eq!((answer, left), (Err(LOST), true));
     });
+}
+
+/// What a link knows once the server has pushed `pushes` and answered.
+fn told(
+    prepare: impl FnOnce(&mut State),
+    pushes: impl FnOnce(&Server) + Send + 'static,
+) -> Arc<Link> {
+    let mut target = vec![0; SIZE];
+    let (link, server) = reading(&mut target, ToldBy::Call);
+    prepare(&mut link.state());
+    let serving = std::thread::spawn(move || {
+        pushes(&server);
+        server.push(&Push::Reply {
+            to: REQUEST,
+            status: 0,
+            after: List::Values(&[]),
+            body: &[],
+        });
+        server
+    });
+    let reply = link.wait_reply(REQUEST, Duration::ZERO);
+    assert_eq!(reply.map(|reply| reply.status), Ok(0));
+    drop(serving.join().expect("the server does not panic"));
+    link
+}
+
+#[test]
+fn failures_of_queues_that_are_not_there_are_kept_to_a_limit() {
+    let link = told(
+        |_| {},
+        |server| {
+            for queue in 0..6000 {
+                server.push(&Push::Failed {
+                    number: 1,
+                    call: 0,
+                    queue,
+                    status: CL_OUT_OF_RESOURCES,
+                });
+            }
+        },
+    );
+    assert_eq!(link.state().failures.len(), 4096);
+}
+
+#[test]
+fn retired_bytes_beyond_those_posted_give_no_credit() {
+    let prepare = |state: &mut State| state.inline_posted = 100;
+    let link = told(prepare, |server| {
+        server.push(&Push::Retired { bytes: u64::MAX });
+    });
+    let mut state = link.state();
+    assert!(state.take_inline(10, 10));
+    assert!(!state.take_inline(1, 10));
+}
+
+/// What comes out of a pipe that is printed to by one thread for each text, and takes nothing while it is full.
+fn printed(texts: [Vec<u8>; 2]) -> Vec<u8> {
+    let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+    let flags = rustix::fs::fcntl_getfl(&writer).expect("it is open");
+    let flags = flags | rustix::fs::OFlags::NONBLOCK;
+    rustix::fs::fcntl_setfl(&writer, flags).expect("it is open");
+    let writer = Arc::new(writer);
+    for text in texts {
+        let writer = Arc::clone(&writer);
+        std::thread::spawn(move || print(writer.as_fd(), &text));
+    }
+    drop(writer);
+    let mut found = Vec::new();
+    let mut reader = std::fs::File::from(reader);
+    reader.read_to_end(&mut found).expect("it is a pipe");
+    found
+}
+
+#[test]
+fn text_comes_whole_through_an_output_that_is_full() {
+    let text: Vec<u8> = (0..1_u32 << 20).map(|at| (at % 251) as u8).collect();
+    assert_eq!(printed([text.clone(), Vec::new()]), text);
+}
+
+#[test]
+fn texts_of_two_sessions_do_not_mix() {
+    let texts = [b'a', b'b'].map(|byte| vec![byte; 1 << 20]);
+    let mut found = printed(texts);
+    assert_eq!(found.len(), 2 << 20);
+    found.dedup();
+    assert_eq!(found.len(), 2);
 }

@@ -353,10 +353,7 @@ impl Shared {
 
     /// Tells what kernels have printed.
     pub(crate) fn tell_printed(&self) {
-        let text = self.printing.take();
-        if !text.is_empty() {
-            self.post(&Push::Text { bytes: &text });
-        }
+        self.printing.tell(|push| self.post(push));
     }
 
     /// What the client must see before a wait of its own ends: what kernels printed, and recordings that have passed.
