@@ -13,6 +13,8 @@ use super::view::{self, Sizes};
 use super::*;
 use crate::recv_exact;
 
+mod faults;
+
 /// A listener in a folder of its own.
 struct Server {
     listener: Box<dyn Listener>,
