@@ -51,6 +51,15 @@ pub struct PeerLane {
 }
 
 impl PeerLane {
+    /// A lane that both workers know by this number.
+    pub fn new(number: u64) -> Self {
+        Self {
+            number,
+            next: AtomicU64::new(1),
+            broken: AtomicBool::new(false),
+        }
+    }
+
     /// A number for a payload, unlike every other on this lane.
     pub fn payload(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
@@ -274,11 +283,7 @@ fn connect(from: &Remote, to: &Remote) -> Result<Arc<PeerLane>, String> {
         end.open_peer(lane)
             .map_err(|status| format!("{} has no use of it ({status})", end.server()))?;
     }
-    Ok(Arc::new(PeerLane {
-        number: lane,
-        next: AtomicU64::new(1),
-        broken: AtomicBool::new(false),
-    }))
+    Ok(Arc::new(PeerLane::new(lane)))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -7,7 +7,7 @@ use towline_backend::opencl::OpenClApi;
 use towline_client::opencl::Remote;
 use towline_transport::memory::{Link, LinkMonitor, MemoryTransport};
 use towline_transport::{Address, ConnectOptions, Connection, Transport};
-use towline_worker::{Counters, Engine, Limits, RunError};
+use towline_worker::{Counters, Engine, Limits, RunError, SideLane};
 
 /// Payload lanes of a pair.
 const PAYLOAD_LANES: usize = 2;
@@ -33,8 +33,21 @@ impl Pair {
         Self::on(api, MemoryTransport::with_link(link))
     }
 
+    /// Joins a client to a worker on `api` that has a peer lane by this number.
+    pub fn with_peer(api: Arc<dyn OpenClApi>, number: u64, lane: Arc<dyn Connection>) -> Self {
+        Self::joined(api, MemoryTransport::new(), Some((number, lane)))
+    }
+
     /// Joins a client to a worker on `api` by the first connections of a network.
     pub fn on(api: Arc<dyn OpenClApi>, transport: MemoryTransport) -> Self {
+        Self::joined(api, transport, None)
+    }
+
+    fn joined(
+        api: Arc<dyn OpenClApi>,
+        transport: MemoryTransport,
+        mut peer: Option<(u64, Arc<dyn Connection>)>,
+    ) -> Self {
         let engine = Engine::open(api, &|_, _| true).expect("the backend has a device");
         let snapshot = engine.snapshot().to_vec();
         let address: Address = "memory://pair".parse().expect("the address is well formed");
@@ -52,8 +65,12 @@ impl Pair {
         let mut accepted = 0;
         let lanes = move || {
             accepted += 1;
-            (accepted <= PAYLOAD_LANES)
-                .then(|| listener.accept().expect("the client has connected"))
+            if accepted <= PAYLOAD_LANES {
+                let lane = listener.accept().expect("the client has connected");
+                return Some(SideLane::Payload(lane));
+            }
+            peer.take()
+                .map(|(number, lane)| SideLane::Peer(number, lane))
         };
         let limits = Limits {
             chunk_bytes: CHUNK_BYTES,

@@ -16,6 +16,7 @@ use towline_transport::{
 use towline_wire::frame::{
     CHUNK_HEADER, ChunkHeader, FrameHeader, FrameReader, begin_message, end_message,
 };
+use towline_wire::peer::{PEER_FRAME, PeerFrame};
 
 /// A message of a command lane: its kind and its body.
 pub type Message = (u16, Vec<u8>);
@@ -31,6 +32,11 @@ pub trait Tamper: Send {
     fn chunk(&mut self, header: [u8; CHUNK_HEADER]) -> [u8; CHUNK_HEADER] {
         header
     }
+
+    /// What a frame of a peer lane becomes; by default itself. A chunk's bytes follow as they are.
+    fn frame(&mut self, frame: [u8; PEER_FRAME], out: &mut Vec<[u8; PEER_FRAME]>) {
+        out.push(frame);
+    }
 }
 
 /// Changes nothing.
@@ -45,6 +51,8 @@ pub enum Victim {
     Client,
     /// What the client sends is changed.
     Server,
+    /// Two workers, with a peer lane between them on which both directions are changed.
+    Peers,
 }
 
 type Shared = Arc<Mutex<dyn Tamper>>;
@@ -120,15 +128,19 @@ impl Transport for TamperedTransport {
         let inner = self.inner.connect(address, options)?;
         lock(&self.connections).push(Arc::clone(&inner));
         let lane = self.made.fetch_add(1, Ordering::Relaxed);
-        let tamper = (self.victim == Victim::Client).then(|| Arc::clone(&self.tamper));
+        let tamper = (self.victim != Victim::Server).then(|| Arc::clone(&self.tamper));
         let traffic = Some(Arc::clone(&self.traffic));
-        Ok(Arc::new(Tampered::new(inner, lane, tamper, traffic)))
+        let kind = self.victim.lane(lane);
+        Ok(Arc::new(Tampered::new(inner, kind, lane, tamper, traffic)))
     }
 
     fn listen(&self, address: &Address) -> Result<Box<dyn Listener>, TransportError> {
         Ok(Box::new(TamperedListener {
             inner: self.inner.listen(address)?,
-            tamper: (self.victim == Victim::Server).then(|| Arc::clone(&self.tamper)),
+            victim: self.victim,
+            tamper: (self.victim != Victim::Client).then(|| Arc::clone(&self.tamper)),
+            // Of clients and servers, what the client sends is enough.
+            traffic: (self.victim == Victim::Peers).then(|| Arc::clone(&self.traffic)),
             made: AtomicUsize::new(0),
         }))
     }
@@ -138,9 +150,29 @@ impl Transport for TamperedTransport {
     }
 }
 
+impl Victim {
+    /// What the connection of this number is.
+    fn lane(self, number: usize) -> Lane {
+        match (self, number) {
+            (Self::Peers, _) => Lane::Peer,
+            (_, 0) => Lane::Command,
+            _ => Lane::Payload,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Lane {
+    Command,
+    Payload,
+    Peer,
+}
+
 struct TamperedListener {
     inner: Box<dyn Listener>,
+    victim: Victim,
     tamper: Option<Shared>,
+    traffic: Option<Arc<Traffic>>,
     made: AtomicUsize,
 }
 
@@ -148,8 +180,11 @@ impl Listener for TamperedListener {
     fn accept(&self) -> Result<Arc<dyn Connection>, TransportError> {
         let inner = self.inner.accept()?;
         let lane = self.made.fetch_add(1, Ordering::Relaxed);
-        let tamper = self.tamper.clone();
-        Ok(Arc::new(Tampered::new(inner, lane, tamper, None)))
+        let (tamper, traffic) = (self.tamper.clone(), self.traffic.clone());
+        let kind = self.victim.lane(lane);
+        // Apart from what the other end sends.
+        let lane = LISTENERS + lane;
+        Ok(Arc::new(Tampered::new(inner, kind, lane, tamper, traffic)))
     }
 
     fn local_address(&self) -> Address {
@@ -161,8 +196,12 @@ impl Listener for TamperedListener {
     }
 }
 
+/// Where the numbers of accepted connections begin.
+const LISTENERS: usize = 16;
+
 struct Tampered {
     inner: Arc<dyn Connection>,
+    kind: Lane,
     lane: usize,
     tamper: Option<Shared>,
     traffic: Option<Arc<Traffic>>,
@@ -183,6 +222,7 @@ struct Incoming {
 impl Tampered {
     fn new(
         inner: Arc<dyn Connection>,
+        kind: Lane,
         lane: usize,
         tamper: Option<Shared>,
         traffic: Option<Arc<Traffic>>,
@@ -193,6 +233,7 @@ impl Tampered {
         });
         Self {
             inner,
+            kind,
             lane,
             tamper,
             traffic,
@@ -224,9 +265,11 @@ impl Tampered {
                 Some(0) => return Ok(Some(0)),
                 Some(count) => {
                     let mut incoming = lock(&self.incoming);
-                    match self.lane {
-                        0 => incoming.command(&piece[..count], &mut *lock(tamper)),
-                        _ => incoming.payload(&piece[..count], &mut *lock(tamper)),
+                    let (bytes, tamper) = (&piece[..count], &mut *lock(tamper));
+                    match self.kind {
+                        Lane::Command => incoming.command(bytes, tamper),
+                        Lane::Payload => incoming.payload(bytes, tamper),
+                        Lane::Peer => incoming.peer(bytes, tamper),
                     }
                 }
             }
@@ -263,10 +306,36 @@ impl Incoming {
         }
     }
 
-    fn payload(&mut self, mut bytes: &[u8], tamper: &mut dyn Tamper) {
+    fn payload(&mut self, bytes: &[u8], tamper: &mut dyn Tamper) {
+        self.headers(bytes, |ready, header: [u8; CHUNK_HEADER]| {
+            let honest = ChunkHeader::from_bytes(&header).expect("both sides frame well");
+            ready.extend(tamper.chunk(header));
+            honest.length
+        });
+    }
+
+    fn peer(&mut self, bytes: &[u8], tamper: &mut dyn Tamper) {
+        self.headers(bytes, |ready, header: [u8; PEER_FRAME]| {
+            let honest = PeerFrame::from_bytes(&header).expect("both sides frame well");
+            let mut frames = Vec::new();
+            tamper.frame(header, &mut frames);
+            ready.extend(frames.as_flattened());
+            match honest {
+                PeerFrame::Chunk { length, .. } => length,
+                _ => 0,
+            }
+        });
+    }
+
+    /// Finds headers among bytes that pass as they are; `change` says how many come behind a header.
+    fn headers<const SIZE: usize>(
+        &mut self,
+        mut bytes: &[u8],
+        mut change: impl FnMut(&mut VecDeque<u8>, [u8; SIZE]) -> u32,
+    ) {
         while !bytes.is_empty() {
             let wanted = match self.passing {
-                0 => CHUNK_HEADER - self.chunks.len(),
+                0 => SIZE - self.chunks.len(),
                 passing => passing,
             };
             let (now, later) = bytes.split_at(wanted.min(bytes.len()));
@@ -277,10 +346,8 @@ impl Incoming {
                 continue;
             }
             self.chunks.extend_from_slice(now);
-            if let Some(header) = self.chunks.first_chunk::<CHUNK_HEADER>() {
-                let honest = ChunkHeader::from_bytes(header).expect("both sides frame well");
-                self.passing = honest.length as usize;
-                self.ready.extend(tamper.chunk(*header));
+            if let Some(header) = self.chunks.first_chunk::<SIZE>() {
+                self.passing = change(&mut self.ready, *header) as usize;
                 self.chunks.clear();
             }
         }
@@ -488,6 +555,26 @@ impl Tamper for Mutator {
             self.renumber(&mut header);
         }
         header
+    }
+
+    fn frame(&mut self, mut frame: [u8; PEER_FRAME], out: &mut Vec<[u8; PEER_FRAME]>) {
+        if self.spares() {
+            return out.push(frame);
+        }
+        match self.random.below(8) {
+            0 => {}
+            1 => out.extend([frame, frame]),
+            2 => {
+                self.renumber(&mut frame);
+                out.push(frame);
+            }
+            // A field that some kind of frame has: most others end the lane at once.
+            _ => {
+                let field = 8 * (1 + self.random.below(4));
+                self.renumber(&mut frame[field..field + 8]);
+                out.push(frame);
+            }
+        }
     }
 }
 

@@ -11,11 +11,13 @@ use std::sync::mpsc::channel;
 
 use towline_backend::opencl::*;
 use towline_client::opencl::Remote;
-use towline_test::guarded::Guarded;
+use towline_client::peer::PeerLane;
+use towline_test::guarded::{Guarded, SECRET};
 use towline_test::mutated::{Begun, Told, sessions};
+use towline_test::pair::Pair;
 use towline_test::tamper::{TamperedTransport, Victim};
 use towline_transport::memory::MemoryTransport;
-use towline_transport::{Address, ConnectOptions, Transport};
+use towline_transport::{Address, ConnectOptions, Connection, Transport};
 use towline_worker::{Counters, Engine, Limits};
 
 /// Seeds that have found something.
@@ -290,6 +292,116 @@ fn in_process(_: u64) -> Box<dyn Transport> {
     Box::new(MemoryTransport::new())
 }
 
+/// A session of two that have a peer lane, and a buffer of which only the beginning is passed on.
+struct Peer {
+    pair: Pair,
+    queue: cl_command_queue,
+    buffer: cl_mem,
+}
+
+/// The peer lane's number.
+const LANE: u64 = 1;
+
+impl Peer {
+    fn new(lane: Arc<dyn Connection>) -> Self {
+        let pair = Pair::with_peer(Arc::new(NullOpenCl::new(1)), LANE, lane);
+        let remote = &pair.remote;
+        let device = remote.platforms()[0].1[0];
+        // SAFETY: one device, which is the session's.
+        let (queue, buffer) = unsafe {
+            let devices = &raw const device;
+            let context = remote.clCreateContext(null(), 1, devices, None, null_mut(), null_mut());
+            let (flags, size) = (CL_MEM_READ_WRITE, 2 * LARGE);
+            (
+                remote.clCreateCommandQueue(context, device, 0, null_mut()),
+                remote.clCreateBuffer(context, flags, size, null_mut(), null_mut()),
+            )
+        };
+        assert_eq!(remote.open_peer(LANE), Ok(()));
+        Self {
+            pair,
+            queue,
+            buffer,
+        }
+    }
+
+    fn write(&self, bytes: &[u8]) {
+        let (queue, buffer, from) = (self.queue, self.buffer, bytes.as_ptr().cast());
+        let (wait, size, none) = (CL_TRUE, bytes.len(), null_mut());
+        let remote = &self.pair.remote;
+        // SAFETY: the bytes are there until the call has returned.
+        let status = unsafe {
+            remote.clEnqueueWriteBuffer(queue, buffer, wait, 0, size, from, 0, null(), none)
+        };
+        assert_eq!(status, CL_SUCCESS);
+    }
+
+    fn read(&self) -> Vec<u8> {
+        let mut bytes = vec![0; 2 * LARGE];
+        let (queue, buffer, to) = (self.queue, self.buffer, bytes.as_mut_ptr().cast());
+        let (wait, size, none) = (CL_TRUE, bytes.len(), null_mut());
+        let remote = &self.pair.remote;
+        // SAFETY: the bytes are there until the call has returned.
+        let status = unsafe {
+            remote.clEnqueueReadBuffer(queue, buffer, wait, 0, size, to, 0, null(), none)
+        };
+        assert_eq!(status, CL_SUCCESS);
+        bytes
+    }
+
+    /// Waits for a transfer, however it ends, and for the queue behind it, which goes on.
+    fn wait(&self, event: cl_event) {
+        let remote = &self.pair.remote;
+        // SAFETY: the event and the queue are the session's.
+        unsafe {
+            remote.clWaitForEvents(1, &raw const event);
+            remote.clReleaseEvent(event);
+            // It tells of the transfer's failure once.
+            remote.clFinish(self.queue);
+            assert_eq!(remote.clFinish(self.queue), CL_SUCCESS);
+        }
+    }
+}
+
+/// Passes the beginning of a buffer from each of two sessions to the other, whatever comes of it: what lies behind it stays as it was, and
+/// both sessions go on.
+fn pass_on(peers: &[Peer; 2]) {
+    let lane = PeerLane::new(LANE);
+    let secret: Vec<u8> = SECRET.iter().copied().cycle().take(LARGE).collect();
+    for (round, size) in [SMALL, LARGE, LARGE, SMALL, LARGE].into_iter().enumerate() {
+        for (from, to) in [(&peers[0], &peers[1]), (&peers[1], &peers[0])] {
+            let before = [vec![round as u8; size], secret.clone()].concat();
+            from.write(&before);
+            to.write(&[vec![0xff; size], secret.clone()].concat());
+            let payload = lane.payload();
+            let (sender, receiver) = (&from.pair.remote, &to.pair.remote);
+            let received = receiver.receive_from_peer(&lane, payload, to.queue, to.buffer, size);
+            let sent = sender.send_to_peer(&lane, payload, from.queue, from.buffer, size);
+            from.wait(sent.expect("the session goes on"));
+            to.wait(received.expect("the session goes on"));
+            assert_eq!(from.read()[..before.len()], before);
+            assert_eq!(to.read()[size..before.len()], secret);
+        }
+    }
+}
+
+fn begin_peers(transport: &Arc<TamperedTransport>, _: Told<'_>) -> Begun {
+    let address: Address = "memory://peers".parse().expect("it is well formed");
+    let listener = transport.listen(&address).expect("the name is free");
+    let one = transport.connect(&address, &ConnectOptions::default());
+    let other = listener.accept().expect("somebody has connected");
+    let lanes = [one.expect("the listener is there"), other];
+    let (sender, worker) = channel();
+    let program = Box::new(move || {
+        let peers = lanes.map(Peer::new);
+        pass_on(&peers);
+        let ended = peers.map(|peer| peer.pair.finish());
+        // The test may have given up.
+        let _ = sender.send(ended.into_iter().collect());
+    });
+    Begun { program, worker }
+}
+
 #[test]
 fn mutated_servers_neither_crash_nor_read_nor_hang_a_program() {
     sessions(Victim::Client, &SEEDS, in_process, begin);
@@ -298,4 +410,9 @@ fn mutated_servers_neither_crash_nor_read_nor_hang_a_program() {
 #[test]
 fn mutated_clients_neither_crash_nor_hang_a_worker() {
     sessions(Victim::Server, &SEEDS, in_process, begin);
+}
+
+#[test]
+fn mutated_peer_lanes_neither_leak_nor_hang_two_sessions() {
+    sessions(Victim::Peers, &SEEDS, in_process, begin_peers);
 }

@@ -10,7 +10,7 @@ impl Remote {
     }
 
     /// Waits until this session's worker has a lane.
-    pub(crate) fn open_peer(&self, lane: u64) -> Result<(), cl_int> {
+    pub fn open_peer(&self, lane: u64) -> Result<(), cl_int> {
         let reply = self.link().measure(&wire::PeerOpen { lane })?;
         match reply.status {
             CL_SUCCESS => Ok(()),
