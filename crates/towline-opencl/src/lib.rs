@@ -55,3 +55,8 @@ mod transfer;
 
 pub use platform::Platform;
 pub use providers::Provider;
+
+/// The function of this name. For programs that are linked with this library instead of loading it.
+pub fn exported(name: &str) -> Option<*const std::ffi::c_void> {
+    stub::address(name)
+}

@@ -60,6 +60,14 @@ impl Platform {
         platform
     }
 
+    /// The platform of this process over exactly these providers; `None` where it has devices already. For programs that are linked with
+    /// this library instead of loading it.
+    pub fn of_process(providers: Vec<Provider>) -> Option<&'static Self> {
+        let platform = process();
+        let devices = platform.adopt(providers);
+        platform.devices.set(devices).ok().map(|()| platform)
+    }
+
     fn adopt(&self, providers: Vec<Provider>) -> Vec<Ref<Device>> {
         let handle = self.own_handle();
         let mut devices = Vec::new();

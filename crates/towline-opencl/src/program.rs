@@ -820,10 +820,15 @@ fn binaries(program: &Program, answer: &Answer) -> Result<(), cl_int> {
     if !answer.announce(count * size_of::<*mut u8>())? {
         return Ok(());
     }
-    // SAFETY: `announce` says that the application gave room for one pointer per device.
-    let wanted =
-        unsafe { raw::slice(answer.value_pointer().cast::<*mut u8>().cast_const(), count) }
-            .ok_or(CL_INVALID_VALUE)?;
+    let mut wanted = vec![std::ptr::null_mut::<u8>(); count];
+    // SAFETY: `announce` says that the application gave room for one pointer per device, aligned or not.
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            answer.value_pointer().cast::<u8>().cast_const(),
+            wanted.as_mut_ptr().cast(),
+            size_of_val(wanted.as_slice()),
+        )
+    };
     for (part, devices) in program.part_devices.iter().enumerate() {
         let Some(raw) = program.raw_on(part) else {
             continue;
