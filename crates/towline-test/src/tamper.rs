@@ -568,6 +568,14 @@ impl Tamper for Mutator {
                 self.renumber(&mut frame);
                 out.push(frame);
             }
+            // A grant of more than was agreed on, which is sound by itself.
+            3 => {
+                let more = [1, 4096, 1 << 18][self.random.below(3)];
+                for word in frame[24..].as_chunks_mut::<8>().0 {
+                    *word = u64::from_le_bytes(*word).wrapping_add(more).to_le_bytes();
+                }
+                out.push(frame);
+            }
             // A field that some kind of frame has: most others end the lane at once.
             _ => {
                 let field = 8 * (1 + self.random.below(4));
