@@ -52,7 +52,7 @@ extern "C" {
     fn cuMemPoolDestroy(#[destroys] pool: CUmemoryPool) -> CUresult;
 
     /// Gives unused memory of a pool back to the system.
-    #[call(id = 0x0706, async, since = "11.2")]
+    #[call(id = 0x0706, sync, since = "11.2")]
     fn cuMemPoolTrimTo(pool: CUmemoryPool, minBytesToKeep: usize) -> CUresult;
 
     /// Sets an attribute of a pool.

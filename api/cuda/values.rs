@@ -764,7 +764,7 @@ pub const CUDA_ERROR_PROFILER_ALREADY_STARTED: CUresult = 7;
 pub const CUDA_ERROR_PROFILER_ALREADY_STOPPED: CUresult = 8;
 /// CUDA driver is a stub library
 pub const CUDA_ERROR_STUB_LIBRARY: CUresult = 34;
-/// API call requires a newer CUDA driver
+/// API call is not supported in the installed CUDA driver
 pub const CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER: CUresult = 36;
 /// CUDA-capable device(s) is/are busy or unavailable
 pub const CUDA_ERROR_DEVICE_UNAVAILABLE: CUresult = 46;
@@ -886,7 +886,7 @@ pub const CUDA_ERROR_INVALID_PC: CUresult = 718;
 pub const CUDA_ERROR_LAUNCH_FAILED: CUresult = 719;
 /// too many blocks in cooperative launch
 pub const CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE: CUresult = 720;
-/// tensor memory was not completely freed
+/// tensor memory not completely freed
 pub const CUDA_ERROR_TENSOR_MEMORY_LEAK: CUresult = 721;
 /// operation not permitted
 pub const CUDA_ERROR_NOT_PERMITTED: CUresult = 800;
@@ -910,7 +910,7 @@ pub const CUDA_ERROR_MPS_MAX_CLIENTS_REACHED: CUresult = 808;
 pub const CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED: CUresult = 809;
 /// the MPS client has been terminated by the server
 pub const CUDA_ERROR_MPS_CLIENT_TERMINATED: CUresult = 810;
-/// the program is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it
+/// is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it
 pub const CUDA_ERROR_CDP_NOT_SUPPORTED: CUresult = 811;
 /// unsupported interaction between different versions of CUDA Dynamic Parallelism
 pub const CUDA_ERROR_CDP_VERSION_MISMATCH: CUresult = 812;

@@ -60,7 +60,7 @@ const cudaErrorMemoryValueTooLarge: cudaError_t = 32;
 const cudaErrorStubLibrary: cudaError_t = 34;
 /// CUDA driver version is insufficient for CUDA runtime version
 const cudaErrorInsufficientDriver: cudaError_t = 35;
-/// API call requires a newer CUDA driver
+/// API call is not supported in the installed CUDA driver
 const cudaErrorCallRequiresNewerDriver: cudaError_t = 36;
 /// invalid surface
 const cudaErrorInvalidSurface: cudaError_t = 37;
@@ -208,7 +208,7 @@ const cudaErrorInvalidPc: cudaError_t = 718;
 const cudaErrorLaunchFailure: cudaError_t = 719;
 /// too many blocks in cooperative launch
 const cudaErrorCooperativeLaunchTooLarge: cudaError_t = 720;
-/// tensor memory was not completely freed
+/// tensor memory not completely freed
 const cudaErrorTensorMemoryLeak: cudaError_t = 721;
 /// operation not permitted
 const cudaErrorNotPermitted: cudaError_t = 800;
@@ -232,7 +232,7 @@ const cudaErrorMpsMaxClientsReached: cudaError_t = 808;
 const cudaErrorMpsMaxConnectionsReached: cudaError_t = 809;
 /// the MPS client has been terminated by the server
 const cudaErrorMpsClientTerminated: cudaError_t = 810;
-/// the program is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it
+/// is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it
 const cudaErrorCdpNotSupported: cudaError_t = 811;
 /// unsupported interaction between different versions of CUDA Dynamic Parallelism
 const cudaErrorCdpVersionMismatch: cudaError_t = 812;

@@ -90,7 +90,7 @@ impl Cache {
         }
         static STORED: AtomicU64 = AtomicU64::new(0);
         // A look at all files takes its time.
-        if STORED.fetch_add(1, Ordering::Relaxed) % 64 == 0 {
+        if STORED.fetch_add(1, Ordering::Relaxed).is_multiple_of(64) {
             self.shrink();
         }
     }

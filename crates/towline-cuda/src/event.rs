@@ -129,6 +129,7 @@ impl Driver {
     }
 
     fn create_event(&self, flags: u32) -> Result<CUevent, CUresult> {
+        let acting = self.session_for(0)?;
         if flags & !KNOWN_FLAGS != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
@@ -137,7 +138,6 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         room_beside(read(&self.events).len())?;
-        let acting = self.session_for(0)?;
         let handle = wire::EventHandle(acting.mint(wire::EventHandle::TAG));
         acting.post(&wire::EventCreate {
             phEvent: handle,
@@ -168,16 +168,16 @@ impl Driver {
     }
 
     fn record(&self, event: CUevent, stream: CUstream, flags: u32) -> Result<(), CUresult> {
+        let (acting, stream, captured) = self.enqueue_on(stream)?;
         if flags > CU_EVENT_RECORD_EXTERNAL {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let known = self.event(event)?;
-        let (acting, stream) = self.on(stream)?;
         let context = self.context(known.context)?;
         if context.number != acting.context.number {
             return Err(CUDA_ERROR_INVALID_HANDLE);
         }
-        if let Some(captured) = self.captured(&acting, stream)? {
+        if let Some(captured) = captured {
             let number = event.addr() as u64;
             if flags & CU_EVENT_RECORD_EXTERNAL != 0 {
                 return captured.add(Content::Record(self.event_number(event)?));

@@ -318,6 +318,7 @@ impl PoolCalls for Driver {
                     if let Some(captured) = captured {
                         return captured.add(self.free_content(dptr)?);
                     }
+                    self.safe_in_captures()?;
                     if dptr == 0 {
                         return Ok(());
                     }

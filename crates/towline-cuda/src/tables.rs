@@ -597,14 +597,16 @@ unsafe extern "C" fn compiled_find(
         if memory.is_null() {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
-        // SAFETY: memory of at least that size, and the compiler's places, which are not NULL.
+        // SAFETY: memory of at least that size.
         unsafe {
             memory
                 .cast::<u8>()
-                .copy_from_nonoverlapping(found.as_ptr(), found.len());
-            content.write(memory);
-            size.write(length);
-        }
+                .copy_from_nonoverlapping(found.as_ptr(), found.len())
+        };
+        // SAFETY: the compiler's contract: writable, and not NULL.
+        unsafe { content.write(memory) };
+        // SAFETY: as above.
+        unsafe { size.write(length) };
         CUDA_SUCCESS
     })
 }
@@ -662,22 +664,32 @@ mod tests {
         };
         let (entry, code) = (open(), b"code");
         let (mut content, mut size) = (std::ptr::null_mut(), 0);
-        // SAFETY: entries that are open, places and memory of this function.
-        unsafe {
-            let found = compiled_find(entry, 0, &raw mut content, &raw mut size);
-            assert_eq!(
-                (found, content.is_null(), size),
-                (CUDA_ERROR_NOT_FOUND, true, 0)
-            );
-            assert_eq!(compiled_store(entry, 0, code.as_ptr(), 4), CUDA_SUCCESS);
-            assert_eq!(compiled_close(entry), CUDA_SUCCESS);
-            let entry = open();
-            let found = compiled_find(entry, 0, &raw mut content, &raw mut size);
-            assert_eq!((found, size), (CUDA_SUCCESS, 4));
-            assert_eq!(std::slice::from_raw_parts(content.cast::<u8>(), 4), code);
-            assert_eq!(compiled_free(content), CUDA_SUCCESS);
-            assert_eq!(compiled_close(entry), CUDA_SUCCESS);
-        }
+        let find = |entry, content: &mut _, size: &mut _| {
+            // SAFETY: an entry that is open, and places of the caller.
+            unsafe { compiled_find(entry, 0, content, size) }
+        };
+        let found = find(entry, &mut content, &mut size);
+        assert_eq!(
+            (found, content.is_null(), size),
+            (CUDA_ERROR_NOT_FOUND, true, 0)
+        );
+        // SAFETY: as above, and so many bytes.
+        let stored = unsafe { compiled_store(entry, 0, code.as_ptr(), 4) };
+        assert_eq!(stored, CUDA_SUCCESS);
+        // SAFETY: as above; it is not used again.
+        assert_eq!(unsafe { compiled_close(entry) }, CUDA_SUCCESS);
+        let entry = open();
+        assert_eq!(
+            (find(entry, &mut content, &mut size), size),
+            (CUDA_SUCCESS, 4)
+        );
+        // SAFETY: the content that was just found.
+        let bytes = unsafe { std::slice::from_raw_parts(content.cast::<u8>(), 4) };
+        assert_eq!(bytes, code);
+        // SAFETY: as above; it is not used again.
+        assert_eq!(unsafe { compiled_free(content) }, CUDA_SUCCESS);
+        // SAFETY: as above.
+        assert_eq!(unsafe { compiled_close(entry) }, CUDA_SUCCESS);
     }
 
     #[test]

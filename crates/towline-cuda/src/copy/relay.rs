@@ -8,8 +8,6 @@ use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::{Actor, DeviceBox, HostRows, Session};
 
-use super::Mode;
-use super::boxes::{BoxCopy, Memory};
 use crate::context::Context;
 use crate::driver::{Acting, Driver, actor, read};
 
@@ -310,7 +308,7 @@ impl Driver {
         stream: CUstream,
         wait: bool,
     ) -> Result<(), CUresult> {
-        let (acting, stream, captured) = self.enqueue_on(stream)?;
+        let (acting, stream) = self.on_uncaptured(stream)?;
         let (to, from) = (
             self.context(to.addr() as u64)?,
             self.context(from.addr() as u64)?,
@@ -320,12 +318,6 @@ impl Driver {
         }
         if target == 0 || source == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        if let Some(captured) = captured {
-            let [to, from] = [target, source].map(|address| (Memory::Device(address), 0));
-            let copy = BoxCopy::run(to, from, size);
-            let mode = if wait { Mode::Sync } else { Mode::Async };
-            return self.capture_copy(&acting, &captured, &copy, mode);
         }
         let ends = [(&to, target), (&from, source)].map(|(context, address)| End {
             context: context.number,

@@ -68,7 +68,7 @@ on_every_device! {
     questions_are_answered_until_a_capture_is_invalid
     captures_wait_for_events_of_their_own_only
     external_events_need_a_capture
-    copy_between_contexts_is_captured
+    copy_between_contexts_ends_the_capture
     an_event_that_a_graph_records_orders_another_stream
     an_object_of_the_application_lives_as_long_as_graphs_hold_it
     a_drawing_names_every_node_and_edge
