@@ -93,11 +93,18 @@ impl Counters {
     pub(crate) fn charge(&self, bytes: u64) -> bool {
         let unlisted = self.unlisted_bytes.load(Ordering::Relaxed);
         let limit = self.memory_limit().saturating_sub(unlisted);
-        let more = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= limit);
-        let charged =
-            self.device_memory_bytes
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        let Ok(held) = charged else { return false };
+        let bytes_held = &self.device_memory_bytes;
+        let mut held = bytes_held.load(Ordering::Relaxed);
+        loop {
+            let Some(sum) = held.checked_add(bytes).filter(|sum| *sum <= limit) else {
+                return false;
+            };
+            match bytes_held.compare_exchange_weak(held, sum, Ordering::Relaxed, Ordering::Relaxed)
+            {
+                Ok(_) => break,
+                Err(now) => held = now,
+            }
+        }
         if self
             .tenant
             .get()
