@@ -340,7 +340,7 @@ def main() -> int:
     parser.add_argument("--seeds", default="1:100000", help="FIRST:COUNT")
     parser.add_argument("--seconds", type=float, default=60, help="compare starts no batch after so many")
     parser.add_argument("--shorten-seconds", type=float, default=120, help="and shortens for so many")
-    parser.add_argument("--batch", type=int, default=1000)
+    parser.add_argument("--batch", type=int, default=250, help="sequences between two looks at the clock")
     parser.add_argument("--out", type=Path, default=Path("differ-out"))
     parser.add_argument("--source", default="", help="what the answers are from")
     arguments = parser.parse_intermixed_args()
