@@ -232,11 +232,12 @@ impl NullCuda {
             return Err(CUDA_ERROR_INVALID_CONTEXT);
         }
         let streams = &self.streams;
-        let default = state
-            .defaults
-            .entry(context)
-            .or_insert_with(|| Queue::start(streams, context, true, true));
-        Ok(Arc::clone(default))
+        if let Some(default) = state.defaults.get(&context) {
+            return Ok(Arc::clone(default));
+        }
+        let default = Queue::start(streams, context, true, true)?;
+        state.defaults.insert(context, Arc::clone(&default));
+        Ok(default)
     }
 
     /// Enqueues what computes with device memory.
@@ -336,7 +337,10 @@ impl NullCuda {
             return CUDA_ERROR_INVALID_CONTEXT;
         }
         let blocking = flags & CU_STREAM_NON_BLOCKING == 0;
-        let queue = Queue::start(&self.streams, context, blocking, false);
+        let queue = match Queue::start(&self.streams, context, blocking, false) {
+            Ok(queue) => queue,
+            Err(status) => return status,
+        };
         let handle = self.fresh();
         self.lock().queues.insert(handle, queue);
         put(stream, std::ptr::without_provenance_mut(handle));

@@ -27,7 +27,7 @@ const TIGHT: [&str; 28] = [
     "--session-memory",
     "64M",
     "--session-processes",
-    "64",
+    "128",
     "--session-temporary-storage",
     "16M",
     "--session-host-memory",

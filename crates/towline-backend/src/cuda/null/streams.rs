@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use super::{CUDA_SUCCESS, CUresult};
+use super::{CUDA_ERROR_OPERATING_SYSTEM, CUDA_SUCCESS, CUresult};
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -82,7 +82,7 @@ impl Queue {
         context: usize,
         blocking: bool,
         default: bool,
-    ) -> Arc<Self> {
+    ) -> Result<Arc<Self>, CUresult> {
         let queue = Arc::new(Self {
             context,
             blocking,
@@ -92,8 +92,9 @@ impl Queue {
         });
         lock(&streams.all).push(Arc::downgrade(&queue));
         let (streams, running) = (Arc::clone(streams), Arc::clone(&queue));
-        std::thread::spawn(move || streams.run(&running));
-        queue
+        let started = std::thread::Builder::new().spawn(move || streams.run(&running));
+        started.map_err(|_| CUDA_ERROR_OPERATING_SYSTEM)?;
+        Ok(queue)
     }
 
     fn here(self: &Arc<Self>) -> Place {
