@@ -291,9 +291,10 @@ impl Driver {
         }
     }
 
-    /// Refuses device memory where host memory is due: nothing of this process lies there.
+    /// Refuses device memory where host memory is due: nothing of this process lies there, nor where freed device memory was.
     fn expect_host(&self, address: u64) -> Result<(), CUresult> {
-        match read(&self.memory).is_device(address) {
+        let known = read(&self.memory).is_device(address);
+        match known || self.addresses.is_held(address) {
             true => Err(CUDA_ERROR_INVALID_VALUE),
             false => Ok(()),
         }

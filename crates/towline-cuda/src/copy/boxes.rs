@@ -178,12 +178,8 @@ impl Driver {
             Memory::Device(address) => address,
             Memory::Array(_) => 0,
         };
-        // Nor does anything of this process lie where freed device memory was.
         if matches!(side.memory, Memory::Host(_)) {
             self.expect_host(base)?;
-            if self.addresses.is_held(base) {
-                return Err(CUDA_ERROR_INVALID_VALUE);
-            }
         }
         if base == 0 || base.checked_add(bytes as u64).is_none() {
             return Err(CUDA_ERROR_INVALID_VALUE);
