@@ -95,7 +95,7 @@ ERRORS = """
 1 cudaGetErrorName <0|1|2|201|400|719|900|12345>
 1 cudaGetErrorString <0|1|2|3|201|600|700|905|12345>
 1 cudaMalloc <&<new m>/NULL> <1152921504606846976|0>
-1 cudaFree <inside mh>
+1 cudaFree <<pick h>|<pick h>|<end m>>
 1 cudaSetDevice <-1|99|4096>
 1 cudaEventRecord NULL <stream>
 """
