@@ -44,17 +44,18 @@ pack() {
 
 # cudart: NVIDIA's runtime library, of pip's packages or the toolkit.
 cudart() {
-  local file packages
-  packages=$("$python" -c 'import site; print(*site.getsitepackages(), site.getusersitepackages())')
-  for file in ${DIFFER_CUDART:-} {build/cuda-toolkit/lib/python3*/site-packages,${packages// /,}}/nvidia/{cuda_runtime,cu13}/lib/libcudart.so.1[23] \
-    /usr/local/cuda/lib64/libcudart.so.1[23]; do
-    [[ ! -f $file ]] || { realpath -s "$file"; return; }
+  local folder file packages
+  read -ra packages < <("$python" -c 'import site; print(*site.getsitepackages(), site.getusersitepackages())')
+  for folder in "${packages[@]}" "$root"/build/cuda-toolkit/lib/python3*/site-packages; do
+    for file in ${DIFFER_CUDART:-} "$folder"/nvidia/{cuda_runtime,cu13}/lib/libcudart.so.1[23] /usr/local/cuda/lib64/libcudart.so.1[23]; do
+      [[ ! -f $file ]] || { realpath -s "$file"; return; }
+    done
   done
   die "NVIDIA's libcudart.so.12 or .13 is not found: install pip's nvidia-cuda-runtime, or name it by DIFFER_CUDART"
 }
 
 run() {
-  local listen=127.0.0.1:0 options=() status=0 api=driver runtime through others=()
+  local listen=127.0.0.1:0 options=() status=0 api=driver runtime= through own=()
   while (($#)); do
     case $1 in
       --api)
@@ -70,6 +71,10 @@ run() {
     esac
   done
   [[ -x $packed/towline && -x $packed/differ ]] || die "build/gpu is empty: run \`tests/gpu/differ.sh pack\`, and carry build/gpu here"
+  if [[ $api == runtime ]]; then
+    runtime=$(cudart)
+    echo "NVIDIA's runtime library: $runtime"
+  fi
   scratch=$(mktemp -d)
   trap leave EXIT
   [[ $listen != shm ]] || listen=shm:$scratch/socket
@@ -79,14 +84,12 @@ run() {
   # shellcheck disable=SC2086
   serve "$packed/towline" "$packed/out/differ/server.log" --backend off --listen "$listen" ${TOWLINE_SERVE:-}
   through="$packed/towline run --server $(<"$scratch/ready") ${TOWLINE_RUN:-}"
-  if [[ $api == runtime ]]; then
-    runtime=$(cudart)
-    echo "NVIDIA's runtime library: $runtime"
+  if [[ -n $runtime ]]; then
     export DIFFER_RUNTIME=$runtime
-    others=(--side "own=TOWLINE_LIBRARY=$packed DIFFER_RUNTIME=${runtime##*/} $through --cudart --")
+    own=(--side "own=TOWLINE_LIBRARY=$packed DIFFER_RUNTIME=${runtime##*/} $through --cudart --")
   fi
   "$python" "$differ/differ.py" compare --program "$packed/differ" --out "$packed/out/differ" --side native= \
-    --side "towline=TOWLINE_LIBRARY=$packed $through --" "${others[@]}" "${options[@]}" || status=$?
+    --side "towline=TOWLINE_LIBRARY=$packed $through --" "${own[@]}" "${options[@]}" || status=$?
   exit "$status"
 }
 
