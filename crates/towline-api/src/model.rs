@@ -19,7 +19,7 @@ pub struct Api {
     pub structs: Vec<Struct>,
     /// Constants: name, type, value as written.
     pub constants: Vec<(String, String, String)>,
-    /// What constants say, by name: the first lines of their documentation.
+    /// The first lines of the documentation of constants, by name.
     pub texts: BTreeMap<String, String>,
     /// Order of the loader's dispatch table.
     pub dispatch_order: Vec<String>,

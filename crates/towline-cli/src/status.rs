@@ -34,7 +34,7 @@ struct ServerStatus {
     sessions: Vec<SessionStatus>,
     /// Empty where the server has one token for all, or none.
     tenants: Vec<TenantStatus>,
-    /// What all clients have together, or how long each may take.
+    /// Limits of all clients together, and of the time that each may take.
     limits: BTreeMap<String, ServerLimit>,
 }
 

@@ -1,4 +1,4 @@
-//! What kernels printed, over a link that fails wherever the server sends something: every text comes whole, once and in order, and a read
+//! Text that kernels printed, over a link that fails wherever the server sends something: every text comes whole, once and in order, and a read
 //! that succeeds has brought what was printed before it.
 //!
 //! One test alone, since it takes the place of standard output.

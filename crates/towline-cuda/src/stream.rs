@@ -657,7 +657,7 @@ impl StreamCalls for Driver {
                         Flags,
                     })?;
                     acting.touch(handle);
-                    // What is recorded next, elsewhere, is not what this stream is to wait for.
+                    // The stream is not to wait for a later recording elsewhere.
                     self.settle_shared(&acting, &known, hEvent)
                 }),
         )

@@ -255,7 +255,7 @@ fn a_thousand_launches_and_a_synchronisation_cost_one_round_trip() {
 }
 
 #[test]
-fn dynamic_shared_memory_is_limited_where_the_driver_tells_no_limit() {
+fn dynamic_shared_memory_is_limited_without_the_drivers_word() {
     let bench = Bench::new();
     let (driver, function) = (&bench.driver, bench.function());
     let mut most = 0;

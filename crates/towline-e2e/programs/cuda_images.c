@@ -13,6 +13,7 @@ int main(int count, char **arguments)
     void *stream = make_cuda_stream(), *module = NULL, *function;
     const uint64_t memory = device_memory(4096);
     CALL(cuMemsetD32_v2, (uint64_t, unsigned, size_t), memory, 0, 1);
+    CALL(cuCtxSynchronize, (void), );
     for (int i = 0; i < most; i++) {
         if (module != NULL)
             CALL(cuModuleUnload, (void *), module);

@@ -23,6 +23,8 @@ int main(void)
         }
         status = answer;
         refused++;
+        /* Its page would be an open file. */
+        CALL(cuEventDestroy_v2, (void *), event);
     }
     printf("offered %d, refused %d times with %d\n", offered, refused, status);
     return 0;

@@ -412,7 +412,7 @@ fn lost_session_answers_when_no_lane_writes_any_more() {
     });
 }
 
-/// What a link knows once the server has pushed `pushes` and answered.
+/// A link's knowledge once the server has pushed `pushes` and answered.
 fn told(
     prepare: impl FnOnce(&mut State),
     pushes: impl FnOnce(&Server) + Send + 'static,
@@ -465,7 +465,7 @@ fn retired_bytes_beyond_those_posted_give_no_credit() {
     assert!(!state.take_inline(1, 10));
 }
 
-/// What comes out of a pipe that is printed to by one thread for each text, and takes nothing while it is full.
+/// The bytes from a pipe that is printed to by one thread for each text, and takes nothing while it is full.
 fn printed(texts: [Vec<u8>; 2]) -> Vec<u8> {
     let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
     let flags = rustix::fs::fcntl_getfl(&writer).expect("it is open");

@@ -140,7 +140,7 @@ const STRAYS: &str = "kernel `strays`: invalid write of 4 bytes at global addres
     thread (0, 0, 0), PTX line 15, column 1: `st.global.u32 [%d0+16], 7;`; pass memory of the device that has not been freed";
 
 #[test]
-fn program_on_a_device_in_software_is_told_of_faults_on_standard_error() {
+fn program_on_a_software_device_is_told_of_faults_on_stderr() {
     let server = Server::start_with(&["--backend", "null", "--cuda", "soft"], &[]);
     let run = |log: &str| {
         Client::new(&[&server], opencl_program("cuda_ptx"))

@@ -47,9 +47,9 @@ const TIGHT: [&str; 28] = [
     "--kernel-time-limit",
     "5",
     "--lane-timeout",
-    "2",
+    "10",
     "--query-timeout",
-    "2",
+    "10",
 ];
 /// Programs and connections of one kind in a round, where each hits its limit once.
 const HITS: usize = 10;
@@ -243,7 +243,7 @@ impl Mix {
             assert!(known, "{what}: {outcome}");
             program.finish();
         }
-        // Silence of more than two seconds.
+        // They have been silent for too long by then, or soon.
         for mut stream in silent.into_iter().flatten().flatten() {
             let limit = Some(Duration::from_secs(30));
             stream.set_read_timeout(limit).expect("not zero");

@@ -364,7 +364,7 @@ mod tests {
         stream.push(b"later\n", start + WINDOW, &mut text);
         assert_eq!(
             text,
-            "towline: worker 7: 800 lines were dropped: it wrote more than 200 in 10 s\n\
+            "towline: worker 7: 800 lines were dropped: it wrote more than 200 in 10 s (--session-log-lines)\n\
              towline: worker 7: later\n"
         );
     }
@@ -379,7 +379,7 @@ mod tests {
         assert!(stream.read(now, &mut text));
         assert!(!stream.read(now, &mut text));
         assert!(
-            text.ends_with("worker 7: 1 lines were dropped: it wrote more than 200 in 10 s\n"),
+            text.ends_with("worker 7: 1 lines were dropped: it wrote more than 200 in 10 s (--session-log-lines)\n"),
             "{text}"
         );
     }
