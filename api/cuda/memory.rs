@@ -31,7 +31,7 @@ extern "C" {
     #[call(id = 0x0406, local, manual(client), since = "3.2")]
     fn cuMemAllocPitch_v2(
         #[out(cleared)] dptr: *mut CUdeviceptr,
-        #[out] pPitch: *mut usize,
+        #[out(cleared)] pPitch: *mut usize,
         WidthInBytes: usize,
         Height: usize,
         ElementSizeBytes: u32,

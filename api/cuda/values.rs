@@ -936,7 +936,7 @@ pub const CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD: CUresult = 908;
 pub const CUDA_ERROR_TIMEOUT: CUresult = 909;
 /// the graph update was not performed because it included changes which violated constraints specific to instantiated graph update
 pub const CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: CUresult = 910;
-/// an async error has occurred in external entity outside of CUDA
+/// an async error has occured in external entity outside of CUDA
 pub const CUDA_ERROR_EXTERNAL_DEVICE: CUresult = 911;
 /// a kernel launch error has occurred due to cluster misconfiguration
 pub const CUDA_ERROR_INVALID_CLUSTER_SIZE: CUresult = 912;

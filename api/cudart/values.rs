@@ -258,7 +258,7 @@ const cudaErrorStreamCaptureWrongThread: cudaError_t = 908;
 const cudaErrorTimeout: cudaError_t = 909;
 /// the graph update was not performed because it included changes which violated constraints specific to instantiated graph update
 const cudaErrorGraphExecUpdateFailure: cudaError_t = 910;
-/// an async error has occurred in external entity outside of CUDA
+/// an async error has occured in external entity outside of CUDA
 const cudaErrorExternalDevice: cudaError_t = 911;
 /// a kernel launch error has occurred due to cluster misconfiguration
 const cudaErrorInvalidClusterSize: cudaError_t = 912;

@@ -107,8 +107,8 @@ class Comparison(unittest.TestCase):
         self.assertEqual(self.compared(name, [lanes, sizes[:-1] + b"\1"]), 1)
 
     def test_only_what_is_listed_may_be_refused(self) -> None:
-        self.assertEqual(self.compared("%laneid, WARP_SZ", goldens.NOT_SUPPORTED), 1)
-        self.assertEqual(self.compared("cvt.rna.tf32.f32", goldens.NOT_SUPPORTED), 0)
+        self.assertEqual(self.compared("%laneid, WARP_SZ", goldens.NO_BINARY), 1)
+        self.assertEqual(self.compared("cvt.rna.tf32.f32", goldens.NO_BINARY), 0)
         self.assertEqual(self.compared("cvt.rna.tf32.f32", "cuLaunchKernel answered 700"), 1)
         self.assertEqual(self.compared("cvt.rna.tf32.f32", [bytes(4 * goldens.THREADS)]), 1)
 

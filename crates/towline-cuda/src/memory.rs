@@ -196,10 +196,10 @@ impl Ranges {
 
 impl Driver {
     fn allocate(&self, size: usize) -> Result<u64, CUresult> {
+        let acting = self.session_for(0)?;
         if size == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let acting = self.session_for(0)?;
         self.safe_in_captures()?;
         if let Some(broken) = acting.session.broken() {
             return Err(broken);
@@ -627,7 +627,13 @@ impl MemoryCalls for Driver {
         Height: usize,
         ElementSizeBytes: u32,
     ) -> CUresult {
-        if dptr.is_null() || pPitch.is_null() || !matches!(ElementSizeBytes, 4 | 8 | 16) {
+        if dptr.is_null() || pPitch.is_null() {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        if let Err(status) = self.current() {
+            return status;
+        }
+        if !matches!(ElementSizeBytes, 4 | 8 | 16) {
             return CUDA_ERROR_INVALID_VALUE;
         }
         let pitch = WidthInBytes.checked_next_multiple_of(PITCH);
