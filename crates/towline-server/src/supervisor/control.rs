@@ -728,7 +728,7 @@ fn status(tenant: &Arc<Tenant>, shared: &Shared) -> Status {
         (true, true) => shared.config.tenants.all(),
         (true, false) => vec![Arc::clone(tenant)],
     };
-    let sessions = shared.sessions.status(Some(tenant).filter(|_| !all));
+    let sessions = shared.sessions.status((!all).then_some(tenant));
     let tenants = tenants.iter().map(|tenant| tenant.status(&sessions));
     Status {
         uptime_ms: u64::try_from(shared.started.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -752,7 +752,7 @@ fn server_limits(with_use: bool, shared: &Shared) -> Vec<ServerLimit> {
     let counted = |name: &str, (used, value)| ServerLimit {
         name: name.to_owned(),
         value,
-        used: Some(used).filter(|_| with_use),
+        used: with_use.then_some(used),
     };
     let time = |name: &str, limit: Duration| ServerLimit {
         name: name.to_owned(),
