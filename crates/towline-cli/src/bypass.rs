@@ -1,4 +1,4 @@
-//! What `towline run --report` says of a program that went past our libraries. The program takes this process's place, so that a process
+//! The words of `towline run --report` about a program that went past our libraries. The program takes this process's place, so that a process
 //! of no relation to it watches: it learns of the end by a file descriptor, and looks now and then which libraries there are until then.
 
 use std::ffi::OsStr;

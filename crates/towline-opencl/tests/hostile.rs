@@ -315,7 +315,7 @@ struct Draw<'a> {
     calm: bool,
     /// Counts are true, so that pointers may lead to memory.
     sized: bool,
-    /// What lists of sizes hold: places and regions of one call belong together.
+    /// The contents of lists of sizes: places and regions of one call belong together.
     sizes: usize,
 }
 
@@ -482,7 +482,7 @@ impl Draw<'_> {
         self.areas[area][..words.len()].copy_from_slice(&words);
     }
 
-    /// What a pointer leads to.
+    /// The target of a pointer.
     fn pointer(&mut self, index: usize, param: &Param, to: &Type) -> usize {
         let once = matches!(
             param.shape,

@@ -58,7 +58,7 @@ impl FaultKind {
 }
 
 impl FaultKind {
-    /// What messages call it.
+    /// Its name in messages.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             FaultKind::Address { .. } => "invalid address",
@@ -74,7 +74,7 @@ impl FaultKind {
         }
     }
 
-    /// What helps, where that is not said already.
+    /// The remedy, where it is not said already.
     pub(crate) fn remedy(&self) -> Option<&'static str> {
         match self {
             FaultKind::Address { near, .. } if near.ends_with(NOWHERE) => Some(

@@ -241,7 +241,7 @@ impl Image {
         }
     }
 
-    /// What a kernel may come to, if all of it can run.
+    /// The code that a kernel may come to, if all of it can run.
     fn reach(&self, kernel: FunctionId) -> Result<Vec<FunctionId>, Refusal> {
         let refuse = |why: Why| {
             let name = |id| self.program.function(id).map(|one| one.name.clone());
@@ -263,7 +263,7 @@ impl Image {
         reach(&self.program, kernel).map_err(refuse)
     }
 
-    /// What helps where a kernel cannot run: code for an earlier architecture, if it is for a later one than this device's.
+    /// The remedy where a kernel cannot run: code for an earlier architecture, if it is for a later one than this device's.
     pub(crate) fn remedy(&self, kernel: FunctionId, device: ComputeCapability) -> String {
         let at = self.program.function(kernel).map(|one| one.at);
         let part = at.map_or(self.text.as_str(), |at| own_part(&self.text, at).0);

@@ -33,7 +33,7 @@ pub trait Tamper: Send {
         header
     }
 
-    /// What a frame of a peer lane becomes; by default itself. A chunk's bytes follow as they are.
+    /// The form that a frame of a peer lane takes; by default itself. A chunk's bytes follow as they are.
     fn frame(&mut self, frame: [u8; PEER_FRAME], out: &mut Vec<[u8; PEER_FRAME]>) {
         out.push(frame);
     }
@@ -151,7 +151,7 @@ impl Transport for TamperedTransport {
 }
 
 impl Victim {
-    /// What the connection of this number is.
+    /// The kind of the connection of this number.
     fn lane(self, number: usize) -> Lane {
         match (self, number) {
             (Self::Peers, _) => Lane::Peer,

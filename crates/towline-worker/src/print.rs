@@ -51,7 +51,7 @@ struct Capture {
     printed: Mutex<Printed>,
 }
 
-/// What has come and is not told yet.
+/// Text that has come and is not told yet.
 #[derive(Default)]
 struct Printed {
     text: Vec<u8>,
@@ -196,7 +196,7 @@ mod tests {
         assert!(!may_print(b"-DN=4 -cl-fast-relaxed-math"));
     }
 
-    /// What a session is told of so much text.
+    /// The pushes that a session gets for so much text.
     fn told(size: usize) -> (Vec<usize>, Vec<u8>, String) {
         let (capture, writer) = Capture::new().expect("a pipe");
         let capture = Arc::new(capture);

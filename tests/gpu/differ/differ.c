@@ -628,7 +628,7 @@ static void bring(struct slot *slot, u64 value, size_t size)
         memset(pointer_of(value), 0x50 + slot->number, slot->size);
 }
 
-/* What belongs to a context ends with it. */
+/* Objects of a context end with it. */
 static void end_context(u64 context, const char *kinds)
 {
     for (int at = 0; at < slot_count; at++)
@@ -897,7 +897,7 @@ static void perform(const char *line)
     hand(number, perform_here, line);
 }
 
-/* What only the thread that began a capture may do. */
+/* Calls that only the thread that began a capture may make. */
 static void end_captures(const void *unused)
 {
     u64 mode = 2, graph;

@@ -233,7 +233,7 @@ EXECUTABLES = """
 """
 
 
-# What each thread has of its own.
+# Calls about a thread's own state.
 THREADS = """
 2 cuCtxGetCurrent @p
 1 cuCtxSetCurrent <<context>/NULL>

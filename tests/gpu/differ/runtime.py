@@ -224,7 +224,7 @@ EXECUTABLES = f"""
 1 cudaGraphExecGetFlags <executable> <@q/NULL>
 """
 
-# What each thread has of its own.
+# Calls about a thread's own state.
 THREADS = """
 2 cudaGetLastError
 2 cudaPeekAtLastError

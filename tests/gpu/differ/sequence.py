@@ -75,7 +75,7 @@ class Sequence:
     GROUPS: list[Group]
     # Calls that are made before any other.
     EARLY: list[str]
-    # What every sequence has, and some have.
+    # Calls that every sequence has, and some have.
     BASIS: list[str]
     MORE: list[str]
     # For sequences of several threads, which begin with a call.
@@ -112,7 +112,7 @@ class Sequence:
         # Streams that overlap leave what varies from run to run, so most of the time one waits for another.
         self.overlap = 0.02 if rng.random() < 0.8 else 0.3
 
-    # What makes lines.
+    # Methods that make lines.
 
     def say(self, line: str) -> None:
         self.lines.append(f"{self.prefix}{line}" if line.startswith("cu") else line)
@@ -181,7 +181,7 @@ class Sequence:
     def chance(self, share: float) -> bool:
         return self.rng.random() < share
 
-    # What templates name.
+    # Methods that templates name.
 
     def size(self, least: str = "0") -> str:
         """How large the memory is that this call is about."""
@@ -389,7 +389,7 @@ class Sequence:
             return f"^[q:{self.place('mv', '64') if memory != 'NULL' else 'a90'}]"
         return "NULL" if self.chance(0.8) else "^[]"
 
-    # What both APIs have alike.
+    # Methods for both APIs.
 
     def inside(self, kinds: str) -> str:
         target = self.pick(kinds, "10")

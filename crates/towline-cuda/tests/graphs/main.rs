@@ -512,7 +512,7 @@ fn graphs_in_graphs_are_copies_and_can_be_taken_apart(bench: &Bench) {
         };
         (said, found.is_null())
     };
-    // What is no node, or no graph, leaves the place alone.
+    // The place is left alone for a node or graph that is none.
     let left = (CUDA_ERROR_INVALID_VALUE, false);
     assert_eq!(
         [find(null_mut(), clone), find(child, null_mut())],

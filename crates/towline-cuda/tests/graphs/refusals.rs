@@ -1,4 +1,4 @@
-//! What calls answer while streams are captured, and what becomes of the captures: as driver 580.159 does on an H100.
+//! Answers of calls while streams are captured, and the fate of the captures: as driver 580.159 does on an H100.
 
 #![expect(
     clippy::multiple_unsafe_ops_per_block,

@@ -135,7 +135,7 @@ fn program_with_ptx_computes_on_a_device_in_software() {
     assert!(line.contains(STRAYS), "{line}");
 }
 
-/// What is told of the kernel `strays` of `programs/cuda_ptx.c`.
+/// The message about the kernel `strays` of `programs/cuda_ptx.c`.
 const STRAYS: &str = "kernel `strays`: invalid write of 4 bytes at global address 0x1010, where nothing is allocated: block (0, 0, 0), \
     thread (0, 0, 0), PTX line 15, column 1: `st.global.u32 [%d0+16], 7;`; pass memory of the device that has not been freed";
 

@@ -160,7 +160,7 @@ impl Exhausted {
         }
     }
 
-    /// What became of the kernel.
+    /// The kernel's fate.
     fn outcome(&mut self) -> String {
         let outcome = self.hostile.wait_for_word("exhausted");
         self.processes = family(self.server.worker_of(self.hostile.pid()));

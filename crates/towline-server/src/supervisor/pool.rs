@@ -205,7 +205,7 @@ impl WorkerPool {
         Ok(pool)
     }
 
-    /// What sessions of these workers share, and device code that they bring.
+    /// Objects that sessions of these workers share, and device code that they bring.
     pub(super) fn shared(&self) -> (&Offers, &Images) {
         (&self.offers, &self.images)
     }

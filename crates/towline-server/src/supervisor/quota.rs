@@ -40,7 +40,7 @@ pub struct ServerLimits {
     pub query_silence: Duration,
     /// How long a client may take to open the lanes of its session: it does so at once, but its machine may be busy.
     pub lanes: Duration,
-    /// What a session offers to others at once. PyTorch shares up to 1,000 events of a process, and some memory.
+    /// The most that a session offers to others at once. PyTorch shares up to 1,000 events of a process, and some memory.
     pub session_offers: usize,
     /// Lines of a worker in the log in ten seconds: a crash with all its frames, and a compiler's complaints, come through.
     pub log_lines: u32,

@@ -141,7 +141,7 @@ impl Worker {
         self.snapshot.get().map_or(&[], Vec::as_slice)
     }
 
-    /// What its session offers to others.
+    /// The offers of its session to others.
     pub(super) fn offered(&self) -> u64 {
         self.offers.count_of(self.number) as u64
     }

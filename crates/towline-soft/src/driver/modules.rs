@@ -13,7 +13,7 @@ use super::link::Logs;
 use super::{SoftCuda, State, fresh, lock};
 use crate::image::{Image, LoadError, text_of};
 
-/// What the driver calls PTX that is no part of a link.
+/// The driver's name for PTX that is no part of a link.
 const INPUT: &str = "application ptx input";
 
 /// A module, or a library, which is loaded on each device where it is used.

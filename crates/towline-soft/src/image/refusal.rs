@@ -121,7 +121,7 @@ impl LoadError {
         }
     }
 
-    /// What the driver writes into the error log of whom it compiles for.
+    /// The driver's text in the error log of its caller.
     pub(crate) fn log(&self, input: &str) -> String {
         let one = |at: Position, what: &dyn Display| {
             let Position { line, column } = at;

@@ -1,4 +1,4 @@
-//! What programs are told: of faults, of what cannot run, of images that are none.
+//! Messages to programs: of faults, of what cannot run, of images that are none.
 
 use std::sync::Mutex;
 
@@ -53,7 +53,7 @@ fn fault_is_told_with_place_neighbour_and_remedy() {
 }
 
 #[test]
-fn fault_in_shared_memory_is_told_with_its_size_by_the_function_called() {
+fn fault_in_shared_memory_is_told_with_its_size() {
     let cuda = devices(SoftOptions::default());
     let all = heard(&cuda);
     let image = c".version 8.0\n.target sm_75\n.address_size 64\n.shared .align 4 .b8 own[64];\n.func reads() {\n.reg .b32 r;\n\
@@ -263,7 +263,7 @@ fn every_remedy_names_a_target_that_nvcc_has_and_the_device_takes() {
         assert!(named.len() >= 4, "{said}");
         for target in named {
             assert!(NVCC.contains(&target), "{target}: {said}");
-            // What is built so is what the device takes, before what it was refused for.
+            // Targets that the device takes come before those that it refused.
             let entries = [(1, 121, &b"new"[..]), (1, target, &b"told"[..])];
             let image = fat_binary(&entries);
             let programs = Container::parse(&image).and_then(|one| one.programs());

@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-/// What `act` gives, which it must do in time.
+/// The result of `act`, which must come in time.
 fn in_time<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, done) = channel();
     std::thread::spawn(move || sender.send(act()));
@@ -219,7 +219,7 @@ fn words_overwritten_at_any_time_give_right_bytes_or_an_end() {
         let strikes = random.below(40);
         for step in 0..60 {
             if step == strikes && peer.overwrite(&mut random) {
-                // What the victim has not taken yet may be written over.
+                // Bytes that the victim has not taken yet may be written over.
                 honest = put.saturating_sub(RING);
             }
             let end = bytes.len().min(put + 1 + random.below(2000));
@@ -310,7 +310,7 @@ fn sender_whose_bell_is_lost_goes_on_at_the_next_or_fails() {
             }
             Then::Dies => {
                 drop(peer);
-                // What had room by then is sent.
+                // Bytes that had room by then are sent.
                 assert!(done.recv_timeout(PATIENCE).is_ok(), "{more}: sending hangs");
             }
         }
