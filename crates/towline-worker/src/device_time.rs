@@ -4,19 +4,39 @@
 //! look before. When looks are made does not depend on the work, so that work which is shorter than the time between two of them counts
 //! in full on average. Commands do nothing for it, besides one that comes at rest.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::link::Link;
 
 /// Time between two looks.
 const PERIOD: Duration = Duration::from_millis(10);
-/// Looks take at most this part of a processor's time.
+/// Longest time between two looks, where they are slow.
+const LONGEST_PERIOD: Duration = Duration::from_millis(50);
+/// Looks take at most this part of a processor's time, if they may be so rare.
 const SHARE: u32 = 100;
 
-/// Counts the devices at work.
-type Look = Box<dyn FnMut() -> u64 + Send>;
+/// How devices are looked at, and since when the time is not counted.
+struct Looks {
+    /// Counts the devices at work.
+    look: Box<dyn FnMut() -> u64 + Send>,
+    /// `None` while no thread looks.
+    since: Option<Instant>,
+}
+
+impl Looks {
+    /// Devices at work, whose time since the last look counts.
+    fn count(&mut self, counted: &AtomicU64) -> u64 {
+        let now = Instant::now();
+        let busy = (self.look)();
+        if let Some(since) = self.since.replace(now) {
+            let time = now.saturating_duration_since(since).as_micros() as u64;
+            counted.fetch_add(busy * time, Ordering::Relaxed);
+        }
+        busy
+    }
+}
 
 /// See the module's text.
 pub(crate) struct DeviceTime {
@@ -24,7 +44,7 @@ pub(crate) struct DeviceTime {
     /// A thread looks.
     measures: AtomicBool,
     /// `None` before the session has begun, and once it is over.
-    look: Mutex<Option<Look>>,
+    looks: Mutex<Option<Looks>>,
 }
 
 impl DeviceTime {
@@ -32,25 +52,27 @@ impl DeviceTime {
         Self {
             begun: Instant::now(),
             measures: AtomicBool::new(false),
-            look: Mutex::default(),
+            looks: Mutex::default(),
         }
+    }
+
+    fn looks(&self) -> MutexGuard<'_, Option<Looks>> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has devices looked at so, which may go on until [`Self::end`].
     pub(crate) fn look_by(&self, look: impl FnMut() -> u64 + Send + 'static) {
-        *self.look.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(look));
+        let (look, since) = (Box::new(look), None);
+        *self.looks() = Some(Looks { look, since });
     }
 
-    /// No look is under way any more, and none comes.
-    pub(crate) fn end(&self) {
-        let look = self.look.lock();
-        drop(look.unwrap_or_else(PoisonError::into_inner).take());
-    }
-
-    /// Devices at work; `None` when the session is over.
-    fn count(&self) -> Option<u64> {
-        let mut look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
-        look.as_mut().map(|look| look())
+    /// Looks a last time where a thread looks. No look is under way any more, and none comes.
+    pub(crate) fn end(&self, counted: &AtomicU64) {
+        let mut looks = self.looks();
+        if let Some(looks) = looks.as_mut().filter(|looks| looks.since.is_some()) {
+            looks.count(counted);
+        }
+        drop(looks.take());
     }
 
     /// The time of the look that would have been the last one before `now`.
@@ -61,27 +83,28 @@ impl DeviceTime {
             .unwrap_or(now)
     }
 
-    /// Looks until nothing is at work any more.
-    fn measure(&self, link: &Link) {
-        let mut last = self.look_before(Instant::now());
+    /// Looks until nothing is at work any more, or the session is over. The time counts since `last`.
+    fn measure(&self, mut last: Instant, counted: &AtomicU64, received: &AtomicU64) {
+        if let Some(looks) = self.looks().as_mut() {
+            looks.since = Some(last);
+        }
         let (mut pause, mut requests) = (PERIOD, None);
         loop {
             std::thread::sleep((last + pause).saturating_duration_since(Instant::now()));
-            let now = Instant::now();
-            let Some(busy) = self.count() else { return };
-            let time = now.saturating_duration_since(last).as_micros() as u64;
-            let counted = &link.counters.device_time_us;
-            counted.fetch_add(busy * time, Ordering::Relaxed);
-            last = now;
-            pause = PERIOD.max(now.elapsed() * SHARE);
-            let known = requests.replace(link.received.load(Ordering::Relaxed));
+            last = Instant::now();
+            let mut locked = self.looks();
+            let Some(looks) = locked.as_mut() else { return };
+            let busy = looks.count(counted);
+            pause = (last.elapsed() * SHARE).clamp(PERIOD, LONGEST_PERIOD);
+            let known = requests.replace(received.load(Ordering::Relaxed));
             if busy > 0 || known != requests {
                 continue;
             }
             self.measures.store(false, Ordering::SeqCst);
             // A command may have come that has still seen a thread at work.
-            let rests = self.count().is_none_or(|busy| busy == 0);
+            let rests = (looks.look)() == 0;
             if rests || self.measures.swap(true, Ordering::SeqCst) {
+                looks.since = None;
                 return;
             }
         }
@@ -101,7 +124,11 @@ impl Link {
     fn measure_device_time(self: &Arc<Self>) {
         if !self.device_time.measures.swap(true, Ordering::SeqCst) {
             let link = Arc::clone(self);
-            self.waiters.run(move || link.device_time.measure(&link));
+            let since = self.device_time.look_before(Instant::now());
+            self.waiters.run(move || {
+                let counted = &link.counters.device_time_us;
+                link.device_time.measure(since, counted, &link.received);
+            });
         }
     }
 }

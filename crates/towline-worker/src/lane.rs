@@ -175,7 +175,7 @@ pub(crate) fn run<S: Serve, L: Into<SideLane>>(
         link.close(error);
     }
     link.end();
-    link.device_time.end();
+    link.device_time.end(&link.counters.device_time_us);
     drop(watchdog);
     if let Some(limit) = link.overrun_limit() {
         // Objects in use by a running kernel cannot be given back; they end with the process.
