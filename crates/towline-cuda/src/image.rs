@@ -45,8 +45,6 @@ struct Changeable {
     accepted: HashSet<u64>,
     /// Addresses and sizes of globals, by context and name; under context 0 those that are the same in all.
     globals: HashMap<u64, HashMap<Vec<u8>, (u64, usize)>>,
-    /// Where the application was shown managed variables.
-    shown: Vec<u64>,
     /// What a library is in a context: its module's number.
     modules: HashMap<u64, u64>,
     /// What a kernel is in a context: its function's number.
@@ -189,18 +187,11 @@ impl Image {
         });
     }
 
-    pub(crate) fn note_shown(&self, mirror: u64) {
-        self.with(|known| known.shown.push(mirror));
-    }
-
-    /// Where the application was shown managed variables, and where all variables lie; nothing from now on.
-    pub(crate) fn take_shown(&self) -> (Vec<u64>, Vec<u64>) {
-        self.with(|known| {
-            let globals = std::mem::take(&mut known.globals);
-            let places = globals.into_values().flat_map(HashMap::into_values);
-            let places = places.map(|(address, _)| address).collect();
-            (std::mem::take(&mut known.shown), places)
-        })
+    /// Addresses and sizes of the globals that were asked for; of none from now on.
+    pub(crate) fn take_globals(&self) -> Vec<(u64, usize)> {
+        let globals = self.with(|known| std::mem::take(&mut known.globals));
+        let globals = globals.into_values().flat_map(HashMap::into_values);
+        globals.collect()
     }
 
     fn modules(&self) -> Vec<u64> {

@@ -135,10 +135,7 @@ impl Driver {
         let session = acting.context.session;
         let managed = context == 0 || image.layout.is_managed(name);
         if managed {
-            let shown = self.show_variable(acting, address, place.1)?;
-            shown
-                .into_iter()
-                .for_each(|mirror| image.note_shown(mirror));
+            self.show_variable(acting, address, place.1)?;
         } else if !self.is_mirrored(address) && !self.addresses.claim(session, address, place.1) {
             log::debug!(
                 "a variable of the device lies at {address:#x}, where this process has something else"
@@ -153,17 +150,11 @@ impl Driver {
         Ok(place)
     }
 
-    /// Ends what the application was shown of an image's managed variables.
+    /// Ends what the application was shown of an image's variables.
     pub(crate) fn hide_variables(&self, image: &Image) {
-        let (shown, places) = image.take_shown();
-        if shown.is_empty() {
-            return;
-        }
-        for address in places {
+        for (address, size) in image.take_globals() {
             write(&self.memory).remove(address);
-        }
-        for mirror in shown {
-            self.hide_variable(mirror);
+            self.hide_variable(address, size);
         }
     }
 

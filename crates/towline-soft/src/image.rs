@@ -42,8 +42,6 @@ const RUNTIME: [&str; 3] = [
 ];
 const RUNTIME_TEXT: &str = include_str!("runtime.ptx");
 
-const PAGE: u64 = 4096;
-
 /// A module that is loaded.
 pub(crate) struct Image {
     pub(crate) program: Program,
@@ -53,7 +51,7 @@ pub(crate) struct Image {
     /// Where each variable of global or constant memory lies.
     addresses: Vec<Option<u64>>,
     /// Their part of the arena.
-    taken: Vec<u64>,
+    taken: Vec<(u64, Purpose)>,
     arena: Arc<Arena>,
     kernels: Mutex<HashMap<FunctionId, Result<Arc<Parts>, Refusal>>>,
 }
@@ -121,24 +119,38 @@ impl Image {
         Ok(image)
     }
 
-    /// Gives each variable its memory.
+    /// Gives each variable its memory; managed ones lie side by side.
     fn place(&mut self, device: u32) -> Result<(), LoadError> {
-        for (variable, address) in self.program.variables.iter().zip(&mut self.addresses) {
-            if variable.space == Space::Shared {
-                continue;
-            }
-            // Clients show the program whole pages.
-            let room = match variable.managed {
-                true => variable.len.saturating_add(2 * PAGE),
-                false => variable.len,
+        let variables = &self.program.variables;
+        let mut managed = 0_u64;
+        let offsets: Vec<u64> = variables
+            .iter()
+            .map(|variable| {
+                let offset = managed.next_multiple_of(variable.align.max(1));
+                managed = match variable.managed {
+                    true => offset.saturating_add(variable.len),
+                    false => managed,
+                };
+                offset
+            })
+            .collect();
+        let mut take = |len, purpose| -> Result<u64, LoadError> {
+            let found = self.arena.allocate(len, device, purpose);
+            let found = found.ok_or(LoadError::NoMemory(len))?;
+            self.taken.push((found, purpose));
+            Ok(found)
+        };
+        let shared = match managed {
+            0 => 0,
+            len => take(len, Purpose::Managed)?,
+        };
+        let places = variables.iter().zip(offsets).zip(&mut self.addresses);
+        for ((variable, offset), address) in places {
+            *address = match variable.space {
+                Space::Shared => None,
+                _ if variable.managed => Some(shared + offset),
+                _ => Some(take(variable.len, Purpose::Image)?),
             };
-            let found = self.arena.allocate(room, device, Purpose::Image);
-            let found = found.ok_or(LoadError::NoMemory(room))?;
-            self.taken.push(found);
-            *address = Some(match variable.managed {
-                true => found.next_multiple_of(PAGE),
-                false => found,
-            });
         }
         Ok(())
     }
@@ -305,8 +317,8 @@ impl Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        for start in &self.taken {
-            self.arena.free(*start, Purpose::Image);
+        for (start, purpose) in &self.taken {
+            self.arena.free(*start, *purpose);
         }
     }
 }

@@ -44,6 +44,8 @@ pub(crate) enum Purpose {
     Heap,
     /// Variables of a module.
     Image,
+    /// Managed variables of a module, which share their pages with nothing else.
+    Managed,
     /// The host mapped it at addresses that it had reserved.
     Mapped,
     /// The host asked for memory of its own that devices see.
@@ -61,10 +63,20 @@ pub(crate) struct Allocation {
     pub(crate) purpose: Purpose,
 }
 
+impl Purpose {
+    /// Allocations start and end at multiples of this.
+    fn alignment(self) -> u64 {
+        match self {
+            Self::Managed => PAGE,
+            _ => ALIGNMENT,
+        }
+    }
+}
+
 impl Allocation {
     /// Bytes that it takes.
     fn taken(&self) -> u64 {
-        self.len.next_multiple_of(ALIGNMENT)
+        self.len.next_multiple_of(self.purpose.alignment())
     }
 }
 
@@ -113,11 +125,19 @@ impl Ranges {
 
     /// Takes room for an allocation, first fit.
     fn take(&mut self, len: u64, device: u32, purpose: Purpose) -> Option<Allocation> {
-        let taken = len.max(1).checked_next_multiple_of(ALIGNMENT)?;
-        let (&base, &room) = self.free.iter().find(|(_, room)| **room >= taken)?;
-        self.free.remove(&base);
-        if room > taken {
-            self.free.insert(base + taken, room - taken);
+        let alignment = purpose.alignment();
+        let taken = len.max(1).checked_next_multiple_of(alignment)?;
+        let (start, before, room) = self.free.iter().find_map(|(&start, &room)| {
+            let before = start.next_multiple_of(alignment) - start;
+            let fits = before.checked_add(taken)? <= room;
+            fits.then_some((start, before, room))
+        })?;
+        self.free.remove(&start);
+        let base = start + before;
+        for (from, len) in [(start, before), (base + taken, room - before - taken)] {
+            if len > 0 {
+                self.free.insert(from, len);
+            }
         }
         Some(Allocation {
             base,

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 
-use super::region::{Access, Region};
+use super::region::{Access, Region, Span};
 use super::{Attached, FIRST, Holder, Mirror, PAGE, ROUND};
 use crate::driver::{Acting, Driver, lock, read, write};
 use crate::memory::{Kind, Range};
@@ -267,37 +268,80 @@ impl Driver {
         }
     }
 
-    /// Shows the application a managed variable, which the server's driver has placed. Tells where that begins, unless it was shown with
-    /// another.
+    /// Shows the application a managed variable, which the server's driver has placed. Each page has one mirror, whatever variables lie
+    /// there.
     pub(crate) fn show_variable(
         &self,
         acting: &Acting<'_>,
         address: u64,
         size: usize,
-    ) -> Result<Option<u64>, CUresult> {
-        if self.is_mirrored(address) {
-            return Ok(None);
-        }
-        let first = address - address % PAGE as u64;
-        let end = address.saturating_add(size as u64);
-        let bytes = (end - first).next_multiple_of(PAGE as u64) as usize;
-        // What lies beside it may have been given to the application before.
-        self.addresses.release(acting.context.session, first, bytes);
-        let Some(region) = Region::at(first, bytes) else {
+    ) -> Result<(), CUresult> {
+        let refused = || {
             log::warn!(
                 "the managed variable at {address:#x} cannot be used by the host: something else of this process lies there"
             );
-            return Err(CUDA_ERROR_NOT_SUPPORTED);
+            CUDA_ERROR_NOT_SUPPORTED
         };
-        let lane = self.push_lane(acting)?;
-        let mirror = Mirror::new(region, acting, lane, 0);
+        let mut from = address - address % PAGE as u64;
+        let end = address.checked_add(size as u64);
+        let end = end.and_then(|end| end.checked_next_multiple_of(PAGE as u64));
+        let end = end.ok_or_else(refused)?;
+        let mut there = self.mirrors_within(address, size.max(1));
+        if there
+            .iter()
+            .any(|one| !Arc::ptr_eq(&one.session, acting.session))
         {
-            let blocks = &mut *lock(&mirror.blocks);
-            blocks.holders.fill(Holder::Device);
-            blocks.here.clear();
-            mirror.region.protect(&(0..bytes), Access::Nothing);
+            return Err(refused());
         }
-        self.enter_mirror(mirror).map(|()| Some(first))
+        there.reverse();
+        for mirror in &there {
+            let (start, length) = mirror.place();
+            self.mirror_variables(acting, from, start as u64)
+                .ok_or_else(refused)??;
+            from = (start + length) as u64;
+        }
+        self.mirror_variables(acting, from, end)
+            .ok_or_else(refused)??;
+        let there = self.mirrors_within(address, size.max(1));
+        there
+            .iter()
+            .try_for_each(|mirror| mirror.add_part(address, size))
+    }
+
+    /// Mirrors pages of which no part is known; `None` where this process has something else.
+    fn mirror_variables(
+        &self,
+        acting: &Acting<'_>,
+        from: u64,
+        to: u64,
+    ) -> Option<Result<(), CUresult>> {
+        let Some(bytes) = to.checked_sub(from).filter(|bytes| *bytes > 0) else {
+            return Some(Ok(()));
+        };
+        // What lies beside the variable may have been given to the application before.
+        self.addresses
+            .release(acting.context.session, from, bytes as usize);
+        let region = Region::at(from, bytes as usize)?;
+        Some(self.push_lane(acting).and_then(|lane| {
+            let mirror = Mirror::new(region, acting, lane, 0);
+            {
+                let blocks = &mut *lock(&mirror.blocks);
+                blocks.holders.fill(Holder::Device);
+                blocks.here.clear();
+                blocks.parts.clear();
+                mirror.region.protect(&(0..bytes as usize), Access::Nothing);
+            }
+            self.enter_mirror(mirror)
+        }))
+    }
+
+    /// Ends what the application was shown of a variable; pages of which nothing else is known are gone.
+    pub(crate) fn hide_variable(&self, address: u64, size: usize) {
+        for mirror in self.mirrors_within(address, size.max(1)) {
+            if mirror.memory == 0 && mirror.remove_part(address, size) {
+                lock(&self.mirrors.all).remove(&(mirror.place().0 as u64));
+            }
+        }
     }
 
     /// The managed allocation that all of these bytes are of.
@@ -463,6 +507,33 @@ impl Driver {
 }
 
 impl Mirror {
+    /// The part that a variable has in these pages.
+    fn part(&self, address: u64, size: usize) -> Span {
+        let start = address.saturating_sub(self.region.view() as u64) as usize;
+        let end = (address as usize + size).saturating_sub(self.region.view());
+        start..end.min(self.region.size())
+    }
+
+    /// Has a variable transferred too.
+    fn add_part(&self, address: u64, size: usize) -> Result<(), CUresult> {
+        let part = self.part(address, size);
+        let blocks = &mut *lock(&self.blocks);
+        if !blocks.parts.contains(&part) {
+            // The host fetches it with the others that it touches next.
+            self.push(blocks, 0..usize::MAX)?;
+            blocks.parts.push(part);
+        }
+        Ok(())
+    }
+
+    /// Has a variable left out of transfers from now on; whether it was the last one.
+    fn remove_part(&self, address: u64, size: usize) -> bool {
+        let part = self.part(address, size);
+        let blocks = &mut *lock(&self.blocks);
+        blocks.parts.retain(|known| *known != part);
+        blocks.parts.is_empty()
+    }
+
     /// Has the server take its memory back; nothing uses it any more.
     pub(super) fn give_back(&self, acting: &Acting<'_>) -> Result<(), CUresult> {
         let address = self.region.view() as u64;

@@ -24,8 +24,9 @@ use towline_backend::cuda::*;
 use towline_client::cuda::Session;
 
 use crate::context::Context;
-use crate::driver::{Acting, Driver, actor, lock, read};
+use crate::driver::{Acting, Driver, actor, lock};
 use region::{Access, Region, Span};
+use smallvec::SmallVec;
 
 pub(crate) use calls::{Hints, Prefetch, batch, check_batch, location, ranges};
 #[cfg(test)]
@@ -98,6 +99,8 @@ struct Blocks {
     here: BTreeSet<usize>,
     /// Those of them that were fetched while the device worked.
     uncertain: BTreeMap<usize, Before>,
+    /// What may be transferred. All of it, but for pages of variables: the driver refuses what lies between those and around them.
+    parts: Vec<Span>,
     attached: Attached,
     /// The block behind those that were fetched last, and how many those were.
     next: (usize, usize),
@@ -170,6 +173,12 @@ fn span(first: usize, count: usize, size: usize) -> Span {
     first * BLOCK..((first + count) * BLOCK).min(size)
 }
 
+/// What of a span is in these parts.
+fn common<'a>(parts: &'a [Span], span: &'a Span) -> impl Iterator<Item = Span> + 'a {
+    let cut = |part: &Span| part.start.max(span.start)..part.end.min(span.end);
+    parts.iter().map(cut).filter(|part| !part.is_empty())
+}
+
 /// Runs of consecutive numbers: the first, and how many.
 fn runs(numbers: impl Iterator<Item = usize>) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
@@ -184,7 +193,8 @@ fn runs(numbers: impl Iterator<Item = usize>) -> Vec<(usize, usize)> {
 
 impl Mirror {
     fn new(region: Region, acting: &Acting<'_>, lane: Arc<PushLane>, memory: u64) -> Self {
-        let count = region.size().div_ceil(BLOCK);
+        let size = region.size();
+        let count = size.div_ceil(BLOCK);
         Self {
             device: region.view() as u64,
             region,
@@ -198,6 +208,7 @@ impl Mirror {
                 holders: vec![Holder::Both; count],
                 here: (0..count).collect(),
                 uncertain: BTreeMap::new(),
+                parts: std::iter::once(0..size).collect(),
                 attached: Attached::All,
                 next: (0, 1),
             }),
@@ -262,7 +273,7 @@ impl Mirror {
     /// Brings blocks from the device.
     fn fetch(&self, blocks: &mut Blocks, first: usize, count: usize) -> Result<(), CUresult> {
         let uncertain = self.is_worked_on(blocks.attached);
-        self.bring(&span(first, count, self.region.size()))?;
+        self.bring(&blocks.parts, &span(first, count, self.region.size()))?;
         for at in first..first + count {
             blocks.holders[at] = Holder::Both;
             blocks.here.insert(at);
@@ -276,12 +287,14 @@ impl Mirror {
         Ok(())
     }
 
-    /// Brings a span from the device, for the host to read.
-    fn bring(&self, bytes: &Span) -> Result<(), CUresult> {
-        let address = self.device + bytes.start as u64;
+    /// Brings these parts of a span from the device, for the host to read.
+    fn bring(&self, parts: &[Span], bytes: &Span) -> Result<(), CUresult> {
         let mut target = self.region.target(bytes);
-        // SAFETY: the target is writable for the span, and left alone: the view of these blocks is protected.
-        unsafe { self.read(address, target.start(), bytes.len()) }?;
+        for part in common(parts, bytes) {
+            let place = target.start().wrapping_add(part.start - bytes.start);
+            // SAFETY: the target is writable for the span, and left alone: the view of these blocks is protected.
+            unsafe { self.read(self.device + part.start as u64, place, part.len()) }?;
+        }
         if !self.region.put(bytes, &target) {
             return Err(CUDA_ERROR_OPERATING_SYSTEM);
         }
@@ -320,11 +333,12 @@ impl Mirror {
     }
 
     /// Sends what the host has changed of a frozen block.
-    fn send_changes(&self, at: usize, before: &[u8]) -> Result<(), CUresult> {
+    fn send_changes(&self, parts: &[Span], at: usize, before: &[u8]) -> Result<(), CUresult> {
         let block = span(at, 1, self.region.size());
         let runs = differences(before, self.bytes(&block));
-        let mut runs = runs.into_iter();
-        runs.try_for_each(|run| self.send(&(block.start + run.start..block.start + run.end)))
+        let runs = runs.into_iter();
+        let mut runs = runs.map(|run| block.start + run.start..block.start + run.end);
+        runs.try_for_each(|run| common(parts, &run).try_for_each(|part| self.send(&part)))
     }
 
     /// After a wait: uncertain blocks go back, so that the host fetches them anew. Fails where that loses what the device wrote, which is
@@ -351,11 +365,14 @@ impl Mirror {
     fn has_conflicts(&self, blocks: &Blocks, first: usize, count: usize) -> Result<bool, CUresult> {
         let bytes = span(first, count, self.region.size());
         self.region.freeze(&bytes);
-        let mut there = vec![0; bytes.len()];
-        let address = self.device + bytes.start as u64;
-        // SAFETY: the buffer has the span's length.
-        let read = unsafe { self.read(address, there.as_mut_ptr(), there.len()) };
-        read.inspect_err(|_| self.region.protect(&bytes, Access::Write))?;
+        let mut there = self.bytes(&bytes).to_vec();
+        for part in common(&blocks.parts, &bytes) {
+            let place = &mut there[part.start - bytes.start..part.end - bytes.start];
+            let address = self.device + part.start as u64;
+            // SAFETY: the place has the part's length.
+            let read = unsafe { self.read(address, place.as_mut_ptr(), place.len()) };
+            read.inspect_err(|_| self.region.protect(&bytes, Access::Write))?;
+        }
         let before = (first..first + count).filter_map(|at| blocks.uncertain.get(&at)?.as_deref());
         let all = before.flatten().zip(self.bytes(&bytes)).zip(&there);
         let lost = all
@@ -401,11 +418,15 @@ impl Mirror {
             }
         };
         for (first, count) in runs(dirty.into_iter()) {
-            sent((first, count), self.send(&span(first, count, size)));
+            let bytes = span(first, count, size);
+            let mut parts = common(&blocks.parts, &bytes);
+            sent((first, count), parts.try_for_each(|part| self.send(&part)));
         }
         for at in uncertain {
             let before = blocks.uncertain.get(&at).and_then(Option::as_deref);
-            let status = before.map_or(Ok(()), |before| self.send_changes(at, before));
+            let status = before.map_or(Ok(()), |before| {
+                self.send_changes(&blocks.parts, at, before)
+            });
             sent((at, 1), status);
         }
         let given: Vec<usize> = here.into_iter().filter(|at| !unsent.contains(at)).collect();
@@ -550,6 +571,15 @@ impl Driver {
         inside.then(|| Arc::clone(mirror))
     }
 
+    /// What these bytes, of which there is one at least, have mirrors of.
+    fn mirrors_within(&self, address: u64, size: usize) -> SmallVec<[Arc<Mirror>; 1]> {
+        let all = lock(&self.mirrors.all);
+        let before = all.range(..address.saturating_add(size as u64)).rev();
+        let ends = |mirror: &Mirror| (mirror.region.view() + mirror.region.size()) as u64;
+        let reaching = before.take_while(|(_, mirror)| ends(mirror) > address);
+        reaching.map(|(_, mirror)| Arc::clone(mirror)).collect()
+    }
+
     /// Before work of a stream that may use any memory: what the host has written is on the device first.
     #[inline]
     pub(crate) fn before_work(
@@ -581,14 +611,15 @@ impl Driver {
         if !self.mirrors.any.load(Ordering::Acquire) {
             return Ok(());
         }
-        let Some(mirror) = self.mirror(address) else {
-            return Ok(());
-        };
-        let offset = (address - mirror.region.view() as u64) as usize;
-        let end = offset.saturating_add(size).min(mirror.region.size());
-        let within = offset / BLOCK..end.div_ceil(BLOCK).max(offset / BLOCK);
-        mirror.push(&mut lock(&mirror.blocks), within)?;
-        self.stand_behind(acting, stream, &mirror.lane)
+        for mirror in self.mirrors_within(address, size.max(1)) {
+            let start = mirror.region.view() as u64;
+            let (first, last) = (address.saturating_sub(start), address + size as u64 - start);
+            let last = (last as usize).min(mirror.region.size());
+            let blocks = first as usize / BLOCK..last.div_ceil(BLOCK);
+            mirror.push(&mut lock(&mirror.blocks), blocks)?;
+            self.stand_behind(acting, stream, &mirror.lane)?;
+        }
+        Ok(())
     }
 
     fn give_all(&self, acting: &Acting<'_>, stream: wire::StreamHandle) -> Result<(), CUresult> {
@@ -787,16 +818,6 @@ impl Driver {
         mirror.give_back(&acting)
     }
 
-    /// Ends what the application was shown of a variable, unless another one is shown with it.
-    pub(crate) fn hide_variable(&self, address: u64) {
-        let size = lock(&self.mirrors.all)
-            .get(&address)
-            .map_or(0, |mirror| mirror.region.size());
-        if read(&self.memory).within(address, size as u64).is_empty() {
-            lock(&self.mirrors.all).remove(&address);
-        }
-    }
-
     /// Whether an address begins memory that the application has allocated, and may free.
     pub(crate) fn is_own_mirror(&self, address: u64) -> bool {
         let all = lock(&self.mirrors.all);
@@ -835,6 +856,15 @@ mod tests {
             now[at] = 1;
         }
         assert_eq!(differences(&before, &now), [0..2, 31..33, 40..41, 99..100]);
+    }
+
+    #[test]
+    fn parts_of_a_span_are_what_both_have() {
+        let parts = [4..8, 20..30];
+        let of = |span: Span| common(&parts, &span).collect::<Vec<_>>();
+        assert_eq!(of(0..64), parts);
+        assert_eq!(of(6..21), [6..8, 20..21]);
+        assert_eq!(of(8..20), []);
     }
 
     #[test]

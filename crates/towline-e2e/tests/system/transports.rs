@@ -135,6 +135,24 @@ fn host_and_running_kernels_use_pinned_memory_at_once_over_shared_memory() {
 }
 
 #[test]
+fn host_and_kernels_use_managed_variables_in_turn() {
+    let server = Server::start_with(&["--backend", "null", "--cuda", "soft"], &[]);
+    let lines = Client::new(&[&server], opencl_program("cuda_managed"))
+        .run()
+        .lines_of_success();
+    let expected = [
+        "raised once: 0 wrong",
+        "neighbours: 11 31, 0 wrong",
+        "raised again: 102 33, 0 wrong",
+        "plain: 43",
+        "copied: 8 7",
+        "the other: 33",
+        "alone: 36",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
 fn pinned_memory_is_freed_while_copies_are_at_it_over_shared_memory() {
     let folder = tempfile::tempdir().expect("room for temporary files");
     let (_server, address) = neighbour(folder.path(), &["--backend", "null", "--cuda", "null"]);
