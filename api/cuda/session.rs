@@ -15,7 +15,8 @@ extern "C" {
         #[out(creates)] context: *mut CUcontext,
     ) -> CUresult;
 
-    /// Takes the session's reference to a device's primary context.
+    /// Takes the session's reference to a device's primary context. While the end of the one that had this number is under way, the answer
+    /// is CUDA_ERROR_NOT_READY, when that has ended: the client asks again.
     #[call(id = 0x0f03, internal, sync, manual(server))]
     fn PrimaryRetain(
         device: CUdevice,

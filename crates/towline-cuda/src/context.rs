@@ -59,7 +59,12 @@ impl Context {
             flags: self.flags.load(Ordering::Relaxed),
             context: wire::ContextHandle(self.number),
         };
-        session.call(Actor::default(), "cuDevicePrimaryCtxRetain", &request)?;
+        let retain = || session.call(Actor::default(), "cuDevicePrimaryCtxRetain", &request);
+        match retain() {
+            // The one that was released before had not ended; it has now.
+            Err(CUDA_ERROR_NOT_READY) => retain()?,
+            retained => retained?,
+        };
         self.live.store(true, Ordering::Release);
         Ok(())
     }

@@ -539,6 +539,46 @@ fn data_of_every_size_comes_back_as_it_went() {
 }
 
 #[test]
+fn primary_context_is_made_anew_after_its_end() {
+    let client = Client::new();
+    let memory = client.allocate(1 << 20);
+    // The end waits for the payload.
+    client.write_bulk(A, memory, 1 << 20, 50);
+    client.post(&wire::PrimaryRelease {
+        device: 0,
+        context: CONTEXT,
+    });
+    let retain = wire::PrimaryRetain {
+        device: 0,
+        flags: 0,
+        context: CONTEXT,
+    };
+    let early = client.post(&retain);
+    client.fill(50, &pattern(1 << 20, 3));
+    assert_eq!(client.status_of(early), CUDA_ERROR_NOT_READY);
+    assert_eq!(client.status_of(client.post(&retain)), CUDA_SUCCESS);
+    client.post(&wire::Act {
+        thread: 1,
+        context: CONTEXT,
+        capture_mode: 0,
+    });
+    let memory = client.allocate(16);
+    client.post(&wire::Memset {
+        stream: wire::StreamHandle(0),
+        address: memory,
+        pitch: 0,
+        value: 7,
+        element_size: 4,
+        width: 4,
+        height: 1,
+    });
+    let bytes = client.read(wire::StreamHandle(0), memory, 16, 51);
+    assert_eq!(bytes, [7_u32; 4].map(u32::to_le_bytes).concat());
+    assert_eq!(client.failures(), []);
+    client.leave();
+}
+
+#[test]
 fn an_image_comes_as_payload_too() {
     let client = Client::bare();
     let retained = client.post(&wire::PrimaryRetain {

@@ -343,6 +343,10 @@ impl Session {
         then: impl FnOnce(&Arc<Shared>, CUresult) + Send + 'static,
     ) {
         let places = self.shared.streams.all(Some(context.id));
+        if context.primary {
+            // A new one under the same number must not meet what is left of this one.
+            lock(&self.shared.ending).insert(context.id, Vec::new());
+        }
         if self
             .acting
             .as_ref()
@@ -393,6 +397,10 @@ impl Session {
             contexts.fetch_sub(context.bytes, Ordering::Relaxed);
             shared.credit_code_of(context.id);
             then(shared, status);
+            let waiting = lock(&shared.ending).remove(&context.id);
+            for number in waiting.into_iter().flatten() {
+                shared.reply(number, CUDA_ERROR_NOT_READY, &wire::PrimaryRetainReply {});
+            }
             shared.flush();
         });
     }

@@ -77,6 +77,8 @@ pub(crate) struct Shared {
     pub(crate) graphs: Mutex<Graphs>,
     /// Memory that the client shares.
     pub(crate) areas: Mutex<Areas>,
+    /// Primary contexts whose end is under way, and the requests for a new one that wait for it.
+    pub(crate) ending: Mutex<HashMap<u64, Vec<u64>>>,
     /// Device memory, by address.
     pub(crate) memory: Mutex<HashMap<u64, Held>>,
     /// Where the session offers and takes what sessions share.
@@ -152,6 +154,7 @@ impl Shared {
             arrivals: Mutex::default(),
             arrived: AtomicBool::new(false),
             layouts: RwLock::default(),
+            ending: Mutex::default(),
             memory: Mutex::default(),
             broker,
             sharing: Mutex::default(),

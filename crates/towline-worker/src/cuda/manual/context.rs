@@ -10,13 +10,15 @@ use towline_wire::error::ProtocolError;
 
 use crate::cuda::context::{Context, one_ended};
 use crate::cuda::session::{Session, unknown};
-use crate::cuda::shared::Shared;
+use crate::cuda::shared::{Shared, lock};
 use crate::cuda::streams::Target;
 use crate::link::Raw;
 use crate::session::broken;
 
 /// Most that a context is charged: others may allocate while it is measured.
 const CONTEXT_BYTES: u64 = 1 << 30;
+/// Most requests for a primary context that wait for the end of the one before.
+const MOST_WAITING: usize = 64;
 
 /// Free memory of the current context's device.
 fn free(api: &dyn CudaApi) -> u64 {
@@ -113,6 +115,20 @@ impl Session {
         number: u64,
         request: wire::PrimaryRetain,
     ) -> Result<(), ProtocolError> {
+        let ends = lock(&self.shared.ending)
+            .get_mut(&request.context.0)
+            .map(|waiting| {
+                let waits = waiting.len() < MOST_WAITING;
+                waits.then(|| waiting.push(number))
+            });
+        match ends {
+            Some(Some(())) => return Ok(()),
+            Some(None) => {
+                self.reply(number, CUDA_ERROR_NOT_READY, &wire::PrimaryRetainReply {});
+                return Ok(());
+            }
+            None => {}
+        }
         let mut native: CUcontext = std::ptr::null_mut();
         let status = match self.device(request.device) {
             Err(status) => status,
