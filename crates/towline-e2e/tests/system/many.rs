@@ -176,6 +176,16 @@ fn a_hundred_cuda_sessions_asked_for_at_once_all_compute() {
 }
 
 #[test]
+fn program_after_program_gets_the_only_place() {
+    let options = ["--backend", "off", "--cuda", "soft", "--max-sessions", "1"];
+    let server = Server::start_with(&options, &[]);
+    for _ in 0..20 {
+        let program = Client::new(&[&server], opencl_program("cuda_managed"));
+        program.run().lines_of_success();
+    }
+}
+
+#[test]
 #[ignore = "takes a machine to itself: two cores for some ten seconds"]
 fn a_thousand_cuda_sessions_asked_for_at_once_all_compute() {
     all_of_a_burst_get_their_results(1000);

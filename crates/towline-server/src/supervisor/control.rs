@@ -440,8 +440,9 @@ fn run_session(
     pool: &WorkerPool,
 ) -> Result<(), Fault> {
     let Client { hello, tenant } = client;
-    let _seat = tenant.admit().map_err(Fault::Rejected)?;
-    let place = shared.sessions.admit().map_err(Fault::Rejected)?;
+    let alive = control.say_alive();
+    let mut seat = tenant.admit().map_err(Fault::Rejected)?;
+    let mut place = shared.sessions.admit().map_err(Fault::Rejected)?;
     let id = place.id;
     let mut quota = tenant.quota(shared.config.quota);
     let crashed = Arc::new(AtomicBool::new(false));
@@ -480,7 +481,6 @@ fn run_session(
             control.end(reason.as_deref());
         }
     };
-    let alive = control.say_alive();
     let taken = pool.take(Box::new(ended));
     drop(alive);
     let worker = taken.map_err(|reason| {
@@ -564,6 +564,8 @@ fn run_session(
         });
     }
     let result = serve_session(&session, handshake, session_limits, inbox, shared);
+    seat.leave();
+    place.leave();
     // Before the worker's end closes the connection.
     if let Err(fault) = &result {
         control.turn_away(fault);

@@ -50,7 +50,7 @@ mod worker;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -623,6 +623,16 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 /// Locks for state that no panic leaves half-changed: each change is one assignment or one call of a collection.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits while a place may become free, for as long as a worker may take to end.
+fn wait_for_place<'a, T>(
+    left: &Condvar,
+    state: MutexGuard<'a, T>,
+    condition: impl FnMut(&mut T) -> bool,
+) -> MutexGuard<'a, T> {
+    let waited = left.wait_timeout_while(state, WORKER_END_LIMIT, condition);
+    waited.unwrap_or_else(PoisonError::into_inner).0
 }
 
 fn random<const N: usize>() -> Result<[u8; N], SupervisorError> {

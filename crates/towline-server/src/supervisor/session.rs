@@ -1,7 +1,7 @@
 //! The table of sessions: who has which worker, and what joins a lane to a session.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use towline_transport::Connection;
@@ -13,11 +13,11 @@ use towline_wire::control::{
 use super::cgroup::{Controller, Group};
 use super::control::ControlConnection;
 use super::deadline::Deadline;
-use super::lock;
 use super::peer::Peering;
 use super::quota::{Quota, ServerLimits};
 use super::tenant::Tenant;
 use super::worker::Worker;
+use super::{lock, wait_for_place};
 use crate::worker::process::Statistics;
 
 /// How long `towline status` waits for workers to report.
@@ -134,6 +134,8 @@ pub(super) struct SessionTable {
     /// How many there are descriptors for.
     possible: u32,
     state: Mutex<State>,
+    /// A place is free.
+    left: Condvar,
 }
 
 #[derive(Default)]
@@ -141,6 +143,8 @@ struct State {
     sessions: BTreeMap<u64, Arc<Session>>,
     /// Places promised to clients whose worker is not there yet.
     reserved: u32,
+    /// Those of them whose clients have left.
+    leaving: u32,
     last_id: u64,
     crashed: u64,
     closed: bool,
@@ -151,6 +155,7 @@ pub(super) struct Place<'a> {
     table: &'a SessionTable,
     /// Number of the session.
     pub(super) id: u64,
+    leaving: bool,
 }
 
 impl SessionTable {
@@ -160,12 +165,17 @@ impl SessionTable {
             max,
             possible,
             state: Mutex::default(),
+            left: Condvar::new(),
         }
     }
 
-    /// Admits a client, or says why not.
+    /// Admits a client, or says why not. While clients of other sessions have left, waits for their places.
     pub(super) fn admit(&self) -> Result<Place<'_>, Reject> {
-        let mut state = lock(&self.state);
+        let state = lock(&self.state);
+        let limit = self.max.min(self.possible);
+        let waits =
+            |state: &mut State| state.leaving > 0 && state.reserved >= limit && !state.closed;
+        let mut state = wait_for_place(&self.left, state, waits);
         if state.closed {
             return Err(RejectCode::ShuttingDown.plain());
         }
@@ -189,6 +199,7 @@ impl SessionTable {
         Ok(Place {
             table: self,
             id: state.last_id,
+            leaving: false,
         })
     }
 
@@ -294,6 +305,7 @@ impl SessionTable {
     pub(super) fn end_all(&self, reason: &str) {
         let mut state = lock(&self.state);
         state.closed = true;
+        self.left.notify_all();
         let sessions: Vec<_> = state.sessions.values().cloned().collect();
         drop(state);
         sessions
@@ -302,11 +314,23 @@ impl SessionTable {
     }
 }
 
+impl Place<'_> {
+    /// The client has left: who wants a place waits for this one.
+    pub(super) fn leave(&mut self) {
+        if !std::mem::replace(&mut self.leaving, true) {
+            lock(&self.table.state).leaving += 1;
+        }
+    }
+}
+
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.table.state);
         state.sessions.remove(&self.id);
         state.reserved -= 1;
+        state.leaving -= u32::from(self.leaving);
+        drop(state);
+        self.table.left.notify_all();
     }
 }
 
@@ -431,6 +455,20 @@ mod tests {
         );
         drop(place);
         assert_eq!(table.admit().ok().unwrap().id, 2);
+    }
+
+    #[test]
+    fn place_of_client_that_left_is_waited_for() {
+        let table = SessionTable::new(1, 1);
+        let mut place = table.admit().ok().unwrap();
+        place.leave();
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| table.admit().map(|place| place.id));
+            // Whether it has begun to wait by now is chance, and shows in nothing.
+            std::thread::sleep(Duration::from_millis(20));
+            drop(place);
+            assert_eq!(next.join().unwrap().ok(), Some(2));
+        });
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use towline_wire::control::{
@@ -13,8 +13,8 @@ use towline_wire::control::{
 };
 use towline_worker::Reserved;
 
-use super::lock;
 use super::quota::Quota;
+use super::{lock, wait_for_place};
 
 /// The tenant of clients that name none.
 pub const DEFAULT_TENANT: &str = "default";
@@ -103,6 +103,7 @@ impl TenantTable {
                 admin: true,
                 ..State::default()
             }),
+            left: Condvar::new(),
         };
         Self {
             asked,
@@ -156,6 +157,7 @@ impl TenantTable {
                     id: entry.id,
                     counts_memory: true,
                     state: Mutex::default(),
+                    left: Condvar::new(),
                 })
             });
             let mut state = lock(&tenant.state);
@@ -222,6 +224,8 @@ pub(super) struct Tenant {
     /// Whether its sessions reserve device memory, so that a limit for all of them can be given at any time.
     counts_memory: bool,
     state: Mutex<State>,
+    /// A place is free.
+    left: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -230,6 +234,8 @@ struct State {
     admin: bool,
     limits: TenantLimits,
     revoked: bool,
+    /// Sessions whose clients have left.
+    leaving: u32,
     usage: Usage,
 }
 
@@ -318,9 +324,13 @@ impl Tenant {
         )
     }
 
-    /// Takes a place for a session, or says why there is none.
+    /// Takes a place for a session, or says why there is none. While clients of other sessions have left, waits for their places.
     pub(super) fn admit(self: &Arc<Self>) -> Result<Seat, Reject> {
-        let mut state = lock(&self.state);
+        let waits = |state: &mut State| {
+            let limit = state.limits.sessions.unwrap_or(u32::MAX);
+            state.leaving > 0 && state.usage.sessions >= limit && !state.revoked
+        };
+        let mut state = wait_for_place(&self.left, lock(&self.state), waits);
         let limit = state.limits.sessions.unwrap_or(u32::MAX);
         if state.usage.sessions >= limit {
             state.usage.refused += 1;
@@ -335,6 +345,7 @@ impl Tenant {
         drop(state);
         Ok(Seat {
             tenant: Arc::clone(self),
+            leaving: false,
         })
     }
 
@@ -362,11 +373,25 @@ impl Tenant {
 #[derive(Debug)]
 pub(super) struct Seat {
     tenant: Arc<Tenant>,
+    leaving: bool,
+}
+
+impl Seat {
+    /// The client has left: who wants a place waits for this one.
+    pub(super) fn leave(&mut self) {
+        if !std::mem::replace(&mut self.leaving, true) {
+            lock(&self.tenant.state).leaving += 1;
+        }
+    }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        lock(&self.tenant.state).usage.sessions -= 1;
+        let mut state = lock(&self.tenant.state);
+        state.usage.sessions -= 1;
+        state.leaving -= u32::from(self.leaving);
+        drop(state);
+        self.tenant.left.notify_all();
     }
 }
 
