@@ -387,7 +387,7 @@ fn watch(
         .spawn(move || {
             let reason = last_words(&*connection, &mut buffer, watched.name(), &asked, pulse);
             asked.ended();
-            watched.fail(reason);
+            watched.explained(reason);
         })?;
     link.expect_explanation();
     Ok(())

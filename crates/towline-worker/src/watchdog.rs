@@ -11,7 +11,7 @@ use towline_wire::push::Push;
 use crate::link::Link;
 
 /// How long a client may take to read that its session ends.
-const LAST_WORD: Duration = Duration::from_secs(1);
+const LAST_WORD: Duration = Duration::from_secs(3);
 /// How long the lane's thread may take to notice the end. A driver may hold it for as long as the kernel runs.
 const LAST_BREATH: Duration = Duration::from_secs(5);
 

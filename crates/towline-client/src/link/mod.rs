@@ -101,6 +101,8 @@ pub(crate) struct Link {
     fault: Arc<AtomicI32>,
     /// Somebody listens on the control connection, and will say why the session ends.
     explained: AtomicBool,
+    /// Nothing more comes on the command lane.
+    drained: AtomicBool,
     /// Whether the end has begun; the condition is that `lost` is told.
     ending: (Mutex<bool>, Condvar),
     pub(crate) payload: Payload,
@@ -143,6 +145,7 @@ impl Link {
             lost: OnceLock::new(),
             fault: Arc::default(),
             explained: AtomicBool::new(false),
+            drained: AtomicBool::new(false),
             ending: (Mutex::new(false), Condvar::new()),
             payload: Payload::new(payload, chunk_bytes),
             meter: Meter::default(),
@@ -293,6 +296,30 @@ impl Link {
             drop(ended.wait_timeout_while(guard, LAST_WORDS, |_| self.lost.get().is_none()));
         }
         self.fail(seen);
+    }
+
+    /// As [`Self::lane_failed`], of the command lane.
+    pub(crate) fn command_lane_failed(&self, seen: String) {
+        let (lock, told) = &self.ending;
+        let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.drained.store(true, Ordering::Release);
+        drop(guard);
+        told.notify_all();
+        self.lane_failed(seen);
+    }
+
+    /// Ends the session for the reason that the server gave on the control connection. What it said before on the command lane is read
+    /// first, since that may be the fault which the reason is about.
+    pub(crate) fn explained(&self, reason: String) {
+        {
+            let _reading = self.interest();
+            let (lock, told) = &self.ending;
+            let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+            let goes_on =
+                |_: &mut bool| !self.drained.load(Ordering::Acquire) && self.lost.get().is_none();
+            drop(told.wait_timeout_while(guard, LAST_WORDS, goes_on));
+        }
+        self.fail(reason);
     }
 
     /// Ends the session for good: every wait returns, every event fails.

@@ -226,6 +226,23 @@ fn positive_status_from_an_opencl_server_ends_the_session() {
 }
 
 #[test]
+fn fault_that_nobody_has_read_goes_before_the_reason() {
+    let mut target = vec![0; SIZE];
+    let (link, server) = reading(&mut target, ToldBy::Queue(5));
+    link.state().reads.clear();
+    server.push(&Push::Failed {
+        number: 0,
+        call: 0,
+        queue: 0,
+        status: -5,
+    });
+    server.command.shutdown();
+    link.explained("a kernel ran for too long".into());
+    assert_eq!(link.lost(), Some("a kernel ran for too long"));
+    assert_eq!(link.lost_status(), -5);
+}
+
+#[test]
 fn words_of_a_server_reach_no_log_raw() {
     let mut target = vec![0; SIZE];
     let (link, server) = reading(&mut target, ToldBy::Queue(5));

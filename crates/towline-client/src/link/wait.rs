@@ -276,7 +276,7 @@ impl Link {
             match self.lane().and_then(|lane| lane.wait_readable(None)) {
                 Ok(true) => {}
                 Ok(false) => continue,
-                Err(error) => return self.lane_failed(error.to_string()),
+                Err(error) => return self.command_lane_failed(error.to_string()),
             }
             if self.interest.load(Ordering::SeqCst) == 0 {
                 continue;
@@ -298,9 +298,11 @@ impl Link {
         };
         let count = match got {
             Ok(None) => return,
-            Ok(Some(0)) => return self.lane_failed("the server closed the connection".into()),
+            Ok(Some(0)) => {
+                return self.command_lane_failed("the server closed the connection".into());
+            }
             Ok(Some(count)) => count,
-            Err(error) => return self.lane_failed(error.to_string()),
+            Err(error) => return self.command_lane_failed(error.to_string()),
         };
         reader.filled(count);
         self.meter.received(count);
