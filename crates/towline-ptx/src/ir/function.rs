@@ -6,6 +6,7 @@ use super::decode;
 use super::eval::{Value, evaluate};
 use super::fit::{Fit, fits};
 use super::link::{self, Linker};
+use super::matrix::SCRATCH_BYTES;
 use super::op::{Address, Argument, Flag, Instruction, Op, Pred, Reg, Source, Special};
 use super::scope::{Scopes, Slot, plain_name};
 use super::{
@@ -35,6 +36,8 @@ pub(super) struct Builder<'a, 'l> {
     parameter_bytes: u64,
     frame_bytes: u64,
     local_bytes: u64,
+    /// Where the scratch of operations on matrices lies in local memory, if there are any.
+    matrix_scratch: Option<u32>,
     /// The carry that instructions with `.cc` leave.
     carry: Option<Pred>,
     /// The instruction at hand,
@@ -105,6 +108,7 @@ pub(super) fn build<'a>(
         parameter_bytes: 0,
         frame_bytes: 0,
         local_bytes: 0,
+        matrix_scratch: None,
         carry: None,
         at: declared.at.0,
         reads_special: false,
@@ -421,6 +425,15 @@ impl<'a> Builder<'a, '_> {
     /// A predicate that no name stands for.
     pub(super) fn scratch_flag(&mut self) -> Pred {
         self.scopes.predicate()
+    }
+
+    /// The scratch of operations on matrices: one for all of the function, as none outlives its instruction.
+    pub(super) fn matrix_scratch(&mut self) -> u32 {
+        let next = self.local_bytes.next_multiple_of(16);
+        *self.matrix_scratch.get_or_insert_with(|| {
+            self.local_bytes = next + u64::from(SCRATCH_BYTES);
+            next as u32
+        })
     }
 
     /// The carry that `.cc` leaves.

@@ -12,6 +12,7 @@ mod eval;
 mod fit;
 mod function;
 mod link;
+pub mod matrix;
 mod modifiers;
 pub mod op;
 mod scope;

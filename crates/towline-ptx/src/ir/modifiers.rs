@@ -44,6 +44,14 @@ impl<'a> Modifiers<'a> {
         Some(meaning)
     }
 
+    /// The first modifier that means something to a function, and what.
+    pub(super) fn found<T>(&mut self, meaning: impl Fn(&str) -> Option<T>) -> Option<T> {
+        let mut names = self.names.iter().enumerate();
+        let (index, found) = names.find_map(|(index, name)| Some((index, meaning(name)?)))?;
+        self.names.remove(index);
+        Some(found)
+    }
+
     /// Uses up modifiers that change nothing here: hints for caches.
     pub(super) fn skip(&mut self, is_hint: impl Fn(&str) -> bool) {
         self.names.retain(|name| !is_hint(name));

@@ -5,6 +5,7 @@
 
 use super::FunctionId;
 pub use super::Space;
+use super::matrix::Matrix;
 use crate::ptx::{Position, Type};
 
 /// A register of a function.
@@ -418,6 +419,13 @@ pub enum Together {
         p: Option<Pred>,
         /// The value.
         a: Source,
+    },
+    /// What tensor cores do.
+    Matrix {
+        /// What is done.
+        what: Matrix,
+        /// Where each lane's scratch lies in the frame's local memory.
+        scratch: u32,
     },
     /// `redux.sync`
     Reduce {

@@ -64,6 +64,17 @@ pub(crate) const KNOWN: &[Difference] = &[
     narrower("lop3.", ", 70000;", TABLES),
     narrower("lop3.", ", 0x1ffffffff;", TABLES),
     narrower("atom.", "b32_3, b32_3;", UNDOCUMENTED),
+    narrower("mma.sync.aligned.m8n8k4.", ".bf16.bf16.", UNDOCUMENTED),
+    narrower("mma.sync.aligned.m8n8k4.", ".tf32.tf32.", UNDOCUMENTED),
+    narrower("mma.sync.", ".s4.u4.s32.xor.popc ", UNDOCUMENTED),
+    narrower("mma.sync.", ".s4.u4.s32.and.popc ", UNDOCUMENTED),
+    narrower("wmma.mma.sync.", ".f64.f64.f64.f64 ", UNDOCUMENTED),
+    narrower("wmma.load.c.", ".f32 {f32_0, f32_1},", UNDOCUMENTED),
+    narrower(
+        "wmma.store.d.",
+        ".f32 [b64_0+16], {f32_0, f32_1},",
+        UNDOCUMENTED,
+    ),
     narrower("set.", "16x2", PAIRS),
     wider(";", "", "an empty statement does no harm"),
     wider(

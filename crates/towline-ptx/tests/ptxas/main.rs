@@ -2,6 +2,7 @@
 //! accepts. Where the two part on purpose stands in `differences.rs`, with the reason. Without ptxas these tests say so and pass.
 
 mod differences;
+mod matrices;
 mod oracle;
 mod statements;
 
@@ -88,6 +89,13 @@ fn statements_are_judged_as_ptxas_judges_them() {
         .map(|one| one.to_string())
         .collect();
     compare(&oracle, &by_hand, "statements by hand", &mut met);
+    let on_matrices = compare(
+        &oracle,
+        &matrices::all(),
+        "statements on matrices",
+        &mut met,
+    );
+    assert!(on_matrices > 250, "{on_matrices} are right");
     let all = statements::modifiers();
     let accepted = compare(&oracle, &all, "statements", &mut met);
     assert!(accepted > 1500, "{accepted} are right");

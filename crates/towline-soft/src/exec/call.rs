@@ -35,20 +35,18 @@ impl Warp {
             Op::Call(call) => self.call(number, call, constants, env),
             Op::Exit => {
                 self.exit(number);
-                self.meet_all(env);
-                Ok(())
+                return self.meet_all(env).map(|()| Step::Again);
             }
             Op::Nanosleep { .. } => {
                 self.splits[number].pc += 1;
                 return Ok(Step::Polling);
             }
             Op::Return => {
-                self.come_back(number, env);
-                Ok(())
+                return self.come_back(number, env).map(|()| Step::Again);
             }
             Op::Together { mask, .. } => {
-                self.arrive_together(number, *mask, constants, env);
-                Ok(())
+                let arrived = self.arrive_together(number, *mask, constants, env);
+                return arrived.map(|()| Step::Again);
             }
             Op::Trap { breakpoint: true } => Err((FaultKind::Breakpoint, Lane::First)),
             _ => Err((FaultKind::Trap, Lane::First)),
@@ -142,12 +140,11 @@ impl Warp {
     }
 
     /// Lanes return to their caller, or end.
-    fn come_back(&mut self, number: usize, env: &Env<'_>) {
+    fn come_back(&mut self, number: usize, env: &mut Env<'_>) -> Result<(), Box<Fault>> {
         let split = self.splits[number];
         let Some(parent) = self.frame(split.frame).parent else {
             self.exit(number);
-            self.meet_all(env);
-            return;
+            return self.meet_all(env);
         };
         let kernel = &env.launch.kernel;
         let call_at = self.frame(split.frame).call_at;
@@ -168,6 +165,7 @@ impl Warp {
         let split = &mut self.splits[number];
         split.frame = parent;
         split.pc = call_at + 1;
+        Ok(())
     }
 
     /// What each lane passes to a function of the device's own.

@@ -18,9 +18,11 @@ pub(crate) mod float;
 pub(crate) mod frame;
 pub(crate) mod grid;
 pub(crate) mod integer;
+pub(crate) mod matrix;
 pub(crate) mod number;
 mod pool;
 mod step;
+mod tensor;
 pub(crate) mod together;
 mod warp;
 

@@ -55,6 +55,8 @@ also_compiled! {
     wild_accesses_name_thread_address_and_instruction,
 }
 
+mod matrices;
+
 /// A device with one module.
 struct Bench {
     arena: Arc<Arena>,

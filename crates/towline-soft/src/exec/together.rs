@@ -2,12 +2,17 @@
 //! ended.
 
 use towline_ptx::ir::Op;
+use towline_ptx::ir::matrix::Matrix;
 use towline_ptx::ir::op::{Atomic, Flag, Pred, Reg, Shuffle, Source, Together, Vote};
+use towline_ptx::ptx::Position;
 
 use super::access::Env;
 use super::frame::{LANES, Lanes, lanes_of};
-use super::integer;
+use super::step::Lane;
 use super::warp::{State, Warp};
+use super::{integer, matrix};
+use crate::fault::Fault;
+use crate::memory::Arena;
 
 /// What each lane brings.
 #[derive(Default)]
@@ -40,6 +45,7 @@ pub(crate) fn matches(one: &Together, other: &Together) -> bool {
                 all: b, bits: y, ..
             },
         ) => a == b && x == y,
+        (Together::Matrix { .. }, Together::Matrix { .. }) => one == other,
         (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
     }
 }
@@ -67,28 +73,29 @@ impl Warp {
         number: usize,
         mask: Source,
         constants: &[Lanes],
-        env: &Env<'_>,
-    ) {
+        env: &mut Env<'_>,
+    ) -> Result<(), Box<Fault>> {
         self.agree(number, mask, constants);
         self.splits[number].state = State::Together;
-        self.meet(number, env);
+        self.meet(number, env)
     }
 
     /// Lets waiting lanes go on that wait for nobody any more. To be called when lanes have ended.
-    pub(super) fn meet_all(&mut self, env: &Env<'_>) {
+    pub(super) fn meet_all(&mut self, env: &mut Env<'_>) -> Result<(), Box<Fault>> {
         let mut number = 0;
         while number < self.splits.len() {
             if self.splits[number].state == State::Together {
-                self.meet(number, env);
+                self.meet(number, env)?;
             }
             number += 1;
         }
+        Ok(())
     }
 
     /// Carries out the operation that a split waits for, if every lane is there.
-    fn meet(&mut self, number: usize, env: &Env<'_>) {
+    fn meet(&mut self, number: usize, env: &mut Env<'_>) -> Result<(), Box<Fault>> {
         let Some((what, members, _)) = self.operation(number, env) else {
-            return;
+            return Ok(());
         };
         let mut group = Vec::new();
         let mut present = 0;
@@ -105,7 +112,10 @@ impl Warp {
             }
         }
         if members & self.live & !present != 0 {
-            return;
+            return Ok(());
+        }
+        if let Together::Matrix { what, scratch } = what {
+            self.on_matrices(what, *scratch, present, &group, env)?;
         }
         let mut brought = Brought::default();
         for &other in &group {
@@ -123,6 +133,43 @@ impl Warp {
             split.pc += 1;
             split.state = State::Ready;
         }
+        Ok(())
+    }
+
+    /// Carries out an operation on matrices for splits that have met.
+    fn on_matrices(
+        &mut self,
+        what: &Matrix,
+        scratch: u32,
+        present: u32,
+        group: &[usize],
+        env: &mut Env<'_>,
+    ) -> Result<(), Box<Fault>> {
+        let mut starts = [0; LANES];
+        for &other in group {
+            let split = self.splits[other];
+            let start = self.frame(split.frame).local_base + scratch;
+            for lane in lanes_of(split.mask) {
+                starts[lane] = start as usize;
+            }
+        }
+        let mut memory = LocalScratch {
+            starts,
+            locals: &mut self.locals,
+            shared: &mut env.shared,
+            arena: &env.launch.arena,
+        };
+        let done = matrix::carry_out(what, present, &mut memory);
+        done.map_err(|(kind, lane)| {
+            let has = |other: &&usize| self.splits[**other].mask >> lane & 1 != 0;
+            let number = group.iter().find(has).or(group.first());
+            let split = self.splits[number.copied().unwrap_or(0)];
+            let function = self.frame(split.frame).function;
+            let code = env.launch.kernel.code(function);
+            let at = code.and_then(|(_, code, _)| code.get(split.pc as usize));
+            let at = at.map_or(Position { line: 0, column: 0 }, |one| one.at);
+            self.fault((kind, Lane::Number(lane)), split, at, env)
+        })
     }
 
     fn bring(&mut self, number: usize, what: &Together, constants: &[Lanes], to: &mut Brought) {
@@ -142,7 +189,7 @@ impl Warp {
                 copy(c, &mut to.c);
             }
             Together::Vote { a, .. } => to.flags |= frame.flag(a) & split.mask,
-            Together::Elect { .. } | Together::Wait => {}
+            Together::Elect { .. } | Together::Matrix { .. } | Together::Wait => {}
         }
     }
 
@@ -159,6 +206,29 @@ impl Warp {
     }
 }
 
+/// The scratch of lanes, in local memory.
+struct LocalScratch<'w> {
+    starts: [usize; LANES],
+    locals: &'w mut [Vec<u8>],
+    shared: &'w mut [u8],
+    arena: &'w Arena,
+}
+
+impl matrix::Memory for LocalScratch<'_> {
+    fn scratch(&mut self, lane: usize) -> Option<&mut matrix::Scratch> {
+        let local = self.locals.get_mut(lane)?;
+        local.get_mut(self.starts[lane]..)?.first_chunk_mut()
+    }
+
+    fn shared(&mut self) -> &mut [u8] {
+        self.shared
+    }
+
+    fn arena(&self) -> &Arena {
+        self.arena
+    }
+}
+
 /// Where a lane finds what it gets.
 pub(crate) fn results(what: &Together) -> (Option<Reg>, Option<Pred>) {
     match *what {
@@ -167,7 +237,7 @@ pub(crate) fn results(what: &Together) -> (Option<Reg>, Option<Pred>) {
         }
         Together::Match { d, p, .. } => (Some(d), p),
         Together::Reduce { d, .. } => (Some(d), None),
-        Together::Wait => (None, None),
+        Together::Matrix { .. } | Together::Wait => (None, None),
     }
 }
 
@@ -227,7 +297,8 @@ pub(crate) fn carry_out(what: &Together, present: u32, brought: &Brought) -> Tak
             taken.values = [yes.into(); LANES];
             taken.flags = if verdict { u32::MAX } else { 0 };
         }
-        Together::Wait => {}
+        // What it leaves lies in memory.
+        Together::Matrix { .. } | Together::Wait => {}
     }
     taken
 }

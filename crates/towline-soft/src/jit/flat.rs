@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 
-use towline_ptx::ir::op::{Argument, Call, Callee, Flag, Instruction, Op, Pred, Reg, Source};
+use towline_ptx::ir::op::{
+    Argument, Call, Callee, Flag, Instruction, Op, Pred, Reg, Source, Together,
+};
 use towline_ptx::ir::{Body, Code, Constant, Function, FunctionId, ParameterPlace, Space};
 use towline_ptx::ptx::{Position, Type};
 
@@ -201,6 +203,11 @@ impl Flat {
     fn rename(&mut self, copy: &Copy<'_>, op: &mut Op) {
         if let Op::LocalAddress { offset, .. } = op {
             *offset += copy.local;
+        }
+        if let Op::Together { what, .. } = op
+            && let Together::Matrix { scratch, .. } = &mut **what
+        {
+            *scratch += copy.local;
         }
         // A carry that is only read is no operand that can be changed.
         if let Op::Carry {

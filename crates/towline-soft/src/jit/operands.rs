@@ -424,7 +424,8 @@ fn together(what: &mut Together, visit: &mut impl FnMut(Operand<'_>)) {
             visit(ReadsFlag(a));
             (d.as_mut(), p.as_mut())
         }
-        Together::Wait => (None, None),
+        // What lanes bring and take away lies in memory.
+        Together::Matrix { .. } | Together::Wait => (None, None),
     };
     if let Some(d) = d {
         visit(Writes(d, Written::Narrow));

@@ -522,6 +522,9 @@ impl<'a> Threads<'a> {
             if members & self.warps[number].live & !present != 0 {
                 continue;
             }
+            if let Together::Matrix { what, scratch } = what {
+                self.on_matrices(number, self.step_of(number, first), what, *scratch, present);
+            }
             let mut brought = Brought::default();
             let votes = matches!(what, Together::Vote { .. });
             for lane in lanes_of(present) {

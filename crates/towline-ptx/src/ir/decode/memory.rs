@@ -54,7 +54,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
         }
     }
 
-    fn parts<'e>(
+    pub(super) fn parts<'e>(
         &self,
         operand: &'e Expression<'a>,
         count: usize,

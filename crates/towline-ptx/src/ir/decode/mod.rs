@@ -10,6 +10,7 @@ mod control;
 mod convert;
 mod copies;
 mod forms;
+mod matrix;
 mod memory;
 mod video;
 mod warp;
@@ -95,6 +96,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
             "fence" | "membar" => self.fence(opcode),
             "isspacep" => self.isspacep(),
             "ld" | "ldu" => self.ld(),
+            "ldmatrix" | "mma" | "movmatrix" | "stmatrix" | "wmma" => self.matrix(opcode),
             "mov" => self.mov(),
             "nanosleep" => self.nanosleep(),
             "prefetch" | "prefetchu" | "discard" | "applypriority" | "pmevent"

@@ -411,7 +411,7 @@ impl Emitter<'_, '_> {
                 self.give_narrow(2, c);
             }
             Together::Vote { a, .. } => self.give_flag(0, a),
-            Together::Elect { .. } | Together::Wait => {}
+            Together::Elect { .. } | Together::Matrix { .. } | Together::Wait => {}
         }
         self.stop(Wait::Together);
     }

@@ -1,12 +1,15 @@
 //! What lanes bring to where they meet, and what they take away: words of their frames.
 
+use towline_ptx::ir::matrix::Matrix;
 use towline_ptx::ir::op::{Op, Together};
 
 use super::Threads;
 use crate::exec::frame::{LANES, Lanes, lanes_of};
+use crate::exec::matrix;
 use crate::exec::together::{Brought, carry_out};
 use crate::jit::emit::{Wait, op_of};
 use crate::jit::{EXCHANGE, MOVED};
+use crate::memory::Arena;
 
 impl Threads<'_> {
     /// What mostly happens: all lanes that live stop for one thing that they do together, with the same members. They can all go on, as
@@ -24,6 +27,10 @@ impl Threads<'_> {
         else {
             return None;
         };
+        if let Together::Matrix { what, scratch } = &**what {
+            self.on_matrices(number, stop.step, what, *scratch, live);
+            return Some(state);
+        }
         let words = code.outline.frame_words;
         let start = number * LANES * words;
         let (rows, _) = self.frames[start..].as_chunks_mut::<LANES>();
@@ -84,6 +91,30 @@ impl Threads<'_> {
         Some(state)
     }
 
+    /// Carries out an operation on matrices for lanes that have met. A fault is told when the code has come back.
+    pub(super) fn on_matrices(
+        &mut self,
+        number: usize,
+        step: u32,
+        what: &Matrix,
+        scratch: u32,
+        present: u32,
+    ) {
+        let [_, share] = self.code.flat.shares();
+        let start = number * LANES * share;
+        let mut memory = LocalScratch {
+            share,
+            scratch: scratch as usize,
+            locals: self.locals.get_mut(start..).unwrap_or_default(),
+            shared: &mut self.shared,
+            arena: &self.launch.arena,
+        };
+        if let Err((kind, lane)) = matrix::carry_out(what, present, &mut memory) {
+            self.warp = number;
+            self.fail(kind, step, lane);
+        }
+    }
+
     /// A word that a lane brings to where it has stopped.
     pub(super) fn word(&self, number: usize, lane: usize, word: usize) -> u64 {
         let stop = self.stop_of(number, lane);
@@ -114,6 +145,31 @@ impl Threads<'_> {
         } else if let Some(place) = self.frames.get_mut(start + lane) {
             *place = value;
         }
+    }
+}
+
+/// The scratch of lanes of a warp, in local memory.
+struct LocalScratch<'w> {
+    /// Bytes of a lane's local memory, and where in it scratch lies.
+    share: usize,
+    scratch: usize,
+    locals: &'w mut [u8],
+    shared: &'w mut [u8],
+    arena: &'w Arena,
+}
+
+impl matrix::Memory for LocalScratch<'_> {
+    fn scratch(&mut self, lane: usize) -> Option<&mut matrix::Scratch> {
+        let start = lane * self.share + self.scratch;
+        self.locals.get_mut(start..)?.first_chunk_mut()
+    }
+
+    fn shared(&mut self) -> &mut [u8] {
+        self.shared
+    }
+
+    fn arena(&self) -> &Arena {
+        self.arena
     }
 }
 
