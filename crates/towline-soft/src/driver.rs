@@ -5,6 +5,7 @@
 //! unusable, as a GPU's does: every later call in it answers the same.
 
 mod api;
+mod arrays;
 mod attributes;
 mod copy;
 mod graphs;
@@ -23,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use towline_backend::cuda::arrays::Arrays;
 use towline_backend::cuda::graphs::Graphs;
 use towline_backend::cuda::*;
 use towline_ptx::ComputeCapability;
@@ -33,6 +35,7 @@ use crate::memory::mapped::Physical;
 use crate::memory::{Arena, Purpose};
 use crate::messages::Messages;
 pub use crate::tier::SoftTier;
+use arrays::ArrayMemory;
 use link::Link;
 use modules::{Function, Module};
 use pools::Pools;
@@ -94,6 +97,8 @@ pub struct SoftCuda {
     state: Mutex<State>,
     /// Taken after the state, where both are.
     pools: Arc<Mutex<Pools>>,
+    /// Taken by itself.
+    arrays: Mutex<Arrays<ArrayMemory>>,
     /// Taken first of all.
     graphs: Mutex<Graphs<Self>>,
     heap_bytes: AtomicUsize,
@@ -206,6 +211,7 @@ impl SoftCuda {
             pools: Arc::default(),
             heap_bytes: AtomicUsize::new(HEAP_BYTES),
             launches: Arc::new(AtomicU64::new(1)),
+            arrays: Mutex::default(),
             graphs: Mutex::default(),
             codes: Arc::default(),
             print,
@@ -360,6 +366,7 @@ impl SoftCuda {
             gone.extend(lock(&self.pools).end_on(device));
         }
         drop(state);
+        drop(lock(&self.arrays).end_context(context.handle));
         for address in gone {
             self.arena.free(address, Purpose::Device);
         }

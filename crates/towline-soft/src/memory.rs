@@ -36,6 +36,8 @@ const ATTEMPTS: usize = 16;
 /// What an allocation is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
+    /// Elements of an array.
+    Array,
     /// The host asked for device memory.
     Device,
     /// A node of a graph allocates it whenever the graph comes there.

@@ -8,6 +8,7 @@
     reason = "generated code is the same for every width of scalar"
 )]
 
+pub mod arrays;
 pub mod graphs;
 mod native;
 mod null;

@@ -30,9 +30,10 @@ use std::ffi::{CString, c_char, c_void};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::arrays::{ArrayDevice, Arrays, without_contexts};
 use super::graphs::Graphs;
 use super::*;
-use array::{Array, Mipmap, array_calls};
+use array::box_calls;
 use device::{Allocation, Kernel};
 use link::{Link, Logs, link_calls};
 use operations::operate;
@@ -70,8 +71,7 @@ struct State {
     pinned: HashMap<usize, Allocation>,
     /// Host memory that was registered: bytes by where it begins.
     registered: BTreeMap<usize, usize>,
-    arrays: HashMap<usize, Array>,
-    mipmaps: HashMap<usize, Mipmap>,
+    arrays: Arrays<Allocation>,
     bindings: HashMap<u64, Binding>,
     references: HashMap<usize, Reference>,
     /// Contexts that reach another's memory, with that one.
@@ -167,8 +167,7 @@ impl NullCuda {
             + state.events.len()
             + state.pinned.len()
             + state.registered.len()
-            + state.arrays.values().filter(|array| !array.part).count()
-            + state.mipmaps.len()
+            + state.arrays.live()
             + state
                 .bindings
                 .values()
@@ -193,7 +192,7 @@ impl NullCuda {
             .flat_map(|image| image.globals.values())
             .map(|(_, bytes)| bytes)
             .sum();
-        let arrays = state.arrays.values().map(|array| array.memory.len());
+        let arrays = state.arrays.arrays.values().map(|array| array.memory.len());
         let all = state.memory.values().map(Allocation::len).chain(arrays);
         all.sum::<usize>() + state.virtual_memory.bytes() - globals
     }
@@ -768,7 +767,8 @@ impl CudaApi for NullCuda {
     ) -> CUresult {
         self.fill(to, vec![value], (pitch, width, height), stream)
     }
-    array_calls!();
+    box_calls!();
+    crate::array_calls!();
     texture_calls!();
     link_calls!();
     pool_calls!();

@@ -5,11 +5,12 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::os::fd::{BorrowedFd, IntoRawFd, RawFd};
 use std::sync::Arc;
 
+use towline_backend::cuda::arrays::without_contexts;
 use towline_backend::cuda::*;
 use towline_ptx::fatbin::{WRAPPER_BYTES, Wrapper};
 use towline_ptx::image::{Extent, Kind, extent, kind};
 
-use super::copy::{Copying, Rows, read_into};
+use super::copy::{Rows, read_into};
 use super::graphs::graph_memory_calls;
 use super::launch::{self, Shape};
 use super::link::{self, Logs, link_calls};
@@ -444,9 +445,27 @@ impl CudaApi for SoftCuda {
             return CUDA_ERROR_INVALID_VALUE;
         }
         // SAFETY: the contract of the call.
-        let copying = Copying::of(unsafe { &*copy });
+        let copy = unsafe { &*copy };
         let queue = self.queue(stream);
-        status(queue.and_then(|queue| self.copy_box(&queue, copying?)))
+        status(queue.and_then(|queue| self.copy_box(&queue, self.copying(copy)?)))
+    }
+    unsafe fn cuMemcpy3DPeerAsync(
+        &self,
+        copy: *const CUDA_MEMCPY3D_PEER,
+        stream: CUstream,
+    ) -> CUresult {
+        // SAFETY: the contract of the call.
+        let Some(copy) = (unsafe { copy.as_ref() }) else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        // All devices are in one address space.
+        let contexts = [copy.srcContext, copy.dstContext].map(|one| self.find_context(one.addr()));
+        if contexts.iter().any(Result::is_err) {
+            return CUDA_ERROR_INVALID_CONTEXT;
+        }
+        let copy = without_contexts(copy);
+        let queue = self.queue(stream);
+        status(queue.and_then(|queue| self.copy_box(&queue, self.copying(&copy)?)))
     }
     unsafe fn cuDeviceCanAccessPeer(
         &self,
@@ -968,6 +987,7 @@ impl CudaApi for SoftCuda {
             false => CUDA_ERROR_INVALID_VALUE,
         }
     }
+    towline_backend::array_calls!();
     towline_backend::graph_calls!();
     graph_memory_calls!();
     link_calls!();

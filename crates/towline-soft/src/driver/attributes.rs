@@ -4,6 +4,14 @@ use towline_backend::cuda::*;
 
 use super::SoftCuda;
 
+/// Memory that textures read in rows begins, and its rows, at multiples of these.
+pub(super) const TEXTURE_ALIGNMENT: u64 = 512;
+pub(super) const PITCH_ALIGNMENT: u64 = 32;
+/// Most elements of a texture over memory, and of each side of one over rows of memory, and most bytes from row to row.
+pub(super) const LINEAR_ELEMENTS: u64 = 1 << 28;
+pub(super) const PITCHED_SIDES: [u64; 2] = [131_072, 65_000];
+pub(super) const PITCH_BYTES: u64 = 2_097_120;
+
 /// Threads that a block may have.
 pub(super) const BLOCK_THREADS: u32 = 1024;
 pub(super) const BLOCK_SIDES: [u32; 3] = [1024, 1024, 64];
@@ -65,6 +73,9 @@ impl SoftCuda {
     ) -> Result<i32, CUresult> {
         let number = self.check_device(device)?;
         let (major, minor) = self.options.capability;
+        if let Some(most) = arrays::limit(which) {
+            return Ok(most);
+        }
         Ok(match which {
             CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK => BLOCK_THREADS as i32,
             CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X => BLOCK_SIDES[0] as i32,
@@ -85,8 +96,14 @@ impl SoftCuda {
             CU_DEVICE_ATTRIBUTE_CLOCK_RATE | CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE => 1_000_000,
             CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH => 64,
             CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE => 1 << 20,
-            CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT | CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT => 512,
-            CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT => 32,
+            CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT | CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT => {
+                TEXTURE_ALIGNMENT as i32
+            }
+            CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT => PITCH_ALIGNMENT as i32,
+            CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH => LINEAR_ELEMENTS as i32,
+            CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH => PITCHED_SIDES[0] as i32,
+            CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT => PITCHED_SIDES[1] as i32,
+            CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH => PITCH_BYTES as i32,
             CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => self.host_threads as i32,
             CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR => THREADS_AT_ONCE as i32,
             CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR => BLOCKS_AT_ONCE as i32,

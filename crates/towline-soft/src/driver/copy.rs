@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use towline_backend::cuda::arrays::Arrays;
 use towline_backend::cuda::*;
 
-use super::SoftCuda;
+use super::arrays::ArrayMemory;
 use super::streams::Queue;
+use super::{SoftCuda, lock};
 use crate::memory::{Arena, Purpose};
 
 /// Bytes that are moved at once.
@@ -208,29 +210,66 @@ pub struct Copying {
     extent: Extent,
 }
 
-impl Copying {
-    /// Reads a description. Memory of the host's must be pinned, which a worker's always is; arrays there are none.
-    pub(super) fn of(copy: &CUDA_MEMCPY3D) -> Result<Self, CUresult> {
-        let from = side(
-            copy.srcMemoryType,
-            (copy.srcHost.addr() as u64, copy.srcDevice),
-            (copy.srcXInBytes, copy.srcY, copy.srcZ),
-            (copy.srcPitch, copy.srcHeight),
-        )?;
-        let to = side(
-            copy.dstMemoryType,
-            (copy.dstHost.addr() as u64, copy.dstDevice),
-            (copy.dstXInBytes, copy.dstY, copy.dstZ),
-            (copy.dstPitch, copy.dstHeight),
-        )?;
-        let extent = Extent {
-            width: copy.WidthInBytes as u64,
-            height: copy.Height as u64,
-            depth: copy.Depth as u64,
+impl SoftCuda {
+    /// Reads a description of a copy. Memory of the host's must be pinned, which a worker's always is.
+    pub(super) fn copying(&self, copy: &CUDA_MEMCPY3D) -> Result<Copying, CUresult> {
+        if copy.srcLOD != 0 || copy.dstLOD != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let size = [copy.WidthInBytes, copy.Height, copy.Depth];
+        let arrays = lock(&self.arrays);
+        let from_start = [copy.srcXInBytes, copy.srcY, copy.srcZ];
+        let from = match copy.srcMemoryType {
+            CU_MEMORYTYPE_ARRAY => within(&arrays, copy.srcArray, from_start, size)?,
+            kind => side(
+                kind,
+                (copy.srcHost.addr() as u64, copy.srcDevice),
+                from_start,
+                (copy.srcPitch, copy.srcHeight),
+            )?,
         };
-        Ok(Self { to, from, extent })
+        let to_start = [copy.dstXInBytes, copy.dstY, copy.dstZ];
+        let to = match copy.dstMemoryType {
+            CU_MEMORYTYPE_ARRAY => within(&arrays, copy.dstArray, to_start, size)?,
+            kind => side(
+                kind,
+                (copy.dstHost.addr() as u64, copy.dstDevice),
+                to_start,
+                (copy.dstPitch, copy.dstHeight),
+            )?,
+        };
+        let [width, height, depth] = size.map(|side| side as u64);
+        let extent = Extent {
+            width,
+            height,
+            depth,
+        };
+        Ok(Copying { to, from, extent })
     }
+}
 
+/// The side of a copy that is an array.
+fn within(
+    arrays: &Arrays<ArrayMemory>,
+    array: CUarray,
+    start: [usize; 3],
+    size: [usize; 3],
+) -> Result<Side, CUresult> {
+    let array = arrays.array(array.addr())?;
+    if !array.holds(start, size) {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    let [x, y, z] = start;
+    let pitch = array.row_bytes();
+    let offset = (z * array.rows() + y) * pitch + x;
+    Ok(Side {
+        start: array.memory.address + offset as u64,
+        pitch: pitch as u64,
+        slice: (pitch * array.rows()) as u64,
+    })
+}
+
+impl Copying {
     /// Bytes from the first to the last on a side.
     fn reach(&self, side: Side) -> Result<u64, CUresult> {
         let rows_fit = self.extent.height == 1 || side.pitch >= self.extent.width;
@@ -269,13 +308,13 @@ impl Copying {
 fn side(
     kind: CUmemorytype,
     (host, device): (u64, CUdeviceptr),
-    (x, y, z): (usize, usize, usize),
+    [x, y, z]: [usize; 3],
     (pitch, height): (usize, usize),
 ) -> Result<Side, CUresult> {
     let base = match kind {
         CU_MEMORYTYPE_HOST => host,
         CU_MEMORYTYPE_DEVICE | CU_MEMORYTYPE_UNIFIED => device,
-        _ => return Err(CUDA_ERROR_NOT_SUPPORTED),
+        _ => return Err(CUDA_ERROR_INVALID_VALUE),
     };
     let (pitch, height) = (pitch as u64, height as u64);
     let slice = pitch.checked_mul(height);

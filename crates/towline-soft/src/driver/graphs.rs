@@ -267,7 +267,7 @@ impl GraphDevice for SoftCuda {
     unsafe fn copy_work(&self, copy: *const CUDA_MEMCPY3D) -> Result<Work, CUresult> {
         // SAFETY: the caller's contract: a description of a copy.
         let copy = unsafe { copy.as_ref() }.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        let copying = Copying::of(copy)?;
+        let copying = self.copying(copy)?;
         copying.check(&self.arena)?;
         Ok(Work::Copy(copying))
     }

@@ -1,10 +1,13 @@
 //! The driver through its contract: a program's life, order between streams, what is refused.
 
+#![allow(non_snake_case, reason = "fields of the C API are named as there")]
+
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
 
 use super::*;
 
+mod arrays;
 mod ends;
 mod hostile;
 mod links;

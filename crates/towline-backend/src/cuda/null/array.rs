@@ -1,76 +1,10 @@
-//! Arrays, and copies of boxes. An array's elements lie row by row without gaps.
+//! Memory of arrays, and copies of boxes.
 
 use super::device::{Allocation, Place, find};
 use super::*;
 
-/// An array, or a part of one.
-pub(super) struct Array {
-    pub(super) descriptor: CUDA_ARRAY3D_DESCRIPTOR,
-    pub(super) memory: Allocation,
-    element: usize,
-    pub(super) context: usize,
-    /// A level or a plane: it ends with what it is a part of.
-    pub(super) part: bool,
-    pub(super) planes: Vec<usize>,
-}
-
-/// An array with mipmap levels.
-pub(super) struct Mipmap {
-    pub(super) levels: Vec<usize>,
-    pub(super) context: usize,
-}
-
-/// Bytes of an element; `None` for formats that this device has not.
-fn element_bytes(format: CUarray_format, channels: u32) -> Option<usize> {
-    let component = match format {
-        CU_AD_FORMAT_UNSIGNED_INT8 | CU_AD_FORMAT_SIGNED_INT8 => 1,
-        CU_AD_FORMAT_UNSIGNED_INT16 | CU_AD_FORMAT_SIGNED_INT16 | CU_AD_FORMAT_HALF => 2,
-        CU_AD_FORMAT_UNSIGNED_INT32 | CU_AD_FORMAT_SIGNED_INT32 | CU_AD_FORMAT_FLOAT => 4,
-        CU_AD_FORMAT_NV12 => return (channels == 3).then_some(1),
-        _ => return None,
-    };
-    matches!(channels, 1 | 2 | 4).then_some(component * channels as usize)
-}
-
-impl Array {
-    /// `None` when the description is of nothing that there could be.
-    fn new(descriptor: CUDA_ARRAY3D_DESCRIPTOR, context: usize, part: bool) -> Option<Self> {
-        let element = element_bytes(descriptor.Format, descriptor.NumChannels)?;
-        let bytes = descriptor.Width.checked_mul(descriptor.Height.max(1))?;
-        let bytes = bytes.checked_mul(descriptor.Depth.max(1))?;
-        let bytes = bytes.checked_mul(element)?;
-        // Planes hold the elements of a planar array.
-        let held = if descriptor.Format == CU_AD_FORMAT_NV12 {
-            0
-        } else {
-            bytes
-        };
-        (bytes > 0 && bytes <= 8 << 30).then(|| Self {
-            descriptor,
-            memory: Allocation::new(held),
-            element,
-            context,
-            part,
-            planes: Vec::new(),
-        })
-    }
-
-    fn row_bytes(&self) -> usize {
-        self.descriptor.Width * self.element
-    }
-
-    /// Whether a box lies in it, at whole elements.
-    fn holds(&self, [x, y, z]: [usize; 3], [width, height, depth]: [usize; 3]) -> bool {
-        let within = |start: usize, size: usize, limit: usize| {
-            start.checked_add(size).is_some_and(|end| end <= limit)
-        };
-        x.is_multiple_of(self.element)
-            && width.is_multiple_of(self.element)
-            && within(x, width, self.row_bytes())
-            && within(y, height, self.descriptor.Height.max(1))
-            && within(z, depth, self.descriptor.Depth.max(1))
-    }
-}
+/// Most bytes of an array.
+const ARRAY_LIMIT: usize = 8 << 30;
 
 /// What one side of a copy is in.
 #[derive(Clone, Copy)]
@@ -99,9 +33,8 @@ impl Side {
             Memory::Host(place) => Some(place.0.wrapping_add(offset)),
             Memory::Device(address) => find(state, address.wrapping_add(offset as u64), width),
             Memory::Array(array) => {
-                let array = state.arrays.get(&array)?;
-                let rows = array.descriptor.Height.max(1);
-                let offset = (z * rows + y) * array.row_bytes() + x;
+                let array = state.arrays.array(array).ok()?;
+                let offset = (z * array.rows() + y) * array.row_bytes() + x;
                 Some(array.memory.pointer().wrapping_add(offset))
             }
         }
@@ -121,9 +54,7 @@ fn sides(state: &State, copy: &CUDA_MEMCPY3D) -> Result<[Side; 2], CUresult> {
             given => Ok(given),
         };
         if let Memory::Array(handle) = memory {
-            let array = state.arrays.get(&handle);
-            let array = array.ok_or(CUDA_ERROR_INVALID_HANDLE)?;
-            if !array.holds(start, size) {
+            if !state.arrays.array(handle)?.holds(start, size) {
                 return Err(CUDA_ERROR_INVALID_VALUE);
             }
             let (pitch, height) = (0, 0);
@@ -183,134 +114,41 @@ fn copy_rows(state: &State, [from, to]: [Side; 2], [width, height, depth]: [usiz
     CUDA_SUCCESS
 }
 
+impl ArrayDevice for NullCuda {
+    type Memory = Allocation;
+
+    fn arrays<T>(&self, go: impl FnOnce(&mut Arrays<Allocation>) -> T) -> T {
+        go(&mut self.lock().arrays)
+    }
+
+    fn array_context(&self) -> Result<usize, CUresult> {
+        match CURRENT.get() {
+            0 => Err(CUDA_ERROR_INVALID_CONTEXT),
+            context => Ok(context),
+        }
+    }
+
+    fn array_memory(&self, bytes: usize) -> Result<Allocation, CUresult> {
+        match bytes {
+            0..=ARRAY_LIMIT => Ok(Allocation::new(bytes)),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+
+    fn fresh_handle(&self) -> usize {
+        self.fresh()
+    }
+
+    fn wait_for_users(&self) {
+        self.streams.wait_all(None);
+    }
+
+    fn bytes_of(memory: &Allocation) -> usize {
+        memory.len()
+    }
+}
+
 impl NullCuda {
-    /// Adds an array with its planes.
-    fn add_array(
-        &self,
-        state: &mut State,
-        descriptor: CUDA_ARRAY3D_DESCRIPTOR,
-        part: bool,
-    ) -> Result<usize, CUresult> {
-        let context = CURRENT.get();
-        let mut array = Array::new(descriptor, context, part).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        if descriptor.Format == CU_AD_FORMAT_NV12 {
-            for (channels, shrink) in [(1, 1), (2, 2)] {
-                let plane = CUDA_ARRAY3D_DESCRIPTOR {
-                    Width: descriptor.Width / shrink,
-                    Height: descriptor.Height / shrink,
-                    Format: CU_AD_FORMAT_UNSIGNED_INT8,
-                    NumChannels: channels,
-                    ..descriptor
-                };
-                array.planes.push(self.add_array(state, plane, true)?);
-            }
-        }
-        let handle = self.fresh();
-        state.arrays.insert(handle, array);
-        Ok(handle)
-    }
-
-    pub(super) fn create_array(
-        &self,
-        descriptor: &CUDA_ARRAY3D_DESCRIPTOR,
-    ) -> Result<usize, CUresult> {
-        if CURRENT.get() == 0 {
-            return Err(CUDA_ERROR_INVALID_CONTEXT);
-        }
-        self.add_array(&mut self.lock(), *descriptor, false)
-    }
-
-    pub(super) fn create_mipmap(
-        &self,
-        descriptor: &CUDA_ARRAY3D_DESCRIPTOR,
-        levels: u32,
-    ) -> Result<usize, CUresult> {
-        let context = CURRENT.get();
-        let layered = descriptor.Flags & CUDA_ARRAY3D_LAYERED != 0;
-        let depth = if layered { 0 } else { descriptor.Depth };
-        let longest = descriptor.Width.max(descriptor.Height).max(depth);
-        if context == 0 {
-            return Err(CUDA_ERROR_INVALID_CONTEXT);
-        }
-        if levels == 0 || levels > longest.checked_ilog2().map_or(0, |last| last + 1) {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        let mut state = self.lock();
-        let side = |side: usize, level: u32| (side >> level).max(side.min(1));
-        let mut made = Vec::new();
-        for level in 0..levels {
-            let level = CUDA_ARRAY3D_DESCRIPTOR {
-                Width: side(descriptor.Width, level),
-                Height: side(descriptor.Height, level),
-                Depth: side(descriptor.Depth, if layered { 0 } else { level }),
-                ..*descriptor
-            };
-            made.push(self.add_array(&mut state, level, true)?);
-        }
-        let handle = self.fresh();
-        let levels = made;
-        state.mipmaps.insert(handle, Mipmap { levels, context });
-        Ok(handle)
-    }
-
-    pub(super) fn level(&self, mipmap: usize, level: u32) -> Result<usize, CUresult> {
-        let state = self.lock();
-        let mipmap = state.mipmaps.get(&mipmap);
-        let levels = &mipmap.ok_or(CUDA_ERROR_INVALID_HANDLE)?.levels;
-        levels
-            .get(level as usize)
-            .copied()
-            .ok_or(CUDA_ERROR_INVALID_VALUE)
-    }
-
-    pub(super) fn plane(&self, array: usize, plane: u32) -> Result<usize, CUresult> {
-        let state = self.lock();
-        let array = state.arrays.get(&array);
-        let planes = &array.ok_or(CUDA_ERROR_INVALID_HANDLE)?.planes;
-        planes
-            .get(plane as usize)
-            .copied()
-            .ok_or(CUDA_ERROR_INVALID_VALUE)
-    }
-
-    pub(super) fn destroy_array(&self, array: usize) -> CUresult {
-        self.streams.wait_all(None);
-        let mut state = self.lock();
-        if state.arrays.get(&array).is_none_or(|array| array.part) {
-            return CUDA_ERROR_INVALID_HANDLE;
-        }
-        let planes = state.arrays.remove(&array).map(|array| array.planes);
-        for plane in planes.into_iter().flatten() {
-            state.arrays.remove(&plane);
-        }
-        CUDA_SUCCESS
-    }
-
-    pub(super) fn destroy_mipmap(&self, mipmap: usize) -> CUresult {
-        self.streams.wait_all(None);
-        let mut state = self.lock();
-        match state.mipmaps.remove(&mipmap) {
-            None => CUDA_ERROR_INVALID_HANDLE,
-            Some(mipmap) => {
-                for level in mipmap.levels {
-                    state.arrays.remove(&level);
-                }
-                CUDA_SUCCESS
-            }
-        }
-    }
-
-    /// What memory arrays need, and what they are.
-    pub(super) fn with_array<T>(
-        &self,
-        array: usize,
-        tell: impl FnOnce(&Array) -> T,
-    ) -> Result<T, CUresult> {
-        let state = self.lock();
-        let array = state.arrays.get(&array);
-        array.map(tell).ok_or(CUDA_ERROR_INVALID_HANDLE)
-    }
-
     pub(super) fn copy_box(&self, copy: &CUDA_MEMCPY3D, stream: CUstream) -> CUresult {
         let size = [copy.WidthInBytes, copy.Height, copy.Depth];
         let sides = match sides(&self.lock(), copy) {
@@ -325,8 +163,7 @@ impl NullCuda {
 
     /// Objects that lie in a context's memory end with it.
     pub(super) fn end_residents(state: &mut State, context: usize) {
-        state.arrays.retain(|_, array| array.context != context);
-        state.mipmaps.retain(|_, mipmap| mipmap.context != context);
+        state.arrays.end_context(context);
         state
             .bindings
             .retain(|_, binding| binding.context != context);
@@ -339,112 +176,9 @@ impl NullCuda {
     }
 }
 
-/// The copy as it is where contexts do not matter.
-pub(super) fn without_contexts(copy: &CUDA_MEMCPY3D_PEER) -> CUDA_MEMCPY3D {
-    CUDA_MEMCPY3D {
-        srcXInBytes: copy.srcXInBytes,
-        srcY: copy.srcY,
-        srcZ: copy.srcZ,
-        srcLOD: copy.srcLOD,
-        srcMemoryType: copy.srcMemoryType,
-        srcHost: copy.srcHost,
-        srcDevice: copy.srcDevice,
-        srcArray: copy.srcArray,
-        reserved0: std::ptr::null_mut(),
-        srcPitch: copy.srcPitch,
-        srcHeight: copy.srcHeight,
-        dstXInBytes: copy.dstXInBytes,
-        dstY: copy.dstY,
-        dstZ: copy.dstZ,
-        dstLOD: copy.dstLOD,
-        dstMemoryType: copy.dstMemoryType,
-        dstHost: copy.dstHost,
-        dstDevice: copy.dstDevice,
-        dstArray: copy.dstArray,
-        reserved1: std::ptr::null_mut(),
-        dstPitch: copy.dstPitch,
-        dstHeight: copy.dstHeight,
-        WidthInBytes: copy.WidthInBytes,
-        Height: copy.Height,
-        Depth: copy.Depth,
-    }
-}
-
-/// The contract's methods: an `impl` cannot lie in several files.
-macro_rules! array_calls {
+/// The contract's methods for boxes and peers: an `impl` cannot lie in several files.
+macro_rules! box_calls {
     () => {
-        unsafe fn cuArray3DCreate_v2(
-            &self,
-            array: *mut CUarray,
-            descriptor: *const CUDA_ARRAY3D_DESCRIPTOR,
-        ) -> CUresult {
-            // SAFETY: the contract of the call.
-            let descriptor = unsafe { &*descriptor };
-            hand_out(array, self.create_array(descriptor))
-        }
-        unsafe fn cuArray3DGetDescriptor_v2(
-            &self,
-            descriptor: *mut CUDA_ARRAY3D_DESCRIPTOR,
-            array: CUarray,
-        ) -> CUresult {
-            tell(
-                descriptor,
-                self.with_array(array.addr(), |array| array.descriptor),
-            )
-        }
-        unsafe fn cuArrayDestroy(&self, array: CUarray) -> CUresult {
-            self.destroy_array(array.addr())
-        }
-        unsafe fn cuArrayGetPlane(
-            &self,
-            plane: *mut CUarray,
-            array: CUarray,
-            index: u32,
-        ) -> CUresult {
-            hand_out(plane, self.plane(array.addr(), index))
-        }
-        unsafe fn cuArrayGetSparseProperties(
-            &self,
-            _properties: *mut CUDA_ARRAY_SPARSE_PROPERTIES,
-            _array: CUarray,
-        ) -> CUresult {
-            // No array here is sparse.
-            CUDA_ERROR_INVALID_VALUE
-        }
-        unsafe fn cuArrayGetMemoryRequirements(
-            &self,
-            requirements: *mut CUDA_ARRAY_MEMORY_REQUIREMENTS,
-            array: CUarray,
-            _device: CUdevice,
-        ) -> CUresult {
-            let told = self.with_array(array.addr(), |array| CUDA_ARRAY_MEMORY_REQUIREMENTS {
-                size: array.memory.len(),
-                alignment: 16,
-                reserved: [0; 4],
-            });
-            tell(requirements, told)
-        }
-        unsafe fn cuMipmappedArrayCreate(
-            &self,
-            mipmap: *mut CUmipmappedArray,
-            descriptor: *const CUDA_ARRAY3D_DESCRIPTOR,
-            levels: u32,
-        ) -> CUresult {
-            // SAFETY: the contract of the call.
-            let descriptor = unsafe { &*descriptor };
-            hand_out(mipmap, self.create_mipmap(descriptor, levels))
-        }
-        unsafe fn cuMipmappedArrayGetLevel(
-            &self,
-            array: *mut CUarray,
-            mipmap: CUmipmappedArray,
-            level: u32,
-        ) -> CUresult {
-            hand_out(array, self.level(mipmap.addr(), level))
-        }
-        unsafe fn cuMipmappedArrayDestroy(&self, mipmap: CUmipmappedArray) -> CUresult {
-            self.destroy_mipmap(mipmap.addr())
-        }
         unsafe fn cuMemcpy3DAsync_v2(
             &self,
             copy: *const CUDA_MEMCPY3D,
@@ -463,7 +197,7 @@ macro_rules! array_calls {
             if !self.are_contexts(&[copy.srcContext, copy.dstContext]) {
                 return CUDA_ERROR_INVALID_CONTEXT;
             }
-            self.copy_box(&array::without_contexts(copy), stream)
+            self.copy_box(&without_contexts(copy), stream)
         }
         unsafe fn cuMemcpyPeerAsync(
             &self,
@@ -558,7 +292,7 @@ macro_rules! array_calls {
         }
     };
 }
-pub(super) use array_calls;
+pub(super) use box_calls;
 
 impl NullCuda {
     /// Whether all of these live.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::*;
 
 /// Memory of the device, or pinned. It stays where it is.
-pub(super) struct Allocation {
+pub struct Allocation {
     words: Box<[u128]>,
     bytes: usize,
 }

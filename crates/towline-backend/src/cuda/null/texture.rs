@@ -36,13 +36,13 @@ pub(super) fn fetch(state: &Mutex<State>, object: u64, to: u64, count: usize) ->
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     };
     let array = |array: usize| {
-        let memory = &state.arrays.get(&array)?.memory;
+        let memory = &state.arrays.array(array).ok()?.memory;
         (count <= memory.len()).then(|| memory.pointer())
     };
     let from = match binding.resource {
         Resource::Array(handle) => array(handle),
         Resource::Mipmap(handle) => {
-            let first = state.mipmaps.get(&handle);
+            let first = state.arrays.mipmap(handle).ok();
             first.and_then(|mipmap| array(*mipmap.levels.first()?))
         }
         Resource::Memory(address, size) => {
@@ -129,11 +129,10 @@ impl NullCuda {
         };
         let fits = match resource {
             Resource::Array(handle) => {
-                let array = state.arrays.get(&handle);
-                let flags = array.ok_or(CUDA_ERROR_INVALID_HANDLE)?.descriptor.Flags;
+                let flags = state.arrays.array(handle)?.descriptor.Flags;
                 !surface || flags & CUDA_ARRAY3D_SURFACE_LDST != 0
             }
-            Resource::Mipmap(handle) => state.mipmaps.contains_key(&handle) && !surface,
+            Resource::Mipmap(handle) => state.arrays.mipmap(handle).is_ok() && !surface,
             Resource::Memory(address, size) => {
                 size > 0 && !surface && find(&state, address, size).is_some()
             }
@@ -416,7 +415,7 @@ macro_rules! texture_calls {
             }
         }
         unsafe fn cuTexRefSetArray(&self, to: CUtexref, array: CUarray, flags: u32) -> CUresult {
-            match self.with_array(array.addr(), |_| ()) {
+            match self.lock().arrays.array(array.addr()).map(|_| ()) {
                 Ok(()) => self.set(to, 0, 0, [array.addr() as u64, flags.into(), 0, 0]),
                 Err(status) => status,
             }
@@ -427,8 +426,8 @@ macro_rules! texture_calls {
             mipmap: CUmipmappedArray,
             flags: u32,
         ) -> CUresult {
-            match self.level(mipmap.addr(), 0) {
-                Ok(_) => self.set(to, 1, 0, [mipmap.addr() as u64, flags.into(), 0, 0]),
+            match self.lock().arrays.mipmap(mipmap.addr()).map(|_| ()) {
+                Ok(()) => self.set(to, 1, 0, [mipmap.addr() as u64, flags.into(), 0, 0]),
                 Err(status) => status,
             }
         }
@@ -580,7 +579,7 @@ macro_rules! texture_calls {
             tell(flags, self.setting(of, 11, 0).map(|words| words[0] as u32))
         }
         unsafe fn cuSurfRefSetArray(&self, to: CUsurfref, array: CUarray, flags: u32) -> CUresult {
-            match self.with_array(array.addr(), |_| ()) {
+            match self.lock().arrays.array(array.addr()).map(|_| ()) {
                 Ok(()) => self.set(to, 0, 0, [array.addr() as u64, flags.into(), 0, 0]),
                 Err(status) => status,
             }
