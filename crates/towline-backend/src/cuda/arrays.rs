@@ -616,11 +616,11 @@ mod tests {
     use super::*;
 
     fn described(sides: [usize; 3], flags: u32) -> CUDA_ARRAY3D_DESCRIPTOR {
-        let [Width, Height, Depth] = sides;
+        let [width, height, depth] = sides;
         CUDA_ARRAY3D_DESCRIPTOR {
-            Width,
-            Height,
-            Depth,
+            Width: width,
+            Height: height,
+            Depth: depth,
             Format: CU_AD_FORMAT_FLOAT,
             NumChannels: 1,
             Flags: flags,

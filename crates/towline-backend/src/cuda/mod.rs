@@ -12,6 +12,7 @@ pub mod arrays;
 pub mod graphs;
 mod native;
 mod null;
+pub mod references;
 
 pub use native::{NativeCuda, NativeError};
 pub use null::NullCuda;

@@ -32,6 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::arrays::{ArrayDevice, Arrays, without_contexts};
 use super::graphs::Graphs;
+use super::references::{Bound, Reference, ReferenceDevice};
 use super::*;
 use array::box_calls;
 use device::{Allocation, Kernel};
@@ -39,7 +40,7 @@ use link::{Link, Logs, link_calls};
 use operations::operate;
 use pools::{Pool, Pooled, pool_calls};
 use streams::{Event, Queue, Streams};
-use texture::{Binding, Reference, texture_calls};
+use texture::{Binding, texture_calls};
 use virtual_memory::{VirtualMemory, virtual_memory_calls};
 
 /// See the module's text.
@@ -769,6 +770,7 @@ impl CudaApi for NullCuda {
     }
     box_calls!();
     crate::array_calls!();
+    crate::reference_calls!();
     texture_calls!();
     link_calls!();
     pool_calls!();

@@ -19,13 +19,6 @@ enum Resource {
     Memory(u64, usize),
 }
 
-/// A texture reference: its settings, each under its number and an index.
-#[derive(Default)]
-pub(super) struct Reference {
-    pub(super) context: usize,
-    settings: HashMap<(u32, i32), [u64; 4]>,
-}
-
 /// Bytes of a tensor's rows must be a multiple of this, and its address too.
 const TENSOR_ALIGN: u64 = 16;
 
@@ -161,69 +154,42 @@ impl NullCuda {
             _ => CUDA_ERROR_INVALID_VALUE,
         }
     }
+}
 
-    pub(super) fn create_reference(&self) -> Result<usize, CUresult> {
-        let handle = self.fresh();
-        let reference = Reference {
-            context: CURRENT.get(),
-            ..Reference::default()
-        };
-        self.lock().references.insert(handle, reference);
-        Ok(handle)
+impl ReferenceDevice for NullCuda {
+    fn references<T>(&self, go: impl FnOnce(&mut HashMap<usize, Reference>) -> T) -> T {
+        go(&mut self.lock().references)
     }
 
-    pub(super) fn set<T>(
-        &self,
-        reference: *mut T,
-        setting: u32,
-        index: i32,
-        words: [u64; 4],
-    ) -> CUresult {
-        match self.lock().references.get_mut(&reference.addr()) {
-            None => CUDA_ERROR_INVALID_HANDLE,
-            Some(reference) => {
-                reference.settings.insert((setting, index), words);
-                CUDA_SUCCESS
-            }
-        }
+    fn reference_context(&self) -> Result<usize, CUresult> {
+        Ok(CURRENT.get())
     }
 
-    pub(super) fn setting<T>(
-        &self,
-        reference: *mut T,
-        setting: u32,
-        index: i32,
-    ) -> Result<[u64; 4], CUresult> {
-        let state = self.lock();
-        let reference = state.references.get(&reference.addr());
-        let settings = &reference.ok_or(CUDA_ERROR_INVALID_HANDLE)?.settings;
-        Ok(settings.get(&(setting, index)).copied().unwrap_or_default())
+    fn fresh_reference(&self) -> usize {
+        self.fresh()
     }
 
-    /// The texture or surface reference of a module.
-    pub(super) fn named_reference(
-        &self,
-        module: CUmodule,
-        name: *const c_char,
-    ) -> Result<usize, CUresult> {
-        // SAFETY: the contract of the call: the name ends with a NUL.
-        let name = unsafe { std::ffi::CStr::from_ptr(name) }.to_bytes();
+    fn named_reference(&self, module: CUmodule, name: &std::ffi::CStr) -> Result<usize, CUresult> {
         let known = {
             let state = self.lock();
             let image = state.modules.get(&module.addr());
             let image = image.ok_or(CUDA_ERROR_INVALID_HANDLE)?;
-            image.references.get(name).copied()
+            image.references.get(name.to_bytes()).copied()
         };
         known.ok_or(CUDA_ERROR_NOT_FOUND)
     }
-}
 
-pub(super) fn float_bits(value: f32) -> u64 {
-    value.to_bits().into()
-}
+    fn check_bound(&self, bound: &Bound) -> Result<(), CUresult> {
+        let state = self.lock();
+        match bound {
+            Bound::Array(array, _) => state.arrays.array(*array).map(drop),
+            Bound::Mipmap(mipmap, _) => state.arrays.mipmap(*mipmap).map(drop),
+            _ => Ok(()),
+        }
+    }
 
-pub(super) fn float_of(word: u64) -> f32 {
-    f32::from_bits(word as u32)
+    // No kernel here reads through one.
+    fn has_changed(&self, _handle: usize, _reference: &Reference) {}
 }
 
 /// The contract's methods: an `impl` cannot lie in several files.
@@ -388,201 +354,6 @@ macro_rules! texture_calls {
             // SAFETY: the contract of the call.
             unsafe { (*map).opaque[0] = address.addr() as u64 };
             CUDA_SUCCESS
-        }
-        unsafe fn cuModuleGetTexRef(
-            &self,
-            reference: *mut CUtexref,
-            module: CUmodule,
-            name: *const c_char,
-        ) -> CUresult {
-            hand_out(reference, self.named_reference(module, name))
-        }
-        unsafe fn cuModuleGetSurfRef(
-            &self,
-            reference: *mut CUsurfref,
-            module: CUmodule,
-            name: *const c_char,
-        ) -> CUresult {
-            hand_out(reference, self.named_reference(module, name))
-        }
-        unsafe fn cuTexRefCreate(&self, reference: *mut CUtexref) -> CUresult {
-            hand_out(reference, self.create_reference())
-        }
-        unsafe fn cuTexRefDestroy(&self, reference: CUtexref) -> CUresult {
-            match self.lock().references.remove(&reference.addr()) {
-                Some(_) => CUDA_SUCCESS,
-                None => CUDA_ERROR_INVALID_HANDLE,
-            }
-        }
-        unsafe fn cuTexRefSetArray(&self, to: CUtexref, array: CUarray, flags: u32) -> CUresult {
-            match self.lock().arrays.array(array.addr()).map(|_| ()) {
-                Ok(()) => self.set(to, 0, 0, [array.addr() as u64, flags.into(), 0, 0]),
-                Err(status) => status,
-            }
-        }
-        unsafe fn cuTexRefSetMipmappedArray(
-            &self,
-            to: CUtexref,
-            mipmap: CUmipmappedArray,
-            flags: u32,
-        ) -> CUresult {
-            match self.lock().arrays.mipmap(mipmap.addr()).map(|_| ()) {
-                Ok(()) => self.set(to, 1, 0, [mipmap.addr() as u64, flags.into(), 0, 0]),
-                Err(status) => status,
-            }
-        }
-        unsafe fn cuTexRefSetAddress_v2(
-            &self,
-            offset: *mut usize,
-            to: CUtexref,
-            address: CUdeviceptr,
-            bytes: usize,
-        ) -> CUresult {
-            // As a device would that binds at multiples of 512 bytes.
-            put(offset, (address % 512) as usize);
-            self.set(to, 2, 0, [address, bytes as u64, 0, 0])
-        }
-        unsafe fn cuTexRefSetAddress2D_v3(
-            &self,
-            to: CUtexref,
-            rectangle: *const CUDA_ARRAY_DESCRIPTOR,
-            address: CUdeviceptr,
-            pitch: usize,
-        ) -> CUresult {
-            // SAFETY: the contract of the call.
-            let rectangle = unsafe { &*rectangle };
-            if pitch < rectangle.Width {
-                return CUDA_ERROR_INVALID_VALUE;
-            }
-            self.set(to, 2, 0, [address, pitch as u64, 0, 0])
-        }
-        unsafe fn cuTexRefSetAddress2D_v2(
-            &self,
-            to: CUtexref,
-            rectangle: *const CUDA_ARRAY_DESCRIPTOR,
-            address: CUdeviceptr,
-            pitch: usize,
-        ) -> CUresult {
-            // SAFETY: the caller's.
-            unsafe { self.cuTexRefSetAddress2D_v3(to, rectangle, address, pitch) }
-        }
-        unsafe fn cuTexRefSetFormat(
-            &self,
-            to: CUtexref,
-            format: CUarray_format,
-            components: i32,
-        ) -> CUresult {
-            self.set(to, 3, 0, [format.into(), components as u64, 0, 0])
-        }
-        unsafe fn cuTexRefSetAddressMode(
-            &self,
-            to: CUtexref,
-            dim: i32,
-            mode: CUaddress_mode,
-        ) -> CUresult {
-            match dim {
-                0..=2 => self.set(to, 4, dim, [mode.into(), 0, 0, 0]),
-                _ => CUDA_ERROR_INVALID_VALUE,
-            }
-        }
-        unsafe fn cuTexRefSetFilterMode(&self, to: CUtexref, mode: CUfilter_mode) -> CUresult {
-            self.set(to, 5, 0, [mode.into(), 0, 0, 0])
-        }
-        unsafe fn cuTexRefSetMipmapFilterMode(
-            &self,
-            to: CUtexref,
-            mode: CUfilter_mode,
-        ) -> CUresult {
-            self.set(to, 6, 0, [mode.into(), 0, 0, 0])
-        }
-        unsafe fn cuTexRefSetMipmapLevelBias(&self, to: CUtexref, bias: f32) -> CUresult {
-            self.set(to, 7, 0, [texture::float_bits(bias), 0, 0, 0])
-        }
-        unsafe fn cuTexRefSetMipmapLevelClamp(
-            &self,
-            to: CUtexref,
-            least: f32,
-            most: f32,
-        ) -> CUresult {
-            let [least, most] = [least, most].map(texture::float_bits);
-            self.set(to, 8, 0, [least, most, 0, 0])
-        }
-        unsafe fn cuTexRefSetMaxAnisotropy(&self, to: CUtexref, most: u32) -> CUresult {
-            self.set(to, 9, 0, [most.into(), 0, 0, 0])
-        }
-        unsafe fn cuTexRefSetBorderColor(&self, to: CUtexref, color: *mut f32) -> CUresult {
-            // SAFETY: the contract of the call: four components.
-            let color = unsafe { color.cast::<[f32; 4]>().read() };
-            self.set(to, 10, 0, color.map(texture::float_bits))
-        }
-        unsafe fn cuTexRefSetFlags(&self, to: CUtexref, flags: u32) -> CUresult {
-            self.set(to, 11, 0, [flags.into(), 0, 0, 0])
-        }
-        unsafe fn cuTexRefGetAddress_v2(
-            &self,
-            address: *mut CUdeviceptr,
-            of: CUtexref,
-        ) -> CUresult {
-            tell(address, self.setting(of, 2, 0).map(|words| words[0]))
-        }
-        unsafe fn cuTexRefGetFormat(
-            &self,
-            format: *mut CUarray_format,
-            channels: *mut i32,
-            of: CUtexref,
-        ) -> CUresult {
-            let words = self.setting(of, 3, 0);
-            tell(channels, words.map(|words| words[1] as i32));
-            tell(format, words.map(|words| words[0] as u32))
-        }
-        unsafe fn cuTexRefGetAddressMode(
-            &self,
-            mode: *mut CUaddress_mode,
-            of: CUtexref,
-            dim: i32,
-        ) -> CUresult {
-            tell(mode, self.setting(of, 4, dim).map(|words| words[0] as u32))
-        }
-        unsafe fn cuTexRefGetFilterMode(&self, mode: *mut CUfilter_mode, of: CUtexref) -> CUresult {
-            tell(mode, self.setting(of, 5, 0).map(|words| words[0] as u32))
-        }
-        unsafe fn cuTexRefGetMipmapFilterMode(
-            &self,
-            mode: *mut CUfilter_mode,
-            of: CUtexref,
-        ) -> CUresult {
-            tell(mode, self.setting(of, 6, 0).map(|words| words[0] as u32))
-        }
-        unsafe fn cuTexRefGetMipmapLevelBias(&self, bias: *mut f32, of: CUtexref) -> CUresult {
-            let words = self.setting(of, 7, 0);
-            tell(bias, words.map(|words| texture::float_of(words[0])))
-        }
-        unsafe fn cuTexRefGetMipmapLevelClamp(
-            &self,
-            least: *mut f32,
-            most: *mut f32,
-            of: CUtexref,
-        ) -> CUresult {
-            let words = self.setting(of, 8, 0);
-            tell(least, words.map(|words| texture::float_of(words[0])));
-            tell(most, words.map(|words| texture::float_of(words[1])))
-        }
-        unsafe fn cuTexRefGetMaxAnisotropy(&self, most: *mut i32, of: CUtexref) -> CUresult {
-            tell(most, self.setting(of, 9, 0).map(|words| words[0] as i32))
-        }
-        unsafe fn cuTexRefGetBorderColor(&self, color: *mut f32, of: CUtexref) -> CUresult {
-            let words = self.setting(of, 10, 0);
-            let color = color.cast::<[f32; 4]>();
-            tell(color, words.map(|words| words.map(texture::float_of)))
-        }
-        unsafe fn cuTexRefGetFlags(&self, flags: *mut u32, of: CUtexref) -> CUresult {
-            tell(flags, self.setting(of, 11, 0).map(|words| words[0] as u32))
-        }
-        unsafe fn cuSurfRefSetArray(&self, to: CUsurfref, array: CUarray, flags: u32) -> CUresult {
-            match self.lock().arrays.array(array.addr()).map(|_| ()) {
-                Ok(()) => self.set(to, 0, 0, [array.addr() as u64, flags.into(), 0, 0]),
-                Err(status) => status,
-            }
         }
     };
 }
