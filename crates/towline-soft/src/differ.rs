@@ -456,6 +456,7 @@ fn outcome(text: &str, compiled: bool) -> Result<Vec<u8>, String> {
         kernel,
         code: code.map(Arc::new),
         arena: Arc::clone(&arena),
+        textures: Default::default(),
         device: 0,
         grid: [BLOCKS, 1, 1],
         block: [THREADS, 1, 1],

@@ -15,7 +15,9 @@ mod modules;
 mod operations;
 mod peer;
 mod pools;
+mod references;
 mod streams;
+mod textures;
 mod virtual_memory;
 
 use std::cell::Cell;
@@ -34,11 +36,13 @@ use crate::jit::Cache;
 use crate::memory::mapped::Physical;
 use crate::memory::{Arena, Purpose};
 use crate::messages::Messages;
+use crate::texture::Bindings;
 pub use crate::tier::SoftTier;
 use arrays::ArrayMemory;
 use link::Link;
 use modules::{Function, Module};
 use pools::Pools;
+use references::References;
 use streams::{Event, Queue, Streams};
 
 /// Addresses for pinned memory, beside those of the devices' own.
@@ -97,6 +101,10 @@ pub struct SoftCuda {
     state: Mutex<State>,
     /// Taken after the state, where both are.
     pools: Arc<Mutex<Pools>>,
+    /// Textures and surfaces as kernels know them.
+    bindings: Arc<Bindings>,
+    /// Taken by itself.
+    references: Mutex<References>,
     /// Taken by itself.
     arrays: Mutex<Arrays<ArrayMemory>>,
     /// Taken first of all.
@@ -126,6 +134,8 @@ struct State {
     /// Device memory of contexts: the handle of each allocation's.
     memory: HashMap<u64, usize>,
     physical: HashMap<u64, Arc<Physical>>,
+    /// The context of each texture and surface, and whether it is a surface.
+    bound: HashMap<u64, (usize, bool)>,
 }
 
 /// A context.
@@ -211,6 +221,8 @@ impl SoftCuda {
             pools: Arc::default(),
             heap_bytes: AtomicUsize::new(HEAP_BYTES),
             launches: Arc::new(AtomicU64::new(1)),
+            bindings: Arc::default(),
+            references: Mutex::default(),
             arrays: Mutex::default(),
             graphs: Mutex::default(),
             codes: Arc::default(),
@@ -357,6 +369,14 @@ impl SoftCuda {
             }
             stays
         });
+        let bindings = &self.bindings;
+        state.bound.retain(|object, (home, _)| {
+            let stays = *home != context.handle;
+            if !stays {
+                bindings.remove(*object);
+            }
+            stays
+        });
         let primaries = state.primaries.values().map(|(_, context)| context);
         let mut others = primaries.chain(state.contexts.values());
         let is_left = others.all(|other| other.device != context.device);
@@ -366,6 +386,9 @@ impl SoftCuda {
             gone.extend(lock(&self.pools).end_on(device));
         }
         drop(state);
+        for reference in lock(&self.references).end_context(context.handle) {
+            self.bindings.remove(reference as u64);
+        }
         drop(lock(&self.arrays).end_context(context.handle));
         for address in gone {
             self.arena.free(address, Purpose::Device);

@@ -23,6 +23,11 @@ pub(crate) enum FaultKind {
     },
     /// An assertion of the program's.
     Assertion(String),
+    /// An access beyond the edge of a surface, where that is a fault: the coordinates, and how many of each there are.
+    Beyond {
+        at: [i64; 3],
+        sides: [i64; 3],
+    },
     Breakpoint,
     /// A call of what is no function.
     Callee(u64),
@@ -32,6 +37,8 @@ pub(crate) enum FaultKind {
         address: u64,
         bytes: u64,
     },
+    /// A handle that is none of what the instruction wants.
+    Object(u64, &'static str),
     /// More memory for registers and stacks than a block may have.
     Resources(String),
     /// Calls nested too deep, or too much local memory.
@@ -47,7 +54,10 @@ impl FaultKind {
         match self {
             FaultKind::Address { .. } => CUDA_ERROR_ILLEGAL_ADDRESS,
             FaultKind::Assertion(_) => CUDA_ERROR_ASSERT,
-            FaultKind::Breakpoint | FaultKind::Trap => CUDA_ERROR_LAUNCH_FAILED,
+            FaultKind::Beyond { .. } | FaultKind::Breakpoint | FaultKind::Trap => {
+                CUDA_ERROR_LAUNCH_FAILED
+            }
+            FaultKind::Object(..) => CUDA_ERROR_ILLEGAL_ADDRESS,
             FaultKind::Callee(_) => CUDA_ERROR_INVALID_PC,
             FaultKind::Deadlock | FaultKind::TimeLimit => CUDA_ERROR_LAUNCH_TIMEOUT,
             FaultKind::Misaligned { .. } => CUDA_ERROR_MISALIGNED_ADDRESS,
@@ -63,7 +73,9 @@ impl FaultKind {
         match self {
             FaultKind::Address { .. } => "invalid address",
             FaultKind::Assertion(_) => "failed assertion",
+            FaultKind::Beyond { .. } => "access beyond a surface",
             FaultKind::Breakpoint => "breakpoint",
+            FaultKind::Object(..) => "handle of no object",
             FaultKind::Callee(_) => "call of no function",
             FaultKind::Deadlock => "deadlock",
             FaultKind::Misaligned { .. } => "misaligned address",
@@ -84,6 +96,13 @@ impl FaultKind {
                 if near.is_empty() || near.contains("the allocation") =>
             {
                 Some("compare the index with the length of the array before the access")
+            }
+            FaultKind::Beyond { .. } => Some(
+                "compare the coordinates with the surface's sides (those along rows count bytes, but for converting stores), or name another \
+                 boundary mode",
+            ),
+            FaultKind::Object(..) => {
+                Some("pass a handle of a live object of that kind, made in this context")
             }
             FaultKind::Callee(_) => Some("take pointers to device functions in device code"),
             FaultKind::Deadlock => {
@@ -130,6 +149,16 @@ impl fmt::Display for FaultKind {
             FaultKind::Deadlock => f.write_str(
                 "all threads of the block wait for each other at barriers or warp-wide operations",
             ),
+            FaultKind::Beyond {
+                at: [x, y, z],
+                sides: [width, height, depth],
+            } => write!(
+                f,
+                "access at ({x}, {y}, {z}) of a surface of {width} by {height} by {depth}"
+            ),
+            FaultKind::Object(handle, wanted) => {
+                write!(f, "access through {handle:#x}, which is no {wanted}")
+            }
             FaultKind::Misaligned { address, bytes } => {
                 write!(
                     f,

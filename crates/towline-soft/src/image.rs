@@ -216,6 +216,27 @@ impl Image {
         Some(((*address)?, variable.len))
     }
 
+    /// Where a variable lies that stands for a texture, surface or sampler, and for which of these.
+    pub(crate) fn object(&self, name: &str) -> Option<(u64, ptx::Type)> {
+        let mut named = self.program.variables.iter().zip(&self.addresses);
+        let (variable, address) = named.find(|(variable, _)| variable.name == name)?;
+        Some(((*address)?, variable.object?))
+    }
+
+    /// Where all of those lie.
+    pub(crate) fn objects(&self) -> Vec<u64> {
+        let all = self.program.variables.iter().zip(&self.addresses);
+        let objects = all.filter(|(variable, _)| variable.object.is_some());
+        objects.filter_map(|(_, address)| *address).collect()
+    }
+
+    /// Samplers, which are as their variables say: where these lie, and what they say.
+    pub(crate) fn samplers(&self) -> impl Iterator<Item = (u64, &[(String, String)])> {
+        let all = self.program.variables.iter().zip(&self.addresses);
+        all.filter(|(variable, _)| variable.object == Some(ptx::Type::SamplerRef))
+            .filter_map(|(variable, address)| Some(((*address)?, &variable.settings[..])))
+    }
+
     /// A place of the text in its own module.
     pub(crate) fn own_place(&self, at: ptx::Position) -> ptx::Position {
         own_place(&self.text, at)

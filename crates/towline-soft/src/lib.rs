@@ -9,6 +9,7 @@
 //! - [`exec`]: launches, and the interpreter.
 //! - [`jit`]: kernels as machine code.
 //! - [`fault`]: what goes wrong while a kernel runs.
+//! - [`texture`]: textures and surfaces.
 //! - [`messages`]: what the program is told of it.
 //! - [`tier`]: which of the two runs a launch.
 //! - [`driver`]: contexts, streams, and the calls.
@@ -25,6 +26,7 @@ pub mod measure;
 #[allow(unsafe_code, reason = "memory that kernels and the host share")]
 mod memory;
 mod messages;
+mod texture;
 mod tier;
 
 pub use driver::{SoftCuda, SoftOptions, SoftTier};

@@ -109,6 +109,7 @@ fn launch(
         kernel,
         code,
         arena: Arc::clone(arena),
+        textures: Default::default(),
         device: 0,
         grid: shape.grid,
         block: shape.block,

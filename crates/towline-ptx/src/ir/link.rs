@@ -284,7 +284,8 @@ impl<'a> Linker<'a> {
             bytes: Vec::new(),
             relocations: Vec::new(),
         };
-        if let Some(initializer) = &declared.initializer {
+        let initializer = declared.initializer.as_ref();
+        if let Some(initializer) = initializer.filter(|_| !is_object(declared)) {
             let mut shape: Vec<u64> = declared
                 .dimensions
                 .iter()
@@ -306,7 +307,7 @@ pub(super) fn variable(declared: &ast::Variable<'_>, name: String) -> Result<Var
         StateSpace::Const => Space::Const,
         StateSpace::Global => Space::Global,
         StateSpace::Shared => Space::Shared,
-        // A texture or surface of old: what uses it is refused.
+        // A texture of old.
         StateSpace::Tex => Space::Global,
         other => return refuse(at, format!("`{other}` cannot stand outside of a function")),
     };
@@ -334,10 +335,33 @@ pub(super) fn variable(declared: &ast::Variable<'_>, name: String) -> Result<Var
         align: layout::align(declared),
         visible: declared.linkage.is_some(),
         external: declared.linkage == Some(Linkage::Extern),
+        object: matches!(declared.ty, Type::TexRef | Type::SamplerRef | Type::SurfRef)
+            .then_some(declared.ty),
+        settings: settings(declared),
         managed: declared.is_managed(),
         bytes: Vec::new(),
         relocations: Vec::new(),
     })
+}
+
+/// Whether a variable stands for a texture, sampler or surface.
+fn is_object(declared: &ast::Variable<'_>) -> bool {
+    matches!(declared.ty, Type::TexRef | Type::SamplerRef | Type::SurfRef)
+}
+
+/// What such a variable begins with.
+fn settings(declared: &ast::Variable<'_>) -> Vec<(String, String)> {
+    let Some(Expression::Vector(settings)) = &declared.initializer else {
+        return Vec::new();
+    };
+    let pairs = settings.iter().filter_map(|setting| match setting {
+        Expression::Binary {
+            operator: "=",
+            sides,
+        } => Some((sides[0].to_string(), sides[1].to_string())),
+        _ => None,
+    });
+    pairs.collect()
 }
 
 /// An initializer on its way into bytes.

@@ -16,12 +16,13 @@ pub mod matrix;
 mod modifiers;
 pub mod op;
 mod scope;
+pub mod texture;
 
 use std::fmt;
 
 pub use op::{Instruction, Op};
 
-use crate::ptx::Position;
+use crate::ptx::{Position, Type};
 
 /// Where a program says something that it cannot, and what.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -95,6 +96,10 @@ pub struct Variable {
     pub visible: bool,
     /// Defined elsewhere, or for shared memory, by the launch.
     pub external: bool,
+    /// It stands for a texture, a sampler or a surface: its type says for which.
+    pub object: Option<Type>,
+    /// What such an object begins with: names of properties and their values, as written.
+    pub settings: Vec<(String, String)>,
     /// The host sees its contents at the same address.
     pub managed: bool,
     /// What it holds at first, cut where only zeros follow.

@@ -3,9 +3,9 @@
 //! Registers hold 64 bits. An operation reads as many of them as its type has, and writes its result with zeros above, or, where it
 //! widens a signed value, the sign.
 
-use super::FunctionId;
 pub use super::Space;
 use super::matrix::Matrix;
+use super::{FunctionId, texture};
 use crate::ptx::{Position, Type};
 
 /// A register of a function.
@@ -740,6 +740,7 @@ pub enum Op {
         b: Source,
         c: Source,
     },
+    Texture(Box<texture::Access>),
     Together {
         /// Lanes that take part.
         mask: Source,

@@ -1,8 +1,8 @@
 //! Reading modules: what stands outside of bodies.
 
 use super::ast::{
-    Attribute, Directive, File, Function, FunctionKind, Item, Linkage, Module, Place, Pointer,
-    Prototype, StateSpace, Variable,
+    Attribute, Directive, Expression, File, Function, FunctionKind, Item, Linkage, Module, Place,
+    Pointer, Prototype, StateSpace, Variable,
 };
 use super::expression::parse_integer;
 use super::lexer::{Lexer, Token};
@@ -344,12 +344,33 @@ impl<'a> Parser<'a> {
         let variables = self.list(|parser| {
             let mut variable = parser.variable_name(common.clone())?;
             if parser.take("=")? {
-                variable.initializer = Some(parser.expression()?);
+                variable.initializer = Some(match common.ty {
+                    Type::TexRef | Type::SamplerRef | Type::SurfRef => parser.settings()?,
+                    _ => parser.expression()?,
+                });
             }
             Ok(variable)
         })?;
         self.expect(";")?;
         Ok(variables)
+    }
+
+    /// `{addr_mode_0 = wrap, filter_mode = linear}`: what a texture, sampler or surface begins with.
+    fn settings(&mut self) -> Result<Expression<'a>, SyntaxError> {
+        self.expect("{")?;
+        let settings = self.list(|parser| {
+            let name = Expression::Name {
+                name: parser.word()?,
+                component: None,
+            };
+            parser.expect("=")?;
+            Ok(Expression::Binary {
+                operator: "=",
+                sides: Box::new([name, parser.expression()?]),
+            })
+        })?;
+        self.expect("}")?;
+        Ok(Expression::Vector(settings))
     }
 
     /// Type and attributes of a variable without its name.

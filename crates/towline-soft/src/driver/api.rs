@@ -18,6 +18,7 @@ use super::modules::Function;
 use super::operations::{Operations, operation_calls};
 use super::pools::{self, pool_calls};
 use super::streams::{Event, Queue};
+use super::textures::{Resource, texture_calls};
 use super::virtual_memory::{Number, virtual_memory_calls};
 use super::{CURRENT, SoftCuda, fresh};
 
@@ -94,6 +95,26 @@ fn image_of<'a>(image: *const c_void) -> Result<&'a [u8], CUresult> {
             Ok(Extent::Known(_, len)) => return Ok(bytes_of(start, len as usize)),
         }
     }
+}
+
+/// What a description of a resource says.
+fn resource_of(told: &CUDA_RESOURCE_DESC) -> Result<Resource, CUresult> {
+    if told.flags != 0 {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    Ok(match told.resType {
+        // SAFETY: in this and the others the kind says which field it is.
+        CU_RESOURCE_TYPE_ARRAY => Resource::Array(unsafe { told.res.array }.hArray),
+        CU_RESOURCE_TYPE_MIPMAPPED_ARRAY => {
+            // SAFETY: as above.
+            Resource::Mipmap(unsafe { told.res.mipmap }.hMipmappedArray)
+        }
+        // SAFETY: as above.
+        CU_RESOURCE_TYPE_LINEAR => Resource::Linear(unsafe { told.res.linear }),
+        // SAFETY: as above.
+        CU_RESOURCE_TYPE_PITCH2D => Resource::Rows(unsafe { told.res.pitch2D }),
+        _ => return Err(CUDA_ERROR_INVALID_VALUE),
+    })
 }
 
 /// Memory of the host's that a command writes to.
@@ -989,9 +1010,11 @@ impl CudaApi for SoftCuda {
     }
     towline_backend::array_calls!();
     towline_backend::graph_calls!();
+    towline_backend::reference_calls!();
     graph_memory_calls!();
     link_calls!();
     operation_calls!();
     pool_calls!();
+    texture_calls!();
     virtual_memory_calls!();
 }

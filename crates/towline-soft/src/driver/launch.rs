@@ -15,6 +15,7 @@ use crate::image::Kernel;
 use crate::jit::Cache;
 use crate::memory::{Arena, Purpose};
 use crate::messages::{Messages, shown};
+use crate::texture::Seen;
 
 /// Bytes that cooperative kernels count their blocks in.
 const WORKSPACE_BYTES: u64 = 64;
@@ -33,6 +34,7 @@ pub(super) struct Shape {
 pub struct Plan {
     kernel: Kernel,
     arena: Arc<Arena>,
+    textures: Seen,
     context: Arc<Context>,
     shape: Shape,
     /// Shared memory of a block.
@@ -107,6 +109,7 @@ impl Plan {
             kernel: self.kernel,
             code: None,
             arena: self.arena,
+            textures: self.textures,
             grid: self.shape.grid,
             block: self.shape.block,
             shared_bytes: self.shared_bytes,
@@ -207,6 +210,7 @@ impl SoftCuda {
         let plan = Plan {
             kernel,
             arena: Arc::clone(&self.arena),
+            textures: Seen::new(&self.bindings),
             context: Arc::clone(context),
             shape,
             shared_bytes,

@@ -27,6 +27,14 @@ pub(super) struct Module {
     pub(super) functions: Vec<usize>,
 }
 
+impl Module {
+    /// Addresses of variables that stand for textures and surfaces, on all devices.
+    pub(super) fn objects(&self) -> Vec<u64> {
+        let images = lock(&self.images);
+        images.values().flat_map(|image| image.objects()).collect()
+    }
+}
+
 /// A kernel of a module.
 pub(super) struct Function {
     pub(super) module: Arc<Module>,
@@ -76,6 +84,7 @@ impl SoftCuda {
             logs.say_wrong(&error.log(INPUT));
             status(&error)
         })?;
+        self.enter_samplers(&image);
         let kernels: Vec<_> = (0..)
             .zip(&image.program.functions)
             .filter(|(_, function)| function.entry && !matches!(function.body, Body::Declared))
@@ -135,6 +144,7 @@ impl SoftCuda {
 
     /// Its memory stays as long as kernels run that were launched before.
     fn forget(&self, module: Arc<Module>) -> Result<(), CUresult> {
+        self.forget_references(&module);
         let mut state = self.lock();
         for handle in &module.functions {
             state.functions.remove(handle);
@@ -187,6 +197,7 @@ impl SoftCuda {
         }
         let loaded = Image::load(module.text.clone(), &self.arena, device);
         let image = Arc::new(loaded.map_err(|error| status(&error))?);
+        self.enter_samplers(&image);
         images.insert(device, Arc::clone(&image));
         Ok(image)
     }

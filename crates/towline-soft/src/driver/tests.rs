@@ -14,6 +14,7 @@ mod links;
 mod memory;
 mod messages;
 mod rules;
+mod textures;
 
 const PROGRAM: &CStr = c".version 8.0\n.target sm_75\n.address_size 64\n.visible .global .align 4 .b32 factor = 3;\n\
 .visible .entry scale(.param .u64 data, .param .u32 count) { .reg .b64 d, e; .reg .b32 i, n, x, f; .reg .pred p;\n\

@@ -10,6 +10,7 @@ use super::frame::Frame;
 use crate::fault::{FaultKind, NOWHERE};
 use crate::image::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW};
 use crate::memory::{Allocation, Refused, Span};
+use crate::texture::Unit;
 
 /// Spans that are remembered; a power of two.
 const REMEMBERED: usize = 8;
@@ -21,6 +22,7 @@ pub(super) struct Env<'a> {
     pub(super) launch: &'a Launch,
     pub(super) block: [u32; 3],
     pub(super) shared: Vec<u8>,
+    pub(super) unit: Unit<'a>,
     /// By place in the code: where the last access from there went.
     spans: [Option<Span<'a>>; REMEMBERED],
     changes: u64,
@@ -76,6 +78,7 @@ impl<'a> Env<'a> {
             launch,
             block,
             shared: vec![0; launch.shared_bytes as usize],
+            unit: Unit::new(&launch.arena, &launch.textures),
             spans: [None; REMEMBERED],
             changes: launch.arena.changes(),
             executed: 0,
@@ -89,6 +92,7 @@ impl<'a> Env<'a> {
         if changes != self.changes {
             self.changes = changes;
             self.spans = [None; REMEMBERED];
+            self.unit.look_again();
         }
     }
 

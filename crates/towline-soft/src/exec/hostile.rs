@@ -165,6 +165,7 @@ proptest! {
             kernel,
             code: None,
             arena: Arc::clone(&arena),
+            textures: Default::default(),
             device: 0,
             grid: [2, 1, 1],
             block: [40, 1, 1],

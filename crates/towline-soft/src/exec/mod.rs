@@ -36,6 +36,7 @@ pub(crate) use step::compare_one;
 use crate::image::Kernel;
 use crate::jit::Compiled;
 use crate::memory::Arena;
+use crate::texture::Seen;
 
 /// Takes what kernels print.
 pub(crate) type Print = Arc<dyn Fn(&[u8]) + Send + Sync>;
@@ -55,6 +56,7 @@ pub(crate) struct Launch {
     /// What it is compiled to, unless the interpreter is to run it.
     pub(crate) code: Option<Arc<Compiled>>,
     pub(crate) arena: Arc<Arena>,
+    pub(crate) textures: Seen,
     pub(crate) device: u32,
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],

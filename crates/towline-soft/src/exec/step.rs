@@ -7,6 +7,7 @@ use towline_ptx::ir::Space;
 use towline_ptx::ir::op::{
     Address, Atomic, Compare, Flag, Logic, Op, Order, Pred, Reg, Source, Special,
 };
+use towline_ptx::ir::texture::{self, INPUT_LIMIT};
 use towline_ptx::ptx::Type;
 
 use super::access::{
@@ -405,8 +406,40 @@ fn seldom(
             let out = std::array::from_fn(|lane| convert::truth(*to, holds >> lane & 1 != 0));
             frame.set(*d, mask, &out);
         }
+        Op::Texture(access) => use_texture(context, frame, env, access)?,
         _ => return unknown(None),
     }
+    Ok(())
+}
+
+fn use_texture(
+    context: &Context<'_>,
+    frame: &mut Frame,
+    env: &mut Env<'_>,
+    access: &texture::Access,
+) -> Result<(), LaneFault> {
+    let constants = context.constants;
+    let mut all = [[0; LANES]; 4];
+    for lane in lanes_of(context.mask) {
+        let of_lane = |source: Source| frame.get(constants, source)[lane];
+        let (handle, sampler) = (of_lane(access.handle), access.sampler.map(of_lane));
+        let mut inputs = [0; INPUT_LIMIT];
+        for (place, source) in inputs.iter_mut().zip(&access.inputs) {
+            *place = of_lane(*source);
+        }
+        let given = inputs.get(..access.inputs.len()).unwrap_or_default();
+        let parts = env.unit.access(access, handle, sampler, given);
+        let parts = parts.map_err(|fault| (fault, Lane::Number(lane)))?;
+        for (out, part) in all.iter_mut().zip(parts) {
+            out[lane] = part;
+        }
+    }
+    for (d, values) in access.d.iter().zip(&all) {
+        if let Some(d) = d {
+            frame.set(*d, context.mask, values);
+        }
+    }
+    set_maybe(frame, access.p, context.mask, u32::MAX);
     Ok(())
 }
 

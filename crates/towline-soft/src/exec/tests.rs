@@ -128,6 +128,7 @@ impl Bench {
             code: compiled(&kernel),
             kernel,
             arena: Arc::clone(&self.arena),
+            textures: Default::default(),
             device: 0,
             grid: [shape.grid, 1, 1],
             block: [shape.block, 1, 1],

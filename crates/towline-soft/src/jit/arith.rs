@@ -171,6 +171,7 @@ impl Emitter<'_, '_> {
             | Op::Store { .. }
             | Op::StoreVector { .. }
             | Op::Atomic { .. } => self.memory(op)?,
+            Op::Texture(access) => self.texture(access),
             op => self.evaluate(op)?,
         }
         Ok(())

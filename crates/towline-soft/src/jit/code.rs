@@ -186,6 +186,7 @@ impl Compiled {
             evaluate_rarely: sparing(&mut module, function, "evaluate", &[I64; 7])?,
             fail: import(&mut module, function, "fail", &[I64; 3], &[])?,
             special: import(&mut module, function, "special", &[I64; 2], &[I64])?,
+            texture: import(&mut module, function, "texture", &[I64; 3], &[I64])?,
         };
         let mut shared = FunctionBuilderContext::new();
         let mut builder = FunctionBuilder::new(&mut context.func, &mut shared);

@@ -141,6 +141,7 @@ pub(super) struct Helpers {
     pub(super) evaluate_rarely: FuncRef,
     pub(super) fail: FuncRef,
     pub(super) special: FuncRef,
+    pub(super) texture: FuncRef,
 }
 
 /// What comes out besides code.

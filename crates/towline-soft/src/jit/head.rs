@@ -2,6 +2,8 @@
 
 use std::mem::offset_of;
 
+use towline_ptx::ir::texture::INPUT_LIMIT;
+
 /// Where a memory access last went, if it is to be found there again.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
@@ -43,6 +45,9 @@ pub(super) const UNIFORMS: usize = Uniform::WorkspaceLow as usize + 1;
 /// Sizes of accesses: 1, 2, 4 ... bytes.
 pub(super) const SIZES: usize = 7;
 
+/// Words of such an access: handles of the texture and a sampler, and inputs.
+pub(super) const EXCHANGED: usize = 2 + INPUT_LIMIT;
+
 /// See the module's text.
 #[derive(Debug)]
 #[repr(C)]
@@ -66,6 +71,8 @@ pub(super) struct Head {
     pub(super) parted: u32,
     /// What helpers answer.
     pub(super) answer: u64,
+    /// Inputs of accesses to textures, and what these give.
+    pub(super) exchange: [u64; EXCHANGED],
     pub(super) uniform: [u64; UNIFORMS],
     /// How many accesses of each size fit into shared memory.
     pub(super) shared_counts: [u64; SIZES],
@@ -82,6 +89,11 @@ pub(super) use offset;
 /// The offset of a uniform value.
 pub(super) fn uniform(which: Uniform) -> i32 {
     (offset_of!(Head, uniform) + which as usize * 8) as i32
+}
+
+/// The offset of a word that accesses to textures exchange.
+pub(super) fn exchange(place: usize) -> i32 {
+    (offset_of!(Head, exchange) + place * 8) as i32
 }
 
 /// The offset of the count of accesses of a size.

@@ -19,13 +19,14 @@ use crate::fault::FaultKind;
 use crate::image::SHARED_WINDOW;
 
 /// The helpers by the names that code knows them under.
-pub(super) fn table() -> [(&'static str, *const u8); 5] {
+pub(super) fn table() -> [(&'static str, *const u8); 6] {
     [
         ("access", access as *const u8),
         ("atomic", atomic as *const u8),
         ("evaluate", evaluate as *const u8),
         ("fail", fail as *const u8),
         ("special", special as *const u8),
+        ("texture", texture as *const u8),
     ]
 }
 
@@ -233,6 +234,37 @@ extern "C" fn fail(head: *mut Head, step: u64, lane: u64) {
         _ => FaultKind::Trap,
     };
     threads.fail(kind, step as u32, lane as usize);
+}
+
+extern "C" fn texture(head: *mut Head, step: u64, lane: u64) -> u64 {
+    // SAFETY: machine code passes on what it was called with.
+    let threads = unsafe { threads(head) };
+    let code = threads.code;
+    let op = code
+        .flat
+        .steps
+        .get(step as usize)
+        .and_then(super::emit::op_of);
+    let Some(Op::Texture(access)) = op else {
+        return 0;
+    };
+    let words = threads.head.exchange;
+    let first = 1 + usize::from(access.sampler.is_some());
+    let sampler = access.sampler.map(|_| words[1]);
+    let inputs = words.get(first..first + access.inputs.len());
+    let found = threads
+        .unit
+        .access(access, words[0], sampler, inputs.unwrap_or_default());
+    match found {
+        Ok(parts) => {
+            threads.head.exchange[..parts.len()].copy_from_slice(&parts);
+            1
+        }
+        Err(kind) => {
+            threads.fail(kind, step as u32, lane as usize);
+            0
+        }
+    }
 }
 
 extern "C" fn special(head: *mut Head, step: u64) -> u64 {

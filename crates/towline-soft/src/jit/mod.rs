@@ -7,7 +7,7 @@
 //! - [`flat`]: a kernel with all that it calls as one piece of code.
 //! - [`live`]: which registers are needed where, and in which form.
 //! - [`kept`]: what lies in frames while threads wait.
-//! - [`emit`], [`arith`], [`float`], [`convert`], [`special`], [`memory`]: the translation.
+//! - [`emit`], [`arith`], [`float`], [`convert`], [`special`], [`memory`], [`texture`]: the translation.
 //! - [`runs`]: loads that are checked together.
 //! - [`shapes`]: what four lanes have in common that go together.
 //! - [`code`]: machine code, and the cache of it.
@@ -37,6 +37,7 @@ mod run;
 mod runs;
 mod shapes;
 mod special;
+mod texture;
 
 pub(crate) use code::{Cache, Compiled};
 pub(crate) use run::{Threads, block_bytes};

@@ -385,6 +385,32 @@ pub(super) fn operands(op: &mut Op, visit: &mut impl FnMut(Operand<'_>)) {
             visit(Reads(a, input));
             visit(Writes(d, out));
         }
+        Op::Texture(access) => {
+            let width = |bits| if bits > 32 { Read::Wide } else { Read::Narrow };
+            visit(Reads(&mut access.handle, Read::Wide));
+            if let Some(sampler) = &mut access.sampler {
+                visit(Reads(sampler, Read::Wide));
+            }
+            let (coordinates, rest) = (access.op.coordinates(), width(access.op.input_bits()));
+            for (place, input) in access.inputs.iter_mut().enumerate() {
+                let read = if place < coordinates {
+                    Read::Narrow
+                } else {
+                    rest
+                };
+                visit(Reads(input, read));
+            }
+            let out = match access.op.result_bits() {
+                64 => Written::Wide,
+                _ => Written::Narrow,
+            };
+            for d in access.d.iter_mut().flatten() {
+                visit(Writes(d, out));
+            }
+            if let Some(p) = &mut access.p {
+                visit(WritesFlag(p));
+            }
+        }
         Op::Unpack { bits, d, a } => {
             let all = usize::from(*bits) * d.len();
             visit(Reads(a, if all > 32 { Read::Wide } else { Read::Narrow }));

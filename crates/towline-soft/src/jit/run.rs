@@ -11,7 +11,7 @@ use super::DONE;
 use super::code::Compiled;
 use super::emit::{Stop, Wait, entry_of, op_of};
 use super::flat::Step;
-use super::head::{Head, SIZES, Slot, UNIFORMS, Uniform};
+use super::head::{EXCHANGED, Head, SIZES, Slot, UNIFORMS, Uniform};
 use super::helpers::nowhere;
 use super::shapes::QUAD;
 use crate::exec::Launch;
@@ -22,6 +22,7 @@ use crate::exec::grid::{Pause, Work};
 use crate::exec::together::{Brought, carry_out, matches};
 use crate::fault::{Fault, FaultKind};
 use crate::memory::Span;
+use crate::texture::Unit;
 
 /// Rounds of a block through its barriers before others have their turn.
 const ROUNDS: u32 = 1000;
@@ -70,6 +71,7 @@ pub(crate) struct Threads<'a> {
     pub(super) head: Head,
     pub(super) launch: &'a Launch,
     pub(super) code: &'a Compiled,
+    pub(super) unit: Unit<'a>,
     block: [u32; 3],
     warps: Vec<Warp>,
     gates: [Gate; BARRIERS],
@@ -158,11 +160,13 @@ impl<'a> Threads<'a> {
                 left: 0,
                 parted: 0,
                 answer: 0,
+                exchange: [0; EXCHANGED],
                 uniform,
                 shared_counts,
             },
             launch,
             code,
+            unit: Unit::new(&launch.arena, &launch.textures),
             block: [0; 3],
             warps: vec![Warp::default(); warps],
             gates: std::array::from_fn(|_| Gate {
@@ -231,6 +235,7 @@ impl<'a> Threads<'a> {
         let changes = self.launch.arena.changes();
         if changes != self.changes {
             self.changes = changes;
+            self.unit.look_again();
             self.slots.fill(Slot::default());
             self.spans.fill(None);
         }

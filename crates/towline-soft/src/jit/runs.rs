@@ -100,6 +100,7 @@ fn ends(step: &Step) -> bool {
         | Op::Return
         | Op::Store { .. }
         | Op::StoreVector { .. }
+        | Op::Texture(_)
         | Op::Together { .. }
         | Op::Trap { .. } => true,
         _ => false,

@@ -396,7 +396,8 @@ impl Shapes {
             | Op::StoreVector { .. }
             | Op::ActiveMask { .. }
             | Op::Atomic { .. }
-            | Op::Call(_) => Shape::Any,
+            | Op::Call(_)
+            | Op::Texture(_) => Shape::Any,
             Op::Together { mask, what } => match &**what {
                 Together::Vote { .. } | Together::Reduce { .. } => {
                     match self.source(flat, *mask).is_same() {

@@ -12,6 +12,7 @@ mod copies;
 mod forms;
 mod matrix;
 mod memory;
+mod textures;
 mod video;
 mod warp;
 
@@ -111,6 +112,12 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
             "setp" => self.setp(),
             "slct" => self.slct(),
             "st" => self.st(),
+            "suld" => self.suld(),
+            "suq" | "txq" => self.texture_query(),
+            "sured" => self.sured(),
+            "sust" => self.sust(),
+            "tex" => self.tex(),
+            "tld4" => self.tld4(),
             "testp" => self.testp(),
             "trap" => self.alone(Op::Trap { breakpoint: false }),
             _ => self.refuse(format!("the instruction `{opcode}` is not supported")),
