@@ -486,6 +486,12 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
+    /// Whether this names a register.
+    pub(super) fn is_register(&mut self, expression: &Expression<'a>) -> bool {
+        let slot = plain_name(expression).and_then(|name| self.scopes.find(name));
+        matches!(slot, Some(Slot::Reg(_)))
+    }
+
     /// A register to write to, or `_`.
     pub(super) fn maybe_reg(
         &mut self,

@@ -50,6 +50,7 @@ pub(crate) const KNOWN: &[Difference] = &[
     narrower("madc.", "16 ", UNDOCUMENTED),
     narrower("rcp.r", ".ftz.f64", UNDOCUMENTED),
     narrower("testp.f", "", UNDOCUMENTED),
+    narrower("tex.grad", ".s32 ", UNDOCUMENTED),
     narrower("and.pred", "f16x2_0", UNDOCUMENTED),
     narrower("or.pred", "f16x2_0", UNDOCUMENTED),
     narrower("xor.pred", "f16x2_0", UNDOCUMENTED),

@@ -96,6 +96,9 @@ fn statements_are_judged_as_ptxas_judges_them() {
         &mut met,
     );
     assert!(on_matrices > 250, "{on_matrices} are right");
+    let textures = include_str!("textures.txt").lines();
+    let textures: Vec<_> = textures.map(str::to_owned).collect();
+    compare(&oracle, &textures, "textures and surfaces", &mut met);
     let all = statements::modifiers();
     let accepted = compare(&oracle, &all, "statements", &mut met);
     assert!(accepted > 1500, "{accepted} are right");

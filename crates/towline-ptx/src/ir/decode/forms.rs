@@ -189,18 +189,18 @@ const FORMS: &str = "
     tld4: (r g b a) (2d a2d cube acube) (v4) {u32 s32 f16 f32} {f32}
     tld4: (r g b a) (2d a2d cube acube) (v2) {f16x2} {f32}
     txq: (width height depth channel_data_type channel_order normalized_coords array_size num_mipmap_levels num_samples) {b32}
-    txq: (force_unnormalized_coords filter_mode addr_mode_0 addr_mode_1 addr_mode_2) {b32}
+    txq: (memory_layout force_unnormalized_coords filter_mode addr_mode_0 addr_mode_1 addr_mode_2) {b32}
     txq: (level) (width height depth) {b32}
     suq: (width height depth channel_data_type channel_order array_size memory_layout) {b32}
-    suld: (b) ($geometry) [ca cg cs cv] [v2 v4] {b8 b16 b32} [trap clamp zero]
-    suld: (b) ($geometry) [ca cg cs cv] [v2] {b64} [trap clamp zero]
-    sust: (b) ($geometry) [wb cg cs wt] [v2 v4] {b8 b16 b32} [trap clamp zero]
-    sust: (b) ($geometry) [wb cg cs wt] [v2] {b64} [trap clamp zero]
-    sust: (p) ($geometry) [wb cg cs wt] [v2 v4] {b32} [trap clamp zero]
-    sured: (b) (add) ($geometry) {u32 s32 u64} [trap clamp zero]
-    sured: (b) (min max) ($geometry) {u32 s32 u64 s64} [trap clamp zero]
-    sured: (b) (and or) ($geometry) {b32} [trap clamp zero]
-    sured: (p) (add min max and or) ($geometry) {b32} [trap clamp zero]
+    suld: (b) ($geometry) [ca cg cs cv] [v2 v4] {b8 b16 b32} (trap clamp zero)
+    suld: (b) ($geometry) [ca cg cs cv] [v2] {b64} (trap clamp zero)
+    sust: (b) ($geometry) [wb cg cs wt] [v2 v4] {b8 b16 b32} (trap clamp zero)
+    sust: (b) ($geometry) [wb cg cs wt] [v2] {b64} (trap clamp zero)
+    sust: (p) ($geometry) [wb cg cs wt] [v2 v4] {b32} (trap clamp zero)
+    sured: (b) (add) (1d 2d 3d) {u32 s32 u64} (trap clamp zero)
+    sured: (b) (min max) (1d 2d 3d) {u32 s32 u64 s64} (trap clamp zero)
+    sured: (b) (and or) (1d 2d 3d) {b32} (trap clamp zero)
+    sured: (p) (add min max and or) (1d 2d 3d) {b32} (trap clamp zero)
     fence: [sc acq_rel acquire release] ($scope)
     membar: (cta gl sys)
 ";

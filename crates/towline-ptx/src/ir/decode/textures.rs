@@ -45,8 +45,11 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
 
     /// A handle in a register, or the variable that stands for a texture, surface or sampler.
     fn object(&mut self, expression: &Expression<'a>) -> Result<Source, Error> {
-        self.builder
-            .fitting_source(expression, Type::U64, Fit::Base)
+        let fit = match self.builder.is_register(expression) {
+            true => Fit::Same,
+            false => Fit::Base,
+        };
+        self.builder.fitting_source(expression, Type::U64, fit)
     }
 
     fn texture_place<'e>(
@@ -95,6 +98,8 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
         for (place, one) in given.iter().take(count).enumerate() {
             inputs.push(match place {
                 0 if geometry.is_layered() => self.builder.count(one)?,
+                // Any register of 32 bits will do.
+                _ if self.builder.is_register(one) => self.builder.source(one, Type::B32)?,
                 _ => self.builder.source(one, ty)?,
             });
         }
@@ -174,6 +179,9 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
             }
             (Detail::Gradient, [x, y, rest @ ..]) => {
                 for gradient in [x, y] {
+                    if !matches!(gradient, Expression::Vector(_)) {
+                        return self.refuse("gradients stand in braces");
+                    }
                     inputs.extend(self.some_of(gradient, sides, Type::F32)?);
                 }
                 rest
@@ -272,13 +280,16 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
         self.access(TextureOp::Query { query, level }, d, None, place, inputs)
     }
 
-    fn beyond(&mut self) -> Beyond {
+    fn beyond(&mut self) -> Result<Beyond, Error> {
         let found = self.modifiers.one_of(&[
             ("trap", Beyond::Trap),
             ("clamp", Beyond::Clamp),
             ("zero", Beyond::Zero),
         ]);
-        found.unwrap_or(Beyond::Trap)
+        match found {
+            Some(beyond) => Ok(beyond),
+            None => self.refuse("`.trap`, `.clamp` or `.zero` must be there"),
+        }
     }
 
     fn surface_vector(&mut self) -> usize {
@@ -294,7 +305,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
             .skip(|name| matches!(name, "ca" | "cg" | "cs" | "cv"));
         let count = self.surface_vector();
         let ty = self.modifiers.ty()?;
-        let beyond = self.beyond();
+        let beyond = self.beyond()?;
         let [d, place] = self.operands()?;
         let place = self.texture_place(place)?;
         let inputs = self.coordinates(place.coordinates, geometry, Type::S32)?;
@@ -318,7 +329,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
             .skip(|name| matches!(name, "wb" | "cg" | "cs" | "wt"));
         let count = self.surface_vector();
         let ty = self.modifiers.ty()?;
-        let beyond = self.beyond();
+        let beyond = self.beyond()?;
         let [place, a] = self.operands()?;
         let place = self.texture_place(place)?;
         let mut inputs = self.coordinates(place.coordinates, geometry, Type::S32)?;
@@ -352,7 +363,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
         };
         let geometry = self.geometry()?;
         let ty = self.modifiers.ty()?;
-        let beyond = self.beyond();
+        let beyond = self.beyond()?;
         let [place, a] = self.operands()?;
         let place = self.texture_place(place)?;
         let mut inputs = self.coordinates(place.coordinates, geometry, Type::S32)?;
