@@ -5,10 +5,18 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::process::Resource;
+
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// Most threads. Each waiting client thread occupies one; jobs beyond that queue.
 const LIMIT: usize = 256;
+/// So many threads there may be however little memory the session may have.
+const FEW: usize = 16;
+/// Memory of a thread: its stack counts in full where the system limits what a process may write to.
+const THREAD_BYTES: u64 = 2 << 20;
+/// Threads take at most this part of such a limit.
+const SHARE: u64 = 4;
 /// How long an idle thread stays.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -81,7 +89,9 @@ impl Waiters {
 
     /// Starts a thread if more are wanted than are free, and may be.
     fn grow<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        if state.enough() || state.threads >= LIMIT {
+        if state.enough()
+            || state.threads >= most(rustix::process::getrlimit(Resource::Data).current)
+        {
             return state;
         }
         let inner = Arc::clone(&self.0);
@@ -97,6 +107,12 @@ impl Waiters {
         }
         state
     }
+}
+
+/// Most threads where the process may write to so many bytes.
+fn most(data: Option<u64>) -> usize {
+    let threads = data.map_or(LIMIT as u64, |bytes| bytes / SHARE / THREAD_BYTES);
+    (threads as usize).clamp(FEW, LIMIT)
 }
 
 impl State {
@@ -141,6 +157,13 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
+
+    #[test]
+    fn threads_leave_a_session_most_of_its_memory() {
+        assert_eq!(most(None), LIMIT);
+        assert_eq!(most(Some(256 << 20)), 32);
+        assert_eq!([most(Some(1 << 20)), most(Some(1 << 40))], [FEW, LIMIT]);
+    }
 
     #[test]
     fn jobs_that_wait_for_each_other_all_run() {
