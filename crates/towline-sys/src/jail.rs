@@ -22,8 +22,11 @@ mod policy;
 mod seccomp;
 mod user;
 
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, FdFlags};
 use rustix::process::{Resource, Rlimit};
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
@@ -35,6 +38,15 @@ use crate::{Context, SysError, process};
 
 /// Where a jailed worker finds a directory of its own when it has a private /tmp.
 const PRIVATE_HOME: &str = "/tmp/home";
+
+/// In a worker's home: a link to the folder where device runtimes keep compiled kernels.
+const KERNELS: &str = "kernels";
+
+/// That folder, until another takes its place.
+const OWN_KERNELS: &str = ".kernels";
+
+/// How deep the folders lie at most that runtimes make when they are loaded.
+const COPIED_DEPTH: u32 = 8;
 
 /// Open files that a worker may have: lanes, device nodes, and what a compiler opens.
 const DESCRIPTORS: u64 = 4096;
@@ -223,13 +235,54 @@ fn limit(resource: Resource, most: u64) -> rustix::io::Result<()> {
     rustix::process::setrlimit(resource, limit)
 }
 
-/// Makes `home` this process's HOME, temporary and cache folder, where device runtimes put compiled kernels. Needs a
-/// process with one thread.
+/// Makes `home` this process's HOME and temporary folder, and a folder in it the one where device runtimes keep compiled kernels, until
+/// [`share_kernels`] replaces that. Needs a process with one thread.
 pub fn adopt_home(home: &Path) -> Result<(), SysError> {
     require_one_thread()?;
-    for name in ["HOME", "TMPDIR", "XDG_CACHE_HOME"] {
+    let action = || format!("make a folder for kernels in {}", home.display());
+    std::fs::create_dir(home.join(OWN_KERNELS)).while_trying_to(action())?;
+    let kernels = home.join(KERNELS);
+    std::os::unix::fs::symlink(OWN_KERNELS, &kernels).while_trying_to(action())?;
+    let nvidia = kernels.join("nvidia");
+    for (name, folder) in [
+        ("HOME", home),
+        ("TMPDIR", home),
+        ("XDG_CACHE_HOME", &kernels),
+        ("CUDA_CACHE_PATH", &nvidia),
+    ] {
         // SAFETY: this process has one thread (above), so no other reads the environment meanwhile.
-        unsafe { std::env::set_var(name, home) };
+        unsafe { std::env::set_var(name, folder) };
+    }
+    Ok(())
+}
+
+/// Has device runtimes keep compiled kernels in `folder` from now on: the root of files that several workers share. `home` is the one of
+/// [`adopt_home`]. The folder stays open, here and in the programs that this process starts.
+pub fn share_kernels(home: &Path, folder: OwnedFd) -> Result<(), SysError> {
+    let action = "use kernels of other workers";
+    // Runtimes have made their folders when they were loaded.
+    copy_folders(&home.join(OWN_KERNELS), folder.as_fd(), COPIED_DEPTH).while_trying_to(action)?;
+    rustix::io::fcntl_setfd(&folder, FdFlags::empty()).while_trying_to(action)?;
+    let draft = home.join(".kernels-next");
+    let target = format!("/proc/self/fd/{}", folder.into_raw_fd());
+    std::os::unix::fs::symlink(target, &draft).while_trying_to(action)?;
+    std::fs::rename(draft, home.join(KERNELS)).while_trying_to(action)
+}
+
+/// Makes the folders below `from` in `to` as well.
+fn copy_folders(from: &Path, to: BorrowedFd<'_>, depth: u32) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        if depth == 0 || !entry.file_type()?.is_dir() {
+            continue;
+        }
+        match rustix::fs::mkdirat(to, entry.file_name(), Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let next = rustix::fs::openat(to, entry.file_name(), flags, Mode::empty())?;
+        copy_folders(&entry.path(), next.as_fd(), depth - 1)?;
     }
     Ok(())
 }

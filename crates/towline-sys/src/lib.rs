@@ -3,6 +3,7 @@
 //! - [`process`]: start a worker so that it cannot outlive its supervisor, wait for it, kill it with all it started.
 //! - [`channel`]: the message socket between supervisor and worker, which also carries descriptors.
 //! - [`jail`]: what a worker does to itself before it takes bytes from a client.
+//! - [`shared_files`]: files in memory that several workers share.
 //! - [`signals`]: termination signals as a blocking call.
 //! - [`cpus`]: bind this process to CPUs and NUMA nodes.
 //! - [`crash`]: what a process says when it crashes.
@@ -16,6 +17,7 @@ pub mod cpus;
 pub mod crash;
 pub mod jail;
 pub mod process;
+pub mod shared_files;
 pub mod signals;
 mod spawn;
 

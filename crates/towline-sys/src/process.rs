@@ -25,6 +25,7 @@ use rustix::process::{
 };
 
 pub use self::separate::{can_change_user, can_separate};
+pub(crate) use self::separate::{in_child, settle_user_namespace};
 use self::start::{Namespaces, Plan};
 use crate::channel::{Channel, wait_readable};
 use crate::jail::WorkerKind;

@@ -36,7 +36,7 @@ pub fn can_separate() -> Result<(), String> {
 }
 
 /// Runs in the child: system calls only.
-fn settle_user_namespace(users: &str, groups: &str) -> io::Result<()> {
+pub(crate) fn settle_user_namespace(users: &str, groups: &str) -> io::Result<()> {
     // The files below are root's for a process that nobody may inspect, as its parent is. The copy of the parent's memory can be read
     // by other processes of this user until it ends in a moment; they can read where the secrets in it come from at any time.
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
@@ -67,7 +67,10 @@ fn write_file(path: &CStr, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Runs `attempt`, which makes only system calls, in a child with these namespaces of its own.
-fn in_child(namespaces: libc::c_int, attempt: impl Fn() -> io::Result<()>) -> io::Result<()> {
+pub(crate) fn in_child(
+    namespaces: libc::c_int,
+    attempt: impl Fn() -> io::Result<()>,
+) -> io::Result<()> {
     let flags = libc::c_long::from(namespaces | libc::SIGCHLD);
     let none: libc::c_long = 0;
     // A handler that ran in the child could wait for locks of threads that it does not have.
