@@ -439,6 +439,16 @@ pub(crate) struct ServeOptions {
     /// Most memory for device code of CUDA programs, so that it need not come again over the network; 0 keeps nothing
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = memory_bytes_or_none)]
     pub(crate) image_cache_memory: u64,
+    /// Most bytes of compiled kernels that are kept for later sessions of a tenant, for OpenCL and for CUDA each; 0 keeps none
+    /// [default: 256M where clients prove themselves, else 0]
+    ///
+    /// Without a token, or a file of tenants, all clients count as one tenant: a size lets each run code that another has left there.
+    #[arg(long, value_name = "BYTES", value_parser = memory_bytes_or_none)]
+    pub(crate) kernel_cache: Option<u64>,
+    /// Keep them in this folder, which must be for the server's user alone [default: /var/lib/towline/kernels for root, else
+    /// kernels/ beside known_servers]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) kernel_cache_folder: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) soft: SoftDeviceOptions,
     /// Run workers on these CPUs, as in 0-3,8

@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use sha2::{Digest, Sha256};
 use towline_server::supervisor::{
-    ImageConfig, JailConfig, MostAhead, Supervisor, SupervisorConfig, TenantTable,
+    ImageConfig, JailConfig, KernelConfig, MostAhead, Supervisor, SupervisorConfig, TenantTable,
 };
 use towline_sys::cpus;
 use towline_sys::jail::{UnprivilegedUser, WorkerKind};
@@ -64,6 +65,18 @@ const INHERITED_PREFIXES: [&str; 21] = [
     "POCL_",
     "ROCR_",
     "RUSTICL_",
+];
+
+/// Most bytes of a tenant's compiled kernels, where nothing else is said.
+const KERNEL_CACHE_BYTES: u64 = 256 << 20;
+
+/// Variables that name folders of compiled kernels, outside the jail.
+const CACHES: [&str; 5] = [
+    "AMD_COMGR_CACHE_DIR",
+    "CUDA_CACHE_PATH",
+    "MESA_SHADER_CACHE_DIR",
+    "NEO_CACHE_DIR",
+    "POCL_CACHE_DIR",
 ];
 
 /// In which order CUDA counts devices.
@@ -180,6 +193,7 @@ fn tenants(options: &ServeOptions) -> anyhow::Result<(Option<Follower>, TenantTa
 }
 
 fn config(options: &ServeOptions, tenants: TenantTable) -> anyhow::Result<SupervisorConfig> {
+    let kernels = kernels(options)?;
     let peer_token = options
         .peer_token_file
         .as_deref()
@@ -253,9 +267,10 @@ fn config(options: &ServeOptions, tenants: TenantTable) -> anyhow::Result<Superv
             disabled: options.no_jail,
             user,
             keep_readable: keep_readable(options)?,
-            hide: hide(options),
+            hide: hide(options, kernels.as_ref()),
             shared_user: options.shared_user,
         },
+        kernels,
         identity: ServerIdentity {
             name: rustix::system::uname()
                 .nodename()
@@ -265,6 +280,61 @@ fn config(options: &ServeOptions, tenants: TenantTable) -> anyhow::Result<Superv
             key_lasts,
         },
     })
+}
+
+/// How compiled kernels are kept; the folder is made.
+fn kernels(options: &ServeOptions) -> anyhow::Result<Option<KernelConfig>> {
+    // Its clients, and a server of the same user with others, have nothing of each other's.
+    let scope = match (&options.tenants_file, &options.token_file) {
+        (Some(file), _) => format!("tenants {}", std::path::absolute(file)?.display()),
+        (None, Some(file)) => {
+            let token = read_secret(file, MAX_KEY_BYTES);
+            let token = token.with_context(|| format!("could not read {}", file.display()))?;
+            let digest = Sha256::digest(token.trim_ascii());
+            let digest = digest.iter().map(|byte| format!("{byte:02x}"));
+            format!("token {}", digest.collect::<String>())
+        }
+        (None, None) => "everybody".to_owned(),
+    };
+    let is_asked = options.tenants_file.is_some() || options.token_file.is_some();
+    let usual = if is_asked { KERNEL_CACHE_BYTES } else { 0 };
+    let bytes = options.kernel_cache.unwrap_or(usual);
+    if bytes == 0 {
+        return Ok(None);
+    }
+    let usual = match rustix::process::geteuid().is_root() {
+        true => Some(PathBuf::from("/var/lib/towline/kernels")),
+        false => towline_client::access::usual_known_servers()
+            .map(|known| known.with_file_name("kernels")),
+    };
+    let Some(folder) = options.kernel_cache_folder.clone().or(usual) else {
+        log::warn!(
+            "compiled kernels are not kept: there is no home folder; give --kernel-cache-folder"
+        );
+        return Ok(None);
+    };
+    let mut made = DirBuilder::new();
+    let made = made.recursive(true).mode(0o700).create(&folder);
+    match made.and_then(|()| folder.canonicalize()) {
+        Ok(folder) => Ok(Some(KernelConfig {
+            folder,
+            bytes,
+            scope,
+        })),
+        Err(error) if options.kernel_cache_folder.is_none() => {
+            log::warn!(
+                "compiled kernels are not kept: cannot make {}: {error}; give --kernel-cache-folder",
+                folder.display()
+            );
+            Ok(None)
+        }
+        Err(error) => Err(error).with_context(|| {
+            format!(
+                "could not make {} (--kernel-cache-folder)",
+                folder.display()
+            )
+        }),
+    }
 }
 
 /// A worker that waits costs a software device a few MiB of memory, and a driver some hundred MiB of each device's.
@@ -491,8 +561,8 @@ fn worker_environment(options: &ServeOptions) -> Vec<(OsString, OsString)> {
     };
     let mut environment: Vec<(OsString, OsString)> = std::env::vars_os()
         .filter(|(name, _)| name.to_str().is_some_and(inherited))
-        // Kernel caches belong into the worker's own home.
-        .filter(|(name, _)| name != "POCL_CACHE_DIR" && name != "CUDA_CACHE_PATH")
+        // Kernel caches belong into the worker's own home, or its tenant's store.
+        .filter(|(name, _)| !CACHES.iter().any(|cache| name == cache))
         .collect();
     // Lanes arrive over every transport that we listen with; workers run in /.
     let plugins = std::env::var_os(PLUGINS_VARIABLE).unwrap_or_default();
@@ -557,7 +627,7 @@ fn keep_readable(options: &ServeOptions) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// What a worker must not see even when it has our own user: our secret, and our home, wherever that is.
-fn hide(options: &ServeOptions) -> Vec<PathBuf> {
+fn hide(options: &ServeOptions, kernels: Option<&KernelConfig>) -> Vec<PathBuf> {
     let key_file = options.key_file.clone().or_else(usual_key_file);
     // A file that takes the place of the tenants file is hidden with its folder only.
     let tenants_file = options.tenants_file.as_deref();
@@ -584,7 +654,8 @@ fn hide(options: &ServeOptions) -> Vec<PathBuf> {
     });
     let images = options.image_cache.as_ref();
     let images = images.and_then(|folder| folder.canonicalize().ok());
-    secrets.chain(home).chain(images).collect()
+    let kernels = kernels.map(|kernels| kernels.folder.clone());
+    secrets.chain(home).chain(images).chain(kernels).collect()
 }
 
 /// The libraries, by absolute path, that a library, a `.icd` file or a folder of them names.

@@ -17,6 +17,7 @@ mod device_time;
 mod devices;
 mod faults;
 mod footprint;
+mod kernel_cache;
 mod limits;
 mod many;
 mod mix;

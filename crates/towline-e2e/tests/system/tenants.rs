@@ -14,27 +14,27 @@ use crate::support::{Client, PATIENCE, Running, Server, holds_within, opencl_pro
 const DEVICES: [&str; 6] = ["--backend", "null", "--cuda", "soft", "--soft-memory", "1G"];
 
 /// A tenants file, beside it the tokens that `towline tenant` wrote.
-struct Tenants {
+pub(crate) struct Tenants {
     folder: TempDir,
 }
 
 impl Tenants {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("room for temporary files");
         Self { folder }
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         let path = self.folder.path().join(name);
         path.to_str().expect("plain letters").to_owned()
     }
 
-    fn file(&self) -> String {
+    pub(crate) fn file(&self) -> String {
         self.path("tenants.toml")
     }
 
     /// `towline tenant` with these arguments.
-    fn tenant(&self, arguments: &[&str]) {
+    pub(crate) fn tenant(&self, arguments: &[&str]) {
         let file = self.file();
         let output = Command::new(towline())
             .args(["tenant", "--tenants-file", &file])
@@ -44,7 +44,7 @@ impl Tenants {
         assert!(output.status.success(), "{}", errors_of(&output));
     }
 
-    fn add(&self, name: &str, limits: &[&str]) {
+    pub(crate) fn add(&self, name: &str, limits: &[&str]) {
         let token = self.path(name);
         let arguments = ["add", name, "--token-out", &token];
         self.tenant(&[&arguments[..], limits].concat());
@@ -57,7 +57,12 @@ impl Tenants {
     }
 
     /// A program of a tenant, with the token that is kept under a name.
-    fn program(&self, server: &Server, [tenant, token]: [&str; 2], program: &str) -> Client {
+    pub(crate) fn program(
+        &self,
+        server: &Server,
+        [tenant, token]: [&str; 2],
+        program: &str,
+    ) -> Client {
         let token = self.path(token);
         let options = ["--server", server.address(), "--tenant", tenant];
         let options = [&options[..], &["--token-file", &token]].concat();
@@ -72,7 +77,7 @@ impl Tenants {
         running
     }
 
-    fn status(&self, server: &Server, tenant: &str) -> Value {
+    pub(crate) fn status(&self, server: &Server, tenant: &str) -> Value {
         let output = self.ask(server, tenant, tenant);
         assert!(output.status.success(), "{}", errors_of(&output));
         let mut servers: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");

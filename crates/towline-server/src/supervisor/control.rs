@@ -1,6 +1,7 @@
 //! A connection from its first byte: a lane goes to its session, a control connection stays here to its last byte.
 
 use std::io::IoSlice;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -509,6 +510,16 @@ fn run_session(
     if let Some(entered) = &entered {
         *lock(&group) = Some(Arc::clone(entered));
     }
+    let kind = match hello.purpose {
+        Purpose::CudaSession => &shared.config.cuda_worker,
+        _ => &shared.config.worker,
+    };
+    let kernels = match (&shared.kernels, kind) {
+        (Some(stores), Some(program)) => stores.join(id, &tenant, &worker, program.kind),
+        _ => None,
+    };
+    // Given back when the worker is gone.
+    let (_membership, kernels) = kernels.unzip();
     let has_own_files = limits_files(&worker, &quota, &shared.config);
     let session_limits = shared.config.limits.clone();
     let session = match random::<TICKET_BYTES>() {
@@ -563,7 +574,7 @@ fn run_session(
             worker_pid: worker.pid(),
         });
     }
-    let result = serve_session(&session, handshake, session_limits, inbox, shared);
+    let result = serve_session(&session, kernels, handshake, session_limits, inbox, shared);
     seat.leave();
     place.leave();
     // Before the worker's end closes the connection.
@@ -621,6 +632,7 @@ fn run_session(
 
 fn serve_session(
     session: &Arc<Session>,
+    kernels: Option<OwnedFd>,
     handshake: &ServerHandshake,
     limits: towline_wire::control::SessionLimits,
     inbox: &mut Inbox,
@@ -646,7 +658,7 @@ fn serve_session(
     // If the worker is dead, its end is told by the callback.
     let _ = session
         .worker
-        .assign(parameters, encrypted, &session.tenant);
+        .assign(parameters, encrypted, &session.tenant, kernels);
     shared
         .sessions
         .insert(Arc::clone(session))
@@ -740,13 +752,18 @@ fn status(tenant: &Arc<Tenant>, shared: &Shared) -> Status {
         sessions_crashed,
         rejected,
         tenants: tenants.collect(),
-        limits: server_limits(all, shared),
+        limits: server_limits(tenant, shared),
         sessions,
     }
 }
 
 /// Limits of the server, with their use where the client may see that.
-fn server_limits(with_use: bool, shared: &Shared) -> Vec<ServerLimit> {
+fn server_limits(tenant: &Tenant, shared: &Shared) -> Vec<ServerLimit> {
+    let with_use = tenant.is_admin();
+    let kernels = shared.kernels.as_ref();
+    let kernels = kernels.map_or((0, 0), |stores| {
+        stores.in_use((!with_use).then_some(tenant))
+    });
     let bounds = &shared.config.bounds;
     let offers = shared.cuda_pool.as_ref().map(|pool| pool.shared());
     let [images, image_bytes] = offers.map_or([(0, 0); 2], |(_, images)| images.in_use());
@@ -770,6 +787,12 @@ fn server_limits(with_use: bool, shared: &Shared) -> Vec<ServerLimit> {
         counted("offer_descriptors", offers),
         counted("images", images),
         counted("image_bytes", image_bytes),
+        ServerLimit {
+            name: "kernel_cache_bytes".to_owned(),
+            value: kernels.1,
+            // A tenant's own use is its to know.
+            used: Some(kernels.0),
+        },
         time("handshake_ms", HANDSHAKE_LIMIT),
         time("lanes_ms", bounds.lanes),
         time("query_silence_ms", bounds.query_silence),

@@ -9,6 +9,7 @@
 //! - `budget`: how many descriptors sessions, offers and images may have.
 //! - `cgroup`: a control group for each session, where this server may make some.
 //! - `control`: a control connection from its first byte to its last.
+//! - `kernels`: what compilers of a tenant's sessions have made, for its later sessions.
 //! - `monitor`: the one worker that asks NVML what clients ask.
 //! - `origin`: where connections come from.
 //! - `peer`: connections between workers here and workers of the servers that this one lists.
@@ -24,7 +25,8 @@
 //! - `folder`: the workers' folders on disk, and their user numbers.
 //! - `output`: what workers write, on its way to the log.
 //!
-//! Lock order: tickets of peer lanes, a session's lanes, then the table of sessions, then a pool, then a worker's state, then the table of tenants, then a tenant. No lock is held while
+//! Lock order: tickets of peer lanes, a session's lanes, then the table of sessions, then a pool, then a worker's state, then the table of tenants, then a tenant. Stores of kernels, then the sessions of one, then what is saved
+//! of one. No lock is held while
 //! sending to a client.
 
 mod accept;
@@ -35,6 +37,7 @@ mod cgroup;
 mod control;
 mod deadline;
 mod folder;
+mod kernels;
 mod monitor;
 mod origin;
 mod output;
@@ -69,6 +72,8 @@ use self::budget::Budget;
 use self::cgroup::Groups;
 use self::deadline::Deadlines;
 use self::folder::RuntimeFolder;
+pub use self::kernels::KernelConfig;
+use self::kernels::KernelStores;
 use self::monitor::Monitor;
 use self::peer::PeerTickets;
 use self::pool::{PoolKind, WorkerPool};
@@ -133,6 +138,8 @@ pub struct SupervisorConfig {
     pub nvml_worker: Option<WorkerProgram>,
     /// What is kept of the device code that CUDA programs bring.
     pub images: ImageConfig,
+    /// How compiled kernels are kept for later sessions; `None` keeps none.
+    pub kernels: Option<KernelConfig>,
     /// How to jail it.
     pub jail: JailConfig,
     /// What to call this server.
@@ -195,6 +202,14 @@ pub enum SupervisorError {
     /// Device code cannot be kept.
     #[error("cannot keep device code in {}; name a folder that this user may write to", folder.display())]
     ImageFolder {
+        /// Where.
+        folder: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Compiled kernels cannot be kept.
+    #[error("cannot keep compiled kernels in {}; name a folder of this user alone (--kernel-cache-folder), or say --kernel-cache 0", folder.display())]
+    KernelFolder {
         /// Where.
         folder: PathBuf,
         /// Why.
@@ -269,6 +284,8 @@ struct Shared {
     /// Workers for CUDA.
     cuda_pool: Option<Arc<WorkerPool>>,
     monitor: Option<Monitor>,
+    /// What compilers have made.
+    kernels: Option<Arc<KernelStores>>,
     /// Where sessions get control groups.
     groups: Option<Groups>,
     unproven: Unproven,
@@ -324,6 +341,10 @@ impl Supervisor {
                 config.max_sessions
             );
         }
+        let kernels = KernelStores::start(&config)?;
+        if let (Some(kernels), true) = (&kernels, config.tenants.is_listed()) {
+            kernels.keep_only(&config.tenants.all());
+        }
         // Before the first worker, which this process cannot take along into another group.
         let groups = groups(&config);
         let (pool, cuda_pool) = start_pools(&config, budget, interrupted)?;
@@ -353,6 +374,7 @@ impl Supervisor {
             pool,
             cuda_pool,
             monitor,
+            kernels,
             groups,
             unproven: Unproven::default(),
             deadlines: Deadlines::start()?,
@@ -385,9 +407,14 @@ impl Supervisor {
     /// Takes new entries of tenants: sessions of tenants that have none any more end, and what else has changed acts on new sessions and
     /// new allocations. Only where there were entries at the start.
     pub fn set_tenants(&self, entries: BTreeMap<String, TenantEntry>) {
+        let mut is_revoked = false;
         for tenant in self.shared.config.tenants.replace(entries) {
             log::info!("tenant {}: revoked", tenant.name());
             self.shared.sessions.end_of(&tenant);
+            is_revoked = true;
+        }
+        if let (Some(kernels), true) = (&self.shared.kernels, is_revoked) {
+            kernels.keep_only(&self.shared.config.tenants.all());
         }
     }
 
@@ -409,6 +436,9 @@ impl Supervisor {
         }
         if let Some(monitor) = &self.shared.monitor {
             monitor.stop();
+        }
+        if let Some(kernels) = &self.shared.kernels {
+            kernels.stop();
         }
         self.shared.deadlines.stop();
         for thread in self.threads.drain(..) {

@@ -432,6 +432,7 @@ impl WorkerPool {
                 output,
                 missing,
             } = WorkerProcess::start(&self.program, theirs, own_pids)?;
+            let numbers = user.as_ref().map(|user| (user.uid, user.gid));
             let jail = (!self.jail.disabled).then(|| JailRequest {
                 kind: self.program.kind,
                 user,
@@ -453,6 +454,7 @@ impl WorkerPool {
             let worker = Worker::new(
                 number,
                 &process,
+                numbers,
                 ours,
                 Arc::clone(&self.offers),
                 Arc::clone(&self.images),

@@ -261,6 +261,11 @@ impl Tenant {
         &self.name
     }
 
+    /// Tells it from another that had its name before.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
     pub(super) fn number(&self) -> u64 {
         self.number
     }

@@ -49,6 +49,8 @@ pub(super) struct Ending {
 pub(super) struct Worker {
     number: u64,
     pid: u32,
+    /// Its user and group, where the server has given it some.
+    user: Option<(u32, u32)>,
     /// Its name in the log.
     label: Arc<Label>,
     channel: Channel,
@@ -86,6 +88,7 @@ impl Worker {
     pub(super) fn new(
         number: u64,
         process: &WorkerProcess,
+        user: Option<(u32, u32)>,
         channel: Channel,
         offers: Arc<Offers>,
         images: Arc<Images>,
@@ -93,6 +96,7 @@ impl Worker {
         Arc::new(Self {
             number,
             pid: process.id(),
+            user,
             label: Label::new(process.id()),
             channel,
             offers,
@@ -131,6 +135,11 @@ impl Worker {
         self.pid
     }
 
+    /// Its user and group, where the server has given it some.
+    pub(super) fn user(&self) -> Option<(u32, u32)> {
+        self.user
+    }
+
     /// Its name in the log.
     pub(super) fn label(&self) -> Arc<Label> {
         Arc::clone(&self.label)
@@ -151,12 +160,14 @@ impl Worker {
         self.counts_processes.load(Ordering::Relaxed)
     }
 
-    /// Gives it a session of a tenant, whose lanes it has to account for where they are encrypted.
+    /// Gives it a session of a tenant, whose lanes it has to account for where they are encrypted, and the folder of the tenant's
+    /// compiled kernels.
     pub(super) fn assign(
         &self,
         parameters: SessionParameters,
         encrypted: Option<(&LaneKey, Arc<LaneAccount>)>,
         tenant: &Arc<Tenant>,
+        kernels: Option<OwnedFd>,
     ) -> Result<(), SysError> {
         self.label.set_session(parameters.session_id);
         self.offers.join(self.number, tenant.number());
@@ -172,7 +183,8 @@ impl Worker {
             lane_key,
             reserves_memory,
         };
-        self.channel.send_now(&protocol::encode(&message), None)
+        let kernels = kernels.as_ref().map(AsFd::as_fd);
+        self.channel.send_now(&protocol::encode(&message), kernels)
     }
 
     pub(super) fn pass_lane(

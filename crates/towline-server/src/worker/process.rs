@@ -30,7 +30,7 @@
 
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -171,9 +171,9 @@ pub fn main(
 ) -> ! {
     let channel = Arc::new(channel());
     let code = match start(&channel, prepare, open, |engine| engine.snapshot()) {
-        Ok((mut engine, counts_processes)) => {
+        Ok((mut engine, place)) => {
             engine.prepare();
-            serve(&channel, engine, counts_processes)
+            serve(&channel, engine, &place)
         }
         Err(error) => refuse(&channel, &*error),
     };
@@ -213,13 +213,21 @@ fn refuse(channel: &Channel, error: &(dyn Error + 'static)) -> i32 {
     1
 }
 
-/// Jail, device, jail again; then tells the supervisor. Gives also whether this worker's processes are counted apart from others'.
+/// What a worker knows of its place when it is ready.
+struct Place {
+    /// Its own folder.
+    home: PathBuf,
+    /// Whether its processes are counted apart from others'.
+    counts_processes: bool,
+}
+
+/// Jail, device, jail again; then tells the supervisor.
 fn start<T>(
     channel: &Channel,
     prepare: impl FnOnce(),
     open: impl FnOnce() -> Result<T, EngineError>,
     describe: impl FnOnce(&T) -> Vec<u8>,
-) -> Result<(T, bool), EngineError> {
+) -> Result<(T, Place), EngineError> {
     let Some(Received { bytes, .. }) = channel.recv()? else {
         return Err("the supervisor closed the channel before saying how to start".into());
     };
@@ -232,7 +240,7 @@ fn start<T>(
     prepare();
     // The jail may hide the shared objects that hold further transports.
     Registry::global();
-    let (jail_missing, counts_processes) = enter_jail(jail.as_ref(), &home)?;
+    let (jail_missing, place) = enter_jail(jail.as_ref(), home)?;
     let opened = open()?;
     if let Some(jail) = &jail {
         jail::seal(jail.kind)?;
@@ -247,26 +255,34 @@ fn start<T>(
         &protocol::encode(&FromWorker::Ready {
             snapshot_bytes: snapshot.len(),
             jail_missing,
-            counts_processes,
+            counts_processes: place.counts_processes,
         }),
         None,
     )?;
     protocol::send_pieces(channel, &snapshot)?;
-    Ok((opened, counts_processes))
+    Ok((opened, place))
 }
 
 fn enter_jail(
     request: Option<&JailRequest>,
-    home: &Path,
-) -> Result<(Vec<String>, bool), EngineError> {
+    home: PathBuf,
+) -> Result<(Vec<String>, Place), EngineError> {
     match request {
         Some(request) => {
             let confinement = jail::enter(request)?;
-            Ok((confinement.missing, confinement.counts_processes))
+            let place = Place {
+                home: confinement.home,
+                counts_processes: confinement.counts_processes,
+            };
+            Ok((confinement.missing, place))
         }
         None => {
-            jail::adopt_home(home)?;
-            Ok((Vec::new(), false))
+            jail::adopt_home(&home)?;
+            let place = Place {
+                home,
+                counts_processes: false,
+            };
+            Ok((Vec::new(), place))
         }
     }
 }
@@ -311,7 +327,7 @@ fn answer(channel: &Channel, mut monitor: Box<dyn Monitor>) -> i32 {
 }
 
 /// Waits for a session, runs it, and answers the supervisor meanwhile. Gives the exit code.
-fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, counts_processes: bool) -> i32 {
+fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, place: &Place) -> i32 {
     let mut engine = Some(engine);
     let counters = Arc::new(Counters::default());
     let ended = Arc::new(AtomicBool::new(false));
@@ -341,7 +357,7 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, counts_processes: bool
                     lane_key,
                     reserves_memory,
                 },
-                _,
+                kernels,
             ) => {
                 let Some(engine) = engine.take() else {
                     log::error!("a worker serves one session, and was given a second");
@@ -359,7 +375,13 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, counts_processes: bool
                 counters
                     .kernel_time_ms
                     .store(parameters.quota.kernel_time_ms, Ordering::Relaxed);
-                if counts_processes
+                // Without it, the session compiles for itself.
+                if let Some(Err(error)) =
+                    kernels.map(|folder| jail::share_kernels(&place.home, folder))
+                {
+                    log::warn!("{error}: {}", error.source);
+                }
+                if place.counts_processes
                     && parameters.quota.processes > 0
                     && let Err(error) = jail::limit_processes(parameters.quota.processes)
                 {

@@ -27,7 +27,7 @@ pub(crate) enum ToWorker {
         /// Its own folder, where the jail has no better one.
         home: PathBuf,
     },
-    /// A client has come.
+    /// A client has come. The folder of its tenant's compiled kernels comes with the message, where there is one.
     Assign {
         /// Whose session it is and what it may use.
         parameters: SessionParameters,

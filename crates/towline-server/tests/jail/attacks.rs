@@ -10,7 +10,7 @@ use towline_backend::opencl::*;
 const STEPS: usize = 3;
 /// Room for what a call reads or writes, behind the texts.
 const SCRATCH_BYTES: usize = 16 << 10;
-const SCRATCHES: usize = 8;
+const SCRATCHES: usize = 10;
 
 /// An argument of a call.
 #[derive(Clone)]
@@ -87,6 +87,7 @@ fn attacks(token: &str, server: i64) -> Vec<Attack> {
         opening("/etc/passwd", libc::O_WRONLY),
         opening("/usr/bin/planted", libc::O_WRONLY | libc::O_CREAT),
         opening("/tmp/planted", libc::O_WRONLY | libc::O_CREAT),
+        opening("/tmp/home/kernels/planted", libc::O_WRONLY | libc::O_CREAT),
         opening("/dev/shm/planted", libc::O_WRONLY | libc::O_CREAT),
         opening("/dev/planted", libc::O_WRONLY | libc::O_CREAT),
         opening("/run/planted", libc::O_WRONLY | libc::O_CREAT),
@@ -390,6 +391,37 @@ fn attacks(token: &str, server: i64) -> Vec<Attack> {
         ("a system call that is too new", 1000, vec![]),
     ];
     all.extend(others.map(|(name, call, args)| attack(name, call, args)));
+    // The folder of the tenant's compiled kernels, which later sessions and the server look at.
+    let planted = |name: &str| text(&format!("/tmp/home/kernels/{name}"));
+    let fifo = (libc::S_IFIFO | 0o600).into();
+    let of_kernels: [(&str, i64, Vec<Arg>); 5] = [
+        (
+            "link the token among kernels",
+            libc::SYS_symlink,
+            vec![text(token), planted("link")],
+        ),
+        (
+            "make a pipe among kernels",
+            libc::SYS_mknod,
+            vec![planted("pipe"), value(fifo), value(0)],
+        ),
+        (
+            "make a disk among kernels",
+            libc::SYS_mknod,
+            vec![planted("disk"), value(0o60600), value(0xfe00)],
+        ),
+        (
+            "give kernels to root",
+            libc::SYS_chown,
+            vec![planted("planted"), value(0), value(0)],
+        ),
+        (
+            "have kernels grow",
+            libc::SYS_fspick,
+            vec![value(-100), planted(""), value(0)],
+        ),
+    ];
+    all.extend(of_kernels.map(|(name, call, args)| attack(name, call, args)));
     for (number, folder) in LISTED.iter().enumerate() {
         let args = vec![
             Arg::Answer,
@@ -415,8 +447,16 @@ fn attacks(token: &str, server: i64) -> Vec<Attack> {
 }
 
 /// Folders that are listed, each into a buffer of its own.
-const LISTED: [&str; 7] = [
-    "/dev", "/home", "/proc", "/root", "/run", "/tmp", "/var/tmp",
+const LISTED: [&str; 9] = [
+    "/dev",
+    "/home",
+    "/proc",
+    "/root",
+    "/run",
+    "/tmp",
+    "/tmp/home/kernels/",
+    "/tmp/home/kernels/../..",
+    "/var/tmp",
 ];
 
 /// Carries out all attacks and gives the table.

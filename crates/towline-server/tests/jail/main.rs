@@ -12,13 +12,13 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use towline_backend::opencl::*;
 use towline_server::supervisor::{
-    ImageConfig, JailConfig, MostAhead, Quota, ServerLimits, Supervisor, SupervisorConfig,
-    TenantTable,
+    ImageConfig, JailConfig, KernelConfig, MostAhead, Quota, ServerLimits, Supervisor,
+    SupervisorConfig, TenantTable,
 };
 use towline_server::worker::process::{self, Engine, EngineError, Session};
 use towline_sys::jail::{UnprivilegedUser, WorkerKind};
@@ -40,6 +40,8 @@ const REPORT_BYTES: usize = 32 << 10;
 const TOKEN: &str = "TEST_TOKEN";
 /// The server's process id.
 const SERVER: &str = "TEST_SERVER";
+/// The folder where the server keeps compiled kernels.
+const KERNELS: &str = "TEST_KERNELS";
 
 fn main() {
     env_logger::Builder::from_env(env_logger::Env::new().filter("TOWLINE_LOG")).init();
@@ -87,6 +89,11 @@ fn main() {
             cold_caches,
         )
         .with_ignored_flag(no_vendor),
+        Trial::test(
+            "later_session_compiles_nothing_as_root_and_other_user",
+            later_session,
+        )
+        .with_ignored_flag(no_vendor || not_root),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
@@ -116,13 +123,15 @@ impl Engine for Compiler {
 }
 
 fn compile(api: &NativeOpenCl) -> Result<String, EngineError> {
+    let began = SystemTime::now();
     // SAFETY: the caller contract of each OpenCL call is upheld in the function.
     let result = unsafe { build_and_run(api) };
+    let compiled = count_compiled(Path::new(&std::env::var("XDG_CACHE_HOME")?), began);
     let uid = rustix::process::geteuid().as_raw();
     let caches = count_files(Path::new(&std::env::var("HOME")?));
     let folder = std::env::var("HOME")?;
     Ok(format!(
-        "result={result:?} uid={uid} home={folder} cached_files={caches}"
+        "result={result:?} uid={uid} home={folder} compiled={compiled} cached_files={caches}"
     ))
 }
 
@@ -149,6 +158,19 @@ fn count_files(folder: &Path) -> usize {
             }
         })
         .sum()
+}
+
+/// Files with anything in them that were written since `began`.
+fn count_compiled(folder: &Path, began: SystemTime) -> usize {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let counts = entries.map(|entry| match entry.metadata() {
+        Ok(data) if data.is_dir() => count_compiled(&entry.path(), began),
+        Ok(data) if data.len() > 0 => {
+            usize::from(data.modified().is_ok_and(|modified| modified >= began))
+        }
+        _ => 0,
+    });
+    counts.sum()
 }
 
 const SOURCE: &CStr =
@@ -290,6 +312,7 @@ fn serve_everybody() {
 
 fn config() -> SupervisorConfig {
     let token = std::env::var_os(TOKEN);
+    let kernels = std::env::var_os(KERNELS).map(PathBuf::from);
     let mut environment: Vec<(OsString, OsString)> = std::env::vars_os()
         .filter(|(name, _)| {
             ["TOWLINE_LOG", "PATH", "OCL_ICD_VENDORS", TOKEN]
@@ -334,8 +357,17 @@ fn config() -> SupervisorConfig {
         most_ahead: MostAhead { opencl: 1, cuda: 1 },
         nvml_worker: None,
         images: ImageConfig::default(),
+        kernels: kernels.clone().map(|folder| KernelConfig {
+            folder,
+            bytes: 64 << 20,
+            scope: "test".into(),
+        }),
         jail: JailConfig {
-            hide: token.into_iter().map(PathBuf::from).collect(),
+            hide: token
+                .map(PathBuf::from)
+                .into_iter()
+                .chain(kernels)
+                .collect(),
             ..JailConfig::default()
         },
         identity: ServerIdentity::default(),
@@ -507,6 +539,9 @@ fn hostile_kernel() -> Result<(), Failed> {
         let token = secrets.path().join("token");
         std::fs::write(&token, "a secret of the server's")?;
         std::os::unix::fs::chown(&token, Some(uid), Some(uid))?;
+        let kernels = secrets.path().join("kernels");
+        std::fs::DirBuilder::new().mode(0o700).create(&kernels)?;
+        std::os::unix::fs::chown(&kernels, Some(uid), Some(uid))?;
         let mut command = Command::new("setpriv");
         let user = uid.to_string();
         command
@@ -514,6 +549,7 @@ fn hostile_kernel() -> Result<(), Failed> {
             .arg(&program)
             .arg("supervise")
             .env(TOKEN, &token)
+            .env(KERNELS, &kernels)
             .env("TOWLINE_LOG", "warn");
         let (table, log) = run(&mut command)?;
         assert!(!log.contains("the jail is incomplete"), "{log}");
@@ -535,6 +571,48 @@ fn hostile_kernel() -> Result<(), Failed> {
                 && forged.ends_with(" (session 1): \\u{1b}[2Jforged"),
             "{forged}"
         );
+        // The server has kept what is a kernel, as files of its own.
+        let stores: Vec<_> = std::fs::read_dir(&kernels)?.collect::<Result<_, _>>()?;
+        let kept: Vec<_> = std::fs::read_dir(stores[0].path())?.collect::<Result<_, _>>()?;
+        assert!(stores.len() == 1 && kept.len() >= 2, "{stores:?} {kept:?}");
+        for file in kept {
+            let data = file.path().symlink_metadata()?;
+            assert!(data.is_file(), "{file:?}");
+            let bytes = std::fs::read(file.path())?;
+            let secret = b"a secret of the server's";
+            let leaks = bytes.windows(secret.len()).any(|part| part == secret);
+            assert!(!leaks, "{file:?} is the token");
+        }
+    }
+    Ok(())
+}
+
+fn later_session() -> Result<(), Failed> {
+    let (_folder, program) = copy_of_this_program(0o755)?;
+    for uid in ["0", "65534"] {
+        let kernels = tempfile::tempdir_in("/var")?;
+        let private = std::fs::Permissions::from_mode(0o700);
+        std::fs::set_permissions(kernels.path(), private)?;
+        let owner = Some(uid.parse()?);
+        std::os::unix::fs::chown(kernels.path(), owner, owner)?;
+        let serve = || {
+            let mut command = Command::new("setpriv");
+            command
+                .args(["--reuid", uid, "--regid", uid, "--clear-groups"])
+                .arg(&program)
+                .arg("supervise")
+                .env(KERNELS, kernels.path())
+                .env("TOWLINE_LOG", "warn");
+            run(&mut command)
+        };
+        let (first, errors) = serve()?;
+        assert!(first.starts_with("result=Ok(65.0) "), "{first}{errors}");
+        assert!(!first.contains(" compiled=0 "), "{first}{errors}");
+        assert!(!errors.contains("not kept"), "{errors}");
+        // Another server, and so a worker of another user where each has its own.
+        let (second, errors) = serve()?;
+        assert!(second.starts_with("result=Ok(65.0) "), "{second}{errors}");
+        assert!(second.contains(" compiled=0 "), "{second}{errors}");
     }
     Ok(())
 }

@@ -187,6 +187,7 @@ fn config(kind: &str) -> SupervisorConfig {
         most_ahead: MostAhead { opencl: 1, cuda: 1 },
         nvml_worker: None,
         images: ImageConfig::default(),
+        kernels: None,
         jail: JailConfig {
             disabled: true,
             ..JailConfig::default()

@@ -10,6 +10,9 @@ use tempfile::TempDir;
 
 use super::{PATIENCE, client, holds_within, process, towline};
 
+/// The option that names where a server keeps compiled kernels.
+const KERNELS: &str = "--kernel-cache-folder";
+
 /// A server on a free port of this machine, and everything it writes.
 pub(crate) struct Server {
     child: Child,
@@ -68,6 +71,10 @@ impl Server {
         command
             .args(["serve", "--listen", listen, "--ready-file"])
             .arg(folder.path().join("ready"));
+        // Nothing of another server, nor for one.
+        if !arguments.contains(&KERNELS) {
+            command.arg(KERNELS).arg(folder.path().join("kernels"));
+        }
         command.args(arguments).envs(variables.iter().copied());
         command
             .env("TMPDIR", &temporary)
