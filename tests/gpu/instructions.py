@@ -1,7 +1,7 @@
 """Every instruction of PTX that devices in software are held to, each as a few lines for one thread.
 
 A case names the registers that a thread has been given, what it does with them, and what of it counts: `goldens.py` makes kernels
-of it. In its lines `a` to `f` are the inputs and `x` to `z` the results, registers without a type. Beside them there are `t0` to
+of it. In its lines `a` to `f` are the inputs and `x`, `y`, `z` and `w` the results, registers without a type. Beside them there are `t0` to
 `t5` of 32 bits, `u0` to `u3` of 64, `h0` to `h3` of 16, and the predicates `p`, `q`, `r`, `s`; `i` is the thread's number, `tid` that
 within its block and `lane` within its warp, `own` the address of 64 bytes of its own (in `scratch`), `from` and `result` where its
 first input and result lie, `mine` 32 bytes of its own in the block's shared memory `sh`, `lo` 32 bytes of local memory.
@@ -16,6 +16,8 @@ from dataclasses import dataclass
 BITS = {
     "b8": 8, "u8": 8, "s8": 8, "b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16, "b32": 32, "u32": 32, "s32": 32, "f32": 32,
     "f16x2": 32, "bf16x2": 32, "u16x2": 32, "s16x2": 32, "b64": 64, "u64": 64, "s64": 64, "f64": 64, "shift": 32, "tf32": 32, "bytes": 32,
+    # Numbers around 1, as sums of many are made of.
+    "near_f16x2": 32, "near_bf16x2": 32, "near_f32": 32, "near_f64": 64,
 }  # fmt: skip
 INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
 WORDS = ("u32", "s32", "u64", "s64")
@@ -612,7 +614,180 @@ def control() -> Iterator[Case]:
     yield Case("control", "exit of some lanes", ("b32", "b32"), ("b32",), body)
 
 
+def spread(source: str, count: int) -> tuple[str, list[str]]:
+    """Registers that hold what a source has in other lanes, the first what it has in this one; and how they come about."""
+    names = [source] + [f"{source}_{number}" for number in range(1, count)]
+    lines = "".join(
+        f".reg .b32 {name};\nshfl.sync.bfly.b32 {name}, {source}, {(7 * number) % 31 + 1}, 31, -1;\n"
+        for number, name in enumerate(names[1:], 1)
+    )
+    return lines, names
+
+
+def halves(source: str, count: int) -> tuple[str, list[str]]:
+    """The same of 64 bits."""
+    names = [source] + [f"{source}_{number}" for number in range(1, count)]
+    lines = ""
+    for number, name in enumerate(names[1:], 1):
+        by = (7 * number) % 31 + 1
+        lines += f".reg .b64 {name};\nmov.b64 {{t0, t1}}, {source};\nshfl.sync.bfly.b32 t0, t0, {by}, 31, -1;\n"
+        lines += f"shfl.sync.bfly.b32 t1, t1, {by}, 31, -1;\nmov.b64 {name}, {{t0, t1}};\n"
+    return lines, names
+
+
+# Factors of a product, their bits and the types of inputs that they are made of; those that come again are of all magnitudes.
+FACTORS = {
+    "f16": (16, ("near_f16x2", "f16x2")), "bf16": (16, ("near_bf16x2", "bf16x2")), "tf32": (32, ("near_f32", "f32")),
+    "f64": (64, ("near_f64", "f64")), "s8": (8, ("b32",)), "u8": (8, ("b32",)), "s4": (4, ("b32",)), "u4": (4, ("b32",)),
+    "b1": (1, ("b32",)),
+}  # fmt: skip
+SUMS = {
+    "f32": (32, {"near": "near_f32", "": "f32"}), "f16": (16, {"near": "near_f16x2", "": "f16x2"}),
+    "f64": (64, {"near": "near_f64", "": "f64"}), "s32": (32, {"near": "b32", "": "b32"}),
+}  # fmt: skip
+
+
+def held(elements: int, bits: int) -> int:
+    """Registers of a lane for so many elements."""
+    return elements * bits // 32 // max(bits, 32)
+
+
+def listed(names: list[str]) -> str:
+    return "{" + ", ".join(names) + "}"
+
+
+def results(names: list[str], bits: int) -> tuple[tuple[str, ...], str]:
+    """Results out of registers: two of 32 bits in one."""
+    if bits == 64:
+        return ("b64",) * len(names), "".join(f"mov.b64 {to}, {name};\n" for to, name in zip("xyzw", names))
+    pairs = [names[at : at + 2] for at in range(0, len(names), 2)]
+    types = tuple("b64" if len(pair) == 2 else "b32" for pair in pairs)
+    moves = (f"mov.b64 {to}, {listed(pair)};\n" if len(pair) == 2 else f"mov.b32 {to}, {pair[0]};\n" for to, pair in zip("xyzw", pairs))
+    return types, "".join(moves)
+
+
+def product(name: str, factors: tuple[str, str], sums: tuple[str, str], counts: tuple[int, int, int, int]) -> Iterator[Case]:
+    """`mma` with operands of each kind: registers of `a`, `b`, what is added, and the result."""
+    bits, inputs = FACTORS[factors[0]]
+    for kind in inputs:
+        near = "near" if kind.startswith("near") else ""
+        each = halves if bits == 64 else spread
+        width, out = ("b64", 64) if bits == 64 else ("b32", 32)
+        first, a = each("a", (counts[0] + 1) // 2)
+        other, more = each("b", counts[0] // 2) if counts[0] > 1 else ("", [])
+        second, b = each("c", counts[1])
+        third, c = each("d", counts[2])
+        d = [f"d{number}" for number in range(counts[3])]
+        types, moves = results(d, out)
+        body = "{\n" + first + other + second + third + f".reg .{width} {', '.join(d)};\n"
+        body += f"{name} {listed(d)}, {listed(a + more)}, {listed(b)}, {listed(c)};\n{moves}}}"
+        given = (kind, kind, kind, SUMS[sums[1]][1][near])
+        suffix = " of numbers near 1" if near else ""
+        yield Case("matrix", name + suffix, given, types, body)
+
+
+def mma() -> Iterator[Case]:
+    shapes = {
+        "f16": ("m16n8k8", "m16n8k16"), "bf16": ("m16n8k8", "m16n8k16"), "tf32": ("m16n8k4", "m16n8k8"),
+        "f64": ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"), "s8": ("m8n8k16", "m16n8k16", "m16n8k32"),
+        "s4": ("m8n8k32", "m16n8k32", "m16n8k64"), "b1": ("m8n8k128", "m16n8k128", "m16n8k256"),
+    }  # fmt: skip
+    for one, all_shapes in shapes.items():
+        pairs = [(one, one)] if one not in ("s8", "s4") else [(one, one), ("u" + one[1:],) * 2, (one, "u" + one[1:])]
+        sums = {"f16": ("f32", "f16"), "bf16": ("f32",), "tf32": ("f32",), "f64": ("f64",)}.get(one, ("s32",))
+        for shape in all_shapes:
+            m, n, k = (int(part) for part in shape[1:].replace("n", " ").replace("k", " ").split())
+            bits = FACTORS[one][0]
+            for (left, right), result in ((pair, result) for pair in pairs for result in sums):
+                width = SUMS[result][0]
+                counts = (held(m * k, bits), held(n * k, bits), held(m * n, width), held(m * n, width))
+                stem = f"mma.sync.aligned.{shape}.row.col"
+                types = f"{result}.{left}.{right}.{result}"
+                if one == "b1":
+                    names = [f"{stem}.{types}.{op}.popc" for op in ("xor", "and")]
+                elif result == "s32":
+                    names = [f"{stem}.{types}", f"{stem}.satfinite.{types}"]
+                else:
+                    names = [f"{stem}.{types}"]
+                for name in names:
+                    yield from product(name, (left, right), (result, result), counts)
+    for rows in ("row", "col"):
+        for columns in ("row", "col"):
+            for d, c in (("f32", "f32"), ("f16", "f16"), ("f32", "f16")):
+                name = f"mma.sync.aligned.m8n8k4.{rows}.{columns}.{d}.f16.f16.{c}"
+                counts = (2, 2, 8 * SUMS[c][0] // 32, 8 * SUMS[d][0] // 32)
+                yield from product(name, ("f16", "f16"), (d, c), counts)
+
+
+def tiles() -> Iterator[Case]:
+    start = "mov.u32 t0, sh;\nand.b32 t1, tid, 96;\nshl.b32 t1, t1, 5;\nadd.u32 t0, t0, t1;\nshl.b32 t1, lane, 4;\nadd.u32 t1, t1, t0;\n"
+    # Every lane has another's row.
+    row = "mad.lo.u32 t2, lane, 5, 3;\nand.b32 t2, t2, 31;\nshl.b32 t2, t2, 4;\nadd.u32 t2, t2, t0;\n"
+    for count, names in ((1, ["x"]), (2, ["x", "y"]), (4, ["x", "y", "z", "w"])):
+        for trans in ("", ".trans"):
+            name = f"ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16"
+            body = f"{start}st.shared.v4.b32 [t1], {{a, b, c, d}};\nbar.warp.sync -1;\n{row}{name} {listed(names)}, [t2];"
+            # `sh` is what has shared memory declared.
+            yield Case("matrix", name, ("b32",) * 4, ("b32",) * count, body)
+            name = f"stmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16"
+            body = f"{start}mov.b32 t3, 0;\nst.shared.v4.b32 [t1], {{t3, t3, t3, t3}};\nbar.warp.sync -1;\n{row}"
+            body += f"{name} [t2], {listed(['a', 'b', 'c', 'd'][:count])};\nbar.warp.sync -1;\nld.shared.v4.b32 {{x, y, z, w}}, [t1];"
+            yield Case("matrix", name, ("b32",) * 4, ("b32",) * 4, body)
+    name = "movmatrix.sync.aligned.m8n8.trans.b16"
+    yield Case("matrix", name, ("b32",), ("b32",), f"{name} x, a;")
+
+
+def fill(names: list[str], bits: int) -> str:
+    """Writes a lane's registers to its share of memory that begins at `u0`."""
+    each = bits // 8 * len(names)
+    lines = f"mul.wide.u32 u1, lane, {each};\nadd.u64 u1, u1, u0;\n"
+    return lines + "".join(f"st.global.b{bits} [u1+{bits // 8 * at}], {name};\n" for at, name in enumerate(names))
+
+
+def wmma() -> Iterator[Case]:
+    large = ((16, 16, 16), (8, 32, 16), (32, 8, 16))
+    known = {
+        "f16": (large, ("f32", "f16")), "bf16": (large, ("f32",)), "tf32": (((16, 16, 8),), ("f32",)), "f64": (((8, 8, 4),), ("f64",)),
+        "s8": (large, ("s32",)), "u8": (large, ("s32",)), "s4": (((8, 8, 32),), ("s32",)), "b1": (((8, 8, 128),), ("s32",)),
+    }  # fmt: skip
+    for one, (shapes, all_sums) in known.items():
+        bits, inputs = FACTORS[one]
+        layouts = [("row", "col")] if bits < 8 else [(a, b) for a in ("row", "col") for b in ("row", "col")]
+        for (m, n, k), result, (rows, columns) in ((s, r, way) for s in shapes for r in all_sums for way in layouts):
+            width, register = SUMS[result][0], 64 if one == "f64" else 32
+            each = halves if register == 64 else spread
+            share = [count * size // 32 // register for count, size in ((m * k, bits), (n * k, bits), (m * n, width))]
+            held_ab = [8, 8] if one == "f16" else share[:2]
+            for kind in inputs:
+                near = "near" if kind.startswith("near") else ""
+                shape, lines = f"m{m}n{n}k{k}", "{\n"
+                parts = []
+                for source, count in zip("abc", share):
+                    made, names = each(source, count)
+                    lines += made
+                    parts.append(names)
+                for letter, count in zip("klm", (*held_ab, share[2])):
+                    lines += f".reg .b{register} {letter}<{count}>;\n"
+                k_names, l_names, m_names = ([f"{letter}{at}" for at in range(count)] for letter, count in zip("klm", (*held_ab, share[2])))
+                # Memory of the warp's lanes together.
+                lines += "mul.wide.u32 u0, lane, 64;\nsub.u64 u0, own, u0;\n" + fill(parts[0], register) + "bar.warp.sync -1;\n"
+                lines += f"wmma.load.a.sync.aligned.{rows}.{shape}.global.{one} {listed(k_names)}, [u0];\nbar.warp.sync -1;\n"
+                lines += fill(parts[1], register) + "bar.warp.sync -1;\n"
+                lines += f"wmma.load.b.sync.aligned.{columns}.{shape}.global.{one} {listed(l_names)}, [u0];\nbar.warp.sync -1;\n"
+                lines += fill(parts[2], register) + "bar.warp.sync -1;\n"
+                lines += f"wmma.load.c.sync.aligned.{columns}.{shape}.global.{result} {listed(m_names)}, [u0];\nbar.warp.sync -1;\n"
+                types = f"{result}.{result}" if one == "f16" else f"{result}.{one}.{one}.{result}"
+                product_of = "wmma.mma.xor.popc" if one == "b1" else "wmma.mma"
+                name = f"{product_of}.sync.aligned.{rows}.{columns}.{shape}.{types}"
+                lines += f"{name} {listed(m_names)}, {listed(k_names)}, {listed(l_names)}, {listed(m_names)};\n"
+                lines += f"wmma.store.d.sync.aligned.{rows}.{shape}.global.{result} [u0], {listed(m_names)};\nbar.warp.sync -1;\n"
+                lines += "".join(f"ld.global.b{register} m{at}, [u1+{register // 8 * at}];\n" for at in range(share[2]))
+                outputs, moves = results(m_names, register)
+                suffix = " of numbers near 1" if near else ""
+                yield Case("matrix", name + suffix, (kind, kind, SUMS[result][1][near]), outputs, lines + moves + "}")
+
+
 def cases() -> list[Case]:
     """All of them, in an order that stays."""
-    parts = (integers, bits, floats, comparisons, conversions, moves, memory, atomics, warps, specials, control)
+    parts = (integers, bits, floats, comparisons, conversions, moves, memory, atomics, warps, specials, control, mma, tiles, wmma)
     return [case for part in parts for case in part()]

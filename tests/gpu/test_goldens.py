@@ -108,9 +108,17 @@ class Comparison(unittest.TestCase):
 
     def test_only_what_is_listed_may_be_refused(self) -> None:
         self.assertEqual(self.compared("%laneid, WARP_SZ", goldens.NO_BINARY), 1)
-        self.assertEqual(self.compared("cvt.rna.tf32.f32", goldens.NO_BINARY), 0)
-        self.assertEqual(self.compared("cvt.rna.tf32.f32", "cuLaunchKernel answered 700"), 1)
-        self.assertEqual(self.compared("cvt.rna.tf32.f32", [bytes(4 * goldens.THREADS)]), 1)
+        self.assertEqual(self.compared("cvt.rn.f16x2.e4m3x2", goldens.NO_BINARY), 0)
+        self.assertEqual(self.compared("cvt.rn.f16x2.e4m3x2", "cuLaunchKernel answered 700"), 1)
+        self.assertEqual(self.compared("cvt.rn.f16x2.e4m3x2", [bytes(4 * goldens.THREADS)]), 1)
+
+
+    def test_what_waits_for_a_record_is_carried_out_and_not_compared(self) -> None:
+        name = "movmatrix.sync.aligned.m8n8.trans.b16"
+        self.assertEqual(self.compared(name, [bytes(4 * goldens.THREADS)]), 0)
+        self.assertEqual(self.compared(name, goldens.NO_BINARY), 1)
+        with mock.patch.object(goldens, "AWAITED", ()):
+            self.assertEqual(self.compared(name, [bytes(4 * goldens.THREADS)]), 1)
 
 
 class Bounds(unittest.TestCase):

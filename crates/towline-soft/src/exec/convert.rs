@@ -1,6 +1,6 @@
 //! Conversions between types.
 
-use towline_ptx::ir::op::Mode;
+use towline_ptx::ir::op::{Mode, Rounding};
 use towline_ptx::ptx::Type;
 
 use super::number::{self, extend};
@@ -97,6 +97,20 @@ fn not_a_number(to: Type, from: Type, mode: Mode, bits: u64) -> Option<u64> {
     Some(sign | ((1 << to_bits) - (1 << to_fraction)) | quiet | payload)
 }
 
+/// A number of 32 bits with the lower 13 rounded away. As GPUs do it, `.rna` cuts off what is no number, and others give one NaN.
+fn tf32(mode: Mode, bits: u32) -> u32 {
+    const CUT: u32 = !0x1fff;
+    let is_nan = bits << 1 > 0xff00_0000;
+    match mode.rounding {
+        Rounding::NearestAway if is_nan => bits & CUT,
+        Rounding::NearestAway => bits.wrapping_add(0x1000) & CUT,
+        _ if is_nan => i32::MAX.cast_unsigned() & CUT,
+        _ if mode.relu && bits >> 31 != 0 => 0,
+        Rounding::Nearest => (bits + 0xfff + (bits >> 13 & 1)) & CUT,
+        _ => bits & CUT,
+    }
+}
+
 /// `cvt` of all lanes.
 pub(crate) fn convert<const N: usize>(
     to: Type,
@@ -109,6 +123,9 @@ pub(crate) fn convert<const N: usize>(
         return Some(std::array::from_fn(|lane| {
             extend(extend(a[lane], from), to)
         }));
+    }
+    if to == Type::Tf32 {
+        return Some(a.map(|bits| tf32(mode, bits as u32).into()));
     }
     let mut out = [0; N];
     for (place, &bits) in out.iter_mut().zip(a) {
@@ -159,7 +176,6 @@ pub(crate) fn truth(to: Type, holds: bool) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use towline_ptx::ir::op::Rounding;
 
     fn one(to: Type, from: Type, mode: Mode, bits: u64) -> u64 {
         convert(to, from, mode, &[bits; 32]).expect("a conversion")[5]

@@ -69,7 +69,8 @@ impl<'a> Decoder<'a, '_, '_, '_> {
     }
 
     pub(super) fn cvt(&mut self) -> Decoded {
-        self.modifiers.flag("satfinite");
+        // What it does to numbers of 16 bits is left out; `tf32` with it is refused.
+        let held = self.modifiers.flag("satfinite");
         if self.modifiers.flag("pack") {
             return self.pack();
         }
@@ -82,6 +83,19 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         let mode = self.modifiers.mode();
         let to = self.modifiers.ty()?;
         let from = self.modifiers.ty()?;
+        if to == Type::Tf32 {
+            if held {
+                return self.refuse("`cvt.satfinite.tf32` is not supported");
+            }
+            let [d, a] = self.operands()?;
+            return Ok(Op::Convert {
+                to,
+                from,
+                mode,
+                d: self.builder.reg(d, to)?,
+                a: self.builder.source(a, from)?,
+            });
+        }
         let pair = matches!(to, Type::F16x2 | Type::Bf16x2);
         let odd = |ty| {
             matches!(

@@ -117,6 +117,8 @@ const FORMS: &str = "
     cvt: [rni rzi rmi rpi] [sat] {f64} {f64}
     cvt: [rni rzi rmi rpi] [ftz] [sat] {f16} {f16}
     cvt: [rni rzi rmi rpi] {bf16} {bf16}
+    cvt: (rn rz) [relu] {tf32} {f32}
+    cvt: (rna) {tf32} {f32}
     cvt: (pack) (sat) {u16 s16} {s32}
     cvt: (pack) (sat) {u8 s8} {s32} {b32}
     cvta: [to] (const global local param param::entry shared shared::cta shared::cluster) {u32 u64}
@@ -132,6 +134,19 @@ const FORMS: &str = "
     barrier: [cta] (sync arrive) [aligned]
     barrier: [cta] (red) (popc) [aligned] {u32}
     barrier: [cta] (red) (and or) [aligned] {pred}
+    barrier: (cluster) (arrive) [release relaxed] [aligned]
+    barrier: (cluster) (wait) [acquire] [aligned]
+    mbarrier: (init inval) [shared shared::cta] {b64}
+    mbarrier: (expect_tx complete_tx) [$shared] {b64}
+    mbarrier: (expect_tx complete_tx) (relaxed) (cta cluster) [$shared] {b64}
+    mbarrier: (arrive arrive_drop) [expect_tx] [$shared] {b64}
+    mbarrier: (arrive arrive_drop) [expect_tx] (release relaxed) (cta cluster) [$shared] {b64}
+    mbarrier: (arrive arrive_drop) (noComplete) [shared shared::cta] {b64}
+    mbarrier: (arrive arrive_drop) (noComplete) (release) (cta) [shared shared::cta] {b64}
+    mbarrier: (test_wait try_wait) [parity] [shared shared::cta] {b64}
+    mbarrier: (test_wait try_wait) [parity] (acquire relaxed) (cta cluster) [shared shared::cta] {b64}
+    mbarrier: (pending_count) {b64}
+    mapa getctarank: [shared::cluster] {u32 u64 s32 s64}
     nanosleep: {u32}
     prefetch: [local global] (L1 L2)
     prefetch: [global] (L2::evict_last L2::evict_normal)
@@ -202,6 +217,9 @@ const FORMS: &str = "
     sured: (b) (and or) (1d 2d 3d) {b32} (trap clamp zero)
     sured: (p) (add min max and or) (1d 2d 3d) {b32} (trap clamp zero)
     fence: [sc acq_rel acquire release] ($scope)
+    fence: (proxy) (alias)
+    fence: (proxy) (async) [global shared::cta shared::cluster]
+    fence: (mbarrier_init) (release) (cluster)
     membar: (cta gl sys)
 ";
 
