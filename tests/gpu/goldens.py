@@ -262,7 +262,7 @@ class Device:
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self.call("cuCtxSetCurrent", context)
         self.inputs = self.allocate(6 * THREADS * 8)
-        self.outputs = self.allocate(3 * THREADS * 8)
+        self.outputs = self.allocate(4 * THREADS * 8)
         self.scratch = self.allocate(THREADS * 64)
         self.given: Operands | None = None
 
@@ -539,7 +539,7 @@ REFUSED = {
 }
 # Groups of cases that wait for a record: they must be carried out, and nothing says yet whether they are right. Once there is one, they must
 # leave this list.
-AWAITED = ("matrix",)
+AWAITED = ("cluster", "matrix", "mbarrier")
 # How the driver refuses to launch: CUDA_ERROR_NO_BINARY_FOR_GPU.
 NO_BINARY = "cuLaunchKernel answered 209"
 

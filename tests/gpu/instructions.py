@@ -787,7 +787,36 @@ def wmma() -> Iterator[Case]:
                 yield Case("matrix", name + suffix, (kind, kind, SUMS[result][1][near]), outputs, lines + moves + "}")
 
 
+def gates() -> Iterator[Case]:
+    """Barriers in memory, each thread's own: what they hold is not to be looked into, but what can be asked of them is."""
+    made = "and.b32 t0, a, 7;\nadd.u32 t0, t0, 1;\nmbarrier.init.shared.b64 [mine], t0;\n"
+    asked = "mbarrier.pending_count.b64 {0}, u0;\nmbarrier.test_wait.shared.b64 p, [mine], u0;\n@p or.b32 {0}, {0}, 0x100000;\n"
+    asked += "mbarrier.test_wait.parity.shared.b64 p, [mine], 0;\n@p or.b32 {0}, {0}, 0x200000;\n"
+    for op in ("arrive", "arrive_drop"):
+        body = made + "".join(f"mbarrier.{op}.shared.b64 u0, [mine];\n" + asked.format(to) for to in "xy")
+        body += "mbarrier.arrive.noComplete.shared.b64 u0, [mine+8], 1;\nmov.b32 z, 0;" if False else "mbarrier.inval.shared.b64 [mine];"
+        yield Case("mbarrier", f"mbarrier.{op}", ("b32",), ("b32", "b32"), body)
+    body = made + "mbarrier.arrive.shared.b64 u0, [mine], t0;\n" + asked.format("x")
+    body += "mbarrier.arrive.noComplete.shared.b64 u0, [mine], 1;\nmbarrier.pending_count.b64 y, u0;"
+    body = body.replace("add.u32 t0, t0, 1;", "add.u32 t0, t0, 2;")
+    yield Case("mbarrier", "mbarrier.arrive of many, mbarrier.arrive.noComplete", ("b32",), ("b32", "b32"), body)
+    body = "mbarrier.init.shared.b64 [mine], 1;\nand.b32 t1, a, 0xfff;\nadd.u32 t1, t1, 1;\n"
+    body += "mbarrier.arrive.expect_tx.shared.b64 u0, [mine], t1;\n" + asked.format("x")
+    body += "mbarrier.complete_tx.shared.b64 [mine], t1;\n" + asked.format("y")
+    body += "mbarrier.try_wait.parity.shared.b64 p, [mine], 1;\nselp.b32 z, 1, 0, p;"
+    yield Case("mbarrier", "mbarrier.arrive.expect_tx, mbarrier.complete_tx", ("b32",), ("b32", "b32", "b32"), body)
+
+
+def clusters() -> Iterator[Case]:
+    """A launch that names no clusters has those of one block."""
+    body = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\nmov.b32 t0, %cluster_ctarank;\nmov.b32 t1, %cluster_nctarank;\n"
+    body += "shl.b32 t1, t1, 8;\nor.b32 x, t0, t1;\nmov.b32 t0, %clusterid.x;\nmov.b32 t1, %ctaid.x;\nsub.u32 y, t0, t1;\n"
+    body += "mov.b32 t0, %nclusterid.x;\nmov.b32 t1, %nctaid.x;\nsub.u32 z, t0, t1;\nmov.u32 t0, sh;\n"
+    body += "mapa.shared::cluster.u32 t1, t0, 0;\ngetctarank.shared::cluster.u32 t1, t1;\nadd.u32 x, x, t1;"
+    yield Case("cluster", "registers of clusters, barrier.cluster, mapa, getctarank", (), ("b32",) * 3, body, launch=DEEP)
+
+
 def cases() -> list[Case]:
     """All of them, in an order that stays."""
-    parts = (integers, bits, floats, comparisons, conversions, moves, memory, atomics, warps, specials, control, mma, tiles, wmma)
+    parts = (integers, bits, floats, comparisons, conversions, moves, memory, atomics, warps, specials, control, mma, tiles, wmma, gates, clusters)
     return [case for part in parts for case in part()]

@@ -290,7 +290,7 @@ impl Image {
             return Err(refuse(Why {
                 function: kernel,
                 at: None,
-                what: "clusters of blocks are not supported".into(),
+                what: "clusters of several blocks are not supported".into(),
             }));
         }
         reach(&self.program, kernel).map_err(refuse)

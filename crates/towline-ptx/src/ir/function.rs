@@ -53,7 +53,7 @@ fn limits(declared: &ast::Function<'_>) -> Limits {
     Limits {
         most_threads: declared.extent("maxntid"),
         exact_threads: declared.extent("reqntid"),
-        clusters: has("reqnctapercluster") || has("explicitcluster"),
+        clusters: has("reqnctapercluster") && declared.extent("reqnctapercluster") != Some([1; 3]),
     }
 }
 
@@ -331,6 +331,18 @@ impl<'a> Builder<'a, '_> {
             }
         }
         Ok(())
+    }
+
+    /// A label that no name stands for.
+    pub(super) fn fresh_label(&mut self) -> u32 {
+        self.scopes.labels.push(None);
+        self.scopes.labels.len() as u32 - 1
+    }
+
+    /// Has a label stand for what follows.
+    pub(super) fn place_label(&mut self, label: u32) {
+        let next = self.code.instructions.len() as u32;
+        self.scopes.labels[label as usize] = Some(next);
     }
 
     /// The number of a label.
@@ -708,7 +720,7 @@ impl<'a> Builder<'a, '_> {
     }
 
     /// The state space of what an address names.
-    fn space_of(&mut self, expression: &Expression<'a>) -> Option<Space> {
+    pub(super) fn space_of(&mut self, expression: &Expression<'a>) -> Option<Space> {
         let name = plain_name(expression)?;
         let symbol = match self.scopes.find(name) {
             Some(Slot::Local(_)) => return Some(Space::Local),
@@ -792,7 +804,12 @@ fn special(name: &str, component: Option<&str>) -> Option<Special> {
         ("globaltimer_hi", None) => Special::GlobalTimerHi,
         ("dynamic_smem_size", None) => Special::DynamicSharedBytes,
         ("total_smem_size", None) | ("aggr_smem_size", None) => Special::TotalSharedBytes,
-        ("clusterid" | "cluster_ctaid", Some(_)) | ("cluster_ctarank", None) => Special::Zero,
+        // Clusters have one block.
+        ("clusterid", Some(3)) => Special::Zero,
+        ("clusterid", Some(index)) => Special::Ctaid(index),
+        ("nclusterid", Some(index @ 0..3)) => Special::Nctaid(index),
+        ("cluster_ctaid", Some(_)) | ("cluster_ctarank", None) => Special::Zero,
+        ("cluster_nctaid", Some(0..3)) | ("cluster_nctarank", None) => Special::One,
         // Nothing is reserved.
         (name, None) if name.starts_with("reserved_smem_offset_") => Special::Zero,
         (name, None) => {

@@ -209,7 +209,7 @@ pub struct Limits {
     pub most_threads: Option<[u32; 3]>,
     /// `.reqntid`
     pub exact_threads: Option<[u32; 3]>,
-    /// `.reqnctapercluster` or `.explicitcluster`: it needs clusters of blocks.
+    /// `.reqnctapercluster`: it needs clusters of more than one block.
     pub clusters: bool,
 }
 

@@ -33,6 +33,11 @@ impl<'a> Modifiers<'a> {
         self.one_of(&[(name, ())]).is_some()
     }
 
+    /// Whether this modifier is there; it is left.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.names.contains(&name)
+    }
+
     /// The first modifier of a table, and what it means.
     pub(super) fn one_of<T: Copy>(&mut self, table: &[(&str, T)]) -> Option<T> {
         let found = self.names.iter().enumerate().find_map(|(index, name)| {

@@ -337,6 +337,7 @@ pub enum Special {
     Nsmid,
     Ntid(u8),
     Nwarpid,
+    One,
     SmId,
     Tid(u8),
     TotalSharedBytes,
@@ -372,9 +373,33 @@ pub enum Atomic {
     Exch,
     Inc,
     Max,
+    /// A change of a barrier in memory.
+    Mbarrier(Arrival),
     Min,
     Or,
     Xor,
+}
+
+/// Changes of a barrier in memory (`mbarrier`), by a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Arrival {
+    /// So many threads come.
+    Arrive,
+    /// They come, and are expected in no later phase.
+    ArriveDrop,
+    /// So many bytes have come that were expected.
+    Complete,
+    /// So many bytes are expected in this phase.
+    Expect,
+    /// The barrier is made, for so many threads.
+    Init,
+}
+
+impl Arrival {
+    /// Bits of the number of threads that are expected, and of those that are missing, which lie above them.
+    pub const COUNT_BITS: u32 = 20;
+    /// Where the number of the phase begins.
+    pub const PHASE_SHIFT: u32 = 61;
 }
 
 /// How a shuffle picks its source.
@@ -473,6 +498,10 @@ pub enum Together {
 pub enum Barrier {
     /// Come, and go on.
     Arrive,
+    /// Come to the cluster's barrier, and go on.
+    ClusterArrive,
+    /// Wait at the cluster's barrier, if others are missing since this thread has come.
+    ClusterWait,
     /// Come, and wait for the others.
     Sync,
     /// The same; then know whether it holds for all or any.

@@ -209,8 +209,8 @@ fn what_is_unknown_is_refused_by_name_and_place() {
             "line 6, column 1: the instruction `vset2` is not supported",
         ),
         (
-            "cp.async.bulk.commit_group;",
-            "line 5, column 1: `cp.async.bulk` is not supported",
+            "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd1, {%r1}], [%r2];",
+            "line 5, column 1: `cp.async.bulk.tensor` is not supported",
         ),
         (
             ".reg .b32 r; .reg .b64 d;\ncp.async.cg.shared.global [r], [d], 8;",

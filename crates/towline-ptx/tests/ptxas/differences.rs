@@ -46,6 +46,7 @@ pub(crate) const KNOWN: &[Difference] = &[
     narrower("subc.sat", "", UNDOCUMENTED),
     narrower("cvt.f16.bf16", "", UNDOCUMENTED),
     narrower("cvt.r", ".f64.bf16", UNDOCUMENTED),
+    narrower("fence.async.", "", UNDOCUMENTED),
     narrower("fma.r", ".bf16", UNDOCUMENTED),
     narrower("madc.", "16 ", UNDOCUMENTED),
     narrower("rcp.r", ".ftz.f64", UNDOCUMENTED),

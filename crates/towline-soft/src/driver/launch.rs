@@ -64,8 +64,8 @@ pub(super) fn cooperative(
         CU_LAUNCH_ATTRIBUTE_COOPERATIVE => Ok(Some(value[0] != 0)),
         CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION if value != [1; 3] => {
             messages.tell("a launch", "clusters of blocks", || {
-                "a launch asks for clusters of blocks, which software devices do not have: leave the attribute out, or use a server \
-                 with a GPU"
+                "a launch asks for clusters of several blocks, which software devices do not have: leave the attribute out, or use a \
+                 server with a GPU"
                     .into()
             });
             Err(CUDA_ERROR_NOT_SUPPORTED)

@@ -8,8 +8,18 @@ use super::frame::LANES;
 use super::together::answers;
 use super::warp::{State, Warp};
 
-/// Barriers of a block.
-pub(crate) const BARRIERS: usize = 16;
+/// Barriers that instructions name by number.
+pub(crate) const NUMBERED: usize = 16;
+/// Barriers of a block: those, and that of its cluster.
+pub(crate) const BARRIERS: usize = NUMBERED + 1;
+
+/// Whether a barrier has this number that an instruction of this kind may name.
+pub(crate) fn is_known(kind: Barrier, id: usize) -> bool {
+    match kind {
+        Barrier::ClusterArrive | Barrier::ClusterWait => id < BARRIERS,
+        _ => id < NUMBERED,
+    }
+}
 
 /// One of them.
 #[derive(Debug, Default, Clone)]
@@ -42,6 +52,11 @@ impl Meeting {
             self.yes += u64::from(yes.count_ones());
             self.no |= yes != mask;
         }
+    }
+
+    /// Of lanes of a warp those that have come.
+    pub(crate) fn come(&self, warp: usize, mask: u32) -> u32 {
+        self.arrived.get(warp).map_or(0, |arrived| arrived & mask)
     }
 
     /// Whether somebody has come, and nobody is missing of those that live.
@@ -97,7 +112,7 @@ impl Meeting {
         let mask = warp.splits[number].mask;
         let yes = match kind {
             Barrier::Reduce { a, .. } | Barrier::Count { a, .. } => Some(answers(warp, number, a)),
-            Barrier::Arrive | Barrier::Sync => None,
+            _ => None,
         };
         self.arrive(warps, warp.number as usize, mask, yes, threads);
     }
@@ -138,7 +153,7 @@ impl Meeting {
                 frame.set_flag(d, split.mask, holds);
             }
             Barrier::Count { d, .. } => frame.set(d, split.mask, &[self.yes; LANES]),
-            Barrier::Arrive | Barrier::Sync => {}
+            _ => {}
         }
     }
 }

@@ -8,7 +8,7 @@ use towline_ptx::ptx::Position;
 
 use super::Launch;
 use super::access::Env;
-use super::barrier::{BARRIERS, Meeting};
+use super::barrier::{BARRIERS, Meeting, NUMBERED, is_known};
 use super::frame::Frame;
 use super::grid::{Pause, Work};
 use super::step::Lane;
@@ -128,13 +128,29 @@ impl Block<'_> {
         let mut value = |source: Source| warp.agree(split_number, source, constants);
         let id = value(*id) as u32 as usize;
         let threads = threads.map(&mut value);
-        let Some(barrier) = self.barriers.get_mut(id) else {
-            let kind = FaultKind::Resources(format!("barrier {id}, of {BARRIERS}"));
+        let barrier = self.barriers.get_mut(id).filter(|_| is_known(*kind, id));
+        let Some(barrier) = barrier else {
+            let kind = FaultKind::Resources(format!("barrier {id}, of {NUMBERED}"));
             let split = warp.splits[split_number];
             return Err(warp.fault((kind, Lane::First), split, instruction.at, &self.env));
         };
+        if matches!(kind, Barrier::ClusterWait) {
+            // Who has come waits for the others; the rest has done so already.
+            let mask = warp.splits[split_number].mask;
+            let waits = barrier.come(number, mask);
+            if waits == 0 {
+                warp.splits[split_number].pc += 1;
+                return Ok(());
+            }
+            if waits != mask {
+                let next = warp.splits[split_number].pc + 1;
+                warp.part(split_number, mask & !waits, next);
+            }
+            warp.splits[split_number].state = State::Barrier(id);
+            return Ok(());
+        }
         barrier.arrive_split(warps, warp, split_number, *kind, threads);
-        if matches!(kind, Barrier::Arrive) {
+        if matches!(kind, Barrier::Arrive | Barrier::ClusterArrive) {
             warp.splits[split_number].pc += 1;
         } else {
             warp.splits[split_number].state = State::Barrier(id);

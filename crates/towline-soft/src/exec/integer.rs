@@ -5,6 +5,7 @@ use towline_ptx::ir::op::{
 };
 use towline_ptx::ptx::Type;
 
+use super::mbarrier;
 use super::number::Word;
 
 #[inline(always)]
@@ -608,6 +609,7 @@ pub(crate) fn atomic(op: Atomic, ty: Type, old: u64, a: u64, b: u64) -> Option<u
                 old - 1
             })
         }
+        Atomic::Mbarrier(change) => mbarrier::changed(change, old, a),
         op => by_type!(ty, T => combine::<T>(op, old, a))?,
     })
 }

@@ -19,6 +19,7 @@ pub(crate) mod frame;
 pub(crate) mod grid;
 pub(crate) mod integer;
 pub(crate) mod matrix;
+mod mbarrier;
 pub(crate) mod number;
 mod pool;
 mod step;

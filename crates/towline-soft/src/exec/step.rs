@@ -543,6 +543,7 @@ fn special(which: Special, context: &Context<'_>, env: &Env<'_>) -> Lanes {
         Special::WarpId => same(context.warp.into()),
         Special::WarpSize => same(32),
         Special::Nwarpid => same(launch.threads_per_block().div_ceil(32).into()),
+        Special::One => same(1),
         Special::SmId | Special::Zero => same(0),
         Special::Nsmid => same(launch.host_threads as u64),
         Special::GridId => same(launch.number),

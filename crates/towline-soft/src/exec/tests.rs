@@ -56,6 +56,7 @@ also_compiled! {
 }
 
 mod matrices;
+mod mbarriers;
 
 /// A device with one module.
 struct Bench {

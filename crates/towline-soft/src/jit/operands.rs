@@ -121,7 +121,8 @@ pub(super) fn operands(op: &mut Op, visit: &mut impl FnMut(Operand<'_>)) {
                 visit(Reads(threads, Read::Wide));
             }
             match kind {
-                Barrier::Arrive | Barrier::Sync => {}
+                Barrier::Arrive | Barrier::ClusterArrive | Barrier::ClusterWait | Barrier::Sync => {
+                }
                 Barrier::Reduce { d, a, .. } => {
                     visit(ReadsFlag(a));
                     visit(WritesFlag(d));
@@ -463,5 +464,7 @@ fn together(what: &mut Together, visit: &mut impl FnMut(Operand<'_>)) {
 
 /// Whether an atomic operation is one that hosts have for integers.
 pub(super) fn is_simple(op: Atomic, ty: Type) -> bool {
-    !ty.is_float() && matches!(ty.bits(), 32 | 64) && !matches!(op, Atomic::Inc | Atomic::Dec)
+    !ty.is_float()
+        && matches!(ty.bits(), 32 | 64)
+        && !matches!(op, Atomic::Inc | Atomic::Dec | Atomic::Mbarrier(_))
 }

@@ -16,7 +16,7 @@ use super::helpers::nowhere;
 use super::shapes::QUAD;
 use crate::exec::Launch;
 use crate::exec::access::{outside, slice_mut};
-use crate::exec::barrier::{BARRIERS, Meeting};
+use crate::exec::barrier::{BARRIERS, Meeting, NUMBERED, is_known};
 use crate::exec::frame::{LANES, lanes_of};
 use crate::exec::grid::{Pause, Work};
 use crate::exec::together::{Brought, carry_out, matches};
@@ -392,6 +392,18 @@ impl<'a> Threads<'a> {
 
     /// Lanes come to barriers that registers name.
     fn arrive_by_values(&mut self, number: usize, kind: Barrier, counted: bool, group: u32) {
+        if matches!(kind, Barrier::ClusterWait) {
+            // Who has come waits for the others; the rest has done so already.
+            let first = group.trailing_zeros() as usize & 31;
+            let id = self.word(number, first, 0) as usize;
+            let Some(gate) = self.gates.get_mut(id) else {
+                return;
+            };
+            let waits = gate.meeting.come(number, group);
+            gate.waiting[number] |= waits;
+            self.warps[number].ready |= group & !waits;
+            return;
+        }
         let mut rest = group;
         while rest != 0 {
             let first = rest.trailing_zeros() as usize;
@@ -405,13 +417,24 @@ impl<'a> Threads<'a> {
             let asks = matches!(kind, Barrier::Reduce { .. } | Barrier::Count { .. });
             let yes = lanes_of(alike).filter(|lane| self.word(number, *lane, 2) != 0);
             let yes = asks.then(|| yes.fold(0, |mask, lane| mask | 1 << lane));
-            let waits = !matches!(kind, Barrier::Arrive);
+            let waits = !matches!(kind, Barrier::Arrive | Barrier::ClusterArrive);
             let threads = counted.then_some(wanted.1);
+            if !is_known(kind, wanted.0 as u32 as usize) {
+                return self.refuse_barrier(number, wanted.0 as u32, alike);
+            }
             self.arrive(number, wanted.0 as u32, alike, yes, threads, waits);
             if !waits {
                 self.warps[number].ready |= alike;
             }
         }
+    }
+
+    /// Lanes have named a barrier that there is not.
+    fn refuse_barrier(&mut self, number: usize, id: u32, mask: u32) {
+        let kind = FaultKind::Resources(format!("barrier {id}, of {NUMBERED}"));
+        let lane = mask.trailing_zeros() as usize & 31;
+        let step = self.step_of(number, lane);
+        self.fault = Some(Box::new(self.blame(kind, step, lane)));
     }
 
     fn arrive(
@@ -425,11 +448,7 @@ impl<'a> Threads<'a> {
     ) {
         let warps = self.warps.len();
         let Some(gate) = self.gates.get_mut(id as usize) else {
-            let kind = FaultKind::Resources(format!("barrier {id}, of {BARRIERS}"));
-            let lane = mask.trailing_zeros() as usize & 31;
-            let step = self.step_of(number, lane);
-            self.fault = Some(Box::new(self.blame(kind, step, lane)));
-            return;
+            return self.refuse_barrier(number, id, mask);
         };
         self.used |= 1 << id;
         gate.meeting.arrive(warps, number, mask, yes, threads);

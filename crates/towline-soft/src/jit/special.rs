@@ -47,6 +47,7 @@ impl Emitter<'_, '_> {
             }
             Special::LaneId => lane,
             Special::WarpSize => self.b.ins().iconst(types::I32, 32),
+            Special::One => one,
             Special::LaneMaskEq => bit,
             Special::LaneMaskLt => self.b.ins().iadd_imm(bit, -1),
             Special::LaneMaskGe => self.b.ins().ineg(bit),

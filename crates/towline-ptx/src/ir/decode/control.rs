@@ -8,6 +8,9 @@ use crate::ir::scope::plain_name;
 use crate::ptx::Type;
 use crate::ptx::ast::Expression;
 
+/// The number of the cluster's barrier, behind those of the block.
+const CLUSTER_BARRIER: u64 = 16;
+
 impl<'a> Decoder<'a, '_, '_, '_> {
     pub(super) fn bra(&mut self) -> Decoded {
         self.modifiers.flag("uni");
@@ -80,7 +83,7 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         self.modifiers.flag("cta");
         self.modifiers.flag("aligned");
         if self.modifiers.flag("cluster") {
-            return self.refuse("clusters of blocks are not supported");
+            return self.cluster_barrier();
         }
         if self.modifiers.flag("red") {
             return self.reducing_barrier();
@@ -103,6 +106,25 @@ impl<'a> Decoder<'a, '_, '_, '_> {
                 None => None,
                 Some(threads) => Some(self.barrier_threads(threads)?),
             },
+        })
+    }
+
+    /// `barrier.cluster`: of clusters of one block.
+    fn cluster_barrier(&mut self) -> Decoded {
+        let kind = self.modifiers.one_of(&[
+            ("arrive", Barrier::ClusterArrive),
+            ("wait", Barrier::ClusterWait),
+        ]);
+        let Some(kind) = kind else {
+            return self.refuse("`barrier.cluster` needs `.arrive` or `.wait`");
+        };
+        self.modifiers
+            .skip(|name| matches!(name, "acquire" | "relaxed" | "release"));
+        let [] = self.operands()?;
+        Ok(Op::Barrier {
+            kind,
+            id: self.builder.bits(CLUSTER_BARRIER),
+            threads: None,
         })
     }
 

@@ -2,8 +2,10 @@
 //! so those that wait for them have nothing to wait for.
 
 use super::{Decoded, Decoder};
-use crate::ir::Space;
-use crate::ir::op::{Address, Compare, Flag, Logic, Op, Order, Source};
+use crate::ir::op::{
+    Address, Arrival, Atomic, Binary, Compare, Flag, Logic, Mode, Op, Order, Reg, Source,
+};
+use crate::ir::{Error, Space};
 use crate::ptx::Type;
 
 impl Decoder<'_, '_, '_, '_> {
@@ -11,10 +13,11 @@ impl Decoder<'_, '_, '_, '_> {
         if !self.modifiers.flag("async") {
             return self.refuse("of `cp` only `cp.async` is supported");
         }
-        for other in ["bulk", "mbarrier"] {
-            if self.modifiers.flag(other) {
-                return self.refuse(format!("`cp.async.{other}` is not supported"));
-            }
+        if self.modifiers.flag("bulk") {
+            return self.bulk();
+        }
+        if self.modifiers.has("mbarrier") {
+            return self.copies_arrive();
         }
         if self.modifiers.flag("commit_group") || self.modifiers.flag("wait_all") {
             return self.alone(Op::Nop);
@@ -55,6 +58,113 @@ impl Decoder<'_, '_, '_, '_> {
             None => self.copy_whole(to, from, bytes),
             Some(size) => self.copy_start(to, from, bytes, size),
         }
+    }
+
+    /// `cp.async.bulk`: a multiple of 16 bytes between global and shared memory. A loop copies them, at once.
+    fn bulk(&mut self) -> Decoded {
+        if self.modifiers.flag("commit_group") {
+            return self.alone(Op::Nop);
+        }
+        if self.modifiers.flag("wait_group") {
+            self.modifiers.flag("read");
+            let [count] = self.operands()?;
+            let count = self.builder.source(count, Type::U32)?;
+            return match self.builder.known(count) {
+                Some(_) => Ok(Op::Nop),
+                None => self.refuse("`cp.async.bulk.wait_group` needs a number"),
+            };
+        }
+        for other in ["tensor", "prefetch", "multicast::cluster", "cp_mask"] {
+            if self.modifiers.has(other) {
+                return self.refuse(format!("`cp.async.bulk.{other}` is not supported"));
+            }
+        }
+        let mut spaces = [Space::Generic; 2];
+        for place in &mut spaces {
+            *place = self.modifiers.space();
+        }
+        let counted = self.modifiers.flag("mbarrier::complete_tx::bytes");
+        let grouped = self.modifiers.flag("bulk_group");
+        let known = match spaces {
+            [Space::Shared, Space::Global | Space::Shared] => counted && !grouped,
+            [Space::Global, Space::Shared] => grouped && !counted,
+            _ => false,
+        };
+        let operands = self.without_policy(3);
+        let (to, from, size, barrier) = match operands {
+            [to, from, size, barrier] if known && counted => (to, from, size, Some(barrier)),
+            [to, from, size] if known && !counted => (to, from, size, None),
+            _ => return self.refuse("a `cp.async.bulk` that there is not"),
+        };
+        let addresses = [
+            self.builder.address(to, spaces[0])?,
+            self.builder.address(from, spaces[1])?,
+        ];
+        let bytes = self.builder.count(size)?;
+        let done = match barrier {
+            None => Op::Nop,
+            Some(barrier) => {
+                let space = Space::Shared;
+                let address = self.builder.address(barrier, space)?;
+                completed(space, address, bytes)
+            }
+        };
+        self.copy_loop(spaces, addresses, bytes)?;
+        Ok(done)
+    }
+
+    /// Copies 16 bytes at a time, from the first to the last.
+    fn copy_loop(
+        &mut self,
+        spaces: [Space; 2],
+        addresses: [Address; 2],
+        bytes: Source,
+    ) -> Result<(), Error> {
+        let zero = self.builder.bits(0);
+        let [at, low, high] = [(); 3].map(|()| self.builder.scratch());
+        let more = self.builder.scratch_flag();
+        let [start, end] = [(); 2].map(|()| self.builder.fresh_label());
+        self.before(Op::Mov { d: at, a: zero })?;
+        self.builder.place_label(start);
+        self.before(Op::SetPredicate {
+            compare: Compare::Lt,
+            combine: self.guard.map(|guard| (Logic::And, guard)),
+            ty: Type::U32,
+            flush: false,
+            p: Some(more),
+            q: None,
+            a: Source::Reg(at),
+            b: bytes,
+        })?;
+        let leave = Op::Branch { target: end };
+        self.builder.emit(Some(Flag::Not(more)), leave)?;
+        let mut places = addresses;
+        for place in &mut places {
+            let d = self.builder.scratch();
+            self.before(sum(d, place.base, Source::Reg(at)))?;
+            place.base = Source::Reg(d);
+        }
+        let (ty, order) = (Type::B64, Order::Weak);
+        self.before(Op::LoadVector {
+            space: spaces[1],
+            ty,
+            order,
+            polls: false,
+            d: Box::new([Some(low), Some(high)]),
+            address: places[1],
+        })?;
+        self.before(Op::StoreVector {
+            space: spaces[0],
+            ty,
+            order,
+            address: places[0],
+            a: Box::new([Source::Reg(low), Source::Reg(high)]),
+        })?;
+        let step = self.builder.bits(16);
+        self.before(sum(at, Source::Reg(at), step))?;
+        self.before(Op::Branch { target: start })?;
+        self.builder.place_label(end);
+        Ok(())
     }
 
     fn copy_whole(&mut self, to: Address, from: Address, bytes: u64) -> Decoded {
@@ -137,6 +247,30 @@ impl Decoder<'_, '_, '_, '_> {
         let first = stores.next().expect("some bytes are copied");
         stores.try_for_each(|store| self.part(store))?;
         Ok(first)
+    }
+}
+
+fn sum(d: Reg, a: Source, b: Source) -> Op {
+    Op::Binary {
+        op: Binary::Add,
+        ty: Type::U64,
+        mode: Mode::default(),
+        d,
+        a,
+        b,
+    }
+}
+
+/// Bytes have come that a barrier in memory waits for.
+fn completed(space: Space, address: Address, bytes: Source) -> Op {
+    Op::Atomic {
+        op: Atomic::Mbarrier(Arrival::Complete),
+        space,
+        ty: Type::B64,
+        d: None,
+        address,
+        a: bytes,
+        b: None,
     }
 }
 

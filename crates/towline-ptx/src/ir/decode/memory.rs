@@ -219,6 +219,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
             Atomic::Cas | Atomic::Exch => integer || ty == Type::B16,
             Atomic::Inc | Atomic::Dec => ty == Type::U32,
             Atomic::And | Atomic::Or | Atomic::Xor => integer,
+            Atomic::Mbarrier(_) => false,
         };
         match known {
             true => Ok(()),
@@ -227,9 +228,15 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
     }
 
     pub(super) fn fence(&mut self, opcode: &str) -> Decoded {
-        if self.modifiers.flag("proxy") || self.modifiers.flag("mbarrier_init") {
-            return self.refuse(format!("`{opcode}.proxy` is not supported"));
+        if self.modifiers.flag("proxy") {
+            // Here all accesses are of one kind, and copies are over at once.
+            let known = self.modifiers.one_of(&[("alias", ()), ("async", ())]);
+            if known.is_none() {
+                return self.refuse(format!("this `{opcode}.proxy` is not supported"));
+            }
+            self.modifiers.space();
         }
+        self.modifiers.flag("mbarrier_init");
         let weak = self.modifiers.flag("acq_rel");
         self.modifiers.skip(|name| {
             matches!(

@@ -11,6 +11,7 @@ mod convert;
 mod copies;
 mod forms;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod textures;
 mod video;
@@ -60,7 +61,8 @@ pub(super) fn instruction<'a>(
         operands: &instruction.operands,
     };
     decoder.builder.reads_special = instruction.opcode == "mov";
-    decoder.builder.reads_addresses = matches!(instruction.opcode, "call" | "cvta" | "mov");
+    decoder.builder.reads_addresses =
+        matches!(instruction.opcode, "call" | "cvta" | "mapa" | "mov");
     let op = decoder.decode(instruction.opcode)?;
     decoder.modifiers.finish()?;
     let guard = decoder.guard;
@@ -95,9 +97,12 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
             "cvta" => self.cvta(),
             "exit" => self.alone(Op::Exit),
             "fence" | "membar" => self.fence(opcode),
+            "getctarank" => self.getctarank(),
             "isspacep" => self.isspacep(),
             "ld" | "ldu" => self.ld(),
             "ldmatrix" | "mma" | "movmatrix" | "stmatrix" | "wmma" => self.matrix(opcode),
+            "mapa" => self.mapa(),
+            "mbarrier" => self.mbarrier(),
             "mov" => self.mov(),
             "nanosleep" => self.nanosleep(),
             "prefetch" | "prefetchu" | "discard" | "applypriority" | "pmevent"

@@ -17,7 +17,9 @@ use crate::jit::{EXCHANGE, MOVED};
 fn outcome(op: &Op) -> (Option<Reg>, Option<Pred>) {
     match op {
         Op::Barrier { kind, .. } => match *kind {
-            Barrier::Arrive | Barrier::Sync => (None, None),
+            Barrier::Arrive | Barrier::ClusterArrive | Barrier::ClusterWait | Barrier::Sync => {
+                (None, None)
+            }
             Barrier::Reduce { d, .. } => (None, Some(d)),
             Barrier::Count { d, .. } => (Some(d), None),
         },
