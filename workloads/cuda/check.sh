@@ -39,6 +39,7 @@ run() {
 if [ -n "${SMALL:-}" ]; then
     run 0 vector_add 1000
     run 0 saxpy
+    run 0 tensor_cores
     run 0 textures
     for devices in 1 all; do
         for precision in single double; do
@@ -62,6 +63,7 @@ else
     run 0 vector_add
     run 0 vector_add 1000
     run 0 saxpy
+    run 0 tensor_cores
     run 0 textures
 
     # Odd sizes leave partial tiles at the edges; a size below the tile leaves nothing else.

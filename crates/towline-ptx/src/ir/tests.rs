@@ -197,8 +197,8 @@ fn what_is_unknown_is_refused_by_name_and_place() {
             "line 6, column 1: `cvt` with `.e4m3x2` is not supported",
         ),
         (
-            ".reg .b32 r; .reg .f32 f;\ncvt.rna.tf32.f32 r, f;",
-            "line 6, column 1: a conversion from .f32 to .tf32 is not supported",
+            ".reg .b32 r; .reg .f32 f;\ncvt.rna.satfinite.tf32.f32 r, f;",
+            "line 6, column 1: `cvt.satfinite.tf32` is not supported",
         ),
         (
             ".reg .b32 r;\nvadd2.s32.s32.s32 r, r.h45, r, r;",
