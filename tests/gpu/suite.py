@@ -61,6 +61,7 @@ def parts_of(workloads: pathlib.Path, python: str) -> list[Part]:
     return [
         Part("vector_add", "workloads", (str(workloads / "vector_add"),)),
         Part("saxpy", "workloads", (str(workloads / "saxpy"),)),
+        Part("textures", "workloads", (str(workloads / "textures"),)),
         program("torch_tiny", "torch_tiny.py"),
         workload("sgemm", "sgemm", "--size", "2K"),
         workload("dgemm", "sgemm", "--size", "2K", "--precision", "double"),
