@@ -24,6 +24,7 @@ import hashlib
 import itertools
 import multiprocessing
 import re
+import struct
 import sys
 import time
 import zlib
@@ -34,6 +35,7 @@ from typing import Union
 
 import bounds
 from instructions import BITS, Case, cases
+from textures import Maker
 
 # Threads, and so operands, of every case: 18 blocks of 128.
 THREADS = 2304
@@ -87,6 +89,28 @@ INTEGERS = (
     0x7FFFFFFF_FFFFFC00, 0x7FFFFFFF_FFFFFE00, 0x7FFFFFC0_00000000, 0xFFFFFF80_00000000, 0x801, 0x803, 65504, 65519, 65520, 0x8000000000000001,
 )  # fmt: skip
 SHIFTS = (0, 1, 31, 32, 33, 8, 63, 64, 0xFFFFFFFF, 0x108, 16, 7, 24, 15, 17, 65, 0x80000000, 255, 256, 4, 30, 62, 127)
+
+
+def single(number: float) -> int:
+    """A number of 32 bits as these."""
+    return int.from_bytes(struct.pack("<f", number), "little")
+
+
+# Coordinates of textures and surfaces: what lies on edges and between them, and how far random ones go.
+COORDINATES = {
+    "place": tuple(
+        map(single, (0.0, 0.5, 1.0, 0.25, -0.25, 1.5, 0.03125, 0.96875, 2.0, -1.0, 0.734375, -0.0, 1e9, -1e9, 3.0, 0.125))
+    ),
+    "texel": tuple(
+        map(single, (0.0, 0.5, 1.0, 11.5, 12.0, 16.0, -0.5, 15.75, -3.0, 20.0, 2.25, 7.998046875, 1e9, -1e9, 5.0, 0.25))
+    ),
+    "way": tuple(map(single, (1.0, -1.0, 0.5, -0.5, 0.25, 0.0, -0.75, 0.875, 3.0, -0.0))),
+    "level": tuple(map(single, (0.0, 0.5, 1.0, 1.25, 2.75, 4.0, 5.5, -1.0, 0.4375, 9.0))),
+    "step": tuple(map(single, (0.0, 0.0625, 0.125, 0.25, 0.5, 0.03125, -0.125, 1.0))),
+    "index": tuple(number & 0xFFFFFFFF for number in (0, 1, -1, 11, 12, 15, 16, 5, 300, 299, 2, 3, 4, 0x7FFFFFFF, -0x80000000)),
+    "layer": (0, 1, 4, 5, 0xFFFFFFFF, 2),
+}
+SPANS = {"place": (-2, 3), "texel": (-4, 20), "way": (-1, 1), "level": (-1, 6), "step": (0, 1)}
 LAYOUT = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
 FLOATS = {"f16": F16, "bf16": BF16, "f32": F32, "f64": F64}
 
@@ -108,6 +132,8 @@ def specials(ty: str) -> tuple[int, ...]:
         return FLOATS[ty]
     if ty == "shift":
         return SHIFTS
+    if ty in COORDINATES:
+        return COORDINATES[ty]
     if ty == "bytes":
         return (0, 0xFFFFFFFF, 0x80808080, 0x7F7F7F7F, 0x01020304, 0x80FF7F01, 0x80008000, 0x7FFF7FFF, 0xFF00FF00, 0x12345678)
     distinct = dict.fromkeys(number & ((1 << BITS[ty]) - 1) for number in INTEGERS)
@@ -132,6 +158,12 @@ def shaped(ty: str, kind: int, noise: int) -> int:
     low = noise & ((1 << bits) - 1)
     if ty == "shift":
         return low % 72 if kind % 2 else low
+    if ty in ("index", "layer"):
+        return (low % 24 - 3) & 0xFFFFFFFF if ty == "index" else low % 8
+    if ty in COORDINATES:
+        # Multiples of a power of two, so that products and sums of them are exact.
+        least, most = SPANS[ty]
+        return single(least + (noise >> 8) % ((most - least) * 4096) / 4096)
     if ty not in LAYOUT:
         # Every other number has fewer digits.
         return low >> (noise >> 40) % bits if kind % 2 and bits < 64 else low >> (noise % 61) if kind % 2 else low
@@ -188,7 +220,8 @@ def kernel(case: Case, name: str) -> str:
     """The kernel of a case."""
     body = case.body
     used = set(re.findall(r"[A-Za-z_]\w*", body))
-    lines = [case.before, f".visible .entry {name}(.param .u64 inputs, .param .u64 outputs, .param .u64 memory)", "{"]
+    parameters = "(.param .u64 inputs, .param .u64 outputs, .param .u64 memory" + (", .param .u64 handle)" if case.object else ")")
+    lines = [case.before, f".visible .entry {name}{parameters}", "{"]
     lines += ["  .reg .b64 from, result, scratch, own, place;", "  .reg .b32 i, tid, lane, mine, s0, s1, t<6>;"]
     lines += ["  .reg .b64 u<4>;", "  .reg .b16 h<4>;", "  .reg .pred p, q, r, s;"]
     if used & {"mine", "sh"}:
@@ -208,6 +241,8 @@ def kernel(case: Case, name: str) -> str:
         "  mul.wide.u32 place, i, 8; add.u64 from, from, place; add.u64 result, result, place;",
         "  mul.wide.u32 own, i, 64; add.u64 own, own, scratch;",
     ]
+    if case.object:
+        lines += ["  .reg .b64 object;", "  ld.param.u64 object, [handle];"]
     if "mine" in used:
         lines.append("  mov.u32 mine, sh; shl.b32 s0, tid, 5; add.u32 mine, mine, s0;")
     for place, (register, ty) in enumerate(inputs):
@@ -265,6 +300,7 @@ class Device:
         self.outputs = self.allocate(4 * THREADS * 8)
         self.scratch = self.allocate(THREADS * 64)
         self.given: Operands | None = None
+        self.objects = Maker(self.call, self.allocate)
 
     def call(self, name: str, *arguments: object) -> None:
         status = getattr(self.library, name)(*arguments)
@@ -308,7 +344,9 @@ class Device:
         self.call("cuMemsetD8_v2", self.scratch, ctypes.c_ubyte(0), ctypes.c_size_t(THREADS * 64))
         function = ctypes.c_void_p()
         self.call("cuModuleGetFunction", ctypes.byref(function), loaded, f"case{number}".encode())
-        pointers = (ctypes.c_void_p * 3)(*(ctypes.addressof(one) for one in (self.inputs, self.outputs, self.scratch)))
+        handle = ctypes.c_uint64(self.objects.object(case.object) if case.object else 0)
+        given = (self.inputs, self.outputs, self.scratch, handle)
+        pointers = (ctypes.c_void_p * 4)(*(ctypes.addressof(one) for one in given))
         grid, block = case.launch
         self.call("cuLaunchKernel", function, *grid, *block, 0, None, pointers, None)
         self.call("cuCtxSynchronize")
@@ -539,9 +577,15 @@ REFUSED = {
 }
 # Groups of cases that wait for a record: they must be carried out, and nothing says yet whether they are right. Once there is one, they must
 # leave this list.
-AWAITED = ("cluster", "matrix", "mbarrier")
+AWAITED = ("cluster", "matrix", "mbarrier", "surface", "texture")
 # How the driver refuses to launch: CUDA_ERROR_NO_BINARY_FOR_GPU.
 NO_BINARY = "cuLaunchKernel answered 209"
+
+
+def is_near(case: Case, mine: int, theirs: int) -> bool:
+    """Whether a number is as near to the GPU's as the case asks for."""
+    one, other = (struct.unpack("<f", word.to_bytes(4, "little"))[0] for word in (mine, theirs))
+    return mine == theirs or abs(one - other) <= case.near
 
 
 def compare(goldens: Goldens, chosen: list[Case], digests: Path | None = None) -> int:
@@ -593,6 +637,10 @@ def compare(goldens: Goldens, chosen: list[Case], digests: Path | None = None) -
             theirs = goldens.results(case)
             if case.bound:
                 places = bounds.unlike(case, operands.values, mine[0], theirs[0])
+                row[2 if not places else 4] += 1
+            elif case.near:
+                pairs = [list(zip(one[:kept], other)) for one, other in zip(mine, theirs)]
+                places = [place for place in range(kept) if any(not is_near(case, *pair[place]) for pair in pairs)]
                 row[2 if not places else 4] += 1
             else:
                 places = [place for place in range(kept) if any(one[place] != other[place] for one, other in zip(mine, theirs))]

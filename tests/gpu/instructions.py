@@ -4,7 +4,8 @@ A case names the registers that a thread has been given, what it does with them,
 of it. In its lines `a` to `f` are the inputs and `x`, `y`, `z` and `w` the results, registers without a type. Beside them there are `t0` to
 `t5` of 32 bits, `u0` to `u3` of 64, `h0` to `h3` of 16, and the predicates `p`, `q`, `r`, `s`; `i` is the thread's number, `tid` that
 within its block and `lane` within its warp, `own` the address of 64 bytes of its own (in `scratch`), `from` and `result` where its
-first input and result lie, `mine` 32 bytes of its own in the block's shared memory `sh`, `lo` 32 bytes of local memory.
+first input and result lie, `object` the handle of the case's texture or surface (`textures.py`), `mine` 32 bytes of its own in the
+block's shared memory `sh`, `lo` 32 bytes of local memory.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ BITS = {
     "f16x2": 32, "bf16x2": 32, "u16x2": 32, "s16x2": 32, "b64": 64, "u64": 64, "s64": 64, "f64": 64, "shift": 32, "tf32": 32, "bytes": 32,
     # Numbers around 1, as sums of many are made of.
     "near_f16x2": 32, "near_bf16x2": 32, "near_f32": 32, "near_f64": 64,
+    "place": 32, "texel": 32, "way": 32, "level": 32, "step": 32, "index": 32, "layer": 32,
 }  # fmt: skip
 INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
 WORDS = ("u32", "s32", "u64", "s64")
@@ -45,6 +47,10 @@ class Case:
     # Declarations before the kernel.
     before: str = ""
     launch: tuple[tuple[int, int, int], tuple[int, int, int]] = FLAT
+    # What `object` is a handle of, as `textures.py` has it, if the case has one.
+    object: str = ""
+    # How far numbers may be from the GPU's: filters of textures are only documented by the bits of their weights.
+    near: float = 0.0
 
 
 def plain(group: str, instruction: str, inputs: tuple[str, ...], output: str, bound: str = "") -> Case:
@@ -816,7 +822,153 @@ def clusters() -> Iterator[Case]:
     yield Case("cluster", "barrier.cluster, mapa, getctarank, registers of clusters", (), ("b32",) * 3, body, launch=DEEP)
 
 
+# How far filters may be from each other: a 256th of what contents differ by, and as much for each side.
+NEAR = 8 * 3 / 256
+
+
+def textures() -> Iterator[Case]:
+    words = ("b32",) * 3
+
+    def of(specification: str, instruction: str, inputs: tuple[str, ...], operands: str, near: float = 0.0) -> Case:
+        body = f"{instruction} {{x, y, z, t0}}, [object, {operands}];" if "[" not in operands else f"{instruction} {operands}"
+        return Case("texture", f"{instruction} of {specification}", inputs, words, body, object=specification, near=near)
+
+    shapes = (("1d", 1, "{a}"), ("2d", 2, "{a, b}"), ("3d", 3, "{a, b, c, c}"))
+    layers = (("a1d", 1, "{a, b}"), ("a2d", 2, "{a, b, c, c}"))
+    for shape, sides, operands in shapes:
+        for edge in ("wrap", "clamp", "mirror", "border"):
+            name = f"tex.{shape}.v4.f32.f32"
+            yield of(f"{shape} f32x4 {edge} normalized", name, ("place",) * sides, operands)
+            yield of(f"{shape} f32x4 {edge} normalized linear", name, ("place",) * sides, operands, NEAR)
+        for edge in ("clamp", "border"):
+            yield of(f"{shape} f32x2 {edge}", f"tex.{shape}.v4.f32.f32", ("texel",) * sides, operands)
+            yield of(f"{shape} f32x2 {edge} linear", f"tex.{shape}.v4.f32.f32", ("texel",) * sides, operands, NEAR)
+        yield of(f"{shape} s32x4", f"tex.{shape}.v4.s32.s32", ("index",) * sides, operands)
+    for shape, sides, operands in layers:
+        yield of(
+            f"{shape} f32x4 wrap normalized linear",
+            f"tex.{shape}.v4.f32.f32",
+            ("layer",) + ("place",) * sides,
+            operands,
+            NEAR,
+        )
+        yield of(f"{shape} u16x2 integers", f"tex.{shape}.v4.u32.s32", ("layer",) + ("index",) * sides, operands)
+    for form in ("u8", "s8", "u16", "s16", "f16", "f32"):
+        for channels in (1, 2, 4):
+            yield of(f"2d {form}x{channels}", "tex.2d.v4.f32.f32", ("texel", "texel"), "{a, b}")
+        yield of(f"2d {form}x4 linear", "tex.2d.v4.f32.f32", ("texel", "texel"), "{a, b}", NEAR)
+        if form[0] != "f":
+            for channels in (1, 2, 4):
+                yield of(f"2d {form}x{channels} integers", "tex.2d.v4.u32.f32", ("texel", "texel"), "{a, b}")
+    yield of("2d u8x4 srgb", "tex.2d.v4.f32.f32", ("texel", "texel"), "{a, b}", NEAR)
+    yield of("2d f32x4", "tex.2d.v2.f16x2.f32", ("texel", "texel"), "{x, y}, [object, {a, b}];\nmov.b32 z, 0;")
+    for edge in ("wrap", "mirror"):
+        yield of(f"2d f32x1 {edge} integers", "tex.2d.v4.f32.f32", ("texel", "texel"), "{a, b}")
+    yield of("2d u32x1 border integers", "tex.2d.v4.u32.f32", ("texel", "texel"), "{a, b}")
+    yield of("memory u32x1 integers", "tex.1d.v4.u32.s32", ("index",), "{a}")
+    yield of("memory u8x4", "tex.1d.v4.f32.s32", ("index",), "{a}")
+    yield of("rows f32x1 wrap normalized linear", "tex.2d.v4.f32.f32", ("place", "place"), "{a, b}", NEAR)
+    yield of("rows u8x2 integers", "tex.2d.v4.u32.f32", ("texel", "texel"), "{a, b}")
+    for seamless in ("", " seamless"):
+        name = "tex.cube.v4.f32.f32"
+        yield of(f"cube f32x1 normalized{seamless}", name, ("way",) * 3, "{a, b, c, c}")
+        yield of(f"cube f32x1 normalized linear{seamless}", name, ("way",) * 3, "{a, b, c, c}", NEAR)
+    yield of("acube f32x1 normalized", "tex.acube.v4.f32.f32", ("layer",) + ("way",) * 3, "{a, b, c, d}")
+    for blend in ("", " blend"):
+        near = NEAR if blend else 0.0
+        for linear in ("", " linear"):
+            specification = f"levels f32x2 normalized{linear}{blend}"
+            level = "{x, y, z, t0}, [object, {a, b}], c;"
+            yield of(
+                specification,
+                "tex.level.2d.v4.f32.f32",
+                ("place", "place", "level"),
+                level,
+                near or (NEAR if linear else 0.0),
+            )
+            steps = "{x, y, z, t0}, [object, {a, b}], {c, d}, {d, c};"
+            yield of(
+                specification,
+                "tex.grad.2d.v4.f32.f32",
+                ("place", "place", "step", "step"),
+                steps,
+                near or (NEAR if linear else 0.0),
+            )
+    yield of("levels f32x2 normalized", "tex.2d.v4.f32.f32", ("place", "place"), "{a, b}")
+    yield of("levels s32x2", "tex.level.2d.v4.s32.s32", ("index", "index", "index"), "{x, y, z, t0}, [object, {a, b}], c;")
+    for component in "rgba":
+        for edge in ("clamp", "border"):
+            yield of(f"2d f32x4 {edge} normalized", f"tld4.{component}.2d.v4.f32.f32", ("place", "place"), "{a, b}")
+    body = "tex.2d.v4.f32.f32 {x, y, z, t0}, [object, {a, b}], {-3, 2};"
+    yield Case("texture", "tex.2d.v4.f32.f32 with offsets", ("texel", "texel"), words, body, object="2d f32x4")
+    for shape, queries in (
+        ("1d f32x1 wrap normalized linear", ("width", "height", "depth")),
+        ("3d u8x4 mirror normalized", ("width", "height", "depth")),
+        ("a2d s16x2 border", ("width", "height", "array_size")),
+        ("levels f16x2 normalized", ("num_mipmap_levels", "channel_data_type", "channel_order")),
+        ("2d s8x1 integers", ("channel_data_type", "channel_order", "normalized_coords")),
+    ):
+        body = "\n".join(f"txq.{query}.b32 {register}, [object];" for register, query in zip("xyz", queries))
+        yield Case("texture", f"txq of {shape}: {', '.join(queries)}", (), words, body, object=shape)
+
+
+def surfaces() -> Iterator[Case]:
+    place = "rem.u32 t1, i, 48;\ndiv.u32 t2, i, 48;\n"
+    for ty, form, channels in (("b8", "u8", 1), ("b16", "u16", 1), ("b32", "u32", 1), ("b64", "u32", 2)):
+        size = BITS[ty] // 8
+        register = {"b8": "h0", "b16": "h0", "b32": "t3", "b64": "u1"}[ty]
+        wide = {
+            "b8": "cvt.u16.u32 h0, a;",
+            "b16": "cvt.u16.u32 h0, a;",
+            "b32": "mov.b32 t3, a;",
+            "b64": "cvt.u64.u32 u1, a;",
+        }[ty]
+        back = {
+            "b8": "cvt.u32.u16 x, h0;",
+            "b16": "cvt.u32.u16 x, h0;",
+            "b32": "mov.b32 x, t3;",
+            "b64": "cvt.u32.u64 x, u1;",
+        }[ty]
+        body = place + f"mul.lo.u32 t1, t1, {size};\n{wide}\nsust.b.2d.{ty}.trap [object, {{t1, t2}}], {register};\n"
+        body += f"suld.b.2d.{ty}.trap {register}, [object, {{t1, t2}}];\n{back}"
+        yield Case("surface", f"sust.b.2d.{ty}, suld.b.2d.{ty}", ("b32",), ("b32",), body, object=f"paper {form}x{channels}")
+    for beyond in ("clamp", "zero"):
+        body = f"shl.b32 t1, a, 2;\nsuld.b.2d.b32.{beyond} x, [object, {{t1, b}}];"
+        yield Case(
+            "surface",
+            f"suld.b.2d.b32.{beyond} beyond the edges",
+            ("index", "index"),
+            ("b32",),
+            body,
+            object="paper u32x1",
+        )
+    for form in ("u8", "s8", "u16", "s16", "u32", "f16", "f32"):
+        inputs = ("f32", "f32") if form[0] == "f" else ("b32", "b32")
+        body = place + "mov.b32 t3, a;\nmov.b32 t4, b;\nsust.p.2d.v2.b32.trap [object, {t1, t2}], {t3, t4};\n"
+        size = 2 * int(form[1:]) // 8
+        register = {2: "h0", 4: "x", 8: "u1"}[size]
+        back = {2: "cvt.u32.u16 x, h0;", 4: "", 8: "cvt.u32.u64 x, u1;"}[size]
+        body += f"mul.lo.u32 t1, t1, {size};\nsuld.b.2d.b{8 * size}.trap {register}, [object, {{t1, t2}}];\n{back}"
+        yield Case("surface", f"sust.p.2d.v2.b32 of {form}", inputs, ("b32",), body, object=f"paper {form}x2")
+    for op, ty in (("add", "u32"), ("min", "u32"), ("max", "s32"), ("min", "s32"), ("and", "b32"), ("or", "b32")):
+        body = place + "shl.b32 t1, t1, 2;\nsust.b.2d.b32.trap [object, {t1, t2}], a;\n"
+        body += f"sured.b.{op}.2d.{ty}.trap [object, {{t1, t2}}], b;\nsuld.b.2d.b32.trap x, [object, {{t1, t2}}];"
+        yield Case("surface", f"sured.b.{op}.2d.{ty}", ("b32", "b32"), ("b32",), body, object="paper u32x1")
+    for name, place, shape in (
+        ("a2d", "{t3, t1, t2, t2}", "papers"),
+        ("3d", "{t1, t2, t3, t3}", "block"),
+    ):
+        body = "rem.u32 t1, i, 16;\nshl.b32 t1, t1, 2;\ndiv.u32 t3, i, 16;\nrem.u32 t2, t3, 12;\ndiv.u32 t3, t3, 12;\n"
+        body += f"sust.b.{name}.b32.trap [object, {place}], a;\nsuld.b.{name}.b32.trap x, [object, {place}];"
+        yield Case("surface", f"sust.b.{name}.b32, suld.b.{name}.b32", ("b32",), ("b32",), body, object=f"{shape} u32x1")
+    body = "suq.width.b32 x, [object];\nsuq.height.b32 y, [object];\nsuq.channel_order.b32 z, [object];"
+    yield Case("surface", "suq", (), ("b32",) * 3, body, object="paper u8x4")
+
+
 def cases() -> list[Case]:
     """All of them, in an order that stays."""
-    parts = (integers, bits, floats, comparisons, conversions, moves, memory, atomics, warps, specials, control, mma, tiles, wmma, gates, clusters)
+    parts = (
+        integers, bits, floats, comparisons, conversions, moves, memory, atomics, warps, specials, control, mma, tiles, wmma, gates, clusters,
+        textures, surfaces,
+    )  # fmt: skip
     return [case for part in parts for case in part()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import math
 import struct
@@ -12,6 +13,7 @@ from unittest import mock
 
 import bounds
 import goldens
+import textures
 from instructions import BITS, Case, cases
 
 
@@ -112,13 +114,41 @@ class Comparison(unittest.TestCase):
         self.assertEqual(self.compared("cvt.rn.f16x2.e4m3x2", "cuLaunchKernel answered 700"), 1)
         self.assertEqual(self.compared("cvt.rn.f16x2.e4m3x2", [bytes(4 * goldens.THREADS)]), 1)
 
-
     def test_what_waits_for_a_record_is_carried_out_and_not_compared(self) -> None:
         name = "movmatrix.sync.aligned.m8n8.trans.b16"
         self.assertEqual(self.compared(name, [bytes(4 * goldens.THREADS)]), 0)
         self.assertEqual(self.compared(name, goldens.NO_BINARY), 1)
         with mock.patch.object(goldens, "AWAITED", ()):
             self.assertEqual(self.compared(name, [bytes(4 * goldens.THREADS)]), 1)
+
+    def test_filtered_numbers_may_be_as_far_from_the_gpus_as_the_case_says(self) -> None:
+        case = Case("texture", "filtered", ("b32",), ("b32",), "", object="2d f32x1 linear", near=0.25)
+        self.assertTrue(goldens.is_near(case, bits(1.0), bits(1.25)))
+        self.assertFalse(goldens.is_near(case, bits(1.0), bits(1.5)))
+        self.assertTrue(goldens.is_near(case, bits(math.nan), bits(math.nan)))
+
+
+class Textures(unittest.TestCase):
+    def test_contents_are_finite_the_same_every_time_and_others_for_each_object(self) -> None:
+        once = textures.contents("2d f32x4", "f32", 500)
+        self.assertEqual(once, textures.contents("2d f32x4", "f32", 500))
+        self.assertNotEqual(once, textures.contents("2d f32x4 linear", "f32", 500))
+        self.assertTrue(all(abs(number) <= 4 for (number,) in struct.iter_unpack("<f", once)))
+        self.assertEqual(len(textures.contents("2d u16x1", "u16", 9)), 18)
+
+    def test_descriptions_are_as_long_as_the_drivers(self) -> None:
+        lengths: dict[str, list[int]] = {}
+
+        def call(name: str, *arguments: object) -> None:
+            lengths[name] = [len(one) for one in arguments if isinstance(one, bytes)]
+
+        maker = textures.Maker(call, lambda _: ctypes.c_uint64(1 << 20))
+        for specification in ("2d f32x4 wrap linear", "levels u8x1", "memory s16x2", "rows f16x1", "paper u32x1"):
+            maker.object(specification)
+        self.assertEqual(lengths["cuArray3DCreate_v2"], [40])
+        self.assertEqual(lengths["cuMemcpy3D_v2"], [200])
+        self.assertEqual(lengths["cuTexObjectCreate"], [144, 104])
+        self.assertEqual(lengths["cuSurfObjectCreate"], [144])
 
 
 class Bounds(unittest.TestCase):
