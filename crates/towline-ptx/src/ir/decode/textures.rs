@@ -23,6 +23,9 @@ struct Place<'e, 'a> {
     coordinates: &'e [Expression<'a>],
 }
 
+/// Registers that an instruction writes, and its predicate.
+type Results = (Box<[Option<Reg>]>, Option<Pred>);
+
 impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
     fn geometry(&mut self) -> Result<Geometry, Error> {
         let found = self.modifiers.one_of(&[
@@ -127,7 +130,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
         expression: &Expression<'a>,
         ty: Type,
         count: usize,
-    ) -> Result<(Box<[Option<Reg>]>, Option<Pred>), Error> {
+    ) -> Result<Results, Error> {
         let (results, p) = self.builder.pair(expression);
         let p = match p {
             Some(p) => self.builder.maybe_pred(p)?,

@@ -87,7 +87,7 @@ pub(super) fn walk(root: BorrowedFd<'_>) -> Vec<Found> {
 
 fn seen(path: PathBuf, stat: &Stat) -> Found {
     let stamp = stamp_of(stat);
-    let read = time(stat.st_atime as i64, stat.st_atime_nsec as u64);
+    let read = time(stat.st_atime, stat.st_atime_nsec);
     Found {
         path,
         stamp,
@@ -98,7 +98,7 @@ fn seen(path: PathBuf, stat: &Stat) -> Found {
 fn stamp_of(stat: &Stat) -> Stamp {
     Stamp {
         bytes: u64::try_from(stat.st_size).unwrap_or(u64::MAX),
-        modified: time(stat.st_mtime as i64, stat.st_mtime_nsec as u64),
+        modified: time(stat.st_mtime, stat.st_mtime_nsec),
     }
 }
 
