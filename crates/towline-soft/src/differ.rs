@@ -285,6 +285,13 @@ const TOGETHER: &[&str] = &[
     "match.all.sync.b64 R|P, D, -1;",
     "redux.sync.add.s32 R, R, -1;",
     "redux.sync.max.u32 R, R, -1;",
+    "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {F, F, F, F}, {R, R}, {R}, {F, F, F, F};",
+    "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {R, R}, {R, R, R, R}, {R, R}, {R, R};",
+    "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {F, F, F, F}, {R, R, R, R}, {R, R}, {F, F, F, F};",
+    "mma.sync.aligned.m8n8k16.row.col.satfinite.s32.s8.u8.s32 {R, R}, {R}, {R}, {R, R};",
+    "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {G, G}, {G}, {G}, {G, G};",
+    "movmatrix.sync.aligned.m8n8.trans.b16 R, R;",
+    "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;",
     "bar.sync 0;\nst.shared.u32 [mine], R;\nbar.sync 0;\nld.shared.u32 R, [yours];\nbar.sync 0;",
     "bar.sync 0;\nst.shared.f32 [mine], F;\nbar.sync 0;\nld.f32 F, [theirs];\nbar.sync 0;",
 ];

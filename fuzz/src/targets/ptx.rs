@@ -66,6 +66,21 @@ pub fn seeds() -> Vec<Seed> {
 .section .debug_str { .b8 1, 2 }
 .alias g, f;
 ";
+    let matrices = "\
+.version 8.2
+.target sm_90
+.address_size 64
+.visible .entry k() .reqnctapercluster 1, 1, 1 {
+  .reg .b32 r<9>; .reg .b64 d<3>; .reg .pred p; .shared .b64 gate;
+  ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {r0, r1, r2, r3}, [r4+16];
+  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {r5, r6, r7, r8}, {r0, r1, r2, r3}, {r0, r1}, {r5, r6, r7, r8};
+  wmma.load.c.sync.aligned.row.m8n8k32.global.s32 {r0, r1}, [d0], r2;
+  mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [gate], 64;
+  @p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [r0], [d1], r1, [gate];
+  mbarrier.try_wait.parity.shared.b64 p, [gate], 1, 100;
+  barrier.cluster.wait.acquire.aligned;
+}
+";
     let mut seeds: Vec<_> = super::programs(super::SIZE, EntryKind::Ptx)
         .into_iter()
         .chain(super::programs(super::LARGE, EntryKind::Ptx))
@@ -73,5 +88,6 @@ pub fn seeds() -> Vec<Seed> {
         .map(|(index, image)| Seed::new(format!("{index}"), image))
         .collect();
     seeds.push(Seed::new("rare", rare));
+    seeds.push(Seed::new("matrices", matrices));
     seeds
 }

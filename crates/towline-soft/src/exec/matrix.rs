@@ -26,6 +26,27 @@ pub(crate) trait Memory {
     fn arena(&self) -> &Arena;
 }
 
+/// The same, in which lanes that have not come have nothing.
+struct Present<'m, M> {
+    lanes: u32,
+    memory: &'m mut M,
+}
+
+impl<M: Memory> Memory for Present<'_, M> {
+    fn scratch(&mut self, lane: usize) -> Option<&mut Scratch> {
+        let is_there = self.lanes >> lane & 1 != 0;
+        is_there.then(|| self.memory.scratch(lane)).flatten()
+    }
+
+    fn shared(&mut self) -> &mut [u8] {
+        self.memory.shared()
+    }
+
+    fn arena(&self) -> &Arena {
+        self.memory.arena()
+    }
+}
+
 /// A fault, and the lane that it is of.
 type Failed = (FaultKind, usize);
 
@@ -35,6 +56,10 @@ pub(crate) fn carry_out(
     present: u32,
     memory: &mut impl Memory,
 ) -> Result<(), Failed> {
+    let memory = &mut Present {
+        lanes: present,
+        memory,
+    };
     match *what {
         Matrix::Load {
             fragment,

@@ -286,7 +286,7 @@ fn tiles_are_loaded_multiplied_and_stored() {
 fn tiles_change_rows_for_columns() {
     // Through registers and back: transposed by a move, by a load, and by a store.
     let body = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {a0}, [r]; movmatrix.sync.aligned.m8n8.trans.b16 a1, a0;\n\
-         ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 a2, [r]; setp.eq.b32 q, a1, a2; selp.b32 a3, 1, 0, q; bar.warp.sync -1;\n\
+         ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {a2}, [r]; setp.eq.b32 q, a1, a2; selp.b32 a3, 1, 0, q; bar.warp.sync -1;\n\
          stmatrix.sync.aligned.m8n8.x1.trans.shared.b16 [r+128], {a0}; bar.warp.sync -1;\n\
          shl.b32 x, t, 2; cvt.u64.u32 at, x; add.u64 p3, p2, at; st.global.b32 [p3], a3; mov.u32 y, right; add.u32 y, y, x;\n\
          ld.shared.b32 a0, [y+128]; st.global.b32 [p3+128], a0; ret; }";
