@@ -390,7 +390,7 @@ fn cooperative_kernels_find_a_place_to_meet() {
     let module = module(&cuda, PROGRAM).expect("a module");
     let sync = function(&cuda, module, c"sync");
     let mut data = allocate(&cuda, 4);
-    let start = |grid, data: &mut u64| launch_together(&cuda, sync, (grid, 1), data);
+    let start = |grid, data: &mut u64| launch_with(&cuda, sync, (grid, 1), TOGETHER, data);
     check(start(4, &mut data));
     assert_eq!(download(&cuda, data, 1, null_mut()), [4]);
     assert_eq!(
@@ -399,16 +399,49 @@ fn cooperative_kernels_find_a_place_to_meet() {
     );
 }
 
-/// A cooperative launch of a kernel with one parameter.
-fn launch_together(
+#[test]
+fn clusters_of_one_block_run_and_larger_ones_are_refused() {
+    let cuda = devices(SoftOptions::default());
+    let text = |size: u32, name: &str| {
+        format!(
+            ".visible .entry {name}(.param .u64 at) .reqnctapercluster {size}, 1, 1 {{ .reg .b64 d; ld.param.u64 d, [at];\n\
+             barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; red.global.add.u32 [d], 1; ret; }}\n"
+        )
+    };
+    let head = ".version 8.0\n.target sm_90\n.address_size 64\n";
+    let image = format!("{head}{}{}\0", text(1, "one"), text(2, "two"));
+    let image = CStr::from_bytes_with_nul(image.as_bytes()).expect("a NUL at the end");
+    let module = module(&cuda, image).expect("a module");
+    let [one, two] = [c"one", c"two"].map(|name| function(&cuda, module, name));
+    let mut data = allocate(&cuda, 4);
+    let of = |blocks: u64| {
+        [
+            CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION.into(),
+            1_u64 << 32 | blocks,
+            1,
+        ]
+    };
+    check(launch_with(&cuda, one, (4, 32), of(1), &mut data));
+    assert_eq!(download(&cuda, data, 1, null_mut()), [128]);
+    let refused = launch_with(&cuda, one, (4, 32), of(2), &mut data);
+    assert_eq!(refused, CUDA_ERROR_NOT_SUPPORTED);
+    let refused = launch_with(&cuda, two, (4, 32), of(1), &mut data);
+    assert_eq!(refused, CUDA_ERROR_NO_BINARY_FOR_GPU);
+}
+
+/// The attribute of cooperative launches.
+const TOGETHER: [u64; 3] = [CU_LAUNCH_ATTRIBUTE_COOPERATIVE as u64, 1, 0];
+
+/// A launch of a kernel with one parameter, with an attribute.
+fn launch_with(
     cuda: &SoftCuda,
     function: CUfunction,
     (grid, block): (u32, u32),
+    words: [u64; 3],
     data: &mut u64,
 ) -> CUresult {
     let mut attribute = [0_u64; size_of::<CUlaunchAttribute>() / 8];
-    attribute[0] = CU_LAUNCH_ATTRIBUTE_COOPERATIVE.into();
-    attribute[1] = 1;
+    attribute[..3].copy_from_slice(&words);
     let config = CUlaunchConfig {
         gridDimX: grid,
         gridDimY: 1,

@@ -156,7 +156,7 @@ fn grids_meet(tier: SoftTier) {
     let module = module(&cuda, MEETS).expect("a module");
     let meet = function(&cuda, module, c"meet");
     let mut data = allocate(&cuda, 32);
-    check(launch_together(&cuda, meet, (8, 64), &mut data));
+    check(launch_with(&cuda, meet, (8, 64), TOGETHER, &mut data));
     // In each of 20 rounds every block sees that all are in it: 8 times 1, 2, ... 20.
     let sum = 8 * (20 * 21 / 2);
     assert_eq!(download(&cuda, data, 8, null_mut()), [sum; 8]);

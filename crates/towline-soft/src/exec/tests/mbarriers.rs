@@ -122,6 +122,6 @@ fn a_cluster_of_one_block_knows_its_place() {
         ..ONE_WARP
     };
     bench.launch(shape, &[out]).expect("no fault");
-    let expected: Vec<u32> = (0..96).map(|word| 0x0010_1030 | (word / 32)).collect();
+    let expected: Vec<u32> = (0..96).map(|word| 0x0010_1030 + word / 32).collect();
     assert_eq!(bench.read(out, 96), expected);
 }
