@@ -80,18 +80,17 @@ pub trait ReferenceDevice {
 pub mod calls {
     use super::*;
 
+    fn put<T>(place: *mut T, value: T) {
+        if !place.is_null() {
+            // SAFETY: the contract of every call here: places for answers are writable.
+            unsafe { place.write(value) };
+        }
+    }
+
     /// Answers with a value at a place.
     pub fn tell<T>(place: *mut T, told: Result<T, CUresult>) -> CUresult {
-        match told {
-            Err(status) => status,
-            Ok(value) => {
-                if !place.is_null() {
-                    // SAFETY: the contract of every call here: places for answers are writable.
-                    unsafe { place.write(value) };
-                }
-                CUDA_SUCCESS
-            }
-        }
+        let answered = told.map(|value| put(place, value));
+        answered.err().unwrap_or(CUDA_SUCCESS)
     }
 
     /// Gives a handle out.

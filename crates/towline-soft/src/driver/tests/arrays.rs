@@ -261,3 +261,77 @@ fn arrays_count_as_memory_and_end_with_their_context() {
     check(unsafe { cuda.cuDevicePrimaryCtxRelease_v2(0) });
     assert_eq!(cuda.live_allocations(), 0);
 }
+
+#[test]
+fn arrays_of_two_devices_are_copied_between() {
+    let cuda = devices(SoftOptions {
+        devices: 2,
+        ..SoftOptions::default()
+    });
+    let plate = described([8, 4, 0], CU_AD_FORMAT_UNSIGNED_INT16, 1);
+    let here = array(&cuda, plate);
+    let (mut first, mut second) = (null_mut(), null_mut());
+    // SAFETY: places are locals, devices are there, for this and the others.
+    check(unsafe { cuda.cuDevicePrimaryCtxRetain(&raw mut first, 0) });
+    // SAFETY: as above.
+    check(unsafe { cuda.cuDevicePrimaryCtxRetain(&raw mut second, 1) });
+    write_array(&cuda, here, [16, 4, 1], &pattern(64));
+    // SAFETY: the context is live.
+    check(unsafe { cuda.cuCtxSetCurrent(second) });
+    let there = array(&cuda, plate);
+    let mut copy = CUDA_MEMCPY3D_PEER {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcZ: 0,
+        srcLOD: 0,
+        srcMemoryType: CU_MEMORYTYPE_ARRAY,
+        srcHost: std::ptr::null(),
+        srcDevice: 0,
+        srcArray: here,
+        srcContext: first,
+        srcPitch: 0,
+        srcHeight: 0,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstZ: 0,
+        dstLOD: 0,
+        dstMemoryType: CU_MEMORYTYPE_ARRAY,
+        dstHost: null_mut(),
+        dstDevice: 0,
+        dstArray: there,
+        dstContext: second,
+        dstPitch: 0,
+        dstHeight: 0,
+        WidthInBytes: 16,
+        Height: 4,
+        Depth: 1,
+    };
+    // SAFETY: no memory of the host's.
+    check(unsafe { cuda.cuMemcpy3DPeerAsync(&raw const copy, null_mut()) });
+    assert_eq!(read_array(&cuda, there, [16, 4, 1]), pattern(64));
+    copy.dstContext = std::ptr::without_provenance_mut(0x1234);
+    // SAFETY: as above.
+    let nowhere = unsafe { cuda.cuMemcpy3DPeerAsync(&raw const copy, null_mut()) };
+    assert_eq!(nowhere, CUDA_ERROR_INVALID_CONTEXT);
+}
+
+#[test]
+fn the_widest_texture_that_is_advertised_works() {
+    let cuda = devices(SoftOptions::default());
+    let mut most = 0;
+    let which = CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH;
+    // SAFETY: one place for the answer.
+    check(unsafe { cuda.cuDeviceGetAttribute(&raw mut most, which, 0) });
+    let most = most as usize;
+    let line = array(
+        &cuda,
+        described([most, 0, 0], CU_AD_FORMAT_UNSIGNED_INT8, 1),
+    );
+    write_array(&cuda, line, [most, 1, 1], &pattern(most));
+    assert!(read_array(&cuda, line, [most, 1, 1]) == pattern(most));
+    let wider = described([most + 1, 0, 0], CU_AD_FORMAT_UNSIGNED_INT8, 1);
+    let mut none = null_mut();
+    // SAFETY: both are locals.
+    let made = unsafe { cuda.cuArray3DCreate_v2(&raw mut none, &raw const wider) };
+    assert_eq!(made, CUDA_ERROR_INVALID_VALUE);
+}
