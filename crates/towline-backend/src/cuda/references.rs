@@ -73,10 +73,6 @@ pub trait ReferenceDevice {
 }
 
 /// What [`reference_calls!`](crate::reference_calls) calls.
-#[expect(
-    clippy::not_unsafe_ptr_arg_deref,
-    reason = "they are the bodies of unsafe calls, whose contract says that places for answers are writable"
-)]
 pub mod calls {
     use super::*;
 

@@ -26,9 +26,6 @@ struct Place<'e, 'a> {
     coordinates: &'e [Expression<'a>],
 }
 
-/// Registers that an instruction writes, and its predicate.
-type Results = (Box<[Option<Reg>]>, Option<Pred>);
-
 impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
     fn geometry(&mut self) -> Result<Geometry, Error> {
         let found = self.modifiers.one_of(&[
