@@ -96,6 +96,7 @@ fn store_outlives_killed_workers_and_servers() {
     let client = tenants.program(&server, ["anna", "anna"], "keeps");
     let mut running = client.args(&["plant", "stay"]).start();
     running.wait_for("planted");
+    wait_for_stores(&tenants, 1);
     let worker = server.worker_of(running.pid());
     rustix::process::kill_process(worker, Signal::KILL).expect("it lives");
     assert_eq!(keeps(&tenants, &server, "anna", "look"), "found");

@@ -42,7 +42,9 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// How exactly the last use of a file is noted on disk.
 const USE_PERIOD: Duration = Duration::from_secs(60);
 /// How long a session waits for its tenant's store to come from disk: it then begins with what has come.
-const LOAD_LIMIT: Duration = Duration::from_millis(50);
+const LOAD_LIMIT: Duration = Duration::from_millis(250);
+/// How many stores come from disk when the server starts: those used last.
+const LOADED_AHEAD: usize = 16;
 /// How long a store stays in memory without a session.
 const IDLE_LIMIT: Duration = Duration::from_secs(600);
 
@@ -156,6 +158,8 @@ impl KernelStores {
             saver: Mutex::new(None),
             told: AtomicBool::new(false),
         });
+        let (loading, tenants) = (Arc::clone(&stores), config.tenants.all());
+        spawn("kernel-load", move || loading.load_ahead(&tenants))?;
         let body = Arc::clone(&stores);
         *lock(&stores.saver) = Some(spawn("kernels", move || body.save_changed())?);
         Ok(Some(stores))
@@ -170,12 +174,7 @@ impl KernelStores {
         worker: &Worker,
         kind: WorkerKind,
     ) -> Option<(Membership, OwnedFd)> {
-        let name = match kind {
-            WorkerKind::OpenCl => "opencl",
-            WorkerKind::Cuda => "cuda",
-            WorkerKind::SoftCuda | WorkerKind::Nvml => return None,
-        };
-        let name = format!("{}-{name}", self.name(tenant));
+        let name = self.store_name(tenant, kind)?;
         match self.try_join(session, tenant, worker, name) {
             Ok(joined) => Some(joined),
             Err(error) => {
@@ -205,6 +204,7 @@ impl KernelStores {
             None => {
                 let store = Arc::new(self.make_store(tenant, &name)?);
                 state.stores.insert(name, Arc::clone(&store));
+                self.changed.notify_all();
                 (store, true)
             }
         };
@@ -245,6 +245,49 @@ impl KernelStores {
             saved: Mutex::default(),
             bytes: AtomicU64::new(0),
         })
+    }
+
+    /// Loads stores that are likely to be wanted.
+    fn load_ahead(&self, tenants: &[Arc<Tenant>]) {
+        let mut known = Vec::new();
+        for tenant in tenants {
+            for kind in [WorkerKind::OpenCl, WorkerKind::Cuda] {
+                let name = self.store_name(tenant, kind).expect("these keep kernels");
+                let data = self.config.folder.join(&name).metadata();
+                if let Ok(changed) = data.and_then(|data| data.modified()) {
+                    known.push((changed, name, tenant));
+                }
+            }
+        }
+        known.sort_by_key(|(changed, ..)| std::cmp::Reverse(*changed));
+        for (_, name, tenant) in known.into_iter().take(LOADED_AHEAD) {
+            let mut state = lock(&self.state);
+            if state.stopping {
+                return;
+            }
+            if state.stores.contains_key(&name) || tenant.is_revoked() {
+                continue;
+            }
+            // The first session is told why there is none.
+            let Ok(store) = self.make_store(tenant, &name) else {
+                return;
+            };
+            let store = Arc::new(store);
+            state.stores.insert(name, Arc::clone(&store));
+            drop(state);
+            self.changed.notify_all();
+            store.load();
+        }
+    }
+
+    /// Name of a store and its folder; `None` where workers keep nothing.
+    fn store_name(&self, tenant: &Tenant, kind: WorkerKind) -> Option<String> {
+        let kind = match kind {
+            WorkerKind::OpenCl => "opencl",
+            WorkerKind::Cuda => "cuda",
+            WorkerKind::SoftCuda | WorkerKind::Nvml => return None,
+        };
+        Some(format!("{}-{kind}", self.name(tenant)))
     }
 
     /// Name of a tenant's folders. A tenant that has the name of one before has another.
