@@ -41,6 +41,8 @@ const LOOK_PERIOD: Duration = Duration::from_secs(2);
 const SETTLED: Duration = Duration::from_secs(2);
 /// How exactly the last use of a file is noted on disk.
 const USE_PERIOD: Duration = Duration::from_secs(60);
+/// In which time a store may copy as many bytes to disk as it may have there: a session could change its files without end.
+const COPY_PERIOD: Duration = Duration::from_secs(60);
 /// How long a session waits for its tenant's store to come from disk: it then begins with what has come.
 const LOAD_LIMIT: Duration = Duration::from_millis(250);
 /// How many stores come from disk when the server starts: those used last.
@@ -108,6 +110,8 @@ struct Saved {
     files: HashMap<PathBuf, (Stamp, SystemTime)>,
     /// At the last look.
     in_use: Usage,
+    /// Bytes copied to disk since then.
+    copied: Option<(Instant, u64)>,
     /// The tenant is gone, and what it had.
     removed: bool,
 }
@@ -198,11 +202,14 @@ impl KernelStores {
     ) -> Result<(Membership, OwnedFd), SysError> {
         let mut state = lock(&self.state);
         // Sessions that have filled theirs keep it to themselves.
-        let roomy = state.stores.get(&name).filter(|store| !store.is_crowded());
-        let (store, is_new) = match roomy {
+        let before = state.stores.get(&name);
+        let (store, is_new) = match before.filter(|store| !store.is_crowded()) {
             Some(store) => (Arc::clone(store), false),
             None => {
-                let store = Arc::new(self.make_store(tenant, &name)?);
+                let store = self.make_store(tenant, &name)?;
+                // A new store is no way to copy more.
+                lock(&store.saved).copied = before.and_then(|before| before.copied());
+                let store = Arc::new(store);
                 state.stores.insert(name, Arc::clone(&store));
                 self.changed.notify_all();
                 (store, true)
@@ -363,7 +370,7 @@ impl KernelStores {
             stores
                 .iter()
                 .filter(|one| is_dirty(one))
-                .for_each(|store| store.save());
+                .for_each(|store| store.save(stopping));
             drop(stores);
             if stopping {
                 return;
@@ -430,12 +437,10 @@ impl Store {
             return false;
         }
         let told = std::mem::take(&mut sessions.changed);
-        // A file that is being written is looked at again.
-        let busy = !sessions.began.is_empty();
         drop(sessions);
         let used = tree::in_use(self.files.root());
         let differs = std::mem::replace(&mut lock(&self.saved).in_use, used) != used;
-        told || (busy && differs)
+        told || differs
     }
 
     /// Whether a session has ended since the last time.
@@ -450,6 +455,14 @@ impl Store {
         used.bytes > used.most_bytes / 4 * 3 || used.inodes > used.most_inodes / 4 * 3
     }
 
+    /// What it has copied to disk and since when. One that is copying just now counts as having copied all it may.
+    fn copied(&self) -> Option<(Instant, u64)> {
+        match self.saved.try_lock() {
+            Ok(saved) => saved.copied,
+            Err(_) => Some((Instant::now(), self.limit)),
+        }
+    }
+
     /// Whether it need not stay in memory. What runs over with things that are not kept goes as well.
     fn is_done(&self) -> bool {
         let sessions = lock(&self.sessions);
@@ -458,11 +471,12 @@ impl Store {
         }
         let used = tree::in_use(self.files.root());
         let overfull = used.bytes > self.limit || used.inodes > used.most_inodes / 2;
-        overfull || sessions.left.elapsed() > IDLE_LIMIT
+        let idle = sessions.left.elapsed();
+        idle > IDLE_LIMIT || (overfull && idle > COPY_PERIOD)
     }
 
-    /// Copies to disk what is new and finished, and removes here what was used longest ago.
-    fn save(&self) {
+    /// Copies to disk what is new and finished, all of it at the `last` time, and removes here what was used longest ago.
+    fn save(&self, last: bool) {
         let oldest = lock(&self.sessions).began.values().min().copied();
         let mut saved = lock(&self.saved);
         if saved.removed {
@@ -471,6 +485,10 @@ impl Store {
         let root = self.files.root();
         let mut found = tree::walk(root);
         found.sort_by_key(|file| std::cmp::Reverse(file.used));
+        let copied = saved
+            .copied
+            .filter(|(since, _)| since.elapsed() < COPY_PERIOD);
+        let (since, mut copied) = copied.unwrap_or((Instant::now(), 0));
         let mut left = self.limit;
         let mut unfinished = false;
         for file in found.iter().take(FILES) {
@@ -488,10 +506,20 @@ impl Store {
                 unfinished = true;
                 continue;
             }
+            let is_new = saved
+                .files
+                .get(&file.path)
+                .is_none_or(|(stamp, _)| *stamp != file.stamp);
+            if is_new && !last && copied.saturating_add(bytes) > self.limit {
+                unfinished = true;
+                continue;
+            }
+            copied += if is_new { bytes } else { 0 };
             if let Err(error) = self.save_one(file, &mut saved) {
                 log::debug!("{}: {error}", file.path.display());
             }
         }
+        saved.copied = Some((since, copied));
         self.evict(&found, oldest, &mut saved);
         self.bytes.store(self.disk.trim(), Ordering::Relaxed);
         if unfinished {
@@ -607,7 +635,7 @@ mod tests {
         for (path, used) in [("a/new", 30), ("a/old", 10), ("b/middle", 20)] {
             put(&store, path, at(used));
         }
-        store.save();
+        store.save(false);
         assert_eq!(paths(&store), ["a/new", "b/middle"]);
         assert_eq!(kept(&store), ["a/new", "b/middle"]);
     }
@@ -620,7 +648,7 @@ mod tests {
         for (path, used) in [("d", 40), ("c", 30), ("b", 20), ("a", 10)] {
             put(&store, path, at(used));
         }
-        store.save();
+        store.save(false);
         assert_eq!(paths(&store), ["b", "c", "d"]);
         assert_eq!(kept(&store), ["d", "c"]);
     }
@@ -632,13 +660,31 @@ mod tests {
         lock(&store.sessions).began.insert(1, at(10));
         put(&store, "growing", SystemTime::now());
         assert!(store.take_changed());
-        store.save();
+        store.save(false);
         assert!(kept(&store).is_empty());
         assert!(store.take_changed(), "it is not looked at again");
         lock(&store.sessions).began.clear();
-        store.save();
+        store.save(false);
         assert_eq!(kept(&store), ["growing"]);
         assert!(!store.take_changed());
+    }
+
+    #[test]
+    fn file_that_changes_without_end_is_copied_up_to_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path(), 5000);
+        let copies = (1..10).filter(|round| {
+            tree::remove(store.files.root(), Path::new("restless"));
+            put(&store, "restless", at(*round));
+            store.save(false);
+            let (stamp, _) = lock(&store.saved).files[Path::new("restless")];
+            stamp.modified == at(*round)
+        });
+        assert_eq!(copies.count(), 2);
+        assert!(store.take_changed(), "it is not looked at again");
+        store.save(true);
+        let (stamp, _) = lock(&store.saved).files[Path::new("restless")];
+        assert_eq!(stamp.modified, at(9));
     }
 
     #[test]
@@ -646,7 +692,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let first = store(folder.path(), 5000);
         put(&first, "program/kernel.so", at(10));
-        first.save();
+        first.save(false);
         let second = store(folder.path(), 5000);
         second.load();
         assert_eq!(paths(&second), ["program/kernel.so"]);
@@ -657,7 +703,7 @@ mod tests {
         assert_eq!(written(&second), (0o600, vec![1; 2000]));
         lock(&second.saved).removed = true;
         put(&second, "after-revocation", at(20));
-        second.save();
+        second.save(false);
         assert_eq!(kept(&second), ["program/kernel.so"]);
     }
 }
