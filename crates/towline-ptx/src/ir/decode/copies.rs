@@ -94,7 +94,7 @@ impl Decoder<'_, '_, '_, '_> {
         let (to, from, size, barrier) = match operands {
             [to, from, size, barrier] if known && counted => (to, from, size, Some(barrier)),
             [to, from, size] if known && !counted => (to, from, size, None),
-            _ => return self.refuse("a `cp.async.bulk` that there is not"),
+            _ => return self.refuse("there is no such `cp.async.bulk`"),
         };
         let addresses = [
             self.builder.address(to, spaces[0])?,

@@ -271,7 +271,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
     fn element(&mut self) -> Result<Element, Error> {
         match self.modifiers.found(Element::from_name) {
             Some(element) => Ok(element),
-            None => self.refuse("the type of a matrix is missing"),
+            None => self.refuse("a matrix has no type, or one that is not supported"),
         }
     }
 
@@ -318,7 +318,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
             || saturate && (!is_integer || bits.is_some())
             || quads.is_none() && rows != [true, false]
         {
-            return self.refuse("a product of matrices that there is not");
+            return self.refuse("there is no `mma` of this shape and these types");
         }
         let fragment = |role, element, rows: Option<bool>| Fragment {
             role,
@@ -375,7 +375,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
             _ => !by_rows,
         };
         if !known || !fits || !matches!(space, Space::Shared | Space::Global | Space::Generic) {
-            return self.refuse("a matrix of `wmma` that there is not");
+            return self.refuse("there is no `wmma` matrix of this shape, type and layout");
         }
         let fragment = Fragment {
             role,
@@ -454,7 +454,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
             || (a != Element::F64) && rounding.is_some()
             || a.bits() < 8 && rows != [true, false]
         {
-            return self.refuse("a product of matrices that there is not");
+            return self.refuse("there is no `wmma.mma` of this shape and these types");
         }
         let fragment = |role, element| Fragment {
             role,

@@ -3,6 +3,7 @@
 use super::*;
 
 also_compiled! {
+    a_called_function_leaves_its_callers_memory_alone,
     a_row_that_is_misaligned_is_told_of_its_lane,
     four_products_of_eight_lanes_each_stay_apart,
     matrices_of_a_warp_multiply_in_every_shape_and_layout,
@@ -352,4 +353,18 @@ fn four_products_of_eight_lanes_each_stay_apart() {
     ));
     let expected: Vec<u32> = (0..32).map(|lane| 2 * 4 * (lane / 4 % 4 + 1)).collect();
     assert_eq!(found, expected);
+}
+
+#[test]
+fn a_called_function_leaves_its_callers_memory_alone() {
+    // Caller and callee have local memory of their own beside what they move matrices through.
+    let turn = ".func (.reg .b32 d) turn(.reg .b32 a) { .local .b32 mine[3]; .reg .b32 b; st.local.b32 [mine+8], a;\n\
+         movmatrix.sync.aligned.m8n8.trans.b16 d, a; ld.local.b32 b, [mine+8]; add.u32 d, d, b; ret; }\n";
+    let body = ".local .b32 own[5]; st.local.b32 [own+16], t; movmatrix.sync.aligned.m8n8.trans.b16 a0, t;\n\
+         call (a1), turn, (a0); ld.local.b32 a2, [own+16]; sub.u32 r, a1, a0; setp.eq.u32 p0, a2, t; @!p0 mov.b32 r, 99;";
+    let bench = Bench::new(&format!("{turn}{}", kernel(body)));
+    let out = bench.words(&[0; 32]);
+    bench.launch(ONE_WARP, &[out]).expect("no fault");
+    // Turned twice, each lane has what it had.
+    assert_eq!(bench.read(out, 32), (0..32).collect::<Vec<_>>());
 }
