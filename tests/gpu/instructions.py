@@ -668,7 +668,9 @@ def results(names: list[str], bits: int) -> tuple[tuple[str, ...], str]:
         return ("b64",) * len(names), "".join(f"mov.b64 {to}, {name};\n" for to, name in zip("xyzw", names))
     pairs = [names[at : at + 2] for at in range(0, len(names), 2)]
     types = tuple("b64" if len(pair) == 2 else "b32" for pair in pairs)
-    moves = (f"mov.b64 {to}, {listed(pair)};\n" if len(pair) == 2 else f"mov.b32 {to}, {pair[0]};\n" for to, pair in zip("xyzw", pairs))
+    moves = (
+        f"mov.b64 {to}, {listed(pair)};\n" if len(pair) == 2 else f"mov.b32 {to}, {pair[0]};\n" for to, pair in zip("xyzw", pairs)
+    )
     return types, "".join(moves)
 
 
@@ -737,7 +739,9 @@ def tiles() -> Iterator[Case]:
             yield Case("matrix", name, ("b32",) * 4, ("b32",) * count, body)
             name = f"stmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16"
             body = f"{start}mov.b32 t3, 0;\nst.shared.v4.b32 [t1], {{t3, t3, t3, t3}};\nbar.warp.sync -1;\n{row}"
-            body += f"{name} [t2], {listed(['a', 'b', 'c', 'd'][:count])};\nbar.warp.sync -1;\nld.shared.v4.b32 {{x, y, z, w}}, [t1];"
+            body += (
+                f"{name} [t2], {listed(['a', 'b', 'c', 'd'][:count])};\nbar.warp.sync -1;\nld.shared.v4.b32 {{x, y, z, w}}, [t1];"
+            )
             yield Case("matrix", name, ("b32",) * 4, ("b32",) * 4, body)
     name = "movmatrix.sync.aligned.m8n8.trans.b16"
     yield Case("matrix", name, ("b32",), ("b32",), f"{name} x, a;")
@@ -774,7 +778,9 @@ def wmma() -> Iterator[Case]:
                     parts.append(names)
                 for letter, count in zip("klm", (*held_ab, share[2])):
                     lines += f".reg .b{register} {letter}<{count}>;\n"
-                k_names, l_names, m_names = ([f"{letter}{at}" for at in range(count)] for letter, count in zip("klm", (*held_ab, share[2])))
+                k_names, l_names, m_names = (
+                    [f"{letter}{at}" for at in range(count)] for letter, count in zip("klm", (*held_ab, share[2]))
+                )
                 # Memory of the warp's lanes together.
                 lines += "mul.wide.u32 u0, lane, 64;\nsub.u64 u0, own, u0;\n" + fill(parts[0], register) + "bar.warp.sync -1;\n"
                 lines += f"wmma.load.a.sync.aligned.{rows}.{shape}.global.{one} {listed(k_names)}, [u0];\nbar.warp.sync -1;\n"
@@ -968,7 +974,23 @@ def surfaces() -> Iterator[Case]:
 def cases() -> list[Case]:
     """All of them, in an order that stays."""
     parts = (
-        integers, bits, floats, comparisons, conversions, moves, memory, atomics, warps, specials, control, mma, tiles, wmma, gates, clusters,
-        textures, surfaces,
-    )  # fmt: skip
+        integers,
+        bits,
+        floats,
+        comparisons,
+        conversions,
+        moves,
+        memory,
+        atomics,
+        warps,
+        specials,
+        control,
+        mma,
+        tiles,
+        wmma,
+        gates,
+        clusters,
+        textures,
+        surfaces,
+    )
     return [case for part in parts for case in part()]
