@@ -1,14 +1,16 @@
 //! Products of matrices as tensor cores compute them.
 //!
-//! NVIDIA does not say how tensor cores round. This follows what others have measured, for the H100 ("Hopper"):
+//! NVIDIA does not say how tensor cores round. This follows what others have measured:
 //!
 //! - M. Fasi, N. J. Higham, M. Mikaitis, S. Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7:e330 (2021),
 //!   of V100, T4 and A100: products are exact; subnormal numbers count; what is added up is aligned to the largest exponent, and bits that
 //!   do not fit are cut off; the sum is normalised once, at its end.
 //! - P. Xie, Y. Wang, F. Yang, M. Yang, "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores", arXiv:2511.10909
-//!   (2025): on the H100 all products of an element of the result and what they are added to make one such sum, with 25 bits behind the
-//!   point. Results of 32 bits are cut off, those of 16 rounded to nearest.
-//! - F. A. Khattak, M. Mikaitis, "Accurate Models of NVIDIA Tensor Cores", arXiv:2512.07004 (2025), of V100, A100, H100 and B200.
+//!   (2025), and the model published with it, of the H100 among others: there all products of an element of the result and what they are added
+//!   to make one such sum, with 25 bits behind the point. Results of 32 bits are cut off, those of 16 rounded to nearest.
+//!
+//! F. A. Khattak, M. Mikaitis, "Accurate Models of NVIDIA Tensor Cores", arXiv:2512.07004 (2025) has models of V100, A100, H100 and B200 to hold
+//! this one against, which nobody has done yet.
 //!
 //! Before the sum, exponents are those of factors added, so a product may have two bits before the point. What has no exponent, a zero,
 //! takes no part. A NaN, an infinity times zero, and infinities of both signs give the one NaN; what is too large gives infinity. A sum that
