@@ -589,7 +589,7 @@ def is_near(case: Case, mine: int, theirs: int) -> bool:
 
 
 def compare(goldens: Goldens, chosen: list[Case], digests: Path | None = None) -> int:
-    """Compares what the device answers with a record. Digests of what has none go to a file."""
+    """Compares what the device answers with a record. Digests of cases without a record go to a file."""
     pool, began = Pool(), time.monotonic()
     run = Run(chosen, twice=False)
     rows: dict[str, list[int]] = {}

@@ -114,7 +114,7 @@ class Comparison(unittest.TestCase):
         self.assertEqual(self.compared("cvt.rn.f16x2.e4m3x2", "cuLaunchKernel answered 700"), 1)
         self.assertEqual(self.compared("cvt.rn.f16x2.e4m3x2", [bytes(4 * goldens.THREADS)]), 1)
 
-    def test_what_waits_for_a_record_is_carried_out_and_not_compared(self) -> None:
+    def test_cases_without_a_record_must_run(self) -> None:
         name = "movmatrix.sync.aligned.m8n8.trans.b16"
         self.assertEqual(self.compared(name, [bytes(4 * goldens.THREADS)]), 0)
         self.assertEqual(self.compared(name, goldens.NO_BINARY), 1)

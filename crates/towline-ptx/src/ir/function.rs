@@ -36,7 +36,7 @@ pub(super) struct Builder<'a, 'l> {
     parameter_bytes: u64,
     frame_bytes: u64,
     local_bytes: u64,
-    /// Where the scratch of operations on matrices lies in local memory, if there are any.
+    /// Offset in local memory of the scratch of operations on matrices, if there are any.
     matrix_scratch: Option<u32>,
     /// The carry that instructions with `.cc` leave.
     carry: Option<Pred>,

@@ -1,7 +1,7 @@
-//! What tensor cores do: matrices that a warp holds in registers, each lane a part.
+//! Operations of tensor cores: on matrices that a warp holds in registers, each lane a part.
 //!
 //! An instruction on matrices leaves each lane's operands in a piece of its local memory, its *scratch*; [`Together::Matrix`] works there for all
-//! lanes at once, and what it leaves is loaded into registers. Operands lie in the order of the instruction's own, without gaps; results lie
+//! lanes at once, and its results are loaded into registers. Operands lie in the order of the instruction's own, without gaps; results lie
 //! at the start. Registers of 32 bits take 4 bytes there, those of 64 bits and addresses 8.
 //!
 //! [`Together::Matrix`]: super::op::Together::Matrix
@@ -11,7 +11,7 @@ use super::Space;
 /// Bytes of scratch of a lane: the operands of the largest instruction.
 pub const SCRATCH_BYTES: u32 = 128;
 
-/// What elements of a matrix are.
+/// The type of a matrix's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "named like the types")]
 pub enum Element {
@@ -78,7 +78,7 @@ pub enum Role {
     A,
     /// The second factor: `k` rows of `n`.
     B,
-    /// What is added, or the result: `m` rows of `n`.
+    /// The summand, or the result: `m` rows of `n`.
     C,
 }
 
@@ -111,9 +111,9 @@ pub struct Fragment {
     pub role: Role,
     /// Of which product.
     pub shape: Shape,
-    /// What it holds.
+    /// The type of its elements.
     pub element: Element,
-    /// Of `mma.m8n8k4` on half precision: four products at once, each of eight lanes. Whether rows are what a lane holds.
+    /// Of `mma.m8n8k4` on half precision: four products at once, each of eight lanes. True if a lane holds rows.
     pub quads: Option<bool>,
     /// `wmma` holds factors of half precision in twice as many registers as they need, or more.
     pub wmma: bool,
@@ -150,8 +150,8 @@ impl Fragment {
         self.registers() * self.element.register_bits() / 8
     }
 
-    /// Row and column of an element: of those in a lane's own registers, by number. PTX ISA, "Matrix Fragments for mma"; what it leaves open
-    /// of `wmma` is the same here, with rows and columns beyond those in registers behind.
+    /// Row and column of an element: of those in a lane's own registers, by number. PTX ISA, "Matrix Fragments for mma"; layouts that it leaves
+    /// open (`wmma`) are the same here, with rows and columns beyond those in registers behind.
     pub fn place(&self, lane: u32, number: u32) -> (u32, u32) {
         let (group, within) = (lane / 4, lane % 4);
         if let Some(rows) = self.quads {
@@ -199,7 +199,7 @@ impl Fragment {
     }
 }
 
-/// How two bits are multiplied.
+/// The product of two bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "named like the modifiers")]
 pub enum BitProduct {
@@ -217,22 +217,22 @@ pub struct Product {
     pub d: Fragment,
     /// Results are held to their type's range.
     pub saturate: bool,
-    /// How results of 64 bits are rounded.
+    /// Rounding of results of 64 bits.
     pub rounding: super::op::Rounding,
     /// For matrices of bits.
     pub bits: BitProduct,
 }
 
-/// What the lanes of a warp do with matrices.
+/// An operation of a warp on matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Matrix {
     /// `wmma.load`. Operands: an address and a distance between rows, or columns, in elements.
     Load {
-        /// What is loaded.
+        /// The matrix.
         fragment: Fragment,
         /// Rows lie in one piece, not columns.
         by_rows: bool,
-        /// Where it lies.
+        /// Its state space.
         space: Space,
     },
     /// `ldmatrix`. Operand: the address of a row, of those lanes that have one.
@@ -241,18 +241,18 @@ pub enum Matrix {
         count: u8,
         /// Rows become columns.
         transposed: bool,
-        /// Where they lie.
+        /// Their state space.
         space: Space,
     },
     /// `mma`, `wmma.mma`
     Multiply(Product),
     /// `wmma.store`. Operands: those of a load, and registers.
     Store {
-        /// What is stored.
+        /// The matrix.
         fragment: Fragment,
         /// Rows lie in one piece, not columns.
         by_rows: bool,
-        /// Where it goes.
+        /// Its state space.
         space: Space,
     },
     /// `stmatrix`. Operands: that of a load, and registers.
@@ -261,7 +261,7 @@ pub enum Matrix {
         count: u8,
         /// Columns become rows.
         transposed: bool,
-        /// Where they go.
+        /// Their state space.
         space: Space,
     },
     /// `movmatrix`. Operand: a register.

@@ -33,7 +33,7 @@ impl<'a> Modifiers<'a> {
         self.one_of(&[(name, ())]).is_some()
     }
 
-    /// Whether this modifier is there; it is left.
+    /// Whether this modifier is there, without using it up.
     pub(super) fn has(&self, name: &str) -> bool {
         self.names.contains(&name)
     }

@@ -398,7 +398,7 @@ pub enum Arrival {
 impl Arrival {
     /// Bits of the number of threads that are expected, and of those that are missing, which lie above them.
     pub const COUNT_BITS: u32 = 20;
-    /// Where the number of the phase begins.
+    /// First bit of the number of the phase.
     pub const PHASE_SHIFT: u32 = 61;
 }
 
@@ -445,11 +445,11 @@ pub enum Together {
         /// The value.
         a: Source,
     },
-    /// What tensor cores do.
+    /// An operation on matrices.
     Matrix {
-        /// What is done.
+        /// The operation.
         what: Matrix,
-        /// Where each lane's scratch lies in the frame's local memory.
+        /// Offset of each lane's scratch in the frame's local memory.
         scratch: u32,
     },
     /// `redux.sync`

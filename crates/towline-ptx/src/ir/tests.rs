@@ -213,6 +213,22 @@ fn what_is_unknown_is_refused_by_name_and_place() {
             "line 5, column 1: `cp.async.bulk.tensor` is not supported",
         ),
         (
+            "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r1}, {%r1}, {%r1}, {%r1}, %r1, 0;",
+            "line 5, column 1: `mma.sp` is not supported",
+        ),
+        (
+            "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%r1}, {%r1}, {%r1}, {%r1};",
+            "line 5, column 1: a matrix has no type, or one that is not supported",
+        ),
+        (
+            "mma.sync.aligned.m16n8k4.row.col.f32.f16.f16.f32 {%r1}, {%r1}, {%r1}, {%r1};",
+            "line 5, column 1: there is no `mma` of this shape and these types",
+        ),
+        (
+            ".reg .b64 d; .reg .b32 r;\nmbarrier.init.shared.b64 [d], 0;",
+            "line 6, column 1: a barrier is for 1 to 1048575 threads",
+        ),
+        (
             ".reg .b32 r; .reg .b64 d;\ncp.async.cg.shared.global [r], [d], 8;",
             "line 6, column 1: `cp.async.ca` copies 4, 8 or 16 bytes, `cp.async.cg` 16",
         ),

@@ -400,7 +400,7 @@ fn cooperative_kernels_find_a_place_to_meet() {
 }
 
 #[test]
-fn clusters_of_one_block_run_and_larger_ones_are_refused() {
+fn only_clusters_of_one_block_run() {
     let cuda = devices(SoftOptions::default());
     let text = |size: u32, name: &str| {
         format!(

@@ -135,7 +135,7 @@ impl Block<'_> {
             return Err(warp.fault((kind, Lane::First), split, instruction.at, &self.env));
         };
         if matches!(kind, Barrier::ClusterWait) {
-            // Who has come waits for the others; the rest has done so already.
+            // Lanes that have arrived wait for the others; the rest were released before.
             let mask = warp.splits[split_number].mask;
             let waits = barrier.come(number, mask);
             if waits == 0 {

@@ -97,7 +97,7 @@ fn not_a_number(to: Type, from: Type, mode: Mode, bits: u64) -> Option<u64> {
     Some(sign | ((1 << to_bits) - (1 << to_fraction)) | quiet | payload)
 }
 
-/// A number of 32 bits with the lower 13 rounded away. As GPUs do it, `.rna` cuts off what is no number, and others give one NaN.
+/// A number of 32 bits with the lower 13 rounded away. As on GPUs, `.rna` keeps the upper bits of a NaN, and the other roundings give one NaN.
 fn tf32(mode: Mode, bits: u32) -> u32 {
     const CUT: u32 = !0x1fff;
     let is_nan = bits << 1 > 0xff00_0000;

@@ -1,5 +1,5 @@
-//! Operations on matrices that a warp holds in registers. Both tiers have lanes leave what they bring in their local memory, and carry
-//! the operation out here once all have come.
+//! Operations on matrices that a warp holds in registers. In both tiers lanes store their operands in their local memory; once
+//! all have come, the operation is carried out here.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use super::tensor;
 use crate::fault::FaultKind;
 use crate::memory::{Arena, Span};
 
-/// What a lane brings and takes away.
+/// A lane's operands, and then its results.
 pub(crate) type Scratch = [u8; SCRATCH_BYTES as usize];
 
 /// The memory that an operation works on.
@@ -127,7 +127,7 @@ fn put_pair(bytes: &mut Scratch, at: usize, [low, high]: [u16; 2]) {
     );
 }
 
-/// Where the row of a tile lies that a lane has the address of, in shared memory.
+/// The place in shared memory of the row whose address a lane holds.
 fn row_at(lane: usize, space: Space, memory: &mut impl Memory, write: bool) -> Result<u64, Failed> {
     let address = memory.scratch(lane).map_or(0, |bytes| number(&bytes[..8]));
     let (found, at) = locate(space, address);
@@ -261,7 +261,7 @@ fn move_fragment(
     let element = fragment.element;
     let (bits, each) = (u64::from(element.bits()), element.per_register());
     let width = (element.register_bits() / 8) as usize;
-    // A register's elements lie along a row of `a`, a column of `b`, and a row of what is added.
+    // A register's elements lie along a row of `a`, a column of `b`, and a row of a sum.
     let in_a_piece = by_rows != (fragment.role == Role::B);
     let (own, all) = (fragment.own_registers(), fragment.registers());
     let place = |number: u32| {
@@ -307,7 +307,7 @@ fn move_fragment(
     Ok(())
 }
 
-/// Where the elements of lanes go in a matrix that lies in one piece: for each lane, by number. Factors lie by what is added up. Of several
+/// Indices of lanes' elements in a matrix that lies in one piece: for each lane, by number. Factors lie along `k`. Of several
 /// matrices side by side, each goes behind the one before.
 fn indices(fragment: &Fragment) -> Rc<[u16]> {
     thread_local! {
@@ -338,7 +338,7 @@ fn indices(fragment: &Fragment) -> Rc<[u16]> {
     })
 }
 
-/// Puts a matrix together from what lanes hold at a place of their scratch.
+/// Gathers a matrix from a place of lanes' scratch.
 fn gather(fragment: &Fragment, at: usize, matrices: usize, memory: &mut impl Memory) -> Vec<u64> {
     let (rows, columns) = fragment.extent();
     let mut all = vec![0; (rows * columns) as usize * matrices];
@@ -364,7 +364,7 @@ fn gather(fragment: &Fragment, at: usize, matrices: usize, memory: &mut impl Mem
     all
 }
 
-/// The opposite, at the start of scratch.
+/// Scatters a matrix to the start of lanes' scratch.
 fn scatter(fragment: &Fragment, all: &[u64], memory: &mut impl Memory) {
     let indices = indices(fragment);
     let element = fragment.element;

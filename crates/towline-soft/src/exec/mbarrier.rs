@@ -9,7 +9,7 @@ const COUNT: u64 = (1 << Arrival::COUNT_BITS) - 1;
 const BYTES_SHIFT: u32 = 2 * Arrival::COUNT_BITS;
 const BYTES_BITS: u32 = Arrival::PHASE_SHIFT - BYTES_SHIFT;
 
-/// What a barrier is after a change.
+/// The barrier's state after a change.
 pub(super) fn changed(op: Arrival, old: u64, number: u64) -> u64 {
     let number = u64::from(number as u32);
     let (mut expected, mut missing) = (old & COUNT, old >> Arrival::COUNT_BITS & COUNT);

@@ -3,17 +3,16 @@
 //! NVIDIA does not say how tensor cores round. This follows what others have measured:
 //!
 //! - M. Fasi, N. J. Higham, M. Mikaitis, S. Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7:e330 (2021),
-//!   of V100, T4 and A100: products are exact; subnormal numbers count; what is added up is aligned to the largest exponent, and bits that
+//!   of V100, T4 and A100: products are exact; subnormal numbers count; terms are aligned to the largest exponent, and bits that
 //!   do not fit are cut off; the sum is normalised once, at its end.
 //! - P. Xie, Y. Wang, F. Yang, M. Yang, "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores", arXiv:2511.10909
-//!   (2025), and the model published with it, of the H100 among others: there all products of an element of the result and what they are added
-//!   to make one such sum, with 25 bits behind the point. Results of 32 bits are cut off, those of 16 rounded to nearest.
+//!   (2025), and the model published with it, of the H100 among others: there all products of an element of the result and its summand
+//!   make one such sum, with 25 bits behind the point. Results of 32 bits are cut off, those of 16 rounded to nearest.
 //!
 //! F. A. Khattak, M. Mikaitis, "Accurate Models of NVIDIA Tensor Cores", arXiv:2512.07004 (2025) has models of V100, A100, H100 and B200 to hold
 //! this one against, which nobody has done yet.
 //!
-//! Before the sum, exponents are those of factors added, so a product may have two bits before the point. What has no exponent, a zero,
-//! takes no part. A NaN, an infinity times zero, and infinities of both signs give the one NaN; what is too large gives infinity. A sum that
+//! Before the sum, exponents are those of factors added, so a product may have two bits before the point. A zero takes no part. A NaN, an infinity times zero, and infinities of both signs give the one NaN; results that are too large are infinite. A sum that
 //! is zero is positive. Numbers of 64 bits are added up one after another, each product and sum rounded once. Integers are exact: they wrap around, or
 //! are held to their range at the end.
 //!
@@ -28,7 +27,7 @@ use super::float;
 
 /// Bits behind the point that sums are aligned to.
 const FRACTION: u32 = 25;
-/// The exponent of what has none.
+/// The exponent of a zero.
 const NONE: i32 = -100_000;
 /// Bits that `tf32` does not look at.
 const TF32_IGNORED: u64 = 0x1fff;
@@ -270,7 +269,7 @@ fn float_sum(
     }
 }
 
-/// `sum * 2^unit` in 32 bits, towards zero; what is too large is infinite.
+/// `sum * 2^unit` in 32 bits, towards zero; infinite if it is too large.
 fn cut_single(sum: i64, unit: i32) -> u32 {
     let sign = if sum < 0 { 1 << 31 } else { 0 };
     let magnitude = sum.unsigned_abs();

@@ -297,7 +297,7 @@ pub(crate) fn carry_out(what: &Together, present: u32, brought: &Brought) -> Tak
             taken.values = [yes.into(); LANES];
             taken.flags = if verdict { u32::MAX } else { 0 };
         }
-        // What it leaves lies in memory.
+        // Its results lie in memory.
         Together::Matrix { .. } | Together::Wait => {}
     }
     taken

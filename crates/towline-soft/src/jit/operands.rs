@@ -451,7 +451,7 @@ fn together(what: &mut Together, visit: &mut impl FnMut(Operand<'_>)) {
             visit(ReadsFlag(a));
             (d.as_mut(), p.as_mut())
         }
-        // What lanes bring and take away lies in memory.
+        // Operands and results lie in memory.
         Together::Matrix { .. } | Together::Wait => (None, None),
     };
     if let Some(d) = d {

@@ -393,7 +393,7 @@ impl<'a> Threads<'a> {
     /// Lanes come to barriers that registers name.
     fn arrive_by_values(&mut self, number: usize, kind: Barrier, counted: bool, group: u32) {
         if matches!(kind, Barrier::ClusterWait) {
-            // Who has come waits for the others; the rest has done so already.
+            // Lanes that have arrived wait for the others; the rest were released before.
             let first = group.trailing_zeros() as usize & 31;
             let id = self.word(number, first, 0) as usize;
             let Some(gate) = self.gates.get_mut(id) else {

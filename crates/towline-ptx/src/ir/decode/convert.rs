@@ -69,7 +69,7 @@ impl<'a> Decoder<'a, '_, '_, '_> {
     }
 
     pub(super) fn cvt(&mut self) -> Decoded {
-        // What it does to numbers of 16 bits is left out; `tf32` with it is refused.
+        // `.satfinite` on numbers of 16 bits is left out; on `tf32` it is refused.
         let held = self.modifiers.flag("satfinite");
         if self.modifiers.flag("pack") {
             return self.pack();

@@ -1,5 +1,5 @@
-//! Instructions on matrices that a warp holds in registers: `ldmatrix` and its kin, `mma`, `wmma`. What each lane brings is stored in its
-//! scratch, and what it takes away is loaded from there.
+//! Instructions on matrices that a warp holds in registers: `ldmatrix` and its kin, `mma`, `wmma`. Each lane's operands are stored in its
+//! scratch, and its results are loaded from there.
 
 use super::{Decoded, Decoder};
 use crate::ir::fit::Fit;
@@ -64,7 +64,7 @@ fn wmma_has(shape: Shape, factor: Element) -> bool {
     }
 }
 
-/// The same of what is added.
+/// Whether `wmma` has sums of this type in this shape.
 fn wmma_sums(shape: Shape, sum: Element) -> bool {
     let of = |factor| wmma_has(shape, factor);
     match sum {
@@ -133,7 +133,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
         Ok(Source::Reg(d))
     }
 
-    /// An operation on matrices with what lanes bring and take away.
+    /// An operation on matrices: its operands are stored, and its results loaded.
     fn on_matrices(
         &mut self,
         what: Matrix,
@@ -193,7 +193,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
                 address: at(offset),
             })
             .collect();
-        let last = loads.pop().expect("what has results has one");
+        let last = loads.pop().expect("results are one register at least");
         loads.into_iter().try_for_each(|load| self.part(load))?;
         Ok(last)
     }
@@ -260,7 +260,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
         }
     }
 
-    /// Whether rows lie in one piece.
+    /// `.row` or `.col`: true for rows in one piece.
     fn layout(&mut self) -> Result<bool, Error> {
         match self.modifiers.one_of(&[("row", true), ("col", false)]) {
             Some(by_rows) => Ok(by_rows),
@@ -275,7 +275,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
         }
     }
 
-    /// How bits are multiplied.
+    /// The product of two bits.
     fn bit_product(&mut self) -> Option<BitProduct> {
         let product = self
             .modifiers
@@ -432,7 +432,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
         ]);
         let saturate = self.modifiers.flag("satfinite");
         let (d, second) = (self.element()?, self.element()?);
-        // Of half precision only the types of what is added are named.
+        // For half precision, only the types of sums are named.
         let (a, b, c) = match self.modifiers.found(Element::from_name) {
             None => (Element::F16, Element::F16, second),
             Some(b) => (second, b, self.element()?),

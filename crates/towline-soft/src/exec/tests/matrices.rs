@@ -6,13 +6,13 @@ also_compiled! {
     a_called_function_leaves_its_callers_memory_alone,
     a_row_that_is_misaligned_is_told_of_its_lane,
     four_products_of_eight_lanes_each_stay_apart,
-    matrices_of_a_warp_multiply_in_every_shape_and_layout,
+    matrices_multiply_in_every_shape_and_layout,
     operations_on_matrices_wait_for_lanes_that_have_parted,
     tiles_are_loaded_multiplied_and_stored,
     tiles_change_rows_for_columns,
 }
 
-/// What elements are, and how a small number is written as one.
+/// A type of elements, and its bits of a small number.
 #[derive(Debug, Clone, Copy)]
 struct Kind {
     name: &'static str,
@@ -150,7 +150,7 @@ fn registers(letter: char, count: usize) -> String {
 }
 
 #[test]
-fn matrices_of_a_warp_multiply_in_every_shape_and_layout() {
+fn matrices_multiply_in_every_shape_and_layout() {
     let mut tried = 0;
     // Shape, factors, sum, registers of a, b and sums.
     for (shape, a, b, c, counts) in [
@@ -357,7 +357,7 @@ fn four_products_of_eight_lanes_each_stay_apart() {
 
 #[test]
 fn a_called_function_leaves_its_callers_memory_alone() {
-    // Caller and callee have local memory of their own beside what they move matrices through.
+    // Caller and callee have local memory of their own beside the scratch of matrices.
     let turn = ".func (.reg .b32 d) turn(.reg .b32 a) { .local .b32 mine[3]; .reg .b32 b; st.local.b32 [mine+8], a;\n\
          movmatrix.sync.aligned.m8n8.trans.b16 d, a; ld.local.b32 b, [mine+8]; add.u32 d, d, b; ret; }\n";
     let body = ".local .b32 own[5]; st.local.b32 [own+16], t; movmatrix.sync.aligned.m8n8.trans.b16 a0, t;\n\
@@ -365,6 +365,6 @@ fn a_called_function_leaves_its_callers_memory_alone() {
     let bench = Bench::new(&format!("{turn}{}", kernel(body)));
     let out = bench.words(&[0; 32]);
     bench.launch(ONE_WARP, &[out]).expect("no fault");
-    // Turned twice, each lane has what it had.
+    // Turned twice, each lane has its value again.
     assert_eq!(bench.read(out, 32), (0..32).collect::<Vec<_>>());
 }

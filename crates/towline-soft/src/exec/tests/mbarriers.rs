@@ -19,7 +19,7 @@ fn block_of(threads: u32) -> Shape {
 
 #[test]
 fn a_block_meets_at_an_mbarrier_as_often_as_it_likes() {
-    // By state and by parity in turns: each thread reads what its neighbour has written in the same round.
+    // By state and by parity in turns: each thread reads its neighbour's value of the same round.
     let bench = Bench::new(&kernel(
         ".shared .b64 gate; .shared .b32 s[96]; setp.eq.u32 p0, t, 0; @p0 mbarrier.init.shared::cta.b64 [gate], 96; bar.sync 0;\n\
          mov.u32 r, 0; mov.u32 a0, 0; mov.u32 a1, s; shl.b32 a2, t, 2; add.u32 a1, a1, a2;\n\
