@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use towline_backend::cuda as wire;
+use towline_backend::cuda::arrays::most_levels;
 use towline_backend::cuda::*;
 use towline_client::cuda::Session;
 
@@ -164,7 +165,7 @@ impl Driver {
             descriptor: Some(descriptor),
             whole: None,
             parts: HashMap::new(),
-            levels: levels.max(1),
+            levels: levels.clamp(1, most_levels(&descriptor).max(1)),
         };
         self.enter_array(handle.0, array);
         Ok(handle.to_raw())

@@ -12,6 +12,7 @@ use super::*;
 const LIMIT_1D: usize = 131_072;
 const LIMIT_2D: [usize; 2] = [131_072, 65_536];
 const LIMIT_3D: usize = 16_384;
+const LIMIT_3D_ALTERNATE: [usize; 3] = [8192, 8192, 32_768];
 const LIMIT_LAYERED: usize = 32_768;
 const LIMIT_LAYERS: usize = 2048;
 const LIMIT_CUBE_LAYERS: usize = 2046;
@@ -31,9 +32,6 @@ pub fn limit(which: CUdevice_attribute) -> Option<i32> {
         CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH
         | CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT
         | CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH
-        | CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE
-        | CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT_ALTERNATE
-        | CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE
         | CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_WIDTH
         | CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_HEIGHT
         | CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_DEPTH => LIMIT_3D,
@@ -58,6 +56,9 @@ pub fn limit(which: CUdevice_attribute) -> Option<i32> {
         | CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS => LIMIT_CUBE_LAYERS,
         CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH
         | CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_HEIGHT => LIMIT_GATHER,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE => LIMIT_3D_ALTERNATE[0],
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT_ALTERNATE => LIMIT_3D_ALTERNATE[1],
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE => LIMIT_3D_ALTERNATE[2],
         _ => return None,
     };
     Some(most as i32)
@@ -116,7 +117,12 @@ fn can_be(descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> bool {
             (0, 0) => width <= LIMIT_1D,
             (height, 0) => width <= LIMIT_2D[0] && height <= LIMIT_2D[1],
             (0, _) => false,
-            (height, depth) => [width, height, depth].iter().all(|side| *side <= LIMIT_3D),
+            (height, depth) => {
+                let sides = [width, height, depth];
+                let mut other = sides.iter().zip(LIMIT_3D_ALTERNATE);
+                sides.iter().all(|side| *side <= LIMIT_3D)
+                    || other.all(|(side, most)| *side <= most)
+            }
         },
     };
     let gathers = !has(CUDA_ARRAY3D_TEXTURE_GATHER)
@@ -294,6 +300,15 @@ fn make<D: ArrayDevice>(
     Ok(handle)
 }
 
+/// Most levels of a mipmapped array.
+pub fn most_levels(descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> u32 {
+    // Layers and faces stay.
+    let deep = descriptor.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP) == 0;
+    let depth = if deep { descriptor.Depth } else { 0 };
+    let longest = descriptor.Width.max(descriptor.Height).max(depth);
+    longest.checked_ilog2().map_or(0, |last| last + 1)
+}
+
 /// A side of a mipmap level; 0 says that there is no such dimension.
 pub fn shrunk(side: usize, level: u32) -> usize {
     side.checked_shr(level).unwrap_or(0).max(side.min(1))
@@ -305,17 +320,13 @@ fn make_mipmap<D: ArrayDevice>(
     levels: u32,
 ) -> Result<usize, CUresult> {
     let context = device.array_context()?;
-    // Layers and faces stay.
     let deep = descriptor.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP) == 0;
-    let depth = if deep { descriptor.Depth } else { 0 };
-    let longest = descriptor.Width.max(descriptor.Height).max(depth);
-    let most = longest.checked_ilog2().map_or(0, |last| last + 1);
-    if !can_be(&descriptor) || descriptor.Format == CU_AD_FORMAT_NV12 || levels == 0 {
+    let fits = descriptor.Width.max(descriptor.Height) <= LIMIT_LAYERED;
+    if !fits || !can_be(&descriptor) || descriptor.Format == CU_AD_FORMAT_NV12 {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    if levels > most || longest > LIMIT_LAYERED {
-        return Err(CUDA_ERROR_INVALID_VALUE);
-    }
+    // The driver's documentation has it clamped.
+    let levels = levels.clamp(1, most_levels(&descriptor));
     let mut made = Vec::new();
     for level in 0..levels {
         let one = CUDA_ARRAY3D_DESCRIPTOR {
@@ -639,7 +650,9 @@ mod tests {
             ([131_072, 65_536, 0], 0, true),
             ([1, 65_537, 0], 0, false),
             ([16_384, 16_384, 16_384], 0, true),
-            ([1, 1, 16_385], 0, false),
+            ([1, 1, 32_768], 0, true),
+            ([8193, 1, 16_385], 0, false),
+            ([1, 1, 32_769], 0, false),
             ([4, 0, 4], 0, false),
             ([32_768, 0, 2048], layered, true),
             ([8, 8, 2049], layered, false),
@@ -659,6 +672,17 @@ mod tests {
             let can = can_be(&described(sides, flags));
             assert_eq!(can, expected, "{sides:?} {flags:#x}");
         }
+    }
+
+    #[test]
+    fn levels_go_down_to_one_element_and_layers_stay() {
+        assert_eq!(most_levels(&described([16, 5, 0], 0)), 5);
+        assert_eq!(most_levels(&described([16, 5, 33], 0)), 6);
+        assert_eq!(
+            most_levels(&described([16, 5, 33], CUDA_ARRAY3D_LAYERED)),
+            5
+        );
+        assert_eq!(most_levels(&described([0, 0, 0], 0)), 0);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::ffi::{CStr, c_char};
 
 use super::*;
 
-/// Memory that a reference is bound to begins at multiples of this; the rest is the offset that the call answers.
-const ALIGNMENT: u64 = 512;
+/// What kernels read of memory begins at multiples of this; the rest is the offset that the call answers, for them to add.
+pub const ALIGNMENT: u64 = 512;
 
 /// What a reference is bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -163,10 +163,7 @@ pub mod calls {
         if behind != 0 && offset.is_null() {
             return CUDA_ERROR_INVALID_VALUE;
         }
-        let Some(bytes) = bytes.checked_add(behind as usize) else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        match bind(device, reference, Bound::Memory(address - behind, bytes)) {
+        match bind(device, reference, Bound::Memory(address, bytes)) {
             CUDA_SUCCESS => tell(offset, Ok(behind as usize)),
             status => status,
         }

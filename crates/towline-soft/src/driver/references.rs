@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 
-use towline_backend::cuda::references::{Bound, Reference, ReferenceDevice};
+use towline_backend::cuda::references::{ALIGNMENT, Bound, Reference, ReferenceDevice};
 use towline_backend::cuda::*;
 use towline_ptx::ptx::Type;
 
@@ -62,7 +62,11 @@ impl SoftCuda {
             Bound::Nothing => return Err(CUDA_ERROR_INVALID_VALUE),
             Bound::Array(handle, _) => self.of_array(array(handle)),
             Bound::Mipmap(handle, _) => self.of_mipmap(std::ptr::without_provenance_mut(handle)),
-            Bound::Memory(address, bytes) => self.linear(address, format, bytes),
+            Bound::Memory(address, bytes) => {
+                let behind = address % ALIGNMENT;
+                let bytes = bytes.saturating_add(behind as usize);
+                self.linear(address - behind, format, bytes)
+            }
             Bound::Rows(address, rectangle, pitch) => {
                 let sides = [rectangle.Width, rectangle.Height];
                 self.pitched(address, format, sides, pitch)

@@ -105,11 +105,11 @@ fn viewed(elements: Elements, view: &CUDA_RESOURCE_VIEW_DESC) -> Result<Elements
         }
         elements.format = format;
     }
+    let sides = elements.levels.first().map_or([0; 3], |level| level.sides);
     let first = view.firstMipmapLevel as usize;
     let last = view.lastMipmapLevel as usize;
     let levels = elements.levels.get(first..=last);
     elements.levels = levels.ok_or(CUDA_ERROR_INVALID_VALUE)?.to_vec();
-    let sides = elements.levels.first().map_or([0; 3], |level| level.sides);
     let told = [view.width, view.height, view.depth];
     let matches = |side: usize| told[side] == 0 || told[side] == sides[side] as usize;
     if !matches(0) || !matches(1) {

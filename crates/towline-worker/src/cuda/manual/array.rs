@@ -33,7 +33,7 @@ fn bytes_of(descriptor: &CUDA_ARRAY3D_DESCRIPTOR, levels: u32) -> u64 {
         let shrunk = sides.map(|side| (side as u64).checked_shr(level).unwrap_or(0).max(1));
         shrunk.into_iter().fold(element, u64::saturating_mul)
     };
-    // More levels than the widest side has bits repeat the last, and are refused by the driver.
+    // More levels than the widest side has bits repeat the last, and the driver makes none of them.
     (0..levels.clamp(1, 64)).fold(0, |sum: u64, at| sum.saturating_add(level(at)))
 }
 
