@@ -335,8 +335,10 @@ pub(super) fn variable(declared: &ast::Variable<'_>, name: String) -> Result<Var
         align: layout::align(declared),
         visible: declared.linkage.is_some(),
         external: declared.linkage == Some(Linkage::Extern),
-        object: matches!(declared.ty, Type::TexRef | Type::SamplerRef | Type::SurfRef)
-            .then_some(declared.ty),
+        object: match declared.space {
+            StateSpace::Tex => Some(Type::TexRef),
+            _ => is_object(declared).then_some(declared.ty),
+        },
         settings: settings(declared),
         managed: declared.is_managed(),
         bytes: Vec::new(),

@@ -328,3 +328,74 @@ fn a_call_that_does_not_fit_is_refused_where_it_stands() {
     let right = functions.last().expect("the last");
     assert!(matches!(right.body, Body::Code(_)));
 }
+
+#[test]
+fn textures_are_read_through_registers_and_variables() {
+    use super::texture::{Detail, Geometry, TextureOp};
+    let program = link(
+        ".global .texref photo;\n.global .samplerref how = {addr_mode_0 = mirror, filter_mode = linear};\n\
+         .entry k() { .reg .b64 h; .reg .b32 layer; .reg .f32 x<4>; .reg .pred p;\n\
+         tex.level.a2d.v4.f32.f32 {x0, _, x2, x3}|p, [photo, how, {layer, x1, x2, x2}], 0f3F800000;\n\
+         tex.1d.v4.f32.f32 {x0, x1, x2, x3}, [h, {x0}]; }",
+    );
+    let program = program.expect("a program");
+    let old = link(".tex .u32 slide;").expect("a program");
+    assert_eq!(old.variables[0].object, Some(crate::ptx::Type::TexRef));
+    let [photo, how] = &program.variables[..] else {
+        panic!("{:?}", program.variables);
+    };
+    assert_eq!(photo.object, Some(crate::ptx::Type::TexRef));
+    assert_eq!(how.object, Some(crate::ptx::Type::SamplerRef));
+    let settings: Vec<_> = how
+        .settings
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    assert_eq!(
+        settings,
+        [("addr_mode_0", "mirror"), ("filter_mode", "linear")]
+    );
+    let code = code(&program, "k");
+    let Op::Texture(access) = &code.instructions[0].op else {
+        panic!("{:?}", code.instructions);
+    };
+    assert!(matches!(
+        access.op,
+        TextureOp::Sample {
+            geometry: Geometry::Planes,
+            detail: Detail::Level,
+            floats: true,
+            offset: false,
+            ..
+        }
+    ));
+    // What fills the vector of coordinates up is no input; the level is.
+    assert_eq!((access.inputs.len(), access.d.len()), (4, 4));
+    assert!(access.d[1].is_none() && access.p.is_some() && access.sampler.is_some());
+}
+
+#[test]
+fn textures_of_other_kinds_are_refused_by_name() {
+    let registers = ".reg .b64 h; .reg .b32 i; .reg .f32 x<4>;";
+    for (body, expected) in [
+        (
+            "tex.2dms.v4.f32.s32 {x0, x1, x2, x3}, [h, {i, i, i, i}];",
+            "several samples per texel",
+        ),
+        (
+            "tex.2d.v4.f32.f32 {x0, x1, x2, x3}, [h, {x0, x1}], {1, 2}, x3;",
+            "comparison with depths",
+        ),
+        (
+            "tex.2d.v4.f32.f32 {x0, x1, x2, x3}, [h, {x0}];",
+            "2 coordinates must stand here",
+        ),
+        (
+            "suld.b.2d.b32 i, [h, {i, i}];",
+            "`.trap`, `.clamp` or `.zero`",
+        ),
+    ] {
+        let found = refusal(&format!("{registers} {body}"));
+        assert!(found.contains(expected), "{body}: {found}");
+    }
+}
