@@ -620,7 +620,8 @@ mod tests {
                     .extern .shared .align 16 .b8 more[];\n\
                     .global .v4 .f32 a, b[2];\n\
                     .global .u64 pointers[2] = {generic(counter) + 4, 0xff(counter)};\n\
-                    .global .texref tex;";
+                    .global .texref tex;\n\
+                    .global .samplerref how = {addr_mode_0 = wrap, filter_mode = linear};";
         assert_eq!(
             items(text),
             [
@@ -632,6 +633,7 @@ mod tests {
                 ".global .v4 .f32 b[2];",
                 ".global .u64 pointers[2] = {generic(counter) + 4, 0xff(counter)};",
                 ".global .texref tex;",
+                ".global .samplerref how = {addr_mode_0 = wrap, filter_mode = linear};",
             ]
         );
     }
