@@ -20,7 +20,7 @@ const LIMIT_GATHER: usize = 32_768;
 /// The same of surfaces where it is less.
 const LIMIT_1D_SURFACE: usize = 32_768;
 
-/// What device attributes say of these limits; `None` for attributes of other things.
+/// The value of a device attribute that tells one of these limits; `None` for other attributes.
 pub fn limit(which: CUdevice_attribute) -> Option<i32> {
     let most = match which {
         CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH => LIMIT_1D,
@@ -137,7 +137,7 @@ fn can_be(descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> bool {
 pub struct Array<M> {
     /// How it was created; a part, as if it had been.
     pub descriptor: CUDA_ARRAY3D_DESCRIPTOR,
-    /// Where its elements lie.
+    /// The memory of its elements.
     pub memory: M,
     /// Bytes of an element.
     pub element: usize,
@@ -384,7 +384,7 @@ pub fn without_contexts(copy: &CUDA_MEMCPY3D_PEER) -> CUDA_MEMCPY3D {
     }
 }
 
-/// What [`array_calls!`](crate::array_calls) calls.
+/// Functions behind [`array_calls!`](crate::array_calls).
 pub mod calls {
     use super::*;
 

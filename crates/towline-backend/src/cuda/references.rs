@@ -7,10 +7,10 @@ use std::ffi::{CStr, c_char};
 
 use super::*;
 
-/// What kernels read of memory begins at multiples of this; the rest is the offset that the call answers, for them to add.
+/// Alignment of memory as kernels read it. The call answers the offset behind that, for kernels to add.
 pub const ALIGNMENT: u64 = 512;
 
-/// What a reference is bound to.
+/// The object or memory that a reference is bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Bound {
     /// Nothing.
@@ -31,7 +31,7 @@ pub enum Bound {
 pub struct Reference {
     /// The context that it ends with.
     pub context: usize,
-    /// What it is bound to.
+    /// The object or memory that it is bound to.
     pub bound: Bound,
     /// Format of elements, and how many channels they have.
     pub format: (CUarray_format, i32),
@@ -45,7 +45,7 @@ pub struct Reference {
     pub levels: [f32; 2],
     /// Most anisotropy.
     pub anisotropy: u32,
-    /// What is read beyond borders.
+    /// The colour beyond borders.
     pub border: [f32; 4],
     /// `CU_TRSF_...`
     pub flags: u32,
@@ -72,7 +72,7 @@ pub trait ReferenceDevice {
     fn has_changed(&self, handle: usize, reference: &Reference);
 }
 
-/// What [`reference_calls!`](crate::reference_calls) calls.
+/// Functions behind [`reference_calls!`](crate::reference_calls).
 pub mod calls {
     use super::*;
 

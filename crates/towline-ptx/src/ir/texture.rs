@@ -54,7 +54,7 @@ pub enum Detail {
     Gradient,
 }
 
-/// What `txq` and `suq` ask.
+/// Properties that `txq` and `suq` ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "named like the modifiers")]
 pub enum Query {
@@ -73,7 +73,7 @@ pub enum Query {
     Width,
 }
 
-/// What becomes of an access beyond a surface's edge.
+/// Rules for accesses beyond a surface's edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Beyond {
     /// It goes to the nearest element.
@@ -84,7 +84,7 @@ pub enum Beyond {
     Zero,
 }
 
-/// What an access does. Coordinates are the first inputs.
+/// The operation of an access. Coordinates are the first inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextureOp {
     /// `tex`: behind the coordinates stand the level or the gradients, then offsets.
@@ -113,7 +113,7 @@ pub enum TextureOp {
     },
     /// `txq`, `suq`
     Query {
-        /// What is asked.
+        /// The property.
         query: Query,
         /// The only input is a level.
         level: bool,
@@ -142,7 +142,7 @@ pub enum TextureOp {
     },
     /// `sured`: the value stands behind the coordinates.
     Reduce {
-        /// What is computed.
+        /// The operation.
         op: Atomic,
         /// As of `sust`.
         geometry: Geometry,
@@ -190,7 +190,7 @@ impl TextureOp {
 /// An access to a texture or a surface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
-    /// What it does.
+    /// The operation.
     pub op: TextureOp,
     /// Results.
     pub d: Box<[Option<Reg>]>,

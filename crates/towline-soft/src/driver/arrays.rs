@@ -12,7 +12,7 @@ use crate::memory::{Arena, Purpose};
 #[derive(Debug)]
 pub struct ArrayMemory {
     arena: Arc<Arena>,
-    /// Where its elements begin; 0 without any.
+    /// The address of its elements; 0 without any.
     pub(super) address: u64,
     bytes: usize,
 }

@@ -50,7 +50,7 @@ impl SoftCuda {
         }
     }
 
-    /// What a reference stands for now; nothing while its settings do not go together.
+    /// The object of a reference; an error while its settings do not go together.
     fn object_of(&self, is_surface: bool, reference: &Reference) -> Result<Object, CUresult> {
         let array = |handle| std::ptr::without_provenance_mut(handle);
         if let (true, Bound::Array(handle, _)) = (is_surface, reference.bound) {

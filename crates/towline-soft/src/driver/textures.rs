@@ -18,7 +18,7 @@ const FLAGS: u32 = CU_TRSF_READ_AS_INTEGER
     | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION
     | CU_TRSF_SEAMLESS_CUBEMAP;
 
-/// What a texture or surface is over.
+/// Elements under a texture or surface.
 #[derive(Debug, Clone)]
 pub(super) struct Elements {
     pub(super) levels: Vec<Level>,
@@ -283,7 +283,7 @@ impl SoftCuda {
     }
 }
 
-/// What a texture or surface is to be over.
+/// The resource that a texture or surface is asked for.
 pub(super) enum Resource {
     Array(CUarray),
     Mipmap(CUmipmappedArray),

@@ -8,7 +8,7 @@ use towline_ptx::ptx::Type;
 use crate::exec::convert::convert;
 use crate::exec::float;
 
-/// What the channels of an element are.
+/// Kinds of numbers that channels hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Float,
@@ -81,7 +81,7 @@ impl Format {
         u64::from(self.channels) * u64::from(self.bytes)
     }
 
-    /// What is read are fractions, whatever the texture says.
+    /// Whether reads give fractions, whatever the texture says.
     pub(crate) fn has_fractions(self) -> bool {
         matches!(
             self.kind,
@@ -147,7 +147,7 @@ impl Format {
         let most = ((1_u64 << width) - 1) as u32;
         let fraction = |least: f64, most: f64| {
             let value = f64::from(f32::from_bits(word));
-            // What is no number becomes zero.
+            // NaN becomes zero.
             ((value.clamp(least, 1.0) * most).round_ties_even()) as i64 as u32
         };
         match self.kind {

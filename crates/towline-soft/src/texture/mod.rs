@@ -24,7 +24,7 @@ use crate::memory::{Arena, Span};
 use format::Format;
 use towline_ptx::ir::Space;
 
-/// What a coordinate beyond the edge becomes.
+/// Address modes: rules for coordinates beyond the edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Edge {
     Wrap,
@@ -51,7 +51,7 @@ pub(crate) struct Sampler {
     pub(crate) border: [f32; 4],
 }
 
-/// What an object is over.
+/// The shape of the elements under an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// Memory: elements in a row, nothing beyond them.
@@ -96,7 +96,7 @@ pub(crate) struct Surface {
     pub(crate) format: Format,
 }
 
-/// What a handle stands for.
+/// The object of a handle.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Object {
     Sampler(Sampler),
@@ -148,7 +148,7 @@ impl Seen {
 /// Parts of memory that are remembered; a power of two.
 const REMEMBERED: usize = 4;
 
-/// What carries accesses out for a block.
+/// The texture unit of a block: it carries accesses out.
 #[derive(Debug)]
 pub(crate) struct Unit<'a> {
     arena: &'a Arena,
@@ -159,7 +159,7 @@ pub(crate) struct Unit<'a> {
     spans: [Option<Span<'a>>; REMEMBERED],
 }
 
-/// What an access gives: parts, as many as its instruction has room for.
+/// Results of an access, as many as its instruction has room for.
 pub(crate) type Parts = [u64; 4];
 
 impl<'a> Unit<'a> {
@@ -262,7 +262,7 @@ fn found(
 }
 
 impl Object {
-    /// What `txq` and `suq` tell. Types and orders of channels have the numbers of OpenCL, edges and filters those of the ISA's lists.
+    /// The answer to `txq` or `suq`. Types and orders of channels have the numbers of OpenCL, edges and filters those of the ISA's lists.
     fn tell(&self, query: Query, level: usize) -> u32 {
         let sampler = match self {
             Object::Texture(texture) => Some(&texture.sampler),

@@ -25,7 +25,7 @@ enum Texel {
     Words([u32; 4]),
 }
 
-/// Where a texture is read: in texels of a level, and the slice that a layer or a face is.
+/// A place in a level: texels along each side, and the slice of a layer or a face.
 #[derive(Debug, Clone, Copy)]
 struct Spot {
     /// Sides beside a layer or face.
@@ -109,7 +109,7 @@ impl Texture {
         self.format.has_fractions() || !self.as_integers && !wide
     }
 
-    /// What channels that an element has not are: nothing, and all of the last.
+    /// A texel from its bits. Channels that the format lacks are 0, and 1 for the last.
     fn texel(&self, raw: [u32; 4]) -> Texel {
         let has = |channel: usize| channel < usize::from(self.format.channels);
         match self.gives_numbers() {
@@ -302,7 +302,7 @@ impl Unit<'_> {
         let (geometry, inputs, _) = place;
         let last = texture.levels.len().saturating_sub(1) as f32;
         let held = |level: f32| {
-            // What is no number is the first.
+            // NaN stands for the first level.
             let [least, most] = sampler.levels;
             let level = if level.is_nan() { 0.0 } else { level };
             level.min(most).max(least).min(last).max(0.0)
@@ -541,7 +541,7 @@ fn offsets(given: bool, sides: usize, inputs: &[u64]) -> [i64; 3] {
     offset
 }
 
-/// Where a level is read.
+/// The place of an access in a level.
 fn spot(
     texture: &Texture,
     sampler: &Sampler,

@@ -13,7 +13,7 @@ use crate::exec::integer;
 use crate::exec::number::extend;
 use crate::fault::FaultKind;
 
-/// Where an access goes: the first byte, unless it goes nowhere.
+/// The first byte of an access; `None` if it goes nowhere.
 fn place(
     level: &Level,
     element: u64,
@@ -176,7 +176,7 @@ impl Unit<'_> {
     }
 }
 
-/// What elements of a format are counted as.
+/// The type in which elements of a format are reduced.
 fn reduced(format: Format) -> Type {
     match format.kind {
         Kind::Signed | Kind::SignedFraction => Type::S32,

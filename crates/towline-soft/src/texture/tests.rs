@@ -29,7 +29,7 @@ impl Noise {
     }
 }
 
-/// What a coordinate along a side comes to: texels and their weights.
+/// Texels along a side for a coordinate, and their weights.
 fn taps(edge: Edge, normalized: bool, linear: bool, x: f32, n: i64) -> Vec<(Option<i64>, f64)> {
     let x = f64::from(x);
     let edge = match edge {

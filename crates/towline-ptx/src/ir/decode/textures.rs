@@ -19,7 +19,7 @@ fn parts<'e, 'a>(expression: &'e Expression<'a>) -> &'e [Expression<'a>] {
 /// Registers of results, and the predicate beside them.
 type Results = (Box<[Option<Reg>]>, Option<Pred>);
 
-/// What an instruction has in brackets: the texture or surface, its sampler, coordinates.
+/// The operand in brackets: the texture or surface, its sampler, coordinates.
 struct Place<'e, 'a> {
     handle: Source,
     sampler: Option<Source>,

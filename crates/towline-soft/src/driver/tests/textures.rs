@@ -125,7 +125,7 @@ fn program(body: &str, inputs: usize) -> String {
     )
 }
 
-/// What threads leave that have these words; and what the launch comes to.
+/// Results of a thread for each list of words, or the launch's error.
 fn attempt(
     cuda: &SoftCuda,
     body: &str,
@@ -261,7 +261,7 @@ fn kernels_read_arrays_of_each_geometry_by_the_book() {
 }
 
 #[test]
-fn integers_halves_and_fractions_come_out_as_the_instruction_says() {
+fn results_have_the_type_of_the_instruction() {
     for tier in TIERS {
         let cuda = on(tier);
         let bytes = described([4, 0, 0], CU_AD_FORMAT_SIGNED_INT8, 2);
@@ -306,7 +306,7 @@ fn integers_halves_and_fractions_come_out_as_the_instruction_says() {
 }
 
 #[test]
-fn memory_is_read_as_texture_and_is_zero_beyond_it() {
+fn memory_textures_are_zero_beyond_their_end() {
     for tier in TIERS {
         let cuda = on(tier);
         let bytes: Vec<u8> = (0..64_u32)
@@ -517,7 +517,7 @@ fn formatted_stores_convert_to_the_surface() {
 }
 
 #[test]
-fn wrong_handles_fault_and_ended_objects_stay_for_what_was_launched() {
+fn ended_objects_serve_earlier_launches_alone() {
     for tier in TIERS {
         let cuda = on(tier);
         let line = array(&cuda, described([4, 0, 0], CU_AD_FORMAT_FLOAT, 1));
