@@ -508,7 +508,7 @@ fn text_comes_whole_through_an_output_that_is_full() {
 
 #[test]
 fn texts_of_two_sessions_do_not_mix() {
-    let texts = [b'a', b'b'].map(|byte| vec![byte; 1 << 20]);
+    let texts = b"ab".map(|byte| vec![byte; 1 << 20]);
     let mut found = printed(texts);
     assert_eq!(found.len(), 2 << 20);
     found.dedup();
