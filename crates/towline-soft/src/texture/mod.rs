@@ -4,7 +4,7 @@
 //! (`.texref`, `.surfref`, `.samplerref`) are entered under their addresses. A launch sees what was there when it was made, and what has come
 //! since. Both tiers carry accesses out with a [`Unit`], one thread's at a time.
 //!
-//! - [`format`]: elements as numbers, and back.
+//! - [`mod@format`]: elements as numbers, and back.
 //! - [`sample`]: coordinates, filters, levels, cubes; the formulas of the CUDA C++ Programming Guide, "Texture Fetching".
 //! - [`surface`]: loads, stores, reductions.
 
