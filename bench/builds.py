@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # Functions of each, and whether it is built from what the first process got as its binary.
 PROGRAMS = {"small": (1, False), "2000-lines": (100, False), "binary": (2, True)}
-# What is held against the native leg, and what is only told.
+# Figures that are held against the native leg, and others that are only told.
 PARTS = {"setup": False, "build": True, "launch": True}
 NATIVE = "Portable Computing Language"
 ALLOWED_MS = 10

@@ -318,7 +318,7 @@ impl Driver {
         let Some(bytes) = to.checked_sub(from).filter(|bytes| *bytes > 0) else {
             return Some(Ok(()));
         };
-        // What lies beside the variable may have been given to the application before.
+        // Memory beside the variable may have been given to the application before.
         self.addresses
             .release(acting.context.session, from, bytes as usize);
         let region = Region::at(from, bytes as usize)?;

@@ -99,7 +99,7 @@ struct Blocks {
     here: BTreeSet<usize>,
     /// Those of them that were fetched while the device worked.
     uncertain: BTreeMap<usize, Before>,
-    /// What may be transferred. All of it, but for pages of variables: the driver refuses what lies between those and around them.
+    /// Parts that may be transferred: all of it, but for pages of variables, between and around which the driver refuses bytes.
     parts: Vec<Span>,
     attached: Attached,
     /// The block behind those that were fetched last, and how many those were.
@@ -173,7 +173,7 @@ fn span(first: usize, count: usize, size: usize) -> Span {
     first * BLOCK..((first + count) * BLOCK).min(size)
 }
 
-/// What of a span is in these parts.
+/// The common bytes of a span and these parts.
 fn common<'a>(parts: &'a [Span], span: &'a Span) -> impl Iterator<Item = Span> + 'a {
     let cut = |part: &Span| part.start.max(span.start)..part.end.min(span.end);
     parts.iter().map(cut).filter(|part| !part.is_empty())
@@ -571,7 +571,7 @@ impl Driver {
         inside.then(|| Arc::clone(mirror))
     }
 
-    /// What these bytes, of which there is one at least, have mirrors of.
+    /// The mirrors of these bytes, of which there is one at least.
     fn mirrors_within(&self, address: u64, size: usize) -> SmallVec<[Arc<Mirror>; 1]> {
         let all = lock(&self.mirrors.all);
         let before = all.range(..address.saturating_add(size as u64)).rev();

@@ -16,7 +16,7 @@ fn serve(tenants: &Tenants, arguments: &[&str]) -> Server {
     Server::start_with(&[&own[..], arguments].concat(), &[])
 }
 
-/// What the program `keeps` says for a tenant.
+/// Output of the program `keeps` for a tenant.
 fn keeps(tenants: &Tenants, server: &Server, name: &str, what: &str) -> String {
     let client = tenants.program(server, [name, name], "keeps").args(&[what]);
     let lines = client.run().lines_of_success();
