@@ -284,7 +284,7 @@ impl Places {
     fn make() -> io::Result<Self> {
         // SAFETY: none of the flags is CLONE_FILES, the only one that could pull a descriptor from under its owner.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
-        // What is unmounted outside goes here too; what is mounted here shows nowhere else.
+        // Mounts that end outside end here too; mounts made here show nowhere else.
         let below = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
         rustix::mount::mount_change(c"/", below)?;
         let options = [(c"mode", c"0700".to_owned())];
@@ -311,7 +311,7 @@ fn on_mounting_thread<T: Send + 'static>(
     drop(mounter);
     let (answer, answered) = mpsc::channel();
     let job: Job = Box::new(move |places| {
-        // Who asked waits.
+        // The caller waits.
         let _ = answer.send(job(places));
     });
     sender.send(job).map_err(|_| gone())?;

@@ -69,7 +69,7 @@ fn second_session_of_a_tenant_compiles_nothing() {
     wait_for_stores(&tenants, 1);
     let first = stores(&tenants);
     assert_eq!(keeps(&tenants, &server, "anna", "look"), "none");
-    // What is not saved yet is saved then.
+    // Kernels that are not saved yet are saved then.
     assert!(server.terminate());
     assert_eq!(stores(&tenants), first);
     let told = server.log();
@@ -149,7 +149,7 @@ fn hostile_session_fills_no_more_than_the_limits() {
     let status = tenants.status(&server, "anna");
     let limits = status["limits"].as_object().expect("an object");
     assert_eq!(limits["kernel_cache_bytes"]["value"], 16 << 20);
-    // What was too large is not kept, and the tenant can go on.
+    // The file that was too large is not kept, and the tenant can go on.
     assert_eq!(keeps(&tenants, &server, "anna", "look"), "none");
     assert!(server.terminate());
     let folder = tenants.path("kernels");

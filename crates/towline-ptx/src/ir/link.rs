@@ -351,7 +351,7 @@ fn is_object(declared: &ast::Variable<'_>) -> bool {
     matches!(declared.ty, Type::TexRef | Type::SamplerRef | Type::SurfRef)
 }
 
-/// What such a variable begins with.
+/// The first contents of such a variable.
 fn settings(declared: &ast::Variable<'_>) -> Vec<(String, String)> {
     let Some(Expression::Vector(settings)) = &declared.initializer else {
         return Vec::new();

@@ -98,7 +98,7 @@ pub struct Variable {
     pub external: bool,
     /// It stands for a texture, a sampler or a surface: its type says for which.
     pub object: Option<Type>,
-    /// What such an object begins with: names of properties and their values, as written.
+    /// First properties of such an object: their names and values, as written.
     pub settings: Vec<(String, String)>,
     /// The host sees its contents at the same address.
     pub managed: bool,

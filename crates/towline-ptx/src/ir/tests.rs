@@ -369,7 +369,7 @@ fn textures_are_read_through_registers_and_variables() {
             ..
         }
     ));
-    // What fills the vector of coordinates up is no input; the level is.
+    // Fillers of the vector of coordinates are no inputs; the level is.
     assert_eq!((access.inputs.len(), access.d.len()), (4, 4));
     assert!(access.d[1].is_none() && access.p.is_some() && access.sampler.is_some());
 }

@@ -284,7 +284,7 @@ struct Shared {
     /// Workers for CUDA.
     cuda_pool: Option<Arc<WorkerPool>>,
     monitor: Option<Monitor>,
-    /// What compilers have made.
+    /// Compiled kernels.
     kernels: Option<Arc<KernelStores>>,
     /// Where sessions get control groups.
     groups: Option<Groups>,

@@ -213,7 +213,7 @@ fn refuse(channel: &Channel, error: &(dyn Error + 'static)) -> i32 {
     1
 }
 
-/// What a worker knows of its place when it is ready.
+/// Facts of its place that a worker knows when it is ready.
 struct Place {
     /// Its own folder.
     home: PathBuf,

@@ -157,7 +157,7 @@ fn on_lasting_thread<T: Send + 'static>(
     let gone = || io::Error::other("the thread that starts workers is gone");
     let (answer, answered) = mpsc::channel();
     let job: Job = Box::new(move || {
-        // Who asked waits.
+        // The caller waits.
         let _ = answer.send(job());
     });
     let mut starter = STARTER.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What compilers of a tenant's sessions have made, kept for its later sessions: a store per tenant and kind of worker.
+//! Compiled kernels of a tenant's sessions, kept for its later sessions: a store per tenant and kind of worker.
 //!
 //! While a tenant has sessions, its store is a file system in memory ([`SharedFiles`]) that all its workers write to, as compilers of one
 //! user do natively; the kernel holds it to the limit of a session's temporary files. From there a thread copies to disk what is new,
@@ -455,7 +455,7 @@ impl Store {
         used.bytes > used.most_bytes / 4 * 3 || used.inodes > used.most_inodes / 4 * 3
     }
 
-    /// What it has copied to disk and since when. One that is copying just now counts as having copied all it may.
+    /// Files that it has copied to disk and since when. One that is copying just now counts as having copied all it may.
     fn copied(&self) -> Option<(Instant, u64)> {
         match self.saved.try_lock() {
             Ok(saved) => saved.copied,

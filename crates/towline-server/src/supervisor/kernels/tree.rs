@@ -30,7 +30,7 @@ pub(super) struct Found {
     pub(super) used: SystemTime,
 }
 
-/// What changes with a file's contents.
+/// Size and times of a file, which change with its contents.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Stamp {
     pub(super) bytes: u64,
