@@ -4,10 +4,10 @@
 //! own sessions alone.
 
 use std::collections::HashMap;
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -260,13 +260,8 @@ impl Driver {
             _ => "cuMemExportToShareableHandle",
         };
         let token = self.share(acting, call, kind, number, number)?;
-        // SAFETY: the name is a string.
-        let file = unsafe { libc::memfd_create(c"towline-memory".as_ptr(), SEALABLE) };
-        if file < 0 {
-            return Err(CUDA_ERROR_OPERATING_SYSTEM);
-        }
-        // SAFETY: it was opened just now, and nobody else has it.
-        let mut file = unsafe { File::from_raw_fd(file) };
+        let file = memory_file(c"towline-memory", SEALABLE).ok_or(CUDA_ERROR_OPERATING_SYSTEM)?;
+        let mut file = File::from(file);
         let written = file.write_all(&handle(kind, &token));
         written.map_err(|_| CUDA_ERROR_OPERATING_SYSTEM)?;
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
@@ -375,6 +370,16 @@ impl Driver {
 
 /// The file may be sealed, and closes when the program executes another.
 const SEALABLE: u32 = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+
+/// A new file that lies in memory.
+pub(crate) fn memory_file(name: &CStr, flags: u32) -> Option<OwnedFd> {
+    // By number: glibc has had the function only since 2.27.
+    // SAFETY: the name is a string.
+    let file = unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags) };
+    let file = RawFd::try_from(file).ok().filter(|file| *file >= 0)?;
+    // SAFETY: it was opened just now, and nobody else has it.
+    Some(unsafe { OwnedFd::from_raw_fd(file) })
+}
 
 impl InteropCalls for Driver {
     unsafe fn cuIpcGetEventHandle(

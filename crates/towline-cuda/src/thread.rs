@@ -33,8 +33,10 @@ struct End;
 
 impl Drop for End {
     fn drop(&mut self) {
-        // SAFETY: both calls have no requirements.
-        let first = unsafe { libc::gettid() } == std::process::id() as i32;
+        // By number: glibc has had the function only since 2.30.
+        // SAFETY: the call has no requirements.
+        let own = unsafe { libc::syscall(libc::SYS_gettid) };
+        let first = own == libc::c_long::from(std::process::id());
         let thread = THREAD.replace(std::ptr::null());
         if first {
             THREAD.set(thread);

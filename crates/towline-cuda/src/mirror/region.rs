@@ -3,7 +3,10 @@
 //! this process.
 
 use std::fs::{File, OpenOptions};
+use std::os::fd::IntoRawFd;
 use std::os::unix::fs::FileExt;
+
+use crate::ipc::memory_file;
 
 /// Part of a view.
 pub(super) type Span = std::ops::Range<usize>;
@@ -158,11 +161,7 @@ impl Region {
     }
 
     fn new(address: usize, size: usize, fixed: i32) -> Option<Self> {
-        // SAFETY: the name is a string.
-        let file = unsafe { libc::memfd_create(c"towline-mirror".as_ptr(), libc::MFD_CLOEXEC) };
-        if file < 0 {
-            return None;
-        }
+        let file = memory_file(c"towline-mirror", libc::MFD_CLOEXEC)?.into_raw_fd();
         // SAFETY: the file was opened just now.
         let sized = unsafe { libc::ftruncate(file, size as libc::off_t) } == 0;
         let both = libc::PROT_READ | libc::PROT_WRITE;
