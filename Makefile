@@ -42,8 +42,8 @@ report: ## Draw the committed results: build/report/report.html
 	    --out build/report bench/results/placement-study.tsv bench/results/*.json bench/results/shaped/*.json
 	@echo build/report/report.html
 
-dist: ## Pack the release into build/dist/
-	@scripts/setup build
+dist: ## Pack the release for x86-64 and 64-bit Arm into build/dist/
+	@scripts/setup dist
 	@$(XTASK) dist
 
 install: ## Install below PREFIX (/usr/local), within DESTDIR if set

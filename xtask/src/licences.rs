@@ -74,9 +74,12 @@ mod tests {
 
     fn package(license: Option<&str>) -> Package {
         Package {
+            id: "some 1.0.0".into(),
+            manifest_path: "Cargo.toml".into(),
             name: "some".into(),
             version: "1.0.0".into(),
             license: license.map(str::to_owned),
+            source: None,
         }
     }
 

@@ -46,7 +46,17 @@ enum Chore {
     /// Check every dependency's licence against xtask/licences.allow
     Licences,
     /// Pack the release into build/dist/
-    Dist,
+    Dist {
+        /// For which systems; for all unless said otherwise
+        #[arg(long = "target", value_enum, value_name = "ARCH")]
+        targets: Vec<dist::Target>,
+        /// In which form; in all unless said otherwise
+        #[arg(long = "form", value_enum, value_name = "FORM")]
+        forms: Vec<dist::Form>,
+        /// Pack what `cargo build --release` made for this machine into build/dist-quick/, to test packages
+        #[arg(long, conflicts_with_all = ["targets", "forms"])]
+        quick: bool,
+    },
     /// Install the release
     Install {
         /// Where the files will be used
@@ -65,7 +75,18 @@ fn main() -> Result<ExitCode> {
         Chore::Api { chore } => api::run(&workspace, &chore),
         Chore::Ci { tier, only } => ci::run(&workspace, tier, &only),
         Chore::Licences => licences::check(&workspace),
-        Chore::Dist => dist::pack(&workspace),
+        Chore::Dist { quick: true, .. } => dist::pack_quick(&workspace),
+        Chore::Dist { targets, forms, .. } => {
+            dist::pack(&workspace, or_all(&targets), or_all(&forms))
+        }
         Chore::Install { prefix, destdir } => dist::install(&workspace, &prefix, &destdir),
+    }
+}
+
+/// What was named, or everything there is.
+fn or_all<T: clap::ValueEnum>(named: &[T]) -> &[T] {
+    match named {
+        [] => T::value_variants(),
+        named => named,
     }
 }

@@ -15,16 +15,48 @@ pub(crate) struct Workspace {
 #[derive(Deserialize)]
 pub(crate) struct Metadata {
     pub(crate) packages: Vec<Package>,
+    pub(crate) resolve: Resolve,
     pub(crate) target_directory: PathBuf,
+}
+
+/// Which package depends on which.
+#[derive(Deserialize)]
+pub(crate) struct Resolve {
+    pub(crate) nodes: Vec<Node>,
+}
+
+/// A package's place among the others.
+#[derive(Deserialize)]
+pub(crate) struct Node {
+    pub(crate) id: String,
+    pub(crate) deps: Vec<Dependency>,
+}
+
+/// A package that another one depends on.
+#[derive(Deserialize)]
+pub(crate) struct Dependency {
+    pub(crate) pkg: String,
+    pub(crate) dep_kinds: Vec<DependencyKind>,
+}
+
+/// For what.
+#[derive(Deserialize)]
+pub(crate) struct DependencyKind {
+    /// `build` or `dev`; `None` where it becomes part of the dependent.
+    pub(crate) kind: Option<String>,
 }
 
 /// A package of the workspace, or one that it depends on on any platform.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Package {
+    pub(crate) id: String,
+    pub(crate) manifest_path: PathBuf,
     pub(crate) name: String,
     pub(crate) version: String,
     /// An SPDX expression, if the package states one.
     pub(crate) license: Option<String>,
+    /// The registry it comes from; `None` for packages of the workspace.
+    pub(crate) source: Option<String>,
 }
 
 impl Workspace {
@@ -60,10 +92,21 @@ impl Workspace {
         command
     }
 
+    /// With the packages for every platform.
     pub(crate) fn metadata(&self) -> Result<Metadata> {
+        self.metadata_with(&[])
+    }
+
+    /// With the packages for one platform alone.
+    pub(crate) fn metadata_for(&self, triple: &str) -> Result<Metadata> {
+        self.metadata_with(&["--filter-platform", triple])
+    }
+
+    fn metadata_with(&self, options: &[&str]) -> Result<Metadata> {
         let output = self
             .cargo()
             .args(["metadata", "--format-version", "1", "--locked"])
+            .args(options)
             .output()
             .context("cannot run cargo metadata")?;
         ensure!(

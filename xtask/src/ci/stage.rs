@@ -178,6 +178,29 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // Packages of what `build` built, installed as their users do. Without what packs them, from PyPI, there are none.
+        name: "packages",
+        tiers: TEST,
+        needs: &["build"],
+        tools: &[Tool::Command("build/dist-tools/bin/nfpm")],
+        command: "cargo xtask dist --quick && packaging/tests/wheel build/dist-quick && packaging/tests/tarball build/dist-quick",
+        ..STAGE
+    },
+    Stage {
+        // The same as released: for glibc 2.17, in a fresh Debian, with an upgrade.
+        name: "packages-fresh",
+        tiers: LONG,
+        needs: &["packages"],
+        tools: &[
+            Tool::Command("build/dist-tools/bin/nfpm"),
+            Tool::Command("mmdebstrap"),
+            Tool::Command("rpm"),
+        ],
+        command: "cargo xtask dist --target x86_64 && packaging/tests/rpm build/dist && packaging/tests/wheel build/dist && \
+            TOWLINE_DIST_VERSION=0.0.1 cargo xtask dist --quick && packaging/tests/deb build/dist build/dist-quick",
+        limit_s: 3600,
+    },
+    Stage {
         // What the CUDA workloads share with their kernels; and the suite of GPU machines, with programs that need none.
         name: "cuda-workloads",
         tiers: TEST,

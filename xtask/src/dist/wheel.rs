@@ -1,0 +1,78 @@
+//! The Python wheel. Its data scheme is the release's tree, so that `bin`, `lib` and `share` of an environment become a prefix.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use super::target::Target;
+use super::{Packing, copy_tree, create_dir, empty_dir, succeed, write};
+
+/// What a wheel may weigh.
+const MAX_BYTES: u64 = 15_000_000;
+
+pub(super) fn pack(packing: &Packing<'_>, target: Target, tree: &Path) -> Result<()> {
+    let version = &packing.version;
+    let arch = target.arch();
+    let unpacked = packing.scratch(&format!("wheel-{arch}"));
+    empty_dir(&unpacked)?;
+    let data = unpacked.join(format!("towline-{version}.data"));
+    let info = unpacked.join(format!("towline-{version}.dist-info"));
+    create_dir(&data.join("scripts"))?;
+    for entry in fs::read_dir(tree).with_context(|| format!("cannot read {}", tree.display()))? {
+        let (from, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
+        match name.to_str() {
+            Some("bin") => copy_tree(&from, &data.join("scripts"))?,
+            _ => copy_tree(&from, &data.join("data").join(name))?,
+        }
+    }
+    let documents = tree.join("share/doc/towline");
+    for (from, to) in [
+        ("LICENSE", "licenses/LICENSE"),
+        ("THIRD-PARTY-LICENSES", "licenses/THIRD-PARTY-LICENSES"),
+        ("sbom.cdx.json", "sboms/towline.cdx.json"),
+    ] {
+        write(&info.join(to), &fs::read(documents.join(from))?)?;
+    }
+    let readme = fs::read_to_string(packing.workspace.root().join("README.md"))?;
+    write(
+        &info.join("METADATA"),
+        metadata(version, &readme).as_bytes(),
+    )?;
+    write(
+        &info.join("WHEEL"),
+        format!(
+            "Wheel-Version: 1.0\nGenerator: cargo xtask dist\nRoot-Is-Purelib: false\nTag: py3-none-manylinux2014_{arch}\n\
+             Tag: py3-none-manylinux_2_17_{arch}\n"
+        )
+        .as_bytes(),
+    )?;
+    succeed(
+        packing
+            .tool("python")
+            .args(["-m", "wheel", "pack", "--dest-dir"])
+            .arg(&packing.dist)
+            .arg(&unpacked),
+    )?;
+    let name = format!("towline-{version}-py3-none-manylinux2014_{arch}.manylinux_2_17_{arch}.whl");
+    let wheel = packing.dist.join(name);
+    let bytes = wheel
+        .metadata()
+        .with_context(|| format!("there is no {}", wheel.display()))?
+        .len();
+    ensure!(
+        bytes <= MAX_BYTES,
+        "{} has {bytes} bytes, more than the {MAX_BYTES} that a wheel may have",
+        wheel.display()
+    );
+    Ok(())
+}
+
+fn metadata(version: &str, readme: &str) -> String {
+    format!(
+        "Metadata-Version: 2.4\nName: towline\nVersion: {version}\nSummary: Use GPUs and other OpenCL devices of other machines\n\
+         Home-page: {}\nLicense-Expression: Apache-2.0\nLicense-File: LICENSE\nLicense-File: THIRD-PARTY-LICENSES\n\
+         Requires-Python: >=3.7\nClassifier: Operating System :: POSIX :: Linux\nDescription-Content-Type: text/markdown\n\n{readme}",
+        env!("CARGO_PKG_REPOSITORY")
+    )
+}
