@@ -17,6 +17,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -248,8 +249,17 @@ fn limit_stacks() -> Result<(), SysError> {
     let mut attributes = unsafe { attributes.assume_init() };
     // SAFETY: they are initialised, and nobody else's; so in what follows.
     done(unsafe { libc::pthread_attr_setstacksize(&raw mut attributes, usual as usize) })?;
-    // SAFETY: as above; the function copies them.
-    done(unsafe { pthread_setattr_default_np(&raw const attributes) })?;
+    // By name, since glibc 2.17 lacks it, on which client libraries and this program's other commands run. A server needs glibc 2.18.
+    // SAFETY: the name ends with a zero byte.
+    let function =
+        unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pthread_setattr_default_np".as_ptr()) };
+    type SetDefault = unsafe extern "C" fn(*const libc::pthread_attr_t) -> libc::c_int;
+    // SAFETY: a function of that name has this type, by which threads get their stacks that say nothing of them; null is `None`.
+    let function: Option<SetDefault> = unsafe { std::mem::transmute(function) };
+    if let Some(set_default) = function {
+        // SAFETY: they are initialised; the function copies them.
+        done(unsafe { set_default(&raw const attributes) })?;
+    }
     // SAFETY: as above, and this is their last use.
     done(unsafe { libc::pthread_attr_destroy(&raw mut attributes) })
 }
@@ -270,11 +280,6 @@ pub fn shift_drivers_addresses() {
     // Where they are not free, the driver goes elsewhere anyway.
     // SAFETY: replaces nothing, and nobody can look at what it maps.
     unsafe { libc::mmap(first, steps * STEP, libc::PROT_NONE, flags, -1, 0) };
-}
-
-unsafe extern "C" {
-    /// Of the C library, by which threads get their stacks that say nothing of them: as large as the process's at its start.
-    fn pthread_setattr_default_np(attributes: *const libc::pthread_attr_t) -> libc::c_int;
 }
 
 /// In a worker: takes the channel that [`WorkerProcess::start`] put there.
@@ -367,6 +372,31 @@ pub fn raise_descriptor_limit() -> Result<(), SysError> {
         },
     )
     .while_trying_to("raise the limit of open files")
+}
+
+/// The first descriptor that systemd passes.
+const FIRST_GIVEN: RawFd = 3;
+
+/// The sockets that systemd passed to this process (`LISTEN_FDS`). To be called once, before anything else opens descriptors.
+pub fn given_sockets() -> Vec<OwnedFd> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
+    let is_ours = number("LISTEN_PID") == Some(std::process::id());
+    if !is_ours || TAKEN.swap(true, Ordering::AcqRel) {
+        return Vec::new();
+    }
+    let count = number("LISTEN_FDS").unwrap_or(0).min(64) as RawFd;
+    let mut sockets = Vec::new();
+    for descriptor in FIRST_GIVEN..FIRST_GIVEN + count {
+        // SAFETY: by the protocol of LISTEN_PID and LISTEN_FDS this descriptor is open and this process's to own, and `TAKEN` lets it be
+        // taken once.
+        sockets.push(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    }
+    for socket in &sockets {
+        // It comes without the flag, so that it survives the start of this program. A worker is not to have it.
+        let _ = rustix::io::fcntl_setfd(socket, rustix::io::FdFlags::CLOEXEC);
+    }
+    sockets
 }
 
 /// Ends this process now, without running destructors or exit handlers: those of a vendor runtime may wait for ever

@@ -16,9 +16,12 @@ pub struct BlockedSignals {
 }
 
 impl BlockedSignals {
-    /// The signals that ask a server to end.
-    pub fn termination() -> Result<Self, SysError> {
-        Self::block(&[libc::SIGTERM, libc::SIGINT])
+    /// The signals that ask a server to end, and SIGHUP where that asks it to read its configuration again.
+    pub fn of_server(reloads: bool) -> Result<Self, SysError> {
+        match reloads {
+            true => Self::block(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP]),
+            false => Self::block(&[libc::SIGTERM, libc::SIGINT]),
+        }
     }
 
     /// The signals that a program which runs another one passes on, and SIGCHLD.
@@ -55,6 +58,11 @@ impl BlockedSignals {
             errno => Err(std::io::Error::from_raw_os_error(errno)).while_trying_to("block signals"),
         }
     }
+}
+
+/// Whether a signal asks a server to read its configuration again.
+pub fn asks_to_reload(signal: i32) -> bool {
+    signal == libc::SIGHUP
 }
 
 /// The name of a signal, as in `SIGSEGV`.

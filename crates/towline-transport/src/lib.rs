@@ -67,10 +67,23 @@ pub trait Transport: Send + Sync {
     /// Starts to accept connections at `address`.
     fn listen(&self, address: &Address) -> Result<Box<dyn Listener>, TransportError>;
 
+    /// Takes over a socket that listens already, as systemd passes them.
+    fn listen_on(&self, socket: OwnedFd) -> Result<Listening, TransportError> {
+        Ok(Listening::NotOurs(socket))
+    }
+
     /// Takes over an already connected descriptor: in a worker, one that the supervisor accepted and passed on.
     ///
     /// Transports without [`Capabilities::passes_descriptors`] answer [`TransportError::Unsupported`].
     fn adopt(&self, descriptor: OwnedFd) -> Result<Arc<dyn Connection>, TransportError>;
+}
+
+/// What became of a socket that [`Transport::listen_on`] was given.
+pub enum Listening {
+    /// It accepts connections.
+    Here(Box<dyn Listener>),
+    /// It belongs to another transport.
+    NotOurs(OwnedFd),
 }
 
 /// What a transport can do beyond carrying bytes.

@@ -1,5 +1,6 @@
 //! The table of transports by URL scheme: the built-in ones, and those loaded from shared objects.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, RwLock};
 
@@ -9,7 +10,7 @@ use crate::memory::MemoryTransport;
 use crate::plugin::PluginTransport;
 use crate::shm::ShmTransport;
 use crate::tcp::TcpTransport;
-use crate::{Address, ConnectOptions, Connection, Listener, Transport, TransportError};
+use crate::{Address, ConnectOptions, Connection, Listener, Listening, Transport, TransportError};
 
 /// Environment variable with the shared objects that [`Registry::global`] loads, separated by colons.
 pub const PLUGINS_VARIABLE: &str = "TOWLINE_TRANSPORTS";
@@ -135,6 +136,20 @@ impl Registry {
     /// [`Transport::listen`] by the transport that the address names.
     pub fn listen(&self, address: &Address) -> Result<Box<dyn Listener>, TransportError> {
         self.get(address.scheme())?.listen(address)
+    }
+
+    /// A socket that listens already, by the transport that it belongs to.
+    pub fn listen_on(&self, mut socket: OwnedFd) -> Result<Box<dyn Listener>, TransportError> {
+        for transport in self.read().iter() {
+            match transport.listen_on(socket)? {
+                Listening::Here(listener) => return Ok(listener),
+                Listening::NotOurs(back) => socket = back,
+            }
+        }
+        Err(TransportError::InvalidAddress {
+            text: "a socket from systemd".into(),
+            advice: "list TCP ports and paths in the socket unit's ListenStream=".into(),
+        })
     }
 
     fn find(&self, scheme: &str) -> Option<Arc<dyn Transport>> {

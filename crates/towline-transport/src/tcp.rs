@@ -30,7 +30,8 @@ use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
 
 use crate::socket::{SocketConnection, io_error, wait_for};
 use crate::{
-    Address, Capabilities, ConnectOptions, Connection, Listener, Transport, TransportError,
+    Address, Capabilities, ConnectOptions, Connection, Listener, Listening, Transport,
+    TransportError,
 };
 
 /// How long a peer may stay silent, idle or not, before a control connection is given up.
@@ -117,6 +118,17 @@ impl Transport for TcpTransport {
         )
     }
 
+    fn listen_on(&self, socket: OwnedFd) -> Result<Listening, TransportError> {
+        let Ok(Ok(local)) = rustix::net::getsockname(&socket).map(SocketAddr::try_from) else {
+            return Ok(Listening::NotOurs(socket));
+        };
+        Ok(Listening::Here(Box::new(TcpListener {
+            socket,
+            local: address_of(local),
+            closed: AtomicBool::new(false),
+        })))
+    }
+
     fn adopt(&self, descriptor: OwnedFd) -> Result<Arc<dyn Connection>, TransportError> {
         let peer = peer_name(&descriptor)
             .map_err(|errno| io_error("adopt a descriptor as a tcp connection".into(), errno))?;
@@ -198,8 +210,11 @@ fn listen_one(candidate: &SocketAddr) -> Result<(OwnedFd, Address), Errno> {
     rustix::net::bind(&socket, candidate)?;
     rustix::net::listen(&socket, BACKLOG)?;
     let local = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
-    let local = Address::parse(&format!("tcp://{local}")).expect("a socket address is an address");
-    Ok((socket, local))
+    Ok((socket, address_of(local)))
+}
+
+fn address_of(socket: SocketAddr) -> Address {
+    Address::parse(&format!("tcp://{socket}")).expect("a socket address is an address")
 }
 
 /// Sets what every connection has; see the module's text for the timers.
@@ -311,6 +326,18 @@ mod tests {
 
     fn user_timeout_ms(connection: &Arc<dyn Connection>) -> u32 {
         sockopt::tcp_user_timeout(connection.descriptor().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn listener_of_another_process_accepts() {
+        let candidate = "127.0.0.1:0".parse().unwrap();
+        let (socket, address) = listen_one(&candidate).unwrap();
+        let Ok(Listening::Here(listener)) = TcpTransport.listen_on(socket) else {
+            panic!("it is a TCP socket");
+        };
+        assert_eq!(listener.local_address(), address);
+        let client = TcpTransport.connect(&address, &ConnectOptions::default());
+        assert!(client.is_ok() && listener.accept().is_ok());
     }
 
     #[test]

@@ -20,8 +20,10 @@ mod place;
 pub mod ring;
 mod view;
 
+use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,7 +39,8 @@ use self::credentials::Credentials;
 use self::place::Place;
 use crate::socket::io_error;
 use crate::{
-    Address, Capabilities, ConnectOptions, Connection, Listener, Transport, TransportError,
+    Address, Capabilities, ConnectOptions, Connection, Listener, Listening, Transport,
+    TransportError,
 };
 
 /// Connections that wait to be accepted.
@@ -136,6 +139,38 @@ impl Transport for ShmTransport {
         // Only now can anybody connect.
         rustix::net::listen(&listener.socket, BACKLOG).map_err(failed)?;
         Ok(Box::new(listener))
+    }
+
+    fn listen_on(&self, socket: OwnedFd) -> Result<Listening, TransportError> {
+        let local = rustix::net::getsockname(&socket).map(SocketAddrUnix::try_from);
+        let path = match &local {
+            Ok(Ok(local)) => local.path_bytes().map(OsStr::from_bytes),
+            _ => None,
+        };
+        let Some(path) = path.map(PathBuf::from) else {
+            return Ok(Listening::NotOurs(socket));
+        };
+        let action = || format!("listen on the socket {}", path.display());
+        let file = path
+            .symlink_metadata()
+            .map_err(|source| TransportError::Io {
+                action: action(),
+                source,
+            })?;
+        let mode = Mode::from_raw_mode(file.mode() & 0o777);
+        Ok(Listening::Here(Box::new(ShmListener {
+            socket,
+            local: Address::parse(&format!(
+                "shm://{}?mode={:o}",
+                path.display(),
+                file.mode() & 0o666
+            ))?,
+            // The file stays its maker's.
+            made: None,
+            path,
+            only_owner: !mode.intersects(Mode::RWXG | Mode::RWXO),
+            closed: AtomicBool::new(false),
+        })))
     }
 
     fn adopt(&self, descriptor: OwnedFd) -> Result<Arc<dyn Connection>, TransportError> {
