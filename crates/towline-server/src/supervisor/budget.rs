@@ -12,8 +12,10 @@ const OTHERS: usize = MAX_UNPROVEN + 512;
 /// See the module's text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Budget {
-    /// How many sessions there are descriptors for.
+    /// How many sessions there are descriptors for, of those that are wanted.
     pub(super) sessions: u32,
+    /// How many there are descriptors for, should more be wanted later.
+    pub(super) most: u32,
     /// Descriptors of offers.
     pub(super) offers: usize,
     /// Descriptors of images.
@@ -28,10 +30,13 @@ impl Budget {
         let possible = rest / 4 * 3 / PER_SESSION;
         let sessions = max_sessions.min(u32::try_from(possible).unwrap_or(u32::MAX));
         let left = rest - sessions as usize * PER_SESSION;
+        let (offers, images) = (left / 2, left / 4);
+        let more = (left - offers - images) / PER_SESSION;
         Self {
             sessions,
-            offers: left / 2,
-            images: left / 4,
+            most: sessions.saturating_add(u32::try_from(more).unwrap_or(u32::MAX)),
+            offers,
+            images,
         }
     }
 }
@@ -46,7 +51,7 @@ mod tests {
             for wanted in [1, 32, 1000, 4096] {
                 let budget = Budget::of(limit, wanted, 256);
                 let parts = [
-                    budget.sessions as usize * PER_SESSION,
+                    budget.most as usize * PER_SESSION,
                     budget.offers,
                     budget.images,
                 ];
@@ -60,6 +65,7 @@ mod tests {
     #[test]
     fn usual_limits_are_enough_for_the_usual_number_of_sessions() {
         assert_eq!(Budget::of(1024, 32, 256).sessions, 32);
+        assert_eq!(Budget::of(1024, 32, 256).most, 40);
         assert_eq!(Budget::of(20_000, 1000, 256).sessions, 1000);
         assert_eq!(Budget::of(20_000, 4096, 256).sessions, 1779);
     }

@@ -325,7 +325,7 @@ fn tell_of_devices(
         hello: &client.hello,
         tenant: &client.tenant,
         peer: &peer,
-        memory_limit: match client.tenant.quota(shared.config.quota).device_memory_bytes {
+        memory_limit: match client.tenant.quota(shared.quota()).device_memory_bytes {
             WHOLE_DEVICES => 0,
             bytes => bytes,
         },
@@ -445,7 +445,7 @@ fn run_session(
     let mut seat = tenant.admit().map_err(Fault::Rejected)?;
     let mut place = shared.sessions.admit().map_err(Fault::Rejected)?;
     let id = place.id;
-    let mut quota = tenant.quota(shared.config.quota);
+    let mut quota = tenant.quota(shared.quota());
     let crashed = Arc::new(AtomicBool::new(false));
     let why: Arc<Mutex<Option<String>>> = Arc::default();
     let group: Arc<Mutex<Option<Arc<Group>>>> = Arc::default();
@@ -730,7 +730,7 @@ fn answer(
 fn status(tenant: &Arc<Tenant>, shared: &Shared) -> Status {
     let all = tenant.is_admin();
     let (mut sessions_started, mut sessions_crashed) = shared.sessions.totals();
-    let (mut max_sessions, mut rejected) = (shared.config.max_sessions, shared.refusals.count());
+    let (mut max_sessions, mut rejected) = (shared.sessions.max(), shared.refusals.count());
     if !all {
         let usage = tenant.usage();
         (sessions_started, sessions_crashed) = (usage.started, usage.crashed);

@@ -277,6 +277,10 @@ struct Shared {
     config: SupervisorConfig,
     started: Instant,
     draining: AtomicBool,
+    /// How many sessions there are descriptors for.
+    most_sessions: u32,
+    /// The limits of one session, from now on.
+    quota: Mutex<Quota>,
     sessions: SessionTable,
     peer_tickets: PeerTickets,
     /// Workers for OpenCL; in the error, why there are none.
@@ -298,12 +302,14 @@ struct Shared {
 impl Supervisor {
     /// Listens, starts the first worker, and accepts clients once that is ready.
     pub fn start(config: SupervisorConfig) -> Result<Self, SupervisorError> {
-        Self::start_unless(config, &AtomicBool::new(false))
+        Self::start_unless(config, Vec::new(), &AtomicBool::new(false))
     }
 
-    /// Like [`start`](Self::start), but gives up soon after `interrupted` becomes true: a driver may take long to load.
+    /// Like [`start`](Self::start), but gives up soon after `interrupted` becomes true: a driver may take long to load. Of the addresses
+    /// to listen on, those that `given` listens on already are left to it.
     pub fn start_unless(
         config: SupervisorConfig,
+        mut given: Vec<Box<dyn Listener>>,
         interrupted: &AtomicBool,
     ) -> Result<Self, SupervisorError> {
         if config.listen.is_empty() {
@@ -320,7 +326,14 @@ impl Supervisor {
         let listeners = config
             .listen
             .iter()
-            .map(|address| Ok(Arc::from(Registry::global().listen(address)?)))
+            .map(|address| {
+                let mut there = given.iter();
+                let there = there.position(|listener| listener.local_address() == *address);
+                Ok(match there {
+                    Some(index) => Arc::from(given.swap_remove(index)),
+                    None => Arc::from(Registry::global().listen(address)?),
+                })
+            })
             .collect::<Result<Vec<Arc<dyn Listener>>, TransportError>>()?;
         let audit = config.audit_log.as_deref().map(|path| {
             Audit::open(path).map_err(|source| SupervisorError::AuditLog {
@@ -369,6 +382,8 @@ impl Supervisor {
         let shared = Arc::new(Shared {
             started: Instant::now(),
             draining: AtomicBool::new(false),
+            most_sessions: budget.most,
+            quota: Mutex::new(config.quota),
             sessions: SessionTable::new(config.max_sessions, budget.sessions),
             peer_tickets: PeerTickets::default(),
             pool,
@@ -416,6 +431,32 @@ impl Supervisor {
         if let (Some(kernels), true) = (&self.shared.kernels, is_revoked) {
             kernels.keep_only(&self.shared.config.tenants.all());
         }
+    }
+
+    /// Takes a new secret in the place of the one that all clients share; false where there was none at the start.
+    pub fn set_token(&self, token: Token) -> bool {
+        self.shared.config.tenants.set_shared_token(token)
+    }
+
+    /// Takes other limits for sessions that begin from now on; the size of their temporary files stays that of the start.
+    pub fn set_limits(&self, max_sessions: u32, quota: Quota) {
+        let shared = &self.shared;
+        shared.sessions.set_max(max_sessions, shared.most_sessions);
+        *lock(&self.shared.quota) = Quota {
+            temporary_bytes: self.shared.config.quota.temporary_bytes,
+            ..quota
+        };
+    }
+
+    /// Refuses new sessions; those that there are go on, and questions are answered.
+    pub fn drain(&self) {
+        self.shared.draining.store(true, Ordering::Release);
+        self.shared.sessions.close();
+    }
+
+    /// How many sessions there are, with those that are about to begin.
+    pub fn sessions(&self) -> u64 {
+        self.shared.sessions.in_use().0
     }
 
     /// Stops accepting, tells every client, ends every worker, and returns when nothing is left.
@@ -648,6 +689,13 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
             action: format!("start the {name} thread"),
             source,
         })
+}
+
+impl Shared {
+    /// The limits of a session that begins now.
+    fn quota(&self) -> Quota {
+        *lock(&self.quota)
+    }
 }
 
 /// Locks for state that no panic leaves half-changed: each change is one assignment or one call of a collection.

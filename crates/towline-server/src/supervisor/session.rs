@@ -130,9 +130,6 @@ impl Lanes {
 
 /// The sessions of a supervisor.
 pub(super) struct SessionTable {
-    max: u32,
-    /// How many there are descriptors for.
-    possible: u32,
     state: Mutex<State>,
     /// A place is free.
     left: Condvar,
@@ -140,6 +137,10 @@ pub(super) struct SessionTable {
 
 #[derive(Default)]
 struct State {
+    /// How many there may be.
+    max: u32,
+    /// How many there are descriptors for.
+    possible: u32,
     sessions: BTreeMap<u64, Arc<Session>>,
     /// Places promised to clients whose worker is not there yet.
     reserved: u32,
@@ -161,10 +162,13 @@ pub(super) struct Place<'a> {
 impl SessionTable {
     /// At most `max` sessions, and no more than there are descriptors for.
     pub(super) fn new(max: u32, possible: u32) -> Self {
-        Self {
+        let state = State {
             max,
             possible,
-            state: Mutex::default(),
+            ..State::default()
+        };
+        Self {
+            state: Mutex::new(state),
             left: Condvar::new(),
         }
     }
@@ -172,25 +176,26 @@ impl SessionTable {
     /// Admits a client, or says why not. While clients of other sessions have left, waits for their places.
     pub(super) fn admit(&self) -> Result<Place<'_>, Reject> {
         let state = lock(&self.state);
-        let limit = self.max.min(self.possible);
-        let waits =
-            |state: &mut State| state.leaving > 0 && state.reserved >= limit && !state.closed;
+        let waits = |state: &mut State| {
+            let limit = state.max.min(state.possible);
+            state.leaving > 0 && state.reserved >= limit && !state.closed
+        };
         let mut state = wait_for_place(&self.left, state, waits);
         if state.closed {
             return Err(RejectCode::ShuttingDown.plain());
         }
-        if state.reserved >= self.max {
+        if state.reserved >= state.max {
             let text = format!(
                 "all {} sessions of the server are in use; wait for one to end, or start it with a higher --max-sessions",
-                self.max
+                state.max
             );
             return Err(RejectCode::TooManySessions.because(text));
         }
-        if state.reserved >= self.possible {
+        if state.reserved >= state.possible {
             let text = format!(
                 "all {} sessions of the server are in use that it has descriptors for; wait for one to end, or raise its limit of \
                  open files",
-                self.possible
+                state.possible
             );
             return Err(RejectCode::TooManySessions.because(text));
         }
@@ -279,8 +284,27 @@ impl SessionTable {
 
     /// Places that are taken, and how many there are.
     pub(super) fn in_use(&self) -> (u64, u64) {
-        let taken = lock(&self.state).reserved;
-        (taken.into(), self.max.min(self.possible).into())
+        let state = lock(&self.state);
+        (state.reserved.into(), state.max.min(state.possible).into())
+    }
+
+    /// How many there may be; those beyond it go on.
+    pub(super) fn max(&self) -> u32 {
+        lock(&self.state).max
+    }
+
+    /// Changes that; there are descriptors for `most`.
+    pub(super) fn set_max(&self, max: u32, most: u32) {
+        let mut state = lock(&self.state);
+        state.max = max;
+        state.possible = state.possible.max(most.min(max));
+        self.left.notify_all();
+    }
+
+    /// Admits no more; those that there are go on.
+    pub(super) fn close(&self) {
+        lock(&self.state).closed = true;
+        self.left.notify_all();
     }
 
     pub(super) fn count_crash(&self) {
@@ -478,6 +502,19 @@ mod tests {
         let reject = table.admit().err().unwrap();
         assert_eq!(reject.code, RejectCode::TooManySessions);
         assert!(reject.text.contains("open files"), "{}", reject.text);
+    }
+
+    #[test]
+    fn changed_limit_holds_for_new_sessions() {
+        let table = SessionTable::new(2, 2);
+        let _places = [table.admit().ok().unwrap(), table.admit().ok().unwrap()];
+        table.set_max(1, 2);
+        let reject = table.admit().err().unwrap();
+        assert!(reject.text.contains("all 1 sessions"), "{}", reject.text);
+        table.set_max(4, 3);
+        let _third = table.admit().ok().unwrap();
+        let reject = table.admit().err().unwrap();
+        assert!(reject.text.contains("descriptors for"), "{}", reject.text);
     }
 
     #[test]

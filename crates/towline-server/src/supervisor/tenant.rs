@@ -125,6 +125,18 @@ impl TenantTable {
         table
     }
 
+    /// Gives the one tenant for all another token; false if it has none, or is not the only one.
+    pub(super) fn set_shared_token(&self, token: Token) -> bool {
+        let tenants = lock(&self.tenants);
+        match tenants.as_slice() {
+            [only] if self.asked && !self.listed => {
+                lock(&only.state).token = Some(token);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Whether each tenant has an entry of its own.
     pub(super) fn is_listed(&self) -> bool {
         self.listed

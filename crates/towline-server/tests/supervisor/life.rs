@@ -19,8 +19,8 @@ pub(super) fn start_can_be_interrupted() -> Result<(), Failed> {
     let interrupted = AtomicBool::new(false);
     let start = Instant::now();
     let result = std::thread::scope(|scope| {
-        let starting =
-            scope.spawn(|| Supervisor::start_unless(config("slow"), &interrupted).map(drop));
+        let starting = scope
+            .spawn(|| Supervisor::start_unless(config("slow"), Vec::new(), &interrupted).map(drop));
         std::thread::sleep(Duration::from_millis(200));
         interrupted.store(true, Ordering::Release);
         starting.join().expect("no panic")
