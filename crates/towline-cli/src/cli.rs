@@ -10,7 +10,7 @@ use towline_server::worker::cuda::SoftOptions;
 use towline_transport::Address;
 
 /// Where a server listens when not told otherwise.
-const DEFAULT_LISTEN: &str = "tcp://127.0.0.1:7140";
+pub(crate) const DEFAULT_LISTEN: &str = "tcp://127.0.0.1:7140";
 
 /// Use GPUs and other OpenCL devices of other machines as if they were this one's
 #[derive(Debug, Parser)]
@@ -340,13 +340,20 @@ pub(crate) struct RunOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct ServeOptions {
-    /// Where to listen; may be given several times
+    /// File with options, in TOML: keys are the long options without the --
     ///
+    /// Options on the command line and variables come before it. SIGHUP has it read again: limits of sessions, --max-sessions,
+    /// --drain-time and the secret in --token-file then hold for new sessions; all else needs a restart, and is said to.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where to listen; may be given several times [default: tcp://127.0.0.1:7140]
+    ///
+    /// In place of the default the server takes the sockets that systemd passes, and with addresses beside them.
     /// HOST:PORT, where port 0 takes a free one. `local` is for programs of this machine, through shared memory: the
     /// socket /run/towline/local.sock, or of a server that is not root towline/local.sock below XDG_RUNTIME_DIR. A socket
     /// elsewhere is shm:///PATH; ?mode=660&group=NAME behind it says who may use it, by default everybody on this machine
     /// where the server is root, and its own user otherwise.
-    #[arg(long, value_name = "ADDR", default_value = DEFAULT_LISTEN)]
+    #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Vec<Address>,
     /// File with a secret that clients must know
     ///
@@ -396,6 +403,9 @@ pub(crate) struct ServeOptions {
     /// Needed for peers beyond this machine.
     #[arg(long, value_name = "FILE")]
     pub(crate) peer_token_file: Option<PathBuf>,
+    /// Longest time in seconds that sessions may go on after SIGTERM or SIGINT, while new ones are refused; a second signal ends all
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=604800))]
+    drain_time: u64,
     /// Most sessions at once
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) max_sessions: u32,
@@ -485,6 +495,12 @@ pub(crate) struct ServeOptions {
     /// File to write the addresses to when clients can connect; removed at the end
     #[arg(long, value_name = "PATH")]
     pub(crate) ready_file: Option<PathBuf>,
+}
+
+impl ServeOptions {
+    pub(crate) fn drain_time(&self) -> Duration {
+        Duration::from_secs(self.drain_time)
+    }
 }
 
 #[derive(Args, Debug)]

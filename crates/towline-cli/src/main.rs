@@ -9,9 +9,11 @@
 mod ask;
 mod bypass;
 mod cli;
+mod config;
 mod devices;
 mod documents;
 mod node;
+mod notify;
 mod run;
 mod serve;
 mod servers;
@@ -22,17 +24,17 @@ mod trace;
 mod vm;
 mod worker;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use crate::cli::{Cli, Command};
+use crate::cli::Command;
 
 /// Exit status when towline itself fails.
 const FAILURE: u8 = 125;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let cli = config::parse(&arguments).unwrap_or_else(|error| error.exit());
     env_logger::Builder::from_env(
         env_logger::Env::new().filter_or("TOWLINE_LOG", cli.command.default_log_level()),
     )
@@ -51,7 +53,7 @@ fn main() -> ExitCode {
             towline_place::command::place::run(&options).map_err(anyhow::Error::from)
         }
         Command::Run(options) => run::run(options),
-        Command::Serve(options) => serve::run(&options),
+        Command::Serve(options) => serve::run(options, &arguments),
         Command::Servers(options) => servers::run(&options),
         Command::Simulate(options) => {
             towline_place::command::simulate::run(&options).map_err(anyhow::Error::from)

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -19,16 +19,18 @@ use towline_server::supervisor::{
 };
 use towline_sys::cpus;
 use towline_sys::jail::{UnprivilegedUser, WorkerKind};
-use towline_sys::process::{WorkerProgram, exit_now, forbid_inspection, raise_descriptor_limit};
-use towline_sys::signals::{BlockedSignals, signal_name};
+use towline_sys::process::{
+    WorkerProgram, exit_now, forbid_inspection, given_sockets, raise_descriptor_limit,
+};
+use towline_sys::signals::{BlockedSignals, asks_to_reload, signal_name};
 use towline_transport::tls::{Identity, MAX_KEY_BYTES, ServerTls};
 use towline_transport::{Address, PLUGINS_VARIABLE, Registry, read_secret};
 use towline_wire::control::{ServerIdentity, SessionLimits, limits};
 
 use crate::FAILURE;
-use crate::cli::{BackendKind, BackendOptions, ServeOptions};
-use crate::servers;
+use crate::cli::{BackendKind, BackendOptions, DEFAULT_LISTEN, ServeOptions};
 use crate::tenants::{Follower, folder_of};
+use crate::{config, notify, servers};
 
 /// Variables that a worker inherits: those that device runtimes, loaders and our logs read. All others stay outside,
 /// because a client that takes a worker over reads its environment, and secrets are often kept there.
@@ -88,17 +90,37 @@ const MIN_MAX_PAYLOAD_LANES: u16 = 16;
 /// How often the tenants file is looked at: what has changed acts after two looks.
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
 
-pub(crate) fn run(options: &ServeOptions) -> anyhow::Result<ExitCode> {
+/// How long a server takes to end after its last session.
+const END_LIMIT: Duration = Duration::from_secs(30);
+
+pub(crate) fn run(mut options: ServeOptions, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     // First, so that every thread has them blocked.
-    let interrupt = Interrupt::watch(BlockedSignals::termination()?)?;
+    let signals = Signals::watch(BlockedSignals::of_server(options.config.is_some())?)?;
+    // Before anything opens descriptors.
+    let given = given_sockets();
     // The token is in our memory, and unjailed workers are of our user.
     forbid_inspection()?;
     raise_descriptor_limit()?;
-    bind_cpus(options)?;
-    let (mut tenants, table) = tenants(options)?;
-    let config = config(options, table)?;
-    let supervisor = match Supervisor::start_unless(config, &interrupt.raised) {
-        Err(_) if interrupt.raised.load(Ordering::Acquire) => return Ok(ExitCode::SUCCESS),
+    bind_cpus(&options)?;
+    let given: Vec<_> = given
+        .into_iter()
+        .map(|socket| Registry::global().listen_on(socket))
+        .collect::<Result<_, _>>()?;
+    let file = options.config.clone();
+    let mut entries = file.as_deref().map(config::entries).transpose()?;
+    for listener in &given {
+        let address = listener.local_address();
+        if !options.listen.contains(&address) {
+            options.listen.push(address);
+        }
+    }
+    if options.listen.is_empty() {
+        options.listen.push(DEFAULT_LISTEN.parse()?);
+    }
+    let (mut tenants, table) = tenants(&options)?;
+    let config = supervisor_config(&options, table)?;
+    let supervisor = match Supervisor::start_unless(config, given, &signals.ending) {
+        Err(_) if signals.ending.load(Ordering::Acquire) => return Ok(ExitCode::SUCCESS),
         result => result.context("could not serve")?,
     };
     let addresses: Vec<String> = supervisor
@@ -118,51 +140,138 @@ pub(crate) fn run(options: &ServeOptions) -> anyhow::Result<ExitCode> {
     }
     let _ = out.flush();
     drop(out);
-    while !interrupt.is_raised_within(LOOK_PERIOD)? {
+    notify::ready();
+    let mut drain_time = options.drain_time();
+    loop {
+        match signals.next_within(LOOK_PERIOD)? {
+            Some(Wish::End) => break,
+            Some(Wish::Reload) => {
+                notify::reloading();
+                if let Some(entries) = &mut entries {
+                    match reload(arguments, entries, &supervisor) {
+                        Ok(limit) => drain_time = limit,
+                        Err(error) => log::error!("{error:#}; the configuration stays as it was"),
+                    }
+                }
+                notify::ready();
+            }
+            None => {}
+        }
         if let Some(tenants) = &mut tenants {
             tenants.look(&supervisor);
         }
     }
     drop(ready);
+    notify::stopping(drain_time + END_LIMIT);
+    drain(drain_time, &supervisor, tenants);
     supervisor.stop();
     Ok(ExitCode::SUCCESS)
 }
 
-/// Termination signals, from start-up on.
-struct Interrupt {
-    raised: Arc<AtomicBool>,
-    first: Receiver<()>,
+/// Has what can change in a running server follow its configuration; gives how long sessions may go on at its end.
+fn reload(
+    arguments: &[OsString],
+    entries: &mut toml::Table,
+    supervisor: &Supervisor,
+) -> anyhow::Result<Duration> {
+    let options = config::serve_options(arguments)?;
+    let token = options.token_file.as_deref().map(servers::read_token);
+    if token
+        .transpose()?
+        .is_some_and(|token| !supervisor.set_token(token))
+    {
+        bail!("clients were not asked for a secret so far; start the server anew");
+    }
+    supervisor.set_limits(options.max_sessions, options.quota.quota());
+    let file = options.config.as_deref().context("there is no file")?;
+    let before = std::mem::replace(entries, config::entries(file)?);
+    let late = config::changed_for_restart(&before, entries);
+    if !late.is_empty() {
+        log::warn!(
+            "{}: changes of these act at the next start",
+            late.join(", ")
+        );
+    }
+    log::info!("read {} again", file.display());
+    Ok(options.drain_time())
 }
 
-impl Interrupt {
-    /// Has a thread wait for them. The first asks for an orderly end; the second ends this process as it is.
+/// Lets sessions go on for some time, and no new ones begin.
+fn drain(limit: Duration, supervisor: &Supervisor, mut tenants: Option<Follower>) {
+    if limit.is_zero() {
+        return;
+    }
+    supervisor.drain();
+    let sessions = supervisor.sessions();
+    if sessions > 0 {
+        log::info!(
+            "waiting for {sessions} sessions to end, at most {} s",
+            limit.as_secs()
+        );
+    }
+    let deadline = Instant::now() + limit;
+    while supervisor.sessions() > 0 {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            log::warn!(
+                "{} sessions have not ended by themselves",
+                supervisor.sessions()
+            );
+            return;
+        }
+        std::thread::sleep(LOOK_PERIOD.min(left));
+        if let Some(tenants) = &mut tenants {
+            tenants.look(supervisor);
+        }
+    }
+}
+
+/// What a signal asks for.
+enum Wish {
+    End,
+    Reload,
+}
+
+/// Signals, from start-up on.
+struct Signals {
+    /// The end was asked for.
+    ending: Arc<AtomicBool>,
+    wishes: Receiver<Wish>,
+}
+
+impl Signals {
+    /// Has a thread wait for them. The first of termination asks for an orderly end; the second ends this process as it is.
     fn watch(signals: BlockedSignals) -> anyhow::Result<Self> {
-        let raised = Arc::new(AtomicBool::new(false));
-        let (sender, first) = mpsc::channel();
-        let flag = Arc::clone(&raised);
+        let ending = Arc::new(AtomicBool::new(false));
+        let (sender, wishes) = mpsc::channel();
+        let flag = Arc::clone(&ending);
         let watch = move || {
             while let Ok(signal) = signals.wait() {
+                // The receiver is gone when nothing runs any more.
+                if asks_to_reload(signal) {
+                    let _ = sender.send(Wish::Reload);
+                    continue;
+                }
                 if flag.swap(true, Ordering::AcqRel) {
                     log::error!("{} again: leaving at once", signal_name(signal));
                     // Workers die with us; the next server removes their folders.
                     exit_now(FAILURE.into());
                 }
                 log::info!("{}: shutting down", signal_name(signal));
-                // The receiver is gone when nothing runs any more.
-                let _ = sender.send(());
+                let _ = sender.send(Wish::End);
             }
         };
         std::thread::Builder::new()
             .name("signals".into())
             .spawn(watch)
             .context("could not start a thread")?;
-        Ok(Self { raised, first })
+        Ok(Self { ending, wishes })
     }
 
-    fn is_raised_within(&self, limit: Duration) -> anyhow::Result<bool> {
-        match self.first.recv_timeout(limit) {
-            Ok(()) => Ok(true),
-            Err(RecvTimeoutError::Timeout) => Ok(false),
+    fn next_within(&self, limit: Duration) -> anyhow::Result<Option<Wish>> {
+        match self.wishes.recv_timeout(limit) {
+            Ok(wish) => Ok(Some(wish)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => bail!("could not wait for signals"),
         }
     }
@@ -192,7 +301,10 @@ fn tenants(options: &ServeOptions) -> anyhow::Result<(Option<Follower>, TenantTa
     Ok((Some(follower), TenantTable::listed(entries)))
 }
 
-fn config(options: &ServeOptions, tenants: TenantTable) -> anyhow::Result<SupervisorConfig> {
+fn supervisor_config(
+    options: &ServeOptions,
+    tenants: TenantTable,
+) -> anyhow::Result<SupervisorConfig> {
     let kernels = kernels(options)?;
     let peer_token = options
         .peer_token_file

@@ -18,6 +18,7 @@ mod devices;
 mod faults;
 mod footprint;
 mod kernel_cache;
+mod lifecycle;
 mod limits;
 mod many;
 mod mix;

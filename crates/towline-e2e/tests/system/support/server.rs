@@ -178,6 +178,11 @@ impl Server {
     pub(crate) fn terminate(&mut self) -> bool {
         rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM)
             .expect("it can be told");
+        self.ends_well()
+    }
+
+    /// Whether it comes to its end, and a good one.
+    pub(crate) fn ends_well(&mut self) -> bool {
         let mut status = None;
         let child = &mut self.child;
         let ended = holds_within(PATIENCE, || {

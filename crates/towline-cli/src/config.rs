@@ -1,0 +1,234 @@
+//! `towline serve --config FILE`: a TOML file whose keys are the long options.
+//!
+//! Its entries become arguments, so that what an option takes, and what it says when it is wrong, is the same in both places. Options
+//! on the command line and variables of the environment come before the file.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches};
+use toml::Value;
+
+use crate::cli::{Cli, Command, ServeOptions};
+
+/// The subcommand that has a file.
+const SERVE: &str = "serve";
+/// The option that names it.
+const CONFIG: &str = "config";
+
+/// The options of a file that a running server takes over when it reads the file again.
+const LIVE: [&str; 10] = [
+    "drain-time",
+    "kernel-time-limit",
+    "max-sessions",
+    "session-code",
+    "session-cpus",
+    "session-descriptors",
+    "session-host-memory",
+    "session-memory",
+    "session-processes",
+    "token-file",
+];
+
+/// What this process was asked to do, with the options of a file that the arguments name.
+pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut all = arguments.to_vec();
+    if arguments.get(1).is_some_and(|command| command == SERVE) {
+        // Options may lack what is in the file.
+        let given = Cli::command().ignore_errors(true);
+        let given = given.try_get_matches_from(arguments)?;
+        let given = given.subcommand_matches(SERVE);
+        if let Some((given, file)) = given.and_then(|given| Some((given, file_of(given)?))) {
+            let text = std::fs::read_to_string(file);
+            let text = text.map_err(|error| wrong(file, &error.to_string()))?;
+            let more = arguments_of(&text, given).map_err(|why| wrong(file, &why))?;
+            all.splice(2..2, more);
+        }
+    }
+    let mut command = Cli::command();
+    let matches = command.try_get_matches_from_mut(all)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// The options of `towline serve` as they are now in its file.
+pub(crate) fn serve_options(arguments: &[OsString]) -> anyhow::Result<ServeOptions> {
+    // Usage and advice, which clap adds, are for a terminal.
+    let cli = parse(arguments).map_err(|error| {
+        let text = error.to_string();
+        let line = text.lines().next().unwrap_or_default().to_owned();
+        anyhow::anyhow!(line.trim_start_matches("error: ").to_owned())
+    })?;
+    match cli.command {
+        Command::Serve(options) => Ok(options),
+        _ => bail!("this process does not serve"),
+    }
+}
+
+/// What stands in a file.
+pub(crate) fn entries(file: &Path) -> anyhow::Result<toml::Table> {
+    let action = || format!("could not read {}", file.display());
+    let text = std::fs::read_to_string(file).with_context(action)?;
+    text.parse().with_context(action)
+}
+
+/// The keys that differ, of those that a running server does not take over.
+pub(crate) fn changed_for_restart(before: &toml::Table, after: &toml::Table) -> Vec<String> {
+    let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    keys.into_iter()
+        .filter(|key| !LIVE.contains(&key.as_str()) && before.get(*key) != after.get(*key))
+        .cloned()
+        .collect()
+}
+
+fn file_of(given: &ArgMatches) -> Option<&Path> {
+    let file: Option<&PathBuf> = given.get_one(CONFIG);
+    file.map(PathBuf::as_path)
+}
+
+fn wrong(file: &Path, why: &str) -> clap::Error {
+    let text = format!("{}: {why}\n", file.display());
+    Cli::command().error(ErrorKind::InvalidValue, text)
+}
+
+/// The entries of a file as arguments, without those that `given` has from elsewhere.
+fn arguments_of(text: &str, given: &ArgMatches) -> Result<Vec<OsString>, String> {
+    let entries: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| error.to_string())?;
+    let command = Cli::command();
+    let serve = command.find_subcommand(SERVE).expect("it is a subcommand");
+    let mut arguments = Vec::new();
+    for (key, value) in entries {
+        let named = |argument: &&clap::Arg| argument.get_long() == Some(&key);
+        let argument = serve.get_arguments().find(named);
+        let Some(argument) = argument.filter(|_| key != CONFIG && key != "help") else {
+            return Err(format!(
+                "`{key}` is no option; keys are the long options of `towline serve`, without the --"
+            ));
+        };
+        let source = given.value_source(argument.get_id().as_str());
+        if source.is_some_and(|source| source != ValueSource::DefaultValue) {
+            continue;
+        }
+        match (&value, argument.get_action()) {
+            (Value::Boolean(true), ArgAction::SetTrue) => arguments.push(format!("--{key}").into()),
+            (Value::Boolean(false), ArgAction::SetTrue) => {}
+            (_, ArgAction::SetTrue) => return Err(format!("`{key}` is true or false")),
+            (Value::Array(values), ArgAction::Append) => {
+                for value in values {
+                    arguments.push(option(&key, value)?);
+                }
+            }
+            (value, _) => arguments.push(option(&key, value)?),
+        }
+    }
+    Ok(arguments)
+}
+
+fn option(key: &str, value: &Value) -> Result<OsString, String> {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Integer(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        _ => return Err(format!("`{key}` is a string or a number")),
+    };
+    Ok(
+        [OsStr::new("--"), key.as_ref(), "=".as_ref(), text.as_ref()]
+            .into_iter()
+            .collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn served(file: &str, more: &[&str]) -> Result<ServeOptions, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("server.toml");
+        std::fs::write(&path, file).unwrap();
+        let mut arguments: Vec<OsString> = ["towline", "serve", "--config"].map(Into::into).into();
+        arguments.push(path.into());
+        arguments.extend(more.iter().map(Into::into));
+        serve_options(&arguments).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn keys_are_long_options() {
+        let text = "listen = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\nmax-sessions = 3\ninsecure = true\nno-jail = false\ncuda = \"soft\"\n";
+        let options = served(text, &[]).unwrap();
+        assert_eq!(options.listen.len(), 2);
+        assert_eq!((options.max_sessions, options.cuda.as_str()), (3, "soft"));
+        assert!(options.insecure && !options.no_jail);
+    }
+
+    #[test]
+    fn command_line_comes_before_the_file() {
+        let options = served(
+            "max-sessions = 3\ndrain-time = 5\nlisten = \"127.0.0.1:1\"\n",
+            &["--max-sessions", "4", "--listen", "127.0.0.1:2"],
+        );
+        let options = options.unwrap();
+        assert_eq!(options.max_sessions, 4);
+        assert_eq!(options.drain_time(), Duration::from_secs(5));
+        assert_eq!(options.listen.len(), 1);
+    }
+
+    #[test]
+    fn option_may_need_one_of_the_file() {
+        let options = served(
+            "image-cache = \"/var/cache/towline\"\n",
+            &["--image-cache-size", "1G"],
+        );
+        assert_eq!(options.unwrap().image_cache_size, 1 << 30);
+    }
+
+    #[test]
+    fn errors_name_file_and_key() {
+        for (text, part) in [
+            ("max-sesions = 3\n", "`max-sesions` is no option"),
+            ("config = \"x\"\n", "`config` is no option"),
+            ("insecure = 1\n", "`insecure` is true or false"),
+            ("cuda = { x = 1 }\n", "`cuda` is a string or a number"),
+            ("max-sessions = 0\n", "--max-sessions"),
+            ("max-sessions\n", "server.toml"),
+        ] {
+            let error = served(text, &[]).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn keys_that_need_a_restart_are_told() {
+        let table = |text: &str| text.parse::<toml::Table>().unwrap();
+        let before = table("listen = \"a:1\"\nmax-sessions = 1\ncuda = \"soft\"\n");
+        let after = table("listen = \"a:2\"\nmax-sessions = 2\nnvml = \"off\"\ncuda = \"soft\"\n");
+        assert_eq!(changed_for_restart(&before, &after), ["listen", "nvml"]);
+    }
+
+    #[test]
+    fn live_keys_are_options() {
+        let text = LIVE.map(|key| format!("{key} = \"1\"\n")).concat();
+        let given = Cli::command()
+            .try_get_matches_from(["towline", "serve"])
+            .unwrap();
+        let given = given.subcommand_matches(SERVE).unwrap();
+        assert_eq!(arguments_of(&text, given).unwrap().len(), LIVE.len());
+    }
+
+    #[test]
+    fn missing_file_is_an_error() {
+        let arguments = ["towline", "serve", "--config", "/nonexistent/server.toml"];
+        let error = parse(&arguments.map(OsString::from)).unwrap_err();
+        assert!(
+            error.to_string().contains("/nonexistent/server.toml"),
+            "{error}"
+        );
+    }
+}
