@@ -39,7 +39,8 @@ bench: ## Measure OpenCL calls and workloads, native against Towline
 report: ## Draw the committed results: build/report/report.html
 	@scripts/setup bench
 	@PYTHONPATH=python/src build/python/bin/python -m towline_bench report --title "Towline: committed results" \
-	    --out build/report bench/results/placement-study.tsv bench/results/*.json bench/results/shaped/*.json
+	    --out build/report bench/results/placement-study.tsv bench/results/*.json \
+	    bench/results/shaped/*.json bench/results/energy/*.json
 	@echo build/report/report.html
 
 dist: ## Pack the release for x86-64 and 64-bit Arm into build/dist/

@@ -1,14 +1,19 @@
+import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
+from towline_bench import style
 from towline_bench.cli import main
 from towline_bench.figures import draw
 from towline_bench.figures.placed import behind, speedup
 from towline_bench.report import agreement, choices
-from towline_bench.table import Row, write_csv
+from towline_bench.table import Row, read, write_csv
+
+ROOT = Path(__file__).parents[2]
 
 
 def placed(placement: str, tasks: int, value: float, **more: object) -> Row:
@@ -67,7 +72,8 @@ def test_the_page_is_whole_and_escapes_what_others_wrote(tmp_path: Path, capsys:
 def test_figures_are_saved_in_both_formats_with_units_on_their_axes(tmp_path: Path) -> None:
     (drawn,) = draw(ROWS, tmp_path)
     assert drawn.png.stat().st_size > 5000
-    text = "".join(ElementTree.parse(drawn.svg).getroot().itertext())
+    assert drawn.flaws == ()
+    text = drawn.svg.read_text()
     for label in ("time (s)", "tasks", "speed-up", "1-core round robin", "12-core round robin"):
         assert label in text
 
@@ -82,6 +88,73 @@ def test_scenarios_of_remote_gpus_are_drawn(tmp_path: Path) -> None:
         for metric, unit, value in (("seconds", "s", 3.0), ("client_power", "W", 10.0), ("client_energy", "J", 30.0))
     ]
     (drawn,) = draw(rows, tmp_path)
-    text = "".join(ElementTree.parse(drawn.svg).getroot().itertext())
+    text = drawn.svg.read_text()
     for label in ("average power (W)", "energy (J)", "own GPU"):
         assert label in text
+
+
+def test_panels_that_touch_are_told(tmp_path: Path) -> None:
+    with style.figure(2) as (made, (left, right)):
+        made.set_layout_engine("none")
+        right.set_position(left.get_position())
+        assert style.save(made, tmp_path, "x", "X", "").flaws == ("panel 1 and panel 2 touch",)
+
+
+#: Tells what a browser made of the page, in an attribute.
+PROBE = """<script>
+const errors = [];
+addEventListener("error", event => errors.push(String(event.message || event.target.src)), true);
+addEventListener("load", () => {
+  const images = [...document.images];
+  const first = images[0].getBoundingClientRect();
+  document.body.dataset.seen = JSON.stringify({
+    errors, images: images.length, empty: images.filter(image => !image.naturalWidth).length,
+    bottom: first.bottom, height: innerHeight, open: document.querySelectorAll("details[open]").length,
+    wide: document.documentElement.scrollWidth - innerWidth,
+  });
+});
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `make report` makes of the committed results."""
+    recipe = (ROOT / "Makefile").read_text().partition("\nreport:")[2].partition("\n\n")[0]
+    patterns = re.findall(r"bench/results/\S+", recipe)
+    files = [str(file) for pattern in patterns for file in sorted(ROOT.glob(pattern))]
+    assert len(files) > 30
+    out = tmp_path_factory.mktemp("report")
+    assert main(["report", "--title", "Towline: committed results", "--out", str(out), *files]) == 0
+    return out / "report.html"
+
+
+def test_committed_results_have_no_flawed_figure(committed: Path) -> None:
+    rows = read(committed.parent / "results.csv")
+    drawn = list(draw(rows, committed.parent / "again"))
+    assert {"overview", "energy", "links", "networks", "fig05-himeno-gcc", "fig14-stmv"} <= {one.name for one in drawn}
+    assert [(one.name, one.flaws) for one in drawn if one.flaws] == []
+
+
+def test_a_browser_shows_answers_and_first_figure_at_once(committed: Path) -> None:
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        pytest.skip("there is no Chromium")
+    page = committed.with_name("probed.html")
+    page.write_text(committed.read_text().replace("<title>", f"{PROBE}<title>", 1))
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,720"]
+    profile = f"--user-data-dir={committed.parent / 'profile'}"
+    said = subprocess.run(
+        [*command, profile, "--virtual-time-budget=10000", "--dump-dom", page.as_uri()],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    ).stdout
+    found = re.search(r'data-seen="([^"]*)"', said)
+    assert found, said[-2000:]
+    seen = json.loads(found[1].replace("&quot;", '"'))
+    assert seen["errors"] == []
+    assert seen["images"] > 30
+    assert (seen["empty"], seen["open"]) == (0, 0)
+    assert seen["bottom"] <= seen["height"]
+    assert seen["wide"] <= 0

@@ -79,9 +79,20 @@ def _tables(rows: Sequence[Row], out: Path) -> None:
 
 def _report(rows: Sequence[Row], out: Path, title: str, remarks: Sequence[str]) -> None:
     # Drawing takes a while to load, and other commands need none of it.
+    from rich.console import Console
+    from rich.progress import Progress, TimeElapsedColumn
+
     from towline_bench import report
     from towline_bench.figures import draw
 
     _tables(rows, out)
-    figures = draw(rows, out / "figures")
+    figures = []
+    # It takes a minute; a bar shows where someone looks.
+    with Progress("{task.description}", TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("drawing")
+        for drawn in draw(rows, out / "figures"):
+            figures.append(drawn)
+            progress.update(task, description=f"drawn {len(figures)}: {drawn.title}")
+            for flaw in drawn.flaws:
+                print(f"towline-bench: warning: {drawn.png.name}: {flaw}", file=sys.stderr)
     report.write(out / "report.html", title, rows, figures, remarks)

@@ -161,6 +161,8 @@ def _bench(path: Path) -> Iterator[Row]:
             yield from _programs(document, path.stem)
         elif kind == "soft":
             yield from _soft(document, path.stem)
+        elif kind == "kills":
+            yield from _kills(document, path.stem)
         else:
             yield from _figures(document, path.stem)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -186,7 +188,7 @@ def _figures(document: dict[str, Any], name: str) -> Iterator[Row]:
                     device=leg,
                     network=network,
                     client=document["machine"]["cpu"],
-                    server=gpus[0] if gpus else "no GPU",
+                    server=gpus[0] if gpus else document["machine"]["cpu"],
                     size=_bytes(figure["id"].rpartition(".")[2]),
                 )
 
@@ -206,6 +208,27 @@ def _soft(document: dict[str, Any], name: str) -> Iterator[Row]:
             )
 
 
+def _kills(document: dict[str, Any], name: str) -> Iterator[Row]:
+    """How soon a GPU's memory is free again after a process was killed."""
+    gpus = document["machine"].get("gpus") or ["no GPU"]
+    for kill in document["rows"]:
+        seconds = sorted(map(float, kill["seconds"]))
+        if seconds:
+            yield Row(
+                source=name,
+                program=f"kill.{kill['killed']}.{kill['doing']}",
+                metric="value",
+                unit="s",
+                value=seconds[len(seconds) // 2],
+                least=seconds[0],
+                most=seconds[-1],
+                runs=len(seconds),
+                device="native" if kill["side"] == "native" else "remote",
+                network=document["over"],
+                server=_model(gpus[0]),
+            )
+
+
 def _bytes(text: str) -> int:
     """The size in ``64KiB``; 0 for other words."""
     for unit, factor in (("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)):
@@ -217,6 +240,9 @@ def _bytes(text: str) -> int:
 
 def _programs(document: dict[str, Any], name: str) -> Iterator[Row]:
     gpus = document["machine"].get("gpus") or ["no GPU"]
+    over = document.get("over") or "tcp"
+    bits, _, delay = over.partition(",")
+    network = f"{bits.removesuffix('G')} Gbit/s, {delay.removesuffix('us')} us" if delay else "loopback"
     for part in document["parts"]:
         ratio = part.get("ratio")
         if ratio is None:
@@ -231,9 +257,14 @@ def _programs(document: dict[str, Any], name: str) -> Iterator[Row]:
             most=ratio.get("max"),
             runs=int(ratio.get("n", 1)),
             device="remote",
-            network="loopback",
-            server=gpus[0],
+            network=network,
+            server=_model(gpus[0]),
         )
+
+
+def _model(gpu: str) -> str:
+    """A GPU without the version of its driver."""
+    return gpu.partition(", ")[0]
 
 
 def _energy(document: dict[str, Any], name: str) -> Iterator[Row]:
@@ -246,14 +277,19 @@ def _energy(document: dict[str, Any], name: str) -> Iterator[Row]:
             figures.append((f"{side}_energy", "J", outcome["energy_j"][side]["value"]))
     for side, idle in (document.get("idle_w") or {}).items():
         figures.append((f"{side}_idle", "W", idle["value"]))
+    command = document["command"]
+    remote = "run" in command[1:2]
+    # Behind `towline run`, its options and `--`.
+    program = command[command.index("--") + 1] if remote and "--" in command else command[0]
     for metric, unit, value in figures:
         if value is not None:
             yield Row(
                 source=name,
-                program=" ".join(document["command"][-1:]),
+                program=Path(program).name,
                 metric=metric,
                 unit=unit,
                 value=float(value),
+                device="remote" if remote else "native",
                 client=document["machine"]["cpu"],
             )
 

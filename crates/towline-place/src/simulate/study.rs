@@ -329,9 +329,10 @@ pub fn page(rows: &[Row]) -> String {
         "| finding of the study | criterion | here | figures |\n| --- | --- | --- | --- |\n",
     );
     for finding in findings(&rows) {
-        let here = match finding.reproduced {
-            true => "reproduced",
-            false => "**not reproduced**",
+        let here = match (finding.missing(&rows), finding.reproduced) {
+            (0, true) => "reproduced".to_owned(),
+            (0, false) => "**not reproduced**".to_owned(),
+            (missing, _) => format!("not run: {missing} of its points are missing"),
         };
         let _ = writeln!(
             text,

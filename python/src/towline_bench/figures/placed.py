@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullFormatter
 
-from towline_bench.style import COLOURS, LINES, MARKERS, Drawn, figure, placement_label, save, tasks_axis
+from towline_bench.style import (
+    COLOURS,
+    MARKERS,
+    Drawn,
+    figure,
+    legend,
+    log_axis,
+    look,
+    placement_label,
+    save,
+    tasks_axis,
+)
 from towline_bench.table import Row
 
 #: Which of the study's figures a program's is, by program, compiler and kind.
@@ -67,13 +77,11 @@ def plot(axes: Axes, lines: dict[str, Line], name: Callable[[str], str] = placem
     """Draw lines over tasks, each with a look of its own."""
     tasks = sorted({task for line in lines.values() for task in line})
     for index, key in enumerate(sorted(lines, key=_turn)):
-        look = _LOOKS.get(key, index) % len(COLOURS)
+        number = _LOOKS.get(key, index) % len(COLOURS)
         axes.plot(
             list(lines[key]),
             list(lines[key].values()),
-            color=COLOURS[look],
-            marker=MARKERS[look],
-            linestyle=LINES[look],
+            **look(number, min(len(lines), 4)),
             label=name(key),
         )
     tasks_axis(axes, tasks)
@@ -99,16 +107,14 @@ def _ideal(axes: Axes, lines: dict[str, Line]) -> None:
     axes.plot(tasks, tasks, color="0.6", linewidth=1, zorder=1)
 
 
-def draw(rows: Sequence[Row], folder: Path) -> list[Drawn]:
+def draw(rows: Sequence[Row], folder: Path) -> Iterator[Drawn]:
     """Draw whatever the rows have."""
     usable = [row for row in rows if row.placement and row.tasks and not row.error]
-    drawn: list[Drawn] = []
     keys = dict.fromkeys((row.network, row.program, row.compiler) for row in usable)
     for network, program, compiler in keys:
         mine = [row for row in usable if (row.network, row.program, row.compiler) == (network, program, compiler)]
-        drawn += _of_program(mine, network, program, compiler, folder)
-    drawn += _networks(usable, folder)
-    return sorted(drawn, key=lambda figure: figure.name)
+        yield from _of_program(mine, network, program, compiler, folder)
+    yield from _networks(usable, folder)
 
 
 def _of_program(rows: Sequence[Row], network: str, program: str, compiler: str, folder: Path) -> list[Drawn]:
@@ -130,40 +136,39 @@ def _of_program(rows: Sequence[Row], network: str, program: str, compiler: str, 
     if rates and program == "himeno":
         lines = _lines(rates, lambda row: row.placement)
         title = f"{label(program)}{f', {COMPILERS.get(compiler, compiler)}' if compiler else ''}"
-        with figure(width=5.2) as (made, (axes,)):
+        with figure() as (made, (axes,)):
             plot(axes, {key: {at: value / 1e3 for at, value in line.items()} for key, line in lines.items()})
-            axes.set(ylabel="GFLOPS", title=f"{title}\n{where}")
-            axes.set_ylim(bottom=0)
-            axes.legend()
+            axes.set(ylabel="GFLOPS")
+            log_axis(axes.yaxis)
+            legend(made, axes)
             save_as("rate", made, title, "Operations per second by placement.")
     elif cpu and not gpu:
-        _time_and_speedup(cpu, f"{label(program)}, {where}", "time", save_as, label(program))
+        _time_and_speedup(cpu, "time", save_as, label(program))
     if cpu and gpu:
-        _gain(cpu, gpu, program, where, save_as)
+        _gain(cpu, gpu, program, save_as)
     if gpu:
-        _time_and_speedup(gpu, f"{label(program)} with GPUs, {where}", "gpu", save_as, f"{label(program)} with GPUs")
+        _time_and_speedup(gpu, "gpu", save_as, f"{label(program)} with GPUs")
     return drawn
 
 
 def _time_and_speedup(
-    lines: dict[str, Line], heading: str, kind: str, save_as: Callable[[str, object, str, str], None], title: str
+    lines: dict[str, Line], kind: str, save_as: Callable[[str, object, str, str], None], title: str
 ) -> None:
-    with figure(3 if len(lines) > 2 else 2, width=4.2) as (made, (left, *middle, right)):
+    with figure(3 if len(lines) > 2 else 2) as (made, (left, *middle, right)):
         plot(left, lines)
         left.set(ylabel="time (s)", title="Time")
-        left.set_ylim(bottom=0)
-        left.legend()
+        log_axis(left.yaxis)
+        legend(made, left)
         for axes in middle:
             plot(axes, behind(lines))
-            axes.set(ylabel="slower than the best placement (%)", title="What a placement costs")
+            axes.set(ylabel="slower than the best (%)", title="Cost of a placement")
             axes.set_ylim(bottom=0)
         faster = {key: speedup(line) for key, line in lines.items()}
         _ideal(right, faster)
         plot(right, faster)
-        right.set(ylabel="speed-up", title="Speed-up over the fewest tasks")
+        right.set(ylabel="speed-up", title="Speed-up")
         right.set_yscale("log", base=2)
         right.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        made.suptitle(heading)
         costs = ", what each costs over the best" if middle else ""
         caption = f"Time by placement{costs}, and speed-up over the fewest tasks, which count as ideal (grey)."
         save_as(kind, made, title, caption)
@@ -173,7 +178,6 @@ def _gain(
     cpu: dict[str, Line],
     gpu: dict[str, Line],
     program: str,
-    where: str,
     save_as: Callable[[str, object, str, str], None],
 ) -> None:
     common = sorted(set(cpu) & set(gpu), key=_turn)
@@ -184,8 +188,8 @@ def _gain(
         both = {"CPU": cpu[placement], "CPU and GPU": gpu[placement]}
         plot(left, both, name=str)
         left.set(ylabel="time (s)", title="Time")
-        left.set_ylim(bottom=0)
-        left.legend()
+        log_axis(left.yaxis)
+        legend(made, left)
         shared = [tasks for tasks in cpu[placement] if tasks in gpu[placement]]
         gain = {tasks: cpu[placement][tasks] / gpu[placement][tasks] for tasks in shared}
         right.plot(list(gain), list(gain.values()), color=COLOURS[2], marker=MARKERS[2])
@@ -193,10 +197,8 @@ def _gain(
         right.axhline(1, color="0.6", linewidth=1)
         right.set(ylabel="times as fast with GPUs", title="Gain of the GPUs")
         right.set_ylim(bottom=0)
-        made.suptitle(f"{label(program)}, {placement_label(placement)}, {where}")
-        save_as(
-            "gain", made, f"{label(program)}: CPU against CPU and GPU", "Time without and with GPUs, and their ratio."
-        )
+        caption = f"Time without and with GPUs, and their ratio; {placement_label(placement)}."
+        save_as("gain", made, f"{label(program)}: CPU against CPU and GPU", caption)
 
 
 def _networks(rows: Sequence[Row], folder: Path) -> list[Drawn]:
@@ -211,19 +213,22 @@ def _networks(rows: Sequence[Row], folder: Path) -> list[Drawn]:
     ]
     if len(networks) < 2 or not programs:
         return []
-    with figure(len(programs), width=3.1, height=3.6) as (made, panels):
-        for axes, program in zip(panels, programs, strict=True):
+    columns = min(3, len(programs))
+    with figure(columns, math.ceil(len(programs) / columns), height=2.2) as (made, panels):
+        for axes, program in zip(panels, programs, strict=False):
             _bands(
                 axes, [row for row in times if (row.program, row.compiler) == (program, compilers[program])], networks
             )
             axes.set(title=label(program))
-            axes.tick_params(axis="x", labelrotation=60)
-        panels[0].set_ylabel("time (s), best to worst placement")
-        panels[0].legend(loc="best")
-        made.suptitle("Networks: from the best placement (line) to the worst (edge of the band)")
+        for axes in panels[len(programs) :]:
+            axes.remove()
+        for axes in panels[: len(programs) : columns]:
+            axes.set_ylabel("time (s)")
+        legend(made, panels[0])
         names = " and ".join(network_label(network) for network in networks)
         caption = (
-            f"{names}; a band is as wide as a wrong placement costs. Simulated by us: the study compares no networks."
+            f"{names}: from the best placement (line) to the worst (edge of the band), so a band is as wide as a wrong "
+            "placement costs. Simulated by us: the study compares no networks."
         )
         return [save(made, folder, "networks", "Networks", caption)]
 
@@ -235,11 +240,8 @@ def _bands(axes: Axes, rows: Sequence[Row], networks: Sequence[str]) -> None:
         tasks = sorted({task for line in lines.values() for task in line})
         values = [[line[task] for line in lines.values() if task in line] for task in tasks]
         best, worst = [min(times) for times in values], [max(times) for times in values]
-        style = {"color": COLOURS[index], "marker": MARKERS[index], "linestyle": LINES[index]}
-        axes.plot(tasks, best, label=network_label(network), **style)  # type: ignore[arg-type]
+        axes.plot(tasks, best, label=network_label(network), **look(index, len(networks)))
         axes.fill_between(tasks, best, worst, color=COLOURS[index], alpha=0.2, linewidth=0)
         every += tasks
     tasks_axis(axes, sorted(set(every)))
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    log_axis(axes.yaxis)

@@ -3,7 +3,7 @@
 //! Criteria follow from the study's words and figures alone. They were fixed before the programs' costs were derived, and are
 //! not to be changed for what comes out.
 
-use super::{NETWORKS, Row};
+use super::{NETWORKS, Point, Row, points};
 
 /// Shares of time below this are taken for nothing when a best placement is asked for.
 const LEAD: f64 = 0.01;
@@ -40,6 +40,60 @@ pub struct Finding {
     pub criterion: &'static str,
     pub reproduced: bool,
     pub figures: String,
+    /// Points of the study that it takes.
+    needs: Vec<Need>,
+}
+
+/// Runs of one program that a finding takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Need {
+    program: &'static str,
+    /// Counts of tasks; none are all.
+    tasks: &'static [usize],
+    turns: &'static [u32],
+}
+
+impl Finding {
+    /// How many points that it takes have no row: with one missing there is no saying whether it comes out.
+    pub fn missing(&self, rows: &[Row]) -> usize {
+        let has_row = |point: &Point| {
+            rows.iter().any(|row| {
+                (row.network, row.program, row.tasks, row.turn)
+                    == (point.network, point.kernel.name(), point.tasks, point.turn)
+            })
+        };
+        let is_needed = |point: &Point| {
+            self.needs.iter().any(|need| {
+                need.program == point.kernel.name()
+                    && (need.tasks.is_empty() || need.tasks.contains(&point.tasks))
+                    && need.turns.contains(&point.turn)
+            })
+        };
+        let points = points(&NETWORKS[..1]);
+        points
+            .iter()
+            .filter(|point| is_needed(point) && !has_row(point))
+            .count()
+    }
+}
+
+/// The study's three placements of CPU programs.
+const TURNS: &[u32] = &[1, 6, 12];
+
+fn all_of(program: &'static str, turns: &'static [u32]) -> Need {
+    Need {
+        program,
+        tasks: &[],
+        turns,
+    }
+}
+
+fn smallest_of(program: &'static str) -> Need {
+    Need {
+        program,
+        tasks: &[16],
+        turns: TURNS,
+    }
 }
 
 /// The study's findings against its network's rows.
@@ -170,7 +224,7 @@ impl Table<'_> {
         name: &'static str,
         claim: &'static str,
         criterion: &'static str,
-        program: &str,
+        program: &'static str,
         share: f64,
     ) -> Finding {
         let (mut won, mut whole, mut figures) = (0_usize, true, Vec::new());
@@ -200,6 +254,7 @@ impl Table<'_> {
                 sizes.len(),
                 figures.join(", ")
             ),
+            needs: vec![all_of(program, TURNS)],
         }
     }
 
@@ -208,7 +263,7 @@ impl Table<'_> {
         name: &'static str,
         claim: &'static str,
         criterion: &'static str,
-        program: &str,
+        program: &'static str,
     ) -> Finding {
         let spread = self.spread(program, 16);
         Finding {
@@ -219,6 +274,7 @@ impl Table<'_> {
             figures: spread.map_or(NO_FIGURES.to_owned(), |(least, most)| {
                 format!("{least:.1} to {most:.1} s: {:.1} s", most - least)
             }),
+            needs: vec![smallest_of(program)],
         }
     }
 
@@ -241,6 +297,7 @@ impl Table<'_> {
             criterion: "the worst of 1-, 6- and 12-core is behind the best by a smaller share at 16 tasks",
             reproduced,
             figures,
+            needs: vec![smallest_of("lu"), smallest_of("cg")],
         }
     }
 
@@ -264,6 +321,7 @@ impl Table<'_> {
             criterion: "less than 0.2 s between 1-, 6- and 12-core at every size: a twentieth of the figure's axis",
             reproduced: !spreads.is_empty() && spreads.iter().all(|(_, spread)| small(spread)),
             figures: figures.join(", "),
+            needs: vec![all_of("is", TURNS)],
         }
     }
 
@@ -286,6 +344,11 @@ impl Table<'_> {
             criterion: "it is slower than 1-core by at least 10 % at 16, 32, 64 and 128 tasks",
             reproduced: slower.iter().all(is_starved),
             figures: figures.join(", "),
+            needs: vec![Need {
+                program: "himeno",
+                tasks: &[16, 32, 64, 128],
+                turns: &[1, 12],
+            }],
         }
     }
 
@@ -305,7 +368,7 @@ impl Table<'_> {
         name: &'static str,
         claim: &'static str,
         criterion: &'static str,
-        program: &str,
+        program: &'static str,
         tasks: usize,
     ) -> Finding {
         let rates = self.rates(program);
@@ -324,6 +387,7 @@ impl Table<'_> {
             criterion,
             reproduced: there.is_some_and(stands_out),
             figures: figures.join(", "),
+            needs: vec![all_of(program, &[1])],
         }
     }
 
@@ -346,6 +410,7 @@ impl Table<'_> {
             criterion: "the highest rates over all sizes are within 5 % of each other",
             reproduced,
             figures,
+            needs: vec![all_of("himeno", &[1]), all_of("himeno-intel", &[1])],
         }
     }
 
@@ -369,6 +434,7 @@ impl Table<'_> {
             criterion: "the largest gain is 4.5 to 6.5, and it falls from each size to the next",
             reproduced: STMV_GAIN.contains(&most) && falls,
             figures: list(&gains),
+            needs: vec![all_of("stmv", &[1]), all_of("stmv-gpu", &[1])],
         }
     }
 
@@ -380,6 +446,7 @@ impl Table<'_> {
             criterion: "the gain is at most 1.6, where the figure's axis ends, at every size",
             reproduced: !gains.is_empty() && gains.iter().all(|(_, gain)| *gain <= ATPASE_GAIN),
             figures: list(&gains),
+            needs: vec![all_of("atpase", &[1]), all_of("atpase-gpu", &[1])],
         }
     }
 
@@ -388,7 +455,7 @@ impl Table<'_> {
         name: &'static str,
         claim: &'static str,
         criterion: &'static str,
-        program: &str,
+        program: &'static str,
     ) -> Finding {
         let difference = |tasks| {
             let of = |turn| self.seconds(program, tasks, turn);
@@ -407,6 +474,7 @@ impl Table<'_> {
             figures: worst.map_or(NO_FIGURES.to_owned(), |worst| {
                 format!("at most {:.1} %", 100.0 * worst)
             }),
+            needs: vec![all_of(program, &[1, 2])],
         }
     }
 }
@@ -432,6 +500,21 @@ mod tests {
             .find(|finding| finding.name == name)
             .unwrap()
             .reproduced
+    }
+
+    #[test]
+    fn missing_points_of_a_finding_are_counted() {
+        let rows = [row("ft", 16, 1, 50.0), row("ft", 16, 12, 72.0)];
+        let missing = |name| {
+            let all = findings(&rows);
+            all.iter()
+                .find(|finding| finding.name == name)
+                .unwrap()
+                .missing(&rows)
+        };
+        assert_eq!((missing("ft-gap"), missing("ft-best")), (1, 16));
+        assert_eq!((missing("lu-less"), missing("himeno-starved")), (6, 8));
+        assert_eq!((missing("stmv-turns"), missing("stmv-gain")), (10, 10));
     }
 
     #[test]
