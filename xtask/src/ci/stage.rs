@@ -144,6 +144,16 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // What the tutorial shows, word for word.
+        name: "tutorial",
+        tiers: TEST,
+        needs: &["build"],
+        tools: &[Tool::Command("clinfo")],
+        command: "python3 tests/docs/test_pages.py",
+        limit_s: 600,
+        ..STAGE
+    },
+    Stage {
         name: "workloads",
         tiers: TEST,
         command: "make -C workloads/opencl check",
