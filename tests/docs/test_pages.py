@@ -1,7 +1,7 @@
 """Runs what pages of docs/ show, word for word, with the programs of TOWLINE_BIN_DIR.
 
-A fenced block `console` is a terminal: lines that begin with `$ ` are commands, the others are what they print, where `...` stands for
-any text. `title="NAME"` makes it a terminal of its own, which goes on in the next block of that name. `towline serve` goes on until
+A fenced block `console` is a terminal: lines that begin with `$ ` are commands, with `> ` their further lines, the others are what they
+print, where `...` stands for any text. `title="NAME"` makes it a terminal of its own, which goes on in the next block of that name. `towline serve` goes on until
 the page ends. A block of another language with `title="FILE"` is the file of that name.
 
 Each page runs in an empty folder, with a HOME of its own, as root in a network namespace of its own, so that its ports are free.
@@ -37,6 +37,8 @@ def commands(block: str) -> list[tuple[str, str]]:
     for line in block.splitlines():
         if line.startswith("$ "):
             found.append((line[2:], ""))
+        elif line.startswith("> ") and found:
+            found[-1] = (found[-1][0] + "\n" + line[2:], "")
         elif found:
             found[-1] = (found[-1][0], found[-1][1] + line + "\n")
     return found
@@ -132,6 +134,19 @@ def run_page(page: pathlib.Path) -> str | None:
 class Pages(unittest.TestCase):
     def test_tutorial_does_what_it_says(self) -> None:
         self.assertIsNone(run_page(ROOT / "docs/tutorial.md"))
+
+    def test_first_page_does_what_it_says(self) -> None:
+        self.assertIsNone(run_page(ROOT / "docs/get-started.md"))
+
+    def test_opencl_page_does_what_it_says(self) -> None:
+        self.assertIsNone(run_page(ROOT / "docs/opencl.md"))
+
+    def test_administration_page_does_what_it_says(self) -> None:
+        self.assertIsNone(run_page(ROOT / "docs/administration.md"))
+
+    @unittest.skipUnless(os.geteuid() == 0, "namespaces need root")
+    def test_container_page_does_what_it_says(self) -> None:
+        self.assertIsNone(run_page(ROOT / "docs/containers.md"))
 
 
 class Rules(unittest.TestCase):
