@@ -7,7 +7,7 @@ TARGET_DIR = $${CARGO_TARGET_DIR:-target}
 ENV = . build/env
 XTASK = $(ENV) && cargo xtask
 
-.PHONY: help demo test check test-long bench report dist install install-icd clean
+.PHONY: help demo test check test-long bench report site dist install install-icd clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 22
@@ -42,6 +42,10 @@ report: ## Draw the committed results: build/report/report.html
 	    --out build/report bench/results/placement-study.tsv bench/results/*.json \
 	    bench/results/shaped/*.json bench/results/energy/*.json
 	@echo build/report/report.html
+
+site: ## Make the pages of docs/ a site: build/site/index.html
+	@scripts/setup site
+	@site/build
 
 dist: ## Pack the release for x86-64 and 64-bit Arm into build/dist/
 	@scripts/setup dist

@@ -111,6 +111,15 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // Links and headings of every page, and docs/ as a site.
+        name: "site",
+        tiers: TEST,
+        tools: &[Tool::Command("build/site-tools/bin/zensical")],
+        command: "python3 -m unittest tests/docs/test_site.py && site/build",
+        limit_s: 300,
+        ..STAGE
+    },
+    Stage {
         name: "licences",
         tiers: TEST,
         command: "cargo xtask licences",
