@@ -115,7 +115,7 @@ pub(super) const STAGES: &[Stage] = &[
         name: "site",
         tiers: TEST,
         tools: &[Tool::Command("build/site-tools/bin/zensical")],
-        command: "python3 -m unittest tests/docs/test_site.py && site/build",
+        command: "python3 -m unittest tests/docs/test_promises.py tests/docs/test_site.py && site/build",
         limit_s: 300,
         ..STAGE
     },
