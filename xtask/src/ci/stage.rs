@@ -160,7 +160,6 @@ pub(super) const STAGES: &[Stage] = &[
         tools: &[Tool::Command("clinfo")],
         command: "python3 tests/docs/test_pages.py",
         limit_s: 600,
-        ..STAGE
     },
     Stage {
         name: "workloads",

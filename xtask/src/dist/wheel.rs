@@ -72,7 +72,35 @@ fn metadata(version: &str, readme: &str) -> String {
     format!(
         "Metadata-Version: 2.4\nName: towline\nVersion: {version}\nSummary: Use GPUs and other OpenCL devices of other machines\n\
          Home-page: {}\nLicense-Expression: Apache-2.0\nLicense-File: LICENSE\nLicense-File: THIRD-PARTY-LICENSES\n\
-         Requires-Python: >=3.7\nClassifier: Operating System :: POSIX :: Linux\nDescription-Content-Type: text/markdown\n\n{readme}",
-        env!("CARGO_PKG_REPOSITORY")
+         Requires-Python: >=3.7\nClassifier: Operating System :: POSIX :: Linux\nDescription-Content-Type: text/markdown\n\n{}",
+        env!("CARGO_PKG_REPOSITORY"),
+        with_absolute_links(readme)
     )
+}
+
+/// The page for PyPI, which has none of the files that README's links lead to.
+fn with_absolute_links(readme: &str) -> String {
+    let mut pieces = readme.split("](");
+    let mut page = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        page.push_str("](");
+        if !piece.starts_with("https://") && !piece.starts_with('#') {
+            page.push_str(concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/"));
+        }
+        page.push_str(piece);
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_absolute_links;
+
+    #[test]
+    fn links_to_files_lead_to_the_repository() {
+        assert_eq!(
+            with_absolute_links("a [b](docs/b.md#c), [d](https://e) and [f](#g)"),
+            "a [b](https://github.com/towline/towline/blob/main/docs/b.md#c), [d](https://e) and [f](#g)"
+        );
+    }
 }
