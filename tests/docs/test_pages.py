@@ -13,6 +13,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -25,7 +26,7 @@ PATIENCE_S = 60
 NAMESPACE = ["unshare", "--net"]
 
 
-def pattern(text: str) -> re.Pattern:
+def pattern(text: str) -> re.Pattern[str]:
     """What matches `text`: `...` stands for any characters, a line `...` for any lines."""
     parts = (re.escape(part) for part in text.strip().split("..."))
     return re.compile(r"(?:.|\n)*?".join(parts) + r"\s*\Z")
@@ -120,9 +121,7 @@ def run_page(page: pathlib.Path) -> str | None:
                 for command, expected in commands(block):
                     if wrong := terminals[title].run(command, expected):
                         others = "\n".join(
-                            f"--- {name}\n{other.printed.decode(errors='replace')}"
-                            for name, other in terminals.items()
-                            if name != title
+                            f"--- {name}\n{other.printed.decode(errors='replace')}" for name, other in terminals.items() if name != title
                         )
                         return f"{page.name}: {wrong}\n{others}"
         finally:
@@ -173,5 +172,5 @@ def in_namespace() -> bool:
 if __name__ == "__main__":
     if "TOWLINE_DOCS_NAMESPACE" not in os.environ and in_namespace():
         os.environ["TOWLINE_DOCS_NAMESPACE"] = "1"
-        os.execvp(NAMESPACE[0], [*NAMESPACE, "sh", "-c", 'ip link set lo up && exec python3 "$0" "$@"', __file__, *os.sys.argv[1:]])
+        os.execvp(NAMESPACE[0], [*NAMESPACE, "sh", "-c", 'ip link set lo up && exec python3 "$0" "$@"', __file__, *sys.argv[1:]])
     unittest.main()
