@@ -1,8 +1,8 @@
 """Runs what pages of docs/ show, word for word, with the programs of TOWLINE_BIN_DIR.
 
 A fenced block `console` is a terminal: lines that begin with `$ ` are commands, with `> ` their further lines, the others are what they
-print, where `...` stands for any text. `title="NAME"` makes it a terminal of its own, which goes on in the next block of that name. `towline serve` goes on until
-the page ends. A block of another language with `title="FILE"` is the file of that name.
+print, where `...` stands for any text. `title="NAME"` makes it a terminal of its own, which goes on in the next block of that name.
+`towline serve` goes on until the page ends. A block of another language with `title="FILE"` is the file of that name.
 
 Each page runs in an empty folder, with a HOME of its own, as root in a network namespace of its own, so that its ports are free.
 """
