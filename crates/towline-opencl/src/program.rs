@@ -187,6 +187,21 @@ impl Program {
         }
     }
 
+    /// Whether it was never compiled for a device.
+    fn was_never_built(&self, device: &Ref<Device>) -> bool {
+        let build = self.build();
+        let has_options = build.options.iter().any(|(of, _)| of.0 == device.handle());
+        !has_options
+    }
+
+    /// Whether there is nothing but its source on a part.
+    fn is_source_only(&self, part: usize) -> bool {
+        matches!(self.origin, Origin::Source(_) | Origin::Il(_))
+            && self.part_devices[part]
+                .iter()
+                .all(|device| self.was_never_built(device))
+    }
+
     fn forget_build(&self, devices: &[Ref<Device>], options: &CStr) {
         self.answers.clear();
         let mut build = self.build();
@@ -751,17 +766,13 @@ impl ProgramCalls for Platform {
             | CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE => {}
             _ => return Err(CL_INVALID_VALUE),
         }
-        let never = !program
-            .build()
-            .options
-            .iter()
-            .any(|(of, _)| of.0 == device.handle());
+        let never = program.was_never_built(&device);
         let plain = matches!(program.origin, Origin::Source(_) | Origin::Il(_));
         let raw = match program.raw_on(part) {
             Some(raw) if !(never && plain) => raw,
             missing => {
-                // Never built, or linking failed before the provider had a program.
-                let status = if missing.is_some() {
+                // Never built or linked, or linking failed before the provider had a program.
+                let status = if missing.is_some() || never {
                     CL_BUILD_NONE
                 } else {
                     CL_BUILD_ERROR

@@ -173,10 +173,17 @@ pub(super) fn link(
     inputs: &[Ref<Program>],
     options: &CStr,
 ) -> Result<(), cl_int> {
-    let parts: Vec<usize> = (0..program.part_devices.len())
+    let mut parts: Vec<usize> = (0..program.part_devices.len())
         .filter(|&part| !program.part_devices[part].is_empty())
         .collect();
-    program.forget_build(&program.devices, options);
+    // Devices that no input was compiled for get no executable, and that is no error.
+    let is_compiled = |part: &usize| inputs.iter().any(|input| !input.is_source_only(*part));
+    if parts.iter().any(is_compiled) {
+        parts.retain(is_compiled);
+    }
+    for &part in &parts {
+        program.forget_build(&program.part_devices[part], options);
+    }
     let results = on_parts(&parts, |part| {
         let raws = raw_devices(&program.part_devices[part]);
         let inputs = inputs
