@@ -219,6 +219,15 @@ pub(super) const STAGES: &[Stage] = &[
         limit_s: 3600,
     },
     Stage {
+        // Images of those packages, unpacked and run without a daemon.
+        name: "packages-images",
+        tiers: LONG,
+        needs: &["packages-fresh"],
+        tools: &[Tool::Command("mmdebstrap"), Tool::Command("umoci")],
+        command: "packaging/images build/dist && packaging/tests/images build/dist",
+        ..STAGE
+    },
+    Stage {
         // What the CUDA workloads share with their kernels; and the suite of GPU machines, with programs that need none.
         name: "cuda-workloads",
         tiers: TEST,
