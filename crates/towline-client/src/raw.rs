@@ -1,6 +1,9 @@
-//! Between C pointers and what the codec takes.
+//! The pointers of the C APIs as Rust values: slices, structures, and places for results. Generated glue makes them; the code behind it
+//! is safe.
 
 use std::ffi::{CStr, c_char};
+use std::marker::PhantomData;
+use std::ops::Deref;
 
 use smallvec::SmallVec;
 
@@ -95,6 +98,142 @@ pub unsafe fn fill<T>(target: *mut T, room: usize, values: impl Iterator<Item = 
         let slot = unsafe { target.add(index) };
         // SAFETY: as above.
         unsafe { slot.write(value) };
+    }
+}
+
+/// A place for a value. The caller may have left it out.
+#[derive(Debug)]
+pub struct Out<T>(*mut T);
+
+impl<T> Out<T> {
+    /// # Safety
+    /// `place` is NULL or writable for as long as the value lives.
+    pub unsafe fn new(place: *mut T) -> Self {
+        Self(place)
+    }
+
+    /// A place that was left out.
+    pub fn none() -> Self {
+        Self(std::ptr::null_mut())
+    }
+
+    /// Whether the caller wants the value.
+    pub fn wanted(&self) -> bool {
+        !self.0.is_null()
+    }
+
+    /// Writes the value, if it is wanted.
+    pub fn set(&self, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: the contract of `new`: writable.
+            unsafe { self.0.write_unaligned(value) };
+        }
+    }
+}
+
+/// Room for several values. The caller may have left it out.
+#[derive(Debug)]
+pub struct OutList<T> {
+    first: *mut T,
+    room: usize,
+}
+
+impl<T: Copy> OutList<T> {
+    /// # Safety
+    /// `first` is NULL or writable for `room` values for as long as the list lives.
+    pub unsafe fn new(first: *mut T, room: usize) -> Self {
+        Self { first, room }
+    }
+
+    /// Room that was left out.
+    pub fn none() -> Self {
+        Self {
+            first: std::ptr::null_mut(),
+            room: 0,
+        }
+    }
+
+    /// How many values there is room for.
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Whether the caller wants the values.
+    pub fn wanted(&self) -> bool {
+        !self.first.is_null()
+    }
+
+    /// Writes one value where there is room for it.
+    pub fn set(&self, index: usize, value: T) {
+        if self.wanted() && index < self.room {
+            // SAFETY: the index is inside the room that `new` was promised.
+            let place = unsafe { self.first.add(index) };
+            // SAFETY: as above.
+            unsafe { place.write_unaligned(value) };
+        }
+    }
+
+    /// Writes as many values as fit.
+    pub fn fill(&self, values: impl IntoIterator<Item = T>) {
+        for (index, value) in values.into_iter().take(self.room).enumerate() {
+            self.set(index, value);
+        }
+    }
+}
+
+/// A structure of the application with pointers inside: they are valid for what the call does with them, as long as the call lasts.
+#[derive(Debug, Clone, Copy)]
+pub struct Vouched<'a, T> {
+    value: T,
+    call: PhantomData<&'a T>,
+}
+
+impl<T: Copy> Vouched<'_, T> {
+    /// # Safety
+    /// The pointers inside are valid, as the API says, for the lifetime chosen.
+    pub unsafe fn new(value: T) -> Self {
+        Self {
+            value,
+            call: PhantomData,
+        }
+    }
+
+    /// # Safety
+    /// `place` is NULL or readable; of its value what [`Self::new`] asks for.
+    pub unsafe fn read(place: *const T) -> Option<Self> {
+        // SAFETY: the contract above.
+        let value = unsafe { place.as_ref() }?;
+        // SAFETY: as above.
+        Some(unsafe { Self::new(*value) })
+    }
+}
+
+impl<T> Deref for Vouched<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+/// As [`Vouched`], for a structure that comes out again.
+#[derive(Debug)]
+pub struct InOut<'a, T> {
+    /// The structure as it came in.
+    pub given: Vouched<'a, T>,
+    /// The place that it goes back to.
+    pub place: Out<T>,
+}
+
+impl<T: Copy> InOut<'_, T> {
+    /// # Safety
+    /// `place` is NULL or readable and writable; of its value what [`Vouched::new`] asks for.
+    pub unsafe fn new(place: *mut T) -> Option<Self> {
+        // SAFETY: the contract above.
+        let given = unsafe { Vouched::read(place) }?;
+        // SAFETY: as above.
+        let place = unsafe { Out::new(place) };
+        Some(Self { given, place })
     }
 }
 

@@ -3,71 +3,7 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use towline_backend::opencl::*;
-
-/// A place that the caller may have left out.
-pub(crate) struct Out<T>(*mut T);
-
-impl<T> Out<T> {
-    /// # Safety
-    /// `place` is NULL or writable for as long as the value lives.
-    pub(crate) unsafe fn new(place: *mut T) -> Self {
-        Self(place)
-    }
-
-    /// A place that nobody reads.
-    pub(crate) fn none() -> Self {
-        Self(std::ptr::null_mut())
-    }
-
-    /// Whether the caller wants the value.
-    pub(crate) fn wanted(&self) -> bool {
-        !self.0.is_null()
-    }
-
-    /// Writes the value, if it is wanted.
-    pub(crate) fn set(&self, value: T) {
-        if !self.0.is_null() {
-            // SAFETY: the contract of `new`: writable.
-            unsafe { self.0.write_unaligned(value) };
-        }
-    }
-}
-
-/// Room for several values.
-pub(crate) struct OutList<T> {
-    first: *mut T,
-    room: usize,
-}
-
-impl<T: Copy> OutList<T> {
-    /// # Safety
-    /// `first` is NULL or writable for `room` values for as long as the list lives.
-    pub(crate) unsafe fn new(first: *mut T, room: usize) -> Self {
-        Self { first, room }
-    }
-
-    /// Whether the caller wants the values.
-    pub(crate) fn wanted(&self) -> bool {
-        !self.first.is_null()
-    }
-
-    /// Writes one value where there is room for it.
-    pub(crate) fn set(&self, index: usize, value: T) {
-        if self.wanted() && index < self.room {
-            // SAFETY: the index is inside the room that `new` was promised.
-            let place = unsafe { self.first.add(index) };
-            // SAFETY: as above.
-            unsafe { place.write_unaligned(value) };
-        }
-    }
-
-    /// Writes as many values as fit.
-    pub(crate) fn fill(&self, values: impl IntoIterator<Item = T>) {
-        for (index, value) in values.into_iter().take(self.room).enumerate() {
-            self.set(index, value);
-        }
-    }
-}
+pub(crate) use towline_client::raw::{Out, OutList};
 
 /// Where the answer to an info query goes: the rule about room is the same for every query.
 #[derive(Clone, Copy)]
