@@ -309,6 +309,8 @@ pub enum Shape {
         device_value: bool,
         /// It is zero before the call is looked at, and so where that fails.
         cleared: bool,
+        /// The driver writes it where the call fails too.
+        on_failure: bool,
     },
     /// Data into the call and out of it again. A message carries a structure that says its own size.
     InOut {
@@ -389,6 +391,34 @@ pub struct Dialect {
     pub by_version: bool,
     /// The version that a call without one is from.
     pub first_version: &'static str,
+    /// Hand-written halves of the client get Rust types in place of pointers.
+    pub typed: bool,
+}
+
+/// Groups of CUDA's calls whose halves still get the C signature.
+const UNTYPED: [&str; 15] = [
+    "context",
+    "copy",
+    "device",
+    "driver",
+    "event",
+    "graph",
+    "interop",
+    "launch",
+    "memory",
+    "module",
+    "pool",
+    "stream",
+    "texture",
+    "tools",
+    "virtual_memory",
+];
+
+impl Dialect {
+    /// Whether the half of this call that is written by hand gets Rust types.
+    pub fn is_typed(&self, call: &Call) -> bool {
+        self.typed && !UNTYPED.contains(&call.group.as_str())
+    }
 }
 
 const OPENCL: Dialect = Dialect {
@@ -402,6 +432,7 @@ const OPENCL: Dialect = Dialect {
     by_symbol: false,
     by_version: false,
     first_version: "1.0",
+    typed: false,
 };
 
 const CUDA: Dialect = Dialect {
@@ -415,6 +446,7 @@ const CUDA: Dialect = Dialect {
     by_symbol: true,
     by_version: true,
     first_version: "2.0",
+    typed: true,
 };
 
 const NVML: Dialect = Dialect {
@@ -428,6 +460,7 @@ const NVML: Dialect = Dialect {
     by_symbol: true,
     by_version: false,
     first_version: "1.0",
+    typed: false,
 };
 
 impl Api {

@@ -591,7 +591,7 @@ fn param(api: &Api, file: &str, typed: &syn::PatType) -> Result<Param> {
 fn direction(file: &str, kind: &str, list: &[Word]) -> Result<Shape> {
     let (mut extent, mut nullable, mut creates, mut actual, mut size_of) =
         (Extent::One, false, false, None, false);
-    let (mut device_value, mut cleared) = (false, false);
+    let (mut device_value, mut cleared, mut on_failure) = (false, false, false);
     for word in list {
         match word.name.to_string().as_str() {
             "len" => extent = Extent::Len(expr(file, word)?),
@@ -603,6 +603,7 @@ fn direction(file: &str, kind: &str, list: &[Word]) -> Result<Shape> {
             "size_of" => size_of = true,
             "device_value" => device_value = true,
             "cleared" => cleared = true,
+            "on_failure" => on_failure = true,
             // A hint to the transport; the generated code never copies payload more than once anyway.
             "bulk" => {}
             "actual" => {
@@ -630,6 +631,7 @@ fn direction(file: &str, kind: &str, list: &[Word]) -> Result<Shape> {
             actual,
             device_value,
             cleared,
+            on_failure,
         }),
         _ => Ok(Shape::InOut { extent, nullable }),
     }
@@ -720,7 +722,7 @@ fn check(api: &Api, file: &str, span: Span, call: &Call) -> Result<()> {
             param: Some(length),
             ..
         }) = extent
-            && !find(length).is_some_and(|other| matches!(other.ty, Type::Scalar(..)))
+            && !find(length).is_some_and(|other| is_length(call, other))
         {
             return Err(fault(
                 file,
@@ -778,6 +780,17 @@ fn check(api: &Api, file: &str, span: Span, call: &Call) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Whether a parameter can be a length: a scalar, or where nothing travels one that comes out again as the true count.
+fn is_length(call: &Call, param: &Param) -> bool {
+    match (&param.ty, &param.shape) {
+        (Type::Scalar(..), _) => true,
+        (Type::Pointer { to, .. }, Shape::InOut { .. }) => {
+            !call.travels() && matches!(**to, Type::Scalar(..))
+        }
+        _ => false,
+    }
 }
 
 /// Whether a parameter points to a structure that travels and says its own size: both sides hold it to the size that they know.

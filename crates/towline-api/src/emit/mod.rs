@@ -11,6 +11,7 @@ pub mod remote;
 pub mod runtime;
 pub mod stub;
 pub mod symbols;
+mod typed;
 pub mod types;
 
 use crate::model::{Api, Call, Expr, Param, Shape, Type};

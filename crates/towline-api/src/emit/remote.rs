@@ -415,6 +415,9 @@ fn body(out: &mut String, api: &Api, call: &Call) {
 /// The hand-written method as its trait declares it, if there is one, and the method of the contract.
 pub(super) fn method(api: &Api, call: &Call) -> (String, String) {
     let (mut manual, mut out) = (String::new(), String::new());
+    if by_hand(api, call) && api.dialect().is_typed(call) {
+        return super::typed::method(api, call);
+    }
     if by_hand(api, call) {
         let entered = match api.dialect().by_symbol {
             true => String::new(),

@@ -58,6 +58,39 @@ extern "C" {
     #[call(id = 0x010a, local, manual(client))]
     fn cuCleared(#[out(cleared)] dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult;
 
+    /// Lists that share their length, of which one can be left out; the half learns the length from the other.
+    #[call(id = 0x010b, local)]
+    fn cuGivenLists(
+        #[out] phNode: *mut CUstream,
+        #[input(len = count)] nodes: *const CUstream,
+        #[input(len = count, nullable)] extents: *const CUextent,
+        count: usize,
+    ) -> CUresult;
+
+    /// A list with its room behind a pointer, which tells the true length, a place that can be left out, and one that is written where
+    /// the call fails too.
+    #[call(id = 0x010c, local)]
+    fn cuToldList(
+        #[out(len = count, nullable)] nodes: *mut CUstream,
+        #[inout] count: *mut usize,
+        #[out(nullable)] first: *mut u64,
+        #[out(on_failure)] last: *mut CUstream,
+    ) -> CUresult;
+
+    /// Structures with pointers inside, which the call's contract vouches for; one comes out again.
+    #[call(id = 0x010d, local)]
+    fn cuVouched(#[input] work: *const CUwork, #[inout] made: *mut CUwork) -> CUresult;
+
+    /// Text in, text out up to a length, and a value of so many bytes; two results.
+    #[call(id = 0x010e, local)]
+    fn cuTexts(
+        #[input(cstr)] path: *const c_char,
+        #[out(bytes = room)] name: *mut c_char,
+        room: i32,
+        #[out(bytes = 8)] value: *mut c_void,
+        #[out] kind: *mut u32,
+    ) -> CUresult;
+
     /// Declared for later.
     #[call(id = 0x0109, async, planned)]
     fn cuPlanned(#[destroys] hStream: CUstream) -> CUresult;

@@ -22,6 +22,11 @@ pub struct CUplace {
     pub either: CUvalue,
 }
 
+pub struct CUwork {
+    pub count: u32,
+    pub words: *const u64,
+}
+
 pub struct CUextent {
     pub width: usize,
     pub height: usize,

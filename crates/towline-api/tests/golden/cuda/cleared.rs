@@ -32,15 +32,22 @@ pub unsafe extern "C" fn cuCleared(dptr: *mut CUdeviceptr, bytesize: usize) -> C
 
 // ---- the session's method to write (remote)
 
-    /// # Safety
-    /// The contract of the C function.
-    unsafe fn cuCleared(&self, dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult;
+    /// Output that is zero where the call fails.
+    fn cuCleared(&self, bytesize: usize) -> Result<CUdeviceptr, CUresult>;
 
 // ---- the session's half (remote)
 
     unsafe fn cuCleared(&self, dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult {
-        // SAFETY: the caller's contract, passed on.
-        unsafe { CallsCalls::cuCleared(self, dptr, bytesize) }
+        if dptr.is_null() { return wire::CUDA_ERROR_INVALID_VALUE; }
+        let result = CallsCalls::cuCleared(self, bytesize);
+        match result {
+            Ok(dptr_value) => {
+                // SAFETY: the caller's contract: `dptr` is writable.
+                unsafe { dptr.write(dptr_value) };
+                wire::CUDA_SUCCESS
+            }
+            Err(status) => status,
+        }
     }
 
 // ---- the vendors' half (backend)

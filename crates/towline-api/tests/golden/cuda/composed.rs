@@ -30,15 +30,29 @@ pub unsafe extern "C" fn cuComposed(count: *mut usize, place: *const CUplace, fn
 
 // ---- the session's method to write (remote)
 
+    /// What goes in and comes out again, and what cannot travel: composed by the client.
+    ///
     /// # Safety
-    /// The contract of the C function.
-    unsafe fn cuComposed(&self, count: *mut usize, place: *const CUplace, fn_: CUhostFn, userData: *mut c_void) -> CUresult;
+    /// The contract of the C function, for what is still a pointer here.
+    unsafe fn cuComposed(&self, count: &mut usize, place: &CUplace, fn_: CUhostFn, userData: *mut c_void) -> Result<(), CUresult>;
 
 // ---- the session's half (remote)
 
     unsafe fn cuComposed(&self, count: *mut usize, place: *const CUplace, fn_: CUhostFn, userData: *mut c_void) -> CUresult {
+        // SAFETY: the caller's contract: `count` is NULL or writable as far as the declaration says.
+        let count = unsafe { count.as_mut() };
+        // SAFETY: the caller's contract: `place` is NULL or readable as far as the declaration says.
+        let place = unsafe { place.as_ref() };
+        let Some(count) = count else { return wire::CUDA_ERROR_INVALID_VALUE; };
+        let Some(place) = place else { return wire::CUDA_ERROR_INVALID_VALUE; };
         // SAFETY: the caller's contract, passed on.
-        unsafe { CallsCalls::cuComposed(self, count, place, fn_, userData) }
+        let result = unsafe { CallsCalls::cuComposed(self, count, place, fn_, userData) };
+        match result {
+            Ok(()) => {
+                wire::CUDA_SUCCESS
+            }
+            Err(status) => status,
+        }
     }
 
 // ---- the vendors' half (backend)

@@ -43,15 +43,23 @@ pub unsafe extern "C" fn cuPerThread_ptds(dst: CUdeviceptr, src: *const c_void, 
 
 // ---- the session's method to write (remote)
 
+    /// The default stream, which is the thread's own under another name, though no parameter names it.
+    ///
     /// # Safety
-    /// The contract of the C function.
-    unsafe fn cuPerThread(&self, dst: CUdeviceptr, src: *const c_void, ByteCount: usize) -> CUresult;
+    /// The contract of the C function, for what is still a pointer here.
+    unsafe fn cuPerThread(&self, dst: CUdeviceptr, src: *const c_void, ByteCount: usize) -> Result<(), CUresult>;
 
 // ---- the session's half (remote)
 
     unsafe fn cuPerThread(&self, dst: CUdeviceptr, src: *const c_void, ByteCount: usize) -> CUresult {
         // SAFETY: the caller's contract, passed on.
-        unsafe { CallsCalls::cuPerThread(self, dst, src, ByteCount) }
+        let result = unsafe { CallsCalls::cuPerThread(self, dst, src, ByteCount) };
+        match result {
+            Ok(()) => {
+                wire::CUDA_SUCCESS
+            }
+            Err(status) => status,
+        }
     }
 
 // ---- the vendors' half (backend)
