@@ -17,7 +17,7 @@ extern "C" {
     /// Finds the copy of a node in a copied graph.
     #[call(id = 0x0c04, local, since = "10.0")]
     fn cuGraphNodeFindInClone(
-        #[out] phNode: *mut CUgraphNode,
+        #[out(on_failure)] phNode: *mut CUgraphNode,
         hOriginalNode: CUgraphNode,
         hClonedGraph: CUgraph,
     ) -> CUresult;
@@ -27,7 +27,7 @@ extern "C" {
     fn cuGraphAddKernelNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
+        #[input(len = numDependencies)] dependencies: *const CUgraphNode,
         numDependencies: usize,
         #[input] nodeParams: *const CUDA_KERNEL_NODE_PARAMS_v1,
     ) -> CUresult;
@@ -37,7 +37,7 @@ extern "C" {
     fn cuGraphAddKernelNode_v2(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
+        #[input(len = numDependencies)] dependencies: *const CUgraphNode,
         numDependencies: usize,
         #[input] nodeParams: *const CUDA_KERNEL_NODE_PARAMS,
     ) -> CUresult;
@@ -95,7 +95,7 @@ extern "C" {
     fn cuGraphAddMemcpyNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
+        #[input(len = numDependencies)] dependencies: *const CUgraphNode,
         numDependencies: usize,
         #[input] copyParams: *const CUDA_MEMCPY3D,
         ctx: CUcontext,
@@ -120,7 +120,7 @@ extern "C" {
     fn cuGraphAddMemsetNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
+        #[input(len = numDependencies)] dependencies: *const CUgraphNode,
         numDependencies: usize,
         #[input] memsetParams: *const CUDA_MEMSET_NODE_PARAMS,
         ctx: CUcontext,
@@ -145,7 +145,7 @@ extern "C" {
     fn cuGraphAddHostNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
+        #[input(len = numDependencies)] dependencies: *const CUgraphNode,
         numDependencies: usize,
         #[input] nodeParams: *const CUDA_HOST_NODE_PARAMS,
     ) -> CUresult;
@@ -183,7 +183,7 @@ extern "C" {
     fn cuGraphAddEmptyNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
+        #[input(len = numDependencies)] dependencies: *const CUgraphNode,
         numDependencies: usize,
     ) -> CUresult;
 
@@ -192,7 +192,7 @@ extern "C" {
     fn cuGraphAddEventRecordNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
+        #[input(len = numDependencies)] dependencies: *const CUgraphNode,
         numDependencies: usize,
         event: CUevent,
     ) -> CUresult;
@@ -213,7 +213,7 @@ extern "C" {
     fn cuGraphAddEventWaitNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
+        #[input(len = numDependencies)] dependencies: *const CUgraphNode,
         numDependencies: usize,
         event: CUevent,
     ) -> CUresult;
@@ -232,7 +232,7 @@ extern "C" {
     fn cuGraphAddExternalSemaphoresSignalNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
+        #[input(len = numDependencies)] dependencies: *const CUgraphNode,
         numDependencies: usize,
         #[input] nodeParams: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS,
     ) -> CUresult;
@@ -256,7 +256,7 @@ extern "C" {
     fn cuGraphAddExternalSemaphoresWaitNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
+        #[input(len = numDependencies)] dependencies: *const CUgraphNode,
         numDependencies: usize,
         #[input] nodeParams: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS,
     ) -> CUresult;
@@ -280,7 +280,7 @@ extern "C" {
     fn cuGraphAddBatchMemOpNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
+        #[input(len = numDependencies)] dependencies: *const CUgraphNode,
         numDependencies: usize,
         #[input] nodeParams: *const CUDA_BATCH_MEM_OP_NODE_PARAMS,
     ) -> CUresult;
@@ -304,7 +304,7 @@ extern "C" {
     fn cuGraphAddMemAllocNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
+        #[input(len = numDependencies)] dependencies: *const CUgraphNode,
         numDependencies: usize,
         #[inout] nodeParams: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
     ) -> CUresult;
@@ -321,7 +321,7 @@ extern "C" {
     fn cuGraphAddMemFreeNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
+        #[input(len = numDependencies)] dependencies: *const CUgraphNode,
         numDependencies: usize,
         dptr: CUdeviceptr,
     ) -> CUresult;
@@ -338,7 +338,7 @@ extern "C" {
     fn cuGraphAddNode(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
+        #[input(len = numDependencies)] dependencies: *const CUgraphNode,
         numDependencies: usize,
         #[inout] nodeParams: *mut CUgraphNodeParams,
     ) -> CUresult;
@@ -348,7 +348,7 @@ extern "C" {
     fn cuGraphAddNode_v2(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
+        #[input(len = numDependencies)] dependencies: *const CUgraphNode,
         #[input(len = numDependencies, nullable)] dependencyData: *const CUgraphEdgeData,
         numDependencies: usize,
         #[inout] nodeParams: *mut CUgraphNodeParams,
@@ -359,7 +359,7 @@ extern "C" {
     fn cuGraphAddNode_v3(
         #[out] phGraphNode: *mut CUgraphNode,
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
+        #[input(len = numDependencies)] dependencies: *const CUgraphNode,
         #[input(len = numDependencies, nullable)] dependencyData: *const CUgraphEdgeData,
         numDependencies: usize,
         #[inout] nodeParams: *mut CUgraphNodeParams,
@@ -382,7 +382,7 @@ extern "C" {
     )]
     fn cuGraphNodeSetParams_v2(
         hNode: CUgraphNode,
-        #[inout] nodeParams: *mut CUgraphNodeParams,
+        #[input] nodeParams: *mut CUgraphNodeParams,
     ) -> CUresult;
 
     /// Creates the value that a conditional node looks at.
@@ -423,7 +423,7 @@ extern "C" {
     #[call(id = 0x0c39, local, manual(client), since = "10.0")]
     fn cuGraphGetNodes(
         hGraph: CUgraph,
-        #[local] nodes: *mut CUgraphNode,
+        #[out(len = numNodes, nullable)] nodes: *mut CUgraphNode,
         #[inout] numNodes: *mut usize,
     ) -> CUresult;
 
@@ -431,7 +431,7 @@ extern "C" {
     #[call(id = 0x0c3a, local, manual(client), since = "10.0")]
     fn cuGraphGetRootNodes(
         hGraph: CUgraph,
-        #[local] rootNodes: *mut CUgraphNode,
+        #[out(len = numRootNodes, nullable)] rootNodes: *mut CUgraphNode,
         #[inout] numRootNodes: *mut usize,
     ) -> CUresult;
 
@@ -439,8 +439,8 @@ extern "C" {
     #[call(id = 0x0c3b, local, manual(client), since = "10.0")]
     fn cuGraphGetEdges(
         hGraph: CUgraph,
-        #[local] from: *mut CUgraphNode,
-        #[local] to: *mut CUgraphNode,
+        #[out(len = numEdges, nullable)] from: *mut CUgraphNode,
+        #[out(len = numEdges, nullable)] to: *mut CUgraphNode,
         #[inout] numEdges: *mut usize,
     ) -> CUresult;
 
@@ -448,9 +448,9 @@ extern "C" {
     #[call(id = 0x0c3c, local, manual(client), since = "12.3")]
     fn cuGraphGetEdges_v2(
         hGraph: CUgraph,
-        #[local] from: *mut CUgraphNode,
-        #[local] to: *mut CUgraphNode,
-        #[local] edgeData: *mut CUgraphEdgeData,
+        #[out(len = numEdges, nullable)] from: *mut CUgraphNode,
+        #[out(len = numEdges, nullable)] to: *mut CUgraphNode,
+        #[out(len = numEdges, nullable)] edgeData: *mut CUgraphEdgeData,
         #[inout] numEdges: *mut usize,
     ) -> CUresult;
 
@@ -458,7 +458,7 @@ extern "C" {
     #[call(id = 0x0c3d, local, manual(client), since = "10.0")]
     fn cuGraphNodeGetDependencies(
         hNode: CUgraphNode,
-        #[local] dependencies: *mut CUgraphNode,
+        #[out(len = numDependencies, nullable)] dependencies: *mut CUgraphNode,
         #[inout] numDependencies: *mut usize,
     ) -> CUresult;
 
@@ -466,8 +466,8 @@ extern "C" {
     #[call(id = 0x0c3e, local, manual(client), since = "12.3")]
     fn cuGraphNodeGetDependencies_v2(
         hNode: CUgraphNode,
-        #[local] dependencies: *mut CUgraphNode,
-        #[local] edgeData: *mut CUgraphEdgeData,
+        #[out(len = numDependencies, nullable)] dependencies: *mut CUgraphNode,
+        #[out(len = numDependencies, nullable)] edgeData: *mut CUgraphEdgeData,
         #[inout] numDependencies: *mut usize,
     ) -> CUresult;
 
@@ -475,7 +475,7 @@ extern "C" {
     #[call(id = 0x0c3f, local, manual(client), since = "10.0")]
     fn cuGraphNodeGetDependentNodes(
         hNode: CUgraphNode,
-        #[local] dependentNodes: *mut CUgraphNode,
+        #[out(len = numDependentNodes, nullable)] dependentNodes: *mut CUgraphNode,
         #[inout] numDependentNodes: *mut usize,
     ) -> CUresult;
 
@@ -483,8 +483,8 @@ extern "C" {
     #[call(id = 0x0c40, local, manual(client), since = "12.3")]
     fn cuGraphNodeGetDependentNodes_v2(
         hNode: CUgraphNode,
-        #[local] dependentNodes: *mut CUgraphNode,
-        #[local] edgeData: *mut CUgraphEdgeData,
+        #[out(len = numDependentNodes, nullable)] dependentNodes: *mut CUgraphNode,
+        #[out(len = numDependentNodes, nullable)] edgeData: *mut CUgraphEdgeData,
         #[inout] numDependentNodes: *mut usize,
     ) -> CUresult;
 
@@ -492,8 +492,8 @@ extern "C" {
     #[call(id = 0x0c41, local, manual(client), since = "10.0")]
     fn cuGraphAddDependencies(
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] from: *const CUgraphNode,
-        #[input(len = numDependencies, nullable)] to: *const CUgraphNode,
+        #[input(len = numDependencies)] from: *const CUgraphNode,
+        #[input(len = numDependencies)] to: *const CUgraphNode,
         numDependencies: usize,
     ) -> CUresult;
 
@@ -501,8 +501,8 @@ extern "C" {
     #[call(id = 0x0c42, local, since = "12.3")]
     fn cuGraphAddDependencies_v2(
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] from: *const CUgraphNode,
-        #[input(len = numDependencies, nullable)] to: *const CUgraphNode,
+        #[input(len = numDependencies)] from: *const CUgraphNode,
+        #[input(len = numDependencies)] to: *const CUgraphNode,
         #[input(len = numDependencies, nullable)] edgeData: *const CUgraphEdgeData,
         numDependencies: usize,
     ) -> CUresult;
@@ -511,8 +511,8 @@ extern "C" {
     #[call(id = 0x0c43, local, manual(client), since = "10.0")]
     fn cuGraphRemoveDependencies(
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] from: *const CUgraphNode,
-        #[input(len = numDependencies, nullable)] to: *const CUgraphNode,
+        #[input(len = numDependencies)] from: *const CUgraphNode,
+        #[input(len = numDependencies)] to: *const CUgraphNode,
         numDependencies: usize,
     ) -> CUresult;
 
@@ -520,8 +520,8 @@ extern "C" {
     #[call(id = 0x0c44, local, since = "12.3")]
     fn cuGraphRemoveDependencies_v2(
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] from: *const CUgraphNode,
-        #[input(len = numDependencies, nullable)] to: *const CUgraphNode,
+        #[input(len = numDependencies)] from: *const CUgraphNode,
+        #[input(len = numDependencies)] to: *const CUgraphNode,
         #[input(len = numDependencies, nullable)] edgeData: *const CUgraphEdgeData,
         numDependencies: usize,
     ) -> CUresult;
@@ -600,8 +600,8 @@ extern "C" {
     fn cuGraphExecUpdate(
         hGraphExec: CUgraphExec,
         hGraph: CUgraph,
-        #[out] hErrorNode_out: *mut CUgraphNode,
-        #[out] updateResult_out: *mut CUgraphExecUpdateResult,
+        #[out(nullable)] hErrorNode_out: *mut CUgraphNode,
+        #[out(nullable)] updateResult_out: *mut CUgraphExecUpdateResult,
     ) -> CUresult;
 
     /// Changes an executable graph to be like another.
@@ -609,7 +609,7 @@ extern "C" {
     fn cuGraphExecUpdate_v2(
         hGraphExec: CUgraphExec,
         hGraph: CUgraph,
-        #[out] resultInfo: *mut CUgraphExecUpdateResultInfo,
+        #[out(nullable)] resultInfo: *mut CUgraphExecUpdateResultInfo,
     ) -> CUresult;
 
     /// Replaces a launch in an executable graph: the form without a context.
@@ -707,7 +707,7 @@ extern "C" {
     fn cuGraphExecNodeSetParams(
         hGraphExec: CUgraphExec,
         hNode: CUgraphNode,
-        #[inout] nodeParams: *mut CUgraphNodeParams,
+        #[input] nodeParams: *mut CUgraphNodeParams,
     ) -> CUresult;
 
     /// Switches a node of an executable graph on or off.

@@ -3,12 +3,12 @@
 extern "C" {
     /// Creates a stream.
     #[call(id = 0x0a01, async, manual(client), since = "2.0")]
-    fn cuStreamCreate(#[out(creates)] phStream: *mut CUstream, Flags: u32) -> CUresult;
+    fn cuStreamCreate(#[out(creates, on_failure)] phStream: *mut CUstream, Flags: u32) -> CUresult;
 
     /// Creates a stream with a priority.
     #[call(id = 0x0a02, async, manual(client), since = "5.5")]
     fn cuStreamCreateWithPriority(
-        #[out(creates)] phStream: *mut CUstream,
+        #[out(creates, on_failure)] phStream: *mut CUstream,
         flags: u32,
         priority: i32,
     ) -> CUresult;
@@ -113,7 +113,7 @@ extern "C" {
     fn cuStreamGetCtx_v2(
         hStream: CUstream,
         #[out] pCtx: *mut CUcontext,
-        #[out] pGreenCtx: *mut CUgreenCtx,
+        #[out(nullable)] pGreenCtx: *mut CUgreenCtx,
     ) -> CUresult;
 
     /// Tells a stream's device.
@@ -285,7 +285,7 @@ extern "C" {
     fn cuStreamBeginCaptureToGraph(
         hStream: CUstream,
         hGraph: CUgraph,
-        #[input(len = numDependencies, nullable)] dependencies: *const CUgraphNode,
+        #[input(len = numDependencies)] dependencies: *const CUgraphNode,
         #[input(len = numDependencies, nullable)] dependencyData: *const CUgraphEdgeData,
         numDependencies: usize,
         mode: CUstreamCaptureMode,
@@ -335,7 +335,7 @@ extern "C" {
         since = "10.0",
         per_thread = "cuStreamEndCapture_ptsz@10.0"
     )]
-    fn cuStreamEndCapture(hStream: CUstream, #[out] phGraph: *mut CUgraph) -> CUresult;
+    fn cuStreamEndCapture(hStream: CUstream, #[out(nullable)] phGraph: *mut CUgraph) -> CUresult;
 
     /// Tells whether a stream is captured.
     #[call(
@@ -378,9 +378,9 @@ extern "C" {
         hStream: CUstream,
         #[out] captureStatus_out: *mut CUstreamCaptureStatus,
         #[out(nullable)] id_out: *mut cuuint64_t,
-        #[out] graph_out: *mut CUgraph,
-        #[local] dependencies_out: *mut *const CUgraphNode,
-        #[out] numDependencies_out: *mut usize,
+        #[out(nullable)] graph_out: *mut CUgraph,
+        #[out(nullable)] dependencies_out: *mut *const CUgraphNode,
+        #[out(nullable)] numDependencies_out: *mut usize,
     ) -> CUresult;
 
     /// Tells the state of a capture with its graph and edges.
@@ -395,10 +395,10 @@ extern "C" {
         hStream: CUstream,
         #[out] captureStatus_out: *mut CUstreamCaptureStatus,
         #[out(nullable)] id_out: *mut cuuint64_t,
-        #[out] graph_out: *mut CUgraph,
-        #[local] dependencies_out: *mut *const CUgraphNode,
-        #[local] edgeData_out: *mut *const CUgraphEdgeData,
-        #[out] numDependencies_out: *mut usize,
+        #[out(nullable)] graph_out: *mut CUgraph,
+        #[out(nullable)] dependencies_out: *mut *const CUgraphNode,
+        #[out(nullable)] edgeData_out: *mut *const CUgraphEdgeData,
+        #[out(nullable)] numDependencies_out: *mut usize,
     ) -> CUresult;
 
     /// Changes what the next captured node depends on: CUDA 11's form.
@@ -411,7 +411,7 @@ extern "C" {
     )]
     fn cuStreamUpdateCaptureDependencies(
         hStream: CUstream,
-        #[input(len = numDependencies, nullable)] dependencies: *mut CUgraphNode,
+        #[input(len = numDependencies)] dependencies: *mut CUgraphNode,
         numDependencies: usize,
         flags: u32,
     ) -> CUresult;
@@ -425,7 +425,7 @@ extern "C" {
     )]
     fn cuStreamUpdateCaptureDependencies_v2(
         hStream: CUstream,
-        #[input(len = numDependencies, nullable)] dependencies: *mut CUgraphNode,
+        #[input(len = numDependencies)] dependencies: *mut CUgraphNode,
         #[input(len = numDependencies, nullable)] dependencyData: *const CUgraphEdgeData,
         numDependencies: usize,
         flags: u32,

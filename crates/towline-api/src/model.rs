@@ -396,13 +396,12 @@ pub struct Dialect {
 }
 
 /// Groups of CUDA's calls whose halves still get the C signature.
-const UNTYPED: [&str; 15] = [
+const UNTYPED: [&str; 14] = [
     "context",
     "copy",
     "device",
     "driver",
     "event",
-    "graph",
     "interop",
     "launch",
     "memory",

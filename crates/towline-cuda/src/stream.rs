@@ -853,13 +853,17 @@ impl StreamCalls for Driver {
         mode: CUstreamCaptureMode,
     ) -> CUresult {
         // SAFETY: the caller's contract.
-        let deps =
-            unsafe { crate::graph::dependencies(dependencies, dependencyData, numDependencies) };
-        status(
-            deps.and_then(|deps| {
-                self.begin_capture(hStream, mode, Some((hGraph.addr() as u64, deps)))
-            }),
-        )
+        let nodes = unsafe { crate::raw::slice(dependencies, numDependencies) };
+        // SAFETY: as above.
+        let data = unsafe { crate::raw::slice(dependencyData, numDependencies) };
+        let Some(nodes) = nodes else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        let into = (
+            hGraph.addr() as u64,
+            crate::graph::dependencies(nodes, data),
+        );
+        status(self.begin_capture(hStream, mode, Some(into)))
     }
 
     unsafe fn cuStreamEndCapture(&self, hStream: CUstream, phGraph: *mut CUgraph) -> CUresult {
@@ -915,9 +919,14 @@ impl StreamCalls for Driver {
         flags: u32,
     ) -> CUresult {
         // SAFETY: the caller's contract.
-        let deps =
-            unsafe { crate::graph::dependencies(dependencies, dependencyData, numDependencies) };
-        status(deps.and_then(|deps| self.update_dependencies(hStream, &deps, flags)))
+        let nodes = unsafe { crate::raw::slice(dependencies.cast_const(), numDependencies) };
+        // SAFETY: as above.
+        let data = unsafe { crate::raw::slice(dependencyData, numDependencies) };
+        let Some(nodes) = nodes else {
+            return CUDA_ERROR_INVALID_VALUE;
+        };
+        let deps = crate::graph::dependencies(nodes, data);
+        status(self.update_dependencies(hStream, &deps, flags))
     }
 
     unsafe fn cuThreadExchangeStreamCaptureMode(&self, mode: *mut CUstreamCaptureMode) -> CUresult {

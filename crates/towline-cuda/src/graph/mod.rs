@@ -12,11 +12,11 @@ mod params;
 mod places;
 mod user;
 
-use std::ffi::c_char;
 use std::sync::Arc;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
+use towline_client::raw::{InOut, Vouched};
 
 pub(crate) use capture::{Captured, Meeting, edge_bytes};
 pub(crate) use model::{Content, Dep, Graphs};
@@ -38,26 +38,13 @@ fn graph_handle(number: u64) -> CUgraph {
 }
 
 /// What nodes stand behind, as a call gives it.
-///
-/// # Safety
-/// `nodes` is readable for `count`, and so is `data` unless it is NULL.
-pub(crate) unsafe fn dependencies(
-    nodes: *const CUgraphNode,
-    data: *const CUgraphEdgeData,
-    count: usize,
-) -> Result<Vec<Dep>, CUresult> {
-    if count == 0 {
-        return Ok(Vec::new());
-    }
-    // SAFETY: the caller's contract.
-    let nodes = unsafe { crate::raw::slice(nodes, count) }.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    // SAFETY: as above.
-    let data = unsafe { crate::raw::slice(data, count) }.unwrap_or_default();
+pub(crate) fn dependencies(nodes: &[CUgraphNode], data: Option<&[CUgraphEdgeData]>) -> Vec<Dep> {
+    let data = data.unwrap_or_default();
     let with_data = nodes.iter().enumerate().map(|(at, node)| Dep {
         node: node.addr() as u64,
         data: data.get(at).map_or(WHOLE, edge_bytes),
     });
-    Ok(with_data.collect())
+    with_data.collect()
 }
 
 impl Driver {
@@ -334,30 +321,24 @@ impl Driver {
     }
 
     /// Adds a node of any kind.
-    ///
-    /// # Safety
-    /// The contract of cuGraphAddNode.
-    pub(crate) unsafe fn add_any(
+    pub(crate) fn add_any(
         &self,
         graph: CUgraph,
         deps: &[Dep],
-        params: *mut CUgraphNodeParams,
+        params: InOut<'_, CUgraphNodeParams>,
     ) -> Result<CUgraphNode, CUresult> {
         self.ready()?;
-        // SAFETY: the caller's contract.
-        let params = unsafe { params.as_mut() }.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let number = graph.addr() as u64;
-        match params.r#type {
+        let mut told = *params.given;
+        let node = match told.r#type {
             CU_GRAPH_NODE_TYPE_GRAPH => {
                 // SAFETY: in this and the others the kind says which part of the union counts.
-                let given = unsafe { params.either.graph };
-                self.add_child(graph, deps, given.graph, given.ownership)
+                let given = unsafe { told.either.graph };
+                return self.add_child(graph, deps, given.graph, given.ownership);
             }
             CU_GRAPH_NODE_TYPE_MEM_ALLOC => {
                 // SAFETY: as above.
-                let mut given = unsafe { params.either.alloc };
-                // SAFETY: the caller's contract.
-                let access = unsafe { access_of(given.accessDescs, given.accessDescCount) }?;
+                let mut given = unsafe { told.either.alloc };
                 let asked = CUDA_MEM_ALLOC_NODE_PARAMS {
                     poolProps: given.poolProps,
                     accessDescs: given.accessDescs,
@@ -365,24 +346,24 @@ impl Driver {
                     bytesize: given.bytesize,
                     dptr: 0,
                 };
+                // SAFETY: the pointers are those of the parameters.
+                let access = access_of(unsafe { Vouched::new(asked) })?;
                 let (node, address) = self.add_allocation(number, deps, &asked, access)?;
                 given.dptr = address;
-                params.either.alloc = given;
-                Ok(node_handle(node))
+                told.either.alloc = given;
+                node
             }
             CU_GRAPH_NODE_TYPE_CONDITIONAL => {
                 // SAFETY: as above.
-                let mut given = unsafe { params.either.conditional };
+                let mut given = unsafe { told.either.conditional };
                 let node = self.add_conditional(number, deps, &mut given)?;
-                params.either.conditional = given;
-                Ok(node_handle(node))
+                told.either.conditional = given;
+                node
             }
-            _ => {
-                // SAFETY: the caller's contract.
-                let content = unsafe { self.given(params) }?;
-                self.add_content(graph, deps, content)
-            }
-        }
+            _ => return self.add_content(graph, deps, self.given(params.given)?),
+        };
+        params.place.set(told);
+        Ok(node_handle(node))
     }
 
     pub(crate) fn draw_graph(
@@ -402,26 +383,11 @@ impl Driver {
     }
 }
 
-/// # Safety
-/// `list` is readable for `count`.
-pub(crate) unsafe fn access_of<'a>(
-    list: *const CUmemAccessDesc,
-    count: usize,
+/// Which devices are to reach an allocation.
+pub(crate) fn access_of<'a>(
+    params: Vouched<'a, CUDA_MEM_ALLOC_NODE_PARAMS>,
 ) -> Result<&'a [CUmemAccessDesc], CUresult> {
-    // SAFETY: the caller's contract.
-    let access = unsafe { crate::raw::slice(list, count) };
-    match access {
-        Some(access) => Ok(access),
-        None if count == 0 => Ok(&[]),
-        None => Err(CUDA_ERROR_INVALID_VALUE),
-    }
-}
-
-/// Empties a log of CUDA 11's instantiation: the driver's words stay on the server.
-///
-/// # Safety
-/// `log` is NULL or writable for `room`.
-pub(crate) unsafe fn empty_log(log: *mut c_char, room: usize) {
-    // SAFETY: the caller's contract.
-    unsafe { crate::raw::fill(log, room.min(1), [0].into_iter()) };
+    // SAFETY: the list is as long as the parameters say, which are vouched for.
+    let access = unsafe { crate::raw::slice(params.accessDescs, params.accessDescCount) };
+    access.ok_or(CUDA_ERROR_INVALID_VALUE)
 }

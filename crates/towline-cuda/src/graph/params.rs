@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 
 use towline_backend::cuda::*;
+use towline_client::raw::Vouched;
 use towline_wire::cuda::facts::Parameter;
 use towline_wire::cuda::graph::{self as described, Operand, Place};
 
@@ -98,12 +99,12 @@ pub(crate) fn kernel_content(
 }
 
 impl Driver {
-    /// # Safety
-    /// The contract of cuGraphAddKernelNode for these parameters.
-    pub(crate) unsafe fn given_kernel(
+    /// A launch as a node has it.
+    pub(crate) fn given_kernel(
         &self,
-        params: &CUDA_KERNEL_NODE_PARAMS,
+        params: Vouched<'_, CUDA_KERNEL_NODE_PARAMS>,
     ) -> Result<Content, CUresult> {
+        self.ready()?;
         let named = match params.func.addr() as u64 {
             0 => params.kern.addr() as u64,
             function => function,
@@ -117,7 +118,7 @@ impl Driver {
             shared_bytes: params.sharedMemBytes,
         };
         self.check(&known, shape, acting.context.device)?;
-        // SAFETY: the caller's contract.
+        // SAFETY: the parameters are vouched for.
         let block = unsafe {
             pack::pack(
                 || self.parameters(&known),
@@ -309,17 +310,16 @@ impl Driver {
         }))
     }
 
-    /// # Safety
-    /// As many operations as the parameters say.
-    pub(crate) unsafe fn given_operations(
+    /// Operations as a node has them.
+    pub(crate) fn given_operations(
         &self,
-        params: &CUDA_BATCH_MEM_OP_NODE_PARAMS,
+        params: Vouched<'_, CUDA_BATCH_MEM_OP_NODE_PARAMS>,
     ) -> Result<Content, CUresult> {
         let context = self.context_or_current(params.ctx)?.number;
         if params.flags != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the list is as long as the parameters say, which are vouched for.
         let words = unsafe { operations::words(params.count, params.paramArray) }?;
         self.check_operations(context, &words)?;
         Ok(Content::Operations {
@@ -330,16 +330,16 @@ impl Driver {
     }
 
     /// What any kind of node is given, but those that make something else on the way.
-    ///
-    /// # Safety
-    /// The contract of cuGraphAddNode for these parameters.
-    pub(crate) unsafe fn given(&self, params: &CUgraphNodeParams) -> Result<Content, CUresult> {
+    pub(crate) fn given(
+        &self,
+        params: Vouched<'_, CUgraphNodeParams>,
+    ) -> Result<Content, CUresult> {
         match params.r#type {
             CU_GRAPH_NODE_TYPE_KERNEL => {
                 // SAFETY: in this and the others the kind says which part of the union counts.
                 let given = unsafe { params.either.kernel };
-                // SAFETY: the caller's contract.
-                unsafe { self.given_kernel(&kernel_v2(&given)) }
+                // SAFETY: the pointers are those of the parameters.
+                self.given_kernel(unsafe { Vouched::new(kernel_of_v3(&given)) })
             }
             CU_GRAPH_NODE_TYPE_MEMCPY => {
                 // SAFETY: as above.
@@ -394,8 +394,8 @@ impl Driver {
                     paramArray: given.paramArray,
                     flags: given.flags,
                 };
-                // SAFETY: the caller's contract.
-                unsafe { self.given_operations(&params) }
+                // SAFETY: the pointers are those of the parameters.
+                self.given_operations(unsafe { Vouched::new(params) })
             }
             // The last type that there is.
             kind if kind <= CU_GRAPH_NODE_TYPE_CONDITIONAL => Err(CUDA_ERROR_NOT_SUPPORTED),
@@ -430,7 +430,7 @@ pub(crate) fn host_content(function: CUhostFn, data: *mut c_void) -> Result<Cont
     Ok(Content::Host(Some(function), data.expose_provenance()))
 }
 
-pub(crate) fn kernel_v2(given: &CUDA_KERNEL_NODE_PARAMS_v3) -> CUDA_KERNEL_NODE_PARAMS {
+fn kernel_of_v3(given: &CUDA_KERNEL_NODE_PARAMS_v3) -> CUDA_KERNEL_NODE_PARAMS {
     CUDA_KERNEL_NODE_PARAMS {
         func: given.func,
         gridDimX: given.gridDimX,
@@ -448,8 +448,10 @@ pub(crate) fn kernel_v2(given: &CUDA_KERNEL_NODE_PARAMS_v3) -> CUDA_KERNEL_NODE_
 }
 
 /// CUDA 11's form as the later one.
-pub(crate) fn kernel_of_v1(given: &CUDA_KERNEL_NODE_PARAMS_v1) -> CUDA_KERNEL_NODE_PARAMS {
-    CUDA_KERNEL_NODE_PARAMS {
+pub(crate) fn kernel_of_v1<'a>(
+    given: Vouched<'a, CUDA_KERNEL_NODE_PARAMS_v1>,
+) -> Vouched<'a, CUDA_KERNEL_NODE_PARAMS> {
+    let later = CUDA_KERNEL_NODE_PARAMS {
         func: given.func,
         gridDimX: given.gridDimX,
         gridDimY: given.gridDimY,
@@ -462,7 +464,9 @@ pub(crate) fn kernel_of_v1(given: &CUDA_KERNEL_NODE_PARAMS_v1) -> CUDA_KERNEL_NO
         extra: given.extra,
         kern: std::ptr::null_mut(),
         ctx: std::ptr::null_mut(),
-    }
+    };
+    // SAFETY: the pointers are those of the earlier form.
+    unsafe { Vouched::new(later) }
 }
 
 impl Node {
