@@ -396,7 +396,7 @@ pub struct Dialect {
 }
 
 /// Groups of CUDA's calls whose halves still get the C signature.
-const UNTYPED: [&str; 14] = [
+const UNTYPED: [&str; 13] = [
     "context",
     "copy",
     "device",
@@ -407,7 +407,6 @@ const UNTYPED: [&str; 14] = [
     "memory",
     "module",
     "pool",
-    "stream",
     "texture",
     "tools",
     "virtual_memory",

@@ -9,25 +9,17 @@ use crate::graph::Content;
 /// Words of an operation: the API's union.
 pub(crate) const WORDS: usize = 6;
 /// Most operations of a call or a node, as the API has it.
-const LIMIT: u32 = 256;
+const LIMIT: usize = 256;
 /// Bits of a wait's flags that say what is compared.
 const CONDITION: u32 = 3;
 
 /// The words of operations.
-///
-/// # Safety
-/// `list` is NULL or as long as `count` says.
-pub(crate) unsafe fn words(
-    count: u32,
-    list: *mut CUstreamBatchMemOpParams,
-) -> Result<Vec<u64>, CUresult> {
-    if count == 0 || count > LIMIT {
+pub(crate) fn words(list: &[CUstreamBatchMemOpParams]) -> Result<Vec<u64>, CUresult> {
+    if list.is_empty() || list.len() > LIMIT {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    // SAFETY: the caller's contract.
-    let list = unsafe { crate::raw::slice(list.cast_const(), count as usize) };
-    let mut words = Vec::with_capacity(count as usize * WORDS);
-    for operation in list.ok_or(CUDA_ERROR_INVALID_VALUE)? {
+    let mut words = Vec::with_capacity(list.len() * WORDS);
+    for operation in list {
         // SAFETY: the words of the union, which the application has filled as far as they count.
         words.extend(unsafe { operation.pad });
     }

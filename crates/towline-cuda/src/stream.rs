@@ -7,11 +7,10 @@ use std::sync::{Arc, Mutex};
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::Session;
+use towline_client::raw::{Out, Vouched};
 
 use crate::context::Context;
-use crate::driver::{
-    Acting, Driver, StreamCalls, actor, lock, read, room_beside, status, tell, write,
-};
+use crate::driver::{Acting, Driver, StreamCalls, actor, lock, read, room_beside, status, write};
 use crate::graph::{Captured, Content, Meeting};
 use crate::thread;
 
@@ -546,45 +545,34 @@ impl Driver {
 }
 
 /// Tells a new stream. Without a context the driver writes -1 (seen with driver 580.159).
-///
-/// # Safety
-/// `place` is writable.
-unsafe fn tell_stream(place: *mut CUstream, made: Result<CUstream, CUresult>) -> CUresult {
-    if made == Err(CUDA_ERROR_INVALID_CONTEXT) {
-        // SAFETY: the caller's contract.
-        unsafe { place.write(std::ptr::without_provenance_mut(usize::MAX)) };
+fn tell_stream(place: &Out<CUstream>, made: Result<CUstream, CUresult>) -> Result<(), CUresult> {
+    match made {
+        Ok(stream) => place.set(stream),
+        Err(CUDA_ERROR_INVALID_CONTEXT) => place.set(std::ptr::without_provenance_mut(usize::MAX)),
+        Err(_) => {}
     }
-    // SAFETY: the caller's contract.
-    unsafe { tell(place, made) }
+    made.map(|_| ())
 }
 
 impl StreamCalls for Driver {
-    unsafe fn cuStreamCreate(&self, phStream: *mut CUstream, Flags: u32) -> CUresult {
-        if phStream.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell_stream(phStream, self.create_stream(Flags, None)) }
+    fn cuStreamCreate(&self, phStream: Out<CUstream>, Flags: u32) -> Result<(), CUresult> {
+        tell_stream(&phStream, self.create_stream(Flags, None))
     }
 
-    unsafe fn cuStreamCreateWithPriority(
+    fn cuStreamCreateWithPriority(
         &self,
-        phStream: *mut CUstream,
+        phStream: Out<CUstream>,
         flags: u32,
         priority: i32,
-    ) -> CUresult {
-        if phStream.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell_stream(phStream, self.create_stream(flags, Some(priority))) }
+    ) -> Result<(), CUresult> {
+        tell_stream(&phStream, self.create_stream(flags, Some(priority)))
     }
 
-    unsafe fn cuStreamDestroy_v2(&self, hStream: CUstream) -> CUresult {
+    fn cuStreamDestroy_v2(&self, hStream: CUstream) -> Result<(), CUresult> {
         if hStream.addr() <= 2 {
-            return CUDA_ERROR_INVALID_HANDLE;
+            return Err(CUDA_ERROR_INVALID_HANDLE);
         }
-        status(self.on(hStream).and_then(|(acting, handle)| {
+        self.on(hStream).and_then(|(acting, handle)| {
             self.leave_capture(handle.0)?;
             // First, so that nothing more is posted in its order.
             write(&self.streams).remove(&handle.0);
@@ -598,69 +586,73 @@ impl StreamCalls for Driver {
                     hEvent: wire::EventHandle(event),
                 })
             })
-        }))
+        })
     }
 
-    unsafe fn cuStreamQuery(&self, hStream: CUstream) -> CUresult {
-        status(self.on_uncaptured(hStream).and_then(|(acting, handle)| {
+    fn cuStreamQuery(&self, hStream: CUstream) -> Result<(), CUresult> {
+        self.on_uncaptured(hStream).and_then(|(acting, handle)| {
             self.safe_in_captures()?;
             match self.settle_writes(&acting, handle)? {
                 true => Ok(()),
                 false => acting.query(handle),
             }
-        }))
+        })
     }
 
-    unsafe fn cuStreamSynchronize(&self, hStream: CUstream) -> CUresult {
-        status(self.on_uncaptured(hStream).and_then(|(acting, handle)| {
+    fn cuStreamSynchronize(&self, hStream: CUstream) -> Result<(), CUresult> {
+        self.on_uncaptured(hStream).and_then(|(acting, handle)| {
             self.safe_in_captures()?;
             match self.settle_writes(&acting, handle)? {
                 true => Ok(()),
                 false => acting.synchronise(handle),
             }
-        }))
+        })
     }
 
-    unsafe fn cuStreamWaitEvent(&self, hStream: CUstream, hEvent: CUevent, Flags: u32) -> CUresult {
+    fn cuStreamWaitEvent(
+        &self,
+        hStream: CUstream,
+        hEvent: CUevent,
+        Flags: u32,
+    ) -> Result<(), CUresult> {
         if Flags > CU_EVENT_WAIT_EXTERNAL {
-            return CUDA_ERROR_INVALID_VALUE;
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        status(
-            self.enqueue_on(hStream)
-                .and_then(|(acting, handle, captured)| {
-                    let event = wire::EventHandle::from_raw(hEvent);
-                    let captured = captured.as_ref();
-                    let known = self.event(hEvent).inspect_err(|_| {
-                        // Unlike other mistakes this one costs the capture (seen with driver 580.159).
-                        captured.into_iter().for_each(Captured::invalidate);
-                    })?;
-                    let is_external = Flags & CU_EVENT_WAIT_EXTERNAL != 0;
-                    if captured.is_none() && is_external {
-                        return Err(CUDA_ERROR_ILLEGAL_STATE);
+
+        self.enqueue_on(hStream)
+            .and_then(|(acting, handle, captured)| {
+                let event = wire::EventHandle::from_raw(hEvent);
+                let captured = captured.as_ref();
+                let known = self.event(hEvent).inspect_err(|_| {
+                    // Unlike other mistakes this one costs the capture (seen with driver 580.159).
+                    captured.into_iter().for_each(Captured::invalidate);
+                })?;
+                let is_external = Flags & CU_EVENT_WAIT_EXTERNAL != 0;
+                if captured.is_none() && is_external {
+                    return Err(CUDA_ERROR_ILLEGAL_STATE);
+                }
+                if captured.is_some() && !is_external && !known.is_recorded() {
+                    // There is nothing to wait for, in the capture or outside.
+                    return Ok(());
+                }
+                if known.meets_captures() || captured.is_some() {
+                    match self.meet(&acting, handle, captured, event.0, Flags)? {
+                        Meeting::Done => return Ok(()),
+                        Meeting::Outside => {}
                     }
-                    if captured.is_some() && !is_external && !known.is_recorded() {
-                        // There is nothing to wait for, in the capture or outside.
-                        return Ok(());
-                    }
-                    if known.meets_captures() || captured.is_some() {
-                        match self.meet(&acting, handle, captured, event.0, Flags)? {
-                            Meeting::Done => return Ok(()),
-                            Meeting::Outside => {}
-                        }
-                    }
-                    if Session::index_of(event.0) != acting.context.session {
-                        return self.await_elsewhere(&acting, handle, &known, event);
-                    }
-                    acting.post(&wire::StreamWaitEvent {
-                        hStream: handle,
-                        hEvent: event,
-                        Flags,
-                    })?;
-                    acting.touch(handle);
-                    // The stream is not to wait for a later recording elsewhere.
-                    self.settle_shared(&acting, &known, hEvent)
-                }),
-        )
+                }
+                if Session::index_of(event.0) != acting.context.session {
+                    return self.await_elsewhere(&acting, handle, &known, event);
+                }
+                acting.post(&wire::StreamWaitEvent {
+                    hStream: handle,
+                    hEvent: event,
+                    Flags,
+                })?;
+                acting.touch(handle);
+                // The stream is not to wait for a later recording elsewhere.
+                self.settle_shared(&acting, &known, hEvent)
+            })
     }
 
     unsafe fn cuStreamAddCallback(
@@ -669,356 +661,263 @@ impl StreamCalls for Driver {
         callback: CUstreamCallback,
         userData: *mut c_void,
         flags: u32,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let Some(callback) = callback.filter(|_| flags == 0) else {
-            return CUDA_ERROR_INVALID_VALUE;
+            return Err(CUDA_ERROR_INVALID_VALUE);
         };
         let (stream, data) = (Passed(hStream.cast()), Passed(userData));
-        status(self.on_uncaptured(hStream).and_then(|(acting, handle)| {
+        self.on_uncaptured(hStream).and_then(|(acting, handle)| {
             self.host_function_on(&acting, handle, 0, move |ended| {
                 let (stream, data) = (stream, data);
                 // SAFETY: the application's contract of cuStreamAddCallback.
                 unsafe { callback(stream.0.cast(), ended, data.0) };
             })
-        }))
+        })
     }
 
-    unsafe fn cuStreamGetCtx_v2(
+    fn cuStreamGetCtx_v2(
         &self,
         hStream: CUstream,
-        pCtx: *mut CUcontext,
-        pGreenCtx: *mut CUgreenCtx,
-    ) -> CUresult {
-        let none = std::ptr::null_mut();
-        // SAFETY: the caller's contract: NULL or writable. No stream is of a green context.
-        unsafe { crate::raw::fill(pGreenCtx, 1, [none].into_iter()) };
-        // SAFETY: the caller's contract, passed on.
-        unsafe { StreamCalls::cuStreamGetCtx(self, hStream, pCtx) }
+        pGreenCtx: Out<CUgreenCtx>,
+    ) -> Result<CUcontext, CUresult> {
+        // No stream is of a green context.
+        pGreenCtx.set(std::ptr::null_mut());
+        StreamCalls::cuStreamGetCtx(self, hStream)
     }
 
-    unsafe fn cuStreamCopyAttributes(&self, dst: CUstream, src: CUstream) -> CUresult {
-        status(self.copy_stream_attributes(dst, src))
+    fn cuStreamCopyAttributes(&self, dst: CUstream, src: CUstream) -> Result<(), CUresult> {
+        self.copy_stream_attributes(dst, src)
     }
 
-    unsafe fn cuStreamGetAttribute(
+    fn cuStreamGetAttribute(
         &self,
         hStream: CUstream,
         attr: CUstreamAttrID,
-        value_out: *mut CUlaunchAttributeValue,
-    ) -> CUresult {
-        let value = self.stream_attribute(hStream, attr);
-        // SAFETY: the caller's contract.
-        unsafe { tell(value_out, value) }
+    ) -> Result<CUlaunchAttributeValue, CUresult> {
+        self.stream_attribute(hStream, attr)
     }
 
-    unsafe fn cuStreamSetAttribute(
+    fn cuStreamSetAttribute(
         &self,
         hStream: CUstream,
         attr: CUstreamAttrID,
-        value: *const CUlaunchAttributeValue,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let given = unsafe { value.as_ref() }.ok_or(CUDA_ERROR_INVALID_VALUE);
-        status(given.and_then(|given| self.set_stream_attribute(hStream, attr, given)))
+        value: Vouched<'_, CUlaunchAttributeValue>,
+    ) -> Result<(), CUresult> {
+        self.set_stream_attribute(hStream, attr, &value)
     }
 
-    unsafe fn cuStreamAttachMemAsync(
+    fn cuStreamAttachMemAsync(
         &self,
         hStream: CUstream,
         dptr: CUdeviceptr,
         length: usize,
         flags: u32,
-    ) -> CUresult {
-        status(self.attach(hStream, dptr, length, flags))
+    ) -> Result<(), CUresult> {
+        self.attach(hStream, dptr, length, flags)
     }
 
-    unsafe fn cuStreamWaitValue32_v2(
+    fn cuStreamWaitValue32_v2(
         &self,
         stream: CUstream,
         addr: CUdeviceptr,
         value: cuuint32_t,
         flags: u32,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let kind = CU_STREAM_MEM_OP_WAIT_VALUE_32;
-        status(self.operate_on(stream, kind, addr, u64::from(value), flags))
+        self.operate_on(stream, kind, addr, u64::from(value), flags)
     }
 
-    unsafe fn cuStreamWaitValue64_v2(
+    fn cuStreamWaitValue64_v2(
         &self,
         stream: CUstream,
         addr: CUdeviceptr,
         value: cuuint64_t,
         flags: u32,
-    ) -> CUresult {
-        status(self.operate_on(stream, CU_STREAM_MEM_OP_WAIT_VALUE_64, addr, value, flags))
+    ) -> Result<(), CUresult> {
+        self.operate_on(stream, CU_STREAM_MEM_OP_WAIT_VALUE_64, addr, value, flags)
     }
 
-    unsafe fn cuStreamWriteValue32_v2(
+    fn cuStreamWriteValue32_v2(
         &self,
         stream: CUstream,
         addr: CUdeviceptr,
         value: cuuint32_t,
         flags: u32,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let kind = CU_STREAM_MEM_OP_WRITE_VALUE_32;
-        status(self.operate_on(stream, kind, addr, u64::from(value), flags))
+        self.operate_on(stream, kind, addr, u64::from(value), flags)
     }
 
-    unsafe fn cuStreamWriteValue64_v2(
+    fn cuStreamWriteValue64_v2(
         &self,
         stream: CUstream,
         addr: CUdeviceptr,
         value: cuuint64_t,
         flags: u32,
-    ) -> CUresult {
-        status(self.operate_on(stream, CU_STREAM_MEM_OP_WRITE_VALUE_64, addr, value, flags))
+    ) -> Result<(), CUresult> {
+        self.operate_on(stream, CU_STREAM_MEM_OP_WRITE_VALUE_64, addr, value, flags)
     }
 
-    unsafe fn cuStreamBatchMemOp_v2(
+    fn cuStreamBatchMemOp_v2(
         &self,
         stream: CUstream,
-        count: u32,
-        paramArray: *mut CUstreamBatchMemOpParams,
+        paramArray: &[CUstreamBatchMemOpParams],
         flags: u32,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         if flags != 0 {
-            return CUDA_ERROR_INVALID_VALUE;
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        // SAFETY: the caller's contract.
-        let words = unsafe { crate::operations::words(count, paramArray) };
-        status(words.and_then(|words| self.operate(stream, &words)))
+        self.operate(stream, &crate::operations::words(paramArray)?)
     }
 
-    unsafe fn cuStreamGetPriority(&self, hStream: CUstream, priority: *mut i32) -> CUresult {
-        let of = self.describe_valid(hStream).map(|stream| stream.priority);
-        // SAFETY: the caller's contract.
-        unsafe { tell(priority, of) }
+    fn cuStreamGetPriority(&self, hStream: CUstream) -> Result<i32, CUresult> {
+        self.describe_valid(hStream).map(|stream| stream.priority)
     }
 
-    unsafe fn cuStreamGetFlags(&self, hStream: CUstream, flags: *mut u32) -> CUresult {
-        let of = self.describe_uncaptured(hStream).map(|stream| stream.flags);
-        // SAFETY: the caller's contract.
-        unsafe { tell(flags, of) }
+    fn cuStreamGetFlags(&self, hStream: CUstream) -> Result<u32, CUresult> {
+        self.describe_uncaptured(hStream).map(|stream| stream.flags)
     }
 
-    unsafe fn cuStreamGetId(&self, hStream: CUstream, streamId: *mut u64) -> CUresult {
-        let of = self.describe_uncaptured(hStream).map(|stream| stream.id);
-        // SAFETY: the caller's contract.
-        unsafe { tell(streamId, of) }
+    fn cuStreamGetId(&self, hStream: CUstream) -> Result<u64, CUresult> {
+        self.describe_uncaptured(hStream).map(|stream| stream.id)
     }
 
-    unsafe fn cuStreamGetCtx(&self, hStream: CUstream, pctx: *mut CUcontext) -> CUresult {
+    fn cuStreamGetCtx(&self, hStream: CUstream) -> Result<CUcontext, CUresult> {
         let of = self.describe_valid(hStream);
-        let of = of.map(|stream| wire::ContextHandle(stream.context).to_raw());
-        // SAFETY: the caller's contract.
-        unsafe { tell(pctx, of) }
+        of.map(|stream| wire::ContextHandle(stream.context).to_raw())
     }
 
-    unsafe fn cuStreamGetDevice(&self, hStream: CUstream, device: *mut CUdevice) -> CUresult {
-        let of = self.describe_valid(hStream);
-        let of: Result<Arc<Context>, _> = of.and_then(|stream| self.context(stream.context));
-        // SAFETY: the caller's contract.
-        unsafe { tell(device, of.map(|context| context.device)) }
+    fn cuStreamGetDevice(&self, hStream: CUstream) -> Result<CUdevice, CUresult> {
+        let context = self.context(self.describe_valid(hStream)?.context)?;
+        Ok(context.device)
     }
 
-    unsafe fn cuStreamIsCapturing(
-        &self,
-        hStream: CUstream,
-        captureStatus: *mut CUstreamCaptureStatus,
-    ) -> CUresult {
-        let of = self.capture_state(hStream).map(|state| state.status);
-        // SAFETY: the caller's contract.
-        unsafe { tell(captureStatus, of) }
+    fn cuStreamIsCapturing(&self, hStream: CUstream) -> Result<CUstreamCaptureStatus, CUresult> {
+        self.capture_state(hStream).map(|state| state.status)
     }
 
-    unsafe fn cuStreamBeginCapture(&self, hStream: CUstream) -> CUresult {
-        status(self.begin_capture(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL, None))
+    fn cuStreamBeginCapture(&self, hStream: CUstream) -> Result<(), CUresult> {
+        self.begin_capture(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL, None)
     }
 
-    unsafe fn cuStreamBeginCapture_v2(
+    fn cuStreamBeginCapture_v2(
         &self,
         hStream: CUstream,
         mode: CUstreamCaptureMode,
-    ) -> CUresult {
-        status(self.begin_capture(hStream, mode, None))
+    ) -> Result<(), CUresult> {
+        self.begin_capture(hStream, mode, None)
     }
 
-    unsafe fn cuStreamBeginCaptureToGraph(
+    fn cuStreamBeginCaptureToGraph(
         &self,
         hStream: CUstream,
         hGraph: CUgraph,
-        dependencies: *const CUgraphNode,
-        dependencyData: *const CUgraphEdgeData,
-        numDependencies: usize,
+        dependencies: &[CUgraphNode],
+        dependencyData: Option<&[CUgraphEdgeData]>,
         mode: CUstreamCaptureMode,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let nodes = unsafe { crate::raw::slice(dependencies, numDependencies) };
-        // SAFETY: as above.
-        let data = unsafe { crate::raw::slice(dependencyData, numDependencies) };
-        let Some(nodes) = nodes else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        let into = (
-            hGraph.addr() as u64,
-            crate::graph::dependencies(nodes, data),
-        );
-        status(self.begin_capture(hStream, mode, Some(into)))
+    ) -> Result<(), CUresult> {
+        let deps = crate::graph::dependencies(dependencies, dependencyData);
+        self.begin_capture(hStream, mode, Some((hGraph.addr() as u64, deps)))
     }
 
-    unsafe fn cuStreamEndCapture(&self, hStream: CUstream, phGraph: *mut CUgraph) -> CUresult {
-        if phGraph.is_null() {
+    fn cuStreamEndCapture(&self, hStream: CUstream, phGraph: Out<CUgraph>) -> Result<(), CUresult> {
+        if !phGraph.wanted() {
             // The driver takes it. Who captured into a graph has it already; another graph nobody can name.
-            return status(self.captures_into(hStream).and_then(|into| {
-                let graph = self.end_capture(hStream)?;
-                if !into {
-                    self.destroy_graph(graph)?;
-                }
-                Ok(())
-            }));
+            let into = self.captures_into(hStream)?;
+            let graph = self.end_capture(hStream)?;
+            return match into {
+                true => Ok(()),
+                false => self.destroy_graph(graph),
+            };
         }
-        // SAFETY: the caller's contract. A capture that went wrong gives no graph.
-        unsafe { phGraph.write(std::ptr::null_mut()) };
-        let graph = self.end_capture(hStream);
-        // SAFETY: as above.
-        unsafe {
-            tell(
-                phGraph,
-                graph.map(|graph| wire::GraphHandle(graph).to_raw()),
-            )
-        }
+        // A capture that went wrong gives no graph.
+        phGraph.set(std::ptr::null_mut());
+        phGraph.set(wire::GraphHandle(self.end_capture(hStream)?).to_raw());
+        Ok(())
     }
 
-    unsafe fn cuStreamUpdateCaptureDependencies(
+    fn cuStreamUpdateCaptureDependencies(
         &self,
         hStream: CUstream,
-        dependencies: *mut CUgraphNode,
-        numDependencies: usize,
+        dependencies: &[CUgraphNode],
         flags: u32,
-    ) -> CUresult {
-        let none = std::ptr::null();
-        // SAFETY: the caller's contract, passed on.
-        unsafe {
-            StreamCalls::cuStreamUpdateCaptureDependencies_v2(
-                self,
-                hStream,
-                dependencies,
-                none,
-                numDependencies,
-                flags,
-            )
-        }
+    ) -> Result<(), CUresult> {
+        StreamCalls::cuStreamUpdateCaptureDependencies_v2(self, hStream, dependencies, None, flags)
     }
 
-    unsafe fn cuStreamUpdateCaptureDependencies_v2(
+    fn cuStreamUpdateCaptureDependencies_v2(
         &self,
         hStream: CUstream,
-        dependencies: *mut CUgraphNode,
-        dependencyData: *const CUgraphEdgeData,
-        numDependencies: usize,
+        dependencies: &[CUgraphNode],
+        dependencyData: Option<&[CUgraphEdgeData]>,
         flags: u32,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let nodes = unsafe { crate::raw::slice(dependencies.cast_const(), numDependencies) };
-        // SAFETY: as above.
-        let data = unsafe { crate::raw::slice(dependencyData, numDependencies) };
-        let Some(nodes) = nodes else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        let deps = crate::graph::dependencies(nodes, data);
-        status(self.update_dependencies(hStream, &deps, flags))
+    ) -> Result<(), CUresult> {
+        let deps = crate::graph::dependencies(dependencies, dependencyData);
+        self.update_dependencies(hStream, &deps, flags)
     }
 
-    unsafe fn cuThreadExchangeStreamCaptureMode(&self, mode: *mut CUstreamCaptureMode) -> CUresult {
-        if mode.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
+    fn cuThreadExchangeStreamCaptureMode(
+        &self,
+        mode: &mut CUstreamCaptureMode,
+    ) -> Result<(), CUresult> {
+        if *mode > CU_STREAM_CAPTURE_MODE_RELAXED {
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        // SAFETY: the caller's contract.
-        let wanted = unsafe { mode.read() };
-        if wanted > CU_STREAM_CAPTURE_MODE_RELAXED {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        let before = thread::with(|thread| thread.capture_mode.replace(wanted));
-        // SAFETY: the caller's contract.
-        unsafe { mode.write(before) };
-        CUDA_SUCCESS
+        *mode = thread::with(|thread| thread.capture_mode.replace(*mode));
+        Ok(())
     }
 
-    unsafe fn cuStreamGetCaptureInfo(
+    fn cuStreamGetCaptureInfo(
         &self,
         hStream: CUstream,
-        captureStatus_out: *mut CUstreamCaptureStatus,
-        id_out: *mut cuuint64_t,
-    ) -> CUresult {
-        let state = self.capture_state(hStream);
-        if let Ok(state) = &state
-            && state.status == CU_STREAM_CAPTURE_STATUS_ACTIVE
-        {
-            // SAFETY: the caller's contract; it may be NULL.
-            unsafe { crate::raw::fill(id_out, 1, [state.id].into_iter()) };
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell(captureStatus_out, state.map(|state| state.status)) }
-    }
-
-    unsafe fn cuStreamGetCaptureInfo_v2(
-        &self,
-        hStream: CUstream,
-        captureStatus_out: *mut CUstreamCaptureStatus,
-        id_out: *mut cuuint64_t,
-        graph_out: *mut CUgraph,
-        dependencies_out: *mut *const CUgraphNode,
-        numDependencies_out: *mut usize,
-    ) -> CUresult {
-        let none = std::ptr::null_mut();
-        // SAFETY: the caller's contract, passed on.
-        unsafe {
-            StreamCalls::cuStreamGetCaptureInfo_v3(
-                self,
-                hStream,
-                captureStatus_out,
-                id_out,
-                graph_out,
-                dependencies_out,
-                none,
-                numDependencies_out,
-            )
-        }
-    }
-
-    unsafe fn cuStreamGetCaptureInfo_v3(
-        &self,
-        hStream: CUstream,
-        captureStatus_out: *mut CUstreamCaptureStatus,
-        id_out: *mut cuuint64_t,
-        graph_out: *mut CUgraph,
-        dependencies_out: *mut *const CUgraphNode,
-        edgeData_out: *mut *const CUgraphEdgeData,
-        numDependencies_out: *mut usize,
-    ) -> CUresult {
-        let state = match self.capture_state(hStream) {
-            Ok(state) => state,
-            Err(status) => return status,
-        };
+        id_out: Out<cuuint64_t>,
+    ) -> Result<CUstreamCaptureStatus, CUresult> {
+        let state = self.capture_state(hStream)?;
         if state.status == CU_STREAM_CAPTURE_STATUS_ACTIVE {
-            if edgeData_out.is_null() && !dependencies_out.is_null() && !state.plain {
-                return CUDA_ERROR_LOSSY_QUERY;
-            }
-            let graph = wire::GraphHandle(state.graph).to_raw();
-            let nodes = std::ptr::with_exposed_provenance(state.nodes);
-            let edges = std::ptr::with_exposed_provenance(state.edges);
-            // SAFETY: the caller's contract, for this and the others; each may be NULL.
-            unsafe { crate::raw::fill(graph_out, 1, [graph].into_iter()) };
-            // SAFETY: as above.
-            unsafe { crate::raw::fill(dependencies_out, 1, [nodes].into_iter()) };
-            // SAFETY: as above.
-            unsafe { crate::raw::fill(edgeData_out, 1, [edges].into_iter()) };
-            // SAFETY: as above.
-            unsafe { crate::raw::fill(numDependencies_out, 1, [state.count].into_iter()) };
-            // SAFETY: as above.
-            unsafe { crate::raw::fill(id_out, 1, [state.id].into_iter()) };
+            id_out.set(state.id);
         }
-        // SAFETY: the caller's contract.
-        unsafe { tell(captureStatus_out, Ok(state.status)) }
+        Ok(state.status)
+    }
+
+    fn cuStreamGetCaptureInfo_v2(
+        &self,
+        hStream: CUstream,
+        id_out: Out<cuuint64_t>,
+        graph_out: Out<CUgraph>,
+        dependencies_out: Out<*const CUgraphNode>,
+        numDependencies_out: Out<usize>,
+    ) -> Result<CUstreamCaptureStatus, CUresult> {
+        StreamCalls::cuStreamGetCaptureInfo_v3(
+            self,
+            hStream,
+            id_out,
+            graph_out,
+            dependencies_out,
+            Out::none(),
+            numDependencies_out,
+        )
+    }
+
+    fn cuStreamGetCaptureInfo_v3(
+        &self,
+        hStream: CUstream,
+        id_out: Out<cuuint64_t>,
+        graph_out: Out<CUgraph>,
+        dependencies_out: Out<*const CUgraphNode>,
+        edgeData_out: Out<*const CUgraphEdgeData>,
+        numDependencies_out: Out<usize>,
+    ) -> Result<CUstreamCaptureStatus, CUresult> {
+        let state = self.capture_state(hStream)?;
+        if state.status == CU_STREAM_CAPTURE_STATUS_ACTIVE {
+            if !edgeData_out.wanted() && dependencies_out.wanted() && !state.plain {
+                return Err(CUDA_ERROR_LOSSY_QUERY);
+            }
+            graph_out.set(wire::GraphHandle(state.graph).to_raw());
+            dependencies_out.set(std::ptr::with_exposed_provenance(state.nodes));
+            edgeData_out.set(std::ptr::with_exposed_provenance(state.edges));
+            numDependencies_out.set(state.count);
+            id_out.set(state.id);
+        }
+        Ok(state.status)
     }
 }

@@ -320,7 +320,8 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         // SAFETY: the list is as long as the parameters say, which are vouched for.
-        let words = unsafe { operations::words(params.count, params.paramArray) }?;
+        let list = unsafe { crate::raw::slice(params.paramArray, params.count as usize) };
+        let words = operations::words(list.ok_or(CUDA_ERROR_INVALID_VALUE)?)?;
         self.check_operations(context, &words)?;
         Ok(Content::Operations {
             context,
