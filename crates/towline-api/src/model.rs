@@ -346,13 +346,15 @@ pub enum Extent {
     List,
 }
 
-/// A length: a parameter times a factor, or a number.
+/// A length: a parameter times a factor, a parameter less a number, or a number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expr {
     /// The parameter, if any.
     pub param: Option<String>,
     /// Its factor, or the number.
     pub factor: u64,
+    /// How much less it is.
+    pub less: u64,
 }
 
 /// `command_queue` to `CommandQueue`; what is capitalised already stays.
@@ -396,7 +398,7 @@ pub struct Dialect {
 }
 
 /// Groups of CUDA's calls whose halves still get the C signature.
-const UNTYPED: [&str; 13] = [
+const UNTYPED: [&str; 12] = [
     "context",
     "copy",
     "device",
@@ -407,7 +409,6 @@ const UNTYPED: [&str; 13] = [
     "memory",
     "module",
     "pool",
-    "texture",
     "tools",
     "virtual_memory",
 ];

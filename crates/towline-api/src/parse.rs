@@ -643,7 +643,7 @@ fn expr(file: &str, word: &Word) -> Result<Expr> {
             file,
             word.name.span(),
             format!(
-                "`{}` needs a parameter, a number, or parameter * number",
+                "`{}` needs a parameter, a number, parameter * number, or parameter - number",
                 word.name
             ),
         )
@@ -662,21 +662,28 @@ fn expr(file: &str, word: &Word) -> Result<Expr> {
         return Ok(Expr {
             param: None,
             factor,
+            less: 0,
         });
     }
     if let Some(param) = name(value) {
         return Ok(Expr {
             param: Some(param),
             factor: 1,
+            less: 0,
         });
     }
-    if let syn::Expr::Binary(product) = value
-        && let (syn::BinOp::Mul(_), Some(param), Some(factor)) =
-            (&product.op, name(&product.left), number(&product.right))
+    if let syn::Expr::Binary(two) = value
+        && let (Some(param), Some(number)) = (name(&two.left), number(&two.right))
+        && let Some((factor, less)) = match two.op {
+            syn::BinOp::Mul(_) => Some((number, 0)),
+            syn::BinOp::Sub(_) => Some((1, number)),
+            _ => None,
+        }
     {
         return Ok(Expr {
             param: Some(param),
             factor,
+            less,
         });
     }
     Err(fail())

@@ -11,7 +11,7 @@ use towline_backend::cuda::*;
 use crate::driver::{Driver, lock};
 
 /// Most dimensions of a tensor.
-const MAX_RANK: u32 = 5;
+const MAX_RANK: usize = 5;
 /// Descriptions that are kept; a program that makes more of them asks again.
 const KEPT: usize = 4096;
 
@@ -26,46 +26,24 @@ pub(crate) struct Tensors(Mutex<HashMap<Key, [u64; 16]>>);
 pub(crate) struct Arguments(Vec<u64>);
 
 impl Arguments {
-    /// The arguments that all kinds begin with.
-    ///
-    /// # Safety
-    /// `dims` is readable for as many elements as the rank says, `strides` for one less.
-    pub(crate) unsafe fn new(
-        least_rank: u32,
+    /// The arguments that all kinds begin with. A tensor of one dimension has no strides.
+    pub(crate) fn new(
+        least_rank: usize,
         data_type: CUtensorMapDataType,
-        rank: u32,
-        dims: *const cuuint64_t,
-        strides: *const cuuint64_t,
+        dims: &[cuuint64_t],
+        strides: &[cuuint64_t],
     ) -> Result<Self, CUresult> {
-        if !(least_rank..=MAX_RANK).contains(&rank) {
+        if !(least_rank..=MAX_RANK).contains(&dims.len()) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let mut words = Self(vec![data_type.into(), rank.into()]);
-        // SAFETY: the caller's contract.
-        unsafe { words.list(dims, rank) }?;
-        // SAFETY: as above. A tensor of one dimension has no strides.
-        unsafe { words.list(strides, rank - 1) }?;
+        let mut words = Self(vec![data_type.into(), dims.len() as u64]);
+        words.list(dims);
+        words.list(strides);
         Ok(words)
     }
 
-    /// Adds a list.
-    ///
-    /// # Safety
-    /// `list` is NULL or readable for `count` elements.
-    pub(crate) unsafe fn list<T: Word>(
-        &mut self,
-        list: *const T,
-        count: u32,
-    ) -> Result<&mut Self, CUresult> {
-        // SAFETY: the caller's contract.
-        let list = unsafe { crate::raw::slice(list, count as usize) };
-        let list = list.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        self.0.extend(list.iter().map(|value| value.word()));
-        Ok(self)
-    }
-
-    pub(crate) fn words<const N: usize>(&mut self, words: [u32; N]) {
-        self.0.extend(words.map(u64::from));
+    pub(crate) fn list<T: Word>(&mut self, list: &[T]) {
+        self.0.extend(list.iter().map(Word::word));
     }
 }
 
@@ -93,44 +71,23 @@ impl Word for i32 {
 }
 
 impl Driver {
-    /// Writes a description.
-    ///
-    /// # Safety
-    /// `map` is NULL or writable.
-    pub(crate) unsafe fn describe_tensor(
+    pub(crate) fn describe_tensor(
         &self,
-        map: *mut CUtensorMap,
         kind: u32,
         address: *mut c_void,
-        arguments: Result<Arguments, CUresult>,
-    ) -> CUresult {
-        // The driver refuses a place that the device could not read from.
-        if map.is_null() || !map.is_aligned() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        let described = arguments
-            .and_then(|arguments| self.tensor(kind, address.addr() as u64, arguments.0))
-            .map(|opaque| CUtensorMap { opaque });
-        // SAFETY: the caller's contract.
-        unsafe { crate::driver::tell(map, described) }
+        arguments: Arguments,
+    ) -> Result<CUtensorMap, CUresult> {
+        let opaque = self.tensor(kind, address.addr() as u64, arguments.0)?;
+        Ok(CUtensorMap { opaque })
     }
 
-    /// Gives a description another address.
-    ///
-    /// # Safety
-    /// `map` is NULL or readable and writable.
-    pub(crate) unsafe fn move_tensor(
+    /// A description with another address.
+    pub(crate) fn move_tensor(
         &self,
-        map: *mut CUtensorMap,
+        map: &CUtensorMap,
         address: *mut c_void,
-    ) -> CUresult {
-        if map.is_null() || !map.is_aligned() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract.
-        let words = unsafe { map.read() }.opaque.to_vec();
-        // SAFETY: as above.
-        unsafe { self.describe_tensor(map, 3, address, Ok(Arguments(words))) }
+    ) -> Result<CUtensorMap, CUresult> {
+        self.describe_tensor(3, address, Arguments(map.opaque.to_vec()))
     }
 
     fn tensor(&self, kind: u32, address: u64, words: Vec<u64>) -> Result<[u64; 16], CUresult> {

@@ -131,6 +131,7 @@ impl<'a> Command<'a> {
         let three = crate::model::Expr {
             param: None,
             factor: 3,
+            less: 0,
         };
         match (&param.ty, &param.shape) {
             (Type::Handle(_), _) => {

@@ -113,6 +113,7 @@ fn pointee(param: &Param) -> &Type {
 fn length(expr: &Expr, spell: impl Fn(&str) -> String) -> String {
     match &expr.param {
         None => expr.factor.to_string(),
+        Some(param) if expr.less > 0 => format!("{}.saturating_sub({})", spell(param), expr.less),
         Some(param) if expr.factor == 1 => spell(param),
         Some(param) => format!("{}.saturating_mul({})", spell(param), expr.factor),
     }

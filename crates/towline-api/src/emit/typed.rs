@@ -37,6 +37,16 @@ fn holds_pointers(api: &Api, ty: &Type) -> bool {
     }
 }
 
+/// Whether a parameter points to a structure of which the driver refuses a place that is not aligned as declared.
+fn is_aligned_further(api: &Api, param: &Param) -> bool {
+    match (&param.ty, pointee(param)) {
+        (Type::Pointer { .. }, Type::Struct(name)) => api
+            .structure(name)
+            .is_some_and(|structure| structure.align.is_some()),
+        _ => false,
+    }
+}
+
 /// How many elements a list has, as `usize`. A count below zero is none; one behind a pointer was read already.
 fn count(call: &Call, expr: &Expr) -> String {
     length(expr, |name| {
@@ -62,7 +72,7 @@ fn is_told_by_a_list(call: &Call, count: &Param) -> bool {
             | Shape::Output {
                 extent: Extent::Len(expr),
                 ..
-            } => expr.factor == 1 && expr.param.as_deref() == Some(&count.name),
+            } => expr.factor == 1 && expr.less == 0 && expr.param.as_deref() == Some(&count.name),
             Shape::Output {
                 extent: Extent::Bytes(expr),
                 ..
@@ -112,6 +122,7 @@ fn form(api: &Api, call: &Call, param: &Param) -> Form {
             Extent::Bytes(Expr {
                 param: None,
                 factor,
+                ..
             }) => one(
                 format!("&[u8; {factor}]"),
                 format!("{name}.cast::<[u8; {factor}]>().as_ref()"),
@@ -160,6 +171,7 @@ fn form(api: &Api, call: &Call, param: &Param) -> Form {
                 Extent::Bytes(Expr {
                     param: None,
                     factor,
+                    ..
                 }) => (
                     format!("[u8; {factor}]"),
                     format!("{name}.cast::<[u8; {factor}]>()"),
@@ -213,6 +225,9 @@ pub(super) fn method(api: &Api, call: &Call) -> (String, String) {
     let ordered = forms.iter().filter(reads_first);
     for (param, form) in ordered.chain(forms.iter().filter(|form| !reads_first(form))) {
         let name = &param.name;
+        if is_aligned_further(api, param) {
+            let _ = writeln!(checks, "        if !{name}.is_aligned() {{ {invalid} }}");
+        }
         let must_be_there = matches!(
             param.shape,
             Shape::Output {

@@ -160,12 +160,14 @@ fn a_length_names_a_scalar_parameter() {
 }
 
 #[test]
-fn a_length_is_a_parameter_a_number_or_their_product() {
+fn a_length_is_a_parameter_a_number_their_product_or_difference() {
     let fault = refusal(
         "/// Sees.\n#[call(id = 1)]\nfn clSee(n: cl_uint, #[input(len = n + 1)] what: *const cl_int) -> cl_int;",
     );
     assert!(
-        fault.contains("`len` needs a parameter, a number, or parameter * number"),
+        fault.contains(
+            "`len` needs a parameter, a number, parameter * number, or parameter - number"
+        ),
         "{fault}"
     );
 }

@@ -4,10 +4,11 @@ use std::ffi::c_void;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
+use towline_client::raw::{Out, OutList};
 use towline_wire::cuda::texture_reference as setting;
 
 use super::reference::Bound;
-use crate::driver::{Driver, TextureCalls, read, status, tell};
+use crate::driver::{Driver, TextureCalls, read};
 use crate::tensor::Arguments;
 
 fn cuboid(rectangle: &CUDA_ARRAY_DESCRIPTOR) -> CUDA_ARRAY3D_DESCRIPTOR {
@@ -18,6 +19,16 @@ fn cuboid(rectangle: &CUDA_ARRAY_DESCRIPTOR) -> CUDA_ARRAY3D_DESCRIPTOR {
         Format: rectangle.Format,
         NumChannels: rectangle.NumChannels,
         Flags: 0,
+    }
+}
+
+/// The descriptor of CUDA 2's form.
+fn wide(narrow: &CUDA_ARRAY_DESCRIPTOR_v1) -> CUDA_ARRAY_DESCRIPTOR {
+    CUDA_ARRAY_DESCRIPTOR {
+        Width: narrow.Width as usize,
+        Height: narrow.Height as usize,
+        Format: narrow.Format,
+        NumChannels: narrow.NumChannels,
     }
 }
 
@@ -51,62 +62,40 @@ fn plane(rectangle: &CUDA_ARRAY_DESCRIPTOR, address: u64, pitch: usize) -> [u64;
 }
 
 impl Driver {
-    /// Tells the first word of a setting, as what it is.
-    ///
-    /// # Safety
-    /// `target` is NULL or writable.
-    unsafe fn tell_setting<T>(
-        &self,
-        target: *mut T,
-        reference: CUtexref,
-        which: u32,
-        convert: impl FnOnce(u64) -> T,
-    ) -> CUresult {
-        let words = self.reference_words(reference, which, 0);
-        // SAFETY: the caller's contract.
-        unsafe { tell(target, words.map(|[first, ..]| convert(first))) }
+    /// The first word of a setting.
+    fn setting(&self, reference: CUtexref, which: u32) -> Result<u64, CUresult> {
+        let [first, ..] = self.reference_words(reference, which, 0)?;
+        Ok(first)
     }
 
-    fn change(&self, reference: CUtexref, which: u32, words: &[u64]) -> CUresult {
-        status(self.set_reference(reference, which, words).map(|_| ()))
+    fn change(&self, reference: CUtexref, which: u32, words: &[u64]) -> Result<(), CUresult> {
+        self.set_reference(reference, which, words).map(|_| ())
+    }
+
+    fn bound_array(&self, reference: u64) -> Result<CUarray, CUresult> {
+        match self.bound_to(reference)? {
+            Bound::Array(array) => Ok(wire::ArrayHandle(array).to_raw()),
+            Bound::Mipmap(_) => Err(CUDA_ERROR_INVALID_VALUE),
+        }
     }
 }
 
 impl TextureCalls for Driver {
-    unsafe fn cuArrayCreate(
+    fn cuArrayCreate(
         &self,
-        pHandle: *mut CUarray,
-        pAllocateArray: *const CUDA_ARRAY_DESCRIPTOR_v1,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let wanted = unsafe { pAllocateArray.as_ref() }.map(|wanted| CUDA_ARRAY_DESCRIPTOR {
-            Width: wanted.Width as usize,
-            Height: wanted.Height as usize,
-            Format: wanted.Format,
-            NumChannels: wanted.NumChannels,
-        });
-        let wanted = wanted.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: as above.
-        unsafe { TextureCalls::cuArrayCreate_v2(self, pHandle, wanted) }
+        pAllocateArray: &CUDA_ARRAY_DESCRIPTOR_v1,
+    ) -> Result<CUarray, CUresult> {
+        TextureCalls::cuArrayCreate_v2(self, &wide(pAllocateArray))
     }
 
-    unsafe fn cuArrayCreate_v2(
+    fn cuArrayCreate_v2(
         &self,
-        pHandle: *mut CUarray,
-        pAllocateArray: *const CUDA_ARRAY_DESCRIPTOR,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let wanted = unsafe { pAllocateArray.as_ref() }.map(cuboid);
-        let wanted = wanted.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: as above.
-        unsafe { TextureCalls::cuArray3DCreate_v2(self, pHandle, wanted) }
+        pAllocateArray: &CUDA_ARRAY_DESCRIPTOR,
+    ) -> Result<CUarray, CUresult> {
+        self.create_array(cuboid(pAllocateArray))
     }
 
-    unsafe fn cuArrayGetDescriptor(
-        &self,
-        pArrayDescriptor: *mut CUDA_ARRAY_DESCRIPTOR_v1,
-        hArray: CUarray,
-    ) -> CUresult {
+    fn cuArrayGetDescriptor(&self, hArray: CUarray) -> Result<CUDA_ARRAY_DESCRIPTOR_v1, CUresult> {
         let known = self.describe_array(hArray.addr() as u64);
         let narrow = |known: CUDA_ARRAY3D_DESCRIPTOR| CUDA_ARRAY_DESCRIPTOR_v1 {
             Width: known.Width as u32,
@@ -114,58 +103,39 @@ impl TextureCalls for Driver {
             Format: known.Format,
             NumChannels: known.NumChannels,
         };
-        // SAFETY: the caller's contract.
-        unsafe { tell(pArrayDescriptor, known.map(narrow)) }
+        known.map(narrow)
     }
 
-    unsafe fn cuArrayGetDescriptor_v2(
-        &self,
-        pArrayDescriptor: *mut CUDA_ARRAY_DESCRIPTOR,
-        hArray: CUarray,
-    ) -> CUresult {
+    fn cuArrayGetDescriptor_v2(&self, hArray: CUarray) -> Result<CUDA_ARRAY_DESCRIPTOR, CUresult> {
         let known = self.describe_array(hArray.addr() as u64);
-        // SAFETY: the caller's contract.
-        unsafe { tell(pArrayDescriptor, known.map(rectangle)) }
+        known.map(rectangle)
     }
 
-    unsafe fn cuArray3DCreate(
+    fn cuArray3DCreate(
         &self,
-        pHandle: *mut CUarray,
-        pAllocateArray: *const CUDA_ARRAY3D_DESCRIPTOR_v1,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let wanted = unsafe { pAllocateArray.as_ref() }.map(|wanted| CUDA_ARRAY3D_DESCRIPTOR {
-            Width: wanted.Width as usize,
-            Height: wanted.Height as usize,
-            Depth: wanted.Depth as usize,
-            Format: wanted.Format,
-            NumChannels: wanted.NumChannels,
-            Flags: wanted.Flags,
-        });
-        let wanted = wanted.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: as above.
-        unsafe { TextureCalls::cuArray3DCreate_v2(self, pHandle, wanted) }
+        pAllocateArray: &CUDA_ARRAY3D_DESCRIPTOR_v1,
+    ) -> Result<CUarray, CUresult> {
+        self.create_array(CUDA_ARRAY3D_DESCRIPTOR {
+            Width: pAllocateArray.Width as usize,
+            Height: pAllocateArray.Height as usize,
+            Depth: pAllocateArray.Depth as usize,
+            Format: pAllocateArray.Format,
+            NumChannels: pAllocateArray.NumChannels,
+            Flags: pAllocateArray.Flags,
+        })
     }
 
-    unsafe fn cuArray3DCreate_v2(
+    fn cuArray3DCreate_v2(
         &self,
-        pHandle: *mut CUarray,
-        pAllocateArray: *const CUDA_ARRAY3D_DESCRIPTOR,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let wanted = unsafe { pAllocateArray.as_ref() };
-        let (Some(wanted), false) = (wanted, pHandle.is_null()) else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        // SAFETY: the caller's contract.
-        unsafe { tell(pHandle, self.create_array(*wanted)) }
+        pAllocateArray: &CUDA_ARRAY3D_DESCRIPTOR,
+    ) -> Result<CUarray, CUresult> {
+        self.create_array(*pAllocateArray)
     }
 
-    unsafe fn cuArray3DGetDescriptor(
+    fn cuArray3DGetDescriptor(
         &self,
-        pArrayDescriptor: *mut CUDA_ARRAY3D_DESCRIPTOR_v1,
         hArray: CUarray,
-    ) -> CUresult {
+    ) -> Result<CUDA_ARRAY3D_DESCRIPTOR_v1, CUresult> {
         let known = self.describe_array(hArray.addr() as u64);
         let narrow = |known: CUDA_ARRAY3D_DESCRIPTOR| CUDA_ARRAY3D_DESCRIPTOR_v1 {
             Width: known.Width as u32,
@@ -175,49 +145,31 @@ impl TextureCalls for Driver {
             NumChannels: known.NumChannels,
             Flags: known.Flags,
         };
-        // SAFETY: the caller's contract.
-        unsafe { tell(pArrayDescriptor, known.map(narrow)) }
+        known.map(narrow)
     }
 
-    unsafe fn cuArray3DGetDescriptor_v2(
+    fn cuArray3DGetDescriptor_v2(
         &self,
-        pArrayDescriptor: *mut CUDA_ARRAY3D_DESCRIPTOR,
         hArray: CUarray,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { tell(pArrayDescriptor, self.describe_array(hArray.addr() as u64)) }
+    ) -> Result<CUDA_ARRAY3D_DESCRIPTOR, CUresult> {
+        self.describe_array(hArray.addr() as u64)
     }
 
-    unsafe fn cuArrayDestroy(&self, hArray: CUarray) -> CUresult {
-        status(self.destroy_array(hArray.addr() as u64))
+    fn cuArrayDestroy(&self, hArray: CUarray) -> Result<(), CUresult> {
+        self.destroy_array(hArray.addr() as u64)
     }
 
-    unsafe fn cuArrayGetPlane(
+    fn cuArrayGetPlane(&self, hArray: CUarray, planeIdx: u32) -> Result<CUarray, CUresult> {
+        let plane = self.plane(hArray.addr() as u64, planeIdx)?;
+        Ok(wire::ArrayHandle(plane).to_raw())
+    }
+
+    fn cuArrayGetSparseProperties(
         &self,
-        pPlaneArray: *mut CUarray,
-        hArray: CUarray,
-        planeIdx: u32,
-    ) -> CUresult {
-        if pPlaneArray.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        let plane = self.plane(hArray.addr() as u64, planeIdx);
-        // SAFETY: the caller's contract.
-        unsafe {
-            tell(
-                pPlaneArray,
-                plane.map(|number| wire::ArrayHandle(number).to_raw()),
-            )
-        }
-    }
-
-    unsafe fn cuArrayGetSparseProperties(
-        &self,
-        sparseProperties: *mut CUDA_ARRAY_SPARSE_PROPERTIES,
         array: CUarray,
-    ) -> CUresult {
+    ) -> Result<CUDA_ARRAY_SPARSE_PROPERTIES, CUresult> {
         let number = array.addr() as u64;
-        let told = self.current().and_then(|_| {
+        self.current().and_then(|_| {
             let context = read(&self.arrays).plain(number)?.context;
             let acting = self.with_array(context)?;
             let body = acting.call(&wire::ArrayGetSparseProperties {
@@ -227,19 +179,16 @@ impl TextureCalls for Driver {
             let reply = reply.map_err(|_| acting.malformed())?;
             let told = reply.sparseProperties.ok_or(CUDA_ERROR_UNKNOWN)?;
             Ok(told.to_raw())
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(sparseProperties, told) }
+        })
     }
 
-    unsafe fn cuArrayGetMemoryRequirements(
+    fn cuArrayGetMemoryRequirements(
         &self,
-        memoryRequirements: *mut CUDA_ARRAY_MEMORY_REQUIREMENTS,
         array: CUarray,
         device: CUdevice,
-    ) -> CUresult {
+    ) -> Result<CUDA_ARRAY_MEMORY_REQUIREMENTS, CUresult> {
         let number = array.addr() as u64;
-        let told = self.current().and_then(|_| {
+        self.current().and_then(|_| {
             let context = read(&self.arrays).plain(number)?.context;
             let device = self.ordinal_for(number, device)?;
             let acting = self.with_array(context)?;
@@ -251,56 +200,36 @@ impl TextureCalls for Driver {
             let reply = reply.map_err(|_| acting.malformed())?;
             let told = reply.memoryRequirements.ok_or(CUDA_ERROR_UNKNOWN)?;
             Ok(told.to_raw())
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(memoryRequirements, told) }
+        })
     }
 
-    unsafe fn cuMipmappedArrayCreate(
+    fn cuMipmappedArrayCreate(
         &self,
-        pHandle: *mut CUmipmappedArray,
-        pMipmappedArrayDesc: *const CUDA_ARRAY3D_DESCRIPTOR,
+        pMipmappedArrayDesc: &CUDA_ARRAY3D_DESCRIPTOR,
         numMipmapLevels: u32,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let wanted = unsafe { pMipmappedArrayDesc.as_ref() };
-        let (Some(wanted), false) = (wanted, pHandle.is_null()) else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        // SAFETY: the caller's contract.
-        unsafe { tell(pHandle, self.create_mipmap(*wanted, numMipmapLevels)) }
+    ) -> Result<CUmipmappedArray, CUresult> {
+        self.create_mipmap(*pMipmappedArrayDesc, numMipmapLevels)
     }
 
-    unsafe fn cuMipmappedArrayGetLevel(
+    fn cuMipmappedArrayGetLevel(
         &self,
-        pLevelArray: *mut CUarray,
         hMipmappedArray: CUmipmappedArray,
         level: u32,
-    ) -> CUresult {
-        if pLevelArray.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        let level = self.level(hMipmappedArray.addr() as u64, level);
-        // SAFETY: the caller's contract.
-        unsafe {
-            tell(
-                pLevelArray,
-                level.map(|number| wire::ArrayHandle(number).to_raw()),
-            )
-        }
+    ) -> Result<CUarray, CUresult> {
+        let level = self.level(hMipmappedArray.addr() as u64, level)?;
+        Ok(wire::ArrayHandle(level).to_raw())
     }
 
-    unsafe fn cuMipmappedArrayDestroy(&self, hMipmappedArray: CUmipmappedArray) -> CUresult {
-        status(self.destroy_mipmap(hMipmappedArray.addr() as u64))
+    fn cuMipmappedArrayDestroy(&self, hMipmappedArray: CUmipmappedArray) -> Result<(), CUresult> {
+        self.destroy_mipmap(hMipmappedArray.addr() as u64)
     }
 
-    unsafe fn cuMipmappedArrayGetSparseProperties(
+    fn cuMipmappedArrayGetSparseProperties(
         &self,
-        sparseProperties: *mut CUDA_ARRAY_SPARSE_PROPERTIES,
         mipmap: CUmipmappedArray,
-    ) -> CUresult {
+    ) -> Result<CUDA_ARRAY_SPARSE_PROPERTIES, CUresult> {
         let number = mipmap.addr() as u64;
-        let told = self.current().and_then(|_| {
+        self.current().and_then(|_| {
             let context = read(&self.arrays).mipmap(number)?.context;
             let acting = self.with_array(context)?;
             let body = acting.call(&wire::MipmappedArrayGetSparseProperties {
@@ -310,19 +239,16 @@ impl TextureCalls for Driver {
             let reply = reply.map_err(|_| acting.malformed())?;
             let told = reply.sparseProperties.ok_or(CUDA_ERROR_UNKNOWN)?;
             Ok(told.to_raw())
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(sparseProperties, told) }
+        })
     }
 
-    unsafe fn cuMipmappedArrayGetMemoryRequirements(
+    fn cuMipmappedArrayGetMemoryRequirements(
         &self,
-        memoryRequirements: *mut CUDA_ARRAY_MEMORY_REQUIREMENTS,
         mipmap: CUmipmappedArray,
         device: CUdevice,
-    ) -> CUresult {
+    ) -> Result<CUDA_ARRAY_MEMORY_REQUIREMENTS, CUresult> {
         let number = mipmap.addr() as u64;
-        let told = self.current().and_then(|_| {
+        self.current().and_then(|_| {
             let context = read(&self.arrays).mipmap(number)?.context;
             let device = self.ordinal_for(number, device)?;
             let acting = self.with_array(context)?;
@@ -334,525 +260,368 @@ impl TextureCalls for Driver {
             let reply = reply.map_err(|_| acting.malformed())?;
             let told = reply.memoryRequirements.ok_or(CUDA_ERROR_UNKNOWN)?;
             Ok(told.to_raw())
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(memoryRequirements, told) }
+        })
     }
 
-    unsafe fn cuTexObjectCreate(
+    fn cuTexObjectCreate(
         &self,
-        pTexObject: *mut CUtexObject,
-        pResDesc: *const CUDA_RESOURCE_DESC,
-        pTexDesc: *const CUDA_TEXTURE_DESC,
-        pResViewDesc: *const CUDA_RESOURCE_VIEW_DESC,
-    ) -> CUresult {
-        // SAFETY: the caller's contract, for this and the others.
-        let resource = unsafe { pResDesc.as_ref() };
-        // SAFETY: as above.
-        let texture = unsafe { pTexDesc.as_ref() };
-        // SAFETY: as above.
-        let view = unsafe { pResViewDesc.as_ref() };
-        let (Some(resource), Some(texture), false) = (resource, texture, pTexObject.is_null())
-        else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        let made = self.create_texture(resource, *texture, view.copied());
-        // SAFETY: the caller's contract.
-        unsafe { tell(pTexObject, made) }
+        pResDesc: &CUDA_RESOURCE_DESC,
+        pTexDesc: &CUDA_TEXTURE_DESC,
+        pResViewDesc: Option<&CUDA_RESOURCE_VIEW_DESC>,
+    ) -> Result<CUtexObject, CUresult> {
+        self.create_texture(pResDesc, *pTexDesc, pResViewDesc.copied())
     }
 
-    unsafe fn cuTexObjectDestroy(&self, texObject: CUtexObject) -> CUresult {
-        status(self.destroy_texture(texObject, false))
+    fn cuTexObjectDestroy(&self, texObject: CUtexObject) -> Result<(), CUresult> {
+        self.destroy_texture(texObject, false)
     }
 
-    unsafe fn cuTexObjectGetResourceDesc(
+    fn cuTexObjectGetResourceDesc(
         &self,
-        pResDesc: *mut CUDA_RESOURCE_DESC,
         texObject: CUtexObject,
-    ) -> CUresult {
+    ) -> Result<CUDA_RESOURCE_DESC, CUresult> {
         let known = self.texture(texObject, false);
-        // SAFETY: the caller's contract.
-        unsafe { tell(pResDesc, known.map(|known| known.resource.to_raw())) }
+        known.map(|known| known.resource.to_raw())
     }
 
-    unsafe fn cuTexObjectGetTextureDesc(
+    fn cuTexObjectGetTextureDesc(
         &self,
-        pTexDesc: *mut CUDA_TEXTURE_DESC,
         texObject: CUtexObject,
-    ) -> CUresult {
+    ) -> Result<CUDA_TEXTURE_DESC, CUresult> {
         let known = self.texture(texObject, false);
-        let told = known.and_then(|known| known.texture.ok_or(CUDA_ERROR_INVALID_VALUE));
-        // SAFETY: the caller's contract.
-        unsafe { tell(pTexDesc, told) }
+        known.and_then(|known| known.texture.ok_or(CUDA_ERROR_INVALID_VALUE))
     }
 
-    unsafe fn cuTexObjectGetResourceViewDesc(
+    fn cuTexObjectGetResourceViewDesc(
         &self,
-        pResViewDesc: *mut CUDA_RESOURCE_VIEW_DESC,
         texObject: CUtexObject,
-    ) -> CUresult {
+    ) -> Result<CUDA_RESOURCE_VIEW_DESC, CUresult> {
         let known = self.texture(texObject, false);
-        let told = known.and_then(|known| known.view.ok_or(CUDA_ERROR_INVALID_VALUE));
-        // SAFETY: the caller's contract.
-        unsafe { tell(pResViewDesc, told) }
+        known.and_then(|known| known.view.ok_or(CUDA_ERROR_INVALID_VALUE))
     }
 
-    unsafe fn cuSurfObjectCreate(
+    fn cuSurfObjectCreate(&self, pResDesc: &CUDA_RESOURCE_DESC) -> Result<CUsurfObject, CUresult> {
+        self.create_surface(pResDesc)
+    }
+
+    fn cuSurfObjectDestroy(&self, surfObject: CUsurfObject) -> Result<(), CUresult> {
+        self.destroy_texture(surfObject, true)
+    }
+
+    fn cuSurfObjectGetResourceDesc(
         &self,
-        pSurfObject: *mut CUsurfObject,
-        pResDesc: *const CUDA_RESOURCE_DESC,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let resource = unsafe { pResDesc.as_ref() };
-        let (Some(resource), false) = (resource, pSurfObject.is_null()) else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        // SAFETY: the caller's contract.
-        unsafe { tell(pSurfObject, self.create_surface(resource)) }
-    }
-
-    unsafe fn cuSurfObjectDestroy(&self, surfObject: CUsurfObject) -> CUresult {
-        status(self.destroy_texture(surfObject, true))
-    }
-
-    unsafe fn cuSurfObjectGetResourceDesc(
-        &self,
-        pResDesc: *mut CUDA_RESOURCE_DESC,
         surfObject: CUsurfObject,
-    ) -> CUresult {
+    ) -> Result<CUDA_RESOURCE_DESC, CUresult> {
         let known = self.texture(surfObject, true);
-        // SAFETY: the caller's contract.
-        unsafe { tell(pResDesc, known.map(|known| known.resource.to_raw())) }
+        known.map(|known| known.resource.to_raw())
     }
 
     unsafe fn cuTensorMapEncodeTiled(
         &self,
-        tensorMap: *mut CUtensorMap,
         tensorDataType: CUtensorMapDataType,
-        tensorRank: cuuint32_t,
         globalAddress: *mut c_void,
-        globalDim: *const cuuint64_t,
-        globalStrides: *const cuuint64_t,
-        boxDim: *const cuuint32_t,
-        elementStrides: *const cuuint32_t,
+        globalDim: &[cuuint64_t],
+        globalStrides: &[cuuint64_t],
+        boxDim: &[cuuint32_t],
+        elementStrides: &[cuuint32_t],
         interleave: CUtensorMapInterleave,
         swizzle: CUtensorMapSwizzle,
         l2Promotion: CUtensorMapL2promotion,
         oobFill: CUtensorMapFloatOOBfill,
-    ) -> CUresult {
-        let rank = tensorRank;
-        // SAFETY: the caller's contract, for this and the others.
-        let words = unsafe { Arguments::new(1, tensorDataType, rank, globalDim, globalStrides) };
-        let words = words.and_then(|mut words| {
-            // SAFETY: as above.
-            unsafe { words.list(boxDim, rank) }?;
-            // SAFETY: as above.
-            unsafe { words.list(elementStrides, rank) }?;
-            words.words([interleave, swizzle, l2Promotion, oobFill]);
-            Ok(words)
-        });
-        // SAFETY: the caller's contract.
-        unsafe { self.describe_tensor(tensorMap, 0, globalAddress, words) }
+    ) -> Result<CUtensorMap, CUresult> {
+        let mut words = Arguments::new(1, tensorDataType, globalDim, globalStrides)?;
+        words.list(boxDim);
+        words.list(elementStrides);
+        words.list(&[interleave, swizzle, l2Promotion, oobFill]);
+        self.describe_tensor(0, globalAddress, words)
     }
 
     unsafe fn cuTensorMapEncodeIm2col(
         &self,
-        tensorMap: *mut CUtensorMap,
         tensorDataType: CUtensorMapDataType,
-        tensorRank: cuuint32_t,
         globalAddress: *mut c_void,
-        globalDim: *const cuuint64_t,
-        globalStrides: *const cuuint64_t,
-        pixelBoxLowerCorner: *const i32,
-        pixelBoxUpperCorner: *const i32,
+        globalDim: &[cuuint64_t],
+        globalStrides: &[cuuint64_t],
+        pixelBoxLowerCorner: &[i32],
+        pixelBoxUpperCorner: &[i32],
         channelsPerPixel: cuuint32_t,
         pixelsPerColumn: cuuint32_t,
-        elementStrides: *const cuuint32_t,
+        elementStrides: &[cuuint32_t],
         interleave: CUtensorMapInterleave,
         swizzle: CUtensorMapSwizzle,
         l2Promotion: CUtensorMapL2promotion,
         oobFill: CUtensorMapFloatOOBfill,
-    ) -> CUresult {
-        let rank = tensorRank;
-        // SAFETY: the caller's contract, for this and the others.
-        let words = unsafe { Arguments::new(3, tensorDataType, rank, globalDim, globalStrides) };
-        let words = words.and_then(|mut words| {
-            // Corners are in the dimensions between the first and the last.
-            // SAFETY: as above.
-            unsafe { words.list(pixelBoxLowerCorner, rank - 2) }?;
-            // SAFETY: as above.
-            unsafe { words.list(pixelBoxUpperCorner, rank - 2) }?;
-            words.words([channelsPerPixel, pixelsPerColumn]);
-            // SAFETY: as above.
-            unsafe { words.list(elementStrides, rank) }?;
-            words.words([interleave, swizzle, l2Promotion, oobFill]);
-            Ok(words)
-        });
-        // SAFETY: the caller's contract.
-        unsafe { self.describe_tensor(tensorMap, 1, globalAddress, words) }
+    ) -> Result<CUtensorMap, CUresult> {
+        let mut words = Arguments::new(3, tensorDataType, globalDim, globalStrides)?;
+        // Corners are in the dimensions between the first and the last.
+        words.list(pixelBoxLowerCorner);
+        words.list(pixelBoxUpperCorner);
+        words.list(&[channelsPerPixel, pixelsPerColumn]);
+        words.list(elementStrides);
+        words.list(&[interleave, swizzle, l2Promotion, oobFill]);
+        self.describe_tensor(1, globalAddress, words)
     }
 
     unsafe fn cuTensorMapEncodeIm2colWide(
         &self,
-        tensorMap: *mut CUtensorMap,
         tensorDataType: CUtensorMapDataType,
-        tensorRank: cuuint32_t,
         globalAddress: *mut c_void,
-        globalDim: *const cuuint64_t,
-        globalStrides: *const cuuint64_t,
+        globalDim: &[cuuint64_t],
+        globalStrides: &[cuuint64_t],
         pixelBoxLowerCornerWidth: i32,
         pixelBoxUpperCornerWidth: i32,
         channelsPerPixel: cuuint32_t,
         pixelsPerColumn: cuuint32_t,
-        elementStrides: *const cuuint32_t,
+        elementStrides: &[cuuint32_t],
         interleave: CUtensorMapInterleave,
         mode: CUtensorMapIm2ColWideMode,
         swizzle: CUtensorMapSwizzle,
         l2Promotion: CUtensorMapL2promotion,
         oobFill: CUtensorMapFloatOOBfill,
-    ) -> CUresult {
-        let rank = tensorRank;
-        let corners = [pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth];
-        // SAFETY: the caller's contract, for this and the others.
-        let words = unsafe { Arguments::new(3, tensorDataType, rank, globalDim, globalStrides) };
-        let words = words.and_then(|mut words| {
-            // SAFETY: as above.
-            unsafe { words.list(corners.as_ptr(), 2) }?;
-            words.words([channelsPerPixel, pixelsPerColumn]);
-            // SAFETY: as above.
-            unsafe { words.list(elementStrides, rank) }?;
-            words.words([interleave, mode, swizzle, l2Promotion, oobFill]);
-            Ok(words)
-        });
-        // SAFETY: the caller's contract.
-        unsafe { self.describe_tensor(tensorMap, 2, globalAddress, words) }
+    ) -> Result<CUtensorMap, CUresult> {
+        let mut words = Arguments::new(3, tensorDataType, globalDim, globalStrides)?;
+        words.list(&[pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth]);
+        words.list(&[channelsPerPixel, pixelsPerColumn]);
+        words.list(elementStrides);
+        words.list(&[interleave, mode, swizzle, l2Promotion, oobFill]);
+        self.describe_tensor(2, globalAddress, words)
     }
 
     unsafe fn cuTensorMapReplaceAddress(
         &self,
-        tensorMap: *mut CUtensorMap,
+        tensorMap: &mut CUtensorMap,
         globalAddress: *mut c_void,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { self.move_tensor(tensorMap, globalAddress) }
+    ) -> Result<(), CUresult> {
+        *tensorMap = self.move_tensor(tensorMap, globalAddress)?;
+        Ok(())
     }
 
-    unsafe fn cuTexRefCreate(&self, pTexRef: *mut CUtexref) -> CUresult {
-        if pTexRef.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell(pTexRef, self.create_reference()) }
+    fn cuTexRefCreate(&self) -> Result<CUtexref, CUresult> {
+        self.create_reference()
     }
 
-    unsafe fn cuTexRefDestroy(&self, hTexRef: CUtexref) -> CUresult {
-        status(self.destroy_reference(hTexRef))
+    fn cuTexRefDestroy(&self, hTexRef: CUtexref) -> Result<(), CUresult> {
+        self.destroy_reference(hTexRef)
     }
 
-    unsafe fn cuTexRefSetArray(&self, hTexRef: CUtexref, hArray: CUarray, Flags: u32) -> CUresult {
+    fn cuTexRefSetArray(
+        &self,
+        hTexRef: CUtexref,
+        hArray: CUarray,
+        Flags: u32,
+    ) -> Result<(), CUresult> {
         let bound = Bound::Array(hArray.addr() as u64);
-        status(self.bind_reference(hTexRef, bound, Flags))
+        self.bind_reference(hTexRef, bound, Flags)
     }
 
-    unsafe fn cuTexRefSetMipmappedArray(
+    fn cuTexRefSetMipmappedArray(
         &self,
         hTexRef: CUtexref,
         hMipmappedArray: CUmipmappedArray,
         Flags: u32,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let bound = Bound::Mipmap(hMipmappedArray.addr() as u64);
-        status(self.bind_reference(hTexRef, bound, Flags))
+        self.bind_reference(hTexRef, bound, Flags)
     }
 
-    unsafe fn cuTexRefSetAddress(
+    fn cuTexRefSetAddress(
         &self,
-        ByteOffset: *mut u32,
+        ByteOffset: Out<u32>,
         hTexRef: CUtexref,
         dptr: CUdeviceptr_v1,
         bytes: u32,
-    ) -> CUresult {
-        let mut offset = 0;
-        let (address, bytes) = (dptr.into(), bytes as usize);
-        // SAFETY: the offset is a local.
-        let set = unsafe {
-            TextureCalls::cuTexRefSetAddress_v2(self, &raw mut offset, hTexRef, address, bytes)
-        };
-        if set == CUDA_SUCCESS {
-            // SAFETY: the caller's contract: NULL or writable.
-            unsafe { crate::raw::fill(ByteOffset, 1, [offset as u32].into_iter()) };
-        }
-        set
+    ) -> Result<(), CUresult> {
+        let offset = self.set_reference(hTexRef, setting::ADDRESS, &[dptr.into(), bytes.into()])?;
+        ByteOffset.set(offset as u32);
+        Ok(())
     }
 
-    unsafe fn cuTexRefSetAddress_v2(
+    fn cuTexRefSetAddress_v2(
         &self,
-        ByteOffset: *mut usize,
+        ByteOffset: Out<usize>,
         hTexRef: CUtexref,
         dptr: CUdeviceptr,
         bytes: usize,
-    ) -> CUresult {
-        match self.set_reference(hTexRef, setting::ADDRESS, &[dptr, bytes as u64]) {
-            Ok(offset) => {
-                // SAFETY: the caller's contract: NULL or writable.
-                unsafe { crate::raw::fill(ByteOffset, 1, [offset as usize].into_iter()) };
-                CUDA_SUCCESS
-            }
-            Err(status) => status,
-        }
+    ) -> Result<(), CUresult> {
+        let words = [dptr, bytes as u64];
+        let offset = self.set_reference(hTexRef, setting::ADDRESS, &words)?;
+        ByteOffset.set(offset as usize);
+        Ok(())
     }
 
-    unsafe fn cuTexRefSetAddress2D(
+    fn cuTexRefSetAddress2D(
         &self,
         hTexRef: CUtexref,
-        desc: *const CUDA_ARRAY_DESCRIPTOR_v1,
+        desc: &CUDA_ARRAY_DESCRIPTOR_v1,
         dptr: CUdeviceptr_v1,
         Pitch: u32,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let Some(desc) = (unsafe { desc.as_ref() }) else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        let wide = CUDA_ARRAY_DESCRIPTOR {
-            Width: desc.Width as usize,
-            Height: desc.Height as usize,
-            Format: desc.Format,
-            NumChannels: desc.NumChannels,
-        };
-        let words = plane(&wide, dptr.into(), Pitch as usize);
+    ) -> Result<(), CUresult> {
+        let words = plane(&wide(desc), dptr.into(), Pitch as usize);
         self.change(hTexRef, setting::ADDRESS_2D_UNALIGNED, &words)
     }
 
-    unsafe fn cuTexRefSetAddress2D_v2(
+    fn cuTexRefSetAddress2D_v2(
         &self,
         hTexRef: CUtexref,
-        desc: *const CUDA_ARRAY_DESCRIPTOR,
+        desc: &CUDA_ARRAY_DESCRIPTOR,
         dptr: CUdeviceptr,
         Pitch: usize,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        match unsafe { desc.as_ref() } {
-            None => CUDA_ERROR_INVALID_VALUE,
-            Some(desc) => {
-                let words = plane(desc, dptr, Pitch);
-                self.change(hTexRef, setting::ADDRESS_2D_UNALIGNED, &words)
-            }
-        }
+    ) -> Result<(), CUresult> {
+        let words = plane(desc, dptr, Pitch);
+        self.change(hTexRef, setting::ADDRESS_2D_UNALIGNED, &words)
     }
 
-    unsafe fn cuTexRefSetAddress2D_v3(
+    fn cuTexRefSetAddress2D_v3(
         &self,
         hTexRef: CUtexref,
-        desc: *const CUDA_ARRAY_DESCRIPTOR,
+        desc: &CUDA_ARRAY_DESCRIPTOR,
         dptr: CUdeviceptr,
         Pitch: usize,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        match unsafe { desc.as_ref() } {
-            None => CUDA_ERROR_INVALID_VALUE,
-            Some(desc) => {
-                let words = plane(desc, dptr, Pitch);
-                self.change(hTexRef, setting::ADDRESS_2D, &words)
-            }
-        }
+    ) -> Result<(), CUresult> {
+        self.change(hTexRef, setting::ADDRESS_2D, &plane(desc, dptr, Pitch))
     }
 
-    unsafe fn cuTexRefSetFormat(
+    fn cuTexRefSetFormat(
         &self,
         hTexRef: CUtexref,
         fmt: CUarray_format,
         NumPackedComponents: i32,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let words = [fmt.into(), NumPackedComponents as u64];
         self.change(hTexRef, setting::FORMAT, &words)
     }
 
-    unsafe fn cuTexRefSetAddressMode(
+    fn cuTexRefSetAddressMode(
         &self,
         hTexRef: CUtexref,
         dim: i32,
         am: CUaddress_mode,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         self.change(hTexRef, setting::ADDRESS_MODE, &[dim as u64, am.into()])
     }
 
-    unsafe fn cuTexRefSetFilterMode(&self, hTexRef: CUtexref, fm: CUfilter_mode) -> CUresult {
+    fn cuTexRefSetFilterMode(&self, hTexRef: CUtexref, fm: CUfilter_mode) -> Result<(), CUresult> {
         self.change(hTexRef, setting::FILTER_MODE, &[fm.into()])
     }
 
-    unsafe fn cuTexRefSetMipmapFilterMode(&self, hTexRef: CUtexref, fm: CUfilter_mode) -> CUresult {
+    fn cuTexRefSetMipmapFilterMode(
+        &self,
+        hTexRef: CUtexref,
+        fm: CUfilter_mode,
+    ) -> Result<(), CUresult> {
         self.change(hTexRef, setting::MIPMAP_FILTER_MODE, &[fm.into()])
     }
 
-    unsafe fn cuTexRefSetMipmapLevelBias(&self, hTexRef: CUtexref, bias: f32) -> CUresult {
+    fn cuTexRefSetMipmapLevelBias(&self, hTexRef: CUtexref, bias: f32) -> Result<(), CUresult> {
         self.change(hTexRef, setting::MIPMAP_LEVEL_BIAS, &[bits(bias)])
     }
 
-    unsafe fn cuTexRefSetMipmapLevelClamp(
+    fn cuTexRefSetMipmapLevelClamp(
         &self,
         hTexRef: CUtexref,
         minMipmapLevelClamp: f32,
         maxMipmapLevelClamp: f32,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let words = [minMipmapLevelClamp, maxMipmapLevelClamp].map(bits);
         self.change(hTexRef, setting::MIPMAP_LEVEL_CLAMP, &words)
     }
 
-    unsafe fn cuTexRefSetMaxAnisotropy(&self, hTexRef: CUtexref, maxAniso: u32) -> CUresult {
+    fn cuTexRefSetMaxAnisotropy(&self, hTexRef: CUtexref, maxAniso: u32) -> Result<(), CUresult> {
         self.change(hTexRef, setting::MAX_ANISOTROPY, &[maxAniso.into()])
     }
 
-    unsafe fn cuTexRefSetBorderColor(&self, hTexRef: CUtexref, pBorderColor: *mut f32) -> CUresult {
-        // SAFETY: the caller's contract: four components.
-        let color = unsafe { crate::raw::slice(pBorderColor.cast_const(), 4) };
-        match color {
-            None => CUDA_ERROR_INVALID_VALUE,
-            Some(color) => {
-                let words: Vec<u64> = color.iter().copied().map(bits).collect();
-                self.change(hTexRef, setting::BORDER_COLOR, &words)
-            }
-        }
+    fn cuTexRefSetBorderColor(
+        &self,
+        hTexRef: CUtexref,
+        pBorderColor: &[f32],
+    ) -> Result<(), CUresult> {
+        let words: Vec<u64> = pBorderColor.iter().copied().map(bits).collect();
+        self.change(hTexRef, setting::BORDER_COLOR, &words)
     }
 
-    unsafe fn cuTexRefSetFlags(&self, hTexRef: CUtexref, Flags: u32) -> CUresult {
+    fn cuTexRefSetFlags(&self, hTexRef: CUtexref, Flags: u32) -> Result<(), CUresult> {
         self.change(hTexRef, setting::FLAGS, &[Flags.into()])
     }
 
-    unsafe fn cuTexRefGetAddress(&self, pdptr: *mut CUdeviceptr_v1, hTexRef: CUtexref) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { self.tell_setting(pdptr, hTexRef, setting::ADDRESS, |word| word as u32) }
+    fn cuTexRefGetAddress(&self, hTexRef: CUtexref) -> Result<CUdeviceptr_v1, CUresult> {
+        Ok(self.setting(hTexRef, setting::ADDRESS)? as u32)
     }
 
-    unsafe fn cuTexRefGetAddress_v2(&self, pdptr: *mut CUdeviceptr, hTexRef: CUtexref) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { self.tell_setting(pdptr, hTexRef, setting::ADDRESS, |word| word) }
+    fn cuTexRefGetAddress_v2(&self, hTexRef: CUtexref) -> Result<CUdeviceptr, CUresult> {
+        self.setting(hTexRef, setting::ADDRESS)
     }
 
-    unsafe fn cuTexRefGetArray(&self, phArray: *mut CUarray, hTexRef: CUtexref) -> CUresult {
-        let bound = match self.bound_to(hTexRef.addr() as u64) {
-            Ok(Bound::Array(array)) => Ok(wire::ArrayHandle(array).to_raw()),
-            Ok(Bound::Mipmap(_)) => Err(CUDA_ERROR_INVALID_VALUE),
-            Err(status) => Err(status),
-        };
-        // SAFETY: the caller's contract.
-        unsafe { tell(phArray, bound) }
+    fn cuTexRefGetArray(&self, hTexRef: CUtexref) -> Result<CUarray, CUresult> {
+        self.bound_array(hTexRef.addr() as u64)
     }
 
-    unsafe fn cuTexRefGetMipmappedArray(
+    fn cuTexRefGetMipmappedArray(&self, hTexRef: CUtexref) -> Result<CUmipmappedArray, CUresult> {
+        match self.bound_to(hTexRef.addr() as u64)? {
+            Bound::Mipmap(mipmap) => Ok(wire::MipmappedArrayHandle(mipmap).to_raw()),
+            Bound::Array(_) => Err(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+
+    fn cuTexRefGetAddressMode(
         &self,
-        phMipmappedArray: *mut CUmipmappedArray,
-        hTexRef: CUtexref,
-    ) -> CUresult {
-        let bound = match self.bound_to(hTexRef.addr() as u64) {
-            Ok(Bound::Mipmap(mipmap)) => Ok(wire::MipmappedArrayHandle(mipmap).to_raw()),
-            Ok(Bound::Array(_)) => Err(CUDA_ERROR_INVALID_VALUE),
-            Err(status) => Err(status),
-        };
-        // SAFETY: the caller's contract.
-        unsafe { tell(phMipmappedArray, bound) }
-    }
-
-    unsafe fn cuTexRefGetAddressMode(
-        &self,
-        pam: *mut CUaddress_mode,
         hTexRef: CUtexref,
         dim: i32,
-    ) -> CUresult {
-        let words = self.reference_words(hTexRef, setting::ADDRESS_MODE, dim);
-        // SAFETY: the caller's contract.
-        unsafe { tell(pam, words.map(|[mode, ..]| mode as u32)) }
+    ) -> Result<CUaddress_mode, CUresult> {
+        let [mode, ..] = self.reference_words(hTexRef, setting::ADDRESS_MODE, dim)?;
+        Ok(mode as u32)
     }
 
-    unsafe fn cuTexRefGetFilterMode(&self, pfm: *mut CUfilter_mode, hTexRef: CUtexref) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { self.tell_setting(pfm, hTexRef, setting::FILTER_MODE, |word| word as u32) }
+    fn cuTexRefGetFilterMode(&self, hTexRef: CUtexref) -> Result<CUfilter_mode, CUresult> {
+        Ok(self.setting(hTexRef, setting::FILTER_MODE)? as u32)
     }
 
-    unsafe fn cuTexRefGetFormat(
+    fn cuTexRefGetFormat(&self, hTexRef: CUtexref) -> Result<(CUarray_format, i32), CUresult> {
+        let [format, channels, ..] = self.reference_words(hTexRef, setting::FORMAT, 0)?;
+        Ok((format as u32, channels as i32))
+    }
+
+    fn cuTexRefGetMipmapFilterMode(&self, hTexRef: CUtexref) -> Result<CUfilter_mode, CUresult> {
+        Ok(self.setting(hTexRef, setting::MIPMAP_FILTER_MODE)? as u32)
+    }
+
+    fn cuTexRefGetMipmapLevelBias(&self, hTexRef: CUtexref) -> Result<f32, CUresult> {
+        self.setting(hTexRef, setting::MIPMAP_LEVEL_BIAS).map(float)
+    }
+
+    fn cuTexRefGetMipmapLevelClamp(&self, hTexRef: CUtexref) -> Result<(f32, f32), CUresult> {
+        let which = setting::MIPMAP_LEVEL_CLAMP;
+        let [least, most, ..] = self.reference_words(hTexRef, which, 0)?;
+        Ok((float(least), float(most)))
+    }
+
+    fn cuTexRefGetMaxAnisotropy(&self, hTexRef: CUtexref) -> Result<i32, CUresult> {
+        Ok(self.setting(hTexRef, setting::MAX_ANISOTROPY)? as i32)
+    }
+
+    fn cuTexRefGetBorderColor(
         &self,
-        pFormat: *mut CUarray_format,
-        pNumChannels: *mut i32,
+        pBorderColor: OutList<f32>,
         hTexRef: CUtexref,
-    ) -> CUresult {
-        let words = self.reference_words(hTexRef, setting::FORMAT, 0);
-        // SAFETY: the caller's contract.
-        let told = unsafe { tell(pFormat, words.map(|[format, ..]| format as u32)) };
-        if told != CUDA_SUCCESS {
-            return told;
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell(pNumChannels, words.map(|[_, channels, ..]| channels as i32)) }
+    ) -> Result<(), CUresult> {
+        let words = self.reference_words(hTexRef, setting::BORDER_COLOR, 0)?;
+        pBorderColor.fill(words.into_iter().map(float));
+        Ok(())
     }
 
-    unsafe fn cuTexRefGetMipmapFilterMode(
-        &self,
-        pfm: *mut CUfilter_mode,
-        hTexRef: CUtexref,
-    ) -> CUresult {
-        let which = setting::MIPMAP_FILTER_MODE;
-        // SAFETY: the caller's contract.
-        unsafe { self.tell_setting(pfm, hTexRef, which, |word| word as u32) }
+    fn cuTexRefGetFlags(&self, hTexRef: CUtexref) -> Result<u32, CUresult> {
+        Ok(self.setting(hTexRef, setting::FLAGS)? as u32)
     }
 
-    unsafe fn cuTexRefGetMipmapLevelBias(&self, pbias: *mut f32, hTexRef: CUtexref) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { self.tell_setting(pbias, hTexRef, setting::MIPMAP_LEVEL_BIAS, float) }
-    }
-
-    unsafe fn cuTexRefGetMipmapLevelClamp(
-        &self,
-        pminMipmapLevelClamp: *mut f32,
-        pmaxMipmapLevelClamp: *mut f32,
-        hTexRef: CUtexref,
-    ) -> CUresult {
-        let words = self.reference_words(hTexRef, setting::MIPMAP_LEVEL_CLAMP, 0);
-        // SAFETY: the caller's contract.
-        let told = unsafe { tell(pminMipmapLevelClamp, words.map(|[least, ..]| float(least))) };
-        if told != CUDA_SUCCESS {
-            return told;
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell(pmaxMipmapLevelClamp, words.map(|[_, most, ..]| float(most))) }
-    }
-
-    unsafe fn cuTexRefGetMaxAnisotropy(&self, pmaxAniso: *mut i32, hTexRef: CUtexref) -> CUresult {
-        let which = setting::MAX_ANISOTROPY;
-        // SAFETY: the caller's contract.
-        unsafe { self.tell_setting(pmaxAniso, hTexRef, which, |word| word as i32) }
-    }
-
-    unsafe fn cuTexRefGetBorderColor(&self, pBorderColor: *mut f32, hTexRef: CUtexref) -> CUresult {
-        match self.reference_words(hTexRef, setting::BORDER_COLOR, 0) {
-            Ok(_) if pBorderColor.is_null() => CUDA_ERROR_INVALID_VALUE,
-            Ok(words) => {
-                // SAFETY: the caller's contract: room for four components.
-                unsafe { crate::raw::fill(pBorderColor, 4, words.into_iter().map(float)) };
-                CUDA_SUCCESS
-            }
-            Err(status) => status,
-        }
-    }
-
-    unsafe fn cuTexRefGetFlags(&self, pFlags: *mut u32, hTexRef: CUtexref) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { self.tell_setting(pFlags, hTexRef, setting::FLAGS, |word| word as u32) }
-    }
-
-    unsafe fn cuSurfRefSetArray(
+    fn cuSurfRefSetArray(
         &self,
         hSurfRef: CUsurfref,
         hArray: CUarray,
         Flags: u32,
-    ) -> CUresult {
-        status(self.bind_surface(hSurfRef, hArray, Flags))
+    ) -> Result<(), CUresult> {
+        self.bind_surface(hSurfRef, hArray, Flags)
     }
 
-    unsafe fn cuSurfRefGetArray(&self, phArray: *mut CUarray, hSurfRef: CUsurfref) -> CUresult {
-        let bound = match self.bound_to(hSurfRef.addr() as u64) {
-            Ok(Bound::Array(array)) => Ok(wire::ArrayHandle(array).to_raw()),
-            Ok(Bound::Mipmap(_)) => Err(CUDA_ERROR_INVALID_VALUE),
-            Err(status) => Err(status),
-        };
-        // SAFETY: the caller's contract.
-        unsafe { tell(phArray, bound) }
+    fn cuSurfRefGetArray(&self, hSurfRef: CUsurfref) -> Result<CUarray, CUresult> {
+        self.bound_array(hSurfRef.addr() as u64)
     }
 }
