@@ -17,7 +17,7 @@ extern "C" {
     /// Finds the copy of a node in a copied graph.
     #[call(id = 0x0c04, local, since = "10.0")]
     fn cuGraphNodeFindInClone(
-        #[out(on_failure)] phNode: *mut CUgraphNode,
+        #[out(place)] phNode: *mut CUgraphNode,
         hOriginalNode: CUgraphNode,
         hClonedGraph: CUgraph,
     ) -> CUresult;

@@ -3,12 +3,12 @@
 extern "C" {
     /// Creates a stream.
     #[call(id = 0x0a01, async, manual(client), since = "2.0")]
-    fn cuStreamCreate(#[out(creates, on_failure)] phStream: *mut CUstream, Flags: u32) -> CUresult;
+    fn cuStreamCreate(#[out(creates, place)] phStream: *mut CUstream, Flags: u32) -> CUresult;
 
     /// Creates a stream with a priority.
     #[call(id = 0x0a02, async, manual(client), since = "5.5")]
     fn cuStreamCreateWithPriority(
-        #[out(creates, on_failure)] phStream: *mut CUstream,
+        #[out(creates, place)] phStream: *mut CUstream,
         flags: u32,
         priority: i32,
     ) -> CUresult;

@@ -278,6 +278,8 @@ pub struct Param {
     pub ty: Type,
     /// How it travels.
     pub shape: Shape,
+    /// Payload: its address may be the device's, or of memory that has yet to be fetched.
+    pub bulk: bool,
 }
 
 /// How a parameter travels.
@@ -309,8 +311,8 @@ pub enum Shape {
         device_value: bool,
         /// It is zero before the call is looked at, and so where that fails.
         cleared: bool,
-        /// The driver writes it where the call fails too.
-        on_failure: bool,
+        /// The half that is written by hand gets the place, and says what NULL means there.
+        place: bool,
     },
     /// Data into the call and out of it again. A message carries a structure that says its own size.
     InOut {

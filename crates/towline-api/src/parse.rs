@@ -530,7 +530,7 @@ fn param(api: &Api, file: &str, typed: &syn::PatType) -> Result<Param> {
     let name = typed.pat.to_token_stream().to_string();
     let written = ty(api, file, &typed.ty)?;
     let pointer = matches!(written, Type::Pointer { .. });
-    let mut shape = None;
+    let (mut shape, mut bulk) = (None, false);
     for attribute in &typed.attrs {
         let kind = attribute
             .path()
@@ -538,6 +538,7 @@ fn param(api: &Api, file: &str, typed: &syn::PatType) -> Result<Param> {
             .map(ToString::to_string)
             .unwrap_or_default();
         let list = words(file, attribute)?;
+        bulk |= list.iter().any(|word| word.name == "bulk");
         let next = match kind.as_str() {
             "destroys" => Shape::Value { destroys: true },
             "errcode" => Shape::ErrCode,
@@ -585,13 +586,14 @@ fn param(api: &Api, file: &str, typed: &syn::PatType) -> Result<Param> {
         name,
         ty: written,
         shape,
+        bulk,
     })
 }
 
 fn direction(file: &str, kind: &str, list: &[Word]) -> Result<Shape> {
     let (mut extent, mut nullable, mut creates, mut actual, mut size_of) =
         (Extent::One, false, false, None, false);
-    let (mut device_value, mut cleared, mut on_failure) = (false, false, false);
+    let (mut device_value, mut cleared, mut place) = (false, false, false);
     for word in list {
         match word.name.to_string().as_str() {
             "len" => extent = Extent::Len(expr(file, word)?),
@@ -603,8 +605,8 @@ fn direction(file: &str, kind: &str, list: &[Word]) -> Result<Shape> {
             "size_of" => size_of = true,
             "device_value" => device_value = true,
             "cleared" => cleared = true,
-            "on_failure" => on_failure = true,
-            // A hint to the transport; the generated code never copies payload more than once anyway.
+            "place" => place = true,
+            // The parameter's; the generated code never copies payload more than once anyway.
             "bulk" => {}
             "actual" => {
                 actual = word
@@ -631,7 +633,7 @@ fn direction(file: &str, kind: &str, list: &[Word]) -> Result<Shape> {
             actual,
             device_value,
             cleared,
-            on_failure,
+            place,
         }),
         _ => Ok(Shape::InOut { extent, nullable }),
     }

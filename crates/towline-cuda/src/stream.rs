@@ -545,7 +545,14 @@ impl Driver {
 }
 
 /// Tells a new stream. Without a context the driver writes -1 (seen with driver 580.159).
-fn tell_stream(place: &Out<CUstream>, made: Result<CUstream, CUresult>) -> Result<(), CUresult> {
+fn tell_stream(
+    place: &Out<CUstream>,
+    make: impl FnOnce() -> Result<CUstream, CUresult>,
+) -> Result<(), CUresult> {
+    if !place.wanted() {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    let made = make();
     match made {
         Ok(stream) => place.set(stream),
         Err(CUDA_ERROR_INVALID_CONTEXT) => place.set(std::ptr::without_provenance_mut(usize::MAX)),
@@ -556,7 +563,7 @@ fn tell_stream(place: &Out<CUstream>, made: Result<CUstream, CUresult>) -> Resul
 
 impl StreamCalls for Driver {
     fn cuStreamCreate(&self, phStream: Out<CUstream>, Flags: u32) -> Result<(), CUresult> {
-        tell_stream(&phStream, self.create_stream(Flags, None))
+        tell_stream(&phStream, || self.create_stream(Flags, None))
     }
 
     fn cuStreamCreateWithPriority(
@@ -565,7 +572,7 @@ impl StreamCalls for Driver {
         flags: u32,
         priority: i32,
     ) -> Result<(), CUresult> {
-        tell_stream(&phStream, self.create_stream(flags, Some(priority)))
+        tell_stream(&phStream, || self.create_stream(flags, Some(priority)))
     }
 
     fn cuStreamDestroy_v2(&self, hStream: CUstream) -> Result<(), CUresult> {

@@ -66,17 +66,16 @@ fn is_told_by_a_list(call: &Call, count: &Param) -> bool {
     matches!(count.shape, Shape::Value { .. })
         && call.params.iter().any(|param| match &param.shape {
             Shape::Input {
-                extent: Extent::Len(expr),
+                extent: Extent::Len(expr) | Extent::Bytes(expr),
                 nullable: false,
             }
             | Shape::Output {
-                extent: Extent::Len(expr),
+                extent: Extent::Len(expr) | Extent::Bytes(expr),
                 ..
-            } => expr.factor == 1 && expr.less == 0 && expr.param.as_deref() == Some(&count.name),
-            Shape::Output {
-                extent: Extent::Bytes(expr),
-                ..
-            } => *pointee(param) == Type::Char && expr.param.as_deref() == Some(&count.name),
+            } => {
+                (expr.factor, expr.less, param.bulk) == (1, 0, false)
+                    && expr.param.as_deref() == Some(&count.name)
+            }
             _ => false,
         })
 }
@@ -135,7 +134,15 @@ fn form(api: &Api, call: &Call, param: &Param) -> Form {
                 "is NULL or a string",
                 *nullable,
             ),
-            // The address may be of the device's memory, or of memory that is yet to be fetched.
+            Extent::Bytes(expr) if !param.bulk => one(
+                "&[u8]".into(),
+                format!(
+                    "crate::raw::slice({name}.cast::<u8>(), {})",
+                    count(call, expr)
+                ),
+                readable,
+                *nullable,
+            ),
             Extent::Bytes(_) | Extent::List => Form::AsIs,
         },
         Shape::InOut {
@@ -158,12 +165,12 @@ fn form(api: &Api, call: &Call, param: &Param) -> Form {
         Shape::Output {
             extent,
             nullable,
-            on_failure,
+            place: own,
             ..
         } => {
             let (ty, place, list) = match extent {
                 Extent::Len(expr) => (element, name.clone(), Some(count(call, expr))),
-                Extent::Bytes(expr) if *of == Type::Char => (
+                Extent::Bytes(expr @ Expr { param: Some(_), .. }) if !param.bulk => (
                     "u8".into(),
                     format!("{name}.cast::<u8>()"),
                     Some(count(call, expr)),
@@ -180,7 +187,7 @@ fn form(api: &Api, call: &Call, param: &Param) -> Form {
                 Extent::One if *of != Type::Void => (element, name.clone(), None),
                 _ => return Form::AsIs,
             };
-            match (list, *nullable || *on_failure) {
+            match (list, *nullable || *own) {
                 (Some(room), _) => Form::Made {
                     ty: format!("crate::raw::OutList<{ty}>"),
                     make: format!("crate::raw::OutList::new({place}, {room})"),
@@ -232,6 +239,7 @@ pub(super) fn method(api: &Api, call: &Call) -> (String, String) {
             param.shape,
             Shape::Output {
                 nullable: false,
+                place: false,
                 ..
             }
         );

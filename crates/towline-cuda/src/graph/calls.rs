@@ -35,7 +35,10 @@ impl GraphCalls for Driver {
         let copy = self.with_graphs(|graphs| graphs.copy_of(node, graph))?;
         // A graph without a copy leaves NULL (seen with driver 580.159).
         phNode.set(node_handle(copy.unwrap_or(0)));
-        copy.map(|_| ()).ok_or(CUDA_ERROR_INVALID_VALUE)
+        match copy {
+            Some(_) if phNode.wanted() => Ok(()),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
+        }
     }
 
     fn cuGraphAddKernelNode(

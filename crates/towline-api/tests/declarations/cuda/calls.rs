@@ -67,14 +67,14 @@ extern "C" {
         count: usize,
     ) -> CUresult;
 
-    /// A list with its room behind a pointer, which tells the true length, a place that can be left out, and one that is written where
-    /// the call fails too.
+    /// A list with its room behind a pointer, which tells the true length, a place that can be left out, and one that the half itself
+    /// decides about.
     #[call(id = 0x010c, local)]
     fn cuToldList(
         #[out(len = count, nullable)] nodes: *mut CUstream,
         #[inout] count: *mut usize,
         #[out(nullable)] first: *mut u64,
-        #[out(on_failure)] last: *mut CUstream,
+        #[out(place)] last: *mut CUstream,
     ) -> CUresult;
 
     /// Structures with pointers inside, which the call's contract vouches for; one comes out again.

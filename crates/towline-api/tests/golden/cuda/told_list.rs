@@ -1,6 +1,6 @@
 // ---- the C ABI (export)
 
-/// A list with its room behind a pointer, which tells the true length, a place that can be left out, and one that is written where the call fails too.
+/// A list with its room behind a pointer, which tells the true length, a place that can be left out, and one that the half itself decides about.
 ///
 /// # Safety
 /// The contract of the C function.
@@ -19,7 +19,7 @@ pub unsafe extern "C" fn cuToldList(nodes: *mut CUstream, count: *mut usize, fir
 
 // ---- the contract (backend)
 
-    /// A list with its room behind a pointer, which tells the true length, a place that can be left out, and one that is written where the call fails too.
+    /// A list with its room behind a pointer, which tells the true length, a place that can be left out, and one that the half itself decides about.
     ///
     /// # Safety
     /// The contract of the C function: pointers are valid for what the call does with them, handles are live.
@@ -30,13 +30,12 @@ pub unsafe extern "C" fn cuToldList(nodes: *mut CUstream, count: *mut usize, fir
 
 // ---- the session's method to write (remote)
 
-    /// A list with its room behind a pointer, which tells the true length, a place that can be left out, and one that is written where the call fails too.
+    /// A list with its room behind a pointer, which tells the true length, a place that can be left out, and one that the half itself decides about.
     fn cuToldList(&self, nodes: crate::raw::OutList<CUstream>, count: &mut usize, first: crate::raw::Out<u64>, last: crate::raw::Out<CUstream>) -> Result<(), CUresult>;
 
 // ---- the session's half (remote)
 
     unsafe fn cuToldList(&self, nodes: *mut CUstream, count: *mut usize, first: *mut u64, last: *mut CUstream) -> CUresult {
-        if last.is_null() { return wire::CUDA_ERROR_INVALID_VALUE; }
         // SAFETY: the caller's contract: `count` is NULL or writable as far as the declaration says.
         let count = unsafe { count.as_mut() };
         // SAFETY: the caller's contract: `nodes` is NULL or writable as far as the declaration says.
