@@ -15,7 +15,7 @@ extern "C" {
         #[out] module: *mut CUmodule,
         #[local] image: *const c_void,
         numOptions: u32,
-        #[input(len = numOptions, nullable)] options: *mut CUjit_option,
+        #[input(len = numOptions)] options: *mut CUjit_option,
         #[local] optionValues: *mut *mut c_void,
     ) -> CUresult;
 
@@ -37,9 +37,9 @@ extern "C" {
     /// Finds a kernel of a module by name.
     #[call(id = 0x0807, local, since = "2.0")]
     fn cuModuleGetFunction(
-        #[out] hfunc: *mut CUfunction,
+        #[out(place)] hfunc: *mut CUfunction,
         hmod: CUmodule,
-        #[input(cstr)] name: *const c_char,
+        #[input(cstr, nullable)] name: *const c_char,
     ) -> CUresult;
 
     /// Counts the kernels of a module.
@@ -49,7 +49,7 @@ extern "C" {
     /// Lists the kernels of a module.
     #[call(id = 0x0809, local, since = "12.4")]
     fn cuModuleEnumerateFunctions(
-        #[out(len = numFunctions)] functions: *mut CUfunction,
+        #[out(len = numFunctions, place)] functions: *mut CUfunction,
         numFunctions: u32,
         r#mod: CUmodule,
     ) -> CUresult;
@@ -93,7 +93,7 @@ extern "C" {
     fn cuLibraryLoadData(
         #[out] library: *mut CUlibrary,
         #[local] code: *const c_void,
-        #[input(len = numJitOptions, nullable)] jitOptions: *mut CUjit_option,
+        #[input(len = numJitOptions)] jitOptions: *mut CUjit_option,
         #[local] jitOptionsValues: *mut *mut c_void,
         numJitOptions: u32,
         #[input(len = numLibraryOptions, nullable)] libraryOptions: *mut CUlibraryOption,
@@ -106,7 +106,7 @@ extern "C" {
     fn cuLibraryLoadFromFile(
         #[out] library: *mut CUlibrary,
         #[input(cstr)] fileName: *const c_char,
-        #[input(len = numJitOptions, nullable)] jitOptions: *mut CUjit_option,
+        #[input(len = numJitOptions)] jitOptions: *mut CUjit_option,
         #[local] jitOptionsValues: *mut *mut c_void,
         numJitOptions: u32,
         #[input(len = numLibraryOptions, nullable)] libraryOptions: *mut CUlibraryOption,
@@ -123,7 +123,7 @@ extern "C" {
     fn cuLibraryGetKernel(
         #[out] pKernel: *mut CUkernel,
         library: CUlibrary,
-        #[input(cstr)] name: *const c_char,
+        #[input(cstr, nullable)] name: *const c_char,
     ) -> CUresult;
 
     /// Counts the kernels of a library.
@@ -133,7 +133,7 @@ extern "C" {
     /// Lists the kernels of a library.
     #[call(id = 0x0813, local, since = "12.4")]
     fn cuLibraryEnumerateKernels(
-        #[out(len = numKernels)] kernels: *mut CUkernel,
+        #[out(len = numKernels, place)] kernels: *mut CUkernel,
         numKernels: u32,
         lib: CUlibrary,
     ) -> CUresult;
@@ -154,8 +154,8 @@ extern "C" {
     /// Tells where a managed variable of a library lies, which is another variable on each server.
     #[call(id = 0x0816, sync, manual(client), since = "12.0")]
     fn cuLibraryGetManaged(
-        #[out(device_value)] dptr: *mut CUdeviceptr,
-        #[out] bytes: *mut usize,
+        #[out(device_value, place)] dptr: *mut CUdeviceptr,
+        #[out(place)] bytes: *mut usize,
         library: CUlibrary,
         #[input(cstr)] name: *const c_char,
     ) -> CUresult;
@@ -208,7 +208,7 @@ extern "C" {
         kernel: CUkernel,
         paramIndex: usize,
         #[out] paramOffset: *mut usize,
-        #[out] paramSize: *mut usize,
+        #[out(nullable)] paramSize: *mut usize,
     ) -> CUresult;
 
     /// Counts a kernel's parameters.
@@ -249,7 +249,7 @@ extern "C" {
         func: CUfunction,
         paramIndex: usize,
         #[out] paramOffset: *mut usize,
-        #[out] paramSize: *mut usize,
+        #[out(nullable)] paramSize: *mut usize,
     ) -> CUresult;
 
     /// Counts a function's parameters.
@@ -268,7 +268,7 @@ extern "C" {
     #[call(id = 0x082a, local, since = "6.5", alias = "cuLinkCreate@5.5")]
     fn cuLinkCreate_v2(
         numOptions: u32,
-        #[input(len = numOptions, nullable)] options: *mut CUjit_option,
+        #[input(len = numOptions)] options: *mut CUjit_option,
         #[local] optionValues: *mut *mut c_void,
         #[out] stateOut: *mut CUlinkState,
     ) -> CUresult;
@@ -280,9 +280,9 @@ extern "C" {
         r#type: CUjitInputType,
         #[input(bytes = size)] data: *mut c_void,
         size: usize,
-        #[input(cstr)] name: *const c_char,
+        #[input(cstr, nullable)] name: *const c_char,
         numOptions: u32,
-        #[input(len = numOptions, nullable)] options: *mut CUjit_option,
+        #[input(len = numOptions)] options: *mut CUjit_option,
         #[local] optionValues: *mut *mut c_void,
     ) -> CUresult;
 
@@ -293,7 +293,7 @@ extern "C" {
         r#type: CUjitInputType,
         #[input(cstr)] path: *const c_char,
         numOptions: u32,
-        #[input(len = numOptions, nullable)] options: *mut CUjit_option,
+        #[input(len = numOptions)] options: *mut CUjit_option,
         #[local] optionValues: *mut *mut c_void,
     ) -> CUresult;
 
@@ -302,7 +302,7 @@ extern "C" {
     fn cuLinkComplete(
         state: CUlinkState,
         #[out] cubinOut: *mut *mut c_void,
-        #[out] sizeOut: *mut usize,
+        #[out(nullable)] sizeOut: *mut usize,
     ) -> CUresult;
 
     /// Ends a link and its image.

@@ -400,7 +400,7 @@ pub struct Dialect {
 }
 
 /// Groups of CUDA's calls whose halves still get the C signature.
-const UNTYPED: [&str; 12] = [
+const UNTYPED: [&str; 11] = [
     "context",
     "copy",
     "device",
@@ -409,7 +409,6 @@ const UNTYPED: [&str; 12] = [
     "interop",
     "launch",
     "memory",
-    "module",
     "pool",
     "tools",
     "virtual_memory",

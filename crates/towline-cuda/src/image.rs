@@ -5,6 +5,7 @@ use std::ffi::{CString, c_void};
 use std::sync::{Arc, Mutex};
 
 use towline_backend::cuda::*;
+use towline_client::raw::Vouched;
 use towline_ptx::ComputeCapability;
 use towline_ptx::fatbin;
 use towline_wire::cuda::facts::{Function, ModuleFacts};
@@ -329,18 +330,16 @@ impl Travelling<'_> {
 }
 
 /// The image that starts at `start`: the entry of a container that the device uses, or the whole.
-///
-/// # Safety
-/// `start` is an image as the driver's loading calls take it, and outlives the result.
-pub(crate) unsafe fn travelling<'a>(
-    start: *const c_void,
+pub(crate) fn travelling<'a>(
+    image: Vouched<'a, *const c_void>,
     wrapped: bool,
     device: Target,
 ) -> Result<Travelling<'a>, CUresult> {
+    let start = *image;
     if start.is_null() {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    // SAFETY: the caller's contract: the shortest image, PTX of a few bytes, is text whose end comes later than its first word.
+    // SAFETY: the image is vouched for: the shortest image, PTX of a few bytes, is text whose end comes later than its first word.
     let magic = unsafe { start.cast::<u32>().read_unaligned() };
     match magic {
         fatbin::WRAPPER_MAGIC => {
@@ -348,7 +347,7 @@ pub(crate) unsafe fn travelling<'a>(
             if !wrapped {
                 return Err(CUDA_ERROR_INVALID_IMAGE);
             }
-            // SAFETY: the caller's contract: a wrapper has that many bytes.
+            // SAFETY: the image is vouched for: a wrapper has that many bytes.
             let bytes = unsafe { start.cast::<[u8; fatbin::WRAPPER_BYTES]>().read_unaligned() };
             let wrapper = fatbin::Wrapper::decode(&bytes).map_err(|_| CUDA_ERROR_INVALID_IMAGE)?;
             let container = std::ptr::with_exposed_provenance::<c_void>(wrapper.container as usize);
@@ -356,14 +355,12 @@ pub(crate) unsafe fn travelling<'a>(
                 return Err(CUDA_ERROR_INVALID_IMAGE);
             }
             // SAFETY: a wrapper points to its container.
-            unsafe { container_at(container, device) }
+            container_at(unsafe { Vouched::new(container) }, device)
         }
-        // SAFETY: the caller's contract.
-        fatbin::CONTAINER_MAGIC => unsafe { container_at(start, device) },
-        // SAFETY: the caller's contract.
-        ELF_MAGIC => unsafe { cubin_at(start) },
+        fatbin::CONTAINER_MAGIC => container_at(image, device),
+        ELF_MAGIC => cubin_at(image),
         _ => {
-            // SAFETY: the caller's contract: what is nothing else is text with a NUL.
+            // SAFETY: the image is vouched for: what is nothing else is text with a NUL.
             let text = unsafe { std::ffi::CStr::from_ptr(start.cast()) };
             let text = text.to_bytes_with_nul();
             if text.len() > TEXT_LIMIT {
@@ -376,17 +373,15 @@ pub(crate) unsafe fn travelling<'a>(
 
 const ELF_MAGIC: u32 = u32::from_le_bytes(*b"\x7fELF");
 
-/// # Safety
-/// A container starts at `start`.
-unsafe fn container_at<'a>(
-    start: *const c_void,
+fn container_at<'a>(
+    start: Vouched<'a, *const c_void>,
     device: Target,
 ) -> Result<Travelling<'a>, CUresult> {
     let header = start.cast::<[u8; fatbin::CONTAINER_HEADER_BYTES]>();
-    // SAFETY: the caller's contract.
+    // SAFETY: the image is vouched for.
     let header = unsafe { header.read_unaligned() };
     let length = fatbin::container_len(&header).map_err(|_| CUDA_ERROR_INVALID_IMAGE)?;
-    // SAFETY: the caller's contract: the container is as long as it says.
+    // SAFETY: the image is vouched for: the container is as long as it says.
     let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), length as usize) };
     let chosen = match device.machine_code {
         true => fatbin::select(bytes, device.capability),
@@ -402,17 +397,15 @@ unsafe fn container_at<'a>(
     })
 }
 
-/// # Safety
-/// A cubin starts at `start`.
-unsafe fn cubin_at<'a>(start: *const c_void) -> Result<Travelling<'a>, CUresult> {
+fn cubin_at<'a>(start: Vouched<'a, *const c_void>) -> Result<Travelling<'a>, CUresult> {
     let start = start.cast::<u8>();
-    // SAFETY: the caller's contract: an ELF file's header has 64 bytes.
+    // SAFETY: the image is vouched for: an ELF file's header has 64 bytes.
     let header = unsafe { std::slice::from_raw_parts(start, 64) };
     let tables = elf_tables(header).ok_or(CUDA_ERROR_INVALID_IMAGE)?;
-    // SAFETY: the caller's contract: the tables are part of the file.
+    // SAFETY: the image is vouched for: the tables are part of the file.
     let known = unsafe { std::slice::from_raw_parts(start, tables) };
     let length = elf_length(known).ok_or(CUDA_ERROR_INVALID_IMAGE)?;
-    // SAFETY: the caller's contract: so are the sections.
+    // SAFETY: the image is vouched for: so are the sections.
     Ok(Travelling::Whole(unsafe {
         std::slice::from_raw_parts(start, length)
     }))
@@ -466,7 +459,7 @@ mod tests {
     fn text_travels_with_its_nul() {
         let text = c".version 8.0\n";
         // SAFETY: the text is an image.
-        let found = unsafe { travelling(text.as_ptr().cast(), false, DEVICE) };
+        let found = travelling(unsafe { Vouched::new(text.as_ptr().cast()) }, false, DEVICE);
         assert_eq!(found.unwrap().bytes(), text.to_bytes_with_nul());
     }
 
@@ -479,10 +472,18 @@ mod tests {
         wrapper.extend((container.as_ptr().expose_provenance() as u64).to_le_bytes());
         wrapper.extend([0; 8]);
         // SAFETY: both are whole.
-        let refused = unsafe { travelling(wrapper.as_ptr().cast(), false, DEVICE) };
+        let refused = travelling(
+            unsafe { Vouched::new(wrapper.as_ptr().cast()) },
+            false,
+            DEVICE,
+        );
         assert_eq!(refused.err(), Some(CUDA_ERROR_INVALID_IMAGE));
         // SAFETY: as above.
-        let taken = unsafe { travelling(wrapper.as_ptr().cast(), true, DEVICE) };
+        let taken = travelling(
+            unsafe { Vouched::new(wrapper.as_ptr().cast()) },
+            true,
+            DEVICE,
+        );
         assert_eq!(taken.unwrap().bytes(), container);
     }
 
@@ -497,7 +498,7 @@ mod tests {
         file[128 + 0x18] = 200;
         file[128 + 0x20] = 100;
         // SAFETY: the file is whole.
-        let found = unsafe { travelling(file.as_ptr().cast(), false, DEVICE) };
+        let found = travelling(unsafe { Vouched::new(file.as_ptr().cast()) }, false, DEVICE);
         assert_eq!(found.unwrap().bytes().len(), 300);
     }
 }

@@ -45,9 +45,8 @@ impl Log {
         }
     }
 
-    /// # Safety
-    /// The buffer is writable for its room, and the size is writable.
-    unsafe fn write(&self, text: Option<&[u8]>) {
+    /// Writes text where the caller wants it.
+    fn write(&self, text: Option<&[u8]>) {
         let Some(most) = self.room.checked_sub(1).filter(|_| self.buffer != 0) else {
             return;
         };
@@ -59,12 +58,12 @@ impl Log {
         let text = text.get(..end.min(most)).unwrap_or_default();
         let bytes = text.iter().copied().chain([0]);
         let buffer = std::ptr::with_exposed_provenance_mut::<u8>(self.buffer);
-        // SAFETY: the caller's contract.
+        // SAFETY: the contract of `Options::read`.
         unsafe { crate::raw::fill(buffer, self.room, bytes) };
         if self.size != 0 {
             let size = std::ptr::with_exposed_provenance_mut::<*mut c_void>(self.size);
             let filled = std::ptr::without_provenance_mut(text.len());
-            // SAFETY: the caller's contract.
+            // SAFETY: as above.
             unsafe { size.write(filled) };
         }
     }
@@ -72,21 +71,16 @@ impl Log {
 
 impl Options {
     /// # Safety
-    /// `names` and `values` are readable for `count`.
+    /// `values` is NULL or has a value for each name; what they name is writable as long as these options are used.
     pub(crate) unsafe fn read(
-        count: u32,
-        names: *mut CUjit_option,
+        names: &[CUjit_option],
         values: *mut *mut c_void,
     ) -> Result<Self, CUresult> {
         // SAFETY: the caller's contract.
-        let listed = unsafe { crate::raw::slice(names.cast_const(), count as usize) };
-        // SAFETY: as above.
-        let given = unsafe { crate::raw::slice(values.cast_const(), count as usize) };
-        let (Some(listed), Some(given)) = (listed, given) else {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        };
+        let given = unsafe { crate::raw::slice(values.cast_const(), names.len()) };
+        let given = given.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let mut options = Self::default();
-        for (at, (name, value)) in listed.iter().zip(given).enumerate() {
+        for (at, (name, value)) in names.iter().zip(given).enumerate() {
             let place = || values.wrapping_add(at).expose_provenance();
             match *name {
                 CU_JIT_ERROR_LOG_BUFFER => options.error.buffer = value.expose_provenance(),
@@ -143,17 +137,12 @@ impl Options {
     }
 
     /// Writes what the compiler said to where the caller wants it.
-    ///
-    /// # Safety
-    /// What the options named is writable still.
-    pub(crate) unsafe fn tell(&self, told: &Told<'_>) {
-        // SAFETY: the caller's contract.
-        unsafe { self.error.write(told.error) };
-        // SAFETY: as above.
-        unsafe { self.info.write(told.info) };
+    pub(crate) fn tell(&self, told: &Told<'_>) {
+        self.error.write(told.error);
+        self.info.write(told.info);
         if let Some(wall) = told.wall.filter(|_| self.wall != 0) {
             let place = std::ptr::with_exposed_provenance_mut::<u32>(self.wall);
-            // SAFETY: as above: the value of an option, which begins with the number.
+            // SAFETY: the contract of `read`: the value of an option, which begins with the number.
             unsafe { place.write(wall) };
         }
     }
@@ -163,22 +152,22 @@ impl Options {
 mod tests {
     use super::*;
 
-    fn read(names: &mut [CUjit_option], values: &mut [*mut c_void]) -> Result<Options, CUresult> {
-        // SAFETY: both are as long as said.
-        unsafe { Options::read(names.len() as u32, names.as_mut_ptr(), values.as_mut_ptr()) }
+    fn read(names: &[CUjit_option], values: &mut [*mut c_void]) -> Result<Options, CUresult> {
+        // SAFETY: both are as long as each other, and what they name outlives the test.
+        unsafe { Options::read(names, values.as_mut_ptr()) }
     }
 
     #[test]
     fn logs_are_cut_to_their_room_and_say_how_much_is_there() {
         let mut text = [0xff_u8; 8];
-        let mut names = [
+        let names = [
             CU_JIT_ERROR_LOG_BUFFER,
             CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
             CU_JIT_WALL_TIME,
         ];
         let room = std::ptr::without_provenance_mut(6);
         let mut values = [text.as_mut_ptr().cast(), room, std::ptr::null_mut()];
-        let options = read(&mut names, &mut values).unwrap();
+        let options = read(&names, &mut values).unwrap();
         assert_eq!((options.log_room(), options.info_room()), (6, 0));
         assert_eq!(options.names, [CU_JIT_WALL_TIME]);
         let told = Told {
@@ -186,8 +175,7 @@ mod tests {
             info: Some(b"not wanted"),
             wall: Some(1.5_f32.to_bits()),
         };
-        // SAFETY: the buffer and the values are there.
-        unsafe { options.tell(&told) };
+        options.tell(&told);
         assert_eq!(&text, b"no su\0\xff\xff");
         assert_eq!(values[1].addr(), 5);
         assert_eq!(values[2].addr() as u32, 1.5_f32.to_bits());
@@ -196,23 +184,22 @@ mod tests {
     #[test]
     fn a_log_without_room_is_left_alone() {
         let mut text = [0xff_u8; 2];
-        let mut names = [CU_JIT_INFO_LOG_BUFFER];
+        let names = [CU_JIT_INFO_LOG_BUFFER];
         let mut values = [text.as_mut_ptr().cast()];
-        let options = read(&mut names, &mut values).unwrap();
+        let options = read(&names, &mut values).unwrap();
         assert_eq!(options.info_room(), 0);
         let told = Told {
             info: Some(b"remark"),
             ..Told::default()
         };
-        // SAFETY: the buffer and the values are there.
-        unsafe { options.tell(&told) };
+        options.tell(&told);
         assert_eq!(text, [0xff; 2]);
     }
 
     #[test]
     fn options_that_no_driver_knows_are_refused() {
-        let mut names = [CU_JIT_NUM_OPTIONS];
-        let refused = read(&mut names, &mut [std::ptr::null_mut()]);
+        let names = [CU_JIT_NUM_OPTIONS];
+        let refused = read(&names, &mut [std::ptr::null_mut()]);
         assert_eq!(refused.err(), Some(CUDA_ERROR_INVALID_VALUE));
     }
 }

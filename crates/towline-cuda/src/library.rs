@@ -4,10 +4,12 @@
 //! needed there: a kernel, a module, a variable, an attribute. The handles that the application has are those of the first server; what
 //! they are on another is looked up without a lock. What another server is sent is kept here, once, and only where there is one.
 
+use std::ffi::c_void;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
+use towline_client::raw::Vouched;
 use towline_ptx::ComputeCapability;
 
 use crate::device::Device;
@@ -73,32 +75,23 @@ impl Driver {
     }
 
     /// Loads an image as a library.
-    ///
-    /// # Safety
-    /// `start` is an image as the driver takes it; what the options named is writable.
-    pub(crate) unsafe fn load_library(
+    pub(crate) fn load_library(
         &self,
-        start: *const std::ffi::c_void,
+        start: Vouched<'_, *const c_void>,
         options: &Options,
     ) -> Result<CUlibrary, CUresult> {
         let acting = self.session_for_any()?;
         let device = self.target(&acting)?;
-        // SAFETY: the caller's contract.
-        let travelling = unsafe { image::travelling(start, true, device) }?;
-        // SAFETY: as above.
-        let mut image = unsafe { self.send_library(&acting, &travelling, device, options) }?;
-        // SAFETY: as above.
-        image.elsewhere = unsafe { self.elsewhere(start, acting.context.session, options) }?;
+        let travelling = image::travelling(start, true, device)?;
+        let mut image = self.send_library(&acting, &travelling, device, options)?;
+        image.elsewhere = self.elsewhere(start, acting.context.session, options)?;
         let library = wire::LibraryHandle(image.number);
         write(&self.functions).insert(&Arc::new(image));
         Ok(library.to_raw())
     }
 
     /// Sends a server a library, and waits for its driver's verdict.
-    ///
-    /// # Safety
-    /// What the options named is writable.
-    unsafe fn send_library(
+    fn send_library(
         &self,
         acting: &Acting<'_>,
         travelling: &Travelling<'_>,
@@ -144,8 +137,7 @@ impl Driver {
             info: reply.info,
             wall: reply.wall,
         };
-        // SAFETY: the caller's contract.
-        unsafe { options.tell(&told) };
+        options.tell(&told);
         let facts = Arc::new(facts(acting, &answer, reply.facts)?);
         let session = acting.context.session;
         self.check_stated(&layout, &facts, session)?;
@@ -153,12 +145,9 @@ impl Driver {
     }
 
     /// What it takes to send a library to the process's other servers, where there are any.
-    ///
-    /// # Safety
-    /// `start` is an image as the driver takes it.
-    unsafe fn elsewhere(
+    fn elsewhere(
         &self,
-        start: *const std::ffi::c_void,
+        start: Vouched<'_, *const c_void>,
         session: u8,
         options: &Options,
     ) -> Result<Option<Box<Elsewhere>>, CUresult> {
@@ -171,8 +160,7 @@ impl Driver {
             if images.iter().any(|(known, _)| *known == wanted) {
                 continue;
             }
-            // SAFETY: the caller's contract.
-            let travelling = unsafe { image::travelling(start, true, wanted) }?;
+            let travelling = image::travelling(start, true, wanted)?;
             let bytes = travelling.bytes();
             let same = images.iter().find(|(_, known)| known.as_slice() == bytes);
             let kept = match (same, &travelling) {
@@ -216,8 +204,7 @@ impl Driver {
             .find(|(target, _)| *target == wanted);
         let (_, bytes) = kept.ok_or(CUDA_ERROR_NO_BINARY_FOR_GPU)?;
         let travelling = Travelling::Chosen(Arc::clone(bytes));
-        // SAFETY: these options name nothing.
-        let sent = unsafe { self.send_library(acting, &travelling, wanted, &elsewhere.options) }?;
+        let sent = self.send_library(acting, &travelling, wanted, &elsewhere.options)?;
         Ok(place.get_or_init(|| Copy::new(image, sent)))
     }
 

@@ -66,10 +66,7 @@ impl Driver {
     }
 
     /// Adds device code to a link.
-    ///
-    /// # Safety
-    /// What the options of the link named is writable.
-    pub(crate) unsafe fn add_to_link(
+    pub(crate) fn add_to_link(
         &self,
         state: CUlinkState,
         kind: CUjitInputType,
@@ -108,8 +105,7 @@ impl Driver {
             info: reply.info,
             wall: reply.wall,
         };
-        // SAFETY: the caller's contract.
-        unsafe { link.options.tell(&told) };
+        link.options.tell(&told);
         match answer.status {
             CUDA_SUCCESS => {
                 lock(&link.inputs).add(code);
@@ -120,10 +116,7 @@ impl Driver {
     }
 
     /// Links what was added. The image is there until the link ends.
-    ///
-    /// # Safety
-    /// What the options of the link named is writable.
-    pub(crate) unsafe fn complete_link(
+    pub(crate) fn complete_link(
         &self,
         state: CUlinkState,
     ) -> Result<(*mut c_void, usize), CUresult> {
@@ -142,8 +135,7 @@ impl Driver {
             info: reply.info,
             wall: reply.wall,
         };
-        // SAFETY: the caller's contract.
-        unsafe { link.options.tell(&told) };
+        link.options.tell(&told);
         if answer.status != CUDA_SUCCESS {
             return Err(answer.status);
         }

@@ -1,14 +1,15 @@
 //! Modules, and the calls for them and for libraries.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::Answer;
+use towline_client::raw::{Out, OutList, Vouched};
 use towline_wire::cuda::facts::ModuleFacts;
 
-use crate::driver::{Acting, Driver, ModuleCalls, read, status, tell, write};
+use crate::driver::{Acting, Driver, ModuleCalls, read, write};
 use crate::image::{self, Image, Known};
 use crate::jit::{Options, Told};
 use crate::layout::Layout;
@@ -22,19 +23,15 @@ const FILE_LIMIT: u64 = 4 << 30;
 
 impl Driver {
     /// Loads an image as a module.
-    ///
-    /// # Safety
-    /// `start` is an image as the driver takes it; what the options named is writable.
-    pub(crate) unsafe fn load_module(
+    pub(crate) fn load_module(
         &self,
-        start: *const c_void,
+        start: Vouched<'_, *const c_void>,
         wrapped: bool,
         options: &Options,
     ) -> Result<CUmodule, CUresult> {
         let acting = self.session_for(0)?;
         let device = self.target(&acting)?;
-        // SAFETY: the caller's contract.
-        let travelling = unsafe { image::travelling(start, wrapped, device) }?;
+        let travelling = image::travelling(start, wrapped, device)?;
         let bytes = travelling.bytes();
         let first = acting
             .session
@@ -70,8 +67,7 @@ impl Driver {
             info: reply.info,
             wall: reply.wall,
         };
-        // SAFETY: the caller's contract.
-        unsafe { options.tell(&told) };
+        options.tell(&told);
         let facts = Arc::new(facts(&acting, &answer, reply.facts)?);
         let (context, session) = (acting.context.number, acting.context.session);
         self.check_stated(&layout, &facts, session)?;
@@ -105,14 +101,10 @@ impl Driver {
         Ok((self.device(device)?.attribute(most) - own.unwrap_or(0)).max(0))
     }
 
-    /// The number of a function by its name.
-    ///
-    /// # Safety
-    /// `name` is NULL or a string.
-    unsafe fn named(&self, image: u64, name: *const c_char) -> Result<u64, CUresult> {
+    /// The number of a function by its name. The driver looks at the handle first (seen with driver 580.159).
+    fn named(&self, image: u64, name: Option<&[u8]>) -> Result<u64, CUresult> {
         let image = self.image(image)?;
-        // SAFETY: the caller's contract.
-        let name = unsafe { crate::raw::text(name) }.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let name = name.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         image.find(name).ok_or(CUDA_ERROR_NOT_FOUND)
     }
 
@@ -197,44 +189,30 @@ impl Driver {
         Ok((parameter.offset as usize, parameter.size as usize))
     }
 
-    /// # Safety
-    /// `offset` is writable, `size` is NULL or writable.
-    unsafe fn tell_parameter(
+    fn tell_parameter(
         &self,
         number: u64,
         index: usize,
-        offset: *mut usize,
-        size: *mut usize,
-    ) -> CUresult {
-        let parameter = self.parameter(number, index);
-        if let Ok((_, bytes)) = parameter {
-            // SAFETY: the caller's contract.
-            unsafe { crate::raw::fill(size, 1, [bytes].into_iter()) };
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell(offset, parameter.map(|(offset, _)| offset)) }
+        size: &Out<usize>,
+    ) -> Result<usize, CUresult> {
+        let (offset, bytes) = self.parameter(number, index)?;
+        size.set(bytes);
+        Ok(offset)
     }
 
-    /// # Safety
-    /// `target` is writable for `room` handles.
-    unsafe fn enumerate<T>(
+    fn enumerate<T: std::marker::Copy>(
         &self,
         number: u64,
-        target: *mut T,
-        room: u32,
+        target: &OutList<T>,
         handle: impl Fn(u64) -> T,
-    ) -> CUresult {
-        match self.image(number) {
-            Ok(_) if target.is_null() => CUDA_ERROR_INVALID_VALUE,
-            Ok(image) => {
-                let count = image.facts.functions.len() as u64;
-                let handles = (0..count).map(|index| handle(image.first + index));
-                // SAFETY: the caller's contract.
-                unsafe { crate::raw::fill(target, room as usize, handles) };
-                CUDA_SUCCESS
-            }
-            Err(status) => status,
+    ) -> Result<(), CUresult> {
+        let image = self.image(number)?;
+        if !target.wanted() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        let count = image.facts.functions.len() as u64;
+        target.fill((0..count).map(|index| handle(image.first + index)));
+        Ok(())
     }
 
     /// The functions of a module.
@@ -288,18 +266,8 @@ fn set_attribute(
 }
 
 /// The bytes of a file with device code.
-///
-/// # Safety
-/// `path` is NULL or a string.
-unsafe fn read_file(path: *const c_char) -> Result<Vec<u8>, CUresult> {
-    if path.is_null() {
-        return Err(CUDA_ERROR_INVALID_VALUE);
-    }
-    // SAFETY: the caller's contract.
-    let path = unsafe { CStr::from_ptr(path) };
-    let path = std::path::Path::new(std::ffi::OsStr::new(
-        path.to_str().map_err(|_| CUDA_ERROR_FILE_NOT_FOUND)?,
-    ));
+fn read_file(path: &[u8]) -> Result<Vec<u8>, CUresult> {
+    let path = std::str::from_utf8(path).map_err(|_| CUDA_ERROR_FILE_NOT_FOUND)?;
     let size = std::fs::metadata(path).map_err(|_| CUDA_ERROR_FILE_NOT_FOUND)?;
     if size.len() > FILE_LIMIT {
         return Err(CUDA_ERROR_INVALID_IMAGE);
@@ -307,64 +275,55 @@ unsafe fn read_file(path: *const c_char) -> Result<Vec<u8>, CUresult> {
     std::fs::read(path).map_err(|_| CUDA_ERROR_FILE_NOT_FOUND)
 }
 
-/// The bytes of an image file, and what ends those that are text. An image is read by what its headers say: the longest header is
-/// followed by this much of nothing.
-///
-/// # Safety
-/// `path` is NULL or a string.
-unsafe fn read_image(path: *const c_char) -> Result<Vec<u8>, CUresult> {
-    // SAFETY: the caller's contract.
-    let mut bytes = unsafe { read_file(path) }?;
-    bytes.extend([0; 64]);
-    Ok(bytes)
+/// An image file in memory.
+struct FileImage(Vec<u8>);
+
+impl FileImage {
+    /// Reads a file, and ends one that is text. An image is read by what its headers say: the longest header is followed by this much of
+    /// nothing.
+    fn read(path: &[u8]) -> Result<Self, CUresult> {
+        let mut bytes = read_file(path)?;
+        bytes.extend([0; 64]);
+        Ok(Self(bytes))
+    }
+
+    fn start(&self) -> Vouched<'_, *const c_void> {
+        // SAFETY: the file is in memory, and ends with zeros.
+        unsafe { Vouched::new(self.0.as_ptr().cast()) }
+    }
 }
 
 impl ModuleCalls for Driver {
-    unsafe fn cuModuleLoad(&self, module: *mut CUmodule, fname: *const c_char) -> CUresult {
-        // SAFETY: the caller's contract.
-        let loaded = unsafe { read_image(fname) }.and_then(|bytes| {
-            // SAFETY: the file is in memory, and ends with zeros.
-            unsafe { self.load_module(bytes.as_ptr().cast(), false, &Options::default()) }
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(module, loaded) }
+    fn cuModuleLoad(&self, fname: &[u8]) -> Result<CUmodule, CUresult> {
+        let file = FileImage::read(fname)?;
+        self.load_module(file.start(), false, &Options::default())
     }
 
-    unsafe fn cuModuleLoadData(&self, module: *mut CUmodule, image: *const c_void) -> CUresult {
-        // SAFETY: the caller's contract.
-        let loaded = unsafe { self.load_module(image, false, &Options::default()) };
-        // SAFETY: the caller's contract.
-        unsafe { tell(module, loaded) }
+    unsafe fn cuModuleLoadData(&self, image: *const c_void) -> Result<CUmodule, CUresult> {
+        // SAFETY: the caller's contract: an image.
+        let image = unsafe { Vouched::new(image) };
+        self.load_module(image, false, &Options::default())
     }
 
     unsafe fn cuModuleLoadDataEx(
         &self,
-        module: *mut CUmodule,
         image: *const c_void,
-        numOptions: u32,
-        options: *mut CUjit_option,
+        options: &[CUjit_option],
         optionValues: *mut *mut c_void,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let options = unsafe { Options::read(numOptions, options, optionValues) };
-        // SAFETY: the caller's contract.
-        let loaded =
-            options.and_then(|options| unsafe { self.load_module(image, false, &options) });
-        // SAFETY: the caller's contract.
-        unsafe { tell(module, loaded) }
+    ) -> Result<CUmodule, CUresult> {
+        // SAFETY: the caller's contract: what the options name is writable until the call ends.
+        let options = unsafe { Options::read(options, optionValues) }?;
+        // SAFETY: as above: an image.
+        self.load_module(unsafe { Vouched::new(image) }, false, &options)
     }
 
-    unsafe fn cuModuleLoadFatBinary(
-        &self,
-        module: *mut CUmodule,
-        fatCubin: *const c_void,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { ModuleCalls::cuModuleLoadData(self, module, fatCubin) }
+    unsafe fn cuModuleLoadFatBinary(&self, fatCubin: *const c_void) -> Result<CUmodule, CUresult> {
+        // SAFETY: the caller's contract, passed on.
+        unsafe { ModuleCalls::cuModuleLoadData(self, fatCubin) }
     }
 
-    unsafe fn cuModuleUnload(&self, hmod: CUmodule) -> CUresult {
-        status(self.at_module(hmod).and_then(|(image, acting)| {
+    fn cuModuleUnload(&self, hmod: CUmodule) -> Result<(), CUresult> {
+        self.at_module(hmod).and_then(|(image, acting)| {
             self.safe_in_captures()?;
             acting.post(&wire::ModuleUnload {
                 hmod: wire::ModuleHandle(image.number),
@@ -372,258 +331,192 @@ impl ModuleCalls for Driver {
             let removed = write(&self.functions).remove(image.number);
             self.hide_variables(&image);
             removed.map(|_| ()).ok_or(CUDA_ERROR_INVALID_HANDLE)
-        }))
+        })
     }
 
-    unsafe fn cuModuleGetLoadingMode(&self, mode: *mut CUmoduleLoadingMode) -> CUresult {
+    fn cuModuleGetLoadingMode(&self) -> Result<CUmoduleLoadingMode, CUresult> {
         let lazy = std::env::var("CUDA_MODULE_LOADING").map_or(true, |mode| mode != "EAGER");
         let mode_here = match lazy {
             true => CU_MODULE_LAZY_LOADING,
             false => CU_MODULE_EAGER_LOADING,
         };
-        // SAFETY: the caller's contract.
-        unsafe { tell(mode, self.ready().map(|_| mode_here)) }
+        self.ready().map(|_| mode_here)
     }
 
-    unsafe fn cuModuleGetFunction(
+    fn cuModuleGetFunction(
         &self,
-        hfunc: *mut CUfunction,
+        hfunc: Out<CUfunction>,
         hmod: CUmodule,
-        name: *const c_char,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let found = unsafe { self.named(hmod.addr() as u64, name) };
+        name: Option<&[u8]>,
+    ) -> Result<(), CUresult> {
+        if !hfunc.wanted() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let found = self.named(hmod.addr() as u64, name);
         if found == Err(CUDA_ERROR_NOT_FOUND) {
-            // SAFETY: as above: it is no NULL. An empty name is refused, and another leaves NULL (seen with driver 580.159).
-            if unsafe { *name } == 0 {
-                return CUDA_ERROR_INVALID_VALUE;
+            // An empty name is refused, and another leaves NULL (seen with driver 580.159).
+            if name.is_some_and(<[u8]>::is_empty) {
+                return Err(CUDA_ERROR_INVALID_VALUE);
             }
-            // SAFETY: as above: NULL or writable.
-            unsafe { crate::raw::fill(hfunc, 1, [std::ptr::null_mut()].into_iter()) };
+            hfunc.set(std::ptr::null_mut());
         }
-        // SAFETY: as above.
-        unsafe {
-            tell(
-                hfunc,
-                found.map(|number| wire::FunctionHandle(number).to_raw()),
-            )
-        }
+        hfunc.set(wire::FunctionHandle(found?).to_raw());
+        Ok(())
     }
 
-    unsafe fn cuModuleGetFunctionCount(&self, count: *mut u32, r#mod: CUmodule) -> CUresult {
+    fn cuModuleGetFunctionCount(&self, r#mod: CUmodule) -> Result<u32, CUresult> {
         let image = self.image(r#mod.addr() as u64);
-        // SAFETY: the caller's contract.
-        unsafe { tell(count, image.map(|image| image.facts.functions.len() as u32)) }
+        image.map(|image| image.facts.functions.len() as u32)
     }
 
-    unsafe fn cuModuleEnumerateFunctions(
+    fn cuModuleEnumerateFunctions(
         &self,
-        functions: *mut CUfunction,
-        numFunctions: u32,
+        functions: OutList<CUfunction>,
         r#mod: CUmodule,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let handle = |number| wire::FunctionHandle(number).to_raw();
-        // SAFETY: the caller's contract.
-        unsafe { self.enumerate(r#mod.addr() as u64, functions, numFunctions, handle) }
+        self.enumerate(r#mod.addr() as u64, &functions, handle)
     }
 
-    unsafe fn cuModuleGetGlobal_v2(
+    fn cuModuleGetGlobal_v2(
         &self,
-        dptr: *mut CUdeviceptr,
-        bytes: *mut usize,
+        dptr: Out<CUdeviceptr>,
+        bytes: Out<usize>,
         hmod: CUmodule,
-        name: *const c_char,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let name = unsafe { crate::raw::text(name) };
-        let Some(name) = name.filter(|_| !(dptr.is_null() && bytes.is_null())) else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        let place = self.module_variable(hmod, name);
-        // SAFETY: the caller's contract.
-        unsafe { tell_global(place, dptr, bytes) }
-    }
-
-    unsafe fn cuModuleGetGlobal(
-        &self,
-        dptr: *mut CUdeviceptr_v1,
-        bytes: *mut u32,
-        hmod: CUmodule,
-        name: *const c_char,
-    ) -> CUresult {
-        let (mut address, mut size) = (0, 0);
-        // SAFETY: both are locals; the rest is the caller's contract.
-        let found = unsafe {
-            let (address, size) = (&raw mut address, &raw mut size);
-            ModuleCalls::cuModuleGetGlobal_v2(self, address, size, hmod, name)
-        };
-        if found != CUDA_SUCCESS {
-            return found;
+        name: &[u8],
+    ) -> Result<(), CUresult> {
+        if !dptr.wanted() && !bytes.wanted() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        tell_global(self.module_variable(hmod, name)?, &dptr, &bytes);
+        Ok(())
+    }
+
+    fn cuModuleGetGlobal(
+        &self,
+        dptr: Out<CUdeviceptr_v1>,
+        bytes: Out<u32>,
+        hmod: CUmodule,
+        name: &[u8],
+    ) -> Result<(), CUresult> {
+        let (address, size) = self.module_variable(hmod, name)?;
         let (Ok(address), Ok(size)) = (u32::try_from(address), u32::try_from(size)) else {
-            return CUDA_ERROR_INVALID_VALUE;
+            return Err(CUDA_ERROR_INVALID_VALUE);
         };
-        // SAFETY: the caller's contract; either may be NULL.
-        unsafe { crate::raw::fill(dptr, 1, [address].into_iter()) };
-        // SAFETY: as above.
-        unsafe { crate::raw::fill(bytes, 1, [size].into_iter()) };
-        CUDA_SUCCESS
+        dptr.set(address);
+        bytes.set(size);
+        Ok(())
     }
 
     unsafe fn cuLibraryLoadData(
         &self,
-        library: *mut CUlibrary,
         code: *const c_void,
-        jitOptions: *mut CUjit_option,
+        jitOptions: &[CUjit_option],
         jitOptionsValues: *mut *mut c_void,
-        numJitOptions: u32,
-        _libraryOptions: *mut CUlibraryOption,
+        _libraryOptions: Option<&[CUlibraryOption]>,
         _libraryOptionValues: *mut *mut c_void,
         _numLibraryOptions: u32,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let options = unsafe { Options::read(numJitOptions, jitOptions, jitOptionsValues) };
-        // SAFETY: the caller's contract.
-        let loaded = options.and_then(|options| unsafe { self.load_library(code, &options) });
-        // SAFETY: the caller's contract.
-        unsafe { tell(library, loaded) }
+    ) -> Result<CUlibrary, CUresult> {
+        // SAFETY: the caller's contract: what the options name is writable until the call ends.
+        let options = unsafe { Options::read(jitOptions, jitOptionsValues) }?;
+        // SAFETY: as above: an image.
+        self.load_library(unsafe { Vouched::new(code) }, &options)
     }
 
     unsafe fn cuLibraryLoadFromFile(
         &self,
-        library: *mut CUlibrary,
-        fileName: *const c_char,
-        jitOptions: *mut CUjit_option,
+        fileName: &[u8],
+        jitOptions: &[CUjit_option],
         jitOptionsValues: *mut *mut c_void,
-        numJitOptions: u32,
-        _libraryOptions: *mut CUlibraryOption,
+        _libraryOptions: Option<&[CUlibraryOption]>,
         _libraryOptionValues: *mut *mut c_void,
         _numLibraryOptions: u32,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let options = unsafe { Options::read(numJitOptions, jitOptions, jitOptionsValues) };
-        let loaded = options.and_then(|options| {
-            // SAFETY: the caller's contract.
-            let bytes = unsafe { read_image(fileName) }?;
-            // SAFETY: the file is in memory, and ends with zeros.
-            unsafe { self.load_library(bytes.as_ptr().cast(), &options) }
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(library, loaded) }
+    ) -> Result<CUlibrary, CUresult> {
+        // SAFETY: the caller's contract: what the options name is writable until the call ends.
+        let options = unsafe { Options::read(jitOptions, jitOptionsValues) }?;
+        self.load_library(FileImage::read(fileName)?.start(), &options)
     }
 
-    unsafe fn cuLibraryUnload(&self, library: CUlibrary) -> CUresult {
-        status(self.unload_library(library))
+    fn cuLibraryUnload(&self, library: CUlibrary) -> Result<(), CUresult> {
+        self.unload_library(library)
     }
 
-    unsafe fn cuLibraryGetKernel(
+    fn cuLibraryGetKernel(
         &self,
-        pKernel: *mut CUkernel,
         library: CUlibrary,
-        name: *const c_char,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let found = unsafe { self.named(library.addr() as u64, name) };
-        // SAFETY: the caller's contract.
-        unsafe {
-            tell(
-                pKernel,
-                found.map(|number| wire::KernelHandle(number).to_raw()),
-            )
-        }
+        name: Option<&[u8]>,
+    ) -> Result<CUkernel, CUresult> {
+        let number = self.named(library.addr() as u64, name)?;
+        Ok(wire::KernelHandle(number).to_raw())
     }
 
-    unsafe fn cuLibraryGetKernelCount(&self, count: *mut u32, lib: CUlibrary) -> CUresult {
+    fn cuLibraryGetKernelCount(&self, lib: CUlibrary) -> Result<u32, CUresult> {
         let image = self.image(lib.addr() as u64);
-        // SAFETY: the caller's contract.
-        unsafe { tell(count, image.map(|image| image.facts.functions.len() as u32)) }
+        image.map(|image| image.facts.functions.len() as u32)
     }
 
-    unsafe fn cuLibraryEnumerateKernels(
+    fn cuLibraryEnumerateKernels(
         &self,
-        kernels: *mut CUkernel,
-        numKernels: u32,
+        kernels: OutList<CUkernel>,
         lib: CUlibrary,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let handle = |number| wire::KernelHandle(number).to_raw();
-        // SAFETY: the caller's contract.
-        unsafe { self.enumerate(lib.addr() as u64, kernels, numKernels, handle) }
+        self.enumerate(lib.addr() as u64, &kernels, handle)
     }
 
-    unsafe fn cuLibraryGetModule(&self, pMod: *mut CUmodule, library: CUlibrary) -> CUresult {
+    fn cuLibraryGetModule(&self, library: CUlibrary) -> Result<CUmodule, CUresult> {
         let module = self.library_module(library);
-        // SAFETY: the caller's contract.
-        unsafe {
-            tell(
-                pMod,
-                module.map(|number| wire::ModuleHandle(number).to_raw()),
-            )
-        }
+        module.map(|number| wire::ModuleHandle(number).to_raw())
     }
 
-    unsafe fn cuLibraryGetGlobal(
+    fn cuLibraryGetGlobal(
         &self,
-        dptr: *mut CUdeviceptr,
-        bytes: *mut usize,
+        dptr: Out<CUdeviceptr>,
+        bytes: Out<usize>,
         library: CUlibrary,
-        name: *const c_char,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let Some(name) = (unsafe { crate::raw::text(name) }) else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        let place = self.library_variable(library, name);
-        // SAFETY: the caller's contract.
-        unsafe { tell_global(place, dptr, bytes) }
+        name: &[u8],
+    ) -> Result<(), CUresult> {
+        tell_global(self.library_variable(library, name)?, &dptr, &bytes);
+        Ok(())
     }
 
-    unsafe fn cuLibraryGetManaged(
+    fn cuLibraryGetManaged(
         &self,
-        dptr: *mut CUdeviceptr,
-        bytes: *mut usize,
+        dptr: Out<CUdeviceptr>,
+        bytes: Out<usize>,
         library: CUlibrary,
-        name: *const c_char,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let Some(name) = (unsafe { crate::raw::text(name) }) else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        let place = self.managed_variable(library, name);
-        // SAFETY: the caller's contract.
-        unsafe { tell_global(place, dptr, bytes) }
+        name: &[u8],
+    ) -> Result<(), CUresult> {
+        tell_global(self.managed_variable(library, name)?, &dptr, &bytes);
+        Ok(())
     }
 
-    unsafe fn cuKernelGetFunction(&self, pFunc: *mut CUfunction, kernel: CUkernel) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { tell(pFunc, self.kernel_function(kernel)) }
+    fn cuKernelGetFunction(&self, kernel: CUkernel) -> Result<CUfunction, CUresult> {
+        self.kernel_function(kernel)
     }
 
-    unsafe fn cuKernelGetLibrary(&self, pLib: *mut CUlibrary, kernel: CUkernel) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { tell(pLib, self.library_of(kernel)) }
+    fn cuKernelGetLibrary(&self, kernel: CUkernel) -> Result<CUlibrary, CUresult> {
+        self.library_of(kernel)
     }
 
-    unsafe fn cuKernelGetAttribute(
+    fn cuKernelGetAttribute(
         &self,
-        pi: *mut i32,
         attrib: CUfunction_attribute,
         kernel: CUkernel,
         dev: CUdevice,
-    ) -> CUresult {
+    ) -> Result<i32, CUresult> {
         let known = self.kernel_on(kernel, dev);
-        let value = known.and_then(|(known, _)| self.attribute_of(&known, dev, attrib));
-        // SAFETY: the caller's contract.
-        unsafe { tell(pi, value) }
+        known.and_then(|(known, _)| self.attribute_of(&known, dev, attrib))
     }
 
-    unsafe fn cuKernelSetAttribute(
+    fn cuKernelSetAttribute(
         &self,
         attrib: CUfunction_attribute,
         val: i32,
         kernel: CUkernel,
         dev: CUdevice,
-    ) -> CUresult {
-        status(self.kernel_on(kernel, dev).and_then(|(known, number)| {
+    ) -> Result<(), CUresult> {
+        self.kernel_on(kernel, dev).and_then(|(known, number)| {
             set_attribute(&known, dev, attrib, val, || {
                 let device = self.device(dev)?;
                 self.acting_for(device.session)?
@@ -634,16 +527,16 @@ impl ModuleCalls for Driver {
                         dev: device.ordinal,
                     })
             })
-        }))
+        })
     }
 
-    unsafe fn cuKernelSetCacheConfig(
+    fn cuKernelSetCacheConfig(
         &self,
         kernel: CUkernel,
         config: CUfunc_cache,
         dev: CUdevice,
-    ) -> CUresult {
-        status(self.kernel_on(kernel, dev).and_then(|(_, number)| {
+    ) -> Result<(), CUresult> {
+        self.kernel_on(kernel, dev).and_then(|(_, number)| {
             let device = self.device(dev)?;
             self.acting_for(device.session)?
                 .post(&wire::KernelSetCacheConfig {
@@ -651,52 +544,43 @@ impl ModuleCalls for Driver {
                     config,
                     dev: device.ordinal,
                 })
-        }))
+        })
     }
 
-    unsafe fn cuKernelGetName(&self, name: *mut *const c_char, hfunc: CUkernel) -> CUresult {
+    fn cuKernelGetName(&self, hfunc: CUkernel) -> Result<*const c_char, CUresult> {
         let known = self.function(hfunc.addr() as u64);
-        // SAFETY: the caller's contract.
-        unsafe { tell(name, known.map(|known| known.name())) }
+        known.map(|known| known.name())
     }
 
-    unsafe fn cuKernelGetParamInfo(
+    fn cuKernelGetParamInfo(
         &self,
         kernel: CUkernel,
         paramIndex: usize,
-        paramOffset: *mut usize,
-        paramSize: *mut usize,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { self.tell_parameter(kernel.addr() as u64, paramIndex, paramOffset, paramSize) }
+        paramSize: Out<usize>,
+    ) -> Result<usize, CUresult> {
+        self.tell_parameter(kernel.addr() as u64, paramIndex, &paramSize)
     }
 
-    unsafe fn cuKernelGetParamCount(&self, kernel: CUkernel, paramCount: *mut usize) -> CUresult {
-        let count = self.parameter_count(kernel.addr() as u64);
-        // SAFETY: the caller's contract.
-        unsafe { tell(paramCount, count) }
+    fn cuKernelGetParamCount(&self, kernel: CUkernel) -> Result<usize, CUresult> {
+        self.parameter_count(kernel.addr() as u64)
     }
 
-    unsafe fn cuFuncGetAttribute(
+    fn cuFuncGetAttribute(
         &self,
-        pi: *mut i32,
         attrib: CUfunction_attribute,
         hfunc: CUfunction,
-    ) -> CUresult {
-        let value = self.at_function(hfunc).and_then(|(acting, known, _)| {
-            self.attribute_of(&known, acting.context.device, attrib)
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(pi, value) }
+    ) -> Result<i32, CUresult> {
+        self.at_function(hfunc)
+            .and_then(|(acting, known, _)| self.attribute_of(&known, acting.context.device, attrib))
     }
 
-    unsafe fn cuFuncSetAttribute(
+    fn cuFuncSetAttribute(
         &self,
         hfunc: CUfunction,
         attrib: CUfunction_attribute,
         value: i32,
-    ) -> CUresult {
-        status(self.at_function(hfunc).and_then(|(acting, known, number)| {
+    ) -> Result<(), CUresult> {
+        self.at_function(hfunc).and_then(|(acting, known, number)| {
             set_attribute(&known, acting.context.device, attrib, value, || {
                 acting.call(&wire::FuncSetAttribute {
                     hfunc: wire::FunctionHandle(number),
@@ -704,193 +588,139 @@ impl ModuleCalls for Driver {
                     value,
                 })
             })
-        }))
+        })
     }
 
-    unsafe fn cuFuncSetCacheConfig(&self, hfunc: CUfunction, config: CUfunc_cache) -> CUresult {
-        status(self.at_function(hfunc).and_then(|(acting, _, number)| {
+    fn cuFuncSetCacheConfig(
+        &self,
+        hfunc: CUfunction,
+        config: CUfunc_cache,
+    ) -> Result<(), CUresult> {
+        self.at_function(hfunc).and_then(|(acting, _, number)| {
             acting.post(&wire::FuncSetCacheConfig {
                 hfunc: wire::FunctionHandle(number),
                 config,
             })
-        }))
+        })
     }
 
-    unsafe fn cuFuncSetSharedMemConfig(
+    fn cuFuncSetSharedMemConfig(
         &self,
         hfunc: CUfunction,
         config: CUsharedconfig,
-    ) -> CUresult {
-        status(self.at_function(hfunc).and_then(|(acting, _, number)| {
+    ) -> Result<(), CUresult> {
+        self.at_function(hfunc).and_then(|(acting, _, number)| {
             acting.post(&wire::FuncSetSharedMemConfig {
                 hfunc: wire::FunctionHandle(number),
                 config,
             })
-        }))
+        })
     }
 
-    unsafe fn cuFuncLoad(&self, function: CUfunction) -> CUresult {
-        status(self.at_function(function).and_then(|(acting, _, number)| {
+    fn cuFuncLoad(&self, function: CUfunction) -> Result<(), CUresult> {
+        self.at_function(function).and_then(|(acting, _, number)| {
             acting
                 .call(&wire::FuncLoad {
                     function: wire::FunctionHandle(number),
                 })
                 .map(|_| ())
-        }))
+        })
     }
 
-    unsafe fn cuFuncGetModule(&self, hmod: *mut CUmodule, hfunc: CUfunction) -> CUresult {
+    fn cuFuncGetModule(&self, hfunc: CUfunction) -> Result<CUmodule, CUresult> {
         if hfunc.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let of = self.module_of(hfunc);
-        // SAFETY: the caller's contract.
-        unsafe { tell(hmod, of.map(|number| wire::ModuleHandle(number).to_raw())) }
+        of.map(|number| wire::ModuleHandle(number).to_raw())
     }
 
-    unsafe fn cuFuncGetName(&self, name: *mut *const c_char, hfunc: CUfunction) -> CUresult {
+    fn cuFuncGetName(&self, hfunc: CUfunction) -> Result<*const c_char, CUresult> {
         if hfunc.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let known = self.function(hfunc.addr() as u64);
-        // SAFETY: the caller's contract.
-        unsafe { tell(name, known.map(|known| known.name())) }
+        known.map(|known| known.name())
     }
 
-    unsafe fn cuFuncGetParamInfo(
+    fn cuFuncGetParamInfo(
         &self,
         func: CUfunction,
         paramIndex: usize,
-        paramOffset: *mut usize,
-        paramSize: *mut usize,
-    ) -> CUresult {
+        paramSize: Out<usize>,
+    ) -> Result<usize, CUresult> {
         if func.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        // SAFETY: the caller's contract.
-        unsafe { self.tell_parameter(func.addr() as u64, paramIndex, paramOffset, paramSize) }
+        self.tell_parameter(func.addr() as u64, paramIndex, &paramSize)
     }
 
-    unsafe fn cuFuncGetParamCount(&self, func: CUfunction, paramCount: *mut usize) -> CUresult {
-        let count = self.parameter_count(func.addr() as u64);
-        // SAFETY: the caller's contract.
-        unsafe { tell(paramCount, count) }
+    fn cuFuncGetParamCount(&self, func: CUfunction) -> Result<usize, CUresult> {
+        self.parameter_count(func.addr() as u64)
     }
 
     unsafe fn cuLinkCreate_v2(
         &self,
-        numOptions: u32,
-        options: *mut CUjit_option,
+        options: &[CUjit_option],
         optionValues: *mut *mut c_void,
-        stateOut: *mut CUlinkState,
-    ) -> CUresult {
-        if stateOut.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract.
-        let options = unsafe { Options::read(numOptions, options, optionValues) };
-        let begun = options.and_then(|options| self.begin_link(options));
-        // SAFETY: the caller's contract.
-        unsafe { tell(stateOut, begun) }
+    ) -> Result<CUlinkState, CUresult> {
+        // SAFETY: the caller's contract: what the options name is writable until the link ends.
+        self.begin_link(unsafe { Options::read(options, optionValues) }?)
     }
 
     unsafe fn cuLinkAddData_v2(
         &self,
         state: CUlinkState,
         r#type: CUjitInputType,
-        data: *mut c_void,
-        size: usize,
-        name: *const c_char,
-        numOptions: u32,
-        options: *mut CUjit_option,
+        data: &[u8],
+        name: Option<&[u8]>,
+        options: &[CUjit_option],
         optionValues: *mut *mut c_void,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let code = unsafe { crate::raw::slice(data.cast_const().cast::<u8>(), size) };
-        // SAFETY: as above.
-        let name = unsafe { crate::raw::text(name) }.unwrap_or_default();
-        // SAFETY: as above.
-        let options = unsafe { Options::read(numOptions, options, optionValues) };
-        status(code.ok_or(CUDA_ERROR_INVALID_VALUE).and_then(|code| {
-            // SAFETY: as above: what the link's options name is writable while it lives.
-            unsafe { self.add_to_link(state, r#type, code, name, &options?) }
-        }))
+    ) -> Result<(), CUresult> {
+        // SAFETY: the caller's contract: what the options name is writable until the call ends.
+        let options = unsafe { Options::read(options, optionValues) };
+        self.add_to_link(state, r#type, data, name.unwrap_or_default(), &options?)
     }
 
     unsafe fn cuLinkAddFile_v2(
         &self,
         state: CUlinkState,
         r#type: CUjitInputType,
-        path: *const c_char,
-        numOptions: u32,
-        options: *mut CUjit_option,
+        path: &[u8],
+        options: &[CUjit_option],
         optionValues: *mut *mut c_void,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let file = unsafe { read_file(path) };
-        // SAFETY: as above.
-        let name = unsafe { crate::raw::text(path) }.unwrap_or_default();
-        // SAFETY: as above.
-        let options = unsafe { Options::read(numOptions, options, optionValues) };
-        status(file.and_then(|code| {
-            if code.is_empty() {
-                return Err(CUDA_ERROR_INVALID_IMAGE);
-            }
-            // SAFETY: as above: what the link's options name is writable while it lives.
-            unsafe { self.add_to_link(state, r#type, &code, name, &options?) }
-        }))
+    ) -> Result<(), CUresult> {
+        let code = read_file(path)?;
+        // SAFETY: the caller's contract: what the options name is writable until the call ends.
+        let options = unsafe { Options::read(options, optionValues) };
+        if code.is_empty() {
+            return Err(CUDA_ERROR_INVALID_IMAGE);
+        }
+        self.add_to_link(state, r#type, &code, path, &options?)
     }
 
-    unsafe fn cuLinkComplete(
+    fn cuLinkComplete(
         &self,
         state: CUlinkState,
-        cubinOut: *mut *mut c_void,
-        sizeOut: *mut usize,
-    ) -> CUresult {
-        if cubinOut.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract.
-        let linked = unsafe { self.complete_link(state) };
-        if let Ok((_, size)) = linked {
-            // SAFETY: the caller's contract: NULL or writable.
-            unsafe { crate::raw::fill(sizeOut, 1, [size].into_iter()) };
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell(cubinOut, linked.map(|(image, _)| image)) }
+        sizeOut: Out<usize>,
+    ) -> Result<*mut c_void, CUresult> {
+        let (image, size) = self.complete_link(state)?;
+        sizeOut.set(size);
+        Ok(image)
     }
 
-    unsafe fn cuLinkDestroy(&self, state: CUlinkState) -> CUresult {
-        status(self.end_link(state))
+    fn cuLinkDestroy(&self, state: CUlinkState) -> Result<(), CUresult> {
+        self.end_link(state)
     }
 
-    unsafe fn cuFuncIsLoaded(
-        &self,
-        state: *mut CUfunctionLoadingState,
-        function: CUfunction,
-    ) -> CUresult {
+    fn cuFuncIsLoaded(&self, function: CUfunction) -> Result<CUfunctionLoadingState, CUresult> {
         // The server asked for the function's attributes, which loads it.
         let known = self.function(function.addr() as u64);
-        // SAFETY: the caller's contract.
-        unsafe { tell(state, known.map(|_| CU_FUNCTION_LOADING_STATE_LOADED)) }
+        known.map(|_| CU_FUNCTION_LOADING_STATE_LOADED)
     }
 }
 
-/// # Safety
-/// Both are NULL or writable.
-unsafe fn tell_global(
-    place: Result<(u64, usize), CUresult>,
-    dptr: *mut CUdeviceptr,
-    bytes: *mut usize,
-) -> CUresult {
-    match place {
-        Ok((address, size)) => {
-            // SAFETY: the caller's contract.
-            unsafe { crate::raw::fill(dptr, 1, [address].into_iter()) };
-            // SAFETY: as above.
-            unsafe { crate::raw::fill(bytes, 1, [size].into_iter()) };
-            CUDA_SUCCESS
-        }
-        Err(status) => status,
-    }
+fn tell_global((address, size): (u64, usize), dptr: &Out<CUdeviceptr>, bytes: &Out<usize>) {
+    dptr.set(address);
+    bytes.set(size);
 }

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
+use towline_client::raw::Vouched;
 
 use crate::compiled::{Cache, Key};
 use crate::driver::{Driver, lock, tell};
@@ -118,7 +119,8 @@ fn runtime() -> &'static Table<13> {
 unsafe extern "C" fn load_module(module: *mut CUmodule, wrapper: *const c_void) -> CUresult {
     slot("runtime", 1, |driver| {
         // SAFETY: the runtime's contract: an image, wrapped or not.
-        let loaded = unsafe { driver.load_module(wrapper, true, &Options::default()) };
+        let image = unsafe { Vouched::new(wrapper) };
+        let loaded = driver.load_module(image, true, &Options::default());
         // SAFETY: the runtime's contract.
         unsafe { tell(module, loaded) }
     })
