@@ -136,14 +136,14 @@ extern "C" {
     fn cuPointerGetAttributes(
         numAttributes: u32,
         #[input(len = numAttributes)] attributes: *mut CUpointer_attribute,
-        #[local] data: *mut *mut c_void,
+        #[input(len = numAttributes)] data: *mut *mut c_void,
         ptr: CUdeviceptr,
     ) -> CUresult;
 
     /// Sets an attribute of an address.
     #[call(id = 0x0417, local, since = "6.0")]
     fn cuPointerSetAttribute(
-        #[local] value: *const c_void,
+        #[input(bytes = 4)] value: *const c_void,
         attribute: CUpointer_attribute,
         ptr: CUdeviceptr,
     ) -> CUresult;
@@ -249,7 +249,7 @@ extern "C" {
     /// Tells one attribute of a range of managed memory.
     #[call(id = 0x041f, local, since = "8.0")]
     fn cuMemRangeGetAttribute(
-        #[out(bytes = dataSize)] data: *mut c_void,
+        #[out(bytes = dataSize, nullable)] data: *mut c_void,
         dataSize: usize,
         attribute: CUmem_range_attribute,
         devPtr: CUdeviceptr,
@@ -259,7 +259,7 @@ extern "C" {
     /// Tells several attributes of a range of managed memory.
     #[call(id = 0x0420, local, since = "8.0")]
     fn cuMemRangeGetAttributes(
-        #[local] data: *mut *mut c_void,
+        #[input(len = numAttributes)] data: *mut *mut c_void,
         #[input(len = numAttributes)] dataSizes: *mut usize,
         #[input(len = numAttributes)] attributes: *mut CUmem_range_attribute,
         numAttributes: usize,

@@ -400,7 +400,7 @@ pub struct Dialect {
 }
 
 /// Groups of CUDA's calls whose halves still get the C signature.
-const UNTYPED: [&str; 11] = [
+const UNTYPED: [&str; 10] = [
     "context",
     "copy",
     "device",
@@ -408,7 +408,6 @@ const UNTYPED: [&str; 11] = [
     "event",
     "interop",
     "launch",
-    "memory",
     "pool",
     "tools",
     "virtual_memory",

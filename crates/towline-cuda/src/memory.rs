@@ -5,9 +5,10 @@ use std::ffi::c_void;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
+use towline_client::raw::{Out, OutList};
 
 use crate::context::Context;
-use crate::driver::{Acting, Driver, MemoryCalls, lock, read, status, tell, write};
+use crate::driver::{Acting, Driver, MemoryCalls, lock, read, write};
 use crate::kept::capacity_for;
 use crate::mirror::{Prefetch, batch, check_batch, location, ranges};
 
@@ -477,455 +478,336 @@ enum Told {
     Word(u64),
 }
 
-/// # Safety
-/// `target` is writable for what the attribute holds.
-unsafe fn write_told(target: *mut c_void, told: Told) {
-    match told {
-        // SAFETY: the caller's contract. Flags are as wide as numbers (seen with driver 580.159).
-        Told::Flag(value) => unsafe { target.cast::<u32>().write_unaligned(value.into()) },
-        // SAFETY: the caller's contract.
-        Told::Number(value) => unsafe { target.cast::<u32>().write_unaligned(value) },
-        // SAFETY: the caller's contract.
-        Told::Word(value) => unsafe { target.cast::<u64>().write_unaligned(value) },
+impl Told {
+    fn bytes(self) -> impl Iterator<Item = u8> {
+        let (word, width) = match self {
+            // Flags are as wide as numbers (seen with driver 580.159).
+            Self::Flag(flag) => (u64::from(flag), 4),
+            Self::Number(number) => (u64::from(number), 4),
+            Self::Word(word) => (word, 8),
+        };
+        word.to_le_bytes().into_iter().take(width)
     }
 }
 
+/// # Safety
+/// `target` is writable for what the attribute holds.
+unsafe fn write_told(target: *mut c_void, told: Told) {
+    // SAFETY: the caller's contract.
+    unsafe { crate::raw::fill(target.cast(), size_of::<u64>(), told.bytes()) };
+}
+
 impl MemoryCalls for Driver {
-    unsafe fn cuMemGetInfo_v2(&self, free: *mut usize, total: *mut usize) -> CUresult {
-        let asked = self.session_for(0).and_then(|acting| {
-            let request = wire::MemGetInfoV2 {};
-            let body = acting.call(&request)?;
-            let reply = wire::MemGetInfoV2Reply::decode(&body).map_err(|_| acting.malformed())?;
-            let kept = lock(&self.kept_memory).of_device(acting.context.device);
-            Ok((
-                (reply.free.unwrap_or(0) as usize).saturating_add(kept),
-                reply.total.unwrap_or(0) as usize,
-            ))
-        });
-        // SAFETY: the caller's contract.
-        let told = unsafe { tell(free, asked.map(|(free, _)| free)) };
-        if told != CUDA_SUCCESS {
-            return told;
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell(total, asked.map(|(_, total)| total)) }
+    fn cuMemGetInfo_v2(&self) -> Result<(usize, usize), CUresult> {
+        let acting = self.session_for(0)?;
+        let body = acting.call(&wire::MemGetInfoV2 {})?;
+        let reply = wire::MemGetInfoV2Reply::decode(&body).map_err(|_| acting.malformed())?;
+        let kept = lock(&self.kept_memory).of_device(acting.context.device);
+        Ok((
+            (reply.free.unwrap_or(0) as usize).saturating_add(kept),
+            reply.total.unwrap_or(0) as usize,
+        ))
     }
 
-    unsafe fn cuMemGetInfo(&self, free: *mut u32, total: *mut u32) -> CUresult {
-        let (mut wide_free, mut wide_total) = (0, 0);
-        // SAFETY: both are locals.
-        let asked =
-            unsafe { MemoryCalls::cuMemGetInfo_v2(self, &raw mut wide_free, &raw mut wide_total) };
-        if asked != CUDA_SUCCESS {
-            return asked;
-        }
-        for (target, value) in [(free, wide_free), (total, wide_total)] {
-            // SAFETY: the caller's contract.
-            let told = unsafe { tell(target, Ok(u32::try_from(value).unwrap_or(u32::MAX))) };
-            if told != CUDA_SUCCESS {
-                return told;
-            }
-        }
-        CUDA_SUCCESS
+    fn cuMemGetInfo(&self) -> Result<(u32, u32), CUresult> {
+        let (free, total) = MemoryCalls::cuMemGetInfo_v2(self)?;
+        let narrow = |value| u32::try_from(value).unwrap_or(u32::MAX);
+        Ok((narrow(free), narrow(total)))
     }
 
-    unsafe fn cuMemAlloc(&self, dptr: *mut CUdeviceptr_v1, bytesize: u32) -> CUresult {
-        let narrow = self.narrow(self.allocate(bytesize as usize));
-        // SAFETY: the caller's contract.
-        unsafe { tell(dptr, narrow) }
+    fn cuMemAlloc(&self, bytesize: u32) -> Result<CUdeviceptr_v1, CUresult> {
+        self.narrow(self.allocate(bytesize as usize))
     }
 
-    unsafe fn cuMemAllocPitch(
+    fn cuMemAllocPitch(
         &self,
-        dptr: *mut CUdeviceptr_v1,
-        pPitch: *mut u32,
         WidthInBytes: u32,
         Height: u32,
         ElementSizeBytes: u32,
-    ) -> CUresult {
-        let (mut address, mut pitch) = (0, 0);
-        if dptr.is_null() || pPitch.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
+    ) -> Result<(CUdeviceptr_v1, u32), CUresult> {
         let (width, height) = (WidthInBytes as usize, Height as usize);
-        // SAFETY: both are locals.
-        let made = unsafe {
-            let (address, pitch) = (&raw mut address, &raw mut pitch);
-            MemoryCalls::cuMemAllocPitch_v2(self, address, pitch, width, height, ElementSizeBytes)
-        };
-        let made = match made {
-            CUDA_SUCCESS => Ok(address),
-            status => Err(status),
-        };
-        let narrow = self.narrow(made);
-        if narrow.is_ok() {
-            // SAFETY: the caller's contract.
-            unsafe { pPitch.write(u32::try_from(pitch).unwrap_or(u32::MAX)) };
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell(dptr, narrow) }
+        let (address, pitch) =
+            MemoryCalls::cuMemAllocPitch_v2(self, width, height, ElementSizeBytes)?;
+        let address = self.narrow(Ok(address))?;
+        Ok((address, u32::try_from(pitch).unwrap_or(u32::MAX)))
     }
 
-    unsafe fn cuMemFree(&self, dptr: CUdeviceptr_v1) -> CUresult {
-        status(self.free(dptr.into()))
+    fn cuMemFree(&self, dptr: CUdeviceptr_v1) -> Result<(), CUresult> {
+        self.free(dptr.into())
     }
 
-    unsafe fn cuMemGetAddressRange(
+    fn cuMemGetAddressRange(
         &self,
-        pbase: *mut CUdeviceptr_v1,
-        psize: *mut u32,
+        pbase: Out<CUdeviceptr_v1>,
+        psize: Out<u32>,
         dptr: CUdeviceptr_v1,
-    ) -> CUresult {
-        let found = match read(&self.memory).find(dptr.into()) {
-            Some((start, range)) => (u32::try_from(start), u32::try_from(range.size)),
-            None => return CUDA_ERROR_NOT_FOUND,
+    ) -> Result<(), CUresult> {
+        let ranges = read(&self.memory);
+        let (start, range) = ranges.find(dptr.into()).ok_or(CUDA_ERROR_NOT_FOUND)?;
+        let (Ok(start), Ok(size)) = (u32::try_from(start), u32::try_from(range.size)) else {
+            return Err(CUDA_ERROR_INVALID_VALUE);
         };
-        let (Ok(start), Ok(size)) = found else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        // SAFETY: the caller's contract; either may be NULL.
-        unsafe { crate::raw::fill(pbase, 1, [start].into_iter()) };
-        // SAFETY: as above.
-        unsafe { crate::raw::fill(psize, 1, [size].into_iter()) };
-        CUDA_SUCCESS
+        pbase.set(start);
+        psize.set(size);
+        Ok(())
     }
 
-    unsafe fn cuMemAllocHost(&self, pp: *mut *mut c_void, bytesize: u32) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { MemoryCalls::cuMemAllocHost_v2(self, pp, bytesize as usize) }
+    fn cuMemAllocHost(&self, bytesize: u32) -> Result<*mut c_void, CUresult> {
+        self.allocate_host(bytesize as usize, 0)
     }
 
     unsafe fn cuMemHostGetDevicePointer(
         &self,
-        pdptr: *mut CUdeviceptr_v1,
         p: *mut c_void,
         Flags: u32,
-    ) -> CUresult {
-        if pdptr.is_null() || Flags != 0 {
-            return CUDA_ERROR_INVALID_VALUE;
+    ) -> Result<CUdeviceptr_v1, CUresult> {
+        if Flags != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let address = self.device_pointer(p.addr() as u64);
-        let narrow = address
-            .and_then(|address| u32::try_from(address).map_err(|_| CUDA_ERROR_INVALID_VALUE));
-        // SAFETY: the caller's contract.
-        unsafe { tell(pdptr, narrow) }
+        address.and_then(|address| u32::try_from(address).map_err(|_| CUDA_ERROR_INVALID_VALUE))
     }
 
-    unsafe fn cuMemAlloc_v2(&self, dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult {
-        if dptr.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell(dptr, self.allocate(bytesize)) }
+    fn cuMemAlloc_v2(&self, bytesize: usize) -> Result<CUdeviceptr, CUresult> {
+        self.allocate(bytesize)
     }
 
-    unsafe fn cuMemAllocPitch_v2(
+    fn cuMemAllocPitch_v2(
         &self,
-        dptr: *mut CUdeviceptr,
-        pPitch: *mut usize,
         WidthInBytes: usize,
         Height: usize,
         ElementSizeBytes: u32,
-    ) -> CUresult {
-        if dptr.is_null() || pPitch.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        if let Err(status) = self.current() {
-            return status;
-        }
+    ) -> Result<(CUdeviceptr, usize), CUresult> {
+        self.current()?;
         if !matches!(ElementSizeBytes, 4 | 8 | 16) {
-            return CUDA_ERROR_INVALID_VALUE;
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let pitch = WidthInBytes.checked_next_multiple_of(PITCH);
         let size = pitch.and_then(|pitch| pitch.checked_mul(Height));
         let (Some(pitch), Some(size)) = (pitch, size) else {
-            return CUDA_ERROR_INVALID_VALUE;
+            return Err(CUDA_ERROR_INVALID_VALUE);
         };
-        // SAFETY: the caller's contract.
-        let told = unsafe { tell(dptr, self.allocate(size)) };
-        if told == CUDA_SUCCESS {
-            // SAFETY: the caller's contract.
-            unsafe { pPitch.write(pitch) };
-        }
-        told
+        Ok((self.allocate(size)?, pitch))
     }
 
-    unsafe fn cuMemAllocManaged(
-        &self,
-        dptr: *mut CUdeviceptr,
-        bytesize: usize,
-        flags: u32,
-    ) -> CUresult {
-        if dptr.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell(dptr, self.allocate_managed(bytesize, flags)) }
+    fn cuMemAllocManaged(&self, bytesize: usize, flags: u32) -> Result<CUdeviceptr, CUresult> {
+        self.allocate_managed(bytesize, flags)
     }
 
-    unsafe fn cuMemAdvise(
+    fn cuMemAdvise(
         &self,
         devPtr: CUdeviceptr,
         count: usize,
         advice: CUmem_advise,
         device: CUdevice,
-    ) -> CUresult {
-        status(self.advise(devPtr, count, advice, &location(device)))
+    ) -> Result<(), CUresult> {
+        self.advise(devPtr, count, advice, &location(device))
     }
 
-    unsafe fn cuMemAdvise_v2(
+    fn cuMemAdvise_v2(
         &self,
         devPtr: CUdeviceptr,
         count: usize,
         advice: CUmem_advise,
         location: CUmemLocation,
-    ) -> CUresult {
-        status(self.advise(devPtr, count, advice, &location))
+    ) -> Result<(), CUresult> {
+        self.advise(devPtr, count, advice, &location)
     }
 
-    unsafe fn cuMemPrefetchAsync(
+    fn cuMemPrefetchAsync(
         &self,
         devPtr: CUdeviceptr,
         count: usize,
         dstDevice: CUdevice,
         hStream: CUstream,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let range = Prefetch {
             address: devPtr,
             size: count,
             location: location(dstDevice),
         };
-        status(self.prefetch(&[range], hStream))
+        self.prefetch(&[range], hStream)
     }
 
-    unsafe fn cuMemPrefetchAsync_v2(
+    fn cuMemPrefetchAsync_v2(
         &self,
         devPtr: CUdeviceptr,
         count: usize,
         location: CUmemLocation,
         flags: u32,
         hStream: CUstream,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
+        if flags != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         let range = Prefetch {
             address: devPtr,
             size: count,
             location,
         };
-        match flags {
-            0 => status(self.prefetch(&[range], hStream)),
-            _ => CUDA_ERROR_INVALID_VALUE,
-        }
+        self.prefetch(&[range], hStream)
     }
 
-    unsafe fn cuMemPrefetchBatchAsync(
+    fn cuMemPrefetchBatchAsync(
         &self,
-        dptrs: *mut CUdeviceptr,
-        sizes: *mut usize,
-        count: usize,
-        prefetchLocs: *mut CUmemLocation,
-        prefetchLocIdxs: *mut usize,
-        numPrefetchLocs: usize,
+        dptrs: &[CUdeviceptr],
+        sizes: &[usize],
+        prefetchLocs: &[CUmemLocation],
+        prefetchLocIdxs: &[usize],
         flags: u64,
         hStream: CUstream,
-    ) -> CUresult {
-        let lists = (dptrs.cast_const(), sizes.cast_const(), count);
-        let places = (
-            prefetchLocs.cast_const(),
-            prefetchLocIdxs.cast_const(),
-            numPrefetchLocs,
-        );
-        status(check_batch(flags, hStream).and_then(|()| {
-            // SAFETY: the caller's contract.
-            self.prefetch(&unsafe { batch(lists, places) }?, hStream)
-        }))
+    ) -> Result<(), CUresult> {
+        check_batch(flags, hStream)?;
+        let ranges = batch(dptrs, sizes, prefetchLocs, prefetchLocIdxs)?;
+        self.prefetch(&ranges, hStream)
     }
 
-    unsafe fn cuMemDiscardBatchAsync(
+    fn cuMemDiscardBatchAsync(
         &self,
-        dptrs: *mut CUdeviceptr,
-        sizes: *mut usize,
-        count: usize,
+        dptrs: &[CUdeviceptr],
+        sizes: &[usize],
         flags: u64,
         hStream: CUstream,
-    ) -> CUresult {
-        status(check_batch(flags, hStream).and_then(|()| {
-            // SAFETY: the caller's contract.
-            self.discard(&unsafe { ranges(dptrs, sizes, count) }?, hStream)
-        }))
+    ) -> Result<(), CUresult> {
+        check_batch(flags, hStream)?;
+        self.discard(&ranges(dptrs, sizes)?, hStream)
     }
 
-    unsafe fn cuMemDiscardAndPrefetchBatchAsync(
+    fn cuMemDiscardAndPrefetchBatchAsync(
         &self,
-        dptrs: *mut CUdeviceptr,
-        sizes: *mut usize,
-        count: usize,
-        prefetchLocs: *mut CUmemLocation,
-        prefetchLocIdxs: *mut usize,
-        numPrefetchLocs: usize,
+        dptrs: &[CUdeviceptr],
+        sizes: &[usize],
+        prefetchLocs: &[CUmemLocation],
+        prefetchLocIdxs: &[usize],
         flags: u64,
         hStream: CUstream,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         // Discarded contents may stay.
-        // SAFETY: the caller's contract, passed on.
-        unsafe {
-            MemoryCalls::cuMemPrefetchBatchAsync(
-                self,
-                dptrs,
-                sizes,
-                count,
-                prefetchLocs,
-                prefetchLocIdxs,
-                numPrefetchLocs,
-                flags,
-                hStream,
-            )
-        }
+        MemoryCalls::cuMemPrefetchBatchAsync(
+            self,
+            dptrs,
+            sizes,
+            prefetchLocs,
+            prefetchLocIdxs,
+            flags,
+            hStream,
+        )
     }
 
-    unsafe fn cuMemRangeGetAttribute(
+    fn cuMemRangeGetAttribute(
         &self,
-        data: *mut c_void,
-        dataSize: usize,
+        data: OutList<u8>,
         attribute: CUmem_range_attribute,
         devPtr: CUdeviceptr,
         count: usize,
-    ) -> CUresult {
-        let told = self.range_attribute(attribute, dataSize, devPtr, count);
-        match told {
-            Ok(_) if data.is_null() => CUDA_ERROR_INVALID_VALUE,
-            Ok(told) => {
-                // SAFETY: the caller's contract: writable for so many bytes.
-                unsafe { crate::raw::fill(data.cast::<i32>(), dataSize / 4, told.into_iter()) };
-                CUDA_SUCCESS
-            }
-            Err(status) => status,
+    ) -> Result<(), CUresult> {
+        let told = self.range_attribute(attribute, data.room(), devPtr, count)?;
+        if !data.wanted() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        data.fill(told.into_iter().flat_map(i32::to_ne_bytes));
+        Ok(())
     }
 
     unsafe fn cuMemRangeGetAttributes(
         &self,
-        data: *mut *mut c_void,
-        dataSizes: *mut usize,
-        attributes: *mut CUmem_range_attribute,
-        numAttributes: usize,
+        data: &[*mut c_void],
+        dataSizes: &[usize],
+        attributes: &[CUmem_range_attribute],
         devPtr: CUdeviceptr,
         count: usize,
-    ) -> CUresult {
-        // SAFETY: the caller's contract, for this and the others: readable for the count.
-        let targets = unsafe { crate::raw::slice(data.cast_const(), numAttributes) };
-        // SAFETY: as above.
-        let sizes = unsafe { crate::raw::slice(dataSizes.cast_const(), numAttributes) };
-        // SAFETY: as above.
-        let wanted = unsafe { crate::raw::slice(attributes.cast_const(), numAttributes) };
-        let (Some(targets), Some(sizes), Some(wanted)) = (targets, sizes, wanted) else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        if wanted.is_empty() {
-            return CUDA_ERROR_INVALID_VALUE;
+    ) -> Result<(), CUresult> {
+        if attributes.is_empty() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        for ((target, size), attribute) in targets.iter().zip(sizes).zip(wanted) {
-            // SAFETY: as above: each target is writable for its size.
-            let told = unsafe {
-                MemoryCalls::cuMemRangeGetAttribute(self, *target, *size, *attribute, devPtr, count)
-            };
-            if told != CUDA_SUCCESS {
-                return told;
-            }
+        for ((target, size), attribute) in data.iter().zip(dataSizes).zip(attributes) {
+            // SAFETY: the caller's contract: each is writable for its size.
+            let place = unsafe { OutList::new(target.cast(), *size) };
+            MemoryCalls::cuMemRangeGetAttribute(self, place, *attribute, devPtr, count)?;
         }
-        CUDA_SUCCESS
+        Ok(())
     }
 
-    unsafe fn cuPointerSetAttribute(
+    fn cuPointerSetAttribute(
         &self,
-        value: *const c_void,
+        value: &[u8; 4],
         attribute: CUpointer_attribute,
         ptr: CUdeviceptr,
-    ) -> CUresult {
-        if value.is_null() || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS {
-            return CUDA_ERROR_INVALID_VALUE;
+    ) -> Result<(), CUresult> {
+        if attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS {
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        if let Err(status) = self.current() {
-            return status;
-        }
-        // SAFETY: the caller's contract: a flag, as wide as an `unsigned int`.
-        let value = unsafe { value.cast::<u32>().read_unaligned() } != 0;
+        self.current()?;
         let mut ranges = write(&self.memory);
         let found = ranges.0.range_mut(..=ptr).next_back();
         match found {
             Some((start, range)) if ptr - start < range.size as u64 && range.kind.is_device() => {
-                range.synchronous = value;
-                CUDA_SUCCESS
+                // A flag is as wide as a number.
+                range.synchronous = *value != [0; 4];
+                Ok(())
             }
-            _ => CUDA_ERROR_INVALID_VALUE,
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }
 
-    unsafe fn cuMemFree_v2(&self, dptr: CUdeviceptr) -> CUresult {
-        status(self.free(dptr))
+    fn cuMemFree_v2(&self, dptr: CUdeviceptr) -> Result<(), CUresult> {
+        self.free(dptr)
     }
 
-    unsafe fn cuMemGetAddressRange_v2(
+    fn cuMemGetAddressRange_v2(
         &self,
-        pbase: *mut CUdeviceptr,
-        psize: *mut usize,
+        pbase: Out<CUdeviceptr>,
+        psize: Out<usize>,
         dptr: CUdeviceptr,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let ranges = read(&self.memory);
-        let Some((start, range)) = ranges.find(dptr) else {
-            return CUDA_ERROR_NOT_FOUND;
-        };
-        // SAFETY: the caller's contract; either may be NULL.
-        unsafe { crate::raw::fill(pbase, 1, [start].into_iter()) };
-        // SAFETY: as above.
-        unsafe { crate::raw::fill(psize, 1, [range.size].into_iter()) };
-        CUDA_SUCCESS
+        let (start, range) = ranges.find(dptr).ok_or(CUDA_ERROR_NOT_FOUND)?;
+        pbase.set(start);
+        psize.set(range.size);
+        Ok(())
     }
 
-    unsafe fn cuMemAllocHost_v2(&self, pp: *mut *mut c_void, bytesize: usize) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { MemoryCalls::cuMemHostAlloc(self, pp, bytesize, 0) }
+    fn cuMemAllocHost_v2(&self, bytesize: usize) -> Result<*mut c_void, CUresult> {
+        self.allocate_host(bytesize, 0)
     }
 
-    unsafe fn cuMemHostAlloc(&self, pp: *mut *mut c_void, bytesize: usize, Flags: u32) -> CUresult {
-        if pp.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell(pp, self.allocate_host(bytesize, Flags)) }
+    fn cuMemHostAlloc(&self, bytesize: usize, Flags: u32) -> Result<*mut c_void, CUresult> {
+        self.allocate_host(bytesize, Flags)
     }
 
-    unsafe fn cuMemFreeHost(&self, p: *mut c_void) -> CUresult {
-        status(self.free_host(p))
+    unsafe fn cuMemFreeHost(&self, p: *mut c_void) -> Result<(), CUresult> {
+        self.free_host(p)
     }
 
     unsafe fn cuMemHostGetDevicePointer_v2(
         &self,
-        pdptr: *mut CUdeviceptr,
         p: *mut c_void,
         Flags: u32,
-    ) -> CUresult {
+    ) -> Result<CUdeviceptr, CUresult> {
         if Flags != 0 {
-            return CUDA_ERROR_INVALID_VALUE;
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        // SAFETY: the caller's contract.
-        unsafe { tell(pdptr, self.device_pointer(p.addr() as u64)) }
+        self.device_pointer(p.addr() as u64)
     }
 
-    unsafe fn cuMemHostGetFlags(&self, pFlags: *mut u32, p: *mut c_void) -> CUresult {
+    unsafe fn cuMemHostGetFlags(&self, p: *mut c_void) -> Result<u32, CUresult> {
         let ranges = read(&self.memory);
-        let flags = match ranges.find(p.addr() as u64).map(|(_, range)| range.kind) {
+        match ranges.find(p.addr() as u64).map(|(_, range)| range.kind) {
             // Where addresses are unified, devices see all of it (seen with driver 580.159).
             Some(Kind::Allocated(flags) | Kind::Registered(flags)) => {
                 Ok(flags | CU_MEMHOSTALLOC_DEVICEMAP)
             }
             _ => Err(CUDA_ERROR_INVALID_VALUE),
-        };
-        // SAFETY: the caller's contract.
-        unsafe { tell(pFlags, flags) }
+        }
     }
 
-    unsafe fn cuMemHostRegister_v2(&self, p: *mut c_void, bytesize: usize, Flags: u32) -> CUresult {
-        status(self.current().and_then(|context| {
+    unsafe fn cuMemHostRegister_v2(
+        &self,
+        p: *mut c_void,
+        bytesize: usize,
+        Flags: u32,
+    ) -> Result<(), CUresult> {
+        self.current().and_then(|context| {
             if p.is_null() || bytesize == 0 {
                 return Err(CUDA_ERROR_INVALID_VALUE);
             }
@@ -941,11 +823,11 @@ impl MemoryCalls for Driver {
             };
             ranges.insert(start, range);
             Ok(())
-        }))
+        })
     }
 
-    unsafe fn cuMemHostUnregister(&self, p: *mut c_void) -> CUresult {
-        status(self.ready().and_then(|_| {
+    unsafe fn cuMemHostUnregister(&self, p: *mut c_void) -> Result<(), CUresult> {
+        self.ready().and_then(|_| {
             let start = p.addr() as u64;
             if start == 0 {
                 return Err(CUDA_ERROR_INVALID_VALUE);
@@ -959,7 +841,7 @@ impl MemoryCalls for Driver {
             let ended = self.end_twin(context, start);
             write(&self.memory).remove(start);
             self.settle_host(start, size).and(ended)
-        }))
+        })
     }
 
     unsafe fn cuPointerGetAttribute(
@@ -967,42 +849,27 @@ impl MemoryCalls for Driver {
         data: *mut c_void,
         attribute: CUpointer_attribute,
         ptr: CUdeviceptr,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         if data.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        if let Err(status) = self.current() {
-            return status;
-        }
-        match self.pointer_attribute(attribute, ptr) {
-            Some(Ok(told)) => {
-                // SAFETY: the caller's contract.
-                unsafe { write_told(data, told) };
-                CUDA_SUCCESS
-            }
-            Some(Err(status)) => status,
-            None => unknown_attribute(attribute),
-        }
+        self.current()?;
+        let told = self.pointer_attribute(attribute, ptr);
+        let told = told.ok_or_else(|| unknown_attribute(attribute))??;
+        // SAFETY: the caller's contract.
+        unsafe { write_told(data, told) };
+        Ok(())
     }
 
     unsafe fn cuPointerGetAttributes(
         &self,
-        numAttributes: u32,
-        attributes: *mut CUpointer_attribute,
-        data: *mut *mut c_void,
+        attributes: &[CUpointer_attribute],
+        data: &[*mut c_void],
         ptr: CUdeviceptr,
-    ) -> CUresult {
-        let count = numAttributes as usize;
-        // SAFETY: the caller's contract: readable for the count.
-        let attributes = unsafe { crate::raw::slice(attributes.cast_const(), count) };
-        // SAFETY: as above.
-        let targets = unsafe { crate::raw::slice(data.cast_const(), count) };
-        let (Some(attributes), Some(targets)) = (attributes, targets) else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        for (attribute, target) in attributes.iter().zip(targets) {
+    ) -> Result<(), CUresult> {
+        for (attribute, target) in attributes.iter().zip(data) {
             if target.is_null() {
-                return CUDA_ERROR_INVALID_VALUE;
+                return Err(CUDA_ERROR_INVALID_VALUE);
             }
             // A pointer that nobody knows is described by zeros here, where the other call refuses it.
             let told = match self.pointer_attribute(*attribute, ptr) {
@@ -1021,12 +888,12 @@ impl MemoryCalls for Driver {
                     }
                     _ => Told::Word(0),
                 },
-                None => return unknown_attribute(*attribute),
+                None => return Err(unknown_attribute(*attribute)),
             };
             // SAFETY: the caller's contract.
             unsafe { write_told(*target, told) };
         }
-        CUDA_SUCCESS
+        Ok(())
     }
 }
 

@@ -59,23 +59,14 @@ pub(crate) fn location(device: CUdevice) -> CUmemLocation {
 }
 
 /// The ranges of a batch, each with the location of the run that it is in.
-///
-/// # Safety
-/// `addresses` and `sizes` are readable for `count`, `locations` and `from` for `places`.
-pub(crate) unsafe fn batch(
-    (addresses, sizes, count): (*const u64, *const usize, usize),
-    (locations, from, places): (*const CUmemLocation, *const usize, usize),
+pub(crate) fn batch(
+    addresses: &[u64],
+    sizes: &[usize],
+    locations: &[CUmemLocation],
+    from: &[usize],
 ) -> Result<Vec<Prefetch>, CUresult> {
-    // SAFETY: the caller's contract.
-    let ranges = unsafe { ranges(addresses, sizes, count) }?;
-    // SAFETY: as above.
-    let locations = unsafe { crate::raw::slice(locations, places) };
-    // SAFETY: as above.
-    let from = unsafe { crate::raw::slice(from, places) };
-    let (Some(locations), Some(from)) = (locations, from) else {
-        return Err(CUDA_ERROR_INVALID_VALUE);
-    };
-    if !crate::copy::cover(from, count) {
+    let ranges = ranges(addresses, sizes)?;
+    if !crate::copy::cover(from, ranges.len()) {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     let prefetches = ranges.into_iter().enumerate();
@@ -87,25 +78,15 @@ pub(crate) unsafe fn batch(
     Ok(prefetches.collect())
 }
 
-/// The ranges of a batch.
-///
-/// # Safety
-/// `addresses` and `sizes` are readable for `count`.
-pub(crate) unsafe fn ranges(
-    addresses: *const u64,
-    sizes: *const usize,
-    count: usize,
-) -> Result<Vec<(u64, usize)>, CUresult> {
-    // SAFETY: the caller's contract.
-    let addresses = unsafe { crate::raw::slice(addresses, count) };
-    // SAFETY: as above.
-    let sizes = unsafe { crate::raw::slice(sizes, count) };
-    match (addresses, sizes) {
-        (Some(addresses), Some(sizes)) if count > 0 => {
-            let ranges = addresses.iter().copied().zip(sizes.iter().copied());
-            Ok(ranges.collect())
-        }
-        _ => Err(CUDA_ERROR_INVALID_VALUE),
+/// The ranges of a batch, which has some.
+pub(crate) fn ranges(addresses: &[u64], sizes: &[usize]) -> Result<Vec<(u64, usize)>, CUresult> {
+    match addresses.is_empty() {
+        true => Err(CUDA_ERROR_INVALID_VALUE),
+        false => Ok(addresses
+            .iter()
+            .copied()
+            .zip(sizes.iter().copied())
+            .collect()),
     }
 }
 
