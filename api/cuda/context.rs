@@ -57,7 +57,7 @@ extern "C" {
     #[call(id = 0x0307, local, since = "11.4")]
     fn cuCtxCreate_v3(
         #[out] pctx: *mut CUcontext,
-        #[input(len = numParams)] paramsArray: *mut CUexecAffinityParam,
+        #[input(len = numParams, nullable)] paramsArray: *mut CUexecAffinityParam,
         numParams: i32,
         flags: u32,
         dev: CUdevice,
@@ -67,7 +67,7 @@ extern "C" {
     #[call(id = 0x0308, local, since = "12.5")]
     fn cuCtxCreate_v4(
         #[out] pctx: *mut CUcontext,
-        #[input] ctxCreateParams: *mut CUctxCreateParams,
+        #[input(nullable)] ctxCreateParams: *mut CUctxCreateParams,
         flags: u32,
         dev: CUdevice,
     ) -> CUresult;
@@ -176,7 +176,7 @@ extern "C" {
     /// Tells which part of the device the current context is bound to.
     #[call(id = 0x0320, local, since = "11.4")]
     fn cuCtxGetExecAffinity(
-        #[out] pExecAffinity: *mut CUexecAffinityParam,
+        #[out(place)] pExecAffinity: *mut CUexecAffinityParam,
         r#type: CUexecAffinityType,
     ) -> CUresult;
 

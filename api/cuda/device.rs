@@ -11,7 +11,11 @@ extern "C" {
 
     /// Names a device.
     #[call(id = 0x0203, local, since = "2.0")]
-    fn cuDeviceGetName(#[out(bytes = len)] name: *mut c_char, len: i32, dev: CUdevice) -> CUresult;
+    fn cuDeviceGetName(
+        #[out(bytes = len, place)] name: *mut c_char,
+        len: i32,
+        dev: CUdevice,
+    ) -> CUresult;
 
     /// Tells a device's UUID.
     #[call(id = 0x0204, local, since = "9.2")]
@@ -25,7 +29,7 @@ extern "C" {
     #[call(id = 0x0206, local, since = "10.0")]
     fn cuDeviceGetLuid(
         #[local] luid: *mut c_char,
-        #[out] deviceNodeMask: *mut u32,
+        #[out(place)] deviceNodeMask: *mut u32,
         dev: CUdevice,
     ) -> CUresult;
 
@@ -57,8 +61,8 @@ extern "C" {
     /// Tells which atomic operations work between a device and its host.
     #[call(id = 0x020b, local, since = "13.0")]
     fn cuDeviceGetHostAtomicCapabilities(
-        #[out(len = count)] capabilities: *mut u32,
-        #[input(len = count)] operations: *const CUatomicOperation,
+        #[out(len = count, place)] capabilities: *mut u32,
+        #[input(len = count, nullable)] operations: *const CUatomicOperation,
         count: u32,
         dev: CUdevice,
     ) -> CUresult;
@@ -93,7 +97,7 @@ extern "C" {
     /// Tells a device's PCI address as text.
     #[call(id = 0x0210, local, since = "4.1")]
     fn cuDeviceGetPCIBusId(
-        #[out(bytes = len)] pciBusId: *mut c_char,
+        #[out(bytes = len, place)] pciBusId: *mut c_char,
         len: i32,
         dev: CUdevice,
     ) -> CUresult;
@@ -118,8 +122,8 @@ extern "C" {
     /// Tells which atomic operations work between two devices.
     #[call(id = 0x0213, local, since = "13.0")]
     fn cuDeviceGetP2PAtomicCapabilities(
-        #[out(len = count)] capabilities: *mut u32,
-        #[input(len = count)] operations: *const CUatomicOperation,
+        #[out(len = count, place)] capabilities: *mut u32,
+        #[input(len = count, nullable)] operations: *const CUatomicOperation,
         count: u32,
         srcDevice: CUdevice,
         dstDevice: CUdevice,

@@ -11,11 +11,11 @@ extern "C" {
 
     /// Describes an error code.
     #[call(id = 0x0103, local, since = "6.0")]
-    fn cuGetErrorString(error: CUresult, #[out] pStr: *mut *const c_char) -> CUresult;
+    fn cuGetErrorString(error: CUresult, #[out(place)] pStr: *mut *const c_char) -> CUresult;
 
     /// Names an error code.
     #[call(id = 0x0104, local, since = "6.0")]
-    fn cuGetErrorName(error: CUresult, #[out] pStr: *mut *const c_char) -> CUresult;
+    fn cuGetErrorName(error: CUresult, #[out(place)] pStr: *mut *const c_char) -> CUresult;
 
     /// Finds the address of a driver function by base name and version; before CUDA 12, without saying why not.
     #[call(id = 0x0105, local, since = "11.3")]
@@ -39,7 +39,7 @@ extern "C" {
     /// Finds a table of functions by its identifier.
     #[call(id = 0x0107, local, since = "3.0")]
     fn cuGetExportTable(
-        #[out] ppExportTable: *mut *const c_void,
+        #[out(place)] ppExportTable: *mut *const c_void,
         #[input] pExportTableId: *const CUuuid,
     ) -> CUresult;
 }

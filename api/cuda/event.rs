@@ -52,7 +52,7 @@ extern "C" {
         alias = "cuEventElapsedTime@2.0"
     )]
     fn cuEventElapsedTime_v2(
-        #[out] pMilliseconds: *mut f32,
+        #[out(place)] pMilliseconds: *mut f32,
         hStart: CUevent,
         hEnd: CUevent,
     ) -> CUresult;

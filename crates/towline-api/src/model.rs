@@ -400,12 +400,8 @@ pub struct Dialect {
 }
 
 /// Groups of CUDA's calls whose halves still get the C signature.
-const UNTYPED: [&str; 10] = [
-    "context",
+const UNTYPED: [&str; 6] = [
     "copy",
-    "device",
-    "driver",
-    "event",
     "interop",
     "launch",
     "pool",

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::{Actor, Session};
+use towline_client::raw::{Out, Vouched};
 
-use crate::driver::{ContextCalls, Driver, lock, read, status, tell, write};
+use crate::driver::{ContextCalls, Driver, lock, read, write};
 use crate::mirror::{Mirrored, Twins};
 use crate::stream::Work;
 use crate::thread;
@@ -211,53 +212,35 @@ impl Driver {
 }
 
 impl ContextCalls for Driver {
-    unsafe fn cuDevicePrimaryCtxRetain(&self, pctx: *mut CUcontext, dev: CUdevice) -> CUresult {
-        let retained = self.primary(dev).and_then(|context| {
+    fn cuDevicePrimaryCtxRetain(&self, dev: CUdevice) -> Result<CUcontext, CUresult> {
+        self.primary(dev).and_then(|context| {
             let device = self.device(dev)?;
             context.ensure(&self.started()?.sessions[usize::from(device.session)])?;
             lock(&device.references).references += 1;
             Ok(wire::ContextHandle(context.number).to_raw())
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(pctx, retained) }
+        })
     }
 
-    unsafe fn cuDevicePrimaryCtxRelease_v2(&self, dev: CUdevice) -> CUresult {
-        status(self.release_primary(dev))
+    fn cuDevicePrimaryCtxRelease_v2(&self, dev: CUdevice) -> Result<(), CUresult> {
+        self.release_primary(dev)
     }
 
-    unsafe fn cuDevicePrimaryCtxSetFlags_v2(&self, dev: CUdevice, flags: u32) -> CUresult {
-        status(self.primary(dev).and_then(|context| {
+    fn cuDevicePrimaryCtxSetFlags_v2(&self, dev: CUdevice, flags: u32) -> Result<(), CUresult> {
+        self.primary(dev).and_then(|context| {
             // Scheduling flags say how this process waits; the server's driver keeps its own.
             lock(&self.device(dev)?.references).flags = flags;
             context.flags.store(flags, Ordering::Relaxed);
             Ok(())
-        }))
+        })
     }
 
-    unsafe fn cuDevicePrimaryCtxGetState(
-        &self,
-        dev: CUdevice,
-        flags: *mut u32,
-        active: *mut i32,
-    ) -> CUresult {
-        let known = self
-            .device(dev)
-            .map(|device| lock(&device.references).flags);
-        // SAFETY: the caller's contract.
-        let told = unsafe { tell(flags, known) };
-        if told != CUDA_SUCCESS {
-            return told;
-        }
-        let live = self
-            .primary(dev)
-            .map(|context| i32::from(context.is_live()));
-        // SAFETY: the caller's contract.
-        unsafe { tell(active, live) }
+    fn cuDevicePrimaryCtxGetState(&self, dev: CUdevice) -> Result<(u32, i32), CUresult> {
+        let flags = lock(&self.device(dev)?.references).flags;
+        Ok((flags, i32::from(self.primary(dev)?.is_live())))
     }
 
-    unsafe fn cuDevicePrimaryCtxReset_v2(&self, dev: CUdevice) -> CUresult {
-        status(self.primary(dev).and_then(|context| {
+    fn cuDevicePrimaryCtxReset_v2(&self, dev: CUdevice) -> Result<(), CUresult> {
+        self.primary(dev).and_then(|context| {
             let device = self.device(dev)?;
             if context.is_live() {
                 self.end_twins(context.number);
@@ -269,111 +252,92 @@ impl ContextCalls for Driver {
                 self.drop_context(context.number);
             }
             Ok(())
-        }))
+        })
     }
 
-    unsafe fn cuCtxCreate_v2(&self, pctx: *mut CUcontext, flags: u32, dev: CUdevice) -> CUresult {
-        if pctx.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell(pctx, self.create(flags, dev)) }
+    fn cuCtxCreate_v2(&self, flags: u32, dev: CUdevice) -> Result<CUcontext, CUresult> {
+        self.create(flags, dev)
     }
 
-    unsafe fn cuCtxCreate_v3(
+    fn cuCtxCreate_v3(
         &self,
-        pctx: *mut CUcontext,
-        _paramsArray: *mut CUexecAffinityParam,
+        _paramsArray: Option<&[CUexecAffinityParam]>,
         numParams: i32,
         flags: u32,
         dev: CUdevice,
-    ) -> CUresult {
+    ) -> Result<CUcontext, CUresult> {
         match numParams {
-            // SAFETY: the caller's contract, passed on.
-            0 => unsafe { ContextCalls::cuCtxCreate_v2(self, pctx, flags, dev) },
+            0 => self.create(flags, dev),
             // No device says that contexts can be bound to part of it.
-            1.. => CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY,
-            _ => CUDA_ERROR_INVALID_VALUE,
+            1.. => Err(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }
 
-    unsafe fn cuCtxCreate_v4(
+    fn cuCtxCreate_v4(
         &self,
-        pctx: *mut CUcontext,
-        ctxCreateParams: *mut CUctxCreateParams,
+        ctxCreateParams: Option<Vouched<'_, CUctxCreateParams>>,
         flags: u32,
         dev: CUdevice,
-    ) -> CUresult {
-        // SAFETY: the caller's contract: NULL or parameters.
-        let given = unsafe { ctxCreateParams.as_ref() };
-        let count = given.map_or(0, |given| given.numExecAffinityParams);
-        let graphics = given.is_some_and(|given| !given.cigParams.is_null());
+    ) -> Result<CUcontext, CUresult> {
+        let count = ctxCreateParams.map_or(0, |given| given.numExecAffinityParams);
+        let graphics = ctxCreateParams.is_some_and(|given| !given.cigParams.is_null());
         match (count, graphics) {
-            (0, true) => CUDA_ERROR_NOT_SUPPORTED,
-            (_, true) => CUDA_ERROR_INVALID_VALUE,
-            (count, false) => {
-                let params = given.map_or(std::ptr::null_mut(), |given| given.execAffinityParams);
-                // SAFETY: the caller's contract, passed on.
-                unsafe { ContextCalls::cuCtxCreate_v3(self, pctx, params, count, flags, dev) }
-            }
+            (0, true) => Err(CUDA_ERROR_NOT_SUPPORTED),
+            (_, true) => Err(CUDA_ERROR_INVALID_VALUE),
+            (count, false) => ContextCalls::cuCtxCreate_v3(self, None, count, flags, dev),
         }
     }
 
-    unsafe fn cuCtxAttach(&self, pctx: *mut CUcontext, flags: u32) -> CUresult {
-        if pctx.is_null() || flags != 0 {
-            return CUDA_ERROR_INVALID_VALUE;
+    fn cuCtxAttach(&self, flags: u32) -> Result<CUcontext, CUresult> {
+        if flags != 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let attached = self.current().map(|context| {
-            lock(&context.settings).attached += 1;
-            wire::ContextHandle(context.number).to_raw()
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(pctx, attached) }
+        let context = self.current()?;
+        lock(&context.settings).attached += 1;
+        Ok(wire::ContextHandle(context.number).to_raw())
     }
 
-    unsafe fn cuCtxDetach(&self, ctx: CUcontext) -> CUresult {
-        let context = match self.current() {
-            Ok(context) if context.number == ctx.addr() as u64 => context,
-            Ok(_) => return CUDA_ERROR_INVALID_CONTEXT,
-            Err(status) => return status,
-        };
+    fn cuCtxDetach(&self, ctx: CUcontext) -> Result<(), CUresult> {
+        let context = self.current()?;
+        if context.number != ctx.addr() as u64 {
+            return Err(CUDA_ERROR_INVALID_CONTEXT);
+        }
         let left = lock(&context.settings).attached.checked_sub(1);
         match left {
             Some(left) => {
                 lock(&context.settings).attached = left;
-                CUDA_SUCCESS
+                Ok(())
             }
-            // SAFETY: the caller's contract, passed on: the last user ends it.
-            None => unsafe { ContextCalls::cuCtxDestroy_v2(self, ctx) },
+            // The last user ends it.
+            None => ContextCalls::cuCtxDestroy_v2(self, ctx),
         }
     }
 
-    unsafe fn cuCtxSetFlags(&self, flags: u32) -> CUresult {
+    fn cuCtxSetFlags(&self, flags: u32) -> Result<(), CUresult> {
         let schedules = (flags & CU_CTX_SCHED_MASK).count_ones();
         if flags & !CU_CTX_FLAGS_MASK != 0 || schedules > 1 {
-            return CUDA_ERROR_INVALID_VALUE;
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
         // Like those of its beginning, they say how this process waits.
         let set = |context: Arc<Context>| context.flags.store(flags, Ordering::Relaxed);
-        status(self.current().map(set))
+        self.current().map(set)
     }
 
-    unsafe fn cuCtxGetExecAffinity(
+    fn cuCtxGetExecAffinity(
         &self,
-        pExecAffinity: *mut CUexecAffinityParam,
+        pExecAffinity: Out<CUexecAffinityParam>,
         r#type: CUexecAffinityType,
-    ) -> CUresult {
-        match self.current() {
-            Err(status) => status,
-            Ok(_) if pExecAffinity.is_null() || r#type >= CU_EXEC_AFFINITY_TYPE_MAX => {
-                CUDA_ERROR_INVALID_VALUE
-            }
-            Ok(_) => CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY,
+    ) -> Result<(), CUresult> {
+        self.current()?;
+        match pExecAffinity.wanted() && r#type < CU_EXEC_AFFINITY_TYPE_MAX {
+            true => Err(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY),
+            false => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }
 
-    unsafe fn cuCtxDestroy_v2(&self, ctx: CUcontext) -> CUresult {
-        status(self.context_or_invalid(ctx).and_then(|context| {
+    fn cuCtxDestroy_v2(&self, ctx: CUcontext) -> Result<(), CUresult> {
+        self.context_or_invalid(ctx).and_then(|context| {
             if context.primary {
                 return Err(CUDA_ERROR_INVALID_CONTEXT);
             }
@@ -393,39 +357,34 @@ impl ContextCalls for Driver {
             });
             self.drop_context(context.number);
             Ok(())
-        }))
+        })
     }
 
-    unsafe fn cuCtxPushCurrent_v2(&self, ctx: CUcontext) -> CUresult {
-        status(self.known(ctx).map(|number| {
+    fn cuCtxPushCurrent_v2(&self, ctx: CUcontext) -> Result<(), CUresult> {
+        self.known(ctx).map(|number| {
             self.latest.store(number, Ordering::Relaxed);
             thread::with(|thread| thread.contexts.borrow_mut().push(number));
-        }))
+        })
     }
 
-    unsafe fn cuCtxPopCurrent_v2(&self, pctx: *mut CUcontext) -> CUresult {
+    fn cuCtxPopCurrent_v2(&self, pctx: Out<CUcontext>) -> Result<(), CUresult> {
         let popped = self.ready().and_then(|_| {
             let popped = thread::with(|thread| thread.contexts.borrow_mut().pop());
             popped.ok_or(CUDA_ERROR_INVALID_CONTEXT)
         });
-        match popped {
-            Ok(_) if pctx.is_null() => CUDA_SUCCESS,
-            // SAFETY: the caller's contract.
-            popped => unsafe {
-                tell(
-                    pctx,
-                    popped.map(|number| wire::ContextHandle(number).to_raw()),
-                )
-            },
+        if popped.is_err() && !pctx.wanted() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        pctx.set(wire::ContextHandle(popped?).to_raw());
+        Ok(())
     }
 
-    unsafe fn cuCtxSetCurrent(&self, ctx: CUcontext) -> CUresult {
+    fn cuCtxSetCurrent(&self, ctx: CUcontext) -> Result<(), CUresult> {
         let number = match ctx.is_null() {
             true => self.ready().map(|_| 0),
             false => self.known(ctx),
         };
-        status(number.map(|number| {
+        number.map(|number| {
             thread::with(|thread| {
                 let mut contexts = thread.contexts.borrow_mut();
                 contexts.pop();
@@ -434,51 +393,44 @@ impl ContextCalls for Driver {
                     contexts.push(number);
                 }
             });
-        }))
+        })
     }
 
-    unsafe fn cuCtxGetCurrent(&self, pctx: *mut CUcontext) -> CUresult {
-        let current = wire::ContextHandle(thread::current()).to_raw();
-        // SAFETY: the caller's contract.
-        unsafe { tell(pctx, self.ready().map(|_| current)) }
+    fn cuCtxGetCurrent(&self) -> Result<CUcontext, CUresult> {
+        self.ready()?;
+        Ok(wire::ContextHandle(thread::current()).to_raw())
     }
 
-    unsafe fn cuCtxGetDevice(&self, device: *mut CUdevice) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { tell(device, self.current().map(|context| context.device)) }
+    fn cuCtxGetDevice(&self) -> Result<CUdevice, CUresult> {
+        self.current().map(|context| context.device)
     }
 
-    unsafe fn cuCtxGetDevice_v2(&self, device: *mut CUdevice, ctx: CUcontext) -> CUresult {
+    fn cuCtxGetDevice_v2(&self, ctx: CUcontext) -> Result<CUdevice, CUresult> {
         let of = self.context_or_current(ctx);
-        // SAFETY: the caller's contract.
-        unsafe { tell(device, of.map(|context| context.device)) }
+        of.map(|context| context.device)
     }
 
-    unsafe fn cuCtxGetFlags(&self, flags: *mut u32) -> CUresult {
+    fn cuCtxGetFlags(&self) -> Result<u32, CUresult> {
         let current = self.current();
         // Every context maps host memory, whatever its flags (seen with driver 580.159).
-        let of = current.map(|context| context.flags.load(Ordering::Relaxed) | CU_CTX_MAP_HOST);
-        // SAFETY: the caller's contract.
-        unsafe { tell(flags, of) }
+        current.map(|context| context.flags.load(Ordering::Relaxed) | CU_CTX_MAP_HOST)
     }
 
-    unsafe fn cuCtxGetId(&self, ctx: CUcontext, ctxId: *mut u64) -> CUresult {
-        let of = self.context_or_current(ctx).map(|context| context.id);
-        // SAFETY: the caller's contract.
-        unsafe { tell(ctxId, of) }
+    fn cuCtxGetId(&self, ctx: CUcontext) -> Result<u64, CUresult> {
+        self.context_or_current(ctx).map(|context| context.id)
     }
 
-    unsafe fn cuCtxSynchronize(&self) -> CUresult {
-        status(self.current().and_then(|context| self.synchronise(context)))
+    fn cuCtxSynchronize(&self) -> Result<(), CUresult> {
+        self.current().and_then(|context| self.synchronise(context))
     }
 
-    unsafe fn cuCtxSynchronize_v2(&self, ctx: CUcontext) -> CUresult {
+    fn cuCtxSynchronize_v2(&self, ctx: CUcontext) -> Result<(), CUresult> {
         let context = self.context_or_current(ctx);
-        status(context.and_then(|context| self.synchronise(context)))
+        context.and_then(|context| self.synchronise(context))
     }
 
-    unsafe fn cuCtxSetLimit(&self, limit: CUlimit, value: usize) -> CUresult {
-        status(self.session_for(0).and_then(|acting| {
+    fn cuCtxSetLimit(&self, limit: CUlimit, value: usize) -> Result<(), CUresult> {
+        self.session_for(0).and_then(|acting| {
             acting.call(&wire::CtxSetLimit {
                 limit,
                 value: value as u64,
@@ -486,11 +438,11 @@ impl ContextCalls for Driver {
             // The driver may have rounded it: the next question asks again.
             lock(&acting.context.settings).limits.remove(&limit);
             Ok(())
-        }))
+        })
     }
 
-    unsafe fn cuCtxGetLimit(&self, pvalue: *mut usize, limit: CUlimit) -> CUresult {
-        let value = self.session_for(0).and_then(|acting| {
+    fn cuCtxGetLimit(&self, limit: CUlimit) -> Result<usize, CUresult> {
+        self.session_for(0).and_then(|acting| {
             if let Some(value) = lock(&acting.context.settings).limits.get(&limit) {
                 return Ok(*value);
             }
@@ -499,76 +451,61 @@ impl ContextCalls for Driver {
             let value = reply.pvalue.ok_or(CUDA_ERROR_UNKNOWN)? as usize;
             lock(&acting.context.settings).limits.insert(limit, value);
             Ok(value)
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(pvalue, value) }
+        })
     }
 
-    unsafe fn cuCtxGetCacheConfig(&self, pconfig: *mut CUfunc_cache) -> CUresult {
-        let of = self.current().map(|context| lock(&context.settings).cache);
-        // SAFETY: the caller's contract.
-        unsafe { tell(pconfig, of) }
+    fn cuCtxGetCacheConfig(&self) -> Result<CUfunc_cache, CUresult> {
+        self.current().map(|context| lock(&context.settings).cache)
     }
 
-    unsafe fn cuCtxSetCacheConfig(&self, config: CUfunc_cache) -> CUresult {
-        status(self.session_for(0).and_then(|acting| {
+    fn cuCtxSetCacheConfig(&self, config: CUfunc_cache) -> Result<(), CUresult> {
+        self.session_for(0).and_then(|acting| {
             acting.post(&wire::CtxSetCacheConfig { config })?;
             lock(&acting.context.settings).cache = config;
             Ok(())
-        }))
+        })
     }
 
-    unsafe fn cuCtxGetSharedMemConfig(&self, pConfig: *mut CUsharedconfig) -> CUresult {
-        let of = self.current().map(|context| lock(&context.settings).shared);
-        // SAFETY: the caller's contract.
-        unsafe { tell(pConfig, of) }
+    fn cuCtxGetSharedMemConfig(&self) -> Result<CUsharedconfig, CUresult> {
+        self.current().map(|context| lock(&context.settings).shared)
     }
 
-    unsafe fn cuCtxSetSharedMemConfig(&self, config: CUsharedconfig) -> CUresult {
-        status(self.session_for(0).and_then(|acting| {
+    fn cuCtxSetSharedMemConfig(&self, config: CUsharedconfig) -> Result<(), CUresult> {
+        self.session_for(0).and_then(|acting| {
             acting.post(&wire::CtxSetSharedMemConfig { config })?;
             lock(&acting.context.settings).shared = config;
             Ok(())
-        }))
+        })
     }
 
-    unsafe fn cuCtxGetApiVersion(&self, ctx: CUcontext, version: *mut u32) -> CUresult {
+    fn cuCtxGetApiVersion(&self, ctx: CUcontext) -> Result<u32, CUresult> {
         // What every driver since CUDA 3.2 answers for a context of the second interface.
-        let of = self.context_or_current(ctx).map(|_| 3020);
-        // SAFETY: the caller's contract.
-        unsafe { tell(version, of) }
+        self.context_or_current(ctx).map(|_| 3020)
     }
 
-    unsafe fn cuCtxEnablePeerAccess(&self, peerContext: CUcontext, Flags: u32) -> CUresult {
-        status(self.enable_access(peerContext, Flags))
+    fn cuCtxEnablePeerAccess(&self, peerContext: CUcontext, Flags: u32) -> Result<(), CUresult> {
+        self.enable_access(peerContext, Flags)
     }
 
-    unsafe fn cuCtxDisablePeerAccess(&self, peerContext: CUcontext) -> CUresult {
-        status(self.disable_access(peerContext))
+    fn cuCtxDisablePeerAccess(&self, peerContext: CUcontext) -> Result<(), CUresult> {
+        self.disable_access(peerContext)
     }
 
-    unsafe fn cuCtxGetStreamPriorityRange(
+    fn cuCtxGetStreamPriorityRange(
         &self,
-        leastPriority: *mut i32,
-        greatestPriority: *mut i32,
-    ) -> CUresult {
+        leastPriority: Out<i32>,
+        greatestPriority: Out<i32>,
+    ) -> Result<(), CUresult> {
         let range = self
             .current()
             .and_then(|context| Ok(self.device(context.device)?.facts.priorities));
-        for (target, value) in [
-            (leastPriority, range.map(|range| range.0)),
-            (greatestPriority, range.map(|range| range.1)),
-        ] {
-            if target.is_null() && value.is_ok() {
-                continue;
-            }
-            // SAFETY: the caller's contract.
-            let told = unsafe { tell(target, value) };
-            if told != CUDA_SUCCESS {
-                return told;
-            }
+        if range.is_err() && !leastPriority.wanted() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        CUDA_SUCCESS
+        let (least, greatest) = range?;
+        leastPriority.set(least);
+        greatestPriority.set(greatest);
+        Ok(())
     }
 }
 

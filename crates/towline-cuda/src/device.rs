@@ -1,14 +1,15 @@
 //! Devices: one list over all servers, described from what each server told when its session began.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::c_char;
 use std::sync::{Mutex, OnceLock};
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::Session;
+use towline_client::raw::{Out, OutList};
 use towline_wire::cuda::snapshot;
 
-use crate::driver::{DeviceCalls, Driver, actor, status, tell};
+use crate::driver::{DeviceCalls, Driver, actor};
 use crate::policy::{self, Policy};
 
 /// A device of a server.
@@ -163,104 +164,78 @@ impl Driver {
 }
 
 /// Writes text with its NUL, cut to what there is room for.
-///
-/// # Safety
-/// `target` is NULL or writable for `room` bytes.
-unsafe fn tell_text(target: *mut c_char, room: i32, text: &[u8]) -> CUresult {
-    let Ok(room @ 1..) = usize::try_from(room) else {
-        return CUDA_ERROR_INVALID_VALUE;
+fn tell_text(target: &OutList<u8>, text: &[u8]) -> Result<(), CUresult> {
+    let Some(most) = target.room().checked_sub(1).filter(|_| target.wanted()) else {
+        return Err(CUDA_ERROR_INVALID_VALUE);
     };
-    if target.is_null() {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    let text = text.get(..room - 1).unwrap_or(text);
-    let bytes = text.iter().copied().chain([0]);
-    // SAFETY: the caller's contract.
-    unsafe { crate::raw::fill(target.cast::<u8>(), room, bytes) };
-    CUDA_SUCCESS
+    let text = text.get(..most).unwrap_or(text);
+    target.fill(text.iter().copied().chain([0]));
+    Ok(())
 }
 
 impl DeviceCalls for Driver {
-    unsafe fn cuDeviceGet(&self, device: *mut CUdevice, ordinal: i32) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { tell(device, self.device(ordinal).map(|_| ordinal)) }
+    fn cuDeviceGet(&self, ordinal: i32) -> Result<CUdevice, CUresult> {
+        self.device(ordinal).map(|_| ordinal)
     }
 
-    unsafe fn cuDeviceGetCount(&self, count: *mut i32) -> CUresult {
-        let devices = self.ready().map(|started| started.devices.len() as i32);
-        // SAFETY: the caller's contract.
-        unsafe { tell(count, devices) }
+    fn cuDeviceGetCount(&self) -> Result<i32, CUresult> {
+        self.ready().map(|started| started.devices.len() as i32)
     }
 
-    unsafe fn cuDeviceGetName(&self, name: *mut c_char, len: i32, dev: CUdevice) -> CUresult {
-        match self.device(dev) {
-            // SAFETY: the caller's contract.
-            Ok(device) => unsafe { tell_text(name, len, &device.facts.name) },
-            Err(status) => status,
-        }
+    fn cuDeviceGetName(&self, name: OutList<u8>, dev: CUdevice) -> Result<(), CUresult> {
+        tell_text(&name, &self.device(dev)?.facts.name)
     }
 
-    unsafe fn cuDeviceGetUuid(&self, uuid: *mut CUuuid, dev: CUdevice) -> CUresult {
-        let bytes = self.device(dev).map(|device| CUuuid {
+    fn cuDeviceGetUuid(&self, dev: CUdevice) -> Result<CUuuid, CUresult> {
+        self.device(dev).map(|device| CUuuid {
             bytes: device.facts.uuid.map(|byte| byte as c_char),
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(uuid, bytes) }
+        })
     }
 
-    unsafe fn cuDeviceGetUuid_v2(&self, uuid: *mut CUuuid, dev: CUdevice) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { DeviceCalls::cuDeviceGetUuid(self, uuid, dev) }
+    fn cuDeviceGetUuid_v2(&self, dev: CUdevice) -> Result<CUuuid, CUresult> {
+        DeviceCalls::cuDeviceGetUuid(self, dev)
     }
 
-    unsafe fn cuDeviceGetLuid(&self, _: *mut c_char, _: *mut u32, dev: CUdevice) -> CUresult {
-        // Only Windows has such ids.
-        match self.device(dev) {
-            Ok(_) => CUDA_ERROR_NOT_SUPPORTED,
-            Err(status) => status,
-        }
-    }
-
-    unsafe fn cuDeviceTotalMem_v2(&self, bytes: *mut usize, dev: CUdevice) -> CUresult {
-        let total = self
-            .device(dev)
-            .map(|device| device.facts.total_bytes as usize);
-        // SAFETY: the caller's contract.
-        unsafe { tell(bytes, total) }
-    }
-
-    unsafe fn cuDeviceGetTexture1DLinearMaxWidth(
+    unsafe fn cuDeviceGetLuid(
         &self,
-        maxWidthInElements: *mut usize,
+        _: *mut c_char,
+        _: Out<u32>,
+        dev: CUdevice,
+    ) -> Result<(), CUresult> {
+        // Only Windows has such ids.
+        self.device(dev).and(Err(CUDA_ERROR_NOT_SUPPORTED))
+    }
+
+    fn cuDeviceTotalMem_v2(&self, dev: CUdevice) -> Result<usize, CUresult> {
+        self.device(dev)
+            .map(|device| device.facts.total_bytes as usize)
+    }
+
+    fn cuDeviceGetTexture1DLinearMaxWidth(
+        &self,
         _format: CUarray_format,
         _numChannels: u32,
         dev: CUdevice,
-    ) -> CUresult {
-        let width = self.device(dev).map(|device| {
+    ) -> Result<usize, CUresult> {
+        self.device(dev).map(|device| {
             device.attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH) as usize
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(maxWidthInElements, width) }
+        })
     }
 
-    unsafe fn cuDeviceGetAttribute(
+    fn cuDeviceGetAttribute(
         &self,
-        pi: *mut i32,
         attrib: CUdevice_attribute,
         dev: CUdevice,
-    ) -> CUresult {
-        let value = self
-            .device(dev)
+    ) -> Result<i32, CUresult> {
+        self.device(dev)
             .and_then(|device| match device.knows(attrib) {
                 true => Ok(device.attribute(attrib)),
                 false => Err(CUDA_ERROR_INVALID_VALUE),
-            });
-        // SAFETY: the caller's contract.
-        unsafe { tell(pi, value) }
+            })
     }
 
-    unsafe fn cuDeviceGetProperties(&self, prop: *mut CUdevprop, dev: CUdevice) -> CUresult {
-        let properties = self.device(dev).map(|device| {
+    fn cuDeviceGetProperties(&self, dev: CUdevice) -> Result<CUdevprop, CUresult> {
+        self.device(dev).map(|device| {
             let of = |attribute| device.attribute(attribute);
             CUdevprop {
                 maxThreadsPerBlock: of(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
@@ -282,210 +257,141 @@ impl DeviceCalls for Driver {
                 clockRate: of(CU_DEVICE_ATTRIBUTE_CLOCK_RATE),
                 textureAlign: of(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT),
             }
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(prop, properties) }
+        })
     }
 
-    unsafe fn cuDeviceComputeCapability(
-        &self,
-        major: *mut i32,
-        minor: *mut i32,
-        dev: CUdevice,
-    ) -> CUresult {
-        let of = |attribute| self.device(dev).map(|device| device.attribute(attribute));
-        // SAFETY: the caller's contract.
-        let told = unsafe { tell(major, of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)) };
-        if told != CUDA_SUCCESS {
-            return told;
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell(minor, of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)) }
+    fn cuDeviceComputeCapability(&self, dev: CUdevice) -> Result<(i32, i32), CUresult> {
+        let device = self.device(dev)?;
+        Ok((
+            device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+            device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+        ))
     }
 
-    unsafe fn cuDeviceGetByPCIBusId(
-        &self,
-        dev: *mut CUdevice,
-        pciBusId: *const c_char,
-    ) -> CUresult {
-        if pciBusId.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract: a NUL-terminated string.
-        let wanted = unsafe { CStr::from_ptr(pciBusId) };
-        let wanted = wanted.to_string_lossy().to_uppercase();
-        let found = self.ready().and_then(|started| {
-            let fits = |device: &Device| {
-                let id = device.bus_id();
-                let short = id.strip_suffix(".0").unwrap_or(&id);
-                wanted == id || wanted == short || format!("{:04X}:{wanted}", device.domain) == id
-            };
-            let index = started.devices.iter().position(fits);
-            index
-                .map(|index| index as CUdevice)
-                .ok_or(CUDA_ERROR_INVALID_DEVICE)
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(dev, found) }
+    fn cuDeviceGetByPCIBusId(&self, pciBusId: &[u8]) -> Result<CUdevice, CUresult> {
+        let wanted = String::from_utf8_lossy(pciBusId).to_uppercase();
+        let fits = |device: &Device| {
+            let id = device.bus_id();
+            let short = id.strip_suffix(".0").unwrap_or(&id);
+            wanted == id || wanted == short || format!("{:04X}:{wanted}", device.domain) == id
+        };
+        let index = self.ready()?.devices.iter().position(fits);
+        index
+            .map(|index| index as CUdevice)
+            .ok_or(CUDA_ERROR_INVALID_DEVICE)
     }
 
-    unsafe fn cuDeviceGetPCIBusId(
-        &self,
-        pciBusId: *mut c_char,
-        len: i32,
-        dev: CUdevice,
-    ) -> CUresult {
-        match self.device(dev) {
-            // SAFETY: the caller's contract.
-            Ok(device) => unsafe { tell_text(pciBusId, len, device.bus_id().as_bytes()) },
-            Err(status) => status,
-        }
+    fn cuDeviceGetPCIBusId(&self, pciBusId: OutList<u8>, dev: CUdevice) -> Result<(), CUresult> {
+        tell_text(&pciBusId, self.device(dev)?.bus_id().as_bytes())
     }
 
-    unsafe fn cuDeviceCanAccessPeer(
-        &self,
-        canAccessPeer: *mut i32,
-        dev: CUdevice,
-        peerDev: CUdevice,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { tell(canAccessPeer, self.can_access(dev, peerDev)) }
+    fn cuDeviceCanAccessPeer(&self, dev: CUdevice, peerDev: CUdevice) -> Result<i32, CUresult> {
+        self.can_access(dev, peerDev)
     }
 
-    unsafe fn cuDeviceGetP2PAttribute(
+    fn cuDeviceGetP2PAttribute(
         &self,
-        value: *mut i32,
         attrib: CUdevice_P2PAttribute,
         srcDevice: CUdevice,
         dstDevice: CUdevice,
-    ) -> CUresult {
-        let told = self.path_attribute(attrib, srcDevice, dstDevice);
-        // SAFETY: the caller's contract.
-        unsafe { tell(value, told) }
+    ) -> Result<i32, CUresult> {
+        self.path_attribute(attrib, srcDevice, dstDevice)
     }
 
-    unsafe fn cuDeviceTotalMem(&self, bytes: *mut u32, dev: CUdevice) -> CUresult {
+    fn cuDeviceTotalMem(&self, dev: CUdevice) -> Result<u32, CUresult> {
         let total = self.device(dev).map(|device| device.facts.total_bytes);
-        let total = total.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
-        // SAFETY: the caller's contract.
-        unsafe { tell(bytes, total) }
+        total.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX))
     }
 
-    unsafe fn cuDeviceGetHostAtomicCapabilities(
+    fn cuDeviceGetHostAtomicCapabilities(
         &self,
-        capabilities: *mut u32,
-        operations: *const CUatomicOperation,
-        count: u32,
+        capabilities: OutList<u32>,
+        operations: Option<&[CUatomicOperation]>,
         dev: CUdevice,
-    ) -> CUresult {
-        // SAFETY: the caller's contract, passed on.
-        let told = unsafe { no_atomics(capabilities, operations, count) };
-        status(self.device(dev).and(told))
+    ) -> Result<(), CUresult> {
+        self.device(dev)?;
+        no_atomics(&capabilities, operations)
     }
 
-    unsafe fn cuDeviceGetP2PAtomicCapabilities(
+    fn cuDeviceGetP2PAtomicCapabilities(
         &self,
-        capabilities: *mut u32,
-        operations: *const CUatomicOperation,
-        count: u32,
+        capabilities: OutList<u32>,
+        operations: Option<&[CUatomicOperation]>,
         srcDevice: CUdevice,
         dstDevice: CUdevice,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let devices = self.device(srcDevice).and(self.device(dstDevice));
         if devices.is_err() || srcDevice == dstDevice {
-            return CUDA_ERROR_INVALID_DEVICE;
+            return Err(CUDA_ERROR_INVALID_DEVICE);
         }
-        // SAFETY: the caller's contract, passed on.
-        status(unsafe { no_atomics(capabilities, operations, count) })
+        no_atomics(&capabilities, operations)
     }
 
-    unsafe fn cuDeviceGetGraphMemAttribute(
+    fn cuDeviceGetGraphMemAttribute(
         &self,
         device: CUdevice,
         attr: CUgraphMem_attribute,
-        value: *mut c_void,
-    ) -> CUresult {
-        let told = self.device(device).and_then(|known| {
-            let session = self.session(known.session)?;
-            let request = wire::DeviceGetGraphMemAttribute {
-                device: known.ordinal,
-                attr,
-            };
-            let call = "cuDeviceGetGraphMemAttribute";
-            let body = session.call(actor(0), call, &request)?;
-            let reply = wire::DeviceGetGraphMemAttributeReply::decode(&body);
-            let reply = reply.map_err(|_| session.malformed())?;
-            let bytes = reply.value.and_then(|value| value.try_into().ok());
-            bytes
-                .map(u64::from_le_bytes)
-                .ok_or_else(|| session.malformed())
-        });
-        // SAFETY: the caller's contract: room for 64 bits.
-        unsafe { tell(value.cast::<u64>(), told) }
+    ) -> Result<[u8; 8], CUresult> {
+        let known = self.device(device)?;
+        let session = self.session(known.session)?;
+        let request = wire::DeviceGetGraphMemAttribute {
+            device: known.ordinal,
+            attr,
+        };
+        let call = "cuDeviceGetGraphMemAttribute";
+        let body = session.call(actor(0), call, &request)?;
+        let reply = wire::DeviceGetGraphMemAttributeReply::decode(&body);
+        let reply = reply.map_err(|_| session.malformed())?;
+        let bytes = reply.value.and_then(|value| value.try_into().ok());
+        bytes.ok_or_else(|| session.malformed())
     }
 
-    unsafe fn cuDeviceSetGraphMemAttribute(
+    fn cuDeviceSetGraphMemAttribute(
         &self,
         device: CUdevice,
         attr: CUgraphMem_attribute,
-        value: *mut c_void,
-    ) -> CUresult {
-        if value.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract: 64 bits.
-        let given = unsafe { value.cast::<u64>().read_unaligned() };
-        status(self.device(device).and_then(|known| {
-            let session = self.session(known.session)?;
-            let request = wire::DeviceSetGraphMemAttribute {
-                device: known.ordinal,
-                attr,
-                value: &given.to_le_bytes(),
-            };
-            let call = "cuDeviceSetGraphMemAttribute";
-            session.call(actor(0), call, &request).map(|_| ())
-        }))
+        value: &[u8; 8],
+    ) -> Result<(), CUresult> {
+        let known = self.device(device)?;
+        let request = wire::DeviceSetGraphMemAttribute {
+            device: known.ordinal,
+            attr,
+            value,
+        };
+        let call = "cuDeviceSetGraphMemAttribute";
+        let session = self.session(known.session)?;
+        session.call(actor(0), call, &request).map(|_| ())
     }
 
-    unsafe fn cuDeviceGraphMemTrim(&self, device: CUdevice) -> CUresult {
-        status(self.device(device).and_then(|known| {
+    fn cuDeviceGraphMemTrim(&self, device: CUdevice) -> Result<(), CUresult> {
+        self.device(device).and_then(|known| {
             let request = wire::DeviceGraphMemTrim {
                 device: known.ordinal,
             };
             self.session(known.session)?.post_plain(&request)
-        }))
+        })
     }
 
-    unsafe fn cuDeviceGetExecAffinitySupport(
+    fn cuDeviceGetExecAffinitySupport(
         &self,
-        pi: *mut i32,
         _type: CUexecAffinityType,
         dev: CUdevice,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { tell(pi, self.device(dev).map(|_| 0)) }
+    ) -> Result<i32, CUresult> {
+        self.device(dev).map(|_| 0)
     }
 }
 
 /// Says of each operation that it has no form that works on another's memory.
-///
-/// # Safety
-/// Both are as long as said.
-unsafe fn no_atomics(
-    capabilities: *mut u32,
-    operations: *const CUatomicOperation,
-    count: u32,
+fn no_atomics(
+    capabilities: &OutList<u32>,
+    operations: Option<&[CUatomicOperation]>,
 ) -> Result<(), CUresult> {
-    // SAFETY: the caller's contract.
-    let operations = unsafe { crate::raw::slice(operations, count as usize) };
-    let operations = operations.filter(|list| !list.is_empty() && !capabilities.is_null());
+    let operations = operations.filter(|list| !list.is_empty() && capabilities.wanted());
     let operations = operations.ok_or(CUDA_ERROR_INVALID_VALUE)?;
     if operations.iter().any(|one| *one >= CU_ATOMIC_OPERATION_MAX) {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    let none = operations.iter().map(|_| 0);
-    // SAFETY: as above.
-    unsafe { crate::raw::fill(capabilities, count as usize, none) };
+    capabilities.fill(operations.iter().map(|_| 0));
     Ok(())
 }
 

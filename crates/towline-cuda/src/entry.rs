@@ -5,9 +5,10 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::OnceLock;
 
 use towline_backend::cuda::*;
+use towline_client::raw::Out;
 use towline_wire::cuda::{ProcMissing, proc_symbol};
 
-use crate::driver::{Driver, DriverCalls, status, tell};
+use crate::driver::{Driver, DriverCalls};
 
 /// The names of errors as C strings, made once.
 fn name(error: CUresult) -> Option<&'static CStr> {
@@ -19,17 +20,12 @@ fn name(error: CUresult) -> Option<&'static CStr> {
     names.get(&error).map(CString::as_c_str)
 }
 
-/// # Safety
-/// `target` is NULL or writable.
-unsafe fn tell_text(target: *mut *const c_char, text: Option<&'static CStr>) -> CUresult {
-    if target.is_null() {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    // SAFETY: the caller's contract. The driver writes NULL for what it does not know.
-    unsafe { target.write(text.map_or(std::ptr::null(), CStr::as_ptr)) };
+/// Tells a text. As natively, what is unknown is NULL.
+fn tell_text(target: &Out<*const c_char>, text: Option<&'static CStr>) -> Result<(), CUresult> {
+    target.set(text.map_or(std::ptr::null(), CStr::as_ptr));
     match text {
-        Some(_) => CUDA_SUCCESS,
-        None => CUDA_ERROR_INVALID_VALUE,
+        Some(_) if target.wanted() => Ok(()),
+        _ => Err(CUDA_ERROR_INVALID_VALUE),
     }
 }
 
@@ -59,90 +55,72 @@ impl Driver {
 }
 
 impl DriverCalls for Driver {
-    unsafe fn cuInit(&self, Flags: u32) -> CUresult {
+    fn cuInit(&self, Flags: u32) -> Result<(), CUresult> {
         if Flags != 0 {
-            return CUDA_ERROR_INVALID_VALUE;
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        status(self.initialise())
+        self.initialise()
     }
 
-    unsafe fn cuDriverGetVersion(&self, driverVersion: *mut i32) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { tell(driverVersion, self.version()) }
+    fn cuDriverGetVersion(&self) -> Result<i32, CUresult> {
+        self.version()
     }
 
-    unsafe fn cuGetErrorString(&self, error: CUresult, pStr: *mut *const c_char) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { tell_text(pStr, status_text(error)) }
+    fn cuGetErrorString(&self, error: CUresult, pStr: Out<*const c_char>) -> Result<(), CUresult> {
+        tell_text(&pStr, status_text(error))
     }
 
-    unsafe fn cuGetErrorName(&self, error: CUresult, pStr: *mut *const c_char) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { tell_text(pStr, name(error)) }
+    fn cuGetErrorName(&self, error: CUresult, pStr: Out<*const c_char>) -> Result<(), CUresult> {
+        tell_text(&pStr, name(error))
     }
 
-    unsafe fn cuGetProcAddress(
+    fn cuGetProcAddress(
         &self,
-        symbol: *const c_char,
-        pfn: *mut *mut c_void,
+        symbol: &[u8],
         cudaVersion: i32,
         flags: cuuint64_t,
-    ) -> CUresult {
-        let none = std::ptr::null_mut();
-        // SAFETY: the caller's contract.
-        unsafe { DriverCalls::cuGetProcAddress_v2(self, symbol, pfn, cudaVersion, flags, none) }
+    ) -> Result<*mut c_void, CUresult> {
+        DriverCalls::cuGetProcAddress_v2(self, symbol, cudaVersion, flags, Out::none())
     }
 
-    unsafe fn cuGetProcAddress_v2(
+    fn cuGetProcAddress_v2(
         &self,
-        symbol: *const c_char,
-        pfn: *mut *mut c_void,
+        symbol: &[u8],
         cudaVersion: i32,
         flags: cuuint64_t,
-        symbolStatus: *mut CUdriverProcAddressQueryResult,
-    ) -> CUresult {
-        // SAFETY: the caller's contract: NULL or a string.
-        let text = unsafe { crate::raw::text(symbol) };
-        let Some(text) = text.filter(|_| !pfn.is_null() && flags < 4) else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
+        symbolStatus: Out<CUdriverProcAddressQueryResult>,
+    ) -> Result<*mut c_void, CUresult> {
+        if flags >= 4 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         let version = self.version().unwrap_or(i32::MAX);
-        let name = String::from_utf8_lossy(text);
+        let name = String::from_utf8_lossy(symbol);
         // The runtime asks for this by the name of its first version, and means the one with a status.
         let wanted = match (&*name, cudaVersion) {
             ("cuGetProcAddress_v2", _) => "cuGetProcAddress",
             (name, _) => name,
         };
         let (address, outcome) = find(version, wanted, cudaVersion, flags);
-        // SAFETY: the caller's contract.
-        unsafe { pfn.write(address.unwrap_or(std::ptr::null()).cast_mut()) };
-        // SAFETY: the caller's contract: NULL or writable.
-        unsafe { crate::raw::fill(symbolStatus, 1, [outcome].into_iter()) };
+        symbolStatus.set(outcome);
         if address.is_none() {
             log::debug!("cuGetProcAddress: no {name} for version {cudaVersion}");
         }
         // Success without an address: the status alone says that there is none (seen with driver 580.159).
-        CUDA_SUCCESS
+        Ok(address.unwrap_or(std::ptr::null()).cast_mut())
     }
 
-    unsafe fn cuGetExportTable(
+    fn cuGetExportTable(
         &self,
-        ppExportTable: *mut *const c_void,
-        pExportTableId: *const CUuuid,
-    ) -> CUresult {
-        if ppExportTable.is_null() || pExportTableId.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract.
-        let id = unsafe { pExportTableId.read() }
-            .bytes
-            .map(|byte| byte as u8);
+        ppExportTable: Out<*const c_void>,
+        pExportTableId: &CUuuid,
+    ) -> Result<(), CUresult> {
+        let id = pExportTableId.bytes.map(|byte| byte as u8);
         let table = crate::tables::find(self, &id);
-        // SAFETY: the caller's contract. Success with nothing written would have the caller jump anywhere.
-        unsafe { ppExportTable.write(table.unwrap_or(std::ptr::null())) };
+        // Success with nothing written would have the caller jump anywhere.
+        ppExportTable.set(table.unwrap_or(std::ptr::null()));
         match table {
-            Some(_) => CUDA_SUCCESS,
-            None => CUDA_ERROR_INVALID_VALUE,
+            Some(_) if ppExportTable.wanted() => Ok(()),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }
 }
@@ -187,7 +165,7 @@ mod tests {
         let (mut found, mut why) = (std::ptr::dangling_mut::<c_void>(), 0);
         // SAFETY: all pointers are to locals.
         let status = unsafe {
-            DriverCalls::cuGetProcAddress_v2(
+            CudaApi::cuGetProcAddress_v2(
                 &driver,
                 c"cuNobodyHasThis".as_ptr(),
                 &raw mut found,
@@ -207,7 +185,7 @@ mod tests {
         let mut text = std::ptr::null();
         // SAFETY: `text` is a local.
         let status =
-            unsafe { DriverCalls::cuGetErrorName(&driver, CUDA_ERROR_NO_DEVICE, &raw mut text) };
+            unsafe { CudaApi::cuGetErrorName(&driver, CUDA_ERROR_NO_DEVICE, &raw mut text) };
         assert_eq!(status, CUDA_SUCCESS);
         // SAFETY: the driver wrote a string of its own.
         assert_eq!(unsafe { CStr::from_ptr(text) }, c"CUDA_ERROR_NO_DEVICE");
@@ -220,7 +198,7 @@ mod tests {
             Some(c"invalid argument")
         );
         // SAFETY: as above.
-        let status = unsafe { DriverCalls::cuGetErrorString(&driver, 77_777, &raw mut text) };
+        let status = unsafe { CudaApi::cuGetErrorString(&driver, 77_777, &raw mut text) };
         assert_eq!((status, text.is_null()), (CUDA_ERROR_INVALID_VALUE, true));
     }
 }

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
+use towline_client::raw::Out;
 
-use crate::driver::{Acting, Driver, EventCalls, lock, read, room_beside, status, tell, write};
+use crate::driver::{Acting, Driver, EventCalls, lock, read, room_beside, write};
 use crate::graph::Content;
 
 /// An event of the application.
@@ -326,16 +327,12 @@ impl Driver {
 }
 
 impl EventCalls for Driver {
-    unsafe fn cuEventCreate(&self, phEvent: *mut CUevent, Flags: u32) -> CUresult {
-        if phEvent.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell(phEvent, self.create_event(Flags)) }
+    fn cuEventCreate(&self, Flags: u32) -> Result<CUevent, CUresult> {
+        self.create_event(Flags)
     }
 
-    unsafe fn cuEventDestroy_v2(&self, hEvent: CUevent) -> CUresult {
-        status(self.event(hEvent).and_then(|known| {
+    fn cuEventDestroy_v2(&self, hEvent: CUevent) -> Result<(), CUresult> {
+        self.event(hEvent).and_then(|known| {
             let acting = self.acting_in(self.context(known.context)?)?;
             let handle = wire::EventHandle::from_raw(hEvent);
             acting.post(&wire::EventDestroyV2 { hEvent: handle })?;
@@ -348,24 +345,24 @@ impl EventCalls for Driver {
                 lock(&self.graphs).captures.forget_event(handle.0);
             }
             Ok(())
-        }))
+        })
     }
 
-    unsafe fn cuEventRecord(&self, hEvent: CUevent, hStream: CUstream) -> CUresult {
-        status(self.record(hEvent, hStream, 0))
+    fn cuEventRecord(&self, hEvent: CUevent, hStream: CUstream) -> Result<(), CUresult> {
+        self.record(hEvent, hStream, 0)
     }
 
-    unsafe fn cuEventRecordWithFlags(
+    fn cuEventRecordWithFlags(
         &self,
         hEvent: CUevent,
         hStream: CUstream,
         flags: u32,
-    ) -> CUresult {
-        status(self.record(hEvent, hStream, flags))
+    ) -> Result<(), CUresult> {
+        self.record(hEvent, hStream, flags)
     }
 
-    unsafe fn cuEventQuery(&self, hEvent: CUevent) -> CUresult {
-        status(self.event(hEvent).and_then(|known| {
+    fn cuEventQuery(&self, hEvent: CUevent) -> Result<(), CUresult> {
+        self.event(hEvent).and_then(|known| {
             self.outside_of_captures(&known, hEvent)?;
             let acting = self.acting_in(self.context(known.context)?)?;
             if known.is_shared() {
@@ -386,27 +383,28 @@ impl EventCalls for Driver {
                 }
                 Some(failed) => Err(failed),
             }
-        }))
+        })
     }
 
-    unsafe fn cuEventSynchronize(&self, hEvent: CUevent) -> CUresult {
-        status(self.event(hEvent).and_then(|known| {
+    fn cuEventSynchronize(&self, hEvent: CUevent) -> Result<(), CUresult> {
+        self.event(hEvent).and_then(|known| {
             self.outside_of_captures(&known, hEvent)?;
             self.wait_event(&known, wire::EventHandle::from_raw(hEvent))
-        }))
+        })
     }
 
-    unsafe fn cuEventElapsedTime_v2(
+    fn cuEventElapsedTime_v2(
         &self,
-        pMilliseconds: *mut f32,
+        pMilliseconds: Out<f32>,
         hStart: CUevent,
         hEnd: CUevent,
-    ) -> CUresult {
-        match self.elapsed(hStart, hEnd) {
-            // The driver looks at the events first (seen with driver 580.159).
-            Err(status) => status,
-            // SAFETY: the caller's contract.
-            elapsed => unsafe { tell(pMilliseconds, elapsed) },
+    ) -> Result<(), CUresult> {
+        // The driver looks at the events first (seen with driver 580.159).
+        let elapsed = self.elapsed(hStart, hEnd)?;
+        pMilliseconds.set(elapsed);
+        match pMilliseconds.wanted() {
+            true => Ok(()),
+            false => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }
 }

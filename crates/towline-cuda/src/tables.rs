@@ -732,9 +732,7 @@ mod tests {
         let id = CUuuid { bytes: [7; 16] };
         let mut table = std::ptr::dangling::<c_void>();
         // SAFETY: both are locals.
-        let status = unsafe {
-            crate::driver::DriverCalls::cuGetExportTable(&driver, &raw mut table, &raw const id)
-        };
+        let status = unsafe { CudaApi::cuGetExportTable(&driver, &raw mut table, &raw const id) };
         assert_eq!(status, CUDA_ERROR_INVALID_VALUE);
         assert!(table.is_null());
     }
