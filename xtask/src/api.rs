@@ -3,6 +3,7 @@
 //! `check` compares them with the ids ever given (`api/ids.lock`), with the coverage pages, with the loader's dispatch table, with the
 //! symbols that the built library exports and, where one is named, with an installed C header.
 
+mod cost;
 mod driver_header;
 mod header;
 
@@ -53,6 +54,11 @@ pub(crate) enum ApiChore {
     },
     /// Write the coverage pages again
     Coverage,
+    /// Count the lines that are written by hand for one call, by file
+    Cost {
+        /// A C function, by its declared name
+        name: String,
+    },
     /// Print everything that is generated for one call
     Show {
         /// A C function, by its name or an alias
@@ -77,6 +83,7 @@ pub(crate) fn run(workspace: &Workspace, chore: &ApiChore) -> Result<ExitCode> {
                 .with_context(|| format!("cannot write {}", page.display()))?;
             println!("wrote {}", page.display());
         }
+        ApiChore::Cost { name } => print!("{}", cost::print(workspace, name)?),
         ApiChore::Show { name } => {
             let call = apis
                 .iter()
