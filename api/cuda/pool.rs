@@ -43,8 +43,8 @@ extern "C" {
     /// Creates a memory pool.
     #[call(id = 0x0704, local, manual(client), since = "11.2")]
     fn cuMemPoolCreate(
-        #[out] pool: *mut CUmemoryPool,
-        #[input] poolProps: *const CUmemPoolProps,
+        #[out(place)] pool: *mut CUmemoryPool,
+        #[input(nullable)] poolProps: *const CUmemPoolProps,
     ) -> CUresult;
 
     /// Ends a memory pool, once its memory is free.
@@ -75,7 +75,7 @@ extern "C" {
     #[call(id = 0x0709, local, manual(client), since = "11.2")]
     fn cuMemPoolSetAccess(
         pool: CUmemoryPool,
-        #[input(len = count)] map: *const CUmemAccessDesc,
+        #[input(len = count, nullable)] map: *const CUmemAccessDesc,
         count: usize,
     ) -> CUresult;
 
@@ -90,7 +90,7 @@ extern "C" {
     /// Exports a pool to another process.
     #[call(id = 0x070b, local, since = "11.2")]
     fn cuMemPoolExportToShareableHandle(
-        #[local] handle_out: *mut c_void,
+        #[out(bytes = 4)] handle_out: *mut c_void,
         pool: CUmemoryPool,
         handleType: CUmemAllocationHandleType,
         flags: u64,

@@ -4,8 +4,8 @@ extern "C" {
     /// Sets up the profiler from files; refused by every driver since CUDA 12.
     #[call(id = 0x1101, local, since = "4.0")]
     fn cuProfilerInitialize(
-        #[input(cstr)] configFile: *const c_char,
-        #[input(cstr)] outputFile: *const c_char,
+        #[input(cstr, nullable)] configFile: *const c_char,
+        #[input(cstr, nullable)] outputFile: *const c_char,
         outputMode: CUoutput_mode,
     ) -> CUresult;
 
@@ -92,7 +92,7 @@ extern "C" {
     /// Writes the driver's error log to a file.
     #[call(id = 0x110f, local, since = "12.9")]
     fn cuLogsDumpToFile(
-        #[inout] iterator: *mut CUlogIterator,
+        #[inout(nullable)] iterator: *mut CUlogIterator,
         #[input(cstr)] pathToFile: *const c_char,
         flags: u32,
     ) -> CUresult;
@@ -100,8 +100,8 @@ extern "C" {
     /// Writes the driver's error log to memory.
     #[call(id = 0x1110, local, since = "12.9")]
     fn cuLogsDumpToMemory(
-        #[inout] iterator: *mut CUlogIterator,
-        #[local] buffer: *mut c_char,
+        #[inout(nullable)] iterator: *mut CUlogIterator,
+        #[out(bytes = size)] buffer: *mut c_char,
         #[inout] size: *mut usize,
         flags: u32,
     ) -> CUresult;

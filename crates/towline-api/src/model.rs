@@ -400,12 +400,9 @@ pub struct Dialect {
 }
 
 /// Groups of CUDA's calls whose halves still get the C signature.
-const UNTYPED: [&str; 6] = [
+const UNTYPED: [&str; 3] = [
     "copy",
-    "interop",
     "launch",
-    "pool",
-    "tools",
     "virtual_memory",
 ];
 

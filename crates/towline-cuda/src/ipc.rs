@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 
-use crate::driver::{Acting, Driver, InteropCalls, lock, read, status, tell, write};
+use crate::driver::{Acting, Driver, InteropCalls, lock, read, write};
 use crate::memory::{Kind, Range};
 
 /// Begins what stands for something shared.
@@ -382,73 +382,40 @@ pub(crate) fn memory_file(name: &CStr, flags: u32) -> Option<OwnedFd> {
 }
 
 impl InteropCalls for Driver {
-    unsafe fn cuIpcGetEventHandle(
-        &self,
-        pHandle: *mut CUipcEventHandle,
-        event: CUevent,
-    ) -> CUresult {
-        if pHandle.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        let handle = self.export_event(event).map(|bytes| CUipcEventHandle {
+    fn cuIpcGetEventHandle(&self, event: CUevent) -> Result<CUipcEventHandle, CUresult> {
+        self.export_event(event).map(|bytes| CUipcEventHandle {
             reserved: chars(bytes),
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(pHandle, handle) }
+        })
     }
 
-    unsafe fn cuIpcOpenEventHandle(
-        &self,
-        phEvent: *mut CUevent,
-        handle: CUipcEventHandle,
-    ) -> CUresult {
-        if phEvent.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell(phEvent, self.open_event(&bytes(&handle.reserved))) }
+    fn cuIpcOpenEventHandle(&self, handle: CUipcEventHandle) -> Result<CUevent, CUresult> {
+        self.open_event(&bytes(&handle.reserved))
     }
 
-    unsafe fn cuIpcGetMemHandle(
-        &self,
-        pHandle: *mut CUipcMemHandle,
-        dptr: CUdeviceptr,
-    ) -> CUresult {
-        if pHandle.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        let handle = self.export_memory(dptr).map(|bytes| CUipcMemHandle {
+    fn cuIpcGetMemHandle(&self, dptr: CUdeviceptr) -> Result<CUipcMemHandle, CUresult> {
+        self.export_memory(dptr).map(|bytes| CUipcMemHandle {
             reserved: chars(bytes),
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(pHandle, handle) }
+        })
     }
 
-    unsafe fn cuIpcOpenMemHandle(
+    fn cuIpcOpenMemHandle(
         &self,
-        pdptr: *mut CUdeviceptr,
         handle: CUipcMemHandle,
         Flags: u32,
-    ) -> CUresult {
-        // SAFETY: the caller's contract, passed on.
-        unsafe { InteropCalls::cuIpcOpenMemHandle_v2(self, pdptr, handle, Flags) }
+    ) -> Result<CUdeviceptr, CUresult> {
+        InteropCalls::cuIpcOpenMemHandle_v2(self, handle, Flags)
     }
 
-    unsafe fn cuIpcOpenMemHandle_v2(
+    fn cuIpcOpenMemHandle_v2(
         &self,
-        pdptr: *mut CUdeviceptr,
         handle: CUipcMemHandle,
         Flags: u32,
-    ) -> CUresult {
-        if pdptr.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell(pdptr, self.open_memory(&bytes(&handle.reserved), Flags)) }
+    ) -> Result<CUdeviceptr, CUresult> {
+        self.open_memory(&bytes(&handle.reserved), Flags)
     }
 
-    unsafe fn cuIpcCloseMemHandle(&self, dptr: CUdeviceptr) -> CUresult {
-        status(self.close_memory(dptr))
+    fn cuIpcCloseMemHandle(&self, dptr: CUdeviceptr) -> Result<(), CUresult> {
+        self.close_memory(dptr)
     }
 }
 

@@ -2,11 +2,12 @@
 //! software are all there are: no GPU's driver writes what it logs into another process.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CString, c_void};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use towline_backend::cuda::*;
+use towline_client::raw::OutList;
 
 use crate::driver::{self, lock};
 
@@ -131,66 +132,38 @@ pub(crate) fn current(flags: u32) -> Result<CUlogIterator, CUresult> {
 }
 
 /// The messages from where the iterator stands, which moves behind them.
-///
-/// # Safety
-/// The iterator is NULL or readable and writable.
-unsafe fn take(iterator: *mut CUlogIterator, most: usize, flags: u32) -> Result<String, CUresult> {
+fn take(iterator: Option<&mut CUlogIterator>, most: usize, flags: u32) -> Result<String, CUresult> {
     if flags != 0 {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     let log = lock(&LOG);
-    if iterator.is_null() {
-        return Ok(log.dump(None, most));
-    }
-    // SAFETY: the caller's contract.
-    let from = unsafe { iterator.read() };
-    // SAFETY: as above.
-    unsafe { iterator.write(log.next) };
-    Ok(log.dump(Some(from), most))
+    let from = iterator.map(|iterator| std::mem::replace(iterator, log.next));
+    Ok(log.dump(from, most))
 }
 
-/// # Safety
-/// The iterator is NULL or readable and writable; the path is NULL or a string.
-pub(crate) unsafe fn dump_to_file(
-    iterator: *mut CUlogIterator,
-    path: *const c_char,
+pub(crate) fn dump_to_file(
+    iterator: Option<&mut CUlogIterator>,
+    path: &[u8],
     flags: u32,
 ) -> Result<(), CUresult> {
-    if path.is_null() {
-        return Err(CUDA_ERROR_INVALID_VALUE);
-    }
-    // SAFETY: the caller's contract.
-    let path = unsafe { CStr::from_ptr(path) };
-    let path = path.to_str().map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
-    // SAFETY: the caller's contract.
-    let text = unsafe { take(iterator, usize::MAX, flags) }?;
+    let path = std::str::from_utf8(path).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+    let text = take(iterator, usize::MAX, flags)?;
     std::fs::write(path, text).map_err(|error| {
         log::error!("could not write the driver's log to {path}: {error}");
         CUDA_ERROR_INVALID_VALUE
     })
 }
 
-/// # Safety
-/// The iterator is NULL or readable and writable; the size is NULL or readable and writable; the buffer is NULL or writable for that size.
-pub(crate) unsafe fn dump_to_memory(
-    iterator: *mut CUlogIterator,
-    buffer: *mut c_char,
-    size: *mut usize,
+pub(crate) fn dump_to_memory(
+    iterator: Option<&mut CUlogIterator>,
+    buffer: &OutList<u8>,
+    size: &mut usize,
     flags: u32,
 ) -> Result<(), CUresult> {
-    if buffer.is_null() || size.is_null() {
-        return Err(CUDA_ERROR_INVALID_VALUE);
-    }
-    // SAFETY: the caller's contract.
-    let room = unsafe { size.read() }.min(DUMP_LIMIT);
-    let most = room.checked_sub(1).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    // SAFETY: the caller's contract.
-    let text = unsafe { take(iterator, most, flags) }?;
-    let bytes = text.bytes().chain([0]);
-    // SAFETY: the caller's contract.
-    unsafe { crate::raw::fill(buffer.cast::<u8>(), room, bytes) };
-    // SAFETY: the caller's contract.
-    unsafe { size.write(text.len()) };
+    let most = buffer.room().min(DUMP_LIMIT).checked_sub(1);
+    let text = take(iterator, most.ok_or(CUDA_ERROR_INVALID_VALUE)?, flags)?;
+    buffer.fill(text.bytes().chain([0]));
+    *size = text.len();
     Ok(())
 }
 

@@ -5,8 +5,9 @@ use std::ffi::c_void;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
+use towline_client::raw::{Out, OutList, Vouched};
 
-use crate::driver::{Acting, Driver, PoolCalls, actor, lock, status, tell, write};
+use crate::driver::{Acting, Driver, PoolCalls, actor, lock, write};
 use crate::ipc::POOL;
 use crate::memory::Range;
 use crate::virtual_memory::device_of;
@@ -31,17 +32,17 @@ impl Pools {
     }
 }
 
-/// How wide the value of an attribute is.
-fn is_word(attribute: CUmemPool_attribute) -> bool {
-    matches!(
-        attribute,
+/// How many bytes the value of an attribute has.
+fn width(attribute: CUmemPool_attribute) -> usize {
+    match attribute {
         CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
-            | CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
-            | CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH
-            | CU_MEMPOOL_ATTR_USED_MEM_CURRENT
-            | CU_MEMPOOL_ATTR_USED_MEM_HIGH
-            | CU_MEMPOOL_ATTR_MAX_POOL_SIZE
-    )
+        | CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
+        | CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH
+        | CU_MEMPOOL_ATTR_USED_MEM_CURRENT
+        | CU_MEMPOOL_ATTR_USED_MEM_HIGH
+        | CU_MEMPOOL_ATTR_MAX_POOL_SIZE => 8,
+        _ => 4,
+    }
 }
 
 impl Driver {
@@ -260,16 +261,11 @@ impl Driver {
     }
 
     /// The device that a pool is asked for by location and type.
-    ///
-    /// # Safety
-    /// `location` is NULL or readable.
-    unsafe fn located(
+    fn located(
         &self,
-        location: *const CUmemLocation,
+        location: &CUmemLocation,
         kind: CUmemAllocationType,
     ) -> Result<CUdevice, CUresult> {
-        // SAFETY: the caller's contract.
-        let location = unsafe { location.as_ref() }.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         match kind {
             CU_MEM_ALLOCATION_TYPE_PINNED => device_of(location),
             CU_MEM_ALLOCATION_TYPE_MANAGED => Err(CUDA_ERROR_NOT_SUPPORTED),
@@ -283,87 +279,66 @@ fn raw(pool: u64) -> CUmemoryPool {
 }
 
 impl PoolCalls for Driver {
-    unsafe fn cuMemAllocAsync(
-        &self,
-        dptr: *mut CUdeviceptr,
-        bytesize: usize,
-        hStream: CUstream,
-    ) -> CUresult {
-        if dptr.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        let allocated = self.allocate_from(bytesize, std::ptr::null_mut(), hStream);
-        // SAFETY: the caller's contract.
-        unsafe { tell(dptr, allocated) }
+    fn cuMemAllocAsync(&self, bytesize: usize, hStream: CUstream) -> Result<CUdeviceptr, CUresult> {
+        self.allocate_from(bytesize, std::ptr::null_mut(), hStream)
     }
 
-    unsafe fn cuMemAllocFromPoolAsync(
+    fn cuMemAllocFromPoolAsync(
         &self,
-        dptr: *mut CUdeviceptr,
         bytesize: usize,
         pool: CUmemoryPool,
         hStream: CUstream,
-    ) -> CUresult {
-        if dptr.is_null() || pool.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell(dptr, self.allocate_from(bytesize, pool, hStream)) }
-    }
-
-    unsafe fn cuMemFreeAsync(&self, dptr: CUdeviceptr, hStream: CUstream) -> CUresult {
-        status(
-            self.enqueue_on(hStream)
-                .and_then(|(acting, stream, captured)| {
-                    if let Some(captured) = captured {
-                        return captured.add(self.free_content(dptr)?);
-                    }
-                    self.safe_in_captures()?;
-                    if dptr == 0 {
-                        return Ok(());
-                    }
-                    let home = self.home(&acting, dptr);
-                    let known = write(&self.memory).take_device(dptr);
-                    let known = known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-                    lock(&self.kept_memory).forget(dptr);
-                    lock(&self.graphs).left.remove(&dptr);
-                    self.unshare_memory(&known);
-                    let (acting, stream) = match self.apart(&acting, &[home])? {
-                        false => (acting, stream),
-                        // Another server's memory ends in that one's order, behind all that the stream has to do.
-                        true => {
-                            acting.synchronise(stream)?;
-                            let there = self.acting_in(self.context(home)?)?;
-                            (there, wire::StreamHandle(0))
-                        }
-                    };
-                    acting.post(&wire::PoolFree {
-                        stream,
-                        address: dptr,
-                    })?;
-                    acting.touch(stream);
-                    Ok(())
-                }),
-        )
-    }
-
-    unsafe fn cuMemPoolCreate(
-        &self,
-        pool: *mut CUmemoryPool,
-        poolProps: *const CUmemPoolProps,
-    ) -> CUresult {
-        if let Err(status) = self.safe_in_captures() {
-            return status;
-        }
-        // SAFETY: the caller's contract.
-        let Some(props) = (unsafe { poolProps.as_ref() }) else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
+    ) -> Result<CUdeviceptr, CUresult> {
         if pool.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        // SAFETY: the caller's contract.
-        unsafe { tell(pool, self.create_pool(props)) }
+        self.allocate_from(bytesize, pool, hStream)
+    }
+
+    fn cuMemFreeAsync(&self, dptr: CUdeviceptr, hStream: CUstream) -> Result<(), CUresult> {
+        self.enqueue_on(hStream)
+            .and_then(|(acting, stream, captured)| {
+                if let Some(captured) = captured {
+                    return captured.add(self.free_content(dptr)?);
+                }
+                self.safe_in_captures()?;
+                if dptr == 0 {
+                    return Ok(());
+                }
+                let home = self.home(&acting, dptr);
+                let known = write(&self.memory).take_device(dptr);
+                let known = known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+                lock(&self.kept_memory).forget(dptr);
+                lock(&self.graphs).left.remove(&dptr);
+                self.unshare_memory(&known);
+                let (acting, stream) = match self.apart(&acting, &[home])? {
+                    false => (acting, stream),
+                    // Another server's memory ends in that one's order, behind all that the stream has to do.
+                    true => {
+                        acting.synchronise(stream)?;
+                        let there = self.acting_in(self.context(home)?)?;
+                        (there, wire::StreamHandle(0))
+                    }
+                };
+                acting.post(&wire::PoolFree {
+                    stream,
+                    address: dptr,
+                })?;
+                acting.touch(stream);
+                Ok(())
+            })
+    }
+
+    fn cuMemPoolCreate(
+        &self,
+        pool: Out<CUmemoryPool>,
+        poolProps: Option<Vouched<'_, CUmemPoolProps>>,
+    ) -> Result<(), CUresult> {
+        self.safe_in_captures()?;
+        let props = poolProps.filter(|_| pool.wanted());
+        let props = props.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        pool.set(self.create_pool(&props)?);
+        Ok(())
     }
 
     unsafe fn cuMemPoolSetAttribute(
@@ -371,19 +346,17 @@ impl PoolCalls for Driver {
         pool: CUmemoryPool,
         attr: CUmemPool_attribute,
         value: *mut c_void,
-    ) -> CUresult {
-        if let Err(status) = self.safe_in_captures() {
-            return status;
-        }
+    ) -> Result<(), CUresult> {
+        self.safe_in_captures()?;
         if value.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let value = match is_word(attr) {
-            // SAFETY: the caller's contract: 64 bits for these attributes.
-            true => unsafe { value.cast::<u64>().read_unaligned() },
-            // SAFETY: as above, 32 bits.
-            false => u64::from(unsafe { value.cast::<u32>().read_unaligned() }),
-        };
+        // SAFETY: the caller's contract: as wide as the attribute.
+        let given = unsafe { crate::raw::slice(value.cast::<u8>(), width(attr)) };
+        let mut word = [0; 8];
+        let bytes = word.iter_mut().zip(given.unwrap_or_default());
+        bytes.for_each(|(to, from)| *to = *from);
+        let value = u64::from_le_bytes(word);
         let settable = matches!(
             attr,
             CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES
@@ -397,16 +370,16 @@ impl PoolCalls for Driver {
             CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH | CU_MEMPOOL_ATTR_USED_MEM_HIGH
         ) && value == 0;
         if !settable && !reset {
-            return CUDA_ERROR_INVALID_VALUE;
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        status(self.pool(pool).and_then(|number| {
+        self.pool(pool).and_then(|number| {
             self.session(self.device(number)?.session)?
                 .post_plain(&wire::PoolSet {
                     pool: wire::MemoryPoolHandle::from_raw(pool),
                     attribute: attr,
                     value,
                 })
-        }))
+        })
     }
 
     unsafe fn cuMemPoolGetAttribute(
@@ -414,33 +387,26 @@ impl PoolCalls for Driver {
         pool: CUmemoryPool,
         attr: CUmemPool_attribute,
         value: *mut c_void,
-    ) -> CUresult {
-        if let Err(status) = self.safe_in_captures() {
-            return status;
-        }
+    ) -> Result<(), CUresult> {
+        self.safe_in_captures()?;
         if value.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        match self.pool_attribute(pool, attr) {
-            Err(status) => return status,
-            // SAFETY: the caller's contract: 64 bits for these attributes.
-            Ok(told) if is_word(attr) => unsafe { value.cast::<u64>().write_unaligned(told) },
-            // SAFETY: as above, 32 bits.
-            Ok(told) => unsafe { value.cast::<u32>().write_unaligned(told as u32) },
-        }
-        CUDA_SUCCESS
+        let told = self.pool_attribute(pool, attr)?;
+        // SAFETY: the caller's contract: as wide as the attribute.
+        unsafe { OutList::new(value.cast::<u8>(), width(attr)) }.fill(told.to_le_bytes());
+        Ok(())
     }
 
-    unsafe fn cuMemPoolSetAccess(
+    fn cuMemPoolSetAccess(
         &self,
         pool: CUmemoryPool,
-        map: *const CUmemAccessDesc,
-        count: usize,
-    ) -> CUresult {
-        status(self.pool(pool).and_then(|number| {
+        map: Option<&[CUmemAccessDesc]>,
+        _count: usize,
+    ) -> Result<(), CUresult> {
+        self.pool(pool).and_then(|number| {
             let index = self.device(number)?.session;
-            // SAFETY: the caller's contract.
-            let words = unsafe { self.access_words(map, count, index) }?;
+            let words = self.access_words(map.ok_or(CUDA_ERROR_INVALID_VALUE)?, index)?;
             let request = wire::SetAccess {
                 pool: wire::MemoryPoolHandle::from_raw(pool),
                 address: 0,
@@ -451,156 +417,103 @@ impl PoolCalls for Driver {
             self.session(index)?
                 .call(actor(0), "cuMemPoolSetAccess", &request)?;
             Ok(())
-        }))
+        })
     }
 
-    unsafe fn cuMemPoolGetAccess(
+    fn cuMemPoolGetAccess(
         &self,
-        flags: *mut CUmemAccess_flags,
         memPool: CUmemoryPool,
-        location: *mut CUmemLocation,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let Some(location) = (unsafe { location.as_ref() }) else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        let access = self.pool(memPool).and_then(|number| {
-            let device = self.device(device_of(location)?)?;
-            if device.session != self.device(number)?.session {
-                return Ok(CU_MEM_ACCESS_FLAGS_PROT_NONE.into());
-            }
-            let session = self.session(device.session)?;
-            let request = wire::GetAccess {
-                pool: wire::MemoryPoolHandle::from_raw(memPool),
-                address: 0,
-                location: location.r#type,
-                number: device.ordinal,
-            };
-            let body = session.call(actor(0), "cuMemPoolGetAccess", &request)?;
-            let reply = wire::GetAccessReply::decode(&body).map_err(|_| session.malformed())?;
-            reply.flags.ok_or_else(|| session.malformed())
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(flags, access.map(|access| access as CUmemAccess_flags)) }
+        location: &CUmemLocation,
+    ) -> Result<CUmemAccess_flags, CUresult> {
+        self.pool(memPool)
+            .and_then(|number| {
+                let device = self.device(device_of(location)?)?;
+                if device.session != self.device(number)?.session {
+                    return Ok(CU_MEM_ACCESS_FLAGS_PROT_NONE.into());
+                }
+                let session = self.session(device.session)?;
+                let request = wire::GetAccess {
+                    pool: wire::MemoryPoolHandle::from_raw(memPool),
+                    address: 0,
+                    location: location.r#type,
+                    number: device.ordinal,
+                };
+                let body = session.call(actor(0), "cuMemPoolGetAccess", &request)?;
+                let reply = wire::GetAccessReply::decode(&body).map_err(|_| session.malformed())?;
+                reply.flags.ok_or_else(|| session.malformed())
+            })
+            .map(|access| access as CUmemAccess_flags)
     }
 
-    unsafe fn cuMemPoolExportToShareableHandle(
+    fn cuMemPoolExportToShareableHandle(
         &self,
-        handle_out: *mut c_void,
         pool: CUmemoryPool,
         handleType: CUmemAllocationHandleType,
         flags: u64,
-    ) -> CUresult {
-        if handle_out.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        let file = self.export_pool(pool, handleType, flags);
-        // SAFETY: the caller's contract: a place for a descriptor.
-        unsafe { tell(handle_out.cast::<i32>(), file) }
+    ) -> Result<[u8; 4], CUresult> {
+        let file = self.export_pool(pool, handleType, flags)?;
+        Ok(file.to_ne_bytes())
     }
 
     unsafe fn cuMemPoolImportFromShareableHandle(
         &self,
-        pool_out: *mut CUmemoryPool,
         handle: *mut c_void,
         handleType: CUmemAllocationHandleType,
         flags: u64,
-    ) -> CUresult {
-        if pool_out.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        let pool = self.import_pool(handle.addr() as i32, handleType, flags);
-        // SAFETY: the caller's contract.
-        unsafe { tell(pool_out, pool) }
+    ) -> Result<CUmemoryPool, CUresult> {
+        self.import_pool(handle.addr() as i32, handleType, flags)
     }
 
-    unsafe fn cuMemPoolExportPointer(
-        &self,
-        shareData_out: *mut CUmemPoolPtrExportData,
-        ptr: CUdeviceptr,
-    ) -> CUresult {
-        if shareData_out.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
+    fn cuMemPoolExportPointer(&self, ptr: CUdeviceptr) -> Result<CUmemPoolPtrExportData, CUresult> {
         let told = self.export_pointer(ptr);
-        let told = told.map(|reserved| CUmemPoolPtrExportData { reserved });
-        // SAFETY: the caller's contract.
-        unsafe { tell(shareData_out, told) }
+        told.map(|reserved| CUmemPoolPtrExportData { reserved })
     }
 
-    unsafe fn cuMemPoolImportPointer(
+    fn cuMemPoolImportPointer(
         &self,
-        ptr_out: *mut CUdeviceptr,
         pool: CUmemoryPool,
-        shareData: *mut CUmemPoolPtrExportData,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let Some(data) = (unsafe { shareData.as_ref() }) else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        if ptr_out.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
+        shareData: &CUmemPoolPtrExportData,
+    ) -> Result<CUdeviceptr, CUresult> {
         let number = wire::MemoryPoolHandle::from_raw(pool).0;
-        let opened = self
-            .at_pool(pool)
-            .and_then(|acting| self.import_pointer(&acting, number, &data.reserved));
-        // SAFETY: the caller's contract.
-        unsafe { tell(ptr_out, opened) }
+        self.import_pointer(&self.at_pool(pool)?, number, &shareData.reserved)
     }
 
-    unsafe fn cuMemGetDefaultMemPool(
+    fn cuMemGetDefaultMemPool(
         &self,
-        pool_out: *mut CUmemoryPool,
-        location: *mut CUmemLocation,
+        location: &CUmemLocation,
         r#type: CUmemAllocationType,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let device = unsafe { self.located(location, r#type) };
-        let pool = device.and_then(|device| self.default_pool(device));
-        // SAFETY: the caller's contract.
-        unsafe { tell(pool_out, pool.map(raw)) }
+    ) -> Result<CUmemoryPool, CUresult> {
+        let device = self.located(location, r#type)?;
+        self.default_pool(device).map(raw)
     }
 
-    unsafe fn cuMemGetMemPool(
+    fn cuMemGetMemPool(
         &self,
-        pool: *mut CUmemoryPool,
-        location: *mut CUmemLocation,
+        location: &CUmemLocation,
         r#type: CUmemAllocationType,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let device = unsafe { self.located(location, r#type) };
-        let current = device.and_then(|device| self.current_pool(device));
-        // SAFETY: the caller's contract.
-        unsafe { tell(pool, current.map(raw)) }
+    ) -> Result<CUmemoryPool, CUresult> {
+        let device = self.located(location, r#type)?;
+        self.current_pool(device).map(raw)
     }
 
-    unsafe fn cuMemSetMemPool(
+    fn cuMemSetMemPool(
         &self,
-        location: *mut CUmemLocation,
+        location: &CUmemLocation,
         r#type: CUmemAllocationType,
         pool: CUmemoryPool,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let device = unsafe { self.located(location, r#type) };
-        status(device.and_then(|device| self.set_pool(device, pool)))
+    ) -> Result<(), CUresult> {
+        self.set_pool(self.located(location, r#type)?, pool)
     }
 
-    unsafe fn cuDeviceGetDefaultMemPool(
-        &self,
-        pool_out: *mut CUmemoryPool,
-        dev: CUdevice,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { tell(pool_out, self.default_pool(dev).map(raw)) }
+    fn cuDeviceGetDefaultMemPool(&self, dev: CUdevice) -> Result<CUmemoryPool, CUresult> {
+        self.default_pool(dev).map(raw)
     }
 
-    unsafe fn cuDeviceGetMemPool(&self, pool: *mut CUmemoryPool, dev: CUdevice) -> CUresult {
-        // SAFETY: the caller's contract.
-        unsafe { tell(pool, self.current_pool(dev).map(raw)) }
+    fn cuDeviceGetMemPool(&self, dev: CUdevice) -> Result<CUmemoryPool, CUresult> {
+        self.current_pool(dev).map(raw)
     }
 
-    unsafe fn cuDeviceSetMemPool(&self, dev: CUdevice, pool: CUmemoryPool) -> CUresult {
-        status(self.set_pool(dev, pool))
+    fn cuDeviceSetMemPool(&self, dev: CUdevice, pool: CUmemoryPool) -> Result<(), CUresult> {
+        self.set_pool(dev, pool)
     }
 }

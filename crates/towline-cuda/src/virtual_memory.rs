@@ -93,17 +93,11 @@ impl Driver {
     }
 
     /// The words of accesses, for the server that they are told to.
-    ///
-    /// # Safety
-    /// `list` is NULL or readable for `count`.
-    pub(crate) unsafe fn access_words(
+    pub(crate) fn access_words(
         &self,
-        list: *const CUmemAccessDesc,
-        count: usize,
+        list: &[CUmemAccessDesc],
         session: u8,
     ) -> Result<Vec<u64>, CUresult> {
-        // SAFETY: the caller's contract.
-        let list = unsafe { crate::raw::slice(list, count) }.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let mut words = Vec::with_capacity(3 * list.len());
         for access in list {
             let device = self.device(device_of(&access.location)?)?;
@@ -425,7 +419,8 @@ impl VirtualMemoryCalls for Driver {
             return CUDA_ERROR_INVALID_VALUE;
         };
         // SAFETY: the caller's contract.
-        let words = unsafe { self.access_words(desc, count, session) };
+        let list = unsafe { crate::raw::slice(desc, count) }.ok_or(CUDA_ERROR_INVALID_VALUE);
+        let words = list.and_then(|list| self.access_words(list, session));
         status(words.and_then(|words| {
             let request = wire::SetAccess {
                 pool: wire::MemoryPoolHandle(0),
