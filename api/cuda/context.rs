@@ -56,7 +56,7 @@ extern "C" {
     /// Makes a context that is bound to part of a device.
     #[call(id = 0x0307, local, since = "11.4")]
     fn cuCtxCreate_v3(
-        #[out] pctx: *mut CUcontext,
+        #[out(place)] pctx: *mut CUcontext,
         #[input(len = numParams, nullable)] paramsArray: *mut CUexecAffinityParam,
         numParams: i32,
         flags: u32,
@@ -66,7 +66,7 @@ extern "C" {
     /// Makes a context with parameters for affinity or graphics.
     #[call(id = 0x0308, local, since = "12.5")]
     fn cuCtxCreate_v4(
-        #[out] pctx: *mut CUcontext,
+        #[out(place)] pctx: *mut CUcontext,
         #[input(nullable)] ctxCreateParams: *mut CUctxCreateParams,
         flags: u32,
         dev: CUdevice,

@@ -97,7 +97,7 @@ extern "C" {
         hGraph: CUgraph,
         #[input(len = numDependencies)] dependencies: *const CUgraphNode,
         numDependencies: usize,
-        #[input] copyParams: *const CUDA_MEMCPY3D,
+        #[input(nullable)] copyParams: *const CUDA_MEMCPY3D,
         ctx: CUcontext,
     ) -> CUresult;
 
@@ -112,7 +112,7 @@ extern "C" {
     #[call(id = 0x0c10, local, manual(client), since = "10.0")]
     fn cuGraphMemcpyNodeSetParams(
         hNode: CUgraphNode,
-        #[input] nodeParams: *const CUDA_MEMCPY3D,
+        #[input(nullable)] nodeParams: *const CUDA_MEMCPY3D,
     ) -> CUresult;
 
     /// Adds a fill to a graph.
@@ -633,7 +633,7 @@ extern "C" {
     fn cuGraphExecMemcpyNodeSetParams(
         hGraphExec: CUgraphExec,
         hNode: CUgraphNode,
-        #[input] copyParams: *const CUDA_MEMCPY3D,
+        #[input(nullable)] copyParams: *const CUDA_MEMCPY3D,
         ctx: CUcontext,
     ) -> CUresult;
 

@@ -418,7 +418,7 @@ extern "C" {
     /// Tells what a texture reference reads beyond its border.
     #[call(id = 0x0d3c, local, manual(client), since = "8.0")]
     fn cuTexRefGetBorderColor(
-        #[out(len = 4)] pBorderColor: *mut f32,
+        #[out(len = 4, place)] pBorderColor: *mut f32,
         hTexRef: CUtexref,
     ) -> CUresult;
 

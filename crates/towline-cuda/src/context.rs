@@ -261,13 +261,18 @@ impl ContextCalls for Driver {
 
     fn cuCtxCreate_v3(
         &self,
+        pctx: Out<CUcontext>,
         _paramsArray: Option<&[CUexecAffinityParam]>,
         numParams: i32,
         flags: u32,
         dev: CUdevice,
-    ) -> Result<CUcontext, CUresult> {
+    ) -> Result<(), CUresult> {
         match numParams {
-            0 => self.create(flags, dev),
+            0 if !pctx.wanted() => Err(CUDA_ERROR_INVALID_VALUE),
+            0 => {
+                pctx.set(self.create(flags, dev)?);
+                Ok(())
+            }
             // No device says that contexts can be bound to part of it.
             1.. => Err(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY),
             _ => Err(CUDA_ERROR_INVALID_VALUE),
@@ -276,16 +281,17 @@ impl ContextCalls for Driver {
 
     fn cuCtxCreate_v4(
         &self,
+        pctx: Out<CUcontext>,
         ctxCreateParams: Option<Vouched<'_, CUctxCreateParams>>,
         flags: u32,
         dev: CUdevice,
-    ) -> Result<CUcontext, CUresult> {
+    ) -> Result<(), CUresult> {
         let count = ctxCreateParams.map_or(0, |given| given.numExecAffinityParams);
         let graphics = ctxCreateParams.is_some_and(|given| !given.cigParams.is_null());
         match (count, graphics) {
             (0, true) => Err(CUDA_ERROR_NOT_SUPPORTED),
             (_, true) => Err(CUDA_ERROR_INVALID_VALUE),
-            (count, false) => ContextCalls::cuCtxCreate_v3(self, None, count, flags, dev),
+            (count, false) => ContextCalls::cuCtxCreate_v3(self, pctx, None, count, flags, dev),
         }
     }
 

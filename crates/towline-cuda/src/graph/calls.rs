@@ -164,10 +164,10 @@ impl GraphCalls for Driver {
         &self,
         hGraph: CUgraph,
         dependencies: &[CUgraphNode],
-        copyParams: Vouched<'_, CUDA_MEMCPY3D>,
+        copyParams: Option<Vouched<'_, CUDA_MEMCPY3D>>,
         ctx: CUcontext,
     ) -> Result<CUgraphNode, CUresult> {
-        let content = self.copy_in(ctx, &copyParams)?;
+        let content = self.copy_in(ctx, copyParams)?;
         self.add_node(hGraph, dependencies, content)
     }
 
@@ -181,10 +181,10 @@ impl GraphCalls for Driver {
     fn cuGraphMemcpyNodeSetParams(
         &self,
         hNode: CUgraphNode,
-        nodeParams: Vouched<'_, CUDA_MEMCPY3D>,
+        nodeParams: Option<Vouched<'_, CUDA_MEMCPY3D>>,
     ) -> Result<(), CUresult> {
         let context = self.context_of_node(hNode)?;
-        self.replace_content(hNode, self.copy_in(context, &nodeParams)?)
+        self.replace_content(hNode, self.copy_in(context, nodeParams)?)
     }
 
     fn cuGraphAddMemsetNode(
@@ -755,10 +755,10 @@ impl GraphCalls for Driver {
         &self,
         hGraphExec: CUgraphExec,
         hNode: CUgraphNode,
-        copyParams: Vouched<'_, CUDA_MEMCPY3D>,
+        copyParams: Option<Vouched<'_, CUDA_MEMCPY3D>>,
         ctx: CUcontext,
     ) -> Result<(), CUresult> {
-        self.change_node(hGraphExec, hNode, self.copy_in(ctx, &copyParams)?)
+        self.change_node(hGraphExec, hNode, self.copy_in(ctx, copyParams)?)
     }
 
     fn cuGraphExecMemsetNodeSetParams(

@@ -1,7 +1,7 @@
 //! What callers pass and what they are told: parameters of nodes, lists of nodes and edges, values of attributes.
 
 use towline_backend::cuda::*;
-use towline_client::raw::OutList;
+use towline_client::raw::{OutList, Vouched};
 
 use super::capture::edge_data;
 use super::exec::is_plain;
@@ -125,9 +125,11 @@ impl Driver {
     pub(super) fn copy_in(
         &self,
         context: CUcontext,
-        copy: &CUDA_MEMCPY3D,
+        copy: Option<Vouched<'_, CUDA_MEMCPY3D>>,
     ) -> Result<Content, CUresult> {
-        self.copy_content(copy, self.context_or_current(context)?.number)
+        let context = self.context_or_current(context)?.number;
+        let copy = copy.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        self.copy_content(&copy, context)
     }
 
     /// A fill in a context, the current one, or that of the memory where there is none (seen with driver 580.159).

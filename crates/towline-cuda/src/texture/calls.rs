@@ -604,6 +604,9 @@ impl TextureCalls for Driver {
         hTexRef: CUtexref,
     ) -> Result<(), CUresult> {
         let words = self.reference_words(hTexRef, setting::BORDER_COLOR, 0)?;
+        if !pBorderColor.wanted() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         pBorderColor.fill(words.into_iter().map(float));
         Ok(())
     }
