@@ -160,6 +160,17 @@ fn a_length_names_a_scalar_parameter() {
 }
 
 #[test]
+fn length_behind_a_pointer_is_refused_where_calls_travel() {
+    let fault = refusal(
+        "/// Sees.\n#[call(id = 1, manual)]\nfn clSee(#[inout] n: *mut cl_uint, #[input(len = n)] what: *const cl_int) -> cl_int;",
+    );
+    assert!(
+        fault.contains("the length of what names no scalar parameter `n`"),
+        "{fault}"
+    );
+}
+
+#[test]
 fn a_length_is_a_parameter_a_number_their_product_or_difference() {
     let fault = refusal(
         "/// Sees.\n#[call(id = 1)]\nfn clSee(n: cl_uint, #[input(len = n + 1)] what: *const cl_int) -> cl_int;",
