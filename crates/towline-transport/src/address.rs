@@ -6,9 +6,12 @@ use std::str::FromStr;
 
 use crate::TransportError;
 
+/// The port of a tcp address that names none: where `towline serve` listens unless told otherwise.
+pub const DEFAULT_PORT: u16 = 7140;
+
 /// Where to connect or listen: `tcp://host:port`, `shm:///path`, `memory://name`, or whatever a loaded transport defines.
 ///
-/// Without a scheme it is tcp; `local` is this host's own server, `shm://local`; `vsock:2:7000` and `virtio-serial:/dev/...` may leave
+/// Without a scheme it is tcp, and without a port [`DEFAULT_PORT`]; `local` is this host's own server, `shm://local`; `vsock:2:7000` and `virtio-serial:/dev/...` may leave
 /// the slashes out. [`Display`](fmt::Display) gives a text that parses to the same address.
 ///
 /// ```
@@ -60,13 +63,11 @@ impl Address {
         if rest.contains(|c: char| c.is_control() || c.is_whitespace()) {
             return Err(invalid("remove the spaces".into()));
         }
-        if scheme == "tcp" {
-            split_host_port(rest).map_err(invalid)?;
-        }
-        Ok(Self {
-            scheme,
-            rest: rest.to_owned(),
-        })
+        let rest = match scheme.as_str() {
+            "tcp" => with_port(rest).map_err(invalid)?,
+            _ => rest.to_owned(),
+        };
+        Ok(Self { scheme, rest })
     }
 
     /// The name of the transport, in lower case.
@@ -84,7 +85,8 @@ impl Address {
         if self.scheme != "tcp" {
             return None;
         }
-        split_host_port(&self.rest).ok()
+        let (host, port) = split_host_port(&self.rest).ok()?;
+        Some((host, port?))
     }
 
     /// Whether only this host can reach a tcp or vsock listener at this address. Judged by the text alone, so a host name
@@ -112,7 +114,15 @@ fn short(text: &str) -> Option<(&'static str, &str)> {
     rest.starts_with('/').then_some(("virtio-serial", rest))
 }
 
-fn split_host_port(rest: &str) -> Result<(&str, u16), String> {
+/// A tcp address with its port.
+fn with_port(rest: &str) -> Result<String, String> {
+    match split_host_port(rest)? {
+        (_, Some(_)) => Ok(rest.to_owned()),
+        (_, None) => Ok(format!("{rest}:{DEFAULT_PORT}")),
+    }
+}
+
+fn split_host_port(rest: &str) -> Result<(&str, Option<u16>), String> {
     let (host, port) = if let Some(bracketed) = rest.strip_prefix('[') {
         let (host, port) = bracketed
             .split_once(']')
@@ -122,7 +132,15 @@ fn split_host_port(rest: &str) -> Result<(&str, u16), String> {
                 "`{host}` is no IPv6 address: write one between the brackets, for example [::1]:7000"
             ));
         }
-        (host, port.strip_prefix(':'))
+        match port.strip_prefix(':') {
+            None if !port.is_empty() => {
+                return Err(
+                    "a colon stands before the port: write [ADDRESS]:PORT, for example [::1]:7000"
+                        .into(),
+                );
+            }
+            port => (host, port),
+        }
     } else {
         match rest.rsplit_once(':') {
             Some((host, _)) if host.contains(':') => {
@@ -140,12 +158,12 @@ fn split_host_port(rest: &str) -> Result<(&str, u16), String> {
     if host.contains(['/', '@', '?', '#']) {
         return Err("write HOST:PORT and nothing else, for example gpu1:7000".into());
     }
-    let port = port.ok_or_else(|| {
-        format!("the port is missing: write HOST:PORT with the port that `towline serve` listens on there, {rest}:7000 for example")
-    })?;
+    let Some(port) = port else {
+        return Ok((host, None));
+    };
     // `u16::from_str` takes a leading plus sign; an address does not.
     match port.parse() {
-        Ok(number) if port.bytes().all(|b| b.is_ascii_digit()) => Ok((host, number)),
+        Ok(number) if port.bytes().all(|b| b.is_ascii_digit()) => Ok((host, Some(number))),
         _ => Err(format!(
             "`{port}` is no port: write a number from 0 to 65535 behind the last colon"
         )),
@@ -182,6 +200,17 @@ mod tests {
             Address::parse("gpu1:7000").unwrap(),
             Address::parse("tcp://gpu1:7000").unwrap()
         );
+    }
+
+    #[test]
+    fn missing_port_is_the_default_one() {
+        for (short, long) in [
+            ("gpu1", "tcp://gpu1:7140"),
+            ("tcp://10.0.0.1", "tcp://10.0.0.1:7140"),
+            ("[::1]", "tcp://[::1]:7140"),
+        ] {
+            assert_eq!(Address::parse(short).unwrap().to_string(), long);
+        }
     }
 
     #[test]
@@ -255,11 +284,10 @@ mod tests {
 
     #[test]
     fn errors_say_what_to_write() {
-        assert!(advice("gpu1").contains("gpu1:7000 for example"));
         assert!(advice("::1:7000").contains("write [ADDRESS]:PORT"));
         assert!(advice("[::1:7000").contains("has no `]`"));
         assert!(advice("[gpu1]:7000").contains("is no IPv6 address"));
-        assert!(advice("[::1]").contains("the port is missing"));
+        assert!(advice("[::1]7000").contains("a colon stands before the port"));
         assert!(advice(":7000").contains("the host is missing"));
         assert!(advice("gpu1:http").contains("`http` is no port"));
         assert!(advice("gpu1:70000").contains("`70000` is no port"));

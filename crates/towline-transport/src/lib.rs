@@ -44,7 +44,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use address::Address;
+pub use address::{Address, DEFAULT_PORT};
 pub use error::TransportError;
 pub use registry::{PLUGINS_VARIABLE, Registry};
 pub use secret::read_secret;
