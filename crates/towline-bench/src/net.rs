@@ -76,7 +76,6 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
                 .with_context(|| format!("could not use the token file {}", file.display()))
         })
         .transpose()?;
-    let access = Access::from_environment(token)?;
     let (start, started) = (Instant::now(), machine::now_utc());
     let mut notes = Vec::new();
     let mut figures = Vec::new();
@@ -87,6 +86,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
             section,
             figures: &mut figures,
         };
+        let access = Access::from_environment(server, token.clone())?;
         pair.session(server, &access)?;
         let here = match server.scheme() {
             "tcp" => tcp_address(server)?.ip().is_loopback(),

@@ -21,6 +21,7 @@ use towline_wire::control::{
     SUPPORTED_VERSIONS, Token, labels, limits,
 };
 
+use crate::config::{self, Settings};
 use crate::dial::DialError;
 
 /// How long a server may take for a TLS handshake, and again for the proof of a lane.
@@ -46,29 +47,31 @@ pub struct Access {
 }
 
 impl Access {
-    /// As the environment says, with a token. A program that runs with more rights than its user keeps no keys of servers: the user would
-    /// choose which file it writes to.
-    pub fn from_environment(token: Option<Token>) -> Result<Self, DialError> {
-        let trusted = getuid() == geteuid() && getgid() == getegid();
-        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let read = |name| variable(name).map(|path| read_file(&path)).transpose();
-        let identity = match (read("TOWLINE_CERTIFICATE")?, variable("TOWLINE_KEY")) {
+    /// As environment and files say for a server, with a token.
+    pub fn from_environment(address: &Address, token: Option<Token>) -> Result<Self, DialError> {
+        let trusted = is_trusted();
+        let given = Settings {
+            servers: Some(vec![address.clone()]),
+            ..Settings::default()
+        };
+        let places = config::Places::of_process(trusted);
+        let resolved = config::resolve(&given, None, |name| std::env::var_os(name), &places)?;
+        let settings = resolved.settings;
+        let read = |path: &Option<PathBuf>| path.as_deref().map(read_file).transpose();
+        let identity = match (read(&settings.certificate)?, &settings.key) {
             (Some(certificate), Some(key)) => {
-                Some(Identity::from_pem(&certificate, &read_key(&key)?)?)
+                Some(Identity::from_pem(&certificate, &read_key(key)?)?)
             }
             _ => None,
         };
-        let authority = read("TOWLINE_CA")?;
+        let authority = read(&settings.ca)?;
         Ok(Self {
             token,
-            tenant: variable("TOWLINE_TENANT").unwrap_or_default(),
-            no_encryption: variable("TOWLINE_NO_ENCRYPTION").is_some_and(|value| value != "0"),
+            tenant: settings.tenant.unwrap_or_default(),
+            no_encryption: settings.no_encryption.unwrap_or(false),
             authority: authority.map(|pem| Authority::from_pem(&pem)).transpose()?,
             identity,
-            known_servers: variable("TOWLINE_KNOWN_SERVERS")
-                .map(PathBuf::from)
-                .or_else(usual_known_servers)
-                .filter(|_| trusted),
+            known_servers: settings.known_servers.filter(|_| trusted),
         })
     }
 
@@ -196,17 +199,22 @@ fn explain(address: &Address, error: TransportError) -> DialError {
     }
 }
 
-fn read_file(path: &str) -> Result<Vec<u8>, DialError> {
+/// Whether this program has the rights of its user and no more. Otherwise the user would choose which files it reads and writes.
+pub(crate) fn is_trusted() -> bool {
+    getuid() == geteuid() && getgid() == getegid()
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, DialError> {
     std::fs::read(path).map_err(|error| unusable(path, &error))
 }
 
-fn read_key(path: &str) -> Result<Vec<u8>, DialError> {
-    read_secret(path.as_ref(), MAX_KEY_BYTES).map_err(|error| unusable(path, &error))
+fn read_key(path: &Path) -> Result<Vec<u8>, DialError> {
+    read_secret(path, MAX_KEY_BYTES).map_err(|error| unusable(path, &error))
 }
 
-fn unusable(path: &str, error: &std::io::Error) -> DialError {
+fn unusable(path: &Path, error: &std::io::Error) -> DialError {
     DialError::Credentials {
-        path: path.into(),
+        path: path.display().to_string(),
         why: error.to_string(),
     }
 }
@@ -353,7 +361,7 @@ mod tests {
         std::fs::write(&key, "secret").unwrap();
         let read_with = |mode| {
             std::fs::set_permissions(&key, Permissions::from_mode(mode)).unwrap();
-            read_key(key.to_str().unwrap()).map_err(|error| error.to_string())
+            read_key(&key).map_err(|error| error.to_string())
         };
         assert_eq!(read_with(0o600).unwrap(), b"secret");
         let error = read_with(0o644).unwrap_err();

@@ -1,6 +1,7 @@
 //! Dialling a server: the control connection with its handshake, then the lanes.
 
 use std::io::IoSlice;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use towline_wire::control::{
 use towline_wire::error::DecodeError;
 
 use crate::access::{Access, Secured, secure_lane};
+use crate::config::ConfigError;
 use crate::link::{Link, Vocabulary};
 use crate::peer::Control;
 use crate::tuning::tuning;
@@ -33,6 +35,9 @@ pub enum DialError {
         /// The server.
         server: String,
     },
+    /// A file of settings, or a variable, cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// A message of the control protocol was none.
     #[error("{server} does not speak Towline's protocol: is the port right?")]
     Control {
@@ -161,13 +166,14 @@ pub(crate) struct Dialled {
 }
 
 /// Reads a token file.
-pub fn read_token(path: &str) -> Result<Token, DialError> {
-    let secret = read_secret(path.as_ref(), Token::MAX_BYTES + 64);
+pub fn read_token(path: &Path) -> Result<Token, DialError> {
+    let shown = || path.display().to_string();
+    let secret = read_secret(path, Token::MAX_BYTES + 64);
     let bytes = secret.map_err(|error| DialError::Token {
-        path: path.into(),
+        path: shown(),
         why: error.to_string(),
     })?;
-    Token::from_bytes(&bytes).map_err(|error| DialError::from((path.to_string(), error)))
+    Token::from_bytes(&bytes).map_err(|error| DialError::from((shown(), error)))
 }
 
 /// Begins a session with the server at `address`. Costs one round trip, two with a token; lanes cost none.
@@ -179,7 +185,7 @@ pub(crate) fn dial(
 ) -> Result<Dialled, DialError> {
     let server = address.to_string();
     let transport = Registry::global().get(address.scheme())?;
-    let access = Access::from_environment(token)?;
+    let access = Access::from_environment(address, token)?;
     let Opened {
         connection,
         buffer,

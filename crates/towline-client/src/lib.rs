@@ -5,6 +5,7 @@
 //! counted by the API call that it was for ([`meter`]), so tests assert round trips and `--report` shows them.
 
 pub mod access;
+pub mod config;
 pub mod cuda;
 pub mod dial;
 pub mod environment;

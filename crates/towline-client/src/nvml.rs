@@ -82,7 +82,7 @@ enum AskError {
 impl Monitor {
     /// Asks the server at `address` for its devices. Costs one round trip, two with a token.
     pub fn connect(address: &Address, token: Option<Token>) -> Result<Self, DialError> {
-        let access = Access::from_environment(token)?;
+        let access = Access::from_environment(address, token)?;
         let Opened {
             connection,
             buffer,
