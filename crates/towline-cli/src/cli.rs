@@ -118,55 +118,51 @@ pub(crate) struct StatusOptions {
 /// Which servers to use.
 #[derive(Args, Debug, Default)]
 pub(crate) struct ServerOptions {
-    /// Servers, separated by commas: HOST:PORT or SCHEME://...
+    /// Servers, separated by commas: HOST, HOST:PORT or SCHEME://... [env: TOWLINE_SERVERS]
     ///
-    /// `local` is this machine's own server, if it listens there. Without this option they come from --server-file, else
-    /// from TOWLINE_SERVERS, else from ~/.config/towline/servers, else from /etc/towline/servers. A virtual machine that
-    /// `towline vm` gave ports or vsock to its host finds that one's server by itself.
+    /// The port is 7140 unless given. `local` is this machine's own server, if it listens there. Without this option servers come
+    /// from --server-file, the profile of --profile, TOWLINE_SERVERS, else from ~/.config/towline/config.toml or
+    /// /etc/towline/config.toml, or a file `servers` beside it. A virtual machine that `towline vm` gave ports or vsock to its host
+    /// finds that one's server by itself.
     #[arg(long = "server", value_name = "ADDR", value_delimiter = ',')]
     pub(crate) servers: Vec<String>,
     /// File with one server per line; # starts a comment
     #[arg(long, value_name = "FILE", conflicts_with = "servers")]
     pub(crate) server_file: Option<PathBuf>,
+    /// Profile of config.toml to use [env: TOWLINE_PROFILE]
+    ///
+    /// Given here, what it says comes before variables.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
     #[command(flatten)]
     pub(crate) access: AccessOptions,
 }
 
-/// How to be let in by servers, and what to expect of them.
+/// How to be let in by servers, and what to expect of them. Variables and files that say the same are read in `towline_client::config`.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct AccessOptions {
-    /// File with the secret that the servers share
-    #[arg(long, value_name = "FILE", env = "TOWLINE_TOKEN_FILE")]
+    /// File with the secret that the servers share [env: TOWLINE_TOKEN_FILE]
+    #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Tenant that the token belongs to, where the servers have one for each
-    #[arg(long, value_name = "NAME", env = "TOWLINE_TENANT")]
+    /// Tenant that the token belongs to, where the servers have one for each [env: TOWLINE_TENANT]
+    #[arg(long, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
-    /// Do not encrypt connections, with servers that were told the same
+    /// Do not encrypt connections, with servers that were told the same [env: TOWLINE_NO_ENCRYPTION]
     ///
     /// The network can then read and change every byte.
-    #[arg(long, env = "TOWLINE_NO_ENCRYPTION", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long)]
     pub(crate) no_encryption: bool,
-    /// File with the keys of servers that were seen before [default: towline/known_servers below ~/.local/state]
-    #[arg(long, value_name = "FILE", env = "TOWLINE_KNOWN_SERVERS")]
+    /// File with the keys of servers that were seen before [env: TOWLINE_KNOWN_SERVERS] [default: towline/known_servers below ~/.local/state]
+    #[arg(long, value_name = "FILE")]
     pub(crate) known_servers: Option<PathBuf>,
-    /// Certificates of the authority that must have signed the servers', as PEM, in place of known servers
-    #[arg(long, value_name = "FILE", env = "TOWLINE_CA")]
+    /// Certificates of the authority that must have signed the servers', as PEM, in place of known servers [env: TOWLINE_CA]
+    #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// Certificate to show to servers that ask for one, as PEM
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "TOWLINE_CERTIFICATE",
-        requires = "key"
-    )]
+    /// Certificate to show to servers that ask for one, as PEM [env: TOWLINE_CERTIFICATE]
+    #[arg(long, value_name = "FILE")]
     pub(crate) certificate: Option<PathBuf>,
-    /// Its key, as PEM
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "TOWLINE_KEY",
-        requires = "certificate"
-    )]
+    /// Its key, as PEM [env: TOWLINE_KEY]
+    #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
 }
 
@@ -328,6 +324,11 @@ pub(crate) struct RunOptions {
     /// devices, and on GPUs with --no-cudart-handshake. Not done unasked: a program keeps the library that it came with.
     #[arg(long)]
     pub(crate) cudart: bool,
+    /// Start the program even if no server answers or none has a device
+    ///
+    /// Without this option `towline run` then ends with 125.
+    #[arg(long)]
+    pub(crate) allow_none: bool,
     /// The program and its arguments
     #[arg(
         value_name = "PROGRAM",
@@ -840,7 +841,7 @@ mod tests {
     }
 
     #[test]
-    fn listening_has_a_default_and_takes_several() {
+    fn several_listening_addresses_are_taken() {
         let serve = |arguments: &[&str]| match Cli::try_parse_from(arguments).unwrap().command {
             Command::Serve(options) => options
                 .listen
@@ -849,7 +850,8 @@ mod tests {
                 .collect::<Vec<_>>(),
             other => panic!("{other:?}"),
         };
-        assert_eq!(serve(&["towline", "serve"]), [DEFAULT_LISTEN]);
+        // The default is chosen once it is known that systemd passes no socket.
+        assert!(serve(&["towline", "serve"]).is_empty());
         assert_eq!(
             serve(&[
                 "towline",
@@ -865,8 +867,11 @@ mod tests {
 
     #[test]
     fn wrong_address_says_what_to_write() {
-        let error = Cli::try_parse_from(["towline", "serve", "--listen", "here"]).unwrap_err();
-        assert!(error.to_string().contains("HOST:PORT"), "{error}");
+        let error = Cli::try_parse_from(["towline", "serve", "--listen", "here:x"]).unwrap_err();
+        assert!(
+            error.to_string().contains("`x` is no port: write a number"),
+            "{error}"
+        );
         assert_eq!(error.exit_code(), 2);
     }
 }

@@ -41,8 +41,9 @@ struct Device {
 }
 
 pub(crate) fn run(options: &DevicesOptions) -> anyhow::Result<ExitCode> {
-    let servers = servers::choose(&options.servers)?;
-    let access = servers::access(&options.servers.access)?;
+    let chosen = servers::choose(&options.servers)?;
+    let access = servers::access(&chosen.settings)?;
+    let servers = chosen.servers;
     let results = ask::on_all(&servers, |address| {
         let mut server = Server::connect(address, &access)?;
         let mut devices = list(address, &server.snapshot)?;

@@ -14,6 +14,7 @@ mod devices;
 mod documents;
 mod node;
 mod notify;
+mod probe;
 mod run;
 mod serve;
 mod servers;

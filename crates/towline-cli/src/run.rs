@@ -1,11 +1,12 @@
 //! `towline run`: a program with the devices of servers.
 //!
-//! It prepares the environment and becomes the program, so that process id, signals, exit status and debuggers are the
+//! It asks the servers first, since a program without a device may go on for days on the processor: where none has a device, it ends.
+//! Then it prepares the environment and becomes the program, so that process id, signals, exit status and debuggers are the
 //! program's own. The OpenCL loader finds our library through a folder of `.icd` files, which holds ours and copies of
 //! those of this machine, so that local platforms stay visible. The folder is named by its contents and used again.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -14,10 +15,11 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
 
+use towline_client::config;
 use towline_client::report::MARK_VARIABLE;
 
 use crate::cli::RunOptions;
-use crate::{bypass, servers};
+use crate::{bypass, probe, servers};
 
 /// Our library's file name, wherever it lies.
 const LIBRARY: &str = "libtowline_opencl.so";
@@ -39,17 +41,35 @@ const USUAL_VENDORS: &str = "/etc/OpenCL/vendors";
 const LOCAL_VENDORS_VARIABLE: &str = "TOWLINE_LOCAL_ICD_VENDORS";
 
 pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
-    let servers = servers::choose(&options.servers)?;
-    let list = servers
+    let chosen = servers::choose(&options.servers)?;
+    let settings = &chosen.settings;
+    // Checked now: the program itself could only say that it has no device.
+    let access = servers::access(settings)?;
+    let library = find_library()?;
+    let (program, arguments) = options.program.split_first().context("no program given")?;
+    let is_set = |option: bool, setting: Option<bool>| option || setting == Some(true);
+    let allow_none = is_set(options.allow_none, settings.run.allow_none);
+    let terminal = std::io::stderr().is_terminal();
+    if terminal || !allow_none {
+        match probe::ask(&chosen, &access, terminal) {
+            Ok(line) if terminal => eprintln!("{line}"),
+            Err(why) if allow_none => eprintln!("towline: no device: {why}"),
+            Err(why) => bail!(
+                "{} was not started: {why}; to start it without remote devices, give --allow-none",
+                program.to_string_lossy()
+            ),
+            Ok(_) => {}
+        }
+    }
+    let list = chosen
+        .servers
         .iter()
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(",");
-    let library = find_library()?;
     let vendors = local_vendors();
     // With a slash at its end: the loader of NVIDIA's CUDA toolkit puts a file's name behind it as it is.
     let folder = vendors_folder(&library, &vendor_files(&vendors)?)?.join("");
-    let (program, arguments) = options.program.split_first().context("no program given")?;
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -57,10 +77,13 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
         .env(LOCAL_VENDORS_VARIABLE, &vendors)
         .env("OCL_ICD_VENDORS", &folder)
         .env("OPENCL_VENDOR_PATH", &folder);
+    let cudart = is_set(options.cudart, settings.run.cudart);
+    let report = is_set(options.report, settings.run.report);
+    let with_local = is_set(options.with_local, settings.run.with_local);
     let beside = |name: &str| library.parent()?.join(name).canonicalize().ok();
     if let Some(cuda) = beside(CUDA_LIBRARY) {
         let mut links = driver_links(&cuda, beside(NVML_LIBRARY).as_deref());
-        if options.cudart {
+        if cudart {
             for (soname, name) in CUDART {
                 let cudart = beside(name).with_context(|| missing_cudart(name, &library))?;
                 links.push((soname, cudart));
@@ -69,21 +92,21 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
         let path = search_path(&driver_folder(&private_folder()?, &links)?)?;
         command.env("LD_LIBRARY_PATH", path);
     }
-    if options.cudart && beside(CUDA_LIBRARY).is_none() {
+    if cudart && beside(CUDA_LIBRARY).is_none() {
         bail!(missing_cudart(CUDA_LIBRARY, &library));
     }
-    if options.no_cudart_handshake {
+    if is_set(
+        options.no_cudart_handshake,
+        settings.run.no_cudart_handshake,
+    ) {
         command.env("TOWLINE_CUDART_HANDSHAKE", "0");
     }
-    let access = &options.servers.access;
-    // Checked now: the program itself could only say that it has no device.
-    servers::access(access)?;
     for (name, file) in [
-        ("TOWLINE_TOKEN_FILE", &access.token_file),
-        ("TOWLINE_KNOWN_SERVERS", &access.known_servers),
-        ("TOWLINE_CA", &access.ca),
-        ("TOWLINE_CERTIFICATE", &access.certificate),
-        ("TOWLINE_KEY", &access.key),
+        ("TOWLINE_TOKEN_FILE", &settings.token_file),
+        ("TOWLINE_KNOWN_SERVERS", &settings.known_servers),
+        ("TOWLINE_CA", &settings.ca),
+        ("TOWLINE_CERTIFICATE", &settings.certificate),
+        ("TOWLINE_KEY", &settings.key),
     ] {
         if let Some(file) = file {
             let file = std::path::absolute(file)
@@ -91,19 +114,24 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
             command.env(name, file);
         }
     }
-    if let Some(tenant) = &access.tenant {
-        command.env("TOWLINE_TENANT", tenant);
+    for (name, text) in [
+        ("TOWLINE_TENANT", &settings.tenant),
+        (config::PROFILE, &chosen.profile),
+    ] {
+        if let Some(text) = text {
+            command.env(name, text);
+        }
     }
     for (name, wanted) in [
         ("TOWLINE_NO_ENCRYPTION", access.no_encryption),
-        ("TOWLINE_WITH_LOCAL", options.with_local),
-        ("TOWLINE_REPORT", options.report),
+        ("TOWLINE_WITH_LOCAL", with_local),
+        ("TOWLINE_REPORT", report),
     ] {
         if wanted {
             command.env(name, "1");
         }
     }
-    if options.report {
+    if report {
         command.env(MARK_VARIABLE, bypass::watch(&private_folder()?)?);
     }
     let error = command.exec();

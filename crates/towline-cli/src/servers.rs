@@ -1,45 +1,99 @@
 //! Which servers to use, and the secret they share.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use towline_client::access::{Access, KnownServers, usual_known_servers};
+use towline_client::config::{self, Settings};
 use towline_node::vm::{CHASSIS_TAG, PORT_NAME};
 use towline_transport::tls::{Authority, Identity, MAX_KEY_BYTES};
-use towline_transport::{Address, ConnectOptions, Registry, read_secret};
+use towline_transport::{Address, ConnectOptions, DEFAULT_PORT, Registry, read_secret};
 use towline_wire::control::Token;
 
-use crate::cli::{AccessOptions, ServerOptions, ServersCommand, ServersOptions};
+use crate::cli::{ServerOptions, ServersCommand, ServersOptions};
 
 /// The variable that lists servers.
 pub(crate) const SERVERS_VARIABLE: &str = "TOWLINE_SERVERS";
 
-/// The servers that the options, the environment or a file name.
-pub(crate) fn choose(options: &ServerOptions) -> anyhow::Result<Vec<Address>> {
-    let variable = std::env::var(SERVERS_VARIABLE)
-        .ok()
-        .filter(|value| !value.trim().is_empty());
-    let servers = if !options.servers.is_empty() {
-        parse_list(&options.servers.join(",")).context("--server")?
-    } else if let Some(file) = &options.server_file {
-        read_file(file)?
-    } else if let Some(list) = variable {
-        parse_list(&list).context(SERVERS_VARIABLE)?
-    } else if let Some(file) = usual_files().into_iter().find(|file| file.exists()) {
-        read_file(&file)?
-    } else {
-        host_of_machine(Path::new("/"), answers)
-            .into_iter()
-            .collect()
-    };
-    if servers.is_empty() {
+/// The servers to use, and how to be let in.
+pub(crate) struct Chosen {
+    pub(crate) servers: Vec<Address>,
+    pub(crate) settings: Settings,
+    pub(crate) profile: Option<String>,
+    /// The option, variable or file that names the servers.
+    pub(crate) origin: String,
+}
+
+/// The servers that options, environment or files name.
+pub(crate) fn choose(options: &ServerOptions) -> anyhow::Result<Chosen> {
+    let chosen = choose_any(options)?;
+    if chosen.servers.is_empty() {
         bail!(
-            "no server given: name them with --server HOST:PORT, or --server local for this machine's own, in {SERVERS_VARIABLE}, or in ~/.config/towline/servers"
+            "no server given: name one with --server HOST, or --server local for this machine's own, in {SERVERS_VARIABLE}, or for good \
+             with `towline login HOST`"
         );
     }
-    Ok(servers)
+    Ok(chosen)
+}
+
+/// The same where there may be none.
+pub(crate) fn choose_any(options: &ServerOptions) -> anyhow::Result<Chosen> {
+    let given = settings(options)?;
+    let places = config::Places::of_process(true);
+    let variable = |name: &str| std::env::var_os(name);
+    let resolved = config::resolve(&given, options.profile.as_deref(), variable, &places)?;
+    let mut settings = resolved.settings;
+    let (servers, origin) = match settings.servers.take() {
+        Some(servers) => (servers, resolved.origin.unwrap_or_default()),
+        None => {
+            let host = host_of_machine(Path::new("/"), answers);
+            (Vec::from_iter(host), "this machine's host".to_owned())
+        }
+    };
+    Ok(Chosen {
+        servers,
+        settings,
+        profile: resolved.profile,
+        origin,
+    })
+}
+
+/// What the options alone say.
+fn settings(options: &ServerOptions) -> anyhow::Result<Settings> {
+    let servers = match &options.server_file {
+        Some(file) => {
+            let text = std::fs::read_to_string(file)
+                .with_context(|| format!("could not read the server file {}", file.display()))?;
+            config::parse_lines(&text, &file.display().to_string())?
+        }
+        None => config::parse_list(&options.servers.join(","), "--server")?,
+    };
+    let access = options.access.clone();
+    Ok(Settings {
+        servers: Some(servers).filter(|servers| !servers.is_empty()),
+        token_file: access.token_file,
+        tenant: access.tenant,
+        no_encryption: access.no_encryption.then_some(true),
+        ca: access.ca,
+        certificate: access.certificate,
+        key: access.key,
+        known_servers: access.known_servers,
+        ..Settings::default()
+    })
+}
+
+/// An address as people write it: without what is so unless said otherwise.
+pub(crate) fn short(address: &Address) -> String {
+    match address.to_string().as_str() {
+        "shm://local" => "local".to_owned(),
+        text => {
+            let text = text.strip_prefix("tcp://").unwrap_or(text);
+            let port = format!(":{DEFAULT_PORT}");
+            text.strip_suffix(&port).unwrap_or(text).to_owned()
+        }
+    }
 }
 
 /// The server of the host that this virtual machine runs on, where `towline vm` gave it a way there.
@@ -84,20 +138,20 @@ fn answers(address: &Address) -> bool {
     Registry::global().connect(address, &options).is_ok()
 }
 
-/// How to be let in, as the options say.
-pub(crate) fn access(options: &AccessOptions) -> anyhow::Result<Access> {
-    let authority = options.ca.as_deref().map(read_file_of_certificates);
-    let identity = match (&options.certificate, &options.key) {
+/// How to be let in, as the settings say.
+pub(crate) fn access(settings: &Settings) -> anyhow::Result<Access> {
+    let authority = settings.ca.as_deref().map(read_file_of_certificates);
+    let identity = match (&settings.certificate, &settings.key) {
         (Some(certificate), Some(key)) => Some(identity(certificate, key)?),
         _ => None,
     };
     Ok(Access {
-        token: options.token_file.as_deref().map(read_token).transpose()?,
-        tenant: options.tenant.clone().unwrap_or_default(),
-        no_encryption: options.no_encryption,
+        token: settings.token_file.as_deref().map(read_token).transpose()?,
+        tenant: settings.tenant.clone().unwrap_or_default(),
+        no_encryption: settings.no_encryption.unwrap_or(false),
         authority: authority.transpose()?,
         identity,
-        known_servers: options.known_servers.clone().or_else(usual_known_servers),
+        known_servers: settings.known_servers.clone(),
     })
 }
 
@@ -149,56 +203,11 @@ pub(crate) fn read_token(file: &Path) -> anyhow::Result<Token> {
     Token::from_bytes(&bytes).with_context(action)
 }
 
-fn usual_files() -> Vec<PathBuf> {
-    let variable = |name| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    let personal = variable("XDG_CONFIG_HOME").or_else(|| Some(variable("HOME")?.join(".config")));
-    personal
-        .into_iter()
-        .chain([PathBuf::from("/etc")])
-        .map(|folder| folder.join("towline/servers"))
-        .collect()
-}
-
-fn read_file(file: &Path) -> anyhow::Result<Vec<Address>> {
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("could not read the server file {}", file.display()))?;
-    parse_file(&text).with_context(|| file.display().to_string())
-}
-
-/// Parses a list separated by commas.
-fn parse_list(list: &str) -> anyhow::Result<Vec<Address>> {
-    list.split(',')
-        .map(str::trim)
-        .filter(|part| !part.is_empty())
-        .map(|part| Ok(Address::parse(part)?))
-        .collect()
-}
-
-/// Parses one server per line; `#` starts a comment.
-fn parse_file(text: &str) -> anyhow::Result<Vec<Address>> {
-    let mut servers = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let line = line.split('#').next().unwrap_or_default().trim();
-        if !line.is_empty() {
-            servers.push(Address::parse(line).with_context(|| format!("line {}", index + 1))?);
-        }
-    }
-    Ok(servers)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-
-    fn texts(servers: anyhow::Result<Vec<Address>>) -> Vec<String> {
-        servers.unwrap().iter().map(Address::to_string).collect()
-    }
 
     const TAG: &str = "sys/class/dmi/id/chassis_asset_tag";
 
@@ -281,29 +290,16 @@ mod tests {
     }
 
     #[test]
-    fn list_is_separated_by_commas() {
-        assert_eq!(
-            texts(parse_list("gpu1:7000, gpu2:7001,")),
-            ["tcp://gpu1:7000", "tcp://gpu2:7001"]
-        );
-    }
-
-    #[test]
-    fn file_has_comments_and_empty_lines() {
-        let text = "# rack 1\ngpu1:7000\n\n  tcp://gpu2:7001  # spare\n";
-        assert_eq!(
-            texts(parse_file(text)),
-            ["tcp://gpu1:7000", "tcp://gpu2:7001"]
-        );
-    }
-
-    #[test]
-    fn wrong_line_is_named() {
-        let error = parse_file("gpu1:7000\ngpu2\n").unwrap_err();
-        assert!(
-            format!("{error:#}").starts_with("line 2: `gpu2` is not an address"),
-            "{error:#}"
-        );
+    fn short_address_leaves_out_the_usual() {
+        for (long, short_form) in [
+            ("tcp://gpu1:7140", "gpu1"),
+            ("gpu1:7141", "gpu1:7141"),
+            ("[::1]", "[::1]"),
+            ("local", "local"),
+            ("shm:///run/x", "shm:///run/x"),
+        ] {
+            assert_eq!(short(&Address::parse(long).unwrap()), short_form);
+        }
     }
 
     #[test]

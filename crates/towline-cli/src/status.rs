@@ -95,8 +95,9 @@ struct Limit {
 }
 
 pub(crate) fn run(options: &StatusOptions) -> anyhow::Result<ExitCode> {
-    let servers = servers::choose(&options.servers)?;
-    let access = servers::access(&options.servers.access)?;
+    let chosen = servers::choose(&options.servers)?;
+    let access = servers::access(&chosen.settings)?;
+    let servers = chosen.servers;
     loop {
         let results = ask::on_all(&servers, |address| {
             let mut server = Server::connect(address, &access)?;

@@ -13,6 +13,7 @@ fn towline() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
     command
         .env_remove("TOWLINE_SERVERS")
+        .env_remove("TOWLINE_PROFILE")
         .env_remove("TOWLINE_TOKEN_FILE")
         .env_remove("TOWLINE_NO_ENCRYPTION")
         .env_remove("TOWLINE_KNOWN_SERVERS")
@@ -46,6 +47,10 @@ struct Server {
 
 impl Server {
     fn start(arguments: &[&str]) -> Self {
+        Self::start_with("null", arguments)
+    }
+
+    fn start_with(backend: &str, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let ready = folder.path().join("ready");
         let mut command = towline();
@@ -53,7 +58,7 @@ impl Server {
             .args([
                 "serve",
                 "--backend",
-                "null",
+                backend,
                 "--listen",
                 "127.0.0.1:0",
                 "--ready-file",
@@ -419,7 +424,7 @@ fn vendor_in_a_folder_that_workers_cannot_enter_is_loaded() {
 #[test]
 fn wrong_usage_exits_with_2() {
     assert_eq!(
-        run(&["serve", "--listen", "nowhere"]).status.code(),
+        run(&["serve", "--listen", "nowhere:x"]).status.code(),
         Some(2)
     );
     assert_eq!(run(&["run", "--server", "a:1"]).status.code(), Some(2));
@@ -437,13 +442,159 @@ fn worker_started_by_hand_says_that_it_is_not_meant_to_be() {
     );
 }
 
+/// A folder for XDG_CONFIG_HOME with this `towline/config.toml`.
+fn config(text: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("towline")).unwrap();
+    std::fs::write(folder.path().join("towline/config.toml"), text).unwrap();
+    folder
+}
+
+#[test]
+fn servers_and_token_come_from_the_config_file() {
+    let folder = tempfile::tempdir().unwrap();
+    token_file(&folder, "a secret of enough bytes\n");
+    let token = folder.path().join("token");
+    let server = Server::start(&["--token-file", token.to_str().unwrap()]);
+    let text = format!(
+        "servers = [\"127.0.0.1:1\"]\n[profile.lab]\nservers = [\"{}\"]\ntoken-file = \"token\"\n",
+        server.address
+    );
+    let home = config(&text);
+    // Paths lead from the file's folder.
+    std::fs::rename(&token, home.path().join("towline/token")).unwrap();
+    let status = |options: &[&str], variables: &[(&str, &str)]| {
+        let mut command = towline();
+        command.arg("devices").args(options);
+        command.env("XDG_CONFIG_HOME", home.path());
+        let output = command.envs(variables.iter().copied()).output().unwrap();
+        output.status.code()
+    };
+    assert_eq!(status(&["--profile", "lab"], &[]), Some(0));
+    assert_eq!(status(&[], &[("TOWLINE_PROFILE", "lab")]), Some(0));
+    assert_eq!(
+        status(&["--server", &server.address, "--profile", "lab"], &[]),
+        Some(0)
+    );
+    assert_eq!(
+        status(&["--profile", "lab"], &[("TOWLINE_SERVERS", "127.0.0.1:1")]),
+        Some(0)
+    );
+    assert_eq!(status(&[], &[]), Some(125));
+}
+
+#[test]
+fn unknown_key_of_the_config_file_is_named() {
+    let home = config("[profile.lab]\nsever = \"gpu1\"\n");
+    let output = towline()
+        .args(["devices", "--profile", "lab"])
+        .env("XDG_CONFIG_HOME", home.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let text = err(&output);
+    assert!(
+        text.contains("config.toml: unknown key `profile.lab.sever`"),
+        "{text}"
+    );
+    assert_eq!(text.lines().count(), 1, "{text}");
+}
+
+#[test]
+fn program_is_not_started_where_no_server_answers() {
+    let (_, folder) = towline_run(&[]);
+    let library = folder.path().join("libtowline_opencl.so");
+    let run = |options: &[&str]| {
+        let mut command = towline();
+        command
+            .arg("run")
+            .args(options)
+            .args(["--", "echo", "started"]);
+        command
+            .env("TOWLINE_LIBRARY", &library)
+            .env("XDG_RUNTIME_DIR", folder.path());
+        command.output().unwrap()
+    };
+    let dead = run(&["--server", "127.0.0.1:1,127.0.0.1:2"]);
+    assert_eq!(dead.status.code(), Some(125));
+    assert_eq!(out(&dead), "");
+    let text = err(&dead);
+    assert!(
+        text.starts_with("towline: echo was not started: tcp://127.0.0.1:1 refused"),
+        "{text}"
+    );
+    assert!(
+        text.ends_with("give --allow-none\n") && text.lines().count() == 1,
+        "{text}"
+    );
+    let allowed = run(&["--server", "127.0.0.1:1", "--allow-none"]);
+    assert_eq!(
+        (allowed.status.code(), out(&allowed).as_str()),
+        (Some(0), "started\n")
+    );
+    let server = Server::start(&[]);
+    let alive = run(&["--server", &format!("127.0.0.1:1,{}", server.address)]);
+    assert_eq!(
+        (alive.status.code(), out(&alive).as_str()),
+        (Some(0), "started\n")
+    );
+    assert_eq!(err(&alive), "");
+}
+
+#[test]
+fn server_without_devices_starts_no_program() {
+    let server = Server::start_with("off", &["--cuda", "/etc/passwd"]);
+    let (_, folder) = towline_run(&[]);
+    let output = towline()
+        .args(["run", "--server", &server.address, "--", "true"])
+        .env("TOWLINE_LIBRARY", folder.path())
+        .env("XDG_RUNTIME_DIR", folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        err(&output).contains("answers, but it has no OpenCL device, and no CUDA device"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn terminal_is_told_the_devices_in_one_line() {
+    let server = Server::start(&[]);
+    let (_, folder) = towline_run(&[]);
+    let command = format!(
+        "{} run --server {} -- true",
+        env!("CARGO_BIN_EXE_towline"),
+        server.address
+    );
+    let output = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .env("TOWLINE_LIBRARY", folder.path())
+        .env("XDG_RUNTIME_DIR", folder.path())
+        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let port = server.address.rsplit_once(':').unwrap().1;
+    let text = out(&output);
+    assert!(
+        text.starts_with(&format!("towline: 127.0.0.1:{port}: ")),
+        "{text}"
+    );
+    assert!(
+        text.trim_end().ends_with("(OpenCL)") && text.lines().count() == 1,
+        "{text}"
+    );
+}
+
 /// A command `towline run` with a stand-in for the library, and the folder that holds it.
 fn towline_run(arguments: &[&str]) -> (Command, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("libtowline_opencl.so");
     std::fs::write(&library, "").unwrap();
     let mut command = towline();
-    command.arg("run").args(arguments);
+    command.args(["run", "--allow-none"]).args(arguments);
     command
         .env("TOWLINE_LIBRARY", &library)
         .env("XDG_RUNTIME_DIR", folder.path());
@@ -503,6 +654,7 @@ fn run_inside_run_still_finds_the_real_vendors() {
         "--",
         env!("CARGO_BIN_EXE_towline"),
         "run",
+        "--allow-none",
     ]);
     let local = folder.path().join("local");
     std::fs::create_dir(&local).unwrap();

@@ -71,7 +71,9 @@ impl Client {
         };
         let mut command = Command::new(towline());
         forget_surroundings(&mut command);
-        command.arg("run").args(options).arg("--").arg(program);
+        // The look at servers beforehand is not what is tested, and would use up what proxies count.
+        command.args(["run", "--allow-none"]).args(options);
+        command.arg("--").arg(program);
         command
             .env("TMPDIR", part("tmp"))
             .env("XDG_RUNTIME_DIR", part("run"))

@@ -1,0 +1,290 @@
+//! A look at servers before `towline run` starts a program: whether any answers, and what it offers.
+//!
+//! All servers are asked at once. Without a terminal the first that has a device is enough; with one the others have a moment more, for
+//! the line that lists devices.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use towline_client::access::Access;
+use towline_client::dial::DialError;
+use towline_transport::{Address, TransportError};
+use towline_wire::control::{HandshakeError, RejectCode};
+use towline_wire::cuda;
+use towline_wire::opencl::CL_DEVICE_NAME;
+use towline_wire::snapshot::Snapshot;
+
+use crate::ask::Server;
+use crate::servers::{Chosen, short};
+
+/// How long the others have once one server has answered.
+const GRACE: Duration = Duration::from_secs(2);
+/// How often a server is asked that has too many connections at once, and how long after.
+const ATTEMPTS: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The answer of one server: names of its devices with the API that offers them, or why there are none.
+#[derive(Debug)]
+enum Answer {
+    Devices(Vec<(String, &'static str)>),
+    /// It answered, and has no device.
+    Nothing(String),
+    /// It did not answer, or did not let this client in.
+    Failed(String),
+}
+
+/// Asks the servers. Gives the line for a terminal, or why no server has a device.
+pub(crate) fn ask(chosen: &Chosen, access: &Access, all: bool) -> Result<String, String> {
+    let access = access.clone();
+    let answers = gather(&chosen.servers, all, move |address| {
+        answer(address, &access, all)
+    });
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    match answers.iter().any(|(_, answer)| has_device(answer)) {
+        true => Ok(line(&answers, visible.as_deref())),
+        false => Err(refusal(&answers, &chosen.origin)),
+    }
+}
+
+fn has_device(answer: &Option<Answer>) -> bool {
+    matches!(answer, Some(Answer::Devices(_)))
+}
+
+/// The answers in the order of the servers; none for a server that is still to answer when it is no longer waited for.
+fn gather(
+    servers: &[Address],
+    all: bool,
+    answer: impl Fn(&Address) -> Answer + Clone + Send + 'static,
+) -> Vec<(Address, Option<Answer>)> {
+    let (sender, receiver) = mpsc::channel();
+    let mut answers: Vec<_> = servers
+        .iter()
+        .map(|server| (server.clone(), None))
+        .collect();
+    for (index, server) in servers.iter().cloned().enumerate() {
+        let (sender, answer) = (sender.clone(), answer.clone());
+        // A thread that is late ends with this process, or when the program takes its place.
+        std::thread::spawn(move || sender.send((index, answer(&server))));
+    }
+    drop(sender);
+    let mut deadline = None;
+    loop {
+        let received = match deadline {
+            None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(deadline) => receiver.recv_timeout(Instant::saturating_duration_since(
+                &deadline,
+                Instant::now(),
+            )),
+        };
+        let Ok((index, answer)) = received else {
+            return answers;
+        };
+        let answer = Some(answer);
+        if has_device(&answer) {
+            deadline = deadline.or(Some(
+                Instant::now() + if all { GRACE } else { Duration::ZERO },
+            ));
+        }
+        answers[index].1 = answer;
+    }
+}
+
+fn answer(address: &Address, access: &Access, all: bool) -> Answer {
+    let mut attempt = 0;
+    let mut server = loop {
+        attempt += 1;
+        match Server::connect(address, access) {
+            Ok(server) => break server,
+            Err(error) if attempt < ATTEMPTS && is_busy(&error) => std::thread::sleep(PAUSE),
+            Err(error) => return Answer::Failed(format!("{error:#}")),
+        }
+    };
+    let mut devices: Vec<(String, &'static str)> = Snapshot::decode(&server.snapshot)
+        .map(|snapshot| {
+            let name = |answers: &towline_wire::snapshot::Answers| answers.text(CL_DEVICE_NAME);
+            let devices = snapshot.devices.iter();
+            devices
+                .map(|device| name(&device.answers).unwrap_or_default().trim().to_owned())
+                .map(|name| (name, "OpenCL"))
+                .collect()
+        })
+        .unwrap_or_default();
+    let mut why = "it has no OpenCL device".to_owned();
+    // The first question for CUDA devices has the server start its driver; a program of another kind need not wait for that.
+    if all || devices.is_empty() {
+        match server.cuda_devices() {
+            Ok(Ok(snapshot)) => devices.splice(0..0, cuda_names(&snapshot)).for_each(drop),
+            Ok(Err(reason)) => why = format!("{why}, and no CUDA device: {reason}"),
+            Err(error) => why = format!("{why}, and says nothing of CUDA: {error:#}"),
+        }
+    }
+    match devices.is_empty() {
+        true => Answer::Nothing(why),
+        false => Answer::Devices(devices),
+    }
+}
+
+/// Whether a server is there but has no time: many programs start at once.
+fn is_busy(error: &anyhow::Error) -> bool {
+    match error.downcast_ref::<DialError>() {
+        Some(DialError::Handshake {
+            why: HandshakeError::Rejected(reject),
+            ..
+        }) => reject.code == RejectCode::Busy,
+        Some(DialError::Transport(TransportError::Closed { .. } | TransportError::Lost { .. })) => {
+            true
+        }
+        _ => false,
+    }
+}
+
+fn cuda_names(snapshot: &[u8]) -> Vec<(String, &'static str)> {
+    let devices = cuda::snapshot::Snapshot::decode(snapshot).map(|snapshot| snapshot.devices);
+    let devices = devices.unwrap_or_default().into_iter();
+    devices
+        .map(|device| (String::from_utf8_lossy(&device.name).into_owned(), "CUDA"))
+        .collect()
+}
+
+/// One line: servers with their devices, equal ones counted.
+fn line(answers: &[(Address, Option<Answer>)], visible: Option<&str>) -> String {
+    let described = answers.iter().map(|(server, answer)| {
+        let server = short(server);
+        match answer {
+            Some(Answer::Devices(devices)) => format!("{server}: {}", counted(devices)),
+            Some(Answer::Nothing(_)) => format!("{server}: no device"),
+            Some(Answer::Failed(_)) => format!("{server}: no answer"),
+            None => format!("{server}: no answer yet"),
+        }
+    });
+    let mut line = format!("towline: {}", described.collect::<Vec<_>>().join("; "));
+    if let Some(visible) = visible {
+        line += &format!(" (of CUDA devices: CUDA_VISIBLE_DEVICES={visible})");
+    }
+    line.replace(char::is_control, "?")
+}
+
+/// Names in the order of the devices: `2 x NVIDIA H200 (CUDA, OpenCL)`.
+fn counted(devices: &[(String, &'static str)]) -> String {
+    let mut names: Vec<&String> = Vec::new();
+    let mut apis: BTreeMap<&String, BTreeMap<&str, usize>> = BTreeMap::new();
+    for (name, api) in devices {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+        *apis.entry(name).or_default().entry(api).or_default() += 1;
+    }
+    let described = names.into_iter().map(|name| {
+        let apis = &apis[name];
+        // A device may be there for both.
+        let count = match apis.values().max() {
+            None | Some(1) => String::new(),
+            Some(count) => format!("{count} x "),
+        };
+        let apis: Vec<&str> = apis.keys().copied().collect();
+        format!("{count}{name} ({})", apis.join(", "))
+    });
+    described.collect::<Vec<_>>().join(", ")
+}
+
+/// One sentence: why there is no device.
+fn refusal(answers: &[(Address, Option<Answer>)], origin: &str) -> String {
+    let reasons: Vec<String> = answers
+        .iter()
+        .map(|(server, answer)| match answer {
+            Some(Answer::Failed(why)) => why.clone(),
+            Some(Answer::Nothing(why)) => format!("{} answers, but {why}", short(server)),
+            Some(Answer::Devices(_)) | None => format!("{} did not answer", short(server)),
+        })
+        .collect();
+    let named = match origin {
+        "--server" => String::new(),
+        origin => format!(" (named in {origin})"),
+    };
+    reasons.join("; ") + &named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(text: &str) -> Address {
+        text.parse().unwrap()
+    }
+
+    fn devices(names: &[(&str, &'static str)]) -> Answer {
+        Answer::Devices(
+            names
+                .iter()
+                .map(|(name, api)| ((*name).to_owned(), *api))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn line_counts_equal_devices() {
+        let h200 = [
+            ("NVIDIA H200", "CUDA"),
+            ("NVIDIA H200", "CUDA"),
+            ("NVIDIA H200", "OpenCL"),
+            ("cpu\x1b", "OpenCL"),
+        ];
+        let answers = [
+            (server("gpu1"), Some(devices(&h200))),
+            (server("gpu2:1"), Some(Answer::Failed("x".into()))),
+            (server("gpu3"), None),
+        ];
+        assert_eq!(
+            line(&answers, Some("0")),
+            "towline: gpu1: 2 x NVIDIA H200 (CUDA, OpenCL), cpu? (OpenCL); gpu2:1: no answer; gpu3: no answer yet \
+             (of CUDA devices: CUDA_VISIBLE_DEVICES=0)"
+        );
+    }
+
+    #[test]
+    fn refusal_names_the_place_of_the_servers() {
+        let answers = [
+            (server("gpu1"), Some(Answer::Failed("gpu1 refused".into()))),
+            (
+                server("gpu2"),
+                Some(Answer::Nothing("it has no OpenCL device".into())),
+            ),
+        ];
+        let text = refusal(&answers, "/etc/towline/servers");
+        assert_eq!(
+            text,
+            "gpu1 refused; gpu2 answers, but it has no OpenCL device (named in /etc/towline/servers)"
+        );
+        assert!(!refusal(&answers, "--server").contains("named in"));
+    }
+
+    #[test]
+    fn first_device_is_enough_without_a_terminal() {
+        let servers = [server("slow"), server("fast")];
+        let answer = |address: &Address| {
+            if short(address) == "slow" {
+                std::thread::sleep(Duration::from_secs(60));
+            }
+            devices(&[("x", "CUDA")])
+        };
+        let start = Instant::now();
+        let answers = gather(&servers, false, answer);
+        assert!(start.elapsed() < Duration::from_secs(30));
+        assert!(answers[0].1.is_none() && has_device(&answers[1].1));
+    }
+
+    #[test]
+    fn failures_do_not_end_the_wait_for_others() {
+        let servers = [server("dead"), server("slow")];
+        let answer = |address: &Address| match short(address).as_str() {
+            "dead" => Answer::Failed("dead".into()),
+            _ => {
+                std::thread::sleep(Duration::from_millis(100));
+                devices(&[("x", "CUDA")])
+            }
+        };
+        let answers = gather(&servers, false, answer);
+        assert!(has_device(&answers[1].1));
+    }
+}
