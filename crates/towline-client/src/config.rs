@@ -9,8 +9,8 @@
 //! 4. the top level of the files.
 //!
 //! Within 1, 3 and 4 the user's file comes before the system's. A file `servers` beside a `config.toml`, one server a line, stands for the
-//! key `servers` of one that lacks it. Keys that say how to be let in hold for servers that the files name, and where `--profile` is given:
-//! a token is not shown to a server that the user only happened to name.
+//! key `servers` of one that lacks it. Keys that say how to be let in hold for servers that the files name, and where `--profile` is given.
+//! Token and tenant go with the servers of their profile or top level: a server without a token refuses a client that has one.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -138,10 +138,14 @@ impl Settings {
             .or_else(|| below.known_servers.clone());
     }
 
-    /// The same for what says how to be let in. A certificate comes with its own key.
-    fn complete_access(&mut self, below: &Self) {
+    /// The same for the secret and whose it is.
+    fn complete_token(&mut self, below: &Self) {
         self.token_file = self.token_file.take().or_else(|| below.token_file.clone());
         self.tenant = self.tenant.take().or_else(|| below.tenant.clone());
+    }
+
+    /// The same for what else says how to be let in.
+    fn complete_access(&mut self, below: &Self) {
         self.no_encryption = self.no_encryption.or(below.no_encryption);
         self.ca = self.ca.take().or_else(|| below.ca.clone());
         self.certificate = self
@@ -243,12 +247,26 @@ pub fn resolve(
         .iter()
         .for_each(|layer| settings.complete(&layer.settings));
     let used = settings.servers.clone().unwrap_or_default();
-    let configured = layers
-        .iter()
-        .find_map(|layer| layer.settings.servers.as_ref().filter(|_| layer.of_file));
-    let known = configured.is_some_and(|known| used.iter().any(|server| known.contains(server)));
+    let named_by = |level: Level| {
+        let of_level = layers.iter().filter(|layer| layer.level == level);
+        let servers = of_level
+            .filter_map(|layer| layer.settings.servers.as_ref())
+            .next();
+        servers.map(|servers| used.iter().any(|server| servers.contains(server)))
+    };
+    let by_top = named_by(Level::Top) == Some(true);
+    // A profile without servers is one for those of the top level.
+    let by_profile = named_by(Level::Profile).unwrap_or(by_top) || profile.is_some();
     for layer in &layers {
-        if !layer.of_file || known || profile.is_some() {
+        let (token, access) = match layer.level {
+            Level::Given => (true, true),
+            Level::Profile => (by_profile, by_profile || by_top),
+            Level::Top => (by_top, by_profile || by_top),
+        };
+        if token {
+            settings.complete_token(&layer.settings);
+        }
+        if access {
             settings.complete_access(&layer.settings);
         }
     }
@@ -321,15 +339,26 @@ fn address(text: &str, place: &str) -> Result<Address, ConfigError> {
 /// Settings with the place that they are from.
 struct Layer {
     origin: String,
-    of_file: bool,
+    level: Level,
     settings: Settings,
+}
+
+/// Kinds of layers.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Level {
+    /// Options and variables.
+    Given,
+    /// A profile of a file.
+    Profile,
+    /// The top level of a file.
+    Top,
 }
 
 impl Layer {
     fn new(origin: &str, settings: Settings) -> Self {
         Self {
             origin: origin.to_owned(),
-            of_file: false,
+            level: Level::Given,
             settings,
         }
     }
@@ -396,7 +425,7 @@ impl File {
         }
         let top = Layer {
             origin,
-            of_file: true,
+            level: Level::Top,
             settings,
         };
         Ok(Self {
@@ -421,7 +450,7 @@ impl File {
         let settings = settings(&self.path, &key, table)?;
         Ok(Some(Layer {
             origin: format!("{}, profile {name}", self.path.display()),
-            of_file: true,
+            level: Level::Profile,
             settings,
         }))
     }
@@ -586,7 +615,7 @@ mod tests {
         resolved.servers().iter().map(Address::to_string).collect()
     }
 
-    const LAB: &str = "servers = [\"top\"]\ntoken-file = \"token\"\n[profile.lab]\nservers = \"lab1,lab2:1\"\ntenant = \"anna\"\n";
+    const LAB: &str = "servers = [\"top\"]\ntoken-file = \"token\"\nca = \"ca.pem\"\n[profile.lab]\nservers = \"lab1,lab2:1\"\ntenant = \"anna\"\n";
 
     #[test]
     fn nothing_named_is_no_error() {
@@ -615,8 +644,9 @@ mod tests {
         let resolved = files.resolve("", Some("lab"), &variables).unwrap();
         assert_eq!(texts(&resolved), ["tcp://lab1:7140", "tcp://lab2:1"]);
         assert_eq!(resolved.settings.tenant.as_deref(), Some("anna"));
-        // What the profile lacks is the top level's.
-        assert_eq!(resolved.settings.token_file, files.path("user/token"));
+        // The token of the top level is for its own servers; all else that the profile lacks is the top level's.
+        assert_eq!(resolved.settings.token_file, None);
+        assert_eq!(resolved.settings.ca, files.path("user/ca.pem"));
         assert!(
             resolved
                 .origin
@@ -662,7 +692,21 @@ mod tests {
         let named = files.resolve("127.0.0.1", None, &[("TOWLINE_TOKEN_FILE", "/t")]);
         assert_eq!(named.unwrap().settings.token_file, Some("/t".into()));
         let asked = files.resolve("127.0.0.1", Some("lab"), &[]).unwrap();
-        assert_eq!(asked.settings.token_file, files.path("user/token"));
+        assert_eq!(asked.settings.tenant.as_deref(), Some("anna"));
+        let unasked = files
+            .resolve("127.0.0.1", None, &[(PROFILE, "lab")])
+            .unwrap();
+        assert_eq!(unasked.settings.tenant, None);
+    }
+
+    #[test]
+    fn profile_without_servers_is_for_those_of_the_top() {
+        let files = Files::new(
+            "servers = \"top\"\n[profile.me]\ntoken-file = \"mine\"\n",
+            "",
+        );
+        let resolved = files.resolve("", None, &[(PROFILE, "me")]).unwrap();
+        assert_eq!(resolved.settings.token_file, files.path("user/mine"));
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub enum DialError {
         why: String,
     },
     /// The handshake failed.
-    #[error("{server} refused the session: {why}")]
+    #[error("{server} refused the session: {}", reason(why))]
     Handshake {
         /// The server.
         server: String,
@@ -129,6 +129,14 @@ pub enum DialError {
     Transport(#[from] TransportError),
 }
 
+/// Why a handshake failed, without the words that say it was refused.
+fn reason(why: &HandshakeError) -> String {
+    match why {
+        HandshakeError::Rejected(reject) => reject.to_string(),
+        why => why.to_string(),
+    }
+}
+
 impl From<(String, TokenError)> for DialError {
     fn from((path, error): (String, TokenError)) -> Self {
         Self::Token {
@@ -179,19 +187,18 @@ pub fn read_token(path: &Path) -> Result<Token, DialError> {
 /// Begins a session with the server at `address`. Costs one round trip, two with a token; lanes cost none.
 pub(crate) fn dial(
     address: &Address,
-    token: Option<Token>,
+    access: &Access,
     purpose: Purpose,
     vocabulary: &'static Vocabulary,
 ) -> Result<Dialled, DialError> {
     let server = address.to_string();
     let transport = Registry::global().get(address.scheme())?;
-    let access = Access::from_environment(address, token)?;
     let Opened {
         connection,
         buffer,
         welcome,
         lane_key,
-    } = knock(address, &access, purpose)?;
+    } = knock(address, access, purpose)?;
     let Some(grant) = welcome.session else {
         return Err(DialError::NoSession(server));
     };
@@ -473,6 +480,17 @@ mod tests {
             purpose,
             silence,
         )
+    }
+
+    #[test]
+    fn refusal_tells_its_cause_once() {
+        let reject = towline_wire::control::RejectCode::NoDevice.because("no driver");
+        let error = DialError::Handshake {
+            server: "gpu1".into(),
+            why: HandshakeError::Rejected(reject),
+        };
+        assert_eq!(error.to_string(), "gpu1 refused the session: no driver");
+        assert!(std::error::Error::source(&error).is_none());
     }
 
     #[test]

@@ -10,6 +10,7 @@
 )]
 
 mod area;
+mod measure;
 mod shared;
 mod staging;
 mod transfer;
@@ -26,6 +27,7 @@ use towline_wire::control::{Purpose, Token};
 use towline_wire::cuda::IMAGE_LIMIT;
 use towline_wire::cuda::snapshot::Snapshot;
 
+use crate::access::Access;
 use crate::dial::{DialError, dial};
 use crate::link::{Link, Vocabulary};
 use crate::memory::HostBox;
@@ -38,6 +40,7 @@ use staging::Staging;
 use transfer::HeldRead;
 
 pub use area::HostArea;
+pub use measure::Bandwidth;
 pub use shared::SharedHost;
 pub use transfer::{DeviceBox, HostRows};
 
@@ -155,7 +158,12 @@ struct Posting {
 impl Session {
     /// Begins a session with the server at `address`.
     pub fn connect(address: &Address, token: Option<Token>) -> Result<Self, DialError> {
-        let dialled = dial(address, token, Purpose::CudaSession, CUDA)?;
+        Self::connect_as(address, &Access::from_environment(address, token)?)
+    }
+
+    /// As [`Self::connect`], with these credentials.
+    pub fn connect_as(address: &Address, access: &Access) -> Result<Self, DialError> {
+        let dialled = dial(address, access, Purpose::CudaSession, CUDA)?;
         let snapshot = decode(dialled.link.name(), &dialled.snapshot)?;
         Ok(Self::over(dialled.link, Some(dialled.control), snapshot))
     }

@@ -30,6 +30,7 @@ use towline_wire::control::{Purpose, Token};
 use towline_wire::facts::Facts;
 use towline_wire::snapshot::Snapshot;
 
+use crate::access::Access;
 use crate::dial::{DialError, dial};
 use crate::link::Link;
 use crate::meter::Meter;
@@ -106,7 +107,12 @@ struct Program {
 impl Remote {
     /// Begins a session with the server at `address`.
     pub fn connect(address: &Address, token: Option<Token>) -> Result<Self, DialError> {
-        let dialled = dial(address, token, Purpose::Session, crate::link::OPENCL)?;
+        Self::connect_as(address, &Access::from_environment(address, token)?)
+    }
+
+    /// As [`Self::connect`], with these credentials.
+    pub fn connect_as(address: &Address, access: &Access) -> Result<Self, DialError> {
+        let dialled = dial(address, access, Purpose::Session, crate::link::OPENCL)?;
         let snapshot = decode_snapshot(dialled.link.name(), &dialled.snapshot)?;
         let links = Links::new(dialled.link, Some(dialled.control));
         Ok(Self::over(links, snapshot))
