@@ -40,6 +40,13 @@ pub(crate) enum Command {
     Completions(CompletionsOptions),
     /// List the devices of servers
     Devices(DevicesOptions),
+    /// Keep the token of a server for this user, and the server in the user's config.toml
+    ///
+    /// The token is a line of standard input, which a terminal does not show, unless --token-file names a file to copy. It is checked
+    /// with the server and kept, for this user alone, beside the known servers. Other options are kept in config.toml.
+    Login(LoginOptions),
+    /// Take a server, and a token that no server uses any more, out of the user's config.toml
+    Logout(LogoutOptions),
     /// Write the manual pages into a folder
     Man(ManOptions),
     /// Turn this host into a virtualized GPU node, and back
@@ -116,7 +123,7 @@ pub(crate) struct StatusOptions {
 }
 
 /// Which servers to use.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ServerOptions {
     /// Servers, separated by commas: HOST, HOST:PORT or SCHEME://... [env: TOWLINE_SERVERS]
     ///
@@ -164,6 +171,32 @@ pub(crate) struct AccessOptions {
     /// Its key, as PEM [env: TOWLINE_KEY]
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
+}
+
+/// Being let in from now on.
+#[derive(Args, Debug)]
+pub(crate) struct LoginOptions {
+    /// The server: HOST, HOST:PORT, local or SCHEME://...
+    #[arg(value_name = "HOST")]
+    pub(crate) host: Address,
+    /// Profile of config.toml that names the server then; made if missing [env: TOWLINE_PROFILE]
+    ///
+    /// All servers of a profile share one token.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+    #[command(flatten)]
+    pub(crate) access: AccessOptions,
+}
+
+/// No longer being let in.
+#[derive(Args, Debug)]
+pub(crate) struct LogoutOptions {
+    /// The server: HOST, HOST:PORT, local or SCHEME://...
+    #[arg(value_name = "HOST")]
+    pub(crate) host: Address,
+    /// Profile of config.toml that names the server [env: TOWLINE_PROFILE]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
 }
 
 /// The keys of servers that are kept.

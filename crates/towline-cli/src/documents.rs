@@ -49,6 +49,8 @@ mod tests {
             "-calibrate",
             "-completions",
             "-devices",
+            "-login",
+            "-logout",
             "-man",
             "-node-apply",
             "-node-inspect",

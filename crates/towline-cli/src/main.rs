@@ -12,6 +12,7 @@ mod cli;
 mod config;
 mod devices;
 mod documents;
+mod login;
 mod node;
 mod notify;
 mod probe;
@@ -48,6 +49,8 @@ fn main() -> ExitCode {
         }
         Command::Completions(options) => documents::completions(options.shell),
         Command::Devices(options) => devices::run(&options),
+        Command::Login(options) => login::login(&options),
+        Command::Logout(options) => login::logout(&options),
         Command::Man(options) => documents::manual(&options.folder),
         Command::Node(options) => node::run(options),
         Command::Place(options) => {

@@ -1,6 +1,6 @@
 //! The program as people and scripts meet it: output, files, exit status, and what is left behind.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -47,10 +47,6 @@ struct Server {
 
 impl Server {
     fn start(arguments: &[&str]) -> Self {
-        Self::start_with("null", arguments)
-    }
-
-    fn start_with(backend: &str, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let ready = folder.path().join("ready");
         let mut command = towline();
@@ -58,7 +54,7 @@ impl Server {
             .args([
                 "serve",
                 "--backend",
-                backend,
+                "null",
                 "--listen",
                 "127.0.0.1:0",
                 "--ready-file",
@@ -484,6 +480,82 @@ fn servers_and_token_come_from_the_config_file() {
 }
 
 #[test]
+fn login_keeps_the_token_that_a_server_knows() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = token_file(&folder, "a secret of enough bytes\n");
+    let [server, other] = [(), ()].map(|()| Server::start(&["--token-file", &token]));
+    let home = tempfile::tempdir().unwrap();
+    let towline = |arguments: &[&str], input: &str| {
+        let mut command = towline();
+        command
+            .args(arguments)
+            .env("HOME", home.path())
+            .env_remove("XDG_STATE_HOME");
+        command.env("XDG_CONFIG_HOME", home.path().join("config"));
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(input.as_bytes())
+            .unwrap();
+        child.wait_with_output().unwrap()
+    };
+    let kept = home.path().join(".local/state/towline/token");
+    let file = home.path().join("config/towline/config.toml");
+
+    let wrong = towline(
+        &["login", &server.address],
+        "another secret of enough bytes\n",
+    );
+    assert_eq!(wrong.status.code(), Some(125));
+    assert!(
+        err(&wrong).contains("does not know this token"),
+        "{}",
+        err(&wrong)
+    );
+    assert!(!kept.exists() && !file.exists());
+
+    let login = towline(&["login", &server.address], "a secret of enough bytes\n");
+    assert!(login.status.success(), "{}", err(&login));
+    assert_eq!(
+        std::fs::read_to_string(&kept).unwrap(),
+        "a secret of enough bytes\n"
+    );
+    assert_eq!(kept.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let devices = towline(&["devices"], "");
+    assert!(out(&devices).contains(&server.address), "{}", err(&devices));
+
+    // A second server of the same token, and one of another.
+    assert!(
+        towline(&["login", "--token-file", &token, &other.address], "")
+            .status
+            .success()
+    );
+    assert!(out(&towline(&["devices"], "")).contains(&other.address));
+    let third = Server::start(&[]);
+    let mixed = towline(&["login", &third.address], "\n");
+    assert!(err(&mixed).contains("--profile NAME"), "{}", err(&mixed));
+    assert!(
+        towline(&["login", "--profile", "open", &third.address], "\n")
+            .status
+            .success()
+    );
+    assert!(out(&towline(&["devices", "--profile", "open"], "")).contains(&third.address));
+
+    assert!(towline(&["logout", &server.address], "").status.success());
+    assert!(kept.exists());
+    assert!(towline(&["logout", &other.address], "").status.success());
+    assert!(!kept.exists());
+    let again = towline(&["logout", &other.address], "");
+    assert!(err(&again).contains("does not name"), "{}", err(&again));
+}
+
+#[test]
 fn unknown_key_of_the_config_file_is_named() {
     let home = config("[profile.lab]\nsever = \"gpu1\"\n");
     let output = towline()
@@ -539,24 +611,6 @@ fn program_is_not_started_where_no_server_answers() {
         (Some(0), "started\n")
     );
     assert_eq!(err(&alive), "");
-}
-
-#[test]
-fn server_without_devices_starts_no_program() {
-    let server = Server::start_with("off", &["--cuda", "/etc/passwd"]);
-    let (_, folder) = towline_run(&[]);
-    let output = towline()
-        .args(["run", "--server", &server.address, "--", "true"])
-        .env("TOWLINE_LIBRARY", folder.path())
-        .env("XDG_RUNTIME_DIR", folder.path())
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(125));
-    assert!(
-        err(&output).contains("answers, but it has no OpenCL device, and no CUDA device"),
-        "{}",
-        err(&output)
-    );
 }
 
 #[test]
