@@ -40,6 +40,11 @@ pub(crate) enum Command {
     Completions(CompletionsOptions),
     /// List the devices of servers
     Devices(DevicesOptions),
+    /// Find out what stands between programs and the devices of servers
+    ///
+    /// Looks at this machine and at the servers. Each finding is ok, a note, a warning or an error, with the thing to do. Copies 64 MiB
+    /// to a CUDA device and back. Exit status: 1 where there is an error, else 0.
+    Doctor(DoctorOptions),
     /// Keep the token of a server for this user, and the server in the user's config.toml
     ///
     /// The token is a line of standard input, which a terminal does not show, unless --token-file names a file to copy. It is checked
@@ -171,6 +176,19 @@ pub(crate) struct AccessOptions {
     /// Its key, as PEM [env: TOWLINE_KEY]
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
+}
+
+/// What to look at.
+#[derive(Args, Debug)]
+pub(crate) struct DoctorOptions {
+    /// Servers, as --server takes them [default: those that programs use]
+    #[arg(value_name = "HOST", conflicts_with_all = ["servers", "server_file"])]
+    pub(crate) hosts: Vec<String>,
+    #[command(flatten)]
+    pub(crate) servers: ServerOptions,
+    /// Print JSON instead of lines
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Being let in from now on.

@@ -49,6 +49,7 @@ mod tests {
             "-calibrate",
             "-completions",
             "-devices",
+            "-doctor",
             "-login",
             "-logout",
             "-man",

@@ -11,6 +11,7 @@ mod bypass;
 mod cli;
 mod config;
 mod devices;
+mod doctor;
 mod documents;
 mod login;
 mod node;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         }
         Command::Completions(options) => documents::completions(options.shell),
         Command::Devices(options) => devices::run(&options),
+        Command::Doctor(options) => doctor::run(&options),
         Command::Login(options) => login::login(&options),
         Command::Logout(options) => login::logout(&options),
         Command::Man(options) => documents::manual(&options.folder),

@@ -24,7 +24,7 @@ use crate::{bypass, probe, servers};
 /// Our library's file name, wherever it lies.
 const LIBRARY: &str = "libtowline_opencl.so";
 /// Our CUDA driver library's, beside it.
-const CUDA_LIBRARY: &str = "libtowline_cuda.so";
+pub(crate) const CUDA_LIBRARY: &str = "libtowline_cuda.so";
 /// Our NVML library's, beside it.
 const NVML_LIBRARY: &str = "libtowline_nvml.so";
 /// The names that programs load the driver and NVML by; those without a version too, though only development packages have them.
@@ -149,7 +149,7 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
 }
 
 /// Our OpenCL library: where TOWLINE_LIBRARY says, or beside this program, as installed or as built.
-fn find_library() -> anyhow::Result<PathBuf> {
+pub(crate) fn find_library() -> anyhow::Result<PathBuf> {
     if let Some(named) = std::env::var_os("TOWLINE_LIBRARY") {
         let path = PathBuf::from(named);
         let path = if path.is_dir() {

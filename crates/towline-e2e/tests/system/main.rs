@@ -16,6 +16,7 @@ mod cuts;
 mod device_time;
 mod devices;
 mod faults;
+mod first_run;
 mod footprint;
 mod kernel_cache;
 mod lifecycle;
