@@ -56,6 +56,12 @@ pub(crate) enum Command {
     Man(ManOptions),
     /// Turn this host into a virtualized GPU node, and back
     Node(crate::node::NodeOptions),
+    /// Run nvcc so that what it builds can run with `towline run --cudart`
+    ///
+    /// Takes nvcc's arguments and becomes nvcc: the one that NVCC names, in PATH, in the virtual environment or among the packages of
+    /// python3. Adds `-cudart shared` unless -cudart is given, and a folder with libcudart.so and libcuda.so, which are Towline's.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Nvcc(NvccOptions),
     /// Say where the tasks of an MPI program should go, and write the files that put them there
     Place(towline_place::command::place::Options),
     /// Run a program with the devices of servers
@@ -176,6 +182,18 @@ pub(crate) struct AccessOptions {
     /// Its key, as PEM [env: TOWLINE_KEY]
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
+}
+
+/// What nvcc is given.
+#[derive(Args, Debug)]
+pub(crate) struct NvccOptions {
+    /// Arguments of nvcc
+    #[arg(
+        value_name = "ARG",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) arguments: Vec<OsString>,
 }
 
 /// What to look at.

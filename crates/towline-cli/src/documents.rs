@@ -59,6 +59,7 @@ mod tests {
             "-node-prove",
             "-node-undo",
             "-node",
+            "-nvcc",
             "-place",
             "-run",
             "-serve",

@@ -16,6 +16,7 @@ mod documents;
 mod login;
 mod node;
 mod notify;
+mod nvcc;
 mod probe;
 mod run;
 mod serve;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Logout(options) => login::logout(&options),
         Command::Man(options) => documents::manual(&options.folder),
         Command::Node(options) => node::run(options),
+        Command::Nvcc(options) => nvcc::run(&options),
         Command::Place(options) => {
             towline_place::command::place::run(&options).map_err(anyhow::Error::from)
         }

@@ -31,7 +31,7 @@ const NVML_LIBRARY: &str = "libtowline_nvml.so";
 const CUDA_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 const NVML_NAMES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
 /// Our CUDA runtime libraries, beside them, with the names that programs load them by.
-const CUDART: [(&str, &str); 2] = [
+pub(crate) const CUDART: [(&str, &str); 2] = [
     ("libcudart.so.12", "libtowline_cudart12.so"),
     ("libcudart.so.13", "libtowline_cudart13.so"),
 ];
@@ -246,7 +246,7 @@ fn driver_links(cuda: &Path, nvml: Option<&Path>) -> Vec<(&'static str, PathBuf)
 }
 
 /// A folder that holds our libraries under the names that programs load; the same one each time for the same libraries.
-fn driver_folder(parent: &Path, links: &[(&str, PathBuf)]) -> anyhow::Result<PathBuf> {
+pub(crate) fn driver_folder(parent: &Path, links: &[(&str, PathBuf)]) -> anyhow::Result<PathBuf> {
     let mut hash = Sha256::new();
     for (_, library) in links {
         hash.update(library.as_os_str().as_encoded_bytes());
@@ -332,7 +332,7 @@ fn vendors_folder_in(
 }
 
 /// A folder that only this user can write to, and that the system clears: what lies there names libraries to load.
-fn private_folder() -> anyhow::Result<PathBuf> {
+pub(crate) fn private_folder() -> anyhow::Result<PathBuf> {
     let user = rustix::process::geteuid();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR")
         .filter(|value| !value.is_empty())

@@ -1,11 +1,15 @@
-//! The first minutes of a user: settings in a file, and `towline doctor`.
+//! The first minutes of a user: settings in a file, `towline doctor`, and the page for developers without a GPU.
 
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-use crate::support::{Server, forget_surroundings, opencl_program, towline};
+use crate::support::{
+    PATIENCE, Server, forget_surroundings, holds_within, opencl_program, towline,
+};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// A user with a home of their own.
 struct User {
@@ -164,4 +168,80 @@ fn doctor_gives_up_a_silent_port_soon() {
         "{:?}",
         start.elapsed()
     );
+}
+
+/// A process that ends with the test.
+struct Background(Child);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Blocks of a page between lines of three backquotes: what stands behind the first ones, and the text.
+fn blocks(page: &str) -> Vec<(String, String)> {
+    let mut parts = page.split("\n```");
+    parts.next();
+    let mut found = Vec::new();
+    while let (Some(block), _) = (parts.next(), parts.next()) {
+        let (kind, body) = block.split_once('\n').unwrap_or((block, ""));
+        found.push((kind.to_owned(), body.to_owned()));
+    }
+    found
+}
+
+fn nvcc() -> Option<PathBuf> {
+    let versions = std::fs::read_dir(Path::new(ROOT).join("build/cuda-toolkit/lib")).ok()?;
+    let nvcc = |entry: std::fs::DirEntry| entry.path().join("site-packages/nvidia/cu13/bin/nvcc");
+    versions.flatten().map(nvcc).find(|path| path.exists())
+}
+
+#[test]
+fn page_for_machines_without_gpu_runs_word_for_word() {
+    let Some(nvcc) = nvcc() else {
+        eprintln!(
+            "there is no nvcc: scripts/setup test installs one, unless TOWLINE_NVCC=no says not to"
+        );
+        return;
+    };
+    let page = std::fs::read_to_string(Path::new(ROOT).join("docs/cuda-without-a-gpu.md"))
+        .expect("the page is there");
+    let user = User::new("");
+    let programs = towline().parent().expect("it lies in a folder").to_owned();
+    let path =
+        std::env::join_paths([programs, "/usr/bin".into(), "/bin".into()]).expect("plain names");
+    let shell = |script: &str| {
+        let mut command = user.command("bash");
+        command
+            .args(["-euc", script])
+            .env("PATH", &path)
+            .env("NVCC", &nvcc);
+        command
+    };
+    let (mut said, mut server, mut ran) = (String::new(), None, 0);
+    for (kind, body) in blocks(&page) {
+        match kind.as_str() {
+            "sh" => {
+                let output = shell(&body).output().expect("bash runs");
+                assert!(output.status.success(), "{body}\n{}", text(&output.stderr));
+                said = text(&output.stdout);
+                ran += 1;
+            }
+            "sh server" => {
+                let child = shell(&format!("exec {body}")).stderr(Stdio::null()).spawn();
+                server = Some(Background(child.expect("bash runs")));
+                let ready = holds_within(PATIENCE, || {
+                    shell("towline devices --server local")
+                        .output()
+                        .is_ok_and(|output| output.status.success())
+                });
+                assert!(ready, "the server of the page does not start");
+            }
+            "text" => assert_eq!(said.trim_end(), body.trim_end()),
+            _ => {}
+        }
+    }
+    assert!(ran >= 4 && server.is_some());
 }
