@@ -278,7 +278,11 @@ pub(crate) enum TenantCommand {
         token_out: TokenOut,
     },
     /// List the tenants with their limits
-    List,
+    List {
+        /// Print JSON instead of a table
+        #[arg(long)]
+        json: bool,
+    },
     /// Remove a tenant; its sessions end
     Revoke {
         #[arg(value_name = "NAME")]

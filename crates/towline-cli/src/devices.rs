@@ -66,7 +66,7 @@ pub(crate) fn run(options: &DevicesOptions) -> anyhow::Result<ExitCode> {
     }
     let text = match options.json {
         true => serde_json::to_string_pretty(&devices)? + "\n",
-        false => render(&devices),
+        false => render(&devices, table::terminal_columns()),
     };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(ExitCode::from(if failed { FAILURE } else { 0 }))
@@ -166,7 +166,10 @@ fn kind(bits: u64) -> &'static str {
     }
 }
 
-fn render(devices: &[Device]) -> String {
+/// What a narrow terminal does not get, the least telling first.
+const SPARE: [&str; 4] = ["UNITS", "DRIVER", "TYPE", "VERSION"];
+
+fn render(devices: &[Device], columns: Option<usize>) -> String {
     let mut table = Table::new(&[
         "SERVER", "API", ">#", "DEVICE", "TYPE", ">UNITS", ">MEMORY", "VERSION", "DRIVER",
     ]);
@@ -189,7 +192,7 @@ fn render(devices: &[Device]) -> String {
     }
     match table.is_empty() {
         true => "No devices.\n".to_owned(),
-        false => table.render(),
+        false => table.render(columns, &SPARE),
     }
 }
 
@@ -227,7 +230,7 @@ mod tests {
             ("H200", "GPU", 1 << 37)
         );
         assert_eq!(devices[0].platform, "Vendor Platform");
-        assert!(render(&devices).contains("128.0 GiB"));
+        assert!(render(&devices, None).contains("128.0 GiB"));
     }
 
     #[test]
@@ -251,7 +254,7 @@ mod tests {
             devices[0].uuid.as_deref(),
             Some("GPU-abababab-abab-abab-abab-abababababab")
         );
-        let table = render(&devices);
+        let table = render(&devices, None);
         for part in [
             "CUDA",
             "NVIDIA H200",
@@ -262,6 +265,35 @@ mod tests {
         ] {
             assert!(table.contains(part), "no {part} in {table}");
         }
+    }
+
+    #[test]
+    fn table_fits_eighty_columns() {
+        let snapshot = Snapshot {
+            platforms: vec![Answers(vec![])],
+            devices: vec![snapshot::Device {
+                handle: 1,
+                platform: 0,
+                answers: Answers(vec![
+                    (
+                        CL_DEVICE_NAME,
+                        b"pthread-Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz\0".to_vec(),
+                    ),
+                    (
+                        CL_DEVICE_VERSION,
+                        b"OpenCL 3.0 PoCL HSTR: pthread-x86_64-pc-linux-gnu-sapphirerapids\0"
+                            .to_vec(),
+                    ),
+                ]),
+            }],
+        };
+        let devices = list(&"gpu1:7000".parse().unwrap(), &snapshot.encode()).unwrap();
+        let table = render(&devices, Some(80));
+        assert!(
+            table.lines().all(|line| line.chars().count() <= 80),
+            "{table}"
+        );
+        assert!(table.contains("pthread-Intel(R)"), "{table}");
     }
 
     #[test]

@@ -116,7 +116,7 @@ pub(crate) fn run(options: &StatusOptions) -> anyhow::Result<ExitCode> {
             // One line each time, so that a reader of --watch can tell the answers apart.
             true if options.watch => serde_json::to_string(&found)? + "\n",
             true => serde_json::to_string_pretty(&found)? + "\n",
-            false => render(&found),
+            false => render(&found, table::terminal_columns()),
         };
         let mut out = std::io::stdout().lock();
         if options.watch && !options.json {
@@ -205,7 +205,12 @@ fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> Ser
     }
 }
 
-fn render(servers: &[ServerStatus]) -> String {
+/// What a narrow terminal does not get, the least telling first.
+const SPARE: [&str; 9] = [
+    "WORKER", "PEERS", "LANES", "CALLS", "SENT", "RECEIVED", "API", "PID", "CLIENT",
+];
+
+fn render(servers: &[ServerStatus], columns: Option<usize>) -> String {
     let mut text = String::new();
     for (index, server) in servers.iter().enumerate() {
         let gap = if index > 0 { "\n" } else { "" };
@@ -216,7 +221,7 @@ fn render(servers: &[ServerStatus]) -> String {
         };
         let _ = writeln!(
             text,
-            "{gap}{} ({}, {}), up {}{draining}: {} of {} sessions in use, {} since the start, {} crashed, {} clients refused",
+            "{gap}{} ({}, {}), up {}{draining}: {} of {} sessions in use\n  {} since the start, {} crashed, {} clients refused",
             server.server,
             server.name.replace(char::is_control, "?"),
             server.software.replace(char::is_control, "?"),
@@ -275,7 +280,7 @@ fn render(servers: &[ServerStatus]) -> String {
             sessions.add(row);
         }
         if !sessions.is_empty() {
-            text.push_str(&sessions.render());
+            text.push_str(&sessions.render(columns, &SPARE));
         }
     }
     text
@@ -307,7 +312,7 @@ mod tests {
         };
         let seen = |status: Status| {
             let server = "gpu1:7000".parse().unwrap();
-            render(&[describe(&server, &identity, status)])
+            render(&[describe(&server, &identity, status)], None)
         };
         let mut named = status.clone();
         named.sessions[0].tenant = "anna".into();

@@ -219,7 +219,13 @@ pub(crate) fn run(options: &TenantOptions) -> anyhow::Result<ExitCode> {
             store.save().with_context(action)?;
             issued.hand_out()?;
         }
-        TenantCommand::List => print!("{}", render(&Store::open(file, false)?.entries)),
+        TenantCommand::List { json } => {
+            let entries = Store::open(file, false)?.entries;
+            match json {
+                true => println!("{:#}", listed(&entries)),
+                false => print!("{}", render(&entries)),
+            }
+        }
         TenantCommand::Revoke { name } => {
             let mut store = Store::open(file, false).with_context(action)?;
             store.find(name)?;
@@ -242,6 +248,26 @@ pub(crate) fn run(options: &TenantOptions) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The tenants without their tokens; a limit that is not set is null.
+fn listed(entries: &Entries) -> serde_json::Value {
+    let bytes = |bytes: Option<Bytes>| bytes.map(|Bytes(count)| count);
+    let describe = |(name, entry): (&String, &Entry)| {
+        serde_json::json!({
+            "name": name,
+            "admin": entry.admin,
+            "sessions": entry.sessions,
+            "memory_bytes": bytes(entry.memory),
+            "session_memory_bytes": bytes(entry.session_memory),
+            "session_host_memory_bytes": bytes(entry.session_host_memory),
+            "session_processes": entry.session_processes,
+            "kernel_time_limit_s": entry.kernel_time_limit,
+            "session_code_bytes": bytes(entry.session_code),
+            "session_cpus": entry.session_cpus,
+        })
+    };
+    entries.iter().map(describe).collect()
+}
+
 fn render(entries: &Entries) -> String {
     let mut table = Table::new(&["TENANT", "ADMIN", ">SESSIONS", ">SESSION MEMORY", ">MEMORY"]);
     for (name, entry) in entries {
@@ -254,7 +280,7 @@ fn render(entries: &Entries) -> String {
             bytes(entry.memory),
         ]);
     }
-    table.render()
+    table.render(crate::table::terminal_columns(), &[])
 }
 
 /// A new token on its way to who asked for it.
@@ -480,6 +506,18 @@ mod tests {
 
     fn mode(path: &Path) -> u32 {
         path.metadata().unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn tenants_are_listed_as_json_without_tokens() {
+        let entry = Entry {
+            token: "secret".into(),
+            memory: Some(Bytes(1 << 30)),
+            ..Entry::default()
+        };
+        let json = listed(&Entries::from([("anna".to_owned(), entry)]));
+        assert_eq!(json[0]["memory_bytes"], 1 << 30);
+        assert!(json[0]["sessions"].is_null() && !json.to_string().contains("secret"));
     }
 
     #[test]

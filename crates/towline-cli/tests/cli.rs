@@ -572,6 +572,78 @@ fn unknown_key_of_the_config_file_is_named() {
     assert_eq!(text.lines().count(), 1, "{text}");
 }
 
+/// Clauses of an error that stand in it twice.
+fn repeated(text: &str) -> Vec<&str> {
+    let clauses = text.split([':', ';', '\n']).map(str::trim);
+    let clauses: Vec<&str> = clauses
+        .filter(|clause| clause.split_whitespace().count() > 2)
+        .collect();
+    let is_again = |at: &usize| clauses[..*at].contains(&clauses[*at]);
+    (0..clauses.len())
+        .filter(is_again)
+        .map(|at| clauses[at])
+        .collect()
+}
+
+#[test]
+fn errors_name_their_cause_once() {
+    assert_eq!(
+        repeated("x: it was not here: y: it was not here"),
+        ["it was not here"]
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let token = token_file(&folder, "a secret of enough bytes\n");
+    let server = Server::start(&["--token-file", &token]);
+    let other = tempfile::tempdir().unwrap();
+    let other = token_file(&other, "another secret of enough bytes\n");
+    let list = folder.path().join("list").display().to_string();
+    std::fs::write(&list, "gpu1:x\n").unwrap();
+    let address = server.address.as_str();
+    for arguments in [
+        &["devices", "--server", "127.0.0.1:1"][..],
+        &["devices", "--server", "gpu9.invalid"],
+        &["devices", "--server", address],
+        &["devices", "--server", address, "--token-file", &other],
+        &[
+            "devices",
+            "--server",
+            address,
+            "--token-file",
+            "/nonexistent",
+        ],
+        &["devices", "--server", address, "--ca", "/nonexistent"],
+        &[
+            "devices",
+            "--server",
+            address,
+            "--certificate",
+            "/nonexistent",
+        ],
+        &["devices", "--server-file", &list],
+        &["devices", "--profile", "lab"],
+        &["login", address, "--token-file", &other],
+        &["run", "--server", "127.0.0.1:1", "--", "true"],
+        &["serve", "--backend", "null", "--listen", address],
+        &[
+            "serve",
+            "--backend",
+            "off",
+            "--cuda",
+            "/etc/passwd",
+            "--listen",
+            "127.0.0.1:0",
+        ],
+        &["serve", "--icd", "/nonexistent"],
+        &["status", "--server", "127.0.0.1:1"],
+    ] {
+        let output = run(arguments);
+        let text = err(&output);
+        let last = text.lines().last().unwrap_or_default();
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}: {text}");
+        assert_eq!(repeated(last), [""; 0], "{arguments:?}: {last}");
+    }
+}
+
 #[test]
 fn program_is_not_started_where_no_server_answers() {
     let (_, folder) = towline_run(&[]);

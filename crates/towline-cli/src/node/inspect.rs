@@ -66,5 +66,5 @@ fn devices(host: &Host, all: bool) -> String {
             uses.join("; "),
         ]);
     }
-    table.render()
+    table.render(None, &[])
 }
