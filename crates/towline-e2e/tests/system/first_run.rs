@@ -1,5 +1,6 @@
 //! The first minutes of a user: settings in a file, `towline doctor`, and the page for developers without a GPU.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -220,6 +221,14 @@ fn page_for_machines_without_gpu_runs_word_for_word() {
             .env("NVCC", &nvcc);
         command
     };
+    // A server of root listens in /run, where others may be; clients look in the user's folder first.
+    let own = user.home.path().join("run/towline");
+    let listen = match rustix::process::geteuid().is_root() {
+        true => format!("--listen shm://{}/local.sock", own.display()),
+        false => "--listen local".to_owned(),
+    };
+    let mut private = std::fs::DirBuilder::new();
+    private.mode(0o700).create(&own).expect("room for a folder");
     let (mut said, mut server, mut ran) = (String::new(), None, 0);
     for (kind, body) in blocks(&page) {
         match kind.as_str() {
@@ -230,7 +239,9 @@ fn page_for_machines_without_gpu_runs_word_for_word() {
                 ran += 1;
             }
             "sh server" => {
-                let child = shell(&format!("exec {body}")).stderr(Stdio::null()).spawn();
+                let child = shell(&format!("exec {}", body.replace("--listen local", &listen)))
+                    .stderr(Stdio::null())
+                    .spawn();
                 server = Some(Background(child.expect("bash runs")));
                 let ready = holds_within(PATIENCE, || {
                     shell("towline devices --server local")
