@@ -167,7 +167,7 @@ fn kind(bits: u64) -> &'static str {
 }
 
 /// What a narrow terminal does not get, the least telling first.
-const SPARE: [&str; 4] = ["UNITS", "DRIVER", "TYPE", "VERSION"];
+const SPARE: [&str; 4] = ["VERSION", "DRIVER", "UNITS", "TYPE"];
 
 fn render(devices: &[Device], columns: Option<usize>) -> String {
     let mut table = Table::new(&[

@@ -212,7 +212,7 @@ fn container(root: &Path) -> Vec<Finding> {
         State::Note,
         format!("this is one (/{mark}); `local` needs the host's /run/towline mounted"),
     );
-    let size = rustix::fs::statvfs(&root.join("dev/shm")).map(|shm| shm.f_blocks * shm.f_frsize);
+    let size = rustix::fs::statvfs(root.join("dev/shm")).map(|shm| shm.f_blocks * shm.f_frsize);
     let shared = match size {
         Ok(bytes) if bytes < LITTLE_SHARED_MEMORY => {
             let text = format!(
