@@ -223,7 +223,14 @@ pub(super) fn method(api: &Api, call: &Call) -> (String, String) {
     let forms: Vec<(&Param, Form)> = (call.params.iter())
         .map(|param| (param, form(api, call, param)))
         .collect();
-    let invalid = format!("return wire::{};", dialect.invalid_value);
+    // Before the driver is initialised, that comes first; the calls of group `driver` need no initialisation.
+    let invalid = match call.group.as_str() {
+        "driver" => format!("return wire::{};", dialect.invalid_value),
+        _ => format!(
+            "return self.ready().err().unwrap_or(wire::{});",
+            dialect.invalid_value
+        ),
+    };
     let (mut declared, mut passed) = (String::new(), String::new());
     let (mut types, mut names, mut writes) = (Vec::new(), Vec::new(), String::new());
     let (mut checks, mut made) = (String::new(), String::new());

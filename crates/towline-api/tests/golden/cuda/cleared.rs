@@ -38,7 +38,7 @@ pub unsafe extern "C" fn cuCleared(dptr: *mut CUdeviceptr, bytesize: usize) -> C
 // ---- the session's half (remote)
 
     unsafe fn cuCleared(&self, dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult {
-        if dptr.is_null() { return wire::CUDA_ERROR_INVALID_VALUE; }
+        if dptr.is_null() { return self.ready().err().unwrap_or(wire::CUDA_ERROR_INVALID_VALUE); }
         let result = CallsCalls::cuCleared(self, bytesize);
         match result {
             Ok(dptr_value) => {

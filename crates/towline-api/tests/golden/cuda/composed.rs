@@ -43,8 +43,8 @@ pub unsafe extern "C" fn cuComposed(count: *mut usize, place: *const CUplace, fn
         let count = unsafe { count.as_mut() };
         // SAFETY: the caller's contract: `place` is NULL or readable as far as the declaration says.
         let place = unsafe { place.as_ref() };
-        let Some(count) = count else { return wire::CUDA_ERROR_INVALID_VALUE; };
-        let Some(place) = place else { return wire::CUDA_ERROR_INVALID_VALUE; };
+        let Some(count) = count else { return self.ready().err().unwrap_or(wire::CUDA_ERROR_INVALID_VALUE); };
+        let Some(place) = place else { return self.ready().err().unwrap_or(wire::CUDA_ERROR_INVALID_VALUE); };
         // SAFETY: the caller's contract, passed on.
         let result = unsafe { CallsCalls::cuComposed(self, count, place, fn_, userData) };
         match result {

@@ -36,12 +36,12 @@ pub unsafe extern "C" fn cuGivenLists(phNode: *mut CUstream, nodes: *const CUstr
 // ---- the session's half (remote)
 
     unsafe fn cuGivenLists(&self, phNode: *mut CUstream, nodes: *const CUstream, extents: *const CUextent, count: usize) -> CUresult {
-        if phNode.is_null() { return wire::CUDA_ERROR_INVALID_VALUE; }
+        if phNode.is_null() { return self.ready().err().unwrap_or(wire::CUDA_ERROR_INVALID_VALUE); }
         // SAFETY: the caller's contract: `nodes` is NULL or readable as far as the declaration says.
         let nodes = unsafe { crate::raw::slice(nodes, (count as usize)) };
         // SAFETY: the caller's contract: `extents` is NULL or readable as far as the declaration says.
         let extents = unsafe { crate::raw::slice(extents, (count as usize)) };
-        let Some(nodes) = nodes else { return wire::CUDA_ERROR_INVALID_VALUE; };
+        let Some(nodes) = nodes else { return self.ready().err().unwrap_or(wire::CUDA_ERROR_INVALID_VALUE); };
         let result = CallsCalls::cuGivenLists(self, nodes, extents);
         match result {
             Ok(phNode_value) => {

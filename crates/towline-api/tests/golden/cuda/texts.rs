@@ -36,14 +36,14 @@ pub unsafe extern "C" fn cuTexts(path: *const c_char, name: *mut c_char, room: i
 // ---- the session's half (remote)
 
     unsafe fn cuTexts(&self, path: *const c_char, name: *mut c_char, room: i32, value: *mut c_void, kind: *mut u32) -> CUresult {
-        if name.is_null() { return wire::CUDA_ERROR_INVALID_VALUE; }
-        if value.is_null() { return wire::CUDA_ERROR_INVALID_VALUE; }
-        if kind.is_null() { return wire::CUDA_ERROR_INVALID_VALUE; }
+        if name.is_null() { return self.ready().err().unwrap_or(wire::CUDA_ERROR_INVALID_VALUE); }
+        if value.is_null() { return self.ready().err().unwrap_or(wire::CUDA_ERROR_INVALID_VALUE); }
+        if kind.is_null() { return self.ready().err().unwrap_or(wire::CUDA_ERROR_INVALID_VALUE); }
         // SAFETY: the caller's contract: `path` is NULL or a string.
         let path = unsafe { crate::raw::text(path) };
         // SAFETY: the caller's contract: `name` is NULL or writable as far as the declaration says.
         let name = unsafe { crate::raw::OutList::new(name.cast::<u8>(), usize::try_from(room).unwrap_or(0)) };
-        let Some(path) = path else { return wire::CUDA_ERROR_INVALID_VALUE; };
+        let Some(path) = path else { return self.ready().err().unwrap_or(wire::CUDA_ERROR_INVALID_VALUE); };
         let result = CallsCalls::cuTexts(self, path, name);
         match result {
             Ok((value_value, kind_value)) => {

@@ -44,7 +44,7 @@ pub unsafe extern "C" fn cuToldList(nodes: *mut CUstream, count: *mut usize, fir
         let first = unsafe { crate::raw::Out::new(first) };
         // SAFETY: the caller's contract: `last` is NULL or writable as far as the declaration says.
         let last = unsafe { crate::raw::Out::new(last) };
-        let Some(count) = count else { return wire::CUDA_ERROR_INVALID_VALUE; };
+        let Some(count) = count else { return self.ready().err().unwrap_or(wire::CUDA_ERROR_INVALID_VALUE); };
         let result = CallsCalls::cuToldList(self, nodes, count, first, last);
         match result {
             Ok(()) => {

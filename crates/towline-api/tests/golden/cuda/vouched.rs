@@ -40,8 +40,8 @@ pub unsafe extern "C" fn cuVouched(work: *const CUwork, made: *mut CUwork) -> CU
         let made = unsafe { crate::raw::InOut::new(made) };
         // SAFETY: the caller's contract: `work` is NULL or readable, and its pointers are valid for what the call does with them.
         let work = unsafe { crate::raw::Vouched::read(work) };
-        let Some(work) = work else { return wire::CUDA_ERROR_INVALID_VALUE; };
-        let Some(made) = made else { return wire::CUDA_ERROR_INVALID_VALUE; };
+        let Some(work) = work else { return self.ready().err().unwrap_or(wire::CUDA_ERROR_INVALID_VALUE); };
+        let Some(made) = made else { return self.ready().err().unwrap_or(wire::CUDA_ERROR_INVALID_VALUE); };
         let result = CallsCalls::cuVouched(self, work, made);
         match result {
             Ok(()) => {
