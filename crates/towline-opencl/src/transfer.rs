@@ -738,10 +738,11 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let queue = waiting(command_queue, (num_events_in_wait_list, event_wait_list))?;
+        let queue = host_queue(command_queue)?;
         let (from, to) = (buffer(src_buffer)?, image(dst_image)?);
         from.expect_usable(&queue)?;
         to.expect_usable(&queue)?;
+        check_waits((num_events_in_wait_list, event_wait_list))?;
         let (origin, region) = (three(dst_origin)?, three(region)?);
         let shape = to.shape()?;
         shape.expect_region(origin, region)?;
