@@ -36,6 +36,9 @@ def unknown_words(command: str, page: str) -> list[str]:
     """Verbs and options of a command that the program does not know."""
     verbs: list[str] = []
     options = []
+    if command.startswith("nvcc"):
+        # All that follows is nvcc's.
+        return [] if "\n  nvcc " in help_of() else [f"{page}: towline nvcc"]
     for word in command.split():
         if word.startswith("--"):
             options.append(re.match(r"--[\w-]*", word)[0])
