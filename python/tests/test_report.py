@@ -118,7 +118,7 @@ addEventListener("load", () => {
 
 @pytest.fixture(scope="module")
 def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `make report` makes of the committed results."""
+    """The page that `make report` makes of the committed results."""
     recipe = (ROOT / "Makefile").read_text().partition("\nreport:")[2].partition("\n\n")[0]
     patterns = re.findall(r"bench/results/\S+", recipe)
     files = [str(file) for pattern in patterns for file in sorted(ROOT.glob(pattern))]

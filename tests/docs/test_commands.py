@@ -14,7 +14,7 @@ PATIENCE_S = 60
 
 
 def named_commands(text: str) -> list[str]:
-    """What stands behind `towline` in the code of a page, up to the program that it runs or the end of the command."""
+    """The words behind `towline` in the code of a page, up to the program that it runs or the end of the command."""
     code = FENCED.findall(text) + SPAN.findall(FENCED.sub("", text))
     found = []
     for piece in code:
@@ -26,7 +26,7 @@ def named_commands(text: str) -> list[str]:
 
 @functools.cache
 def help_of(*verbs: str) -> str | None:
-    """What `towline VERBS --help` prints, or None where there is no such verb."""
+    """The text that `towline VERBS --help` prints, or None where there is no such verb."""
     program = pathlib.Path(os.environ.get("TOWLINE_BIN_DIR", ROOT / "target/release")) / "towline"
     told = subprocess.run([program, *verbs, "--help"], capture_output=True, text=True, timeout=PATIENCE_S)
     return None if told.returncode else told.stdout

@@ -27,7 +27,7 @@ NAMESPACE = ["unshare", "--net"]
 
 
 def pattern(text: str) -> re.Pattern[str]:
-    """What matches `text`: `...` stands for any characters, a line `...` for any lines."""
+    """A pattern for `text`: `...` stands for any characters, a line `...` for any lines."""
     parts = (re.escape(part) for part in text.strip().split("..."))
     return re.compile(r"(?:.|\n)*?".join(parts) + r"\s*\Z")
 
@@ -68,7 +68,7 @@ class Terminal:
         self.ended.set()
 
     def run(self, command: str, expected: str) -> str | None:
-        """Why the command did not print what is expected, or None."""
+        """The reason why the command did not print what is expected, or None."""
         begin = len(self.printed)
         mark = f"end-of-command-{begin}"
         # The status of the command before is for the page's `echo $?`.
@@ -101,7 +101,7 @@ class Terminal:
 
 
 def run_page(page: pathlib.Path) -> str | None:
-    """Why the page does not do what it says, or None."""
+    """The reason why the page does not do what it says, or None."""
     binaries = pathlib.Path(os.environ.get("TOWLINE_BIN_DIR", ROOT / "target/release")).resolve()
     with tempfile.TemporaryDirectory() as folder:
         home, work = pathlib.Path(folder, "home"), pathlib.Path(folder, "work")

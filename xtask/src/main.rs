@@ -83,7 +83,7 @@ fn main() -> Result<ExitCode> {
     }
 }
 
-/// What was named, or everything there is.
+/// The named ones, or all.
 fn or_all<T: clap::ValueEnum>(named: &[T]) -> &[T] {
     match named {
         [] => T::value_variants(),

@@ -355,7 +355,7 @@ pub struct Expr {
     pub param: Option<String>,
     /// Its factor, or the number.
     pub factor: u64,
-    /// How much less it is.
+    /// The number to subtract.
     pub less: u64,
 }
 

@@ -156,7 +156,7 @@ pub(crate) struct ServerOptions {
     pub(crate) access: AccessOptions,
 }
 
-/// How to be let in by servers, and what to expect of them. Variables and files that say the same are read in `towline_client::config`.
+/// Access to servers: token, tenant, certificates, known keys. Variables and files that say the same are read in `towline_client::config`.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct AccessOptions {
     /// File with the secret that the servers share [env: TOWLINE_TOKEN_FILE]
@@ -184,7 +184,7 @@ pub(crate) struct AccessOptions {
     pub(crate) key: Option<PathBuf>,
 }
 
-/// What nvcc is given.
+/// Arguments of nvcc.
 #[derive(Args, Debug)]
 pub(crate) struct NvccOptions {
     /// Arguments of nvcc
@@ -196,7 +196,7 @@ pub(crate) struct NvccOptions {
     pub(crate) arguments: Vec<OsString>,
 }
 
-/// What to look at.
+/// The servers to look at.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorOptions {
     /// Servers, as --server takes them [default: those that programs use]

@@ -34,7 +34,7 @@ const LIVE: [&str; 10] = [
     "token-file",
 ];
 
-/// What this process was asked to do, with the options of a file that the arguments name.
+/// The command line of this process, with the options of a file that the arguments name.
 pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
     let mut all = arguments.to_vec();
     if arguments.get(1).is_some_and(|command| command == SERVE) {
@@ -68,7 +68,7 @@ pub(crate) fn serve_options(arguments: &[OsString]) -> anyhow::Result<ServeOptio
     }
 }
 
-/// What stands in a file.
+/// The entries of a file.
 pub(crate) fn entries(file: &Path) -> anyhow::Result<toml::Table> {
     let action = || format!("could not read {}", file.display());
     let text = std::fs::read_to_string(file).with_context(action)?;

@@ -166,7 +166,7 @@ fn kind(bits: u64) -> &'static str {
     }
 }
 
-/// What a narrow terminal does not get, the least telling first.
+/// Columns that a narrow terminal lacks, the least telling first.
 const SPARE: [&str; 4] = ["VERSION", "DRIVER", "UNITS", "TYPE"];
 
 fn render(devices: &[Device], columns: Option<usize>) -> String {

@@ -180,7 +180,7 @@ fn token_of(table: &Table, file: &Path) -> Option<Vec<u8>> {
     Some(bytes.trim_ascii().to_vec())
 }
 
-/// Where the token of a profile is kept: beside the known servers.
+/// The file with the token of a profile, beside the known servers.
 fn token_file(profile: Option<&str>) -> anyhow::Result<PathBuf> {
     let known = usual_known_servers().context("no home folder: set HOME or XDG_STATE_HOME")?;
     Ok(known.with_file_name(match profile {

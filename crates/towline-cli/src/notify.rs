@@ -1,4 +1,4 @@
-//! What systemd is told of a server (`sd_notify`), where it asked: services of `Type=notify` have NOTIFY_SOCKET.
+//! Messages to systemd about a server (`sd_notify`), where it asked: services of `Type=notify` have NOTIFY_SOCKET.
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;

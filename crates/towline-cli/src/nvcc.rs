@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use crate::cli::NvccOptions;
 use crate::run::{self, CUDA_LIBRARY, CUDART};
 
-/// Where packages of Python put nvcc, below their folder.
+/// Places of nvcc in packages of Python, below their folder.
 const PACKAGES: [&str; 3] = [
     "nvidia/cu13/bin/nvcc",
     "nvidia/cuda_nvcc/bin/nvcc",
@@ -52,7 +52,7 @@ pub(crate) fn run(options: &NvccOptions) -> anyhow::Result<ExitCode> {
     Err(error).with_context(|| format!("could not run {}", nvcc.display()))
 }
 
-/// What nvcc is given: its own arguments, and ours where they do not say otherwise.
+/// The arguments for nvcc: the user's, and ours where they do not say otherwise.
 fn arguments(given: &[OsString], links: &Path) -> Vec<OsString> {
     let chooses = |argument: &OsString| {
         let text = argument.to_string_lossy();

@@ -18,9 +18,9 @@ use towline_wire::snapshot::Snapshot;
 use crate::ask::Server;
 use crate::servers::{Chosen, short};
 
-/// How long the others have once one server has answered.
+/// The time that the others have once one server has answered.
 const GRACE: Duration = Duration::from_secs(2);
-/// How often a server is asked that has too many connections at once, and how long after.
+/// Attempts at a server that has too many connections at once, and the pause between them.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 

@@ -90,7 +90,7 @@ const MIN_MAX_PAYLOAD_LANES: u16 = 16;
 /// How often the tenants file is looked at: what has changed acts after two looks.
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
 
-/// How long a server takes to end after its last session.
+/// The time that a server has to end after its last session.
 const END_LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(mut options: ServeOptions, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
@@ -226,7 +226,7 @@ fn drain(limit: Duration, supervisor: &Supervisor, mut tenants: Option<Follower>
     }
 }
 
-/// What a signal asks for.
+/// A signal's request.
 enum Wish {
     End,
     Reload,

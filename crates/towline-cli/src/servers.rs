@@ -60,7 +60,7 @@ pub(crate) fn choose_any(options: &ServerOptions) -> anyhow::Result<Chosen> {
     })
 }
 
-/// What the options alone say.
+/// The settings by the options alone.
 fn settings(options: &ServerOptions) -> anyhow::Result<Settings> {
     let servers = match &options.server_file {
         Some(file) => {
@@ -138,7 +138,7 @@ fn answers(address: &Address) -> bool {
     Registry::global().connect(address, &options).is_ok()
 }
 
-/// How to be let in, as the settings say.
+/// Access by the settings.
 pub(crate) fn access(settings: &Settings) -> anyhow::Result<Access> {
     let authority = settings.ca.as_deref().map(read_file_of_certificates);
     let identity = match (&settings.certificate, &settings.key) {

@@ -205,7 +205,7 @@ fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> Ser
     }
 }
 
-/// What a narrow terminal does not get, the least telling first.
+/// Columns that a narrow terminal lacks, the least telling first.
 const SPARE: [&str; 9] = [
     "WORKER", "PEERS", "LANES", "CALLS", "SENT", "RECEIVED", "API", "PID", "CLIENT",
 ];

@@ -1,4 +1,4 @@
-//! What a client is told from outside: options of `towline`, variables, and the files of the user and of the system.
+//! Settings of a client from outside: options of `towline`, variables, and the files of the user and of the system.
 //!
 //! [`resolve`] is the one place that knows the order of precedence, for `towline` and for the libraries that programs load. Each key is
 //! taken from the first layer that has it:
@@ -40,7 +40,7 @@ pub enum ConfigError {
     Address {
         /// The file, variable or option.
         place: String,
-        /// What is wrong with it.
+        /// The fault.
         why: TransportError,
     },
     /// A certificate without its key, or the other way round.
@@ -53,7 +53,7 @@ pub enum ConfigError {
         file: String,
         /// The key, below its profile.
         key: String,
-        /// What it takes.
+        /// The kind of value that it takes.
         wanted: &'static str,
     },
     /// No file has the profile.
@@ -84,7 +84,7 @@ pub enum ConfigError {
     },
 }
 
-/// What one layer says, or all of them together.
+/// The settings of one layer, or of all together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// The servers.
@@ -174,7 +174,7 @@ impl Resolved {
     }
 }
 
-/// Where files are looked for; the user's folder first.
+/// Folders to look for files in; the user's first.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     /// Folders that hold `config.toml`.
@@ -290,7 +290,7 @@ pub fn of_process(trusted: bool) -> Result<Resolved, ConfigError> {
     )
 }
 
-/// What the variables say.
+/// The settings by variables.
 fn environment(variable: &impl Fn(&str) -> Option<OsString>) -> Result<Settings, ConfigError> {
     let file = |name| variable(name).map(PathBuf::from);
     let text = |name| variable(name).map(|value: OsString| value.to_string_lossy().into_owned());

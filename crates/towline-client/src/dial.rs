@@ -129,7 +129,7 @@ pub enum DialError {
     Transport(#[from] TransportError),
 }
 
-/// Why a handshake failed, without the words that say it was refused.
+/// The reason why a handshake failed, without the words that say it was refused.
 fn reason(why: &HandshakeError) -> String {
     match why {
         HandshakeError::Rejected(reject) => reject.to_string(),

@@ -153,7 +153,7 @@ impl<T: Copy> OutList<T> {
         }
     }
 
-    /// How many values there is room for.
+    /// The number of values that fit.
     pub fn room(&self) -> usize {
         self.room
     }

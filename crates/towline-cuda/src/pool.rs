@@ -32,7 +32,7 @@ impl Pools {
     }
 }
 
-/// How many bytes the value of an attribute has.
+/// The size of an attribute's value in bytes.
 fn width(attribute: CUmemPool_attribute) -> usize {
     match attribute {
         CU_MEMPOOL_ATTR_RELEASE_THRESHOLD

@@ -78,7 +78,7 @@ pub trait Transport: Send + Sync {
     fn adopt(&self, descriptor: OwnedFd) -> Result<Arc<dyn Connection>, TransportError>;
 }
 
-/// What became of a socket that [`Transport::listen_on`] was given.
+/// The outcome for a socket that [`Transport::listen_on`] was given.
 pub enum Listening {
     /// It accepts connections.
     Here(Box<dyn Listener>),

@@ -161,7 +161,7 @@ def _folded(heading: str, inside: str) -> str:
 
 
 def _answers(rows: Sequence[Row], found: Sequence[Choice]) -> str:
-    """What was measured, the figure that matters, what to choose, how sure: one line each."""
+    """Say what was measured, the figure that matters, what to choose, how sure: one line each."""
     programs = whole_programs(rows)
     measured, main, choose, sure = [], [], [], []
     if programs:

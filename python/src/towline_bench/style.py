@@ -132,7 +132,7 @@ def figure(
 
 
 def look(index: int, count: int) -> Any:
-    """How a line is drawn that is one of several: a later one is thinner, so that an equal one below it shows."""
+    """Give the look of a line that is one of several: a later one is thinner, so that an equal one below it shows."""
     return {
         "color": COLOURS[index % len(COLOURS)],
         "marker": MARKERS[index % len(MARKERS)],

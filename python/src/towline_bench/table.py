@@ -209,7 +209,7 @@ def _soft(document: dict[str, Any], name: str) -> Iterator[Row]:
 
 
 def _kills(document: dict[str, Any], name: str) -> Iterator[Row]:
-    """How soon a GPU's memory is free again after a process was killed."""
+    """Read how soon a GPU's memory is free again after a process was killed."""
     gpus = document["machine"].get("gpus") or ["no GPU"]
     for kill in document["rows"]:
         seconds = sorted(map(float, kill["seconds"]))

@@ -1,4 +1,4 @@
-//! What a call costs by hand: the lines of its declaration and of every method that is named like it.
+//! The cost of a call by hand: the lines of its declaration and of every method that is named like it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -153,7 +153,7 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
-        // What the tutorial and other pages show, word for word; and no page names a command that there is not.
+        // The commands of the tutorial and other pages, word for word; and no page names a command that there is not.
         name: "tutorial",
         tiers: TEST,
         needs: &["build"],

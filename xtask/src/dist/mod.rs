@@ -81,7 +81,7 @@ pub(crate) enum Form {
 /// A run of `cargo xtask dist`.
 struct Packing<'a> {
     workspace: &'a Workspace,
-    /// Where packages go.
+    /// The folder for packages.
     dist: PathBuf,
     /// Seconds since the epoch that everything packed is of.
     time: String,
@@ -269,7 +269,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the release contains, and the licences of that.
+/// The release's parts, and their licences.
 fn place_lists(packing: &Packing<'_>, target: Target, tree: &Path) -> Result<()> {
     let parts = Parts::of(packing.workspace, &target.triple())?;
     let lock = packing.workspace.root().join("Cargo.lock");
@@ -375,7 +375,7 @@ fn place_release(
     Ok(())
 }
 
-/// What `towline trace` loads into MPI programs. Without an MPI it has nothing to trace.
+/// Libraries that `towline trace` loads into MPI programs. Without an MPI it has nothing to trace.
 fn place_tracing_libraries(workspace: &Workspace, tree: &Path) -> Result<()> {
     let build = workspace.build_dir().join("pmpi");
     for (compiler, family) in TRACED_MPIS {
@@ -401,7 +401,7 @@ fn place_tracing_libraries(workspace: &Workspace, tree: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What `towline simulate` starts. Without SimGrid it says how to get one.
+/// The program that `towline simulate` starts. Without SimGrid it says how to get one.
 fn place_simulator(workspace: &Workspace, tree: &Path) -> Result<()> {
     let source = workspace.root().join("sim");
     let built = workspace.build_dir().join("towline-sim");
@@ -478,7 +478,7 @@ fn succeed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What the compiler says of itself in the line that begins with `key`.
+/// The compiler's words about itself in the line that begins with `key`.
 fn rustc_says(key: &str) -> Result<String> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc)

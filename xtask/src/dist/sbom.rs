@@ -1,4 +1,4 @@
-//! What a release is made of: a CycloneDX list of the crates that are part of it, and the texts of their licences.
+//! Contents of a release: a CycloneDX list of the crates that are part of it, and the texts of their licences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,13 +12,13 @@ use super::{PACKAGES, VERSION};
 use crate::spdx::Expression;
 use crate::workspace::{Metadata, Package, Workspace};
 
-/// How names of files with licences begin.
+/// Beginnings of the names of files with licences.
 const LICENCE_FILES: [&str; 5] = ["COPYING", "COPYRIGHT", "LICENCE", "LICENSE", "NOTICE"];
 
 /// The crates that are part of a release for one platform.
 pub(super) struct Parts {
     metadata: Metadata,
-    /// What each depends on, by the numbers that cargo gives packages.
+    /// The dependencies of each, by the numbers that cargo gives packages.
     graph: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -131,7 +131,7 @@ fn reference(package: &Package) -> String {
     format!("pkg:cargo/{}@{}", package.name, package.version)
 }
 
-/// What becomes part of the released programs and libraries: no build scripts' and tests' dependencies.
+/// Crates that become part of the released programs and libraries: no build scripts' and tests' dependencies.
 fn graph(metadata: &Metadata) -> BTreeMap<String, BTreeSet<String>> {
     let nodes: BTreeMap<_, _> = metadata.resolve.nodes.iter().map(|n| (&n.id, n)).collect();
     let released = metadata.packages.iter();

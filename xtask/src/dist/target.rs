@@ -22,7 +22,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// What rpm, wheels, glibc and we call it.
+    /// Its name for rpm, wheels, glibc and us.
     pub(super) fn arch(self) -> &'static str {
         match self {
             Self::X86_64 => "x86_64",
@@ -30,7 +30,7 @@ impl Target {
         }
     }
 
-    /// What Debian, OCI and nfpm call it.
+    /// Its name for Debian, OCI and nfpm.
     pub(super) fn debian_arch(self) -> &'static str {
         match self {
             Self::X86_64 => "amd64",

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use super::target::Target;
 use super::{Packing, copy_tree, create_dir, empty_dir, succeed, write};
 
-/// What a wheel may weigh.
+/// The most bytes that a wheel may have.
 const MAX_BYTES: u64 = 15_000_000;
 
 pub(super) fn pack(packing: &Packing<'_>, target: Target, tree: &Path) -> Result<()> {

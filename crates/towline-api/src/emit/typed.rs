@@ -8,7 +8,7 @@ use std::fmt::Write;
 use super::{group_trait, length, pointee, returns, signature};
 use crate::model::{Api, Call, Expr, Extent, Param, Prim, Shape, Type};
 
-/// What becomes of a parameter.
+/// The form in which the half gets a parameter.
 enum Form {
     /// The half gets it as it is.
     AsIs,
@@ -47,7 +47,7 @@ fn is_aligned_further(api: &Api, param: &Param) -> bool {
     }
 }
 
-/// How many elements a list has, as `usize`. A count below zero is none; one behind a pointer was read already.
+/// The number of a list's elements, as `usize`. A count below zero is none; one behind a pointer was read already.
 fn count(call: &Call, expr: &Expr) -> String {
     length(expr, |name| {
         let param = call.params.iter().find(|param| param.name == name);

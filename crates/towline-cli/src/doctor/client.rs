@@ -201,7 +201,7 @@ fn glibc(said: &str) -> Finding {
     }
 }
 
-/// What a container may lack.
+/// Things that a container may lack.
 fn container(root: &Path) -> Vec<Finding> {
     let marks = [".dockerenv", "run/.containerenv", ".singularity.d"];
     let Some(mark) = marks.iter().find(|mark| root.join(mark).exists()) else {

@@ -16,7 +16,7 @@ use crate::ask;
 use crate::cli::DoctorOptions;
 use crate::servers::{self, short};
 
-/// How a finding stands.
+/// The state of a finding.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
@@ -88,7 +88,7 @@ struct Section {
     findings: Vec<Finding>,
 }
 
-/// What `--json` prints.
+/// The document that `--json` prints.
 #[derive(Debug, Serialize)]
 struct Report {
     /// The worst state of all.

@@ -17,11 +17,11 @@ use crate::ask::Server;
 use crate::servers;
 use crate::table;
 
-/// How long a host may take to accept a connection.
+/// The time that a host has to accept a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// How long something else may take to greet: servers of Towline never speak first.
+/// The time that something else has to greet: servers of Towline never speak first.
 const GREETING: Duration = Duration::from_millis(300);
-/// How long a server may take to answer. One that is loaded answers, or says each second that it is alive.
+/// The time that a server has to answer. One that is loaded answers, or says each second that it is alive.
 const ANSWER_LIMIT: Duration = Duration::from_secs(4);
 const PINGS: usize = 20;
 /// Enough to be past the start of a connection, and little enough for a slow one.
@@ -169,7 +169,7 @@ fn way(address: &Address, findings: &mut Vec<Finding>) -> Option<Finding> {
     Some(finding.but(remedy))
 }
 
-/// What a server says unasked.
+/// Findings from what a server says unasked.
 fn greeting(stream: &TcpStream) -> Option<String> {
     stream.set_read_timeout(Some(GREETING)).ok()?;
     let mut bytes = [0; 60];
@@ -303,7 +303,7 @@ fn cuda_findings(snapshot: &snapshot::Snapshot) -> Vec<Finding> {
     findings
 }
 
-/// What a round trip costs programs.
+/// The cost of a round trip to programs.
 fn round_trip(time: Duration) -> Finding {
     let seconds = time.as_secs_f64();
     let thousand = ms(time * 1000);
@@ -323,7 +323,7 @@ fn round_trip(time: Duration) -> Finding {
     }
 }
 
-/// What bandwidth means for programs.
+/// The meaning of a bandwidth for programs.
 fn bandwidth(measured: &Bandwidth) -> Finding {
     let rate = |time: Duration| measured.bytes as f64 / time.as_secs_f64().max(1e-9);
     let (to, from) = (rate(measured.to_device), rate(measured.from_device));

@@ -12,9 +12,9 @@ const OTHERS: usize = MAX_UNPROVEN + 512;
 /// See the module's text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Budget {
-    /// How many sessions there are descriptors for, of those that are wanted.
+    /// The sessions that there are descriptors for, of those that are wanted.
     pub(super) sessions: u32,
-    /// How many there are descriptors for, should more be wanted later.
+    /// The most that there are descriptors for, should more be wanted later.
     pub(super) most: u32,
     /// Descriptors of offers.
     pub(super) offers: usize,

@@ -277,7 +277,7 @@ struct Shared {
     config: SupervisorConfig,
     started: Instant,
     draining: AtomicBool,
-    /// How many sessions there are descriptors for.
+    /// The most sessions that there are descriptors for.
     most_sessions: u32,
     /// The limits of one session, from now on.
     quota: Mutex<Quota>,
@@ -454,7 +454,7 @@ impl Supervisor {
         self.shared.sessions.close();
     }
 
-    /// How many sessions there are, with those that are about to begin.
+    /// The number of sessions, with those that are about to begin.
     pub fn sessions(&self) -> u64 {
         self.shared.sessions.in_use().0
     }

@@ -137,9 +137,9 @@ pub(super) struct SessionTable {
 
 #[derive(Default)]
 struct State {
-    /// How many there may be.
+    /// The most that there may be.
     max: u32,
-    /// How many there are descriptors for.
+    /// The most that there are descriptors for.
     possible: u32,
     sessions: BTreeMap<u64, Arc<Session>>,
     /// Places promised to clients whose worker is not there yet.
@@ -288,7 +288,7 @@ impl SessionTable {
         (state.reserved.into(), state.max.min(state.possible).into())
     }
 
-    /// How many there may be; those beyond it go on.
+    /// The most that there may be; those beyond it go on.
     pub(super) fn max(&self) -> u32 {
         lock(&self.state).max
     }

@@ -54,7 +54,7 @@ struct Need {
 }
 
 impl Finding {
-    /// How many points that it takes have no row: with one missing there is no saying whether it comes out.
+    /// The number of its points without a row: with one missing there is no saying whether it comes out.
     pub fn missing(&self, rows: &[Row]) -> usize {
         let has_row = |point: &Point| {
             rows.iter().any(|row| {
