@@ -253,6 +253,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri takes hours to fill hundreds of megabytes")]
     fn a_message_that_the_peer_would_not_take_is_not_queued() {
         let outbox = Outbox::new();
         assert_eq!(outbox.post(1, |out| out.push(1)), (1, 9));
@@ -272,6 +273,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri takes hours to fill hundreds of megabytes")]
     fn messages_that_together_are_longer_than_a_frame_are_not_queued() {
         let outbox = Outbox::new();
         let long = |out: &mut Vec<u8>| out.resize(out.len() + MESSAGE_LIMIT, 0);
