@@ -78,16 +78,17 @@ impl Gate {
         }))
     }
 
-    /// Ends what the gate stands for.
+    /// Ends what the gate stands for. It is open before the provider hears of it: who has waited for a command behind the gate finds it
+    /// open.
     fn finish(&self, status: cl_int) {
         let status = status.min(CL_COMPLETE);
-        let owner = &self.made.context.parts[self.made.part];
-        provider!(owner.api(), clSetUserEventStatus(self.made.raw.0, status));
         let waiting = {
             let mut progress = self.progress();
             progress.status = Some(status);
             std::mem::take(&mut progress.waiting)
         };
+        let owner = &self.made.context.parts[self.made.part];
+        provider!(owner.api(), clSetUserEventStatus(self.made.raw.0, status));
         for then in waiting {
             then(status);
         }
