@@ -108,7 +108,8 @@ def run_page(page: pathlib.Path) -> str | None:
         home.mkdir()
         work.mkdir()
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("TOWLINE_", "XDG_", "CUDA_"))}
-        environment |= {"HOME": str(home), "PATH": f"{binaries}:{os.environ['PATH']}"}
+        # A program on a terminal writes line by line.
+        environment |= {"HOME": str(home), "PATH": f"{binaries}:{os.environ['PATH']}", "PYTHONUNBUFFERED": "1"}
         terminals: dict[str, Terminal] = {}
         try:
             for language, title, block in FENCE.findall(page.read_text()):
