@@ -216,7 +216,7 @@ extern "C" {
     fn cuKernelGetParamCount(kernel: CUkernel, #[out] paramCount: *mut usize) -> CUresult;
 
     /// Tells an attribute of a function.
-    #[call(id = 0x0820, local, since = "2.2")]
+    #[call(id = 0x0820, sync, manual(client), since = "2.2")]
     fn cuFuncGetAttribute(
         #[out] pi: *mut i32,
         attrib: CUfunction_attribute,

@@ -48,11 +48,11 @@ extern "C" {
     ) -> CUresult;
 
     /// Ends a memory pool, once its memory is free.
-    #[call(id = 0x0705, async, since = "11.2")]
+    #[call(id = 0x0705, async, manual(client), since = "11.2")]
     fn cuMemPoolDestroy(#[destroys] pool: CUmemoryPool) -> CUresult;
 
     /// Gives unused memory of a pool back to the system.
-    #[call(id = 0x0706, sync, since = "11.2")]
+    #[call(id = 0x0706, sync, manual(client), since = "11.2")]
     fn cuMemPoolTrimTo(pool: CUmemoryPool, minBytesToKeep: usize) -> CUresult;
 
     /// Sets an attribute of a pool.

@@ -411,7 +411,7 @@ extern "C" {
     )]
     fn cuStreamUpdateCaptureDependencies(
         hStream: CUstream,
-        #[input(len = numDependencies)] dependencies: *mut CUgraphNode,
+        #[input(len = numDependencies, nullable)] dependencies: *mut CUgraphNode,
         numDependencies: usize,
         flags: u32,
     ) -> CUresult;
@@ -425,7 +425,7 @@ extern "C" {
     )]
     fn cuStreamUpdateCaptureDependencies_v2(
         hStream: CUstream,
-        #[input(len = numDependencies)] dependencies: *mut CUgraphNode,
+        #[input(len = numDependencies, nullable)] dependencies: *mut CUgraphNode,
         #[input(len = numDependencies, nullable)] dependencyData: *const CUgraphEdgeData,
         numDependencies: usize,
         flags: u32,

@@ -343,6 +343,9 @@ impl ContextCalls for Driver {
     }
 
     fn cuCtxDestroy_v2(&self, ctx: CUcontext) -> Result<(), CUresult> {
+        if ctx.is_null() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         self.context_or_invalid(ctx).and_then(|context| {
             if context.primary {
                 return Err(CUDA_ERROR_INVALID_CONTEXT);
@@ -417,9 +420,10 @@ impl ContextCalls for Driver {
     }
 
     fn cuCtxGetFlags(&self) -> Result<u32, CUresult> {
-        let current = self.current();
-        // Every context maps host memory, whatever its flags (seen with driver 580.159).
-        current.map(|context| context.flags.load(Ordering::Relaxed) | CU_CTX_MAP_HOST)
+        let context = self.current()?;
+        let flags = context.flags.load(Ordering::Relaxed);
+        // A primary context maps host memory, whatever its flags (seen with driver 580.159).
+        Ok(flags | if context.primary { CU_CTX_MAP_HOST } else { 0 })
     }
 
     fn cuCtxGetId(&self, ctx: CUcontext) -> Result<u64, CUresult> {

@@ -54,10 +54,9 @@ impl Driver {
         }
         self.expect_within(address, size)?;
         let from = source.expose_provenance() as u64;
-        if let Some(there) = self.device_side(from, size)? {
+        if let Some(there) = self.on_device_too(from, size, address)? {
             return self.between(address, there, size, stream, mode);
         }
-        self.expect_host(from)?;
         let (acting, stream, captured) = place;
         if let Some(captured) = captured {
             let host = Memory::Host(source.cast_mut().cast());
@@ -124,10 +123,9 @@ impl Driver {
         }
         self.expect_within(address, size)?;
         let to = target.expose_provenance() as u64;
-        if let Some(there) = self.device_side(to, size)? {
+        if let Some(there) = self.on_device_too(to, size, address)? {
             return self.between(there, address, size, stream, mode);
         }
-        self.expect_host(to)?;
         let (acting, stream, captured) = place;
         if let Some(captured) = captured {
             let host = Memory::Host(target.cast());
@@ -291,12 +289,22 @@ impl Driver {
         }
     }
 
-    /// Refuses device memory where host memory is due: nothing of this process lies there, nor where freed device memory was.
-    fn expect_host(&self, address: u64) -> Result<(), CUresult> {
-        let known = read(&self.memory).is_device(address);
-        match known || self.addresses.is_held(address) {
-            true => Err(CUDA_ERROR_INVALID_VALUE),
-            false => Ok(()),
+    /// The device's address of what was passed as host memory beside `other`, which must be the device's. Addresses are unified: the device's
+    /// own memory is taken for the host's too (seen with driver 580.159), and where freed device memory was lies nothing of this process.
+    fn on_device_too(
+        &self,
+        address: u64,
+        size: usize,
+        other: u64,
+    ) -> Result<Option<u64>, CUresult> {
+        if let Some(there) = self.device_side(address, size)? {
+            return Ok(Some(there));
+        }
+        let ranges = read(&self.memory);
+        match ranges.is_device(address) {
+            true if ranges.is_device(other) => Ok(Some(address)),
+            false if !self.addresses.is_held(address) => Ok(None),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }
 

@@ -187,12 +187,6 @@ impl Driver {
         Ok(())
     }
 
-    /// A call that is passed on has ended the life of an object.
-    fn ended(&self, handle: u64) {
-        lock(&self.pools).forget(handle);
-        self.unshare_pool(handle);
-    }
-
     /// An id that nothing has had in this process.
     pub(crate) fn new_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed) + 1

@@ -174,6 +174,9 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let known = self.event(event)?;
+        if captured.is_none() && flags & CU_EVENT_RECORD_EXTERNAL != 0 {
+            return Err(CUDA_ERROR_ILLEGAL_STATE);
+        }
         let context = self.context(known.context)?;
         if context.number != acting.context.number {
             return Err(CUDA_ERROR_INVALID_HANDLE);
@@ -186,9 +189,6 @@ impl Driver {
             known.captured.store(true, Ordering::Release);
             captured.record(number);
             return Ok(());
-        }
-        if flags & CU_EVENT_RECORD_EXTERNAL != 0 {
-            return Err(CUDA_ERROR_ILLEGAL_STATE);
         }
         if known.captured.swap(false, Ordering::AcqRel) {
             lock(&self.graphs)
@@ -241,6 +241,9 @@ impl Driver {
     /// The time between the last recordings of two events.
     fn elapsed(&self, start: CUevent, end: CUevent) -> Result<f32, CUresult> {
         let (first, second) = (self.event(start)?, self.event(end)?);
+        for (known, event) in [(&first, start), (&second, end)] {
+            self.expect_uncaptured(known, event)?;
+        }
         let acting = self.acting_in(self.context(first.context)?)?;
         // No clock is that of two servers.
         if self.context(second.context)?.session != acting.context.session {
@@ -254,11 +257,16 @@ impl Driver {
         reply.pMilliseconds.ok_or_else(|| acting.malformed())
     }
 
+    fn expect_uncaptured(&self, known: &Recorded, event: CUevent) -> Result<(), CUresult> {
+        match known.captured.load(Ordering::Acquire) {
+            true => self.uncaptured_event(event.addr() as u64),
+            false => Ok(()),
+        }
+    }
+
     /// Whether the application may ask for an event.
     fn outside_of_captures(&self, known: &Recorded, event: CUevent) -> Result<(), CUresult> {
-        if known.captured.load(Ordering::Acquire) {
-            self.uncaptured_event(event.addr() as u64)?;
-        }
+        self.expect_uncaptured(known, event)?;
         self.safe_in_captures()
     }
 

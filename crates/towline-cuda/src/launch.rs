@@ -9,7 +9,7 @@ use towline_backend::cuda::*;
 
 use crate::collective::refuse_between_ranks;
 use crate::driver::{Driver, LaunchCalls, read, status, tell};
-use crate::graph::kernel_content;
+use crate::graph::{Captured, kernel_content};
 use crate::image::Known;
 use crate::occupancy::{Question, launch_words};
 use crate::pack;
@@ -86,8 +86,13 @@ impl Driver {
         let (acting, stream, captured) = self.enqueue_on(stream)?;
         let named = function.addr() as u64;
         let known = self.function(named)?;
+        if ![0, acting.context.number].contains(&known.context) {
+            return Err(CUDA_ERROR_INVALID_HANDLE);
+        }
         let (known, number) = self.function_at(known, named, &acting)?;
-        self.check(&known, shape, acting.context.device)?;
+        let fits = self.check(&known, shape, acting.context.device);
+        // Unlike most mistakes this one costs a capture (seen with driver 580.159).
+        fits.inspect_err(|_| captured.iter().for_each(Captured::invalidate))?;
         // SAFETY: the caller's contract.
         let block = unsafe { pack::pack(|| self.parameters(&known), params, extra) }?;
         self.before_launch(&acting, &block)?;

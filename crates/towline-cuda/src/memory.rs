@@ -198,10 +198,10 @@ impl Ranges {
 impl Driver {
     fn allocate(&self, size: usize) -> Result<u64, CUresult> {
         let acting = self.session_for(0)?;
+        self.safe_in_captures()?;
         if size == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        self.safe_in_captures()?;
         if let Some(broken) = acting.session.broken() {
             return Err(broken);
         }
@@ -240,12 +240,24 @@ impl Driver {
         Ok(address)
     }
 
+    /// Refuses memory of a graph that no launch has allocated (seen with driver 580.159).
+    pub(crate) fn expect_allocated(&self, address: u64) -> Result<(), CUresult> {
+        let of_graph = read(&self.memory)
+            .find(address)
+            .is_some_and(|(_, range)| range.of_graph);
+        match !of_graph || lock(&self.graphs).left.contains(&address) {
+            true => Ok(()),
+            false => Err(CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+
     fn free(&self, address: u64) -> Result<(), CUresult> {
         self.ready()?;
+        self.safe_in_captures()?;
         if address == 0 {
             return Ok(());
         }
-        self.safe_in_captures()?;
+        self.expect_allocated(address)?;
         let found = match read(&self.memory).find(address) {
             Some((start, range)) if start == address => (range.kind, range.context, range.device),
             _ => return Err(CUDA_ERROR_INVALID_VALUE),
@@ -295,12 +307,16 @@ impl Driver {
 
     fn allocate_host(&self, size: usize, flags: u32) -> Result<*mut c_void, CUresult> {
         let context = self.current()?;
+        self.safe_in_captures()?;
         let known =
             CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-        if size == 0 || flags & !known != 0 {
+        if flags & !known != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        self.safe_in_captures()?;
+        // Nothing is had without an address (seen with driver 580.159).
+        if size == 0 {
+            return Ok(std::ptr::null_mut());
+        }
         // What kernels are to use is mirrored where they do not reach what the server shares.
         let for_kernels = flags & CU_MEMHOSTALLOC_DEVICEMAP != 0;
         let start = match self.share_host(&context, size, for_kernels)? {
@@ -317,6 +333,7 @@ impl Driver {
 
     fn free_host(&self, start: *mut c_void) -> Result<(), CUresult> {
         self.ready()?;
+        self.safe_in_captures()?;
         let address = start.addr() as u64;
         if address == 0 {
             // As cuMemFree: CUDA's runtime passes NULL on.
@@ -542,6 +559,7 @@ impl MemoryCalls for Driver {
         psize: Out<u32>,
         dptr: CUdeviceptr_v1,
     ) -> Result<(), CUresult> {
+        self.current()?;
         let ranges = read(&self.memory);
         let (start, range) = ranges.find(dptr.into()).ok_or(CUDA_ERROR_NOT_FOUND)?;
         let (Ok(start), Ok(size)) = (u32::try_from(start), u32::try_from(range.size)) else {
@@ -579,6 +597,7 @@ impl MemoryCalls for Driver {
         ElementSizeBytes: u32,
     ) -> Result<(CUdeviceptr, usize), CUresult> {
         self.current()?;
+        self.safe_in_captures()?;
         if !matches!(ElementSizeBytes, 4 | 8 | 16) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
@@ -760,6 +779,7 @@ impl MemoryCalls for Driver {
         psize: Out<usize>,
         dptr: CUdeviceptr,
     ) -> Result<(), CUresult> {
+        self.current()?;
         let ranges = read(&self.memory);
         let (start, range) = ranges.find(dptr).ok_or(CUDA_ERROR_NOT_FOUND)?;
         pbase.set(start);
@@ -791,6 +811,7 @@ impl MemoryCalls for Driver {
     }
 
     unsafe fn cuMemHostGetFlags(&self, p: *mut c_void) -> Result<u32, CUresult> {
+        self.current()?;
         let ranges = read(&self.memory);
         match ranges.find(p.addr() as u64).map(|(_, range)| range.kind) {
             // Where addresses are unified, devices see all of it (seen with driver 580.159).
@@ -808,6 +829,7 @@ impl MemoryCalls for Driver {
         Flags: u32,
     ) -> Result<(), CUresult> {
         self.current().and_then(|context| {
+            self.safe_in_captures()?;
             if p.is_null() || bytesize == 0 {
                 return Err(CUDA_ERROR_INVALID_VALUE);
             }
@@ -828,6 +850,7 @@ impl MemoryCalls for Driver {
 
     unsafe fn cuMemHostUnregister(&self, p: *mut c_void) -> Result<(), CUresult> {
         self.ready().and_then(|_| {
+            self.safe_in_captures()?;
             let start = p.addr() as u64;
             if start == 0 {
                 return Err(CUDA_ERROR_INVALID_VALUE);
@@ -850,15 +873,33 @@ impl MemoryCalls for Driver {
         attribute: CUpointer_attribute,
         ptr: CUdeviceptr,
     ) -> Result<(), CUresult> {
-        if data.is_null() {
+        // NULL is no memory, with a context or without (seen with driver 580.159).
+        if data.is_null() || ptr == 0 {
+            self.ready()?;
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        self.current()?;
+        if !matches!(
+            attribute,
+            CU_POINTER_ATTRIBUTE_RANGE_START_ADDR | CU_POINTER_ATTRIBUTE_RANGE_SIZE
+        ) {
+            self.current()?;
+        }
         let told = self.pointer_attribute(attribute, ptr);
-        let told = told.ok_or_else(|| unknown_attribute(attribute))??;
+        let told = told.ok_or_else(|| unknown_attribute(attribute))?;
+        let (told, outcome) = match told {
+            Ok(told) => (told, Ok(())),
+            // What the host has not is told as NULL besides (seen with driver 580.159).
+            Err(status)
+                if attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER
+                    && read(&self.memory).is_device(ptr) =>
+            {
+                (Told::Word(0), Err(status))
+            }
+            Err(status) => return Err(status),
+        };
         // SAFETY: the caller's contract.
         unsafe { write_told(data, told) };
-        Ok(())
+        outcome
     }
 
     unsafe fn cuPointerGetAttributes(

@@ -101,6 +101,32 @@ impl Driver {
         Ok((self.device(device)?.attribute(most) - own.unwrap_or(0)).max(0))
     }
 
+    /// As [`Self::attribute_of`]; what the server's driver had not told when it loaded a module, it tells of a function that is loaded (seen
+    /// with driver 580.159).
+    pub(crate) fn told_attribute(
+        &self,
+        acting: &Acting<'_>,
+        known: &Known,
+        number: u64,
+        attribute: CUfunction_attribute,
+    ) -> Result<i32, CUresult> {
+        let device = acting.context.device;
+        let told = self.attribute_of(known, device, attribute);
+        if told.is_ok() || attribute >= CU_FUNC_ATTRIBUTE_MAX {
+            return told;
+        }
+        let function = wire::FunctionHandle(number);
+        acting.call(&wire::FuncLoad { function })?;
+        let body = acting.call(&wire::FuncGetAttribute {
+            attrib: attribute,
+            hfunc: function,
+        })?;
+        let reply = wire::FuncGetAttributeReply::decode(&body).map_err(|_| acting.malformed())?;
+        let value = reply.pi.ok_or_else(|| acting.malformed())?;
+        known.set_attribute(device, attribute, value);
+        Ok(value)
+    }
+
     /// The number of a function by its name. The driver looks at the handle first (seen with driver 580.159).
     fn named(&self, image: u64, name: Option<&[u8]>) -> Result<u64, CUresult> {
         let image = self.image(image)?;
@@ -446,6 +472,9 @@ impl ModuleCalls for Driver {
         library: CUlibrary,
         name: Option<&[u8]>,
     ) -> Result<CUkernel, CUresult> {
+        if name.is_none() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         let number = self.named(library.addr() as u64, name)?;
         Ok(wire::KernelHandle(number).to_raw())
     }
@@ -570,8 +599,8 @@ impl ModuleCalls for Driver {
         attrib: CUfunction_attribute,
         hfunc: CUfunction,
     ) -> Result<i32, CUresult> {
-        self.at_function(hfunc)
-            .and_then(|(acting, known, _)| self.attribute_of(&known, acting.context.device, attrib))
+        let (acting, known, number) = self.at_function(hfunc)?;
+        self.told_attribute(&acting, &known, number, attrib)
     }
 
     fn cuFuncSetAttribute(

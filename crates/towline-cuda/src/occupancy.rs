@@ -106,14 +106,11 @@ impl Driver {
         if limit < 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let (acting, known, _) = self.at_function(function)?;
-        let number = acting.context.device;
-        let device = self.device(number)?;
+        let (acting, known, number) = self.at_function(function)?;
+        let device = self.device(acting.context.device)?;
         let of = |attribute| device.attribute(attribute);
-        let mut largest = of(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-        if let Some(most) = known.attribute(number, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) {
-            largest = largest.min(most);
-        }
+        let most = CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+        let mut largest = self.told_attribute(&acting, &known, number, most)?;
         if limit > 0 {
             largest = largest.min(limit);
         }

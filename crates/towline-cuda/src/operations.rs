@@ -15,7 +15,7 @@ const CONDITION: u32 = 3;
 
 /// The words of operations.
 pub(crate) fn words(list: &[CUstreamBatchMemOpParams]) -> Result<Vec<u64>, CUresult> {
-    if list.is_empty() || list.len() > LIMIT {
+    if list.len() > LIMIT {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     let mut words = Vec::with_capacity(list.len() * WORDS);
@@ -32,8 +32,13 @@ fn one(kind: CUstreamBatchMemOpType, address: CUdeviceptr, value: u64, flags: u3
 }
 
 impl Driver {
-    /// Refuses operations that the device has not, and that are on no memory.
-    pub(crate) fn check_operations(&self, context: u64, words: &[u64]) -> Result<(), CUresult> {
+    /// Refuses operations that the device has not, and that are on no memory: a capture asks for none (seen with driver 580.159).
+    pub(crate) fn check_operations(
+        &self,
+        context: u64,
+        words: &[u64],
+        on_memory: bool,
+    ) -> Result<(), CUresult> {
         let device = self.device(self.context(context)?.device)?;
         let has = |attribute| match device.attribute(attribute) {
             0 => Err(CUDA_ERROR_NOT_SUPPORTED),
@@ -41,9 +46,10 @@ impl Driver {
         };
         let place = |address: u64, bytes: u64| {
             let ranges = read(&self.memory);
-            let known = ranges.find(address).is_some_and(|(start, range)| {
-                range.kind.is_device() && address - start + bytes <= range.size as u64
-            });
+            let known = !on_memory
+                || ranges.find(address).is_some_and(|(start, range)| {
+                    range.kind.is_device() && address - start + bytes <= range.size as u64
+                });
             match known && address.is_multiple_of(bytes) {
                 true => Ok(()),
                 false => Err(CUDA_ERROR_INVALID_VALUE),
@@ -104,7 +110,10 @@ impl Driver {
     pub(crate) fn operate(&self, stream: CUstream, words: &[u64]) -> Result<(), CUresult> {
         let (acting, handle, captured) = self.enqueue_on(stream)?;
         let context = acting.context.number;
-        self.check_operations(context, words)?;
+        if words.is_empty() {
+            return Ok(());
+        }
+        self.check_operations(context, words, captured.is_none())?;
         if let Some(captured) = captured {
             return captured.add(Content::Operations {
                 context,

@@ -93,12 +93,11 @@ impl Driver {
         if flags != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        if here.number == there.number {
-            return Err(CUDA_ERROR_INVALID_CONTEXT);
-        }
-        if here.session != there.session {
+        // No device is its own peer (seen with driver 580.159).
+        if here.device == there.device || here.session != there.session {
             return Err(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
         }
+        self.safe_in_captures()?;
         let pair = (here.number, there.number);
         if lock(&self.peers.enabled).contains(&pair) {
             return Err(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
@@ -117,6 +116,7 @@ impl Driver {
 
     pub(crate) fn disable_access(&self, peer: CUcontext) -> Result<(), CUresult> {
         let here = self.current()?;
+        self.safe_in_captures()?;
         let there = self.context(peer.addr() as u64)?;
         let pair = (here.number, there.number);
         if !lock(&self.peers.enabled).remove(&pair) {

@@ -63,6 +63,9 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         if let Some(captured) = captured {
+            if size == 0 {
+                return Ok(0);
+            }
             // A node allocates from a pool of the graph's own on the same device.
             let device = of_pool.unwrap_or(acting.context.device);
             let params = self.allocation_of(size, device);
@@ -299,12 +302,16 @@ impl PoolCalls for Driver {
         self.enqueue_on(hStream)
             .and_then(|(acting, stream, captured)| {
                 if let Some(captured) = captured {
-                    return captured.add(self.free_content(dptr)?);
+                    return match dptr {
+                        0 => Ok(()),
+                        _ => captured.add_free(dptr, self.free_content(dptr)?),
+                    };
                 }
                 self.safe_in_captures()?;
                 if dptr == 0 {
                     return Ok(());
                 }
+                self.expect_allocated(dptr)?;
                 let home = self.home(&acting, dptr);
                 let known = write(&self.memory).take_device(dptr);
                 let known = known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
@@ -339,6 +346,25 @@ impl PoolCalls for Driver {
         let props = props.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         pool.set(self.create_pool(&props)?);
         Ok(())
+    }
+
+    fn cuMemPoolDestroy(&self, pool: CUmemoryPool) -> Result<(), CUresult> {
+        let handle = wire::MemoryPoolHandle::from_raw(pool);
+        self.at_pool(pool)?
+            .post(&wire::MemPoolDestroy { pool: handle })?;
+        lock(&self.pools).forget(handle.0);
+        self.unshare_pool(handle.0);
+        Ok(())
+    }
+
+    fn cuMemPoolTrimTo(&self, pool: CUmemoryPool, minBytesToKeep: usize) -> Result<(), CUresult> {
+        self.safe_in_captures()?;
+        self.at_pool(pool)?
+            .call(&wire::MemPoolTrimTo {
+                pool: wire::MemoryPoolHandle::from_raw(pool),
+                minBytesToKeep: minBytesToKeep as u64,
+            })
+            .map(|_| ())
     }
 
     unsafe fn cuMemPoolSetAttribute(

@@ -1,5 +1,6 @@
 //! Streams: what they are known to have finished, and functions of the application in their order.
 
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -359,6 +360,32 @@ impl Driver {
         Ok(handle.to_raw())
     }
 
+    fn end_stream(&self, acting: &Acting<'_>, handle: wire::StreamHandle) -> Result<(), CUresult> {
+        self.leave_capture(handle.0)?;
+        // First, so that nothing more is posted in its order.
+        write(&self.streams).remove(&handle.0);
+        acting.session.forget_stream(handle.0);
+        acting.post(&wire::StreamDestroyV2 { hStream: handle })?;
+        self.forget_stream_attributes(|_, stream| stream == handle.0);
+        let probe = acting.context.end_stream(handle.0);
+        let events = [probe, acting.context.written.forget(handle.0)];
+        events.into_iter().flatten().try_for_each(|event| {
+            acting.post(&wire::EventDestroyV2 {
+                hEvent: wire::EventHandle(event),
+            })
+        })
+    }
+
+    /// Ends the default streams of a thread that ends, by context.
+    pub(crate) fn end_own_streams(&self, streams: &HashMap<u64, u64>) {
+        for (context, stream) in streams {
+            let context = self.ready().and_then(|_| self.context(*context));
+            let acting = context.and_then(|context| self.acting_in(context));
+            // A context or session that has ended has taken its streams along.
+            let _ = acting.and_then(|acting| self.end_stream(&acting, wire::StreamHandle(*stream)));
+        }
+    }
+
     /// As [`Self::describe`]; a stream that is captured is refused, which invalidates the capture.
     fn describe_uncaptured(&self, stream: CUstream) -> Result<Arc<Stream>, CUresult> {
         if self.is_capturing() {
@@ -384,7 +411,8 @@ impl Driver {
                 context: context.number,
                 flags: 0,
                 priority: 0,
-                id: number,
+                // Both names of the default stream (seen with driver 580.159).
+                id: number.max(CU_STREAM_LEGACY),
             }));
         }
         let found = read(&self.streams).get(&number).cloned();
@@ -527,8 +555,9 @@ impl Driver {
         function: CUhostFn,
         user_data: *mut c_void,
     ) -> Result<(), CUresult> {
-        let (acting, handle, captured) = self.enqueue_on(stream)?;
+        // Unlike others, this parameter comes before the stream's capture (seen with driver 580.159).
         let function = function.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let (acting, handle, captured) = self.enqueue_on(stream)?;
         if let Some(captured) = captured {
             let data = user_data.expose_provenance();
             return captured.add(Content::Host(Some(function), data));
@@ -544,7 +573,7 @@ impl Driver {
     }
 }
 
-/// Tells a new stream. Without a context the driver writes -1 (seen with driver 580.159).
+/// Tells a new stream. Without a context, or before cuInit, the driver writes -1 (seen with driver 580.159).
 fn tell_stream(
     place: &Out<CUstream>,
     make: impl FnOnce() -> Result<CUstream, CUresult>,
@@ -555,7 +584,9 @@ fn tell_stream(
     let made = make();
     match made {
         Ok(stream) => place.set(stream),
-        Err(CUDA_ERROR_INVALID_CONTEXT) => place.set(std::ptr::without_provenance_mut(usize::MAX)),
+        Err(CUDA_ERROR_INVALID_CONTEXT | CUDA_ERROR_NOT_INITIALIZED) => {
+            place.set(std::ptr::without_provenance_mut(usize::MAX));
+        }
         Err(_) => {}
     }
     made.map(|_| ())
@@ -579,21 +610,8 @@ impl StreamCalls for Driver {
         if hStream.addr() <= 2 {
             return Err(CUDA_ERROR_INVALID_HANDLE);
         }
-        self.on(hStream).and_then(|(acting, handle)| {
-            self.leave_capture(handle.0)?;
-            // First, so that nothing more is posted in its order.
-            write(&self.streams).remove(&handle.0);
-            acting.session.forget_stream(handle.0);
-            acting.post(&wire::StreamDestroyV2 { hStream: handle })?;
-            self.forget_stream_attributes(|_, stream| stream == handle.0);
-            let probe = acting.context.end_stream(handle.0);
-            let events = [probe, acting.context.written.forget(handle.0)];
-            events.into_iter().flatten().try_for_each(|event| {
-                acting.post(&wire::EventDestroyV2 {
-                    hEvent: wire::EventHandle(event),
-                })
-            })
-        })
+        let (acting, handle) = self.on(hStream)?;
+        self.end_stream(&acting, handle)
     }
 
     fn cuStreamQuery(&self, hStream: CUstream) -> Result<(), CUresult> {
@@ -687,9 +705,10 @@ impl StreamCalls for Driver {
         hStream: CUstream,
         pGreenCtx: Out<CUgreenCtx>,
     ) -> Result<CUcontext, CUresult> {
+        let context = StreamCalls::cuStreamGetCtx(self, hStream)?;
         // No stream is of a green context.
         pGreenCtx.set(std::ptr::null_mut());
-        StreamCalls::cuStreamGetCtx(self, hStream)
+        Ok(context)
     }
 
     fn cuStreamCopyAttributes(&self, dst: CUstream, src: CUstream) -> Result<(), CUresult> {
@@ -771,6 +790,7 @@ impl StreamCalls for Driver {
         paramArray: &[CUstreamBatchMemOpParams],
         flags: u32,
     ) -> Result<(), CUresult> {
+        self.enqueue_on(stream)?;
         if flags != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
@@ -795,7 +815,7 @@ impl StreamCalls for Driver {
     }
 
     fn cuStreamGetDevice(&self, hStream: CUstream) -> Result<CUdevice, CUresult> {
-        let context = self.context(self.describe_valid(hStream)?.context)?;
+        let context = self.context(self.describe_uncaptured(hStream)?.context)?;
         Ok(context.device)
     }
 
@@ -823,6 +843,9 @@ impl StreamCalls for Driver {
         dependencyData: Option<&[CUgraphEdgeData]>,
         mode: CUstreamCaptureMode,
     ) -> Result<(), CUresult> {
+        if hGraph.is_null() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         let deps = crate::graph::dependencies(dependencies, dependencyData);
         self.begin_capture(hStream, mode, Some((hGraph.addr() as u64, deps)))
     }
@@ -846,27 +869,37 @@ impl StreamCalls for Driver {
     fn cuStreamUpdateCaptureDependencies(
         &self,
         hStream: CUstream,
-        dependencies: &[CUgraphNode],
+        dependencies: Option<&[CUgraphNode]>,
+        count: usize,
         flags: u32,
     ) -> Result<(), CUresult> {
-        StreamCalls::cuStreamUpdateCaptureDependencies_v2(self, hStream, dependencies, None, flags)
+        StreamCalls::cuStreamUpdateCaptureDependencies_v2(
+            self,
+            hStream,
+            dependencies,
+            None,
+            count,
+            flags,
+        )
     }
 
     fn cuStreamUpdateCaptureDependencies_v2(
         &self,
         hStream: CUstream,
-        dependencies: &[CUgraphNode],
+        dependencies: Option<&[CUgraphNode]>,
         dependencyData: Option<&[CUgraphEdgeData]>,
+        _count: usize,
         flags: u32,
     ) -> Result<(), CUresult> {
-        let deps = crate::graph::dependencies(dependencies, dependencyData);
-        self.update_dependencies(hStream, &deps, flags)
+        let deps = dependencies.map(|nodes| crate::graph::dependencies(nodes, dependencyData));
+        self.update_dependencies(hStream, deps.as_deref(), flags)
     }
 
     fn cuThreadExchangeStreamCaptureMode(
         &self,
         mode: &mut CUstreamCaptureMode,
     ) -> Result<(), CUresult> {
+        self.ready()?;
         if *mode > CU_STREAM_CAPTURE_MODE_RELAXED {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }

@@ -49,8 +49,9 @@ fn initial(attribute: CUstreamAttrID, priority: i32) -> Value {
 }
 
 impl Driver {
+    /// Whose attributes these are; a stream whose capture is invalid tells none.
     fn attribute_key(&self, stream: CUstream) -> Result<(u64, u64), CUresult> {
-        let (acting, handle) = self.on(stream)?;
+        let (acting, handle, _) = self.enqueue_on(stream)?;
         Ok((acting.context.number, handle.0))
     }
 
@@ -102,7 +103,7 @@ impl Driver {
         attribute: CUstreamAttrID,
         given: &CUlaunchAttributeValue,
     ) -> Result<(), CUresult> {
-        let (acting, handle) = self.on(stream)?;
+        let (acting, handle, _) = self.enqueue_on(stream)?;
         let given = bytes(given);
         self.check_attribute(attribute, &given, acting.context.device)?;
         // How this process waits is its own matter: the server waits in its own way.

@@ -42,7 +42,11 @@ impl Drop for End {
             THREAD.set(thread);
         } else if !thread.is_null() {
             // SAFETY: `make` made it for this thread, which has no other reference to it here and makes a new one should it call again.
-            drop(unsafe { Box::from_raw(thread.cast_mut()) });
+            let thread = unsafe { Box::from_raw(thread.cast_mut()) };
+            let streams = thread.own_streams.into_inner();
+            if !streams.is_empty() {
+                crate::driver::process().end_own_streams(&streams);
+            }
         }
     }
 }

@@ -21,7 +21,7 @@ on_every_device! {
     empty_file_is_no_image
     profiler_calls_need_the_driver_started
     copies_beyond_their_memory_are_refused
-    device_memory_where_host_memory_is_due_is_refused
+    plain_copies_take_device_memory_for_host_memory
     hints_about_caches_leave_no_failure
     wrong_arguments_are_told_as_on_a_gpu
     calls_beside_captures_are_told_as_on_a_gpu
@@ -311,7 +311,7 @@ fn copies_beyond_their_memory_are_refused(machine: Machine) {
     machine.end();
 }
 
-fn device_memory_where_host_memory_is_due_is_refused(machine: Machine) {
+fn plain_copies_take_device_memory_for_host_memory(machine: Machine) {
     let (from, to) = (machine.filled(&[1; 64]), machine.filled(&[0; 64]));
     let (driver, stream) = (&machine.driver, machine.stream());
     let host = |address: u64| without_provenance_mut::<c_void>(address as usize);
@@ -326,17 +326,26 @@ fn device_memory_where_host_memory_is_due_is_refused(machine: Machine) {
         ..unsafe { std::mem::zeroed() }
     };
     // SAFETY: refused before anything is read or written.
-    let outcomes = unsafe {
-        [
-            driver.cuMemcpyHtoD_v2(to, host(from), 64),
-            driver.cuMemcpyHtoDAsync_v2(to, host(from), 64, stream),
-            driver.cuMemcpyDtoH_v2(host(to), from, 64),
-            driver.cuMemcpyDtoHAsync_v2(host(to), from, 64, stream),
-            driver.cuMemcpy2D_v2(&raw const area),
-        ]
-    };
-    assert_eq!(outcomes, [CUDA_ERROR_INVALID_VALUE; 5]);
+    let boxed = unsafe { driver.cuMemcpy2D_v2(&raw const area) };
+    assert_eq!(boxed, CUDA_ERROR_INVALID_VALUE);
     assert_eq!(machine.bytes(to, 64), [0; 64]);
+    let copies: [&dyn Fn() -> CUresult; 4] = [
+        // SAFETY: in this and the others, both are memory of the device.
+        &|| unsafe { driver.cuMemcpyHtoD_v2(to, host(from), 64) },
+        &|| unsafe { driver.cuMemcpyHtoDAsync_v2(to, host(from), 64, stream) },
+        &|| unsafe { driver.cuMemcpyDtoH_v2(host(to), from, 64) },
+        &|| unsafe { driver.cuMemcpyDtoHAsync_v2(host(to), from, 64, stream) },
+    ];
+    for copy in copies {
+        // SAFETY: the memory has so many bytes.
+        let cleared = unsafe { driver.cuMemsetD8_v2(to, 0, 64) };
+        assert_eq!(cleared, CUDA_SUCCESS);
+        assert_eq!(machine.bytes(to, 64), [0; 64]);
+        assert_eq!(copy(), CUDA_SUCCESS);
+        // SAFETY: has no pointers.
+        assert_eq!(unsafe { driver.cuStreamSynchronize(stream) }, CUDA_SUCCESS);
+        assert_eq!(machine.bytes(to, 64), [1; 64]);
+    }
     machine.end();
 }
 

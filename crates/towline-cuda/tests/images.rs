@@ -10,7 +10,7 @@ use std::ffi::CString;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use support::Machine;
+use support::{ADD_ONE, Machine};
 use towline_backend::cuda::*;
 use towline_worker::Images;
 
@@ -144,6 +144,34 @@ fn small_code_and_code_for_a_server_of_this_host_is_sent_and_not_kept() {
     assert_eq!(load(&near, &code(SIZE, "near"), true).0, 1);
     Machine::leave_all(vec![machine, near]);
     assert_eq!(images.held_bytes(), 0);
+}
+
+#[test]
+fn attribute_of_unloaded_function_is_asked_once() {
+    let machine = Machine::new();
+    let (mut module, mut function) = (null_mut(), null_mut());
+    // SAFETY: the image ends with a NUL; the handles are locals.
+    let found = unsafe {
+        let driver = &machine.driver;
+        [
+            driver.cuModuleLoadData(&raw mut module, ADD_ONE.as_ptr().cast()),
+            driver.cuModuleGetFunction(&raw mut function, module, c"add_one".as_ptr()),
+        ]
+    };
+    assert_eq!(found, [CUDA_SUCCESS; 2]);
+    let attribute = CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES;
+    let asked = || {
+        let mut bytes = -1;
+        let (told, waits) = machine.costs(|driver| {
+            // SAFETY: the place is a local.
+            unsafe { driver.cuFuncGetAttribute(&raw mut bytes, attribute, function) }
+        });
+        (told, bytes, waits)
+    };
+    // The function is loaded, and then the driver asked.
+    assert_eq!(asked(), (CUDA_SUCCESS, 0, 2));
+    assert_eq!(asked(), (CUDA_SUCCESS, 0, 0));
+    machine.leave();
 }
 
 #[test]

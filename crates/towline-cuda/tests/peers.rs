@@ -55,7 +55,7 @@ fn access_to_a_peer_is_enabled_once_and_ends_once() {
         })
     };
     assert_eq!(enable(1, 1), (CUDA_ERROR_INVALID_VALUE, 0));
-    assert_eq!(enable(0, 0), (CUDA_ERROR_INVALID_CONTEXT, 0));
+    assert_eq!(enable(0, 0), (CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 0));
     assert_eq!(enable(2, 0), (CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 0));
     assert_eq!(enable(1, 0), (CUDA_SUCCESS, 1));
     assert_eq!(enable(1, 0), (CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, 0));

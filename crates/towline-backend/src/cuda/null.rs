@@ -1132,9 +1132,24 @@ impl CudaApi for NullCuda {
         which: CUfunction_attribute,
         function: CUfunction,
     ) -> CUresult {
-        let known = which == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
-        put(value, if known { 1024 } else { 0 });
-        self.kernel(function.addr()).err().unwrap_or(CUDA_SUCCESS)
+        let kernel = match self.kernel(function.addr()) {
+            Ok(kernel) => kernel,
+            Err(status) => return status,
+        };
+        if which == CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES && !kernel.loaded.load(Ordering::Acquire) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        // SAFETY: the caller's; kernels and functions are one here.
+        unsafe { self.cuKernelGetAttribute(value, which, function.cast(), 0) }
+    }
+    unsafe fn cuFuncLoad(&self, function: CUfunction) -> CUresult {
+        match self.kernel(function.addr()) {
+            Err(status) => status,
+            Ok(kernel) => {
+                kernel.loaded.store(true, Ordering::Release);
+                CUDA_SUCCESS
+            }
+        }
     }
     unsafe fn cuKernelGetAttribute(
         &self,
@@ -1143,8 +1158,9 @@ impl CudaApi for NullCuda {
         kernel: CUkernel,
         _dev: CUdevice,
     ) -> CUresult {
-        // SAFETY: the caller's.
-        unsafe { self.cuFuncGetAttribute(value, which, kernel.cast()) }
+        let known = which == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+        put(value, if known { 1024 } else { 0 });
+        self.kernel(kernel.addr()).err().unwrap_or(CUDA_SUCCESS)
     }
     unsafe fn cuFuncSetAttribute(
         &self,

@@ -49,6 +49,14 @@ impl<'a> Attributes<'a> {
 pub(super) type Failure = (Option<usize>, CUresult);
 
 impl Driver {
+    /// Refuses a captured stream; unlike other calls, this costs the capture nothing (seen with driver 580.159).
+    fn outside(&self, stream: CUstream) -> Result<(), CUresult> {
+        match self.enqueue_on(stream)? {
+            (_, _, None) => Ok(()),
+            _ => Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
+        }
+    }
+
     /// Copies ranges.
     ///
     /// # Safety
@@ -60,10 +68,7 @@ impl Driver {
         attributes: &Attributes<'_>,
         stream: CUstream,
     ) -> Result<(), Failure> {
-        if stream.addr() <= CU_STREAM_LEGACY as usize {
-            return Err((None, CUDA_ERROR_INVALID_VALUE));
-        }
-        self.enqueue_on(stream).map_err(|status| (None, status))?;
+        self.outside(stream).map_err(|status| (None, status))?;
         let mut modes = Vec::with_capacity(sizes.len());
         for (index, ((target, source), size)) in targets.iter().zip(sources).zip(sizes).enumerate()
         {
@@ -164,10 +169,10 @@ impl Driver {
         flags: u64,
         stream: CUstream,
     ) -> Result<(), Failure> {
-        if flags != 0 || ops.is_empty() || stream.addr() <= CU_STREAM_LEGACY as usize {
+        if flags != 0 || ops.is_empty() {
             return Err((None, CUDA_ERROR_INVALID_VALUE));
         }
-        self.enqueue_on(stream).map_err(|status| (None, status))?;
+        self.outside(stream).map_err(|status| (None, status))?;
         let mut copies = Vec::with_capacity(ops.len());
         for (index, op) in ops.iter().enumerate() {
             let copy = self.operation(op);

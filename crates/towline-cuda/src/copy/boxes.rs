@@ -178,8 +178,10 @@ impl Driver {
             Memory::Device(address) => address,
             Memory::Array(_) => 0,
         };
-        if matches!(side.memory, Memory::Host(_)) {
-            self.expect_host(base)?;
+        // Nothing of this process lies in the device's memory, nor where that was before it was freed.
+        let is_device = || read(&self.memory).is_device(base) || self.addresses.is_held(base);
+        if matches!(side.memory, Memory::Host(_)) && is_device() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
         if base == 0 || base.checked_add(bytes as u64).is_none() {
             return Err(CUDA_ERROR_INVALID_VALUE);
@@ -323,7 +325,7 @@ impl Driver {
     ) -> Result<Option<Arc<Context>>, CUresult> {
         match side.memory {
             Memory::Host(_) => Ok(None),
-            _ => self.context(context.addr() as u64).map(Some),
+            _ => self.context_or_current(context).map(Some),
         }
     }
 

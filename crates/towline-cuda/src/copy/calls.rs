@@ -15,19 +15,20 @@ fn array(handle: CUarray) -> Memory {
     Memory::Array(handle.addr() as u64)
 }
 
-/// Tells which copy of a batch failed: the greatest number where it was none of them.
+/// Whether a batch is refused for its stream, without a word of which copy failed.
+fn is_default(stream: CUstream) -> bool {
+    stream.addr() <= CU_STREAM_LEGACY as usize
+}
+
+/// Tells which copy of a batch failed: the greatest number where none did, or none by itself (seen with driver 580.159).
 ///
 /// # Safety
 /// `index` is NULL or writable.
 unsafe fn tell_failure(index: *mut usize, done: Result<(), Failure>) -> CUresult {
-    match done {
-        Ok(()) => CUDA_SUCCESS,
-        Err((which, status)) => {
-            // SAFETY: the caller's contract.
-            unsafe { crate::raw::fill(index, 1, [which.unwrap_or(usize::MAX)].into_iter()) };
-            status
-        }
-    }
+    let (which, status) = done.err().unwrap_or((None, CUDA_SUCCESS));
+    // SAFETY: the caller's contract.
+    unsafe { crate::raw::fill(index, 1, [which.unwrap_or(usize::MAX)].into_iter()) };
+    status
 }
 
 impl CopyCalls for Driver {
@@ -329,6 +330,9 @@ impl CopyCalls for Driver {
         failIdx: *mut usize,
         hStream: CUstream,
     ) -> CUresult {
+        if is_default(hStream) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
         let (copies, attributes) = (
             (
                 dsts.cast_const(),
@@ -355,6 +359,9 @@ impl CopyCalls for Driver {
         numAttrs: usize,
         hStream: CUstream,
     ) -> CUresult {
+        if is_default(hStream) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
         let (copies, attributes) = (
             (
                 dsts.cast_const(),
@@ -378,6 +385,9 @@ impl CopyCalls for Driver {
         flags: u64,
         hStream: CUstream,
     ) -> CUresult {
+        if is_default(hStream) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
         // SAFETY: the caller's contract.
         let ops = unsafe { crate::raw::slice(opList.cast_const(), numOps) };
         // SAFETY: the caller's contract.
@@ -393,6 +403,9 @@ impl CopyCalls for Driver {
         flags: u64,
         hStream: CUstream,
     ) -> CUresult {
+        if is_default(hStream) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
         // SAFETY: the caller's contract.
         let ops = unsafe { crate::raw::slice(opList.cast_const(), numOps) };
         // SAFETY: the caller's contract.
@@ -410,6 +423,9 @@ impl CopyCalls for Driver {
         hStream: CUstream,
     ) -> CUresult {
         let call = "cuMemcpyWithAttributesAsync";
+        if is_default(hStream) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
         let copies = (&raw const dst, &raw const src, &raw const size, 1);
         let first = 0;
         // SAFETY: the caller's contract.
@@ -431,6 +447,9 @@ impl CopyCalls for Driver {
         hStream: CUstream,
     ) -> CUresult {
         let call = "cuMemcpy3DWithAttributesAsync";
+        if is_default(hStream) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
         // SAFETY: the caller's contract.
         let ops = unsafe { crate::raw::slice(op.cast_const(), 1) };
         // SAFETY: the caller's contract.

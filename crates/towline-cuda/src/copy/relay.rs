@@ -309,10 +309,7 @@ impl Driver {
         wait: bool,
     ) -> Result<(), CUresult> {
         let (acting, stream) = self.on_uncaptured(stream)?;
-        let (to, from) = (
-            self.context(to.addr() as u64)?,
-            self.context(from.addr() as u64)?,
-        );
+        let (to, from) = (self.context_or_current(to)?, self.context_or_current(from)?);
         if size == 0 {
             return Ok(());
         }

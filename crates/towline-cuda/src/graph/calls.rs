@@ -389,7 +389,7 @@ impl GraphCalls for Driver {
         dependencies: &[CUgraphNode],
         dptr: CUdeviceptr,
     ) -> Result<CUgraphNode, CUresult> {
-        let content = self.free_content(dptr)?;
+        let content = self.free_content_in(hGraph, dptr)?;
         self.add_node(hGraph, dependencies, content)
     }
 
@@ -613,7 +613,7 @@ impl GraphCalls for Driver {
     ) -> Result<(), CUresult> {
         self.with_graphs(|graphs| {
             let graph = hGraph.addr() as u64;
-            graphs.graph(graph)?;
+            graphs.expect_loosable(graph)?;
             edges_of(from, to, None).try_for_each(|(dep, to)| graphs.untie(graph, to, dep.node))
         })
     }
@@ -627,7 +627,7 @@ impl GraphCalls for Driver {
     ) -> Result<(), CUresult> {
         self.with_graphs(|graphs| {
             let graph = hGraph.addr() as u64;
-            graphs.graph(graph)?;
+            graphs.expect_loosable(graph)?;
             edges_of(from, to, edgeData).try_for_each(|(dep, to)| {
                 // An edge is known by its data too.
                 if !graphs.node(to)?.before.contains(&dep) {

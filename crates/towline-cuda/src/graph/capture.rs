@@ -333,6 +333,9 @@ impl Driver {
 
     pub(crate) fn end_capture(&self, stream: CUstream) -> Result<u64, CUresult> {
         let (acting, handle) = self.on(stream)?;
+        if handle.0 <= CU_STREAM_LEGACY {
+            self.captured(&acting, handle)?;
+        }
         let mut held = lock(&self.graphs);
         let graphs = &mut *held;
         let found = graphs.captures.streams.get(&handle.0).copied();
@@ -343,9 +346,6 @@ impl Driver {
             capture.valid = false;
             return Err(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
         }
-        if capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture.thread != acting.actor.thread {
-            return Err(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-        }
         let capture = graphs.captures.captures.remove(&id);
         let capture = capture.ok_or(CUDA_ERROR_ILLEGAL_STATE)?;
         graphs.captures.streams.retain(|_, other| *other != id);
@@ -354,6 +354,11 @@ impl Driver {
             broken
         } else if !capture.valid {
             CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+        } else if capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED
+            && capture.thread != acting.actor.thread
+        {
+            // The capture has ended all the same (seen with driver 580.159).
+            CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
         } else if !is_joined(graphs, &capture) {
             CUDA_ERROR_STREAM_CAPTURE_UNJOINED
         } else {
@@ -395,7 +400,7 @@ impl Driver {
             return Err(CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
         };
         let is_valid = match captures.captures.get(&from) {
-            None => return Err(CUDA_ERROR_CAPTURED_EVENT),
+            None => return Err(CUDA_ERROR_INVALID_VALUE),
             Some(capture) => capture.valid,
         };
         if !is_valid {
@@ -441,12 +446,16 @@ impl Driver {
     /// Whether an event was recorded last in a capture: the application may not ask for it then.
     pub(crate) fn uncaptured_event(&self, event: u64) -> Result<(), CUresult> {
         let captures = &mut lock(&self.graphs).captures;
-        match captures.events.get(&event).map(|(id, _)| *id) {
-            None => Ok(()),
-            Some(id) => {
-                captures.end(id);
+        let Some(id) = captures.events.get(&event).map(|(id, _)| *id) else {
+            return Ok(());
+        };
+        match captures.captures.get_mut(&id) {
+            Some(capture) if capture.valid => {
+                capture.valid = false;
                 Err(CUDA_ERROR_CAPTURED_EVENT)
             }
+            // Of a capture that is over or invalid (seen with driver 580.159).
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }
 
@@ -501,11 +510,12 @@ impl Driver {
     pub(crate) fn update_dependencies(
         &self,
         stream: CUstream,
-        deps: &[Dep],
+        deps: Option<&[Dep]>,
         flags: u32,
     ) -> Result<(), CUresult> {
         let (_, handle, captured) = self.enqueue_on(stream)?;
         let captured = captured.ok_or(CUDA_ERROR_ILLEGAL_STATE)?;
+        let deps = deps.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let mut graphs = lock(&self.graphs);
         let graph = captured.graph(&graphs)?;
         graphs.check_deps(graph, deps)?;
@@ -586,6 +596,20 @@ impl Captured<'_> {
     /// Adds a node, which the stream's next one stands behind.
     pub(crate) fn add(&self, content: Content) -> Result<(), CUresult> {
         let mut graphs = lock(&self.driver.graphs);
+        self.add_to(&mut graphs, content).map(|_| ())
+    }
+
+    /// As [`Self::add`], of what frees memory of the graph's, which it does once.
+    pub(crate) fn add_free(&self, address: u64, content: Content) -> Result<(), CUresult> {
+        let mut graphs = lock(&self.driver.graphs);
+        let nodes = &graphs.graph(self.graph(&graphs)?)?.nodes;
+        let frees = |number: &u64| {
+            let node = graphs.nodes.get(number);
+            node.is_some_and(|node| matches!(node.content, Content::Free(it) if it == address))
+        };
+        if nodes.iter().any(frees) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         self.add_to(&mut graphs, content).map(|_| ())
     }
 

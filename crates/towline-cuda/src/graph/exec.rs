@@ -231,6 +231,9 @@ impl Driver {
         let (session, anchor, allocates, objects, flat, number, id) = {
             let mut graphs = lock(&self.graphs);
             graphs.expect_room()?;
+            if graphs.is_body(graph) {
+                return Err(CUDA_ERROR_NOT_SUPPORTED.into());
+            }
             let flat = graphs.flatten(graph).map_err(|status| Unmade {
                 result: CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE,
                 ..status.into()

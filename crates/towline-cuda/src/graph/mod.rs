@@ -280,7 +280,9 @@ impl Driver {
         };
         let body = acting.call_for("cuGraphConditionalHandleCreate", &request)?;
         let reply = wire::GraphConditionReply::decode(&body).map_err(|_| acting.malformed())?;
-        reply.handle.ok_or(CUDA_ERROR_UNKNOWN)
+        let handle = reply.handle.ok_or(CUDA_ERROR_UNKNOWN)?;
+        lock(&self.graphs).conditions.insert(handle, graph);
+        Ok(handle)
     }
 
     fn add_conditional(
@@ -300,6 +302,10 @@ impl Driver {
         }
         let context = self.context_or_current(params.ctx)?.number;
         let mut graphs = lock(&self.graphs);
+        let of = graphs.conditions.get(&params.handle).copied();
+        if of.is_none_or(|of| graphs.root(of) != graphs.root(graph)) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         graphs.check_deps(graph, deps)?;
         let session = graphs.graph(graph)?.session;
         let node = graphs.number(GraphNodeHandle::TAG);
@@ -359,6 +365,11 @@ impl Driver {
                 let node = self.add_conditional(number, deps, &mut given)?;
                 told.either.conditional = given;
                 node
+            }
+            CU_GRAPH_NODE_TYPE_MEM_FREE => {
+                // SAFETY: as above.
+                let given = unsafe { told.either.free };
+                return self.add_content(graph, deps, self.free_content_in(graph, given.dptr)?);
             }
             _ => return self.add_content(graph, deps, self.given(params.given)?),
         };

@@ -257,11 +257,21 @@ pub(crate) struct Graph {
     pub(crate) owner: Option<u64>,
     /// It lives on the server, and the context that it was anchored in.
     pub(crate) anchor: Option<u64>,
+    /// It has nodes that allocate or free memory.
     pub(crate) allocates: bool,
+    /// It was to have one that frees what is no graph's memory, which the driver counts nearly as one (seen with driver 580.159).
+    pub(crate) freed_nothing: bool,
     /// Copies of nodes, by what they are copies of.
     origins: HashMap<u64, u64>,
     /// References to objects of the application.
     pub(crate) objects: HashMap<u64, u32>,
+}
+
+impl Graph {
+    /// Nothing can be taken out of it, and it is copied nowhere.
+    fn is_fixed(&self) -> bool {
+        self.allocates || self.freed_nothing
+    }
 }
 
 /// All graphs of the process.
@@ -274,6 +284,8 @@ pub(crate) struct Graphs {
     pub(crate) objects: Objects,
     /// Memory that launches have allocated, and nothing has freed.
     pub(crate) left: HashSet<u64>,
+    /// The graph of each handle of a condition.
+    pub(crate) conditions: HashMap<u64, u64>,
     next_id: u32,
     next_number: u64,
 }
@@ -366,6 +378,7 @@ impl Graphs {
             owner,
             anchor: None,
             allocates: false,
+            freed_nothing: false,
             origins: HashMap::new(),
             objects: HashMap::new(),
         };
@@ -401,19 +414,27 @@ impl Graphs {
         Ok(())
     }
 
+    /// The graph that a graph lies in, over any number of nodes.
+    pub(crate) fn root(&self, mut graph: u64) -> u64 {
+        while let Some(owner) = self.graphs.get(&graph).and_then(|known| known.owner)
+            && let Some(node) = self.nodes.get(&owner)
+        {
+            graph = node.graph;
+        }
+        graph
+    }
+
+    /// Whether a graph is the body of a conditional node.
+    pub(crate) fn is_body(&self, graph: u64) -> bool {
+        let owner = self.graphs.get(&graph).and_then(|graph| graph.owner);
+        let owner = owner.and_then(|owner| self.nodes.get(&owner));
+        owner.is_some_and(|owner| matches!(owner.content, Content::Conditional(_)))
+    }
+
     /// Refuses a graph in graphs that allocates or frees memory, or that a server knows by number.
     pub(crate) fn check_child(&self, child: u64) -> Result<(), CUresult> {
         let inner = self.graph(child)?;
-        let frees = |node: &u64| {
-            matches!(
-                self.node(*node),
-                Ok(Node {
-                    content: Content::Free(_),
-                    ..
-                })
-            )
-        };
-        match inner.anchor.is_some() || inner.nodes.iter().any(frees) {
+        match inner.anchor.is_some() || inner.is_fixed() {
             true => Err(CUDA_ERROR_NOT_SUPPORTED),
             false => Ok(()),
         }
@@ -440,7 +461,7 @@ impl Graphs {
         deps: &[Dep],
         content: Content,
     ) -> Result<(), CUresult> {
-        let allocates = matches!(content, Content::Alloc(_));
+        let allocates = matches!(content, Content::Alloc(_) | Content::Free(_));
         self.settle_session(graph, &content)?;
         let known = self.graph_mut(graph)?;
         let local = known.next_local;
@@ -497,11 +518,16 @@ impl Graphs {
         Ok(())
     }
 
+    /// Refuses to take nodes and edges away from a graph of which none may be.
+    pub(crate) fn expect_loosable(&self, graph: u64) -> Result<(), CUresult> {
+        match self.graph(graph)?.is_fixed() {
+            true => Err(CUDA_ERROR_NOT_SUPPORTED),
+            false => Ok(()),
+        }
+    }
+
     /// Takes an edge away.
     pub(crate) fn untie(&mut self, graph: u64, to: u64, from: u64) -> Result<(), CUresult> {
-        if self.graph(graph)?.allocates {
-            return Err(CUDA_ERROR_NOT_SUPPORTED);
-        }
         if self.node(from)?.graph != graph {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
@@ -518,9 +544,7 @@ impl Graphs {
     /// Removes a node with its edges, and the graphs that are its own.
     pub(crate) fn remove_node(&mut self, number: u64) -> Result<(), CUresult> {
         let graph = self.node(number)?.graph;
-        if self.graph(graph)?.allocates {
-            return Err(CUDA_ERROR_NOT_SUPPORTED);
-        }
+        self.expect_loosable(graph)?;
         let Some(node) = self.nodes.remove(&number) else {
             return Err(CUDA_ERROR_INVALID_VALUE);
         };
@@ -556,6 +580,7 @@ impl Graphs {
     /// Removes a graph with all that is in it. References to objects of the application are the caller's to drop.
     pub(crate) fn remove_graph(&mut self, number: u64) -> Option<Graph> {
         let graph = self.graphs.remove(&number)?;
+        self.conditions.retain(|_, of| *of != number);
         for node in &graph.nodes {
             if let Some(node) = self.nodes.remove(node) {
                 self.end_content(&node.content);
@@ -567,7 +592,7 @@ impl Graphs {
     /// Copies a graph. What the server knows of it by number cannot be copied.
     pub(crate) fn copy(&mut self, number: u64, owner: Option<u64>) -> Result<u64, CUresult> {
         let graph = self.graph(number)?;
-        if graph.anchor.is_some() {
+        if graph.anchor.is_some() || graph.is_fixed() || self.is_body(number) {
             return Err(CUDA_ERROR_NOT_SUPPORTED);
         }
         let (session, nodes) = (graph.session, graph.nodes.clone());

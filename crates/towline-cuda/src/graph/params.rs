@@ -9,7 +9,7 @@ use towline_wire::cuda::graph::{self as described, Operand, Place};
 
 use super::model::{Content, Copy, Deed, Given, HostRows, Kernel, Node, pointer};
 use crate::collective::refuse_between_ranks;
-use crate::driver::{Driver, read};
+use crate::driver::{Driver, lock, read};
 use crate::image::Known;
 use crate::launch::{ATTRIBUTE_WORDS, Shape};
 use crate::operations;
@@ -110,7 +110,11 @@ impl Driver {
             function => function,
         };
         let known = self.function(named)?;
-        let acting = self.acting_in(self.context_or_current(params.ctx)?)?;
+        let context = match (params.ctx.is_null(), known.context) {
+            (true, of_function @ 1..) => self.context(of_function)?,
+            _ => self.context_or_current(params.ctx)?,
+        };
+        let acting = self.acting_in(context)?;
         let (known, number) = self.function_at(known, named, &acting)?;
         let shape = Shape {
             grid: [params.gridDimX, params.gridDimY, params.gridDimZ],
@@ -322,7 +326,7 @@ impl Driver {
         // SAFETY: the list is as long as the parameters say, which are vouched for.
         let list = unsafe { crate::raw::slice(params.paramArray, params.count as usize) };
         let words = operations::words(list.ok_or(CUDA_ERROR_INVALID_VALUE)?)?;
-        self.check_operations(context, &words)?;
+        self.check_operations(context, &words, true)?;
         Ok(Content::Operations {
             context,
             flags: params.flags,
@@ -413,6 +417,19 @@ impl Driver {
             true => Err(CUDA_ERROR_NOT_SUPPORTED),
             false => Ok(event.addr() as u64),
         }
+    }
+
+    /// As [`Self::free_content`], for a node of a graph.
+    pub(super) fn free_content_in(
+        &self,
+        graph: CUgraph,
+        address: u64,
+    ) -> Result<Content, CUresult> {
+        self.free_content(address).inspect_err(|_| {
+            if let Ok(graph) = lock(&self.graphs).graph_mut(graph.addr() as u64) {
+                graph.freed_nothing = true;
+            }
+        })
     }
 
     pub(crate) fn free_content(&self, address: u64) -> Result<Content, CUresult> {

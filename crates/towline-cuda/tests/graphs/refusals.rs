@@ -57,18 +57,17 @@ pub(super) fn calls_without_nodes_are_refused_in_any_capture(bench: &Bench) {
 }
 
 /// Calls that work is enqueued with, without what the work needs.
-fn mistaken(bench: &Bench, stream: CUstream) -> [CUresult; 6] {
+fn mistaken(bench: &Bench, stream: CUstream) -> [CUresult; 5] {
     let (driver, none) = (&bench.driver, null_mut());
     let mut address = 0;
     // SAFETY: NULL is refused before anything is read or written.
     unsafe {
         [
             driver.cuLaunchKernel(null_mut(), 1, 1, 1, 1, 1, 1, 0, stream, none, none.cast()),
-            driver.cuLaunchHostFunc(stream, None, none.cast()),
             driver.cuMemcpyAsync(0, 0, 16, stream),
             driver.cuMemsetD8Async(0, 0, 16, stream),
             driver.cuStreamWriteValue32_v2(stream, 0, 0, 99),
-            driver.cuMemAllocAsync(&raw mut address, 0, stream),
+            driver.cuMemAllocAsync(&raw mut address, usize::MAX, stream),
         ]
     }
 }
@@ -80,7 +79,7 @@ pub(super) fn capture_is_checked_before_other_parameters(bench: &Bench) {
     assert!(!statuses.contains(&CUDA_SUCCESS), "{statuses:?}");
     assert_eq!(bench.state(stream), (CUDA_SUCCESS, 1), "mistakes spare it");
     ok(bench.end(stream).0);
-    assert_eq!(mistaken(bench, invalid_capture(bench)), [INVALIDATED; 6]);
+    assert_eq!(mistaken(bench, invalid_capture(bench)), [INVALIDATED; 5]);
 }
 
 pub(super) fn default_stream_is_refused_beside_blocking_capture(bench: &Bench) {

@@ -1,6 +1,6 @@
 //! Memory of the device, and what its kernels compute.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::*;
 
@@ -99,6 +99,8 @@ enum Kind {
 pub struct Kernel {
     kind: Kind,
     name: CString,
+    /// Until it is loaded, drivers do not tell all of a module's function.
+    pub(super) loaded: AtomicBool,
 }
 
 impl Kernel {
@@ -113,7 +115,8 @@ impl Kernel {
             _ => return None,
         };
         let name = CString::new(name).ok()?;
-        Some(Self { kind, name })
+        let loaded = AtomicBool::new(false);
+        Some(Self { kind, name, loaded })
     }
 
     pub(super) fn name(&self) -> &CString {
