@@ -2,7 +2,7 @@
 
 use towline_backend::cuda::arrays::element_bytes;
 use towline_backend::cuda::*;
-use towline_ptx::ir::op::Mode;
+use towline_ptx::ir::op::{Mode, Rounding};
 use towline_ptx::ptx::Type;
 
 use crate::exec::convert::convert;
@@ -151,10 +151,7 @@ impl Format {
             ((value.clamp(least, 1.0) * most).round_ties_even()) as i64 as u32
         };
         match self.kind {
-            Kind::Float if self.bytes == 2 => {
-                let half = convert(Type::F16, Type::F32, Mode::default(), &[word.into()]);
-                half.map_or(0, |[half]| half as u32)
-            }
+            Kind::Float if self.bytes == 2 => shortened(word),
             Kind::Float => word,
             Kind::UnsignedFraction => fraction(0.0, f64::from(most)) & most,
             Kind::SignedFraction => fraction(-1.0, f64::from(most >> 1)) & most,
@@ -165,6 +162,19 @@ impl Format {
             }
         }
     }
+}
+
+/// The bits of a half for those of a number, as surfaces store it: rounded towards zero, and a NaN keeps its first bits.
+fn shortened(word: u32) -> u32 {
+    if f32::from_bits(word).is_nan() {
+        return (word >> 16 & 0x8000) | 0x7c00 | (word >> 13 & 0x3ff);
+    }
+    let mode = Mode {
+        rounding: Rounding::Zero,
+        ..Mode::default()
+    };
+    let half = convert(Type::F16, Type::F32, mode, &[word.into()]);
+    half.map_or(0, |[half]| half as u32)
 }
 
 /// A half for a number.

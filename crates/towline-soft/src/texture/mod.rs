@@ -304,7 +304,8 @@ impl Object {
         };
         match query {
             Query::Width => width,
-            Query::Height if sides > 1 => height,
+            // That of a row is 1 (seen on an H100).
+            Query::Height if sides > 1 || shape == Shape::Sides(1) => height,
             Query::Depth if sides > 2 => slices,
             Query::ArraySize => match shape {
                 Shape::Layers(_) => slices,

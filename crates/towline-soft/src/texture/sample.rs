@@ -42,23 +42,23 @@ fn float(word: u64) -> f32 {
     f32::from_bits(word as u32)
 }
 
-/// The face that a direction goes through, where on it from 0 to 1, and whether there is one.
+/// The face that a direction goes through, and where on it from 0 to 1. Between faces the last side's counts, as on an H100.
 fn face([x, y, z]: [f64; 3]) -> (u32, [f64; 2]) {
     let [wide, high, deep] = [x, y, z].map(f64::abs);
-    let (face, m, s, t) = if wide >= high && wide >= deep {
-        match x >= 0.0 {
-            true => (0, wide, -z, -y),
-            false => (1, wide, z, -y),
+    let (face, m, s, t) = if deep >= high && deep >= wide {
+        match z >= 0.0 {
+            true => (4, deep, x, -y),
+            false => (5, deep, -x, -y),
         }
-    } else if high >= deep {
+    } else if high >= wide {
         match y >= 0.0 {
             true => (2, high, x, z),
             false => (3, high, x, -z),
         }
     } else {
-        match z >= 0.0 {
-            true => (4, deep, x, -y),
-            false => (5, deep, -x, -y),
+        match x >= 0.0 {
+            true => (0, wide, -z, -y),
+            false => (1, wide, z, -y),
         }
     };
     let on = |side: f64| match m > 0.0 {
@@ -131,10 +131,14 @@ impl Texture {
         }
     }
 
+    /// The colour beyond the border, in the channels that the format has.
     fn border(&self, sampler: &Sampler) -> Texel {
+        let channels = usize::from(self.format.channels);
+        let mut border = [0.0, 0.0, 0.0, 1.0];
+        border[..channels].copy_from_slice(&sampler.border[..channels]);
         match self.gives_numbers() {
-            true => Texel::Numbers(sampler.border.map(f64::from)),
-            false => Texel::Words(sampler.border.map(f32::to_bits)),
+            true => Texel::Numbers(border.map(f64::from)),
+            false => Texel::Words(border.map(f32::to_bits)),
         }
     }
 
@@ -264,9 +268,8 @@ impl Unit<'_> {
         level: i32,
         offset: [i64; 3],
     ) -> Result<Texel, FaultKind> {
-        let last = texture.levels.len().saturating_sub(1);
-        let number = usize::try_from(level.max(0)).unwrap_or(0).min(last);
-        let Some(level) = texture.levels.get(number) else {
+        let number = usize::try_from(level).ok();
+        let Some(level) = number.and_then(|number| texture.levels.get(number)) else {
             return Ok(texture.nothing());
         };
         let layered = usize::from(geometry.is_layered());
@@ -276,9 +279,8 @@ impl Unit<'_> {
             *place = i64::from(*one as i32) + offset;
         }
         if layered == 1 {
-            at[2] = texture
-                .layer(geometry, inputs.first().copied().unwrap_or(0))
-                .into();
+            // Unlike filters, which take the nearest layer that there is.
+            at[2] = inputs.first().map_or(0, |layer| i64::from(*layer as u32));
         }
         let inside = at
             .iter()
@@ -586,7 +588,11 @@ fn spot(
                 // Before weights are taken from it, so that these are mirrored, too.
                 let whole = one.floor();
                 let part = *one - whole;
-                *one = if whole % 2.0 == 0.0 { part } else { 1.0 - part };
+                *one = match whole % 2.0 == 0.0 {
+                    true => part,
+                    // The end of a texel that is turned around is the next one's beginning.
+                    false => (1.0 - part).next_down(),
+                };
             }
             *one *= f64::from(side);
         }
