@@ -807,6 +807,9 @@ def gates() -> Iterator[Case]:
     for op in ("arrive", "arrive_drop"):
         body = made + "".join(f"mbarrier.{op}.shared.b64 u0, [mine];\n" + asked.format(to) for to in "xy")
         body += "mbarrier.inval.shared.b64 [mine];"
+        if op == "arrive_drop":
+            # Who drops more than there are to come ends the kernel.
+            body = body.replace("add.u32 t0, t0, 1;", "add.u32 t0, t0, 3;")
         yield Case("mbarrier", f"mbarrier.{op}", ("b32",), ("b32", "b32"), body)
     body = made + "mbarrier.arrive.shared.b64 u0, [mine], t0;\n" + asked.format("x")
     body += "mbarrier.arrive.noComplete.shared.b64 u0, [mine], 1;\nmbarrier.pending_count.b64 y, u0;"
@@ -837,6 +840,7 @@ def textures() -> Iterator[Case]:
 
     def of(specification: str, instruction: str, inputs: tuple[str, ...], operands: str, near: float = 0.0) -> Case:
         body = f"{instruction} {{x, y, z, t0}}, [object, {operands}];" if "[" not in operands else f"{instruction} {operands}"
+        body = f"mov.b32 t1, 0;\n{body}" if "t1" in operands else body
         return Case("texture", f"{instruction} of {specification}", inputs, words, body, object=specification, near=near)
 
     shapes = (("1d", 1, "{a}"), ("2d", 2, "{a, b}"), ("3d", 3, "{a, b, c, c}"))
@@ -892,7 +896,8 @@ def textures() -> Iterator[Case]:
                 level,
                 near or (NEAR if linear else 0.0),
             )
-            steps = "{x, y, z, t0}, [object, {a, b}], {c, d}, {d, c};"
+            # Steps aslant make levels that an H100 only comes near to.
+            steps = "{x, y, z, t0}, [object, {a, b}], {c, t1}, {t1, d};"
             yield of(
                 specification,
                 "tex.grad.2d.v4.f32.f32",

@@ -7,6 +7,7 @@ import ctypes
 import io
 import math
 import struct
+import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -114,12 +115,15 @@ class Comparison(unittest.TestCase):
         self.assertEqual(self.compared("cvt.rn.f16x2.e4m3x2", "cuLaunchKernel answered 700"), 1)
         self.assertEqual(self.compared("cvt.rn.f16x2.e4m3x2", [bytes(4 * goldens.THREADS)]), 1)
 
-    def test_cases_without_a_record_must_run(self) -> None:
-        name = "movmatrix.sync.aligned.m8n8.trans.b16"
-        self.assertEqual(self.compared(name, [bytes(4 * goldens.THREADS)]), 0)
-        self.assertEqual(self.compared(name, goldens.NO_BINARY), 1)
-        with mock.patch.object(goldens, "AWAITED", ()):
-            self.assertEqual(self.compared(name, [bytes(4 * goldens.THREADS)]), 1)
+    def test_what_is_listed_as_differing_must_differ(self) -> None:
+        name = "%laneid, WARP_SZ"
+        lanes, sizes = self.left(name)
+        with tempfile.NamedTemporaryFile("w") as listed, mock.patch.object(goldens, "DIFFERING", Path(listed.name)):
+            listed.write(f"{name}\n")
+            listed.flush()
+            self.assertEqual(self.compared(name, [lanes, sizes[:-1] + b"\1"]), 0)
+            self.assertEqual(self.compared(name, [lanes, sizes]), 1)
+            self.assertEqual(self.compared(name, goldens.NO_BINARY), 1)
 
     def test_filtered_numbers_may_be_as_far_from_the_gpus_as_the_case_says(self) -> None:
         case = Case("texture", "filtered", ("b32",), ("b32",), "", object="2d f32x1 linear", near=0.25)

@@ -16,8 +16,8 @@ MEMORY = """
 1 cuMemFree_v2 <<end m>|<end m>|<end v>>
 1 cuMemFreeHost <end n>
 1 cuMemGetAddressRange_v2 @p @q <inside mvn>
-1 cuPointerGetAttribute <@d <2|8|9|10|13|14|15|16>|@p <1|3|4|11|12|17|0|99>> <pick mvnh 5>
-1 cuMemHostGetDevicePointer_v2 @p <pick nh 5> <0/1>
+1 cuPointerGetAttribute <@d <2|8|9|10|13|14|16>|@p <1|3|4|11|12|17|0|99>> <pick mvnh 5>
+1 cuMemHostGetDevicePointer_v2 <@p <pick n 5>|@?8 <pick h 5>> <0/1>
 1 cuMemHostGetFlags @d <pick nh 5>
 1 cuMemHostRegister_v2 <whole h> <0|1|2|3>
 1 cuMemHostUnregister <pick h 5>
@@ -151,7 +151,7 @@ AT = "<<capturing>|<stream>>"
 ORDERED = f"""
 3 cuEventRecordWithFlags <pick e> {AT} <0|0|1>
 3 cuStreamWaitEvent {AT} <pick e> <0|0|1>
-1 cuStreamBatchMemOp_v2 {AT} <1|1|1|0> {{d:<2|2|5|5|3|6|77>,q:<place m 64>,q:7,d:<0/1>,q:0,z:8}} <0/1>
+1 cuStreamBatchMemOp_v2 {AT} <1|1|1|0> {{d:<2|2|5|5|3|6|77>,q:<place m 64>,q:7,d:<0/1>,z:20}} <0/1>
 1 cuStreamWriteValue<32|64>_v2 {AT} <place m 64> 5 <0|0|1>
 1 cuMemcpyPeerAsync <place m> c99 <place m> c99 <count> {AT}
 1 cuMemcpyBatchAsync {{q:<place mh>}} {{q:<place mh>}} {{q:<count>}} 1 {{d:1,z:20}} {{q:0}} 1 @q {AT}

@@ -97,6 +97,8 @@ class Sequence:
         self.last_stream: tuple[str, str] | None = None
         self.line_size: int | None = None
         self.line_count: int | None = None
+        # Where in memory this call works: copies between places that overlap leave nobody knows what.
+        self.line_places: dict[str, str] = {}
         # The graph that a call is about, which graph an object belongs to, and the call that made it.
         self.line_graph: str | None = None
         self.line_handle = ""
@@ -141,6 +143,7 @@ class Sequence:
         """Adds the calls of a template, or none where an object is missing."""
         for part in template.split(" ; "):
             self.line_size = self.line_count = self.line_graph = None
+            self.line_places.clear()
             self.born.clear()
             self.behind_it.clear()
             try:
@@ -193,6 +196,9 @@ class Sequence:
 
     def new(self, kind: str) -> str:
         """A name for an object that the call makes."""
+        # What has ended may lie where the new one does.
+        if self.last_dead is not None and self.last_dead[0] == kind:
+            self.last_dead = None
         number = self.counts.get(kind, 0)
         self.counts[kind] = number + 1
         name = f"{kind}{number}"
@@ -226,8 +232,8 @@ class Sequence:
         """An object of one of the kinds: most often alive, now and then NULL (so many times in a hundred), or one that has just ended."""
         if self.chance(int(null) / 100):
             return "NULL"
-        # The driver knows addresses that have ended. A handle that has is a pointer to what was freed, and may bring down anything.
-        if self.last_dead is not None and self.last_dead[0] in kinds and self.chance(0.15 if self.last_dead[0] in "mvnh" else 0.01):
+        # The driver knows addresses that have ended. A handle that has is a pointer to what was freed, or to what lies there now.
+        if self.last_dead is not None and self.last_dead[0] in kinds and self.last_dead[0] in "mvnh" and self.chance(0.15):
             return self.last_dead
         return self.among([name for kind in kinds for name in self.live.get(kind, [])])
 
@@ -248,6 +254,11 @@ class Sequence:
             if name in alive:
                 alive.remove(name)
                 self.last_dead = name
+        if self.last_stream and self.last_stream[0] == name:
+            self.last_stream = None
+        if kind == "g":
+            for inner in "ky":
+                self.live[inner] = [one for one in self.live.get(inner, []) if self.home[one] != name]
         return f"~{name}"
 
     def stream(self) -> str:
@@ -288,6 +299,9 @@ class Sequence:
         if not names or self.chance(0.02):
             return "NULL"
         name = self.rng.choice(names)
+        return self.line_places.setdefault(name, self.within(name, bytes_))
+
+    def within(self, name: str, bytes_: int) -> str:
         if self.chance(0.3):
             left = self.size_of[name] - bytes_
             step = self.rng.choice([4, 4, 16, 64])
