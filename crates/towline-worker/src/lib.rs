@@ -9,6 +9,7 @@ mod broker;
 mod code;
 mod completion;
 mod cuda;
+mod decode;
 mod device_time;
 mod dispatch;
 mod engine;

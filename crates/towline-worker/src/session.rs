@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
-use towline_session::{Addresses, Entry, Table, TableError};
-use towline_wire::error::{CloseCode, ProtocolError};
+use towline_session::{Addresses, Entry, Table};
+use towline_wire::error::ProtocolError;
 use towline_wire::push::Push;
 
 use crate::completion::{Debts, Watched, when_complete};
+use crate::decode::broken;
 use crate::link::Charge;
 use crate::manual::Expected;
 use crate::manual::include::IncludeTree;
@@ -64,22 +65,10 @@ pub(crate) struct Queue {
     pub(crate) device: Raw,
 }
 
-impl Queue {}
-
 /// Data of an inline write, kept until its command is complete.
 pub(crate) struct Kept {
     pub(crate) done: Raw,
     pub(crate) data: Box<[u8]>,
-}
-
-/// A use of the table that no honest client makes ends the session.
-pub(crate) fn broken(error: TableError) -> ProtocolError {
-    let code = match error {
-        TableError::Full => CloseCode::LimitExceeded,
-        TableError::Taken(_) => CloseCode::DuplicateHandle,
-        _ => CloseCode::UnknownHandle,
-    };
-    ProtocolError::new(code, error.to_string())
 }
 
 impl Session {

@@ -11,6 +11,6 @@ use towline_backend::cuda::*;
 use towline_wire::error::{CloseCode, ProtocolError};
 
 use super::session::Session;
-use crate::dispatch::c_string;
+use crate::decode::c_string;
 
 include!(concat!(env!("OUT_DIR"), "/cuda_dispatch.rs"));

@@ -18,9 +18,9 @@ use super::recent::Recent;
 use super::residents::{self, Residents};
 use super::shared::{Arrivals, Shared, lock};
 use super::streams::{Overruns, Place, Places, Target};
+use crate::decode::broken;
 use crate::lane::Serve;
 use crate::link::Raw;
-use crate::session::broken;
 use crate::waiters::Job;
 
 /// How long the end of a session waits for kernels; a worker process ends with what still runs.

@@ -9,7 +9,8 @@ use towline_backend::opencl::*;
 use towline_wire::error::ProtocolError;
 use towline_wire::push::Push;
 
-use crate::session::{Session, broken};
+use crate::decode::broken;
+use crate::session::Session;
 use crate::shared::{Raw, Shared};
 
 /// What a vendor's message needs to find its way. Vendors may call back as long as the context lives, so it is never freed.

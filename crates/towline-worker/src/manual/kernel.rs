@@ -7,7 +7,7 @@ use towline_backend::opencl::*;
 use towline_wire::error::{CloseCode, ProtocolError};
 
 use super::program::argument;
-use crate::dispatch::aligned;
+use crate::decode::aligned;
 use crate::session::Session;
 
 /// What an argument is; the numbers are the protocol's.

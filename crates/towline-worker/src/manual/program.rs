@@ -8,7 +8,7 @@ use towline_backend::opencl::*;
 use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::facts::{Argument, Facts, Kernel};
 
-use crate::dispatch::aligned;
+use crate::decode::aligned;
 use crate::print::may_print;
 use crate::session::Session;
 use crate::shared::{Raw, Shared};

@@ -7,7 +7,7 @@ use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
 use towline_wire::error::ProtocolError;
 
-use crate::dispatch::aligned;
+use crate::decode::aligned;
 use crate::link::Charge;
 use crate::session::{Session, Svm, SvmMemory};
 use crate::shared::Raw;

@@ -9,8 +9,8 @@ use towline_wire::error::ProtocolError;
 
 use crate::cuda::residents;
 use crate::cuda::session::{Session, failure};
+use crate::decode::broken;
 use crate::link::Raw;
-use crate::session::broken;
 
 /// A description of nothing, for the driver to fill.
 const NO_REQUIREMENTS: CUDA_ARRAY_MEMORY_REQUIREMENTS = CUDA_ARRAY_MEMORY_REQUIREMENTS {

@@ -12,8 +12,8 @@ use crate::cuda::context::{Context, one_ended};
 use crate::cuda::session::{Session, unknown};
 use crate::cuda::shared::{Shared, lock};
 use crate::cuda::streams::Target;
+use crate::decode::broken;
 use crate::link::Raw;
-use crate::session::broken;
 
 /// Most that a context is charged: others may allocate while it is measured.
 const CONTEXT_BYTES: u64 = 1 << 30;

@@ -14,7 +14,7 @@ use crate::cuda::graph::{
 use crate::cuda::session::{Session, unknown};
 use crate::cuda::shared::{Shared, lock};
 use crate::cuda::streams::{Places, Target};
-use crate::dispatch::aligned;
+use crate::decode::aligned;
 use crate::link::Raw;
 
 type Resolved<T> = Result<Result<T, Refused>, ProtocolError>;

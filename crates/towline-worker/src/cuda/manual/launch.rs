@@ -12,7 +12,7 @@ use crate::cuda::recent::Found;
 use crate::cuda::session::{Session, unknown};
 use crate::cuda::shared::{Layout, Shared, lock};
 use crate::cuda::streams::{Places, Target};
-use crate::dispatch::aligned;
+use crate::decode::aligned;
 use crate::link::Raw;
 
 /// 64-bit words of a launch attribute: its number, and its 64 bytes.

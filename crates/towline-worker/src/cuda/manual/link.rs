@@ -206,7 +206,7 @@ impl Session {
         }
         let options: Vec<_> = request.options.iter().zip(request.values.iter()).collect();
         let mut own = Jit::new(&options, 0, 0);
-        let name = crate::dispatch::c_string(request.name);
+        let name = crate::decode::c_string(request.name);
         let data = request.data.map(<[u8]>::to_vec);
         let wire::LinkAdd {
             link,

@@ -16,9 +16,9 @@ use crate::cuda::context::Context;
 use crate::cuda::prints::may_print;
 use crate::cuda::session::{Session, failure};
 use crate::cuda::shared::{Layout, Shared};
+use crate::decode::broken;
 use crate::images::{self, ImageDigest};
 use crate::link::Raw;
-use crate::session::broken;
 
 /// Most kernels whose numbers a request can take.
 const KERNEL_LIMIT: usize = 262_144;

@@ -13,9 +13,9 @@ use crate::cuda::context::Context;
 use crate::cuda::session::{Glance, Session};
 use crate::cuda::shared::Shared;
 use crate::cuda::streams::{Places, Target};
+use crate::decode::broken;
 use crate::lane;
 use crate::link::Raw;
-use crate::session::broken;
 
 /// Words of an operation on a value in memory: the API's union.
 const OPERATION_WORDS: usize = 6;
