@@ -11,6 +11,7 @@ use crate::completion::Overruns;
 use crate::lane::{self, Limits, RunError, Serve, SideLane};
 use crate::link::{Counters, Link};
 use crate::payload::Payloads;
+use crate::peer::Peers;
 use crate::session::Session;
 use crate::shared::{Raw, Shared};
 use crate::snapshot::{self, SnapshotError};
@@ -57,8 +58,14 @@ impl Engine {
         counters: Arc<Counters>,
     ) -> Result<(), RunError> {
         let payloads = Payloads::new(limits.chunk_bytes);
-        let link = Arc::new(Link::new(Arc::clone(&command), counters, payloads));
-        let shared = Arc::new(Shared::new(Arc::clone(&self.api), Arc::clone(&link)));
+        let peers = Arc::new(Peers::default());
+        let link = Arc::new(Link::new(
+            Arc::clone(&command),
+            counters,
+            payloads,
+            Some(peers.clone()),
+        ));
+        let shared = Arc::new(Shared::new(Arc::clone(&self.api), Arc::clone(&link), peers));
         let looking = Arc::clone(&shared);
         link.device_time.look_by(move || looking.devices_at_work());
         let session = Session::new(shared, &self.devices);

@@ -30,6 +30,23 @@ pub enum SideLane {
     Peer(u64, Arc<dyn Connection>),
 }
 
+/// Takes lanes to workers of other servers.
+pub(crate) trait PeerLanes: Send + Sync {
+    /// Starts the threads of a lane that the supervisor has passed on.
+    fn attach(
+        &self,
+        number: u64,
+        lane: Arc<dyn Connection>,
+        chunk_bytes: u64,
+    ) -> std::io::Result<()>;
+
+    /// Ends every lane; [`Self::join`] waits for their threads.
+    fn shutdown(&self);
+
+    /// Waits for the lanes' threads. Nothing touches the memory of transfers afterwards.
+    fn join(&self);
+}
+
 impl From<Arc<dyn Connection>> for SideLane {
     fn from(connection: Arc<dyn Connection>) -> Self {
         Self::Payload(connection)
@@ -135,7 +152,11 @@ pub(crate) fn run<S: Serve, L: Into<SideLane>>(
                         }
                     }
                     SideLane::Peer(number, lane) => {
-                        let peers = &attaching.peers;
+                        let Some(peers) = &attaching.peers else {
+                            log::warn!("peer lane {number} is for an API that has none");
+                            lane.shutdown();
+                            continue;
+                        };
                         if let Err(error) = peers.attach(number, lane, limits.chunk_bytes) {
                             // The client hears of it when it asks for the lane.
                             log::error!("cannot start the threads of a peer lane: {error}");
@@ -183,7 +204,9 @@ pub(crate) fn run<S: Serve, L: Into<SideLane>>(
         return Err(RunError::Overrun(limit));
     }
     link.payloads.join();
-    link.peers.join();
+    if let Some(peers) = &link.peers {
+        peers.join();
+    }
     session.release_all();
     result
 }

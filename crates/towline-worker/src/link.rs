@@ -13,9 +13,9 @@ use towline_wire::push::Push;
 
 use crate::code::Code;
 use crate::device_time::DeviceTime;
+use crate::lane::PeerLanes;
 use crate::memory_budget::{MemoryBudget, Reservation};
 use crate::payload::Payloads;
-use crate::peer::Peers;
 use crate::print::Printing;
 use crate::waiters::Waiters;
 
@@ -220,7 +220,8 @@ pub(crate) struct Link {
     pub(crate) received: AtomicU64,
     pub(crate) waiters: Waiters,
     pub(crate) payloads: Payloads,
-    pub(crate) peers: Peers,
+    /// `None` where the API has no messages about peer lanes.
+    pub(crate) peers: Option<Arc<dyn PeerLanes>>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) usage: Usage,
     pub(crate) printing: Printing,
@@ -237,6 +238,7 @@ impl Link {
         lane: Arc<dyn Connection>,
         counters: Arc<Counters>,
         payloads: Payloads,
+        peers: Option<Arc<dyn PeerLanes>>,
     ) -> Self {
         Self {
             lane,
@@ -244,7 +246,7 @@ impl Link {
             received: AtomicU64::new(0),
             waiters: Waiters::default(),
             payloads,
-            peers: Peers::default(),
+            peers,
             counters,
             usage: Usage::default(),
             printing: Printing::global(),
@@ -314,7 +316,9 @@ impl Link {
         self.ended.store(true, Ordering::Release);
         self.lane.shutdown();
         self.payloads.shutdown();
-        self.peers.shutdown();
+        if let Some(peers) = &self.peers {
+            peers.shutdown();
+        }
     }
 
     /// A kernel runs for longer than it may.

@@ -21,6 +21,7 @@ use towline_wire::error::{CloseCode, DecodeError, ProtocolError};
 use towline_wire::frame::CHUNK_LIMIT;
 use towline_wire::peer::{PEER_FRAME, PeerFrame};
 
+use crate::lane::PeerLanes;
 use crate::shared::Raw;
 
 /// Status of a transfer whose lane is gone.
@@ -160,8 +161,38 @@ enum LaneError {
 }
 
 impl Peers {
-    /// Starts the two threads of a lane that the supervisor has passed on.
-    pub(crate) fn attach(
+    /// The lane of this number.
+    pub(crate) fn lane(&self, number: u64) -> Option<Arc<PeerLane>> {
+        self.table().lanes.get(&number).cloned()
+    }
+
+    /// Waits for a lane; whether it came in time.
+    pub(crate) fn wait(&self, number: u64, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        let mut table = self.table();
+        loop {
+            if table.lanes.contains_key(&number) {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if table.stopped || left.is_zero() {
+                return false;
+            }
+            table = self
+                .arrived
+                .wait_timeout(table, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PeerLanes for Peers {
+    fn attach(
         &self,
         number: u64,
         connection: Arc<dyn Connection>,
@@ -205,33 +236,7 @@ impl Peers {
         Ok(())
     }
 
-    /// The lane of this number.
-    pub(crate) fn lane(&self, number: u64) -> Option<Arc<PeerLane>> {
-        self.table().lanes.get(&number).cloned()
-    }
-
-    /// Waits for a lane; whether it came in time.
-    pub(crate) fn wait(&self, number: u64, limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
-        let mut table = self.table();
-        loop {
-            if table.lanes.contains_key(&number) {
-                return true;
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if table.stopped || left.is_zero() {
-                return false;
-            }
-            table = self
-                .arrived
-                .wait_timeout(table, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-        }
-    }
-
-    /// Ends every lane; [`Self::join`] waits for their threads.
-    pub(crate) fn shutdown(&self) {
+    fn shutdown(&self) {
         let mut table = self.table();
         table.stopped = true;
         for lane in table.lanes.values() {
@@ -241,8 +246,7 @@ impl Peers {
         self.arrived.notify_all();
     }
 
-    /// Waits for the lanes' threads. Nothing touches the memory of transfers afterwards.
-    pub(crate) fn join(&self) {
+    fn join(&self) {
         self.shutdown();
         let threads = std::mem::take(&mut self.table().threads);
         for thread in threads {
@@ -251,10 +255,6 @@ impl Peers {
         }
         let lanes = std::mem::take(&mut self.table().lanes);
         lanes.into_values().for_each(|lane| lane.end());
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

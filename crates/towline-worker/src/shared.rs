@@ -10,6 +10,7 @@ use towline_backend::opencl::*;
 
 use crate::completion::{Outstanding, Watch};
 pub(crate) use crate::link::{Link, Raw, Staged};
+use crate::peer::Peers;
 use crate::queues_at_work::QueuesAtWork;
 
 /// A read whose data is not on its way yet.
@@ -23,6 +24,7 @@ struct OutstandingRead {
 pub(crate) struct Shared {
     pub(crate) api: Arc<dyn OpenClApi>,
     pub(crate) link: Arc<Link>,
+    pub(crate) peers: Arc<Peers>,
     /// Pinned memory that transfers hold.
     pub(crate) pinned_bytes: AtomicU64,
     reads: Mutex<Vec<OutstandingRead>>,
@@ -45,10 +47,11 @@ impl Deref for Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(api: Arc<dyn OpenClApi>, link: Arc<Link>) -> Self {
+    pub(crate) fn new(api: Arc<dyn OpenClApi>, link: Arc<Link>, peers: Arc<Peers>) -> Self {
         Self {
             api,
             link,
+            peers,
             pinned_bytes: AtomicU64::new(0),
             reads: Mutex::new(Vec::new()),
             events: Mutex::default(),
@@ -155,7 +158,8 @@ mod tests {
         (
             Arc::new(Shared::new(
                 api,
-                Arc::new(Link::new(lane, Arc::default(), payloads)),
+                Arc::new(Link::new(lane, Arc::default(), payloads, None)),
+                Arc::default(),
             )),
             client,
         )

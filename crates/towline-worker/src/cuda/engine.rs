@@ -80,7 +80,7 @@ impl CudaEngine {
         counters: Arc<Counters>,
     ) -> Result<(), RunError> {
         let payloads = Payloads::new(limits.chunk_bytes);
-        let link = Arc::new(Link::new(Arc::clone(&command), counters, payloads));
+        let link = Arc::new(Link::new(Arc::clone(&command), counters, payloads, None));
         let shared = Arc::new(Shared::new(
             Arc::clone(&self.api),
             Arc::clone(&link),

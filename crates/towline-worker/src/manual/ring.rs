@@ -668,7 +668,8 @@ mod tests {
         let api = Arc::new(NullOpenCl::new(1));
         Arc::new(Shared::new(
             api,
-            Arc::new(Link::new(lane, Arc::default(), Payloads::new(1))),
+            Arc::new(Link::new(lane, Arc::default(), Payloads::new(1), None)),
+            Arc::default(),
         ))
     }
 
