@@ -17,6 +17,7 @@ mod images;
 mod lane;
 mod link;
 mod manual;
+mod may_print;
 mod memory_budget;
 mod nvml;
 mod payload;

@@ -9,7 +9,7 @@ use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::facts::{Argument, Facts, Kernel};
 
 use crate::decode::aligned;
-use crate::print::may_print;
+use crate::may_print::may_print;
 use crate::session::Session;
 use crate::shared::{Raw, Shared};
 

@@ -13,7 +13,7 @@ use towline_wire::push::Push;
 
 use super::jit::Jit;
 use crate::cuda::context::Context;
-use crate::cuda::prints::may_print;
+use crate::cuda::may_print::may_print;
 use crate::cuda::session::{Session, failure};
 use crate::cuda::shared::{Layout, Shared};
 use crate::decode::broken;
