@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use towline_backend::cuda::*;
 
+use super::broker::Lease;
 use super::context::Context;
 use super::page::{BYTES, OWNER, Page, Recording};
 use super::shared::{Shared, lock};
 use super::streams::Target;
-use crate::broker::Lease;
 
 /// Pages of events that have ended are given back so many at a time: it makes the driver wait for the device.
 const RETIRED: usize = 32;
@@ -416,7 +416,7 @@ fn refused(error: std::io::Error) -> CUresult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::broker::{Broker, Offer, TOKEN_BYTES, Taken, Token};
+    use crate::cuda::broker::{Broker, Offer, TOKEN_BYTES, Taken, Token};
     use crate::cuda::page::{SLOTS, release};
 
     /// Numbers that were given back.

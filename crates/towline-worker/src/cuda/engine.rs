@@ -6,11 +6,11 @@ use towline_backend::cuda::{CUdevice, CudaApi};
 use towline_transport::Connection;
 
 use super::ahead::Ahead;
+use super::broker::{Broker, NoBroker};
 use super::messages;
 use super::session::Session;
 use super::shared::Shared;
 use super::snapshot;
-use crate::broker::{Broker, NoBroker};
 use crate::lane::{self, Limits, RunError, SideLane};
 use crate::link::{Counters, Link};
 use crate::payload::Payloads;

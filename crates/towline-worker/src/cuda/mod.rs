@@ -9,10 +9,12 @@
 mod ahead;
 mod areas;
 mod beacon;
+mod broker;
 mod context;
 mod dispatch;
 mod engine;
 mod graph;
+mod images;
 mod manual;
 mod may_print;
 mod messages;
@@ -27,6 +29,6 @@ mod signal;
 mod snapshot;
 mod streams;
 
+pub use broker::{Broker, NoBroker, OFFER_BYTES, Offer, Offers, TOKEN_BYTES, Taken, Token};
 pub use engine::{CudaEngine, CudaOpenError};
-pub(crate) use manual::is_event;
-pub(crate) use page::{OWNER, release as release_page};
+pub use images::{DIGEST_BYTES, ImageDigest, Images, sealed as sealed_image};

@@ -12,11 +12,11 @@ use towline_wire::push::Push;
 
 use super::areas::Areas;
 use super::beacon::Beacons;
+use super::broker::Broker;
 use super::context::Context;
 use super::graph::Graphs;
 use super::manual::{Imported, Sharing};
 use super::streams::{Streams, Target};
-use crate::broker::Broker;
 use crate::link::{Link, Raw};
 
 /// What is to be done once an event has passed.

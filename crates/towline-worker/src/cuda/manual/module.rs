@@ -13,11 +13,11 @@ use towline_wire::push::Push;
 
 use super::jit::Jit;
 use crate::cuda::context::Context;
+use crate::cuda::images::{self, ImageDigest};
 use crate::cuda::may_print::may_print;
 use crate::cuda::session::{Session, failure};
 use crate::cuda::shared::{Layout, Shared};
 use crate::decode::broken;
-use crate::images::{self, ImageDigest};
 use crate::link::Raw;
 
 /// Most kernels whose numbers a request can take.

@@ -12,8 +12,8 @@ use towline_backend::cuda::*;
 use towline_session::Entry;
 use towline_wire::error::{CloseCode, ProtocolError};
 
-use crate::broker::{Lease, Offer, TOKEN_BYTES, Taken, Token};
 use crate::cuda::beacon::{Beacon, Claim, Latest};
+use crate::cuda::broker::{Lease, Offer, TOKEN_BYTES, Taken, Token};
 use crate::cuda::session::{Session, failure, unknown};
 use crate::cuda::shared::{Held, Shared, lock};
 use crate::cuda::streams::{Places, Target};

@@ -1,4 +1,4 @@
-//! The halves that are written by hand, by group: methods of [`Session`](crate::session::Session) named like the calls that they
+//! The halves that are written by hand, by group: methods of [`Session`](crate::opencl::session::Session) named like the calls that they
 //! carry out. The dispatcher names each of them, so a missing one does not compile.
 #![allow(
     non_snake_case,

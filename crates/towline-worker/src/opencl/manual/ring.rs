@@ -24,9 +24,9 @@ use towline_wire::push::Push;
 use super::gate::Gate;
 use super::place::{read, wait_list, write};
 use super::transfer::Transfer;
-use crate::completion::Watched;
-use crate::session::{Queue, Session};
-use crate::shared::{Raw, Shared};
+use crate::opencl::completion::Watched;
+use crate::opencl::session::{Queue, Session};
+use crate::opencl::shared::{Raw, Shared};
 
 /// Slots of a ring. More let the network run further ahead of the device.
 const SLOTS: usize = 8;

@@ -7,14 +7,14 @@ use towline_backend::opencl::{CL_OUT_OF_RESOURCES, OpenClApi};
 use towline_transport::Connection;
 use towline_wire::error::{DecodeError, ProtocolError};
 
-use crate::completion::Overruns;
+use super::completion::Overruns;
+use super::peer::Peers;
+use super::session::Session;
+use super::shared::{Raw, Shared};
+use super::snapshot::{self, SnapshotError};
 use crate::lane::{self, Limits, RunError, Serve, SideLane};
 use crate::link::{Counters, Link};
 use crate::payload::Payloads;
-use crate::peer::Peers;
-use crate::session::Session;
-use crate::shared::{Raw, Shared};
-use crate::snapshot::{self, SnapshotError};
 use crate::waiters::Job;
 
 /// A backend with its devices, ready for one session.

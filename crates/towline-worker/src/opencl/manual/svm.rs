@@ -9,8 +9,8 @@ use towline_wire::error::ProtocolError;
 
 use crate::decode::aligned;
 use crate::link::Charge;
-use crate::session::{Session, Svm, SvmMemory};
-use crate::shared::Raw;
+use crate::opencl::session::{Session, Svm, SvmMemory};
+use crate::opencl::shared::Raw;
 
 /// Flags that a client may ask of a buffer over shared virtual memory.
 const SVM_BUFFER_FLAGS: cl_mem_flags = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;

@@ -9,7 +9,7 @@ use towline_backend::opencl::*;
 use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::opencl::files::{Files, LEVELS};
 
-use crate::session::Session;
+use crate::opencl::session::Session;
 
 /// Most bytes of such files that a worker holds at once.
 const HELD_LIMIT: u64 = 128 << 20;

@@ -9,9 +9,9 @@ use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
 use towline_wire::error::ProtocolError;
 
-use crate::completion::{Owed, call_back, due, list_status};
-use crate::session::Session;
-use crate::shared::{Raw, Shared};
+use crate::opencl::completion::{Owed, call_back, due, list_status};
+use crate::opencl::session::Session;
+use crate::opencl::shared::{Raw, Shared};
 
 impl Session {
     pub(crate) fn Finish(

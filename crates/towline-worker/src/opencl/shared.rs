@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use smallvec::SmallVec;
 use towline_backend::opencl::*;
 
-use crate::completion::{Outstanding, Watch};
+use super::completion::{Outstanding, Watch};
+use super::peer::Peers;
+use super::queues_at_work::QueuesAtWork;
 pub(crate) use crate::link::{Link, Raw, Staged};
-use crate::peer::Peers;
-use crate::queues_at_work::QueuesAtWork;
 
 /// A read whose data is not on its way yet.
 #[derive(Debug)]

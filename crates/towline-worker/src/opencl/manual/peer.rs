@@ -15,9 +15,9 @@ use towline_wire::error::ProtocolError;
 use super::gate::Gate;
 use super::place::Place;
 use super::transfer::Transfer;
-use crate::peer::PeerLane;
-use crate::session::Session;
-use crate::shared::{Raw, Shared};
+use crate::opencl::peer::PeerLane;
+use crate::opencl::session::Session;
+use crate::opencl::shared::{Raw, Shared};
 
 /// How long a client may wait for a lane that the supervisors have made.
 const ARRIVAL_LIMIT: Duration = Duration::from_secs(5);

@@ -7,7 +7,7 @@ use towline_backend::opencl::*;
 use towline_wire::error::ProtocolError;
 
 use crate::link::Charge;
-use crate::session::Session;
+use crate::opencl::session::Session;
 
 /// What a client may ask of a memory object. `CL_MEM_USE_HOST_PTR` is not among it: the bytes that came with the request are gone
 /// when it has been carried out. Vendors' own flags are not either: several give the host pointer another meaning.

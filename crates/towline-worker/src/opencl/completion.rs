@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use towline_backend::opencl::*;
 use towline_wire::push::Push;
 
-use crate::shared::{Raw, Shared, event_status};
+use super::shared::{Raw, Shared, event_status};
 
 /// What is to be done with an event's final status.
 type Then = Box<dyn FnOnce(i32) + Send>;

@@ -10,8 +10,8 @@ use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
 use towline_wire::error::{CloseCode, ProtocolError};
 
+use super::session::Session;
 use crate::decode::{aligned, c_string};
-use crate::session::Session;
 
 include!(concat!(env!("OUT_DIR"), "/opencl_dispatch.rs"));
 

@@ -16,9 +16,9 @@ use towline_wire::push::Push;
 use super::gate::Gate;
 use super::image::element_of;
 use super::place::{Place, read, shape, wait_list, write};
-use crate::completion::{Owed, call_back, carry_out, due};
-use crate::session::{Kept, Session};
-use crate::shared::{Raw, Staged, event_status};
+use crate::opencl::completion::{Owed, call_back, carry_out, due};
+use crate::opencl::session::{Kept, Session};
+use crate::opencl::shared::{Raw, Staged, event_status};
 
 /// Reads up to this size come back on the command lane.
 const INLINE_READ: u64 = 128 << 10;

@@ -21,8 +21,8 @@ use towline_wire::error::{CloseCode, DecodeError, ProtocolError};
 use towline_wire::frame::CHUNK_LIMIT;
 use towline_wire::peer::{PEER_FRAME, PeerFrame};
 
+use super::shared::Raw;
 use crate::lane::PeerLanes;
-use crate::shared::Raw;
 
 /// Status of a transfer whose lane is gone.
 const LOST: i32 = CL_DEVICE_NOT_AVAILABLE;

@@ -10,8 +10,8 @@ use towline_wire::error::ProtocolError;
 use towline_wire::push::Push;
 
 use crate::decode::broken;
-use crate::session::Session;
-use crate::shared::{Raw, Shared};
+use crate::opencl::session::Session;
+use crate::opencl::shared::{Raw, Shared};
 
 /// What a vendor's message needs to find its way. Vendors may call back as long as the context lives, so it is never freed.
 struct Notice {

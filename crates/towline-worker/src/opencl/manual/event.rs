@@ -4,8 +4,8 @@ use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
 use towline_wire::error::ProtocolError;
 
-use crate::session::Session;
-use crate::shared::Raw;
+use crate::opencl::session::Session;
+use crate::opencl::shared::Raw;
 
 impl Session {
     pub(crate) fn clCreateUserEvent(

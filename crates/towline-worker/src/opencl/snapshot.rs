@@ -6,7 +6,7 @@ use towline_backend::opencl::*;
 use towline_session::DEVICE_BASE;
 use towline_wire::snapshot::{Answers, Device, Snapshot};
 
-use crate::shared::Raw;
+use super::shared::Raw;
 
 /// Why there is nothing to offer.
 #[derive(Debug, thiserror::Error)]

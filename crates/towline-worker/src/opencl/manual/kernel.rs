@@ -8,7 +8,7 @@ use towline_wire::error::{CloseCode, ProtocolError};
 
 use super::program::argument;
 use crate::decode::aligned;
-use crate::session::Session;
+use crate::opencl::session::Session;
 
 /// What an argument is; the numbers are the protocol's.
 pub(crate) mod kind {

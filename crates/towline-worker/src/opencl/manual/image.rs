@@ -6,7 +6,7 @@ use towline_wire::error::ProtocolError;
 
 use super::memory::{IMAGE_FLAGS, plain};
 use crate::link::Charge;
-use crate::session::Session;
+use crate::opencl::session::Session;
 
 impl Session {
     pub(crate) fn clCreateImage(

@@ -12,13 +12,13 @@ use towline_session::{Addresses, Entry, Table};
 use towline_wire::error::ProtocolError;
 use towline_wire::push::Push;
 
-use crate::completion::{Debts, Watched, when_complete};
+use super::completion::{Debts, Watched, when_complete};
+use super::manual::Expected;
+use super::manual::include::IncludeTree;
+use super::manual::ring::Ring;
+use super::shared::{Raw, Shared};
 use crate::decode::broken;
 use crate::link::Charge;
-use crate::manual::Expected;
-use crate::manual::include::IncludeTree;
-use crate::manual::ring::Ring;
-use crate::shared::{Raw, Shared};
 use crate::waiters::Job;
 
 /// One client's session, driven by the lane thread.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
 
-use crate::shared::{Raw, Shared};
+use crate::opencl::shared::{Raw, Shared};
 
 /// A user event that one transfer waits for.
 pub(super) struct Gate {

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 use towline_backend::opencl::*;
 
-use crate::session::Queue;
-use crate::shared::{Raw, Shared, event_status};
+use super::session::Queue;
+use super::shared::{Raw, Shared, event_status};
 
 /// How long a vendor may take to complete the marker of a queue at rest.
 const MARKER_TIME: Duration = Duration::from_micros(50);

@@ -9,8 +9,9 @@ use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::cuda::{OWNER, is_event, release_page};
-use crate::images::ImageDigest;
+use super::images::ImageDigest;
+use super::manual::is_event;
+use super::page::{OWNER, release as release_page};
 
 /// Bytes of a token.
 pub const TOKEN_BYTES: usize = 32;

@@ -9,9 +9,9 @@ use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::facts::{Argument, Facts, Kernel};
 
 use crate::decode::aligned;
-use crate::may_print::may_print;
-use crate::session::Session;
-use crate::shared::{Raw, Shared};
+use crate::opencl::may_print::may_print;
+use crate::opencl::session::Session;
+use crate::opencl::shared::{Raw, Shared};
 
 /// Asks the compiler to record what kernel arguments are. The client shows the options that the application gave, and arguments only
 /// where those asked for them.
