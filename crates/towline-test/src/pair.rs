@@ -7,7 +7,7 @@ use towline_backend::opencl::OpenClApi;
 use towline_client::opencl::Remote;
 use towline_transport::memory::{Link, LinkMonitor, MemoryTransport};
 use towline_transport::{Address, ConnectOptions, Connection, Transport};
-use towline_worker::{Counters, Engine, Limits, RunError, SideLane};
+use towline_worker::{Counters, Limits, OpenClEngine, RunError, SideLane};
 
 /// Payload lanes of a pair.
 const PAYLOAD_LANES: usize = 2;
@@ -48,7 +48,7 @@ impl Pair {
         transport: MemoryTransport,
         mut peer: Option<(u64, Arc<dyn Connection>)>,
     ) -> Self {
-        let engine = Engine::open(api, &|_, _| true).expect("the backend has a device");
+        let engine = OpenClEngine::open(api, &|_, _| true).expect("the backend has a device");
         let snapshot = engine.snapshot().to_vec();
         let address: Address = "memory://pair".parse().expect("the address is well formed");
         let listener = transport

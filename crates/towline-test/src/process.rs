@@ -8,7 +8,7 @@ use towline_backend::opencl::OpenClApi;
 use towline_client::opencl::Remote;
 use towline_transport::tcp::TcpTransport;
 use towline_transport::{Address, ConnectOptions, Connection, Transport};
-use towline_worker::{Counters, Engine, Limits, RunError};
+use towline_worker::{Counters, Limits, OpenClEngine, RunError};
 
 /// Payload lanes of a session.
 const PAYLOAD_LANES: usize = 2;
@@ -17,7 +17,7 @@ const CHUNK_BYTES: u64 = 256 << 10;
 
 /// Serves one session, and says on standard output where, and what devices it has: the worker's part.
 pub fn serve(api: Arc<dyn OpenClApi>) -> Result<(), RunError> {
-    let engine = Engine::open(api, &|_, _| true).expect("the backend has a device");
+    let engine = OpenClEngine::open(api, &|_, _| true).expect("the backend has a device");
     let any: Address = "tcp://127.0.0.1:0".parse().expect("it is well formed");
     let listener = TcpTransport::new().listen(&any).expect("a free port");
     let snapshot: String = engine

@@ -18,7 +18,7 @@ use towline_test::pair::Pair;
 use towline_test::tamper::{TamperedTransport, Victim};
 use towline_transport::memory::MemoryTransport;
 use towline_transport::{Address, ConnectOptions, Connection, Transport};
-use towline_worker::{Counters, Engine, Limits};
+use towline_worker::{Counters, Limits, OpenClEngine};
 
 /// Seeds that have found something.
 const SEEDS: [u64; 0] = [];
@@ -266,7 +266,7 @@ fn begin(transport: &Arc<TamperedTransport>, told: Told<'_>) -> Begun {
     let (command, lane) = pairs.remove(0);
     let (lanes, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
     let engine =
-        Engine::open(Arc::new(NullOpenCl::new(1)), &|_, _| true).expect("there is a device");
+        OpenClEngine::open(Arc::new(NullOpenCl::new(1)), &|_, _| true).expect("there is a device");
     let snapshot = told(engine.snapshot().to_vec());
     let (sender, worker) = channel();
     std::thread::spawn(move || {

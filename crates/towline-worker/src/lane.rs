@@ -131,7 +131,7 @@ pub(crate) trait Serve: Send + 'static {
     fn watch(&self, limit: Duration) -> (i32, Box<dyn FnMut() -> bool + Send>);
 }
 
-/// Serves a session; see `Engine::run`.
+/// Serves a session, as its API's engine says.
 pub(crate) fn run<S: Serve, L: Into<SideLane>>(
     link: Arc<Link>,
     session: S,

@@ -53,7 +53,7 @@ pub fn open(options: &OpenClOptions) -> Result<Box<dyn Engine>, EngineError> {
         false => SerialOpenCl::where_needed(open_native(&options.vendors)?),
     };
     let selected = |number: usize, name: &str| is_selected(&options.devices, number, name);
-    let engine = towline_worker::Engine::open(api, &selected)?;
+    let engine = towline_worker::OpenClEngine::open(api, &selected)?;
     // Kernels print to the client, not to whoever started the server.
     engine.capture_output()?;
     Ok(Box::new(OpenClEngine(engine)))
@@ -113,7 +113,7 @@ fn libraries_of(vendor: &Path) -> Result<Vec<String>, EngineError> {
     }
 }
 
-struct OpenClEngine(towline_worker::Engine);
+struct OpenClEngine(towline_worker::OpenClEngine);
 
 impl Engine for OpenClEngine {
     fn snapshot(&self) -> Vec<u8> {

@@ -71,7 +71,7 @@ impl CudaEngine {
         crate::print::capture()
     }
 
-    /// Serves a session; see [`crate::Engine::run`].
+    /// Serves a session; see [`crate::OpenClEngine::run`].
     pub fn run<L: Into<SideLane>>(
         self,
         command: Arc<dyn Connection>,

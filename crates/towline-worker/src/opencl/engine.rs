@@ -11,25 +11,25 @@ use super::completion::Overruns;
 use super::peer::Peers;
 use super::session::Session;
 use super::shared::{Raw, Shared};
-use super::snapshot::{self, SnapshotError};
+use super::snapshot::{self, OpenClOpenError};
 use crate::lane::{self, Limits, RunError, Serve, SideLane};
 use crate::link::{Counters, Link};
 use crate::payload::Payloads;
 use crate::waiters::Job;
 
 /// A backend with its devices, ready for one session.
-pub struct Engine {
+pub struct OpenClEngine {
     api: Arc<dyn OpenClApi>,
     snapshot: Vec<u8>,
     devices: Vec<(u64, Raw)>,
 }
 
-impl Engine {
+impl OpenClEngine {
     /// Takes the devices of `api` for which `select` says yes; its arguments are the number among all devices and the name.
     pub fn open(
         api: Arc<dyn OpenClApi>,
         select: &dyn Fn(usize, &str) -> bool,
-    ) -> Result<Self, SnapshotError> {
+    ) -> Result<Self, OpenClOpenError> {
         let (snapshot, devices) = snapshot::take(&*api, select)?;
         Ok(Self {
             api,

@@ -14,5 +14,5 @@ mod session;
 mod shared;
 mod snapshot;
 
-pub use engine::Engine;
-pub use snapshot::SnapshotError;
+pub use engine::OpenClEngine;
+pub use snapshot::OpenClOpenError;

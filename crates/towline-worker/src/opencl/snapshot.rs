@@ -11,7 +11,7 @@ use super::shared::Raw;
 /// Why there is nothing to offer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum SnapshotError {
+pub enum OpenClOpenError {
     /// No device passed the selection.
     #[error(
         "no device to offer: {found} found, none selected (`towline serve --device` chooses among them)"
@@ -51,19 +51,19 @@ const ANSWER_LIMIT: usize = 1 << 20;
 pub(crate) fn take(
     api: &dyn OpenClApi,
     select: &dyn Fn(usize, &str) -> bool,
-) -> Result<(Snapshot, Vec<(u64, Raw)>), SnapshotError> {
+) -> Result<(Snapshot, Vec<(u64, Raw)>), OpenClOpenError> {
     let mut count = 0;
     // SAFETY: with no room given, only the count is written.
     let status = unsafe { api.clGetPlatformIDs(0, std::ptr::null_mut(), &raw mut count) };
     if status != CL_SUCCESS {
-        return Err(SnapshotError::Platforms(status));
+        return Err(OpenClOpenError::Platforms(status));
     }
     let mut platforms: Vec<cl_platform_id> = vec![std::ptr::null_mut(); count as usize];
     // SAFETY: room for `count` platforms.
     let status =
         unsafe { api.clGetPlatformIDs(count, platforms.as_mut_ptr(), std::ptr::null_mut()) };
     if status != CL_SUCCESS {
-        return Err(SnapshotError::Platforms(status));
+        return Err(OpenClOpenError::Platforms(status));
     }
     let mut snapshot = Snapshot::default();
     let mut natives = Vec::new();
@@ -101,7 +101,7 @@ pub(crate) fn take(
         }
     }
     if natives.is_empty() {
-        Err(SnapshotError::NoDevice { found })
+        Err(OpenClOpenError::NoDevice { found })
     } else {
         Ok((snapshot, natives))
     }

@@ -14,7 +14,7 @@ use towline_transport::{Address, ConnectOptions, Connection, Transport};
 use towline_wire::error::CloseCode;
 use towline_wire::frame::{ChunkHeader, FrameReader};
 use towline_wire::push::Push;
-use towline_worker::{Counters, Engine, Limits, RunError, SideLane};
+use towline_worker::{Counters, Limits, OpenClEngine, RunError, SideLane};
 
 /// Nothing here takes longer, on a busy machine either.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -75,7 +75,7 @@ impl Client {
 
     fn with(null: NullOpenCl, count: usize, peer: Option<Arc<dyn Connection>>) -> Self {
         let null = Arc::new(null);
-        let engine = Engine::open(Arc::clone(&null) as _, &|_, _| true)
+        let engine = OpenClEngine::open(Arc::clone(&null) as _, &|_, _| true)
             .expect("the host-memory device is always there");
         let transport = MemoryTransport::new();
         let address: Address = "memory://hostile".parse().expect("it is well formed");
