@@ -1,5 +1,5 @@
 #!/bin/sh
-# Counts what the NPB programs and Himeno cost a core, for the assumptions of `towline simulate study`: instructions, misses of
+# Counts what the NPB programs and Himeno cost a core, for the assumptions of `cargo xtask study`: instructions, misses of
 # the first cache and bytes to and from memory for each operation that NPB and Himeno count.
 #
 #   costs.sh [FOLDER]       builds into FOLDER (../../build/costs) and takes some minutes; needs valgrind

@@ -9,6 +9,7 @@ mod ci;
 mod dist;
 mod licences;
 mod spdx;
+mod study;
 mod workspace;
 
 use std::path::PathBuf;
@@ -57,6 +58,8 @@ enum Chore {
         #[arg(long, conflicts_with_all = ["targets", "forms"])]
         quick: bool,
     },
+    /// Simulate the study of a 32-node GPU cluster (docs/study.md)
+    Study(study::Options),
     /// Install the release
     Install {
         /// Where the files will be used
@@ -79,6 +82,7 @@ fn main() -> Result<ExitCode> {
         Chore::Dist { targets, forms, .. } => {
             dist::pack(&workspace, or_all(&targets), or_all(&forms))
         }
+        Chore::Study(options) => study::run(&options),
         Chore::Install { prefix, destdir } => dist::install(&workspace, &prefix, &destdir),
     }
 }

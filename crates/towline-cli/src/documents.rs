@@ -67,7 +67,6 @@ mod tests {
             "-servers",
             "-simulate-mix",
             "-simulate-program",
-            "-simulate-study",
             "-simulate",
             "-status",
             "-tenant-add",

@@ -6,7 +6,6 @@
 //! never a time.
 
 pub mod mix;
-pub mod study;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -97,7 +97,7 @@ def choices(rows: Iterable[Row]) -> list[Choice]:
 def agreement(rows: Iterable[Row]) -> tuple[float, int]:
     """Kendall's rank correlation of estimates with times, the mean over programs, sizes and networks, and how many.
 
-    Placements within a percent of each other count as equal, as in ``towline simulate study``.
+    Placements within a percent of each other count as equal, as in ``cargo xtask study``.
     """
     groups: dict[tuple[str, str, str, str, int], dict[str, dict[str, float]]] = {}
     for row in rows:

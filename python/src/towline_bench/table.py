@@ -106,11 +106,11 @@ def read(path: Path) -> list[Row]:
 
 
 def _study(path: Path) -> Iterator[Row]:
-    """The table of ``towline simulate study``."""
+    """The table of ``cargo xtask study``."""
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         if not {"placement", "varied", "estimate_s"}.issubset(reader.fieldnames or ()):
-            raise BenchError(f"{path} is no table of `towline simulate study`")
+            raise BenchError(f"{path} is no table of `cargo xtask study`")
         for line, cells in enumerate(reader, start=2):
             if None in cells.values():
                 raise BenchError(f"{path}, line {line} is cut: run the study again, which goes on there")

@@ -1,8 +1,6 @@
-//! `towline simulate`: placements, job mixes and the study, in SimGrid.
+//! `towline simulate`: placements and job mixes, in SimGrid.
 
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,10 +8,8 @@ use clap::{Args, Subcommand};
 
 use super::place::print;
 use super::{Choice, Description, Work};
-use crate::program::declared::Kernel;
-use crate::simulate::study::sensitivity;
-use crate::simulate::{ITERATIONS, Simulator, mix, study};
-use crate::{Error, Matrix, Result, choose, units};
+use crate::simulate::{ITERATIONS, Simulator, mix};
+use crate::{Matrix, Result, choose, units};
 
 #[derive(Args, Clone, Debug)]
 pub struct Options {
@@ -43,8 +39,6 @@ enum What {
     Program(ProgramOptions),
     /// Play a mix of jobs with a GPU in every node, and with 1 to k shared GPU servers
     Mix(MixOptions),
-    /// Play the study of 32 nodes again
-    Study(StudyOptions),
 }
 
 #[derive(Args, Clone, Debug)]
@@ -85,35 +79,10 @@ struct MixOptions {
     engine: Engine,
 }
 
-#[derive(Args, Clone, Debug)]
-struct StudyOptions {
-    /// Table to write; points that it has are not run again
-    #[arg(long, value_name = "FILE")]
-    table: PathBuf,
-    /// Also over Gigabit Ethernet, which the study did not compare
-    #[arg(long)]
-    networks: bool,
-    /// Also estimate everything with each assumed value 30 % lower and higher: which findings hang on it
-    #[arg(long)]
-    vary: bool,
-    /// Leave out what has more tasks
-    #[arg(long, value_name = "TASKS")]
-    most: Option<usize>,
-    /// Only these programs, separated by commas
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    only: Vec<String>,
-    /// Only these numbers of tasks, separated by commas
-    #[arg(long, value_name = "TASKS", value_delimiter = ',')]
-    sizes: Vec<usize>,
-    #[command(flatten)]
-    engine: Engine,
-}
-
 pub fn run(options: &Options) -> Result<ExitCode> {
     match &options.what {
         What::Program(options) => program(options),
         What::Mix(options) => jobs(options),
-        What::Study(options) => again(options),
     }
 }
 
@@ -224,103 +193,5 @@ fn jobs(options: &MixOptions) -> Result<ExitCode> {
     match error {
         None => Ok(ExitCode::SUCCESS),
         Some(error) => Err(error),
-    }
-}
-
-fn again(options: &StudyOptions) -> Result<ExitCode> {
-    let simulator = options.engine.find()?;
-    let cannot = |source| Error::File {
-        action: "write",
-        path: options.table.clone(),
-        source,
-    };
-    let (done, whole) = read_table(&options.table)?;
-    let is_new = !options.table.exists();
-    let mut table = File::options()
-        .append(true)
-        .create(true)
-        .open(&options.table)
-        .map_err(cannot)?;
-    if is_new {
-        table.write_all(study::HEADING.as_bytes()).map_err(cannot)?;
-    } else if !whole {
-        table.write_all(b"\n").map_err(cannot)?;
-    }
-    let networks = if options.networks {
-        &study::NETWORKS[..]
-    } else {
-        &study::NETWORKS[..1]
-    };
-    for name in &options.only {
-        Kernel::named(name)?;
-    }
-    let mut points = study::points(networks);
-    points.retain(|point| {
-        options.most.is_none_or(|most| point.tasks <= most)
-            && (options.sizes.is_empty() || options.sizes.contains(&point.tasks))
-            && (options.only.is_empty()
-                || options.only.iter().any(|name| name == point.kernel.name()))
-    });
-    let mut rows = Vec::new();
-    for (index, point) in points.iter().enumerate() {
-        let row = match done.iter().find(|row| row.is_of(point)) {
-            Some(row) => row.clone(),
-            None => {
-                let row = study::run(&simulator, *point)?;
-                table.write_all(row.line().as_bytes()).map_err(cannot)?;
-                eprint!("[{}/{}] {}", index + 1, points.len(), row.line());
-                row
-            }
-        };
-        rows.push(row);
-    }
-    let mut text = study::page(&rows) + "\n" + &study::assumptions();
-    if options.vary {
-        let varied = sensitivity::variations().into_iter().map(study::estimate);
-        text = text + "\n" + &sensitivity::page(&varied.collect::<Result<Vec<_>>>()?);
-    }
-    print(&text)
-}
-
-/// The rows of an earlier run, as far as it came, and whether its last line is whole. A failed point and a half-written line are
-/// done again.
-fn read_table(path: &Path) -> Result<(Vec<study::Row>, bool)> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(source) => {
-            return Err(Error::File {
-                action: "read",
-                path: path.to_owned(),
-                source,
-            });
-        }
-    };
-    if !text.is_empty() && !text.starts_with(study::HEADING) {
-        return Err(Error::Size(format!(
-            "{} is no table of this study, or of an earlier version: name a new file",
-            path.display()
-        )));
-    }
-    let rows = text.lines().skip(1).filter_map(study::Row::parse).collect();
-    Ok((rows, text.is_empty() || text.ends_with('\n')))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_table_that_was_cut_is_read_as_far_as_it_came() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("study.tsv");
-        assert!(read_table(&path).unwrap().0.is_empty());
-        let line = "study-qdr\tft\t16\trr:1\t\t33.5\t\t33.4\t\n";
-        std::fs::write(&path, format!("{}{line}study-qdr\tft\t16", study::HEADING)).unwrap();
-        let (rows, whole) = read_table(&path).unwrap();
-        assert_eq!((rows.len(), whole), (1, false));
-        std::fs::write(&path, "network\tprogram\n").unwrap();
-        let error = read_table(&path).unwrap_err().to_string();
-        assert!(error.contains("name a new file"), "{error}");
     }
 }

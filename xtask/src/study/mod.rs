@@ -1,51 +1,54 @@
 //! The study of a 32-node GPU cluster again, simulated: its programs, counts of tasks and placements, and what it found.
 
+mod command;
 mod findings;
-pub mod sensitivity;
+mod sensitivity;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-pub use self::findings::{Finding, findings};
-use super::{ITERATIONS, Run, Simulator};
-use crate::cluster::preset;
-use crate::gpus::{self, Assignment, Pool};
-use crate::program::declared::assumed::ASSUMPTIONS;
-use crate::program::declared::{Assumed, Kernel, Quantity};
-use crate::score::{Sockets, score};
-use crate::{Cluster, Matrix, Placement, Policy, Program, Result};
+use towline_place::cluster::preset;
+use towline_place::gpus::{self, Assignment, Pool};
+use towline_place::program::declared::assumed::ASSUMPTIONS;
+use towline_place::program::declared::{Assumed, Kernel, Quantity};
+use towline_place::score::{Sockets, score};
+use towline_place::simulate::{ITERATIONS, Run, Simulator};
+use towline_place::{Cluster, Matrix, Placement, Policy, Program, Result};
+
+pub(crate) use self::command::{Options, run};
+use self::findings::{Finding, findings};
 
 /// One simulated run.
 #[derive(Clone, Debug)]
-pub struct Row {
-    pub network: &'static str,
-    pub program: &'static str,
-    pub tasks: usize,
+pub(super) struct Row {
+    pub(super) network: &'static str,
+    pub(super) program: &'static str,
+    pub(super) tasks: usize,
     /// n of the n-core round robin.
-    pub turn: u32,
+    pub(super) turn: u32,
     /// The assumption that was varied, and how many times as large it was.
-    pub varied: Option<(Quantity, f64)>,
-    /// What the score of [`crate::score`] says, for comparison.
-    pub estimate_s: f64,
+    pub(super) varied: Option<(Quantity, f64)>,
+    /// What the score of [`towline_place::score`] says, for comparison.
+    pub(super) estimate_s: f64,
     /// Of the whole program, or why there is none.
-    pub seconds: Result<f64, String>,
+    pub(super) seconds: Result<f64, String>,
 }
 
 /// A point of the study before it is run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Point {
-    pub network: &'static str,
-    pub kernel: Kernel,
-    pub tasks: usize,
-    pub turn: u32,
-    pub varied: Option<(Quantity, f64)>,
+pub(super) struct Point {
+    pub(super) network: &'static str,
+    pub(super) kernel: Kernel,
+    pub(super) tasks: usize,
+    pub(super) turn: u32,
+    pub(super) varied: Option<(Quantity, f64)>,
 }
 
 /// The study's network, and the one that the comparison of networks (ours, not the study's) adds.
-pub const NETWORKS: [&str; 2] = ["study-qdr", "study-gbe"];
+pub(super) const NETWORKS: [&str; 2] = ["study-qdr", "study-gbe"];
 
 /// Everything the study ran, on these networks.
-pub fn points(networks: &[&'static str]) -> Vec<Point> {
+pub(super) fn points(networks: &[&'static str]) -> Vec<Point> {
     let mut points = Vec::new();
     for &network in networks {
         for (_, kernel) in Kernel::ALL {
@@ -82,7 +85,7 @@ pub fn points(networks: &[&'static str]) -> Vec<Point> {
 }
 
 /// Runs one point. What the simulator cannot do is in the row.
-pub fn run(simulator: &Simulator, point: Point) -> Result<Row> {
+pub(super) fn run_point(simulator: &Simulator, point: Point) -> Result<Row> {
     let Posed {
         cluster,
         program,
@@ -105,7 +108,7 @@ pub fn run(simulator: &Simulator, point: Point) -> Result<Row> {
 }
 
 /// The same with the estimate in the simulator's place: no more than a look at it.
-pub fn estimate(point: Point) -> Result<Row> {
+pub(super) fn estimate(point: Point) -> Result<Row> {
     let estimate_s = pose(point)?.estimate_s;
     Ok(Row::of(point, estimate_s, Ok(estimate_s)))
 }
@@ -160,12 +163,12 @@ impl Row {
 }
 
 /// Heading of the table, with tabs.
-pub const HEADING: &str =
+pub(super) const HEADING: &str =
     "network\tprogram\ttasks\tplacement\tvaried\tseconds\tmflops\testimate_s\terror\n";
 
 impl Row {
     /// MFLOPS as Himeno counts them; none of other programs.
-    pub fn mflops(&self) -> Option<f64> {
+    pub(super) fn mflops(&self) -> Option<f64> {
         let ops = self
             .program
             .starts_with("himeno")
@@ -176,7 +179,7 @@ impl Row {
             .map(|seconds| ops / seconds / 1e6)
     }
 
-    pub fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         let (seconds, error) = match &self.seconds {
             Ok(seconds) => (format!("{seconds:.6}"), String::new()),
             Err(error) => (String::new(), error.replace(['\t', '\n'], " ")),
@@ -195,7 +198,7 @@ impl Row {
 }
 
 impl Row {
-    pub fn is_of(&self, point: &Point) -> bool {
+    pub(super) fn is_of(&self, point: &Point) -> bool {
         (
             self.network,
             self.program,
@@ -212,7 +215,7 @@ impl Row {
     }
 
     /// A line of the table; none if it is no whole line of a run that succeeded.
-    pub fn parse(line: &str) -> Option<Self> {
+    pub(super) fn parse(line: &str) -> Option<Self> {
         let cells: Vec<&str> = line.split('\t').collect();
         let [
             network,
@@ -254,7 +257,7 @@ type Key<'a> = (&'a str, &'a str, usize);
 
 /// Kendall's rank correlation between estimates and simulated times of the placements of each program, size and network; its
 /// mean, and how many groups there are. Placements whose times differ by less than a percent are equal.
-pub fn agreement(rows: &[Row]) -> (f64, usize) {
+pub(super) fn agreement(rows: &[Row]) -> (f64, usize) {
     let mut groups: BTreeMap<Key<'_>, Vec<(f64, f64)>> = BTreeMap::new();
     for row in rows {
         if let Ok(seconds) = &row.seconds {
@@ -291,7 +294,7 @@ pub fn agreement(rows: &[Row]) -> (f64, usize) {
 }
 
 /// What is assumed, as a table.
-pub fn assumptions() -> String {
+pub(super) fn assumptions() -> String {
     let mut text =
         String::from("| assumption | value | earlier | source |\n| --- | --- | --- | --- |\n");
     for assumption in ASSUMPTIONS {
@@ -320,7 +323,7 @@ pub fn assumptions() -> String {
 }
 
 /// The page about a run of the study: what was asked, what came out, finding by finding.
-pub fn page(rows: &[Row]) -> String {
+pub(super) fn page(rows: &[Row]) -> String {
     let is_usual = |row: &&Row| row.varied.is_none();
     let rows: Vec<Row> = rows.iter().filter(is_usual).cloned().collect();
     let failed = rows.iter().filter(|row| row.seconds.is_err()).count();

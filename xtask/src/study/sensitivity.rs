@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use towline_place::program::declared::Quantity;
+use towline_place::program::declared::assumed::ASSUMPTIONS;
+
 use super::{Finding, NETWORKS, Point, Row, findings, points};
-use crate::program::declared::Quantity;
-use crate::program::declared::assumed::ASSUMPTIONS;
 
 /// How many times as large each assumed value is made.
-pub const FACTORS: [f64; 2] = [0.7, 1.3];
+pub(super) const FACTORS: [f64; 2] = [0.7, 1.3];
 
 /// Most tasks of what is looked at: beyond, estimate and simulator part. Himeno's findings need all its sizes.
 const MOST: usize = 128;
@@ -19,7 +20,7 @@ fn is_part(program: &str, tasks: usize, turn: u32) -> bool {
 }
 
 /// What has to be run: every point as it is, and with each value varied that concerns it.
-pub fn variations() -> Vec<Point> {
+pub(super) fn variations() -> Vec<Point> {
     let mut base = points(&NETWORKS[..1]);
     base.retain(|point| is_part(point.kernel.name(), point.tasks, point.turn));
     let mut all = base.clone();
@@ -57,7 +58,7 @@ fn findings_with(rows: &[Row], varied: Option<(Quantity, f64)>) -> Vec<Finding> 
 }
 
 /// A table of findings that change with an assumption, and the names of those that never do.
-pub fn page(rows: &[Row]) -> String {
+pub(super) fn page(rows: &[Row]) -> String {
     let base = findings_with(rows, None);
     let mut text = String::from("| assumption | 30 % less | 30 % more |\n| --- | --- | --- |\n");
     let mut moved = BTreeSet::new();

@@ -32,14 +32,14 @@ const NO_DIFFERENCE: f64 = 0.03;
 
 /// A finding of the study and whether it comes out here.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
+pub(super) struct Finding {
     /// A word to name it by in tables.
-    pub name: &'static str,
-    pub claim: &'static str,
+    pub(super) name: &'static str,
+    pub(super) claim: &'static str,
     /// What has to be the case.
-    pub criterion: &'static str,
-    pub reproduced: bool,
-    pub figures: String,
+    pub(super) criterion: &'static str,
+    pub(super) reproduced: bool,
+    pub(super) figures: String,
     /// Points of the study that it takes.
     needs: Vec<Need>,
 }
@@ -55,7 +55,7 @@ struct Need {
 
 impl Finding {
     /// The number of its points without a row: with one missing there is no saying whether it comes out.
-    pub fn missing(&self, rows: &[Row]) -> usize {
+    pub(super) fn missing(&self, rows: &[Row]) -> usize {
         let has_row = |point: &Point| {
             rows.iter().any(|row| {
                 (row.network, row.program, row.tasks, row.turn)
@@ -97,7 +97,7 @@ fn smallest_of(program: &'static str) -> Need {
 }
 
 /// The study's findings against its network's rows.
-pub fn findings(rows: &[Row]) -> Vec<Finding> {
+pub(super) fn findings(rows: &[Row]) -> Vec<Finding> {
     let table = Table(rows);
     let throughout = "1-core round robin is ahead of 6- and 12-core by at least 1 % at every size";
     let mostly = "1-core round robin is ahead of 6- and 12-core by at least 1 % at more than half of the sizes";
