@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use spdx::{Expression, ParseMode};
 
-use crate::spdx::Expression;
 use crate::workspace::{Package, Workspace};
 
 /// Relative to the workspace's root.
@@ -59,11 +59,13 @@ impl AllowList {
         let Some(text) = &package.license else {
             return Err("states no licence expression".to_owned());
         };
-        let expression = Expression::parse(text).map_err(|error| format!("{error:#}"))?;
-        if expression.holds(&|name| self.licences.contains(name)) {
-            Ok(())
-        } else {
-            Err(format!("`{expression}` is not allowed"))
+        // Crates may still write `A/B` for `A OR B`.
+        let expression = Expression::parse_mode(text, ParseMode::LAX)
+            .map_err(|error| format!("`{text}`: {}", error.reason))?;
+        let is_allowed = |licence: &spdx::LicenseReq| self.licences.contains(&licence.to_string());
+        match expression.evaluate(is_allowed) {
+            true => Ok(()),
+            false => Err(format!("`{text}` is not allowed")),
         }
     }
 }
@@ -110,6 +112,16 @@ mod tests {
             list.admits(&package(Some("GPL-3.0-or-later"))),
             Err("`GPL-3.0-or-later` is not allowed".to_owned())
         );
+    }
+
+    #[test]
+    fn expressions_are_judged_part_by_part() {
+        let list = AllowList::parse("MIT\nZlib\nApache-2.0 WITH LLVM-exception");
+        let admits = |text| list.admits(&package(Some(text))).is_ok();
+        assert!(admits("GPL-3.0-only AND Zlib OR MIT") && admits("GPL-3.0/MIT"));
+        assert!(!admits("GPL-3.0-only AND (Zlib OR MIT)"));
+        assert!(admits("Apache-2.0 WITH LLVM-exception") && !admits("Apache-2.0"));
+        assert!(!admits("MIT OR") && !admits("MIT-like"));
     }
 
     #[test]

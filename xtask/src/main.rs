@@ -8,7 +8,6 @@ mod api;
 mod ci;
 mod dist;
 mod licences;
-mod spdx;
 mod study;
 mod workspace;
 

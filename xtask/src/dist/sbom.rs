@@ -7,9 +7,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use spdx::Expression;
 
 use super::{PACKAGES, VERSION};
-use crate::spdx::Expression;
 use crate::workspace::{Metadata, Package, Workspace};
 
 /// Beginnings of the names of files with licences.
@@ -54,7 +54,8 @@ impl Parts {
                 "purl": reference(package),
             });
             if let Some(license) = &package.license {
-                let expression = Expression::parse(license)?.to_string();
+                let expression =
+                    Expression::canonicalize(license)?.unwrap_or_else(|| license.clone());
                 component["licenses"] = json!([{ "expression": expression }]);
             }
             if let Some(digest) = digests.get(&(package.name.clone(), package.version.clone())) {
