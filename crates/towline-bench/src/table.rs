@@ -1,4 +1,4 @@
-//! Tables for people: columns as wide as their contents, numbers to the right.
+//! Tables for people: columns as wide as their contents, numbers to the right, and no wider than the terminal.
 
 use std::fmt::Write;
 
@@ -24,11 +24,21 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The text; columns in which no row has anything are left out.
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The text; columns of which no row has anything are left out.
     pub fn render(&self) -> String {
+        self.render_within(None, &[])
+    }
+
+    /// The text, at most `columns` wide: columns named in `spare` are left out, the first ones first, and then the widest is cut.
+    pub fn render_within(&self, columns: Option<usize>, spare: &[&str]) -> String {
         let cell = |row: &[String], column: usize| {
             let text = row.get(column).map_or("", String::as_str);
-            // Names of devices come from others: they must not move the cursor.
+            // Names of devices, servers and programs come from others: they must not move the cursor.
             text.replace(char::is_control, "?")
         };
         let names: Vec<String> = self
@@ -36,21 +46,39 @@ impl Table {
             .iter()
             .map(|name| name.trim_start_matches('>').to_owned())
             .collect();
-        let columns: Vec<usize> = (0..names.len())
-            .filter(|column| self.rows.iter().any(|row| !cell(row, *column).is_empty()))
-            .collect();
         let lines = || std::iter::once(names.as_slice()).chain(self.rows.iter().map(Vec::as_slice));
+        let width_of = |column| {
+            let widths = lines().map(|line| cell(line, column).chars().count());
+            widths.max().unwrap_or(0)
+        };
+        let mut shown: Vec<(usize, usize)> = (0..names.len())
+            .filter(|column| {
+                self.is_empty() || self.rows.iter().any(|row| !cell(row, *column).is_empty())
+            })
+            .map(|column| (column, width_of(column)))
+            .collect();
+        let columns = columns.unwrap_or(usize::MAX);
+        let excess = |shown: &[(usize, usize)]| {
+            let total: usize = shown.iter().map(|(_, width)| width + GAP).sum();
+            total.saturating_sub(GAP).saturating_sub(columns)
+        };
+        for name in spare {
+            if excess(&shown) > 0 {
+                shown.retain(|(column, _)| names[*column] != *name);
+            }
+        }
+        let excess = excess(&shown);
+        if let Some((column, width)) = shown.iter_mut().max_by_key(|(_, width)| *width) {
+            let least = names[*column].chars().count();
+            *width = width.saturating_sub(excess).max(least);
+        }
         let mut text = String::new();
         for line in lines() {
             let mut rendered = String::new();
-            for column in &columns {
-                let width = lines()
-                    .map(|line| cell(line, *column).chars().count())
-                    .max()
-                    .unwrap_or(0);
-                let cell = cell(line, *column);
+            for &(column, width) in &shown {
+                let cell = cut(cell(line, column), width);
                 // Writing to a string cannot fail.
-                let _ = match self.heading[*column].starts_with('>') {
+                let _ = match self.heading[column].starts_with('>') {
                     true => write!(rendered, "{cell:>width$}  "),
                     false => write!(rendered, "{cell:<width$}  "),
                 };
@@ -59,6 +87,21 @@ impl Table {
             text.push('\n');
         }
         text
+    }
+}
+
+/// Blanks between columns.
+const GAP: usize = 2;
+
+/// A text of at most `width` characters, with a mark where something is left out.
+fn cut(text: String, width: usize) -> String {
+    match text.chars().count() > width {
+        true => text
+            .chars()
+            .take(width.saturating_sub(1))
+            .chain(['…'])
+            .collect(),
+        false => text,
     }
 }
 
@@ -98,6 +141,26 @@ mod tests {
             table.render(),
             "what           native\nlaunch            1.2\nlong name?[2J     100\n"
         );
+    }
+
+    #[test]
+    fn narrow_terminal_gets_fewer_columns() {
+        let mut table = Table::new(["NAME", ">SIZE", "KIND"]);
+        table.add(vec!["a-long-name".into(), "1".into(), "GPU".into()]);
+        let width = |columns, spare: &[&str]| {
+            let text = table.render_within(Some(columns), spare);
+            text.lines().map(|line| line.chars().count()).max().unwrap()
+        };
+        assert_eq!(width(80, &["SIZE"]), 23);
+        assert_eq!(
+            table.render_within(Some(20), &["SIZE", "KIND"]),
+            "NAME         KIND\na-long-name  GPU\n"
+        );
+        assert_eq!(
+            table.render_within(Some(14), &["SIZE"]),
+            "NAME      KIND\na-long-…  GPU\n"
+        );
+        assert_eq!(width(1, &["SIZE"]), 10);
     }
 
     #[test]

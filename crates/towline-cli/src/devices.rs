@@ -170,7 +170,7 @@ fn kind(bits: u64) -> &'static str {
 const SPARE: [&str; 4] = ["VERSION", "DRIVER", "UNITS", "TYPE"];
 
 fn render(devices: &[Device], columns: Option<usize>) -> String {
-    let mut table = Table::new(&[
+    let mut table = Table::new([
         "SERVER", "API", ">#", "DEVICE", "TYPE", ">UNITS", ">MEMORY", "VERSION", "DRIVER",
     ]);
     for device in devices {
@@ -192,7 +192,7 @@ fn render(devices: &[Device], columns: Option<usize>) -> String {
     }
     match table.is_empty() {
         true => "No devices.\n".to_owned(),
-        false => table.render(columns, &SPARE),
+        false => table.render_within(columns, &SPARE),
     }
 }
 

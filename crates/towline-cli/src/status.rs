@@ -252,7 +252,7 @@ fn render(servers: &[ServerStatus], columns: Option<usize>) -> String {
         if listed {
             heading.insert(0, "TENANT");
         }
-        let mut sessions = Table::new(&heading);
+        let mut sessions = Table::new(heading);
         for session in &server.sessions {
             let mut row = vec![
                 session.id.to_string(),
@@ -280,7 +280,7 @@ fn render(servers: &[ServerStatus], columns: Option<usize>) -> String {
             sessions.add(row);
         }
         if !sessions.is_empty() {
-            text.push_str(&sessions.render(columns, &SPARE));
+            text.push_str(&sessions.render_within(columns, &SPARE));
         }
     }
     text

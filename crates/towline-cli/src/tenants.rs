@@ -269,7 +269,7 @@ fn listed(entries: &Entries) -> serde_json::Value {
 }
 
 fn render(entries: &Entries) -> String {
-    let mut table = Table::new(&["TENANT", "ADMIN", ">SESSIONS", ">SESSION MEMORY", ">MEMORY"]);
+    let mut table = Table::new(["TENANT", "ADMIN", ">SESSIONS", ">SESSION MEMORY", ">MEMORY"]);
     for (name, entry) in entries {
         let bytes = |bytes: Option<Bytes>| bytes.map_or("-".into(), |Bytes(n)| table::bytes(n));
         table.add(vec![
@@ -280,7 +280,7 @@ fn render(entries: &Entries) -> String {
             bytes(entry.memory),
         ]);
     }
-    table.render(crate::table::terminal_columns(), &[])
+    table.render_within(crate::table::terminal_columns(), &[])
 }
 
 /// A new token on its way to who asked for it.

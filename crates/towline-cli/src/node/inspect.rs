@@ -25,7 +25,7 @@ pub(super) fn run(options: &InspectOptions) -> anyhow::Result<ExitCode> {
 }
 
 fn devices(host: &Host, all: bool) -> String {
-    let mut table = Table::new(&[
+    let mut table = Table::new([
         "ADDRESS", "ID", "KIND", "NODE", "GROUP", "SWITCH", "DRIVER", ">BAR", "ATS", "VFS",
         "NAMES", "IN USE",
     ]);
@@ -66,5 +66,5 @@ fn devices(host: &Host, all: bool) -> String {
             uses.join("; "),
         ]);
     }
-    table.render(None, &[])
+    table.render()
 }
