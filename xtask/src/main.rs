@@ -7,7 +7,6 @@
 mod api;
 mod ci;
 mod dist;
-mod licences;
 mod study;
 mod workspace;
 
@@ -43,8 +42,6 @@ enum Chore {
         #[arg(long = "stage", value_name = "NAME")]
         only: Vec<String>,
     },
-    /// Check every dependency's licence against xtask/licences.allow
-    Licences,
     /// Pack the release into build/dist/
     Dist {
         /// For which systems; for all unless said otherwise
@@ -76,7 +73,6 @@ fn main() -> Result<ExitCode> {
     match arguments.chore {
         Chore::Api { chore } => api::run(&workspace, &chore),
         Chore::Ci { tier, only } => ci::run(&workspace, tier, &only),
-        Chore::Licences => licences::check(&workspace),
         Chore::Dist { quick: true, .. } => dist::pack_quick(&workspace),
         Chore::Dist { targets, forms, .. } => {
             dist::pack(&workspace, or_all(&targets), or_all(&forms))

@@ -120,9 +120,11 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // Also where dependencies come from: deny.toml.
         name: "licences",
         tiers: TEST,
-        command: "cargo xtask licences",
+        tools: &[Tool::Command("build/cargo-deny/bin/cargo-deny")],
+        command: "build/cargo-deny/bin/cargo-deny --locked check licenses bans sources",
         ..STAGE
     },
     Stage {
