@@ -164,6 +164,14 @@ pub(super) const STAGES: &[Stage] = &[
         limit_s: 600,
     },
     Stage {
+        // Programs on a server's devices, a transport and a backend of one's own, a trace: docs/examples.md.
+        name: "examples",
+        tiers: TEST,
+        needs: &["build", "tests"],
+        command: "tests/programs/check-examples.sh \"$TOWLINE_BIN_DIR\"",
+        ..STAGE
+    },
+    Stage {
         name: "workloads",
         tiers: TEST,
         command: "make -C workloads/opencl check",
