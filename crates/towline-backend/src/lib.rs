@@ -3,6 +3,8 @@
 //! Every layer of the data path speaks one generated contract per API, [`opencl::OpenClApi`], [`cuda::CudaApi`] or [`nvml::NvmlApi`]: the vendor's library
 //! behind it, a session with a server behind it, or the platform that spreads over several of either.
 
+#![warn(missing_docs)]
+
 pub mod cuda;
 pub mod nvml;
 pub mod opencl;

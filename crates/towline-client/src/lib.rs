@@ -4,6 +4,8 @@
 //! Whatever can be answered here is answered here; everything else goes one way, and only what needs data back waits. Each wait is
 //! counted by the API call that it was for ([`meter`]), so tests assert round trips and `--report` shows them.
 
+#![warn(missing_docs)]
+
 pub mod access;
 pub mod config;
 pub mod cuda;

@@ -10,6 +10,22 @@
 //!
 //! All input comes from somebody else: descriptions, traces and matrices are checked before use, and what is wrong is said with
 //! its place. What is computed is the same on every machine and at every run.
+//!
+//! ```
+//! use towline_place::cluster::preset;
+//! use towline_place::program::declared::Kernel;
+//! use towline_place::score::{Sockets, score};
+//! use towline_place::{Matrix, Policy};
+//!
+//! let cluster = preset::cluster("two-leaves")?;
+//! let matrix = Matrix::of(&Kernel::named("cg")?.program(64)?);
+//! let seconds = |policy: Policy| {
+//!     let placement = policy.place(&cluster, 64, false)?;
+//!     score(&cluster, &matrix, &Sockets::default(), &placement).map(|score| score.total_s)
+//! };
+//! assert!(seconds(Policy::RoundRobin(1))? > 0.0);
+//! # Ok::<(), towline_place::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod calibrate;

@@ -10,6 +10,7 @@
 //! Everything here takes bytes that somebody else made. Every decoder is total: it answers or says what is wrong and where, it
 //! never panics, and what it allocates is in proportion to what it was given, up to a named limit. No I/O, no `unsafe`.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod arch;
 mod bytes;

@@ -4,6 +4,7 @@
 //! driver; a worker loads one and is jailed. See `docs/internals.md` for the start of a session.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod supervisor;
 pub mod worker;

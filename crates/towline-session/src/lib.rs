@@ -1,6 +1,7 @@
 //! What both ends of a session keep: numbered messages on their way out, the server's table of client-minted handles, the accounting
 //! of payload. No I/O and no clock: the callers own both, so tests run it over any link.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod landing;
 mod outbox;

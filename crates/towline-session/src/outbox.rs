@@ -11,6 +11,26 @@ use towline_wire::frame::{
 ///
 /// [`Outbox::post`] never blocks on the link. [`Outbox::flush`] sends everything posted before it; several threads may call it, the
 /// link is used by one at a time and the order of numbers is the order on the wire.
+///
+/// ```
+/// use towline_session::Outbox;
+/// use towline_wire::frame::FrameReader;
+///
+/// let (outbox, mut reader) = (Outbox::new(), FrameReader::new());
+/// outbox.post(0x0901, |body| body.extend(b"hello"));
+/// outbox.flush(
+///     || 0,
+///     |frame| {
+///         reader.space()[..frame.len()].copy_from_slice(frame);
+///         reader.filled(frame.len());
+///         Ok::<(), std::io::Error>(())
+///     },
+/// )?;
+/// let message = reader.next().unwrap().unwrap();
+/// assert_eq!((message.number, message.id), (1, 0x0901));
+/// assert_eq!(message.body, b"hello");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Outbox {
     queued: Mutex<Queued>,

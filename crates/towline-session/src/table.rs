@@ -37,6 +37,18 @@ pub type Numbers<T> = HashMap<u64, T, BuildHasherDefault<NumberHasher>>;
 pub type Addresses<T> = HashMap<usize, T, BuildHasherDefault<NumberHasher>>;
 
 /// Handles by number and kind.
+///
+/// ```
+/// use towline_session::{Entry, Table, TableError};
+///
+/// let (buffer, queue) = (1, 2);
+/// let mut table = Table::default();
+/// table.insert(7, buffer, Entry::Live("a native buffer"))?;
+/// assert_eq!(table.entry(7, buffer)?, Entry::Live("a native buffer"));
+/// assert_eq!(table.entry(7, queue), Err(TableError::Unknown(7)));
+/// assert_eq!(table.insert(7, queue, Entry::Failed(-5)), Err(TableError::Taken(7)));
+/// # Ok::<(), TableError>(())
+/// ```
 #[derive(Debug)]
 pub struct Table<T> {
     entries: Numbers<(u8, Entry<T>)>,

@@ -14,6 +14,7 @@
 //! - [`tier`]: which of the two runs a launch.
 //! - [`driver`]: contexts, streams, and the calls.
 #![deny(unsafe_code)]
+#![warn(missing_docs)]
 
 #[cfg(any(test, feature = "differ"))]
 pub mod differ;

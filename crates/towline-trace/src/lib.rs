@@ -5,6 +5,7 @@
 //! them is checked before it is used.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod collective;
 mod error;

@@ -1,6 +1,7 @@
 //! Towline's wire protocol: frames and chunks, the codec, the messages generated from `api/`, the control protocol and the table of
 //! error codes. No I/O, no clock, no `unsafe`: `docs/protocol.md` in code.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod codec;
 pub mod control;

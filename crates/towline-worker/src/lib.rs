@@ -7,6 +7,8 @@
 //!
 //! Each API has a folder. The files beside them serve all and know none.
 
+#![warn(missing_docs)]
+
 mod code;
 mod cuda;
 mod decode;

@@ -438,6 +438,7 @@ pub mod calls {
         )
     }
 
+    /// The contract of `cuArray3DGetDescriptor`.
     pub fn describe<D: ArrayDevice>(
         device: &D,
         place: *mut CUDA_ARRAY3D_DESCRIPTOR,
@@ -447,6 +448,7 @@ pub mod calls {
         put(place, device.arrays(found))
     }
 
+    /// The contract of `cuArrayGetPlane`.
     pub fn plane<D: ArrayDevice>(
         device: &D,
         place: *mut CUarray,
@@ -461,6 +463,7 @@ pub mod calls {
         hand_out(place, found)
     }
 
+    /// The contract of `cuMipmappedArrayGetLevel`.
     pub fn level<D: ArrayDevice>(
         device: &D,
         place: *mut CUarray,
@@ -475,6 +478,7 @@ pub mod calls {
         hand_out(place, found)
     }
 
+    /// The contract of `cuArrayDestroy`.
     pub fn destroy<D: ArrayDevice>(device: &D, array: CUarray) -> CUresult {
         device.wait_for_users();
         let gone = device.arrays(|all| {
@@ -488,6 +492,7 @@ pub mod calls {
         gone.err().unwrap_or(CUDA_SUCCESS)
     }
 
+    /// The contract of `cuMipmappedArrayDestroy`.
     pub fn destroy_mipmap<D: ArrayDevice>(device: &D, mipmap: CUmipmappedArray) -> CUresult {
         device.wait_for_users();
         let gone = device.arrays(|all| {
@@ -508,6 +513,7 @@ pub mod calls {
         }
     }
 
+    /// The contract of `cuArrayGetMemoryRequirements`.
     pub fn memory<D: ArrayDevice>(
         device: &D,
         place: *mut CUDA_ARRAY_MEMORY_REQUIREMENTS,
@@ -520,6 +526,7 @@ pub mod calls {
         put(place, found)
     }
 
+    /// The contract of `cuMipmappedArrayGetMemoryRequirements`.
     pub fn mipmap_memory<D: ArrayDevice>(
         device: &D,
         place: *mut CUDA_ARRAY_MEMORY_REQUIREMENTS,

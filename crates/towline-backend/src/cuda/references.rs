@@ -152,6 +152,7 @@ pub mod calls {
         }
     }
 
+    /// The contract of `cuTexRefSetAddress`.
     pub fn bind_memory<D: ReferenceDevice>(
         device: &D,
         offset: *mut usize,
@@ -196,6 +197,7 @@ pub mod calls {
         }
     }
 
+    /// The contract of `cuTexRefCreate`.
     pub fn create<D: ReferenceDevice>(device: &D, place: *mut CUtexref) -> CUresult {
         let made = device.reference_context().map(|context| {
             let handle = device.fresh_reference();
@@ -209,6 +211,7 @@ pub mod calls {
         hand_out(place, made)
     }
 
+    /// The contract of `cuTexRefDestroy`.
     pub fn destroy<D: ReferenceDevice>(device: &D, reference: CUtexref) -> CUresult {
         match device.references(|all| all.remove(&reference.addr())) {
             Some(_) => CUDA_SUCCESS,
@@ -216,6 +219,7 @@ pub mod calls {
         }
     }
 
+    /// The contract of `cuTexRefGetAddressMode`.
     pub fn address_mode<D: ReferenceDevice>(
         device: &D,
         place: *mut CUaddress_mode,
@@ -230,6 +234,7 @@ pub mod calls {
         tell(place, told)
     }
 
+    /// The contract of `cuTexRefSetAddressMode`.
     pub fn set_address_mode<D: ReferenceDevice>(
         device: &D,
         reference: CUtexref,
@@ -242,6 +247,7 @@ pub mod calls {
         }
     }
 
+    /// The contract of `cuTexRefGetAddress`.
     pub fn address<D: ReferenceDevice>(
         device: &D,
         place: *mut CUdeviceptr,
