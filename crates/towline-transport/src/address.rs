@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::TransportError;
 
-/// The port of a tcp address that names none: where `towline serve` listens unless told otherwise.
+/// The port of a tcp or rdma address that names none: where `towline serve` listens unless told otherwise.
 pub const DEFAULT_PORT: u16 = 7140;
 
 /// Where to connect or listen: `tcp://host:port`, `shm:///path`, `memory://name`, or whatever a loaded transport defines.
@@ -56,7 +56,7 @@ impl Address {
         }
         if rest.is_empty() {
             return Err(invalid(match scheme.as_str() {
-                "tcp" => "write HOST:PORT, for example gpu1:7000".into(),
+                "tcp" | "rdma" => "write HOST:PORT, for example gpu1:7000".into(),
                 _ => format!("something must follow `{scheme}://`"),
             }));
         }
@@ -64,7 +64,7 @@ impl Address {
             return Err(invalid("remove the spaces".into()));
         }
         let rest = match scheme.as_str() {
-            "tcp" => with_port(rest).map_err(invalid)?,
+            "tcp" | "rdma" => with_port(rest).map_err(invalid)?,
             _ => rest.to_owned(),
         };
         Ok(Self { scheme, rest })
@@ -80,16 +80,16 @@ impl Address {
         &self.rest
     }
 
-    /// Host, without the brackets of an IPv6 address, and port of a tcp address; `None` for other schemes.
+    /// Host, without the brackets of an IPv6 address, and port of a tcp or rdma address; `None` for other schemes.
     pub fn host_port(&self) -> Option<(&str, u16)> {
-        if self.scheme != "tcp" {
+        if !matches!(self.scheme.as_str(), "tcp" | "rdma") {
             return None;
         }
         let (host, port) = split_host_port(&self.rest).ok()?;
         Some((host, port?))
     }
 
-    /// Whether only this host can reach a tcp or vsock listener at this address. Judged by the text alone, so a host name
+    /// Whether only this host can reach a tcp, rdma or vsock listener at this address. Judged by the text alone, so a host name
     /// other than `localhost` is not loopback; nor is any address of another scheme, for which
     /// [`crosses_hosts`](crate::Capabilities::crosses_hosts) says what is needed.
     pub fn is_loopback(&self) -> bool {
@@ -114,7 +114,7 @@ fn short(text: &str) -> Option<(&'static str, &str)> {
     rest.starts_with('/').then_some(("virtio-serial", rest))
 }
 
-/// A tcp address with its port.
+/// A tcp or rdma address with its port.
 fn with_port(rest: &str) -> Result<String, String> {
     match split_host_port(rest)? {
         (_, Some(_)) => Ok(rest.to_owned()),
@@ -208,6 +208,7 @@ mod tests {
             ("gpu1", "tcp://gpu1:7140"),
             ("tcp://10.0.0.1", "tcp://10.0.0.1:7140"),
             ("[::1]", "tcp://[::1]:7140"),
+            ("rdma://gpu1", "rdma://gpu1:7140"),
         ] {
             assert_eq!(Address::parse(short).unwrap().to_string(), long);
         }
@@ -263,6 +264,7 @@ mod tests {
             "[::ffff:127.0.0.1]:1",
             "vsock:local:1",
             "vsock:1:1",
+            "rdma://127.0.0.1:1",
         ] {
             assert!(
                 Address::parse(loopback).unwrap().is_loopback(),
@@ -275,6 +277,7 @@ mod tests {
             "gpu1:1",
             "10.0.0.1:1",
             "memory://127.0.0.1:1",
+            "rdma://10.0.0.1:1",
             "vsock:any:1",
             "vsock:2:1",
         ] {

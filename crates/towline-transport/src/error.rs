@@ -70,6 +70,9 @@ pub enum TransportError {
     )]
     TimedOut { address: String, timeout: Duration },
 
+    /// This host has no libraries or no device for RDMA.
+    #[error("cannot use RDMA: {reason}")]
+    NoRdma { reason: String },
     /// The peer answered a TLS handshake in the clear.
     #[error("{peer} does not encrypt")]
     NotTls {

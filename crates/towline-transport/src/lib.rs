@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | `tcp` | [`tcp`] | the default, between hosts |
 //! | `shm` | [`shm`] | one host: rings in shared memory |
+//! | `rdma` | [`rdma`] | InfiniBand, RoCE and iWARP |
 //! | `memory` | [`memory`] | tests: in-process pairs, optionally over a simulated link |
 //! | `vsock` | [`vsock`] | between a virtual machine and its host |
 //! | `virtio-serial` | [`virtio_serial`] | the same, over ports that look like files |
@@ -27,6 +28,11 @@ mod error;
 pub mod memory;
 #[allow(unsafe_code, reason = "calls into foreign code across a C ABI")]
 pub mod plugin;
+#[allow(
+    unsafe_code,
+    reason = "calls libraries of C that write to memory by themselves"
+)]
+pub mod rdma;
 mod registry;
 mod secret;
 #[allow(unsafe_code, reason = "maps memory that a peer maps too")]

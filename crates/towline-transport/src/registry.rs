@@ -35,6 +35,7 @@ impl Registry {
             Arc::new(TcpTransport::new()),
             Arc::new(ShmTransport::new()),
             Arc::new(MemoryTransport::new()),
+            Arc::new(crate::rdma::RdmaTransport::new()),
             Arc::new(crate::vsock::VsockTransport::new()),
             Arc::new(crate::virtio_serial::VirtioSerialTransport::new()),
         ];

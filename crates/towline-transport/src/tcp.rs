@@ -145,6 +145,7 @@ impl Transport for TcpTransport {
 fn resolve(address: &Address) -> Result<Vec<SocketAddr>, TransportError> {
     let (host, port) = address
         .host_port()
+        .filter(|_| address.scheme() == "tcp")
         .ok_or_else(|| TransportError::InvalidAddress {
             text: address.to_string(),
             advice: "the tcp transport takes tcp://HOST:PORT".into(),

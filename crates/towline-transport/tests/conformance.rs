@@ -14,6 +14,9 @@ use towline_transport::{
     TransportError,
 };
 
+/// Environment variable with the address of an RDMA device of this host that reaches itself.
+const RDMA_HOST: &str = "TOWLINE_TEST_RDMA";
+
 /// A new transport fails here until it has its line.
 #[test]
 fn every_registry_entry_upholds_every_rule() {
@@ -22,6 +25,8 @@ fn every_registry_entry_upholds_every_rule() {
         let transport = registry.get(scheme).unwrap();
         conformance::check(&match scheme {
             "memory" => Fixture::new(transport, |number| format!("memory://conformance-{number}")),
+            // Needs a device: see below.
+            "rdma" => continue,
             "shm" => shm(transport),
             "tcp" => Fixture::new(transport, |_| "tcp://127.0.0.1:0".into()),
             "virtio-serial" => {
@@ -54,6 +59,30 @@ fn shm(transport: Arc<dyn Transport>) -> Fixture {
 fn shm_without_memory_upholds_every_rule() {
     let fixture = shm(Registry::new().get("shm").unwrap());
     conformance::check(&fixture.with_options(ConnectOptions::control()));
+}
+
+/// Listeners on the RDMA device that the environment names.
+fn rdma(wrap: impl FnOnce(Arc<dyn Transport>) -> Arc<dyn Transport>) -> Option<Fixture> {
+    let Ok(host) = std::env::var(RDMA_HOST) else {
+        eprintln!("SKIPPED: {RDMA_HOST} names no address of an RDMA device; tests/node has");
+        return None;
+    };
+    let transport = wrap(Registry::new().get("rdma").unwrap());
+    Some(Fixture::new(transport, move |_| format!("rdma://{host}:0")))
+}
+
+#[test]
+fn rdma_upholds_every_rule() {
+    rdma(|transport| transport)
+        .iter()
+        .for_each(conformance::check);
+}
+
+#[test]
+fn tls_over_rdma_upholds_every_rule() {
+    rdma(|transport| Arc::new(TlsTransport(transport)))
+        .iter()
+        .for_each(conformance::check);
 }
 
 fn reaches_itself(transport: &dyn Transport) -> bool {

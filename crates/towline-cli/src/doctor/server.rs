@@ -108,7 +108,8 @@ fn within<T: Send + 'static>(
 
 /// Name and port of a tcp address; the finding that ends the look.
 fn way(address: &Address, findings: &mut Vec<Finding>) -> Option<Finding> {
-    let Some((host, port)) = address.host_port() else {
+    let reached_by_tcp = |_: &(&str, u16)| address.scheme() == "tcp";
+    let Some((host, port)) = address.host_port().filter(reached_by_tcp) else {
         return match Registry::global().get(address.scheme()) {
             Ok(_) => None,
             Err(error) => Some(Finding::new("transport", State::Error, error.to_string())),
