@@ -54,7 +54,7 @@ pub(super) struct Stream {
 }
 
 struct State {
-    /// Messages of data and of control: posted, and completed.
+    /// Messages of data and of control: posted, and known to be completed.
     data: (u64, u64),
     control: (u64, u64),
     /// Messages of data that the peer has slots for.
@@ -248,7 +248,7 @@ impl Stream {
         self.write_header(state, at, flags);
         match self
             .endpoint
-            .post_send(work::CONTROL | posted, at, HEADER_BYTES)
+            .post_send(work::CONTROL | posted, at, HEADER_BYTES, true)
         {
             Ok(()) => state.control.0 += 1,
             Err(error) => state.fail(format!("the adapter takes no more messages: {error}")),
@@ -265,8 +265,7 @@ impl Stream {
 
     /// Asks the peer's adapter for a sign of life; it comes as the completion, and a failure otherwise.
     fn probe(&self, state: &mut State) {
-        let is_quiet = state.control.0 == state.control.1 && state.data.0 == state.data.1;
-        if !self.probes || !is_quiet || state.is_over() {
+        if !self.probes || state.control.0 != state.control.1 || state.is_over() {
             return;
         }
         match self.endpoint.post_probe(work::CONTROL | state.control.0) {
@@ -395,7 +394,11 @@ impl Stream {
         // It may have ended meanwhile.
         self.room(&mut state)?;
         self.write_header(&mut state, at, 0);
-        if let Err(error) = self.endpoint.post_send(number, at, HEADER_BYTES + len) {
+        let tells = (number + 1).is_multiple_of(u64::from(self.endpoint.window().slots / 4));
+        if let Err(error) = self
+            .endpoint
+            .post_send(number, at, HEADER_BYTES + len, tells)
+        {
             state.fail(format!("the adapter takes no more messages: {error}"));
             return Err(self.lost(&state));
         }
@@ -554,8 +557,9 @@ impl State {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.shutdown();
+        // The end is behind everything else.
         let all_arrived = |state: &mut State| {
-            let arrived = state.data.0 == state.data.1 && state.control.0 == state.control.1;
+            let arrived = state.control.0 == state.control.1;
             (arrived || state.ended || state.failed.is_some()).then_some(())
         };
         let deadline = Instant::now() + LINGER;

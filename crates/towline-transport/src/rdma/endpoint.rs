@@ -221,7 +221,7 @@ impl Endpoint {
                 max_recv_sge: 1,
                 max_inline_data: inline,
                 qp_type: verbs::QPT_RC,
-                sq_sig_all: 1,
+                sq_sig_all: 0,
             };
             // SAFETY: identifier, domain and queue are alive and of one device; the attributes are read and written within the call.
             result = done(unsafe {
@@ -316,23 +316,28 @@ impl Endpoint {
         refused(unsafe { verbs::post_recv(self.pair, &mut request) })
     }
 
-    /// Sends `len` bytes that lie at `offset`.
-    pub(super) fn post_send(&self, work: u64, offset: usize, len: usize) -> io::Result<()> {
+    /// Sends `len` bytes that lie at `offset`. Only requests that are to tell have a completion, and those before it have then completed.
+    pub(super) fn post_send(
+        &self,
+        work: u64,
+        offset: usize,
+        len: usize,
+        tells: bool,
+    ) -> io::Result<()> {
         let mut piece = verbs::Piece {
             address: self.address(offset),
             length: len as u32,
             lkey: self.lkey,
         };
-        let flags = match len <= self.inline_bytes {
-            true => verbs::SEND_INLINE,
-            false => 0,
-        };
+        let when = |condition, flag| if condition { flag } else { 0 };
+        let flags =
+            when(len <= self.inline_bytes, verbs::SEND_INLINE) | when(tells, verbs::SEND_SIGNALED);
         self.post(work, verbs::WR_SEND, flags, Some(&mut piece))
     }
 
     /// Writes nothing to nowhere: the peer's adapter answers, if it is there.
     pub(super) fn post_probe(&self, work: u64) -> io::Result<()> {
-        self.post(work, verbs::WR_RDMA_WRITE, 0, None)
+        self.post(work, verbs::WR_RDMA_WRITE, verbs::SEND_SIGNALED, None)
     }
 
     fn post(

@@ -13,6 +13,7 @@ pub(super) const QPT_RC: c_int = 2;
 pub(super) const ACCESS_LOCAL_WRITE: c_int = 1;
 pub(super) const WR_RDMA_WRITE: c_int = 0;
 pub(super) const WR_SEND: c_int = 2;
+pub(super) const SEND_SIGNALED: u32 = 2;
 pub(super) const SEND_INLINE: u32 = 8;
 pub(super) const WC_SUCCESS: c_int = 0;
 pub(super) const WC_WR_FLUSH_ERR: c_int = 5;
@@ -439,6 +440,7 @@ mod tests {
             ("IBV_ACCESS_LOCAL_WRITE", ACCESS_LOCAL_WRITE as usize),
             ("IBV_WR_RDMA_WRITE", WR_RDMA_WRITE as usize),
             ("IBV_WR_SEND", WR_SEND as usize),
+            ("IBV_SEND_SIGNALED", SEND_SIGNALED as usize),
             ("IBV_SEND_INLINE", SEND_INLINE as usize),
             ("IBV_WC_SUCCESS", WC_SUCCESS as usize),
             ("IBV_WC_WR_FLUSH_ERR", WC_WR_FLUSH_ERR as usize),
