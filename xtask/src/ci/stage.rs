@@ -336,6 +336,16 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // The transport over RDMA in software, which the kernel of an emulated machine has: its suite, programs, kills, limits.
+        name: "rdma",
+        tiers: LONG,
+        needs: &["node", "workloads"],
+        tools: &[Tool::Command("qemu-system-x86_64")],
+        command: "tests/node/guest-rdma \"$TOWLINE_BIN_DIR\" build/workloads \"$(cargo test --locked -p towline-transport \
+            --test conformance --no-run 2>&1 | sed -n 's/.*Executable .*(\\(.*\\))/\\1/p')\"",
+        ..STAGE
+    },
+    Stage {
         // A benchmark natively and in an emulated machine, killed in the middle.
         name: "node-prove",
         tiers: LONG,
