@@ -330,10 +330,13 @@ fn plain_copies_take_device_memory_for_host_memory(machine: Machine) {
     assert_eq!(boxed, CUDA_ERROR_INVALID_VALUE);
     assert_eq!(machine.bytes(to, 64), [0; 64]);
     let copies: [&dyn Fn() -> CUresult; 4] = [
-        // SAFETY: in this and the others, both are memory of the device.
+        // SAFETY: both are memory of the device.
         &|| unsafe { driver.cuMemcpyHtoD_v2(to, host(from), 64) },
+        // SAFETY: as above.
         &|| unsafe { driver.cuMemcpyHtoDAsync_v2(to, host(from), 64, stream) },
+        // SAFETY: as above.
         &|| unsafe { driver.cuMemcpyDtoH_v2(host(to), from, 64) },
+        // SAFETY: as above.
         &|| unsafe { driver.cuMemcpyDtoHAsync_v2(host(to), from, 64, stream) },
     ];
     for copy in copies {
