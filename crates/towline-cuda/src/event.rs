@@ -242,7 +242,7 @@ impl Driver {
     fn elapsed(&self, start: CUevent, end: CUevent) -> Result<f32, CUresult> {
         let (first, second) = (self.event(start)?, self.event(end)?);
         for (known, event) in [(&first, start), (&second, end)] {
-            self.expect_uncaptured(known, event)?;
+            self.expect_uncaptured(known, event, false)?;
         }
         let acting = self.acting_in(self.context(first.context)?)?;
         // No clock is that of two servers.
@@ -257,16 +257,21 @@ impl Driver {
         reply.pMilliseconds.ok_or_else(|| acting.malformed())
     }
 
-    fn expect_uncaptured(&self, known: &Recorded, event: CUevent) -> Result<(), CUresult> {
+    fn expect_uncaptured(
+        &self,
+        known: &Recorded,
+        event: CUevent,
+        is_asked: bool,
+    ) -> Result<(), CUresult> {
         match known.captured.load(Ordering::Acquire) {
-            true => self.uncaptured_event(event.addr() as u64),
+            true => self.uncaptured_event(event.addr() as u64, is_asked),
             false => Ok(()),
         }
     }
 
     /// Whether the application may ask for an event.
     fn outside_of_captures(&self, known: &Recorded, event: CUevent) -> Result<(), CUresult> {
-        self.expect_uncaptured(known, event)?;
+        self.expect_uncaptured(known, event, true)?;
         self.safe_in_captures()
     }
 

@@ -873,16 +873,9 @@ impl MemoryCalls for Driver {
         attribute: CUpointer_attribute,
         ptr: CUdeviceptr,
     ) -> Result<(), CUresult> {
-        // NULL is no memory, with a context or without (seen with driver 580.159).
-        if data.is_null() || ptr == 0 {
-            self.ready()?;
+        self.ready()?;
+        if data.is_null() {
             return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        if !matches!(
-            attribute,
-            CU_POINTER_ATTRIBUTE_RANGE_START_ADDR | CU_POINTER_ATTRIBUTE_RANGE_SIZE
-        ) {
-            self.current()?;
         }
         let told = self.pointer_attribute(attribute, ptr);
         let told = told.ok_or_else(|| unknown_attribute(attribute))?;

@@ -349,6 +349,7 @@ impl PoolCalls for Driver {
     }
 
     fn cuMemPoolDestroy(&self, pool: CUmemoryPool) -> Result<(), CUresult> {
+        self.safe_in_captures()?;
         let handle = wire::MemoryPoolHandle::from_raw(pool);
         self.at_pool(pool)?
             .post(&wire::MemPoolDestroy { pool: handle })?;

@@ -226,12 +226,18 @@ fn queue(call: &Call) -> String {
     }
 }
 
-/// What the session keeps of an object that the call made. Calls that end one have a half of their own, which knows what ends with it.
-fn remember(call: &Call) -> &'static str {
-    match call.creates() {
-        true => "                self.made(request.created.0, &request);\n",
-        false => "",
+/// What the session keeps of the objects that live: how each was made, until it ends.
+fn remember(call: &Call) -> String {
+    let mut out = String::new();
+    if call.creates() {
+        out.push_str("                self.made(request.created.0, &request);\n");
     }
+    for param in &call.params {
+        if matches!(param.shape, Shape::Value { destroys: true }) {
+            let _ = writeln!(out, "                self.ended(request.{}.0);", param.name);
+        }
+    }
+    out
 }
 
 /// Writes what the request minted into the caller's out parameters.

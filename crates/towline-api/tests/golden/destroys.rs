@@ -46,6 +46,7 @@ pub(crate) unsafe extern "C" fn clDestroys(buffer: cl_mem) -> cl_int {
         let request = wire::Destroys { buffer: wire::MemHandle::from_raw(buffer) };
         match self.post(&request) {
             Ok(()) => {
+                self.ended(request.buffer.0);
                 wire::CL_SUCCESS
             }
             Err(status) => {

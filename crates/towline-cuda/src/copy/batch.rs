@@ -49,9 +49,10 @@ impl<'a> Attributes<'a> {
 pub(super) type Failure = (Option<usize>, CUresult);
 
 impl Driver {
-    /// Refuses a captured stream; unlike other calls, this costs the capture nothing (seen with driver 580.159).
+    /// Refuses the default stream, and one that is captured; unlike with other calls, this costs the capture nothing (seen with driver 580.159).
     fn outside(&self, stream: CUstream) -> Result<(), CUresult> {
         match self.enqueue_on(stream)? {
+            (_, stream, _) if stream.0 <= CU_STREAM_LEGACY => Err(CUDA_ERROR_INVALID_VALUE),
             (_, _, None) => Ok(()),
             _ => Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
         }

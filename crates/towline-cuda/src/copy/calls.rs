@@ -15,11 +15,6 @@ fn array(handle: CUarray) -> Memory {
     Memory::Array(handle.addr() as u64)
 }
 
-/// Whether a batch is refused for its stream, without a word of which copy failed.
-fn is_default(stream: CUstream) -> bool {
-    stream.addr() <= CU_STREAM_LEGACY as usize
-}
-
 /// Tells which copy of a batch failed: the greatest number where none did, or none by itself (seen with driver 580.159).
 ///
 /// # Safety
@@ -330,7 +325,7 @@ impl CopyCalls for Driver {
         failIdx: *mut usize,
         hStream: CUstream,
     ) -> CUresult {
-        if is_default(hStream) {
+        if hStream.is_null() {
             return CUDA_ERROR_INVALID_VALUE;
         }
         let (copies, attributes) = (
@@ -359,7 +354,7 @@ impl CopyCalls for Driver {
         numAttrs: usize,
         hStream: CUstream,
     ) -> CUresult {
-        if is_default(hStream) {
+        if hStream.is_null() {
             return CUDA_ERROR_INVALID_VALUE;
         }
         let (copies, attributes) = (
@@ -385,7 +380,7 @@ impl CopyCalls for Driver {
         flags: u64,
         hStream: CUstream,
     ) -> CUresult {
-        if is_default(hStream) {
+        if hStream.is_null() {
             return CUDA_ERROR_INVALID_VALUE;
         }
         // SAFETY: the caller's contract.
@@ -403,7 +398,7 @@ impl CopyCalls for Driver {
         flags: u64,
         hStream: CUstream,
     ) -> CUresult {
-        if is_default(hStream) {
+        if hStream.is_null() {
             return CUDA_ERROR_INVALID_VALUE;
         }
         // SAFETY: the caller's contract.
@@ -423,7 +418,7 @@ impl CopyCalls for Driver {
         hStream: CUstream,
     ) -> CUresult {
         let call = "cuMemcpyWithAttributesAsync";
-        if is_default(hStream) {
+        if hStream.is_null() {
             return CUDA_ERROR_INVALID_VALUE;
         }
         let copies = (&raw const dst, &raw const src, &raw const size, 1);
@@ -447,7 +442,7 @@ impl CopyCalls for Driver {
         hStream: CUstream,
     ) -> CUresult {
         let call = "cuMemcpy3DWithAttributesAsync";
-        if is_default(hStream) {
+        if hStream.is_null() {
             return CUDA_ERROR_INVALID_VALUE;
         }
         // SAFETY: the caller's contract.

@@ -697,6 +697,7 @@ impl GraphCalls for Driver {
     }
 
     fn cuGraphExecDestroy(&self, hGraphExec: CUgraphExec) -> Result<(), CUresult> {
+        self.safe_in_captures()?;
         self.destroy_exec(hGraphExec)
     }
 

@@ -443,15 +443,15 @@ impl Driver {
         }
     }
 
-    /// Whether an event was recorded last in a capture: the application may not ask for it then.
-    pub(crate) fn uncaptured_event(&self, event: u64) -> Result<(), CUresult> {
+    /// Refuses an event that was recorded last in a capture. A question whether it has passed costs the capture.
+    pub(crate) fn uncaptured_event(&self, event: u64, is_asked: bool) -> Result<(), CUresult> {
         let captures = &mut lock(&self.graphs).captures;
         let Some(id) = captures.events.get(&event).map(|(id, _)| *id) else {
             return Ok(());
         };
         match captures.captures.get_mut(&id) {
             Some(capture) if capture.valid => {
-                capture.valid = false;
+                capture.valid = !is_asked;
                 Err(CUDA_ERROR_CAPTURED_EVENT)
             }
             // Of a capture that is over or invalid (seen with driver 580.159).

@@ -431,6 +431,7 @@ impl Driver {
         flags: u32,
     ) -> Result<(), CUresult> {
         let (_, handle) = self.on_uncaptured(stream)?;
+        self.safe_in_captures()?;
         let (start, range) = self.managed(address, length.max(1))?;
         if start != address || (length != 0 && length != range.size) {
             return Err(CUDA_ERROR_INVALID_VALUE);

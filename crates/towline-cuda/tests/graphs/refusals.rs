@@ -59,7 +59,6 @@ pub(super) fn calls_without_nodes_are_refused_in_any_capture(bench: &Bench) {
 /// Calls that work is enqueued with, without what the work needs.
 fn mistaken(bench: &Bench, stream: CUstream) -> [CUresult; 5] {
     let (driver, none) = (&bench.driver, null_mut());
-    let mut address = 0;
     // SAFETY: NULL is refused before anything is read or written.
     unsafe {
         [
@@ -67,7 +66,7 @@ fn mistaken(bench: &Bench, stream: CUstream) -> [CUresult; 5] {
             driver.cuMemcpyAsync(0, 0, 16, stream),
             driver.cuMemsetD8Async(0, 0, 16, stream),
             driver.cuStreamWriteValue32_v2(stream, 0, 0, 99),
-            driver.cuMemAllocAsync(&raw mut address, usize::MAX, stream),
+            driver.cuMemFreeAsync(0x1000, stream),
         ]
     }
 }

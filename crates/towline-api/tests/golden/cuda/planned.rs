@@ -38,6 +38,7 @@ pub unsafe extern "C" fn cuPlanned(hStream: CUstream) -> CUresult {
         let request = wire::Planned { hStream: session.stream(hStream) };
         match session.post(&request) {
             Ok(()) => {
+                self.ended(request.hStream.0);
                 wire::CUDA_SUCCESS
             }
             Err(status) => {
