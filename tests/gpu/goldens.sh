@@ -98,7 +98,7 @@ soft() {
       grep -q -- "$name" "$scratch/log" || { echo "!! the server's log does not name $name, which it refuses"; failed=1; }
     done
   done
-  # Where results are known to differ from the GPU's, both must leave the same at least.
+  # Both must leave the same at least where results are known to differ from the GPU's.
   diff "$scratch/interpreter" "$scratch/jit" || { echo "!! the tiers leave different results"; failed=1; }
   exit "$failed"
 }

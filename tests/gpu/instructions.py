@@ -808,7 +808,7 @@ def gates() -> Iterator[Case]:
         body = made + "".join(f"mbarrier.{op}.shared.b64 u0, [mine];\n" + asked.format(to) for to in "xy")
         body += "mbarrier.inval.shared.b64 [mine];"
         if op == "arrive_drop":
-            # Who drops more than there are to come ends the kernel.
+            # A thread that drops more arrivals than there are to come ends the kernel.
             body = body.replace("add.u32 t0, t0, 1;", "add.u32 t0, t0, 3;")
         yield Case("mbarrier", f"mbarrier.{op}", ("b32",), ("b32", "b32"), body)
     body = made + "mbarrier.arrive.shared.b64 u0, [mine], t0;\n" + asked.format("x")

@@ -1,4 +1,4 @@
-//! What tables for people are made of: the terminal's width, and figures in units that suit them.
+//! Parts of tables for people: the terminal's width, and figures in units that suit them.
 
 use std::io::IsTerminal;
 

@@ -881,7 +881,7 @@ impl MemoryCalls for Driver {
         let told = told.ok_or_else(|| unknown_attribute(attribute))?;
         let (told, outcome) = match told {
             Ok(told) => (told, Ok(())),
-            // What the host has not is told as NULL besides (seen with driver 580.159).
+            // The host's address of memory that the host lacks is told as NULL besides (seen with driver 580.159).
             Err(status)
                 if attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER
                     && read(&self.memory).is_device(ptr) =>

@@ -49,7 +49,7 @@ fn initial(attribute: CUstreamAttrID, priority: i32) -> Value {
 }
 
 impl Driver {
-    /// Whose attributes these are; a stream whose capture is invalid tells none.
+    /// The context and the stream of attributes; a stream whose capture is invalid tells none.
     fn attribute_key(&self, stream: CUstream) -> Result<(u64, u64), CUresult> {
         let (acting, handle, _) = self.enqueue_on(stream)?;
         Ok((acting.context.number, handle.0))

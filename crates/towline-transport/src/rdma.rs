@@ -53,7 +53,7 @@ const LEAST: Window = Window {
     slots: 4,
     slot_bytes: 256,
 };
-/// What two ends say of themselves within the connection manager's messages: a mark, and the window.
+/// Bytes that two ends say of themselves within the connection manager's messages: a mark, and the window.
 const HELLO_BYTES: usize = 16;
 const MARK: [u8; 8] = *b"towline1";
 /// Reason of a rejection by the manager of a host where nothing listens: IB_CM_REJ_INVALID_SERVICE_ID.
@@ -234,7 +234,7 @@ impl Window {
     }
 }
 
-/// What goes with a request to connect, or its acceptance. `hello` must live as long.
+/// The parameters of a request to connect, or of its acceptance. `hello` must live as long.
 fn parameters(hello: &[u8; HELLO_BYTES]) -> ConnectionParameters {
     ConnectionParameters {
         private_data: hello.as_ptr(),

@@ -97,7 +97,7 @@ class Sequence:
         self.last_stream: tuple[str, str] | None = None
         self.line_size: int | None = None
         self.line_count: int | None = None
-        # Where in memory this call works: copies between places that overlap leave nobody knows what.
+        # Memory that this call works on: copies between places that overlap leave nobody knows what.
         self.line_places: dict[str, str] = {}
         # The graph that a call is about, which graph an object belongs to, and the call that made it.
         self.line_graph: str | None = None
@@ -196,7 +196,7 @@ class Sequence:
 
     def new(self, kind: str) -> str:
         """A name for an object that the call makes."""
-        # What has ended may lie where the new one does.
+        # The new one may lie where another has ended.
         if self.last_dead is not None and self.last_dead[0] == kind:
             self.last_dead = None
         number = self.counts.get(kind, 0)

@@ -42,7 +42,7 @@ impl Bridge {
     }
 }
 
-/// What the other process sends, until it closes its end.
+/// Carries the other process's bytes, until it closes its end.
 fn carry_out(from: &SocketConnection, to: &Stream) {
     let mut bytes = vec![0; PIECE_BYTES];
     while let Ok(len @ 1..) = from.recv(&mut bytes) {
@@ -53,7 +53,7 @@ fn carry_out(from: &SocketConnection, to: &Stream) {
     to.shutdown();
 }
 
-/// What the peer sends, until its end.
+/// Carries the peer's bytes, until its end.
 fn carry_in(from: &Stream, to: &SocketConnection) {
     let mut bytes = vec![0; PIECE_BYTES];
     while let Ok(len @ 1..) = from.recv(&mut bytes) {

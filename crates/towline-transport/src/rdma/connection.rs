@@ -24,11 +24,11 @@ use crate::{Connection, TransportError};
 const END: u32 = 1;
 /// Completions taken at once.
 const BATCH: usize = 16;
-/// How long a connection may be idle before the peer's adapter is asked for a sign of life. Adapters give up after 4 to 17 s.
+/// A connection that is idle for so long asks the peer's adapter for a sign of life. Adapters give up after 4 to 17 s.
 const PROBE_PERIOD: Duration = Duration::from_secs(10);
-/// How often a caller that never waits looks whether the peer has gone.
+/// A caller that never waits looks so often whether the peer has gone.
 const LOOK_PERIOD: Duration = Duration::from_millis(50);
-/// How long dropping a connection waits for what it has sent to arrive.
+/// Dropping a connection waits for so long until its bytes have arrived.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// A connection that ends when it is dropped, unless its descriptor was taken.
@@ -42,7 +42,7 @@ pub(super) struct Stream {
     endpoint: Endpoint,
     verbs: &'static super::verbs::Verbs,
     peer: String,
-    /// What the peer takes.
+    /// Messages that the peer takes.
     theirs: Window,
     probes: bool,
     state: Mutex<State>,
@@ -67,7 +67,7 @@ struct State {
     ended: bool,
     /// This side has.
     shut: bool,
-    /// Why no more will come.
+    /// The reason that no more will come.
     failed: Option<String>,
     /// A thread sleeps on the descriptors.
     watched: bool,
@@ -280,7 +280,7 @@ impl Stream {
         while let Ok(Some(told)) = self.endpoint.events().next() {
             match told.kind {
                 event::DISCONNECTED => {
-                    // What came before is in the queue.
+                    // Earlier messages are in the queue.
                     self.progress(state);
                     state.fail("its process ended, or its host closed the connection".into());
                 }

@@ -24,7 +24,7 @@ const INLINE_BYTES: u32 = 256;
 /// Apart, so that a control message does not share a cache line with another.
 const CONTROL_STRIDE: usize = 64;
 
-/// How many messages of which size a side takes before it has read one.
+/// Messages that a side takes before it has read one, and their size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) slots: u32,
@@ -47,7 +47,7 @@ pub(super) struct Event {
     pub(super) id: *mut verbs::CmId,
     pub(super) kind: c_int,
     pub(super) status: c_int,
-    /// What the peer sent along.
+    /// Data that the peer sent along.
     pub(super) private: Vec<u8>,
 }
 
