@@ -51,8 +51,10 @@ pub(super) type Failure = (Option<usize>, CUresult);
 impl Driver {
     /// Refuses the default stream, and one that is captured; unlike with other calls, this costs the capture nothing (seen with driver 580.159).
     fn outside(&self, stream: CUstream) -> Result<(), CUresult> {
+        if stream.addr() <= CU_STREAM_LEGACY as usize {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         match self.enqueue_on(stream)? {
-            (_, stream, _) if stream.0 <= CU_STREAM_LEGACY => Err(CUDA_ERROR_INVALID_VALUE),
             (_, _, None) => Ok(()),
             _ => Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
         }
