@@ -279,8 +279,9 @@ impl Unit<'_> {
             *place = i64::from(*one as i32) + offset;
         }
         if layered == 1 {
-            // Unlike filters, which take the nearest layer that there is.
-            at[2] = inputs.first().map_or(0, |layer| i64::from(*layer as u32));
+            at[2] = texture
+                .layer(geometry, inputs.first().copied().unwrap_or(0))
+                .into();
         }
         let inside = at
             .iter()
@@ -590,6 +591,7 @@ fn spot(
                 let part = *one - whole;
                 *one = match whole % 2.0 == 0.0 {
                     true => part,
+                    false if sampler.linear => 1.0 - part,
                     // The end of a texel that is turned around is the next one's beginning.
                     false => (1.0 - part).next_down(),
                 };
