@@ -28,7 +28,7 @@ pub(super) struct Row {
     pub(super) turn: u32,
     /// The assumption that was varied, and how many times as large it was.
     pub(super) varied: Option<(Quantity, f64)>,
-    /// What the score of [`towline_place::score`] says, for comparison.
+    /// The verdict of [`towline_place::score`], for comparison.
     pub(super) estimate_s: f64,
     /// Of the whole program, or why there is none.
     pub(super) seconds: Result<f64, String>,

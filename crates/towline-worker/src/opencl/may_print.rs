@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_and_options_that_may_print_are_told_from_those_that_cannot() {
+    fn sources_that_may_print_are_told_from_others() {
         let printing: [&[u8]; 7] = [
             b"kernel void k() { printf(\"%d\", 1); }",
             b"#define SAY pri ## ntf",

@@ -1,6 +1,6 @@
 //! A session of OpenCL.
 //!
-//! What may wait is enqueued on the lane's thread and finished by a completion: the vendor's callback, or on GPUs, whose callbacks come
+//! Work that may wait is enqueued on the lane's thread and finished by a completion: the vendor's callback, or on GPUs, whose callbacks come
 //! late, a thread that waits.
 
 mod completion;
