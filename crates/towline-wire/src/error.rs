@@ -78,6 +78,8 @@ pub enum CloseCode {
     Internal = 8,
     /// A connection of the session is gone, and with it what was on its way.
     LaneLost = 9,
+    /// A limit that the server sets was passed.
+    ServerLimit = 10,
 }
 
 impl CloseCode {
@@ -94,6 +96,7 @@ impl CloseCode {
             7 => Self::DuplicateHandle,
             8 => Self::Internal,
             9 => Self::LaneLost,
+            10 => Self::ServerLimit,
             _ => return None,
         })
     }
@@ -116,6 +119,7 @@ impl fmt::Display for CloseCode {
             Self::DuplicateHandle => "a handle was created twice",
             Self::Internal => "the worker failed",
             Self::LaneLost => "a connection of the session was lost",
+            Self::ServerLimit => "a limit of the server was exceeded",
         })
     }
 }

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use towline_wire::error::CloseCode;
 use towline_wire::push::Push;
 
+use crate::lane::RunError;
 use crate::link::Link;
 
 /// How long a client may take to read that its session ends.
@@ -39,7 +41,7 @@ impl Watchdog {
                 }
             }
             link.overrun(limit);
-            tell(&link, status);
+            tell(&link, limit, status);
             link.end();
             if ended.recv_timeout(LAST_BREATH) == Err(RecvTimeoutError::Timeout) {
                 log::error!("the driver does not let go of a kernel that runs for too long");
@@ -54,15 +56,20 @@ impl Watchdog {
 }
 
 /// Tells the client, unless it does not read.
-fn tell(link: &Arc<Link>, status: i32) {
+fn tell(link: &Arc<Link>, limit: Duration, status: i32) {
     let (said, heard) = channel();
     let telling = Arc::clone(link);
     link.waiters.run(move || {
-        telling.push(&Push::Failed {
+        telling.post(&Push::Failed {
             number: 0,
             call: 0,
             queue: 0,
             status,
+        });
+        // The supervisor says so as well, but not before this process is gone.
+        telling.push(&Push::Close {
+            code: CloseCode::ServerLimit as u16,
+            text: RunError::Overrun(limit).to_string().as_bytes(),
         });
         let _ = said.send(());
     });

@@ -1380,7 +1380,7 @@ fn kernel_over_its_time_ends_its_session() {
     client.launch(SPIN_UNTIL, A, &params(memory, &[]));
     let fault = client.wait("the fault", |inbox| inbox.failures.last().copied());
     assert_eq!(fault, (0, CUDA_ERROR_LAUNCH_TIMEOUT));
-    assert_eq!(client.closed(), None);
+    assert_eq!(client.closed(), Some(CloseCode::ServerLimit));
     let outcome = client.ended.recv_timeout(PATIENCE);
     let outcome = outcome.expect("the session ends");
     assert!(
