@@ -57,7 +57,8 @@ class Side:
 
     def run(self, items: Items, until: float | None = None) -> Answers:
         """What each sequence's calls answer, without the prologue's. Where there is an end to the time, of the sequences up to then."""
-        limit = 60 + len(items) if until is None else max(1, until - time.monotonic())
+        begun = time.monotonic()
+        limit = 60 + len(items) if until is None else max(1, until - begun)
         # In a group of their own, so that an end finds the program behind its wrapper too.
         with tempfile.TemporaryFile("w+") as given, tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as complaints:
             given.write(render(items, self.api, self.devices))
@@ -76,6 +77,10 @@ class Side:
                     done.wait()
             said.seek(0)
             answers = parse(said.read())
+            ends = collections.Counter(lines[-1] for lines in answers.values() if lines and lines[-1].startswith(DEADLY))
+            took = time.monotonic() - begun
+            deaths = "".join(f", {count} {end}" for end, count in sorted(ends.items()))
+            print(f"{self.name}: {len(answers)} of {len(items)} sequences in {took:.1f} s{deaths}", file=sys.stderr, flush=True)
             if not late and (done.returncode != 0 or not answers):
                 complaints.seek(0)
                 raise SystemExit(f"{self.name} ended with {done.returncode}: {complaints.read()[-2000:]}")
