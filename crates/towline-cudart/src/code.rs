@@ -199,6 +199,11 @@ impl Code {
         }
     }
 
+    /// Whether this is a function of the program's that stands for a kernel.
+    pub(crate) fn is_symbol(&self, passed: usize) -> bool {
+        self.read().kernels.contains_key(&passed)
+    }
+
     /// The host's function for what a node launches.
     pub(crate) fn host(
         &self,

@@ -54,6 +54,15 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
+    /// Addresses and pitches of the ends that are memory.
+    pub(crate) fn memory(&self) -> impl Iterator<Item = (*const c_void, usize)> {
+        let ends = [self.source, self.target].into_iter();
+        ends.filter_map(|end| match end {
+            End::Memory(pointer, pitch, _) => Some((pointer, pitch)),
+            End::Array(..) => None,
+        })
+    }
+
     /// The copy as the driver describes it.
     pub(crate) fn described(&self, kind: cudaMemcpyKind) -> Outcome<CUDA_MEMCPY3D> {
         let (from, to) = kinds(kind)?;

@@ -51,12 +51,28 @@ pub(crate) fn at(x: usize, y: usize) -> cudaPos {
     cudaPos { x, y, z: 0 }
 }
 
-/// Memory in rows, whose pitch must hold a row.
-fn pitched((pointer, pitch): (*const c_void, usize), width: usize) -> Outcome<End> {
-    if width > pitch {
+/// Memory in rows. One row needs no pitch; the driver would take none of several for the tightest.
+fn pitched((pointer, pitch): (*const c_void, usize), extent: cudaExtent) -> Outcome<End> {
+    if pitch == 0 && extent.width > 0 && extent.height > 1 {
         return Err(cudaErrorInvalidPitchValue);
     }
     Ok(End::Memory(pointer, pitch, 0))
+}
+
+/// The error of a copy or fill of rows. The runtime tells a pitch that holds no row apart, once nothing else is wrong (seen with NVIDIA's
+/// library over driver 580.159); the driver does not.
+fn of_rows(done: Outcome, ends: impl IntoIterator<Item = (bool, usize)>, width: usize) -> Outcome {
+    let mut narrow = false;
+    for (is_null, pitch) in ends {
+        if is_null {
+            return done;
+        }
+        narrow |= width > pitch;
+    }
+    match done {
+        Err(cudaErrorInvalidValue) if narrow => Err(cudaErrorInvalidPitchValue),
+        done => done,
+    }
 }
 
 impl Runtime {
@@ -132,18 +148,35 @@ impl Runtime {
         if copy.WidthInBytes == 0 || copy.Height == 0 || copy.Depth == 0 {
             return self.enter().map(drop);
         }
-        self.ordered(
+        let done = self.ordered(
             when,
             // SAFETY: the application's contract: both ends hold the box.
             |driver| unsafe { driver.cuMemcpy3D_v2(&raw const copy) },
             // SAFETY: as above, until the stream has come past the copy.
             |driver, stream| unsafe { driver.cuMemcpy3DAsync_v2(&raw const copy, stream) },
-        )
+        );
+        let rows = piece
+            .memory()
+            .map(|(pointer, pitch)| (pointer.is_null(), pitch));
+        of_rows(done, rows, copy.WidthInBytes)
     }
 
     pub(crate) fn copy_box_of(&self, parms: *const cudaMemcpy3DParms, when: When) -> Outcome {
         let parms = get!(parms);
-        self.copy_box(&self.piece(&parms)?, parms.kind, when)
+        let piece = self.piece(&parms)?;
+        // Unlike with rows, the memory is looked at before the stream (seen with NVIDIA's library over driver 580.159).
+        let copy = piece.described(parms.kind)?;
+        if copy.Height > 0 && copy.Depth > 0 {
+            for (pointer, pitch) in piece.memory() {
+                if copy.WidthInBytes > pitch && (copy.Height > 1 || copy.Depth > 1) {
+                    return Err(cudaErrorInvalidPitchValue);
+                }
+                if copy.WidthInBytes > 0 && pointer.is_null() {
+                    return Err(cudaErrorInvalidValue);
+                }
+            }
+        }
+        self.copy_box(&piece, parms.kind, when)
     }
 
     /// An array as the end of a copy.
@@ -323,7 +356,7 @@ impl Runtime {
         when: When,
     ) -> Outcome {
         let piece = Piece {
-            source: pitched(src, extent.width)?,
+            source: pitched(src, extent)?,
             source_at: ORIGIN,
             target: self.array_end(dst)?,
             target_at: start,
@@ -345,7 +378,7 @@ impl Runtime {
         let piece = Piece {
             source: self.array_end(src)?,
             source_at: start,
-            target: pitched((dst, pitch), extent.width)?,
+            target: pitched((dst, pitch), extent)?,
             target_at: ORIGIN,
             extent,
             bytes: true,
@@ -362,9 +395,9 @@ impl Runtime {
         when: When,
     ) -> Outcome {
         let piece = Piece {
-            source: pitched(src, extent.width)?,
+            source: pitched(src, extent)?,
             source_at: ORIGIN,
-            target: pitched((dst, pitch), extent.width)?,
+            target: pitched((dst, pitch), extent)?,
             target_at: ORIGIN,
             extent,
             bytes: true,
@@ -398,10 +431,7 @@ impl Runtime {
         if width == 0 || height == 0 {
             return self.enter().map(drop);
         }
-        if height > 1 && width > pitch {
-            return Err(cudaErrorInvalidPitchValue);
-        }
-        self.ordered(
+        let done = self.ordered(
             when,
             // SAFETY: the application's contract: the rows are the device's and writable.
             |driver| unsafe { driver.cuMemsetD2D8_v2(to, pitch, byte, width, height) },
@@ -409,7 +439,8 @@ impl Runtime {
             |driver, stream| unsafe {
                 driver.cuMemsetD2D8Async(to, pitch, byte, width, height, stream)
             },
-        )
+        );
+        of_rows(done, [(to == 0, pitch)], width)
     }
 
     pub(crate) fn fill_box(
@@ -419,6 +450,10 @@ impl Runtime {
         extent: cudaExtent,
         when: When,
     ) -> Outcome {
+        // Slices would lie in each other.
+        if extent.depth > 1 && extent.height > to.ysize {
+            return Err(cudaErrorInvalidValue);
+        }
         let slice = to
             .pitch
             .checked_mul(to.ysize)

@@ -201,10 +201,12 @@ impl Runtime {
     pub unsafe fn cudaDeviceEnablePeerAccess(&self, peerDevice: i32, flags: u32) -> cudaError_t {
         status(|| {
             let driver = self.enter()?;
+            if flags != 0 {
+                return Err(cudaErrorInvalidValue);
+            }
             let peer = self.primary(peerDevice)?;
-            // The driver names the context, and the runtime library the device.
             if peerDevice == self.thread_device()? {
-                return Err(cudaErrorInvalidDevice);
+                return Err(cudaErrorPeerAccessUnsupported);
             }
             call!(driver.cuCtxEnablePeerAccess(peer, flags));
             Ok(())

@@ -25,9 +25,16 @@ impl Runtime {
         Ok((driver, kernel.cast()))
     }
 
-    /// A launch's error. The runtime tells an impossible configuration apart; the driver does not.
-    fn refused(&self, error: cudaError_t, grid: dim3, block: dim3) -> cudaError_t {
-        if error != cudaErrorInvalidValue {
+    /// A launch's error. The runtime tells an impossible configuration of the program's own kernels apart, not of a library's (seen with
+    /// NVIDIA's library over driver 580.159); the driver does not.
+    fn refused(
+        &self,
+        func: *const c_void,
+        error: cudaError_t,
+        grid: dim3,
+        block: dim3,
+    ) -> cudaError_t {
+        if error != cudaErrorInvalidValue || !self.code.is_symbol(func.addr()) {
             return error;
         }
         let limits = self.thread_device().and_then(|ordinal| {
@@ -72,7 +79,7 @@ impl Runtime {
             ));
             Ok(())
         });
-        self.refused(launched, gridDim, blockDim)
+        self.refused(func, launched, gridDim, blockDim)
     }
 
     pub unsafe fn cudaLaunchCooperativeKernel(
@@ -93,7 +100,7 @@ impl Runtime {
             ));
             Ok(())
         });
-        self.refused(launched, gridDim, blockDim)
+        self.refused(func, launched, gridDim, blockDim)
     }
 
     pub unsafe fn cudaLaunchKernelExC(
@@ -111,7 +118,7 @@ impl Runtime {
             call!(driver.cuLaunchKernelEx(&raw const config, function, args, std::ptr::null_mut()));
             Ok(())
         });
-        self.refused(launched, grid, block)
+        self.refused(func, launched, grid, block)
     }
 
     /// A launch's configuration as the driver has it.
@@ -187,6 +194,10 @@ impl Runtime {
     ) -> cudaError_t {
         status(|| {
             let (driver, function) = self.function(func)?;
+            // Those before tell what a kernel needs.
+            if attr < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES {
+                return Err(cudaErrorInvalidValue);
+            }
             call!(driver.cuFuncSetAttribute(function, drivers_attribute(attr), value));
             Ok(())
         })
@@ -198,6 +209,9 @@ impl Runtime {
         symbolPtr: *const c_void,
     ) -> cudaError_t {
         status(|| {
+            if !self.code.is_symbol(symbolPtr.addr()) {
+                return Err(cudaErrorInvalidDeviceFunction);
+            }
             let (_, function) = self.function(symbolPtr)?;
             put!(functionPtr, function);
             Ok(())

@@ -34,6 +34,8 @@ impl Runtime {
             if devPtr.is_null() {
                 return Err(cudaErrorInvalidValue);
             }
+            // What fails leaves NULL, here and below (seen with NVIDIA's library over driver 580.159).
+            put!(devPtr, std::ptr::null_mut());
             let mut allocated = 0;
             // Nothing is a size to the runtime, and none to the driver.
             if size != 0 {
@@ -55,6 +57,7 @@ impl Runtime {
             if devPtr.is_null() {
                 return Err(cudaErrorInvalidValue);
             }
+            put!(devPtr, std::ptr::null_mut());
             let mut allocated = 0;
             if size != 0 {
                 call!(driver.cuMemAllocAsync(&raw mut allocated, size, hStream));
@@ -127,7 +130,11 @@ impl Runtime {
     ) -> cudaError_t {
         status(|| {
             let driver = self.enter()?;
-            if devPtr.is_null() || size == 0 {
+            if devPtr.is_null() {
+                return Err(cudaErrorInvalidValue);
+            }
+            put!(devPtr, std::ptr::null_mut());
+            if size == 0 {
                 return Err(cudaErrorInvalidValue);
             }
             let mut allocated = 0;
@@ -153,6 +160,7 @@ impl Runtime {
             if pHost.is_null() {
                 return Err(cudaErrorInvalidValue);
             }
+            put!(pHost, std::ptr::null_mut());
             let mut allocated = std::ptr::null_mut();
             if size != 0 {
                 call!(driver.cuMemHostAlloc(&raw mut allocated, size, flags));
