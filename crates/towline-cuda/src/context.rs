@@ -9,6 +9,7 @@ use towline_backend::cuda::*;
 use towline_client::cuda::{Actor, Session};
 use towline_client::raw::{Out, Vouched};
 
+use crate::device::Device;
 use crate::driver::{ContextCalls, Driver, lock, read, write};
 use crate::mirror::{Mirrored, Twins};
 use crate::stream::Work;
@@ -204,10 +205,14 @@ impl Driver {
         Ok(handle.to_raw())
     }
 
+    /// The number of a context that can be made current: a primary one also between a reset and its next use (seen with driver 580.159).
     fn known(&self, ctx: CUcontext) -> Result<u64, CUresult> {
-        self.ready()?;
-        self.context(ctx.addr() as u64)
-            .map(|context| context.number)
+        let number = ctx.addr() as u64;
+        let is_primary = |device: &Device| device.primary == number;
+        match self.ready()?.devices.iter().any(is_primary) {
+            true => Ok(number),
+            false => self.context(number).map(|context| context.number),
+        }
     }
 }
 

@@ -323,7 +323,7 @@ impl Driver {
             return Ok(());
         }
         let row = width.saturating_mul(element_size as usize);
-        if address == 0
+        if address == 0 && captured.is_none()
             || !address.is_multiple_of(u64::from(element_size))
             || height > 1 && pitch < row
         {
@@ -338,7 +338,7 @@ impl Driver {
                 width,
                 height,
             };
-            return captured.add(self.fill_content(&fill, acting.context.number)?);
+            return captured.add(self.captured_fill(&fill, acting.context.number)?);
         }
         let rows = pitch.saturating_mul(height.saturating_sub(1));
         let bytes = rows.saturating_add(row);

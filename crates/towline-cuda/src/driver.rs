@@ -209,10 +209,12 @@ impl Driver {
     }
 
     /// For what belongs to no context, and needs a server nevertheless: the thread's context, the one that is in use, or the first
-    /// device's.
+    /// device's. That the thread's has ended does not matter either (seen with driver 580.159).
     pub(crate) fn session_for_any(&self) -> Result<Acting<'_>, CUresult> {
         let context = match self.current() {
-            Err(CUDA_ERROR_INVALID_CONTEXT) => self.context_in_use(None)?,
+            Err(CUDA_ERROR_INVALID_CONTEXT | CUDA_ERROR_CONTEXT_IS_DESTROYED) => {
+                self.context_in_use(None)?
+            }
             current => current?,
         };
         self.acting_in(context)

@@ -34,11 +34,12 @@ impl Driver {
         found.ok_or(CUDA_ERROR_INVALID_HANDLE)
     }
 
-    /// What any device refuses is refused here.
+    /// What any device refuses is refused here; `together` is whether all blocks are to run at once.
     pub(crate) fn check(
         &self,
         known: &Known,
         shape: Shape,
+        together: bool,
         device: CUdevice,
     ) -> Result<(), CUresult> {
         let facts = self.device(device)?;
@@ -64,12 +65,15 @@ impl Driver {
             most.is_ok_and(|most| u64::try_from(most).is_ok_and(|most| value > most))
         };
         let shared = u64::from(shape.shared_bytes);
-        if exceeds(threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
-            || exceeds(shared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
-        {
+        if exceeds(threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        Ok(())
+        match exceeds(shared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+            // Not one block of those finds room (seen with driver 580.159).
+            true if together => Err(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE),
+            true => Err(CUDA_ERROR_INVALID_VALUE),
+            false => Ok(()),
+        }
     }
 
     /// # Safety
@@ -90,7 +94,10 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_HANDLE);
         }
         let (known, number) = self.function_at(known, named, &acting)?;
-        let fits = self.check(&known, shape, acting.context.device);
+        let mut given = attributes.as_chunks::<ATTRIBUTE_WORDS>().0.iter();
+        let cooperative = u64::from(CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
+        let together = given.any(|[id, value, ..]| *id == cooperative && *value as u32 != 0);
+        let fits = self.check(&known, shape, together, acting.context.device);
         // Unlike most mistakes this one costs a capture (seen with driver 580.159).
         fits.inspect_err(|_| captured.iter().for_each(Captured::invalidate))?;
         // SAFETY: the caller's contract.

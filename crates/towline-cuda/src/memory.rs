@@ -815,8 +815,10 @@ impl MemoryCalls for Driver {
         let ranges = read(&self.memory);
         match ranges.find(p.addr() as u64).map(|(_, range)| range.kind) {
             // Where addresses are unified, devices see all of it (seen with driver 580.159).
-            Some(Kind::Allocated(flags) | Kind::Registered(flags)) => {
-                Ok(flags | CU_MEMHOSTALLOC_DEVICEMAP)
+            Some(Kind::Allocated(flags)) => Ok(flags | CU_MEMHOSTALLOC_DEVICEMAP),
+            // Of how it was registered, what allocations know too.
+            Some(Kind::Registered(flags)) => {
+                Ok(flags & CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)
             }
             _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
@@ -919,6 +921,10 @@ impl MemoryCalls for Driver {
                     | CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE => Told::Flag(false),
                     CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => {
                         Told::Number(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE)
+                    }
+                    // As if it were the program's own memory.
+                    CU_POINTER_ATTRIBUTE_HOST_POINTER if !read(&self.memory).is_device(ptr) => {
+                        Told::Word(ptr)
                     }
                     _ => Told::Word(0),
                 },

@@ -505,6 +505,9 @@ impl ModuleCalls for Driver {
         library: CUlibrary,
         name: &[u8],
     ) -> Result<(), CUresult> {
+        if !dptr.wanted() && !bytes.wanted() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         tell_global(self.library_variable(library, name)?, &dptr, &bytes);
         Ok(())
     }
@@ -566,6 +569,7 @@ impl ModuleCalls for Driver {
         dev: CUdevice,
     ) -> Result<(), CUresult> {
         self.kernel_on(kernel, dev).and_then(|(_, number)| {
+            expect_cache(config)?;
             let device = self.device(dev)?;
             self.acting_for(device.session)?
                 .post(&wire::KernelSetCacheConfig {
@@ -626,6 +630,7 @@ impl ModuleCalls for Driver {
         config: CUfunc_cache,
     ) -> Result<(), CUresult> {
         self.at_function(hfunc).and_then(|(acting, _, number)| {
+            expect_cache(config)?;
             acting.post(&wire::FuncSetCacheConfig {
                 hfunc: wire::FunctionHandle(number),
                 config,
@@ -746,6 +751,14 @@ impl ModuleCalls for Driver {
         // The server asked for the function's attributes, which loads it.
         let known = self.function(function.addr() as u64);
         known.map(|_| CU_FUNCTION_LOADING_STATE_LOADED)
+    }
+}
+
+/// Refuses what is no preference for a cache.
+fn expect_cache(config: CUfunc_cache) -> Result<(), CUresult> {
+    match config <= CU_FUNC_CACHE_PREFER_EQUAL {
+        true => Ok(()),
+        false => Err(CUDA_ERROR_INVALID_VALUE),
     }
 }
 

@@ -537,7 +537,12 @@ impl PoolCalls for Driver {
     }
 
     fn cuDeviceGetMemPool(&self, dev: CUdevice) -> Result<CUmemoryPool, CUresult> {
-        self.current_pool(dev).map(raw)
+        let pool = self.current_pool(dev).map(raw);
+        // Unlike with most calls (seen with driver 580.159).
+        pool.map_err(|status| match status {
+            CUDA_ERROR_INVALID_DEVICE => CUDA_ERROR_INVALID_VALUE,
+            status => status,
+        })
     }
 
     fn cuDeviceSetMemPool(&self, dev: CUdevice, pool: CUmemoryPool) -> Result<(), CUresult> {

@@ -281,6 +281,9 @@ fn primary_context_is_of_use_after_a_reset() {
                 machine.driver.cuStreamSynchronize(stream),
                 CUDA_ERROR_CONTEXT_IS_DESTROYED
             );
+            // As the runtime library does before it asks for the context again.
+            let again = machine.driver.cuCtxSetCurrent(machine.contexts[0]);
+            assert_eq!(again, CUDA_SUCCESS);
             let mut context = null_mut();
             let again = machine.driver.cuDevicePrimaryCtxRetain(&raw mut context, 0);
             assert_eq!((again, context), (CUDA_SUCCESS, machine.contexts[0]));

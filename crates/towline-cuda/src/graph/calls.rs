@@ -389,8 +389,9 @@ impl GraphCalls for Driver {
         dependencies: &[CUgraphNode],
         dptr: CUdeviceptr,
     ) -> Result<CUgraphNode, CUresult> {
-        let content = self.free_content_in(hGraph, dptr)?;
-        self.add_node(hGraph, dependencies, content)
+        let deps = super::dependencies(dependencies, None);
+        let content = self.free_content_in(hGraph, &deps, dptr)?;
+        self.add_content(hGraph, &deps, content)
     }
 
     fn cuGraphMemFreeNodeGetParams(&self, hNode: CUgraphNode) -> Result<CUdeviceptr, CUresult> {

@@ -404,7 +404,11 @@ impl Driver {
             Some(capture) => capture.valid,
         };
         if !is_valid {
-            return Err(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+            // The default stream is in no capture that could be invalid (seen with driver 580.159).
+            return Err(match stream.0 <= CU_STREAM_LEGACY {
+                true => CUDA_ERROR_INVALID_VALUE,
+                false => CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+            });
         }
         match captured {
             Some(captured) if captured.capture != from => {

@@ -369,7 +369,11 @@ impl Driver {
             CU_GRAPH_NODE_TYPE_MEM_FREE => {
                 // SAFETY: as above.
                 let given = unsafe { told.either.free };
-                return self.add_content(graph, deps, self.free_content_in(graph, given.dptr)?);
+                return self.add_content(
+                    graph,
+                    deps,
+                    self.free_content_in(graph, deps, given.dptr)?,
+                );
             }
             _ => return self.add_content(graph, deps, self.given(params.given)?),
         };

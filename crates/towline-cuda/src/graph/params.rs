@@ -7,7 +7,7 @@ use towline_client::raw::Vouched;
 use towline_wire::cuda::facts::Parameter;
 use towline_wire::cuda::graph::{self as described, Operand, Place};
 
-use super::model::{Content, Copy, Deed, Given, HostRows, Kernel, Node, pointer};
+use super::model::{Content, Copy, Deed, Dep, Given, HostRows, Kernel, Node, pointer};
 use crate::collective::refuse_between_ranks;
 use crate::driver::{Driver, lock, read};
 use crate::image::Known;
@@ -121,7 +121,7 @@ impl Driver {
             block: [params.blockDimX, params.blockDimY, params.blockDimZ],
             shared_bytes: params.sharedMemBytes,
         };
-        self.check(&known, shape, acting.context.device)?;
+        self.check(&known, shape, false, acting.context.device)?;
         // SAFETY: the parameters are vouched for.
         let block = unsafe {
             pack::pack(
@@ -290,11 +290,23 @@ impl Driver {
         fill: &CUDA_MEMSET_NODE_PARAMS,
         context: u64,
     ) -> Result<Content, CUresult> {
+        match fill.dst {
+            0 => Err(CUDA_ERROR_INVALID_VALUE),
+            _ => self.captured_fill(fill, context),
+        }
+    }
+
+    /// As [`Self::fill_content`], of a captured stream, where NULL is found out when the graph is made executable (seen with driver
+    /// 580.159).
+    pub(crate) fn captured_fill(
+        &self,
+        fill: &CUDA_MEMSET_NODE_PARAMS,
+        context: u64,
+    ) -> Result<Content, CUresult> {
         let size = u64::from(fill.elementSize);
         let row = fill.width.checked_mul(fill.elementSize as usize);
         let fits = |row: usize| fill.height <= 1 || fill.pitch >= row;
         let known = matches!(fill.elementSize, 1 | 2 | 4)
-            && fill.dst != 0
             && fill.dst.is_multiple_of(size)
             && fill.width > 0
             && fill.height > 0
@@ -419,14 +431,19 @@ impl Driver {
         }
     }
 
-    /// As [`Self::free_content`], for a node of a graph.
+    /// As [`Self::free_content`], for a node of a graph behind others of it.
     pub(super) fn free_content_in(
         &self,
         graph: CUgraph,
+        deps: &[Dep],
         address: u64,
     ) -> Result<Content, CUresult> {
         self.free_content(address).inspect_err(|_| {
-            if let Ok(graph) = lock(&self.graphs).graph_mut(graph.addr() as u64) {
+            let graphs = &mut lock(&self.graphs);
+            let number = graph.addr() as u64;
+            if graphs.check_deps(number, deps).is_ok()
+                && let Ok(graph) = graphs.graph_mut(number)
+            {
                 graph.freed_nothing = true;
             }
         })

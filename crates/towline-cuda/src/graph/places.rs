@@ -5,7 +5,7 @@ use towline_client::raw::{OutList, Vouched};
 
 use super::capture::edge_data;
 use super::exec::is_plain;
-use super::model::{Content, Dep, Graphs, Node, WHOLE, pointer};
+use super::model::{Content, Dep, Graphs, Node, pointer};
 use super::node_handle;
 use crate::driver::{Driver, lock, read};
 
@@ -59,7 +59,7 @@ pub(super) fn tell_deps(
     let list: Vec<u64> = deps.iter().map(|dep| dep.node).collect();
     let mut all = deps.iter().map(|dep| dep.data);
     if nodes.wanted() && data.wanted() {
-        data.fill(all.chain(std::iter::repeat(WHOLE)).map(edge_data));
+        data.fill(all.map(edge_data));
     } else if nodes.wanted() && !all.all(is_plain) {
         return Err(CUDA_ERROR_LOSSY_QUERY);
     }

@@ -64,7 +64,7 @@ fn mistaken(bench: &Bench, stream: CUstream) -> [CUresult; 5] {
         [
             driver.cuLaunchKernel(null_mut(), 1, 1, 1, 1, 1, 1, 0, stream, none, none.cast()),
             driver.cuMemcpyAsync(0, 0, 16, stream),
-            driver.cuMemsetD8Async(0, 0, 16, stream),
+            driver.cuMemsetD16Async(0x1001, 0, 16, stream),
             driver.cuStreamWriteValue32_v2(stream, 0, 0, 99),
             driver.cuMemFreeAsync(0x1000, stream),
         ]
