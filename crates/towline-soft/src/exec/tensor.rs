@@ -16,8 +16,9 @@
 //! is zero is positive. Numbers of 64 bits are added up one after another, each product and sum rounded once. Integers are exact: they wrap around, or
 //! are held to their range at the end.
 //!
-//! `mma.m8n8k4` on half precision, which the H100 has for old programs only, is taken to be such a sum of four products. Other
-//! generations cut off elsewhere: their last bits differ.
+//! `mma.m8n8k4` on half precision, which an H100 has for old programs only, adds four products one after another in 32 bits, each sum
+//! rounded to nearest, and what is to be added last; found from what it leaves (`tests/gpu/goldens`), which this equals in 23 of 24 cases.
+//! Other generations cut off elsewhere: their last bits differ.
 
 use towline_ptx::ir::matrix::{BitProduct, Element, Product};
 use towline_ptx::ir::op::{Mode, Ternary};
@@ -151,6 +152,14 @@ impl Factors {
     }
 }
 
+/// How many products make one sum. What `wmma` multiplies of `tf32` at once an H100 has as two products of half the depth.
+fn step(product: &Product) -> usize {
+    match product.a.element {
+        Element::Tf32 if product.a.wmma => 4,
+        _ => product.a.shape.k as usize,
+    }
+}
+
 /// The product of `a`, `m` rows of `k` elements, and `b`, `n` columns of `k`, added to `c`, `m` rows of `n`, which it becomes.
 pub(super) fn multiply(product: &Product, a: &[u64], b: &[u64], c: &mut [u64]) {
     let depth = product.a.shape.k as usize;
@@ -166,14 +175,21 @@ pub(super) fn multiply(product: &Product, a: &[u64], b: &[u64], c: &mut [u64]) {
             let pairs = a[row..row + depth].iter().zip(&b[column..column + depth]);
             pairs.fold(c, |sum, (a, b)| fused(*a, *b, sum, product))
         }),
+        Element::F16 if product.a.shape.k == 4 => each(c, &mut |row, column, c| {
+            one_by_one(product, &a[row..row + depth], &b[column..column + depth], c)
+        }),
         Element::F16 | Element::Bf16 | Element::Tf32 => {
             let (a, b) = (
                 Factors::new(product.a.element, a),
                 Factors::new(product.b.element, b),
             );
+            let step = step(product);
             each(c, &mut |row, column, c| {
-                let of = [row..row + depth, column..column + depth];
-                float_sum(product, &a, &b, of, c)
+                (0..depth).step_by(step).fold(c, |c, at| {
+                    let [row, column] = [row + at, column + at];
+                    let of = [row..row + step, column..column + step];
+                    float_sum(product, &a, &b, of, c)
+                })
             });
         }
         Element::B1 => each(c, &mut |row, column, c| {
@@ -218,6 +234,37 @@ fn fused(a: u64, b: u64, c: u64, product: &Product) -> u64 {
     };
     let found = float::ternary(Ternary::Fma, Type::F64, mode, [&[a], &[b], &[c]]);
     found.map_or(0, |[sum]| sum)
+}
+
+/// One element of a product that is computed without tensor cores.
+fn one_by_one(product: &Product, a: &[u64], b: &[u64], c: u64) -> u64 {
+    let to_half = product.d.element == Element::F16;
+    let single = |bits: &u64| F16.value(*bits) as f32;
+    // Only halves show that nothing is added to the first product.
+    let none = if to_half { -0_f32 } else { 0.0 };
+    let pairs = a.iter().zip(b);
+    let products = pairs.fold(none, |sum, (a, b)| single(a).mul_add(single(b), sum));
+    let sum = products + format(product.c.element).value(c) as f32;
+    match sum.is_nan() {
+        _ if to_half => half_of(sum).into(),
+        true => 0x7fff_ffff,
+        false => sum.to_bits().into(),
+    }
+}
+
+/// A number in 16 bits, to nearest, ties to even.
+fn half_of(number: f32) -> u16 {
+    let bits = u64::from(number.to_bits());
+    let sign = (bits >> 16 & 0x8000) as u16;
+    let Number {
+        significand,
+        exponent,
+    } = F32.split(bits & !(1 << 31));
+    match number.is_finite() {
+        true => sign | rounded_half(significand.into(), exponent - F32.fraction as i32),
+        false if number.is_nan() => 0x7fff,
+        false => sign | 0x7c00,
+    }
 }
 
 /// One element of the result.

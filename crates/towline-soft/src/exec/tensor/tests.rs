@@ -261,6 +261,37 @@ fn parts_of_bytes_and_bits_are_multiplied_as_such() {
 }
 
 #[test]
+fn halves_of_old_programs_are_added_one_after_another() {
+    let product = product("m8n8k4", Element::F16, Element::F32);
+    let a = [0x6800_u64, 0x6800, 0x6800, 0x3c00].repeat(8);
+    let b = [0x6800_u64, 0x6800, 0xe800, 0x3c00].repeat(8);
+    let mut d = vec![0.375_f32.to_bits().into(); 64];
+    multiply(&product, &a, &b, &mut d);
+    // A tensor core cuts off what is behind the last place.
+    assert_eq!(f32::from_bits(d[0] as u32), 4_194_305.5);
+}
+
+#[test]
+fn products_of_tf32_of_wmma_are_two_sums() {
+    let [one, large] = [1_f32, 33_554_432.0].map(|number| u64::from(number.to_bits()));
+    let minus = one | 0x8000_0000;
+    let of = |name: &str, wmma: bool, columns: usize| {
+        let mut product = product(name, Element::Tf32, Element::F32);
+        product.a.wmma = wmma;
+        let a = [large, one, 0, 0, large, 0, 0, 0].repeat(16);
+        let b = [one, one, 0, 0, minus, 0, 0, 0].repeat(columns);
+        let mut d = vec![0; 16 * columns];
+        multiply(&product, &a, &b, &mut d);
+        f32::from_bits(d[0] as u32)
+    };
+    // The sum of the first half has no place for the one.
+    assert_eq!(
+        [of("m16n16k8", true, 16), of("m16n8k8", false, 8)],
+        [0.0, 1.0]
+    );
+}
+
+#[test]
 fn numbers_of_64_bits_are_added_one_after_another() {
     let product = product("m8n8k4", Element::F64, Element::F64);
     let a: Vec<_> = [1.0, 1e16, -1e16, 1.0]
