@@ -632,12 +632,13 @@ impl TransferCalls for Platform {
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
         let queue = host_queue(command_queue)?;
-        let (from, to) = (image(src_image)?, image(dst_image)?);
+        let (from, to) = (get::<Mem>(src_image)?, get::<Mem>(dst_image)?);
         from.expect_usable(&queue)?;
         to.expect_usable(&queue)?;
+        // As PoCL does: whether both are images comes after it.
         check_waits((num_events_in_wait_list, event_wait_list))?;
-        let (src, dst, region) = (three(src_origin)?, three(dst_origin)?, three(region)?);
         let (here, there) = (from.shape()?, to.shape()?);
+        let (src, dst, region) = (three(src_origin)?, three(dst_origin)?, three(region)?);
         if here.format.image_channel_order != there.format.image_channel_order
             || here.format.image_channel_data_type != there.format.image_channel_data_type
         {
