@@ -381,12 +381,13 @@ pub(super) const STAGES: &[Stage] = &[
     },
     Stage {
         // No documentation tests: there `ignore` means that the example cannot run. Those of `served` are for `tests/gpu/goldens.sh`, one
-        // is for a GPU, and two are what other tests run in a process of its own.
+        // is for a GPU, and three are what other tests run in processes of their own.
         name: "slow-tests",
         tiers: LONG,
         needs: &["build"],
         command: "cargo test --workspace --lib --bins --tests --locked --no-fail-fast -- --ignored --skip served:: \
-            --skip the_vendors_driver_serves_a_session --skip shm::tests::victim --skip crash::tests::crash",
+            --skip the_vendors_driver_serves_a_session --skip shm::tests::victim --skip crash::tests::crash \
+            --skip process::tests::supervisor",
         limit_s: 7200,
         ..STAGE
     },
