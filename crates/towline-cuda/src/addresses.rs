@@ -6,7 +6,9 @@
 //! cannot be reserved because something lies there is given back, and the server is asked for more ([`Driver::place`]).
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
+use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
 use towline_backend::cuda::*;
@@ -125,6 +127,15 @@ impl Addresses {
         before.is_some_and(|(_, (end, _))| *end > address)
     }
 
+    /// Whether memory of this process lies at an address that no server has given out.
+    fn is_own(&self, address: u64) -> bool {
+        if self.shared || self.is_held(address) {
+            return false;
+        }
+        let memory = File::open("/proc/self/mem");
+        memory.is_ok_and(|memory| memory.read_at(&mut [0], address).is_ok())
+    }
+
     /// Lets others have addresses that a server takes back, or that something of ours is to lie at.
     pub(crate) fn release(&self, session: u8, start: u64, size: usize) {
         let (first, Some(end)) = (start / PAGE * PAGE, start.checked_add(size as u64)) else {
@@ -153,6 +164,16 @@ impl Addresses {
 }
 
 impl Driver {
+    /// Refuses memory that only the host has, where a call takes it for the device's. What else is unknown here, such as a variable whose
+    /// address a kernel told, is the server's to judge.
+    pub(crate) fn expect_on_device(&self, address: u64) -> Result<(), CUresult> {
+        let known = read(&self.memory).find(address).is_some();
+        match !known && self.addresses.is_own(address) {
+            true => Err(CUDA_ERROR_INVALID_VALUE),
+            false => Ok(()),
+        }
+    }
+
     /// Memory at addresses that this process has free: `ask` has the server give some, the first time with 0, and `give_back` takes what
     /// lies elsewhere.
     pub(crate) fn place(

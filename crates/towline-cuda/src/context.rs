@@ -205,6 +205,17 @@ impl Driver {
         Ok(handle.to_raw())
     }
 
+    /// The device whose primary context is the thread's and has been reset, and not used since.
+    fn reset_device(&self) -> Option<CUdevice> {
+        let number = thread::current();
+        if number == 0 || self.context(number).is_ok() {
+            return None;
+        }
+        let mut devices = self.ready().ok()?.devices.iter();
+        let device = devices.position(|device| device.primary == number)?;
+        Some(device as CUdevice)
+    }
+
     /// The number of a context that can be made current: a primary one also between a reset and its next use (seen with driver 580.159).
     fn known(&self, ctx: CUcontext) -> Result<u64, CUresult> {
         let number = ctx.addr() as u64;
@@ -416,7 +427,10 @@ impl ContextCalls for Driver {
     }
 
     fn cuCtxGetDevice(&self) -> Result<CUdevice, CUresult> {
-        self.current().map(|context| context.device)
+        match self.reset_device() {
+            Some(device) => Ok(device),
+            None => self.current().map(|context| context.device),
+        }
     }
 
     fn cuCtxGetDevice_v2(&self, ctx: CUcontext) -> Result<CUdevice, CUresult> {
@@ -425,6 +439,9 @@ impl ContextCalls for Driver {
     }
 
     fn cuCtxGetFlags(&self) -> Result<u32, CUresult> {
+        if self.reset_device().is_some() {
+            return Ok(0);
+        }
         let context = self.current()?;
         let flags = context.flags.load(Ordering::Relaxed);
         // A primary context maps host memory, whatever its flags (seen with driver 580.159).
@@ -446,6 +463,7 @@ impl ContextCalls for Driver {
 
     fn cuCtxSetLimit(&self, limit: CUlimit, value: usize) -> Result<(), CUresult> {
         self.session_for(0).and_then(|acting| {
+            self.safe_in_captures()?;
             acting.call(&wire::CtxSetLimit {
                 limit,
                 value: value as u64,

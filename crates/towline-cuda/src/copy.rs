@@ -209,6 +209,8 @@ impl Driver {
         }
         self.expect_within(target, size)?;
         self.expect_within(source, size)?;
+        self.expect_on_device(target)?;
+        self.expect_on_device(source)?;
         if let Some(captured) = captured {
             let (to, from) = (Memory::Device(target), Memory::Device(source));
             let copy = BoxCopy::run((to, 0), (from, 0), size);

@@ -903,12 +903,19 @@ impl MemoryCalls for Driver {
         data: &[*mut c_void],
         ptr: CUdeviceptr,
     ) -> Result<(), CUresult> {
+        let is_anywhere = self.current().is_ok();
         for (attribute, target) in attributes.iter().zip(data) {
             if target.is_null() {
                 return Err(CUDA_ERROR_INVALID_VALUE);
             }
             // A pointer that nobody knows is described by zeros here, where the other call refuses it.
             let told = match self.pointer_attribute(*attribute, ptr) {
+                // Devices reach memory in a context (seen with driver 580.159).
+                Some(Ok(_))
+                    if !is_anywhere && *attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER =>
+                {
+                    Told::Word(0)
+                }
                 Some(Ok(told)) => told,
                 Some(Err(_)) => match *attribute {
                     CU_POINTER_ATTRIBUTE_MEMORY_TYPE => Told::Number(0),

@@ -900,9 +900,7 @@ impl StreamCalls for Driver {
         mode: &mut CUstreamCaptureMode,
     ) -> Result<(), CUresult> {
         self.ready()?;
-        if *mode > CU_STREAM_CAPTURE_MODE_RELAXED {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        }
+        // Of any number (seen with driver 580.159).
         *mode = thread::with(|thread| thread.capture_mode.replace(*mode));
         Ok(())
     }

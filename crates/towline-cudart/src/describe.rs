@@ -55,7 +55,7 @@ pub(crate) struct Piece {
 
 impl Piece {
     /// Addresses and pitches of the ends that are memory.
-    pub(crate) fn memory(&self) -> impl Iterator<Item = (*const c_void, usize)> {
+    pub(crate) fn memory(&self) -> impl Iterator<Item = (*const c_void, usize)> + Clone {
         let ends = [self.source, self.target].into_iter();
         ends.filter_map(|end| match end {
             End::Memory(pointer, pitch, _) => Some((pointer, pitch)),

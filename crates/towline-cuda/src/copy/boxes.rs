@@ -115,7 +115,8 @@ impl Driver {
         })
     }
 
-    /// Sides that host and device both have are the device's.
+    /// Sides that host and device both have are the device's, and so is the device's own memory where a call takes it for the host's (seen
+    /// with driver 580.159).
     fn with_mirrors_on_device(&self, copy: &BoxCopy) -> Result<BoxCopy, CUresult> {
         let mut copy = *copy;
         let size = copy.size;
@@ -123,6 +124,10 @@ impl Driver {
         for side in [&mut copy.from, &mut copy.to] {
             if let Memory::Host(start) = side.memory {
                 let address = start.expose_provenance() as u64;
+                if read(&self.memory).is_device(address) {
+                    side.memory = Memory::Device(address);
+                    continue;
+                }
                 let [x, y, _] = side.start;
                 let pitch = known(side.pitch, x.saturating_add(size[0]));
                 let height = known(side.height, y.saturating_add(size[1]));
@@ -178,9 +183,8 @@ impl Driver {
             Memory::Device(address) => address,
             Memory::Array(_) => 0,
         };
-        // Nothing of this process lies in the device's memory, nor where that was before it was freed.
-        let is_device = || read(&self.memory).is_device(base) || self.addresses.is_held(base);
-        if matches!(side.memory, Memory::Host(_)) && is_device() {
+        // Nothing of this process lies where the device's memory was before it was freed.
+        if matches!(side.memory, Memory::Host(_)) && self.addresses.is_held(base) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         if base == 0 || base.checked_add(bytes as u64).is_none() {
@@ -193,6 +197,7 @@ impl Driver {
                 slice_pitch: pitch * height,
             }),
             _ => {
+                self.expect_on_device(base)?;
                 let place = DeviceBox {
                     array: 0,
                     address: base,

@@ -686,7 +686,9 @@ impl GraphCalls for Driver {
     }
 
     fn cuGraphExecGetFlags(&self, hGraphExec: CUgraphExec) -> Result<cuuint64_t, CUresult> {
-        self.exec(hGraphExec).map(|exec| exec.flags)
+        // Whether nodes have priorities is not told (seen with driver 580.159).
+        let told = !u64::from(CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
+        self.exec(hGraphExec).map(|exec| exec.flags & told)
     }
 
     fn cuGraphUpload(&self, hGraphExec: CUgraphExec, hStream: CUstream) -> Result<(), CUresult> {

@@ -267,8 +267,8 @@ impl Driver {
         if flags & !CU_GRAPH_COND_ASSIGN_DEFAULT != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let context = self.context_or_current(context)?;
         let session = self.anchor(graph)?.context.session;
+        let context = self.context_or_current(context)?;
         if context.session != session {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }

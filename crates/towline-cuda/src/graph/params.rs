@@ -176,7 +176,10 @@ impl Driver {
             };
             match kind {
                 CU_MEMORYTYPE_HOST => host_side(host.expose_provenance()),
-                CU_MEMORYTYPE_DEVICE => device_side(device),
+                CU_MEMORYTYPE_DEVICE => {
+                    self.expect_on_device(device)?;
+                    device_side(device)
+                }
                 CU_MEMORYTYPE_UNIFIED if read(&self.memory).is_device(device) => {
                     device_side(device)
                 }

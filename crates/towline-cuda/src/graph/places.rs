@@ -5,7 +5,7 @@ use towline_client::raw::{OutList, Vouched};
 
 use super::capture::edge_data;
 use super::exec::is_plain;
-use super::model::{Content, Dep, Graphs, Node, pointer};
+use super::model::{Content, Dep, Graphs, Node, WHOLE, pointer};
 use super::node_handle;
 use crate::driver::{Driver, lock, read};
 
@@ -79,6 +79,8 @@ pub(super) fn tell_edges(
     let ends: Vec<u64> = edges.iter().map(|(_, to)| *to).collect();
     let deps: Vec<Dep> = edges.iter().map(|(dep, _)| *dep).collect();
     tell_nodes(&ends, to, &mut count.clone())?;
+    // Unlike a node's edges, places for more than there are become zeros (seen with driver 580.159).
+    data.fill(std::iter::repeat_n(edge_data(WHOLE), data.room()));
     tell_deps(&deps, from, data, count)
 }
 

@@ -59,22 +59,6 @@ fn pitched((pointer, pitch): (*const c_void, usize), extent: cudaExtent) -> Outc
     Ok(End::Memory(pointer, pitch, 0))
 }
 
-/// The error of a copy or fill of rows. The runtime tells a pitch that holds no row apart, once nothing else is wrong (seen with NVIDIA's
-/// library over driver 580.159); the driver does not.
-fn of_rows(done: Outcome, ends: impl IntoIterator<Item = (bool, usize)>, width: usize) -> Outcome {
-    let mut narrow = false;
-    for (is_null, pitch) in ends {
-        if is_null {
-            return done;
-        }
-        narrow |= width > pitch;
-    }
-    match done {
-        Err(cudaErrorInvalidValue) if narrow => Err(cudaErrorInvalidPitchValue),
-        done => done,
-    }
-}
-
 impl Runtime {
     /// Does something in a stream, and waits if the call does.
     fn ordered(
@@ -155,28 +139,22 @@ impl Runtime {
             // SAFETY: as above, until the stream has come past the copy.
             |driver, stream| unsafe { driver.cuMemcpy3DAsync_v2(&raw const copy, stream) },
         );
-        let rows = piece
-            .memory()
-            .map(|(pointer, pitch)| (pointer.is_null(), pitch));
-        of_rows(done, rows, copy.WidthInBytes)
+        // The runtime tells a pitch that holds no row apart where the call says which side is the host's, once nothing else is wrong (seen
+        // with NVIDIA's library over driver 580.159); the driver does not.
+        let says = matches!(kind, cudaMemcpyHostToDevice | cudaMemcpyDeviceToHost);
+        let mut memory = piece.memory();
+        let is_narrow = says
+            && memory.clone().all(|(pointer, _)| !pointer.is_null())
+            && memory.any(|(_, pitch)| copy.WidthInBytes > pitch);
+        match done {
+            Err(cudaErrorInvalidValue) if is_narrow => Err(cudaErrorInvalidPitchValue),
+            done => done,
+        }
     }
 
     pub(crate) fn copy_box_of(&self, parms: *const cudaMemcpy3DParms, when: When) -> Outcome {
         let parms = get!(parms);
-        let piece = self.piece(&parms)?;
-        // Unlike with rows, the memory is looked at before the stream (seen with NVIDIA's library over driver 580.159).
-        let copy = piece.described(parms.kind)?;
-        if copy.Height > 0 && copy.Depth > 0 {
-            for (pointer, pitch) in piece.memory() {
-                if copy.WidthInBytes > pitch && (copy.Height > 1 || copy.Depth > 1) {
-                    return Err(cudaErrorInvalidPitchValue);
-                }
-                if copy.WidthInBytes > 0 && pointer.is_null() {
-                    return Err(cudaErrorInvalidValue);
-                }
-            }
-        }
-        self.copy_box(&piece, parms.kind, when)
+        self.copy_box(&self.piece(&parms)?, parms.kind, when)
     }
 
     /// An array as the end of a copy.
@@ -198,16 +176,29 @@ impl Runtime {
         self.array_end(array)
     }
 
-    /// The box of a copy's parameters.
+    /// The box of a copy's parameters. Unlike with rows, memory is looked at before the stream (seen with NVIDIA's library over driver
+    /// 580.159).
     pub(crate) fn piece(&self, parms: &cudaMemcpy3DParms) -> Outcome<Piece> {
-        Ok(Piece {
+        let piece = Piece {
             source: self.box_end(parms.srcArray, &parms.srcPtr)?,
             source_at: parms.srcPos,
             target: self.box_end(parms.dstArray, &parms.dstPtr)?,
             target_at: parms.dstPos,
             extent: parms.extent,
             bytes: false,
-        })
+        };
+        let copy = piece.described(parms.kind)?;
+        if copy.Height > 0 && copy.Depth > 0 {
+            for (pointer, pitch) in piece.memory() {
+                if copy.WidthInBytes > pitch && (copy.Height > 1 || copy.Depth > 1) {
+                    return Err(cudaErrorInvalidPitchValue);
+                }
+                if copy.WidthInBytes > 0 && pointer.is_null() {
+                    return Err(cudaErrorInvalidValue);
+                }
+            }
+        }
+        Ok(piece)
     }
 
     pub(crate) fn copy_peer_box(&self, parms: *const cudaMemcpy3DPeerParms, when: When) -> Outcome {
@@ -431,7 +422,7 @@ impl Runtime {
         if width == 0 || height == 0 {
             return self.enter().map(drop);
         }
-        let done = self.ordered(
+        self.ordered(
             when,
             // SAFETY: the application's contract: the rows are the device's and writable.
             |driver| unsafe { driver.cuMemsetD2D8_v2(to, pitch, byte, width, height) },
@@ -439,8 +430,7 @@ impl Runtime {
             |driver, stream| unsafe {
                 driver.cuMemsetD2D8Async(to, pitch, byte, width, height, stream)
             },
-        );
-        of_rows(done, [(to == 0, pitch)], width)
+        )
     }
 
     pub(crate) fn fill_box(
@@ -450,8 +440,9 @@ impl Runtime {
         extent: cudaExtent,
         when: When,
     ) -> Outcome {
-        // Slices would lie in each other.
-        if extent.depth > 1 && extent.height > to.ysize {
+        // Slices, or rows, would lie in each other.
+        let narrow = extent.width > to.pitch && (extent.height > 1 || extent.depth > 1);
+        if narrow || extent.depth > 1 && extent.height > to.ysize {
             return Err(cudaErrorInvalidValue);
         }
         let slice = to
@@ -474,10 +465,10 @@ impl Runtime {
         when: When,
     ) -> Outcome {
         let (to, from) = (address(dst), address(src));
-        let (there, here) = (self.primary(dstDevice)?, self.primary(srcDevice)?);
         if count == 0 {
             return self.enter().map(drop);
         }
+        let (there, here) = (self.primary(dstDevice)?, self.primary(srcDevice)?);
         self.ordered(
             when,
             // SAFETY: the application's contract: `count` bytes of both are the devices'.

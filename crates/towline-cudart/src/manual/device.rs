@@ -86,8 +86,8 @@ impl Runtime {
             let driver = self.start()?;
             let (mut found, mut active) = (0, 0);
             call!(driver.cuDevicePrimaryCtxGetState(device, &raw mut found, &raw mut active));
-            // The runtime's contexts can always map memory.
-            put!(flags, found | CU_CTX_MAP_HOST);
+            // The runtime's contexts can always map memory, once they live.
+            put!(flags, found | if active != 0 { CU_CTX_MAP_HOST } else { 0 });
             Ok(())
         })
     }
@@ -201,10 +201,10 @@ impl Runtime {
     pub unsafe fn cudaDeviceEnablePeerAccess(&self, peerDevice: i32, flags: u32) -> cudaError_t {
         status(|| {
             let driver = self.enter()?;
+            let peer = self.primary(peerDevice)?;
             if flags != 0 {
                 return Err(cudaErrorInvalidValue);
             }
-            let peer = self.primary(peerDevice)?;
             if peerDevice == self.thread_device()? {
                 return Err(cudaErrorPeerAccessUnsupported);
             }

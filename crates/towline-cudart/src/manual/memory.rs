@@ -59,9 +59,7 @@ impl Runtime {
             }
             put!(devPtr, std::ptr::null_mut());
             let mut allocated = 0;
-            if size != 0 {
-                call!(driver.cuMemAllocAsync(&raw mut allocated, size, hStream));
-            }
+            call!(driver.cuMemAllocAsync(&raw mut allocated, size, hStream));
             put!(devPtr, pointer(allocated));
             Ok(())
         })
