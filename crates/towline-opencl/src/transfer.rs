@@ -40,6 +40,25 @@ fn waiting(queue: cl_command_queue, waits: WaitList<'_>) -> Result<Ref<Queue>, c
     Ok(queue)
 }
 
+/// As [`usable`], of an image that the host reads or writes. Memory that is NULL is refused before, and the events of the wait list after, as
+/// PoCL does.
+fn for_host(
+    queue: cl_command_queue,
+    image: cl_mem,
+    is_null: bool,
+    waits: WaitList<'_>,
+) -> Result<(Ref<Queue>, Ref<Mem>), cl_int> {
+    let queue = host_queue(queue)?;
+    let mem = get::<Mem>(image)?;
+    if is_null {
+        return Err(CL_INVALID_VALUE);
+    }
+    let mem = in_context(&queue, mem)?;
+    mem.shape()?;
+    check_events(&queue, waits)?;
+    Ok((queue, mem))
+}
+
 #[inline]
 fn in_context(queue: &Queue, mem: Ref<Mem>) -> Result<Ref<Mem>, cl_int> {
     mem.expect_usable(queue)?;
@@ -480,19 +499,13 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let (queue, mem) = usable(
-            command_queue,
-            || self::image(image),
-            (num_events_in_wait_list, event_wait_list),
-        )?;
+        let waits = (num_events_in_wait_list, event_wait_list);
+        let (queue, mem) = for_host(command_queue, image, ptr.is_null(), waits)?;
         mem.expect_host_access(false)?;
         let (origin, region) = (three(origin)?, three(region)?);
         mem.shape()?.expect_region(origin, region)?;
         mem.shape()?
             .expect_host_pitches(region, row_pitch, slice_pitch)?;
-        if ptr.is_null() {
-            return Err(CL_INVALID_VALUE);
-        }
         on_memory(
             &queue,
             (num_events_in_wait_list, event_wait_list),
@@ -534,19 +547,13 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let (queue, mem) = usable(
-            command_queue,
-            || self::image(image),
-            (num_events_in_wait_list, event_wait_list),
-        )?;
+        let waits = (num_events_in_wait_list, event_wait_list);
+        let (queue, mem) = for_host(command_queue, image, ptr.is_null(), waits)?;
         mem.expect_host_access(true)?;
         let (origin, region) = (three(origin)?, three(region)?);
         mem.shape()?.expect_region(origin, region)?;
         mem.shape()?
             .expect_host_pitches(region, input_row_pitch, input_slice_pitch)?;
-        if ptr.is_null() {
-            return Err(CL_INVALID_VALUE);
-        }
         on_memory(
             &queue,
             (num_events_in_wait_list, event_wait_list),
@@ -636,7 +643,7 @@ impl TransferCalls for Platform {
         from.expect_usable(&queue)?;
         to.expect_usable(&queue)?;
         // As PoCL does: whether both are images comes after it.
-        check_waits((num_events_in_wait_list, event_wait_list))?;
+        check_events(&queue, (num_events_in_wait_list, event_wait_list))?;
         let (here, there) = (from.shape()?, to.shape()?);
         let (src, dst, region) = (three(src_origin)?, three(dst_origin)?, three(region)?);
         if here.format.image_channel_order != there.format.image_channel_order
