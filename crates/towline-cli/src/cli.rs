@@ -488,6 +488,15 @@ pub(crate) struct ServeOptions {
     /// It is made for its owner alone, and opened anew when it has been renamed.
     #[arg(long, value_name = "FILE")]
     pub(crate) audit_log: Option<PathBuf>,
+    /// Address that tells metrics to a monitoring system such as Prometheus, over HTTP at /metrics: HOST:PORT or unix:/PATH
+    ///
+    /// Beyond this machine it needs --metrics-token-file, and is not encrypted. ?mode=660&group=NAME behind a path says who may read
+    /// there, by default everybody on this machine where the server is root, and its own user otherwise.
+    #[arg(long, value_name = "ADDR", value_parser = metrics_address)]
+    pub(crate) metrics_listen: Option<Address>,
+    /// File with a secret that the monitoring system must bring as its bearer token
+    #[arg(long, value_name = "FILE", requires = "metrics_listen")]
+    pub(crate) metrics_token_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) quota: QuotaOptions,
     #[command(flatten)]
@@ -574,6 +583,24 @@ pub(crate) struct ServeOptions {
 impl ServeOptions {
     pub(crate) fn drain_time(&self) -> Duration {
         Duration::from_secs(self.drain_time)
+    }
+}
+
+/// A Unix socket becomes an address of the transport that knows who may connect to one.
+fn metrics_address(text: &str) -> Result<Address, String> {
+    let usage = "write HOST:PORT, 127.0.0.1:9140 for example, or unix:/PATH";
+    let address = match text.strip_prefix("unix:") {
+        Some(path) if path.starts_with('/') && !path.starts_with("//") => {
+            format!("shm://{path}")
+        }
+        Some(_) => return Err(usage.into()),
+        None => format!("tcp://{text}"),
+    };
+    let parsed: Address = address.parse().map_err(|_| usage.to_owned())?;
+    // Without a port it has got that of the server.
+    match parsed.to_string() == address {
+        true => Ok(parsed),
+        false => Err(usage.into()),
     }
 }
 
@@ -936,6 +963,17 @@ mod tests {
             ]),
             ["tcp://0.0.0.0:1", "tcp://[::1]:2"]
         );
+    }
+
+    #[test]
+    fn metrics_address_is_a_port_or_a_socket() {
+        let parsed = |text| metrics_address(text).map(|address| address.to_string());
+        assert_eq!(parsed("[::1]:9140").unwrap(), "tcp://[::1]:9140");
+        assert_eq!(parsed("unix:/x?mode=660").unwrap(), "shm:///x?mode=660");
+        for wrong in ["127.0.0.1", "unix:x", "unix:///x", "tcp://a:1", "shm:///x"] {
+            let error = parsed(wrong).unwrap_err();
+            assert!(error.contains("unix:/PATH"), "{wrong}: {error}");
+        }
     }
 
     #[test]

@@ -15,7 +15,8 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use sha2::{Digest, Sha256};
 use towline_server::supervisor::{
-    ImageConfig, JailConfig, KernelConfig, MostAhead, Supervisor, SupervisorConfig, TenantTable,
+    ImageConfig, JailConfig, KernelConfig, MetricsConfig, MostAhead, Supervisor, SupervisorConfig,
+    TenantTable,
 };
 use towline_sys::cpus;
 use towline_sys::jail::{UnprivilegedUser, WorkerKind};
@@ -355,6 +356,7 @@ fn supervisor_config(
             .as_deref()
             .map(std::path::absolute)
             .transpose()?,
+        metrics: metrics(options)?,
         quota: options.quota.quota(),
         bounds: options.limits.limits(),
         limits: SessionLimits {
@@ -392,6 +394,14 @@ fn supervisor_config(
             key_lasts,
         },
     })
+}
+
+/// The place of the metrics, and their secret.
+fn metrics(options: &ServeOptions) -> anyhow::Result<Option<MetricsConfig>> {
+    let token = options.metrics_token_file.as_deref();
+    let token = token.map(servers::read_token).transpose()?;
+    let listen = options.metrics_listen.clone();
+    Ok(listen.map(|listen| MetricsConfig { listen, token }))
 }
 
 /// How compiled kernels are kept; the folder is made.
@@ -751,6 +761,7 @@ fn hide(options: &ServeOptions, kernels: Option<&KernelConfig>) -> Vec<PathBuf> 
         options.token_file.as_ref(),
         tenants_file.as_ref(),
         options.peer_token_file.as_ref(),
+        options.metrics_token_file.as_ref(),
         options.key.as_ref(),
         key_file.as_ref(),
     ];

@@ -90,6 +90,9 @@ const SPIN_LIMIT_US: u64 = 1000;
 
 /// The session of one API, as the lane sees it.
 pub(crate) trait Serve: Send + 'static {
+    /// Requests that launch a kernel or a graph.
+    const LAUNCHES: &'static [u16];
+
     /// Carries out one request.
     fn dispatch(&mut self, number: u64, id: u16, body: &[u8]) -> Result<(), ProtocolError>;
 
@@ -338,7 +341,9 @@ impl<S: Serve> Lane<S> {
             .fetch_add(count as u64, Ordering::Relaxed);
         let started = Instant::now();
         session.begin_of_frame(started.saturating_duration_since(self.through));
+        let mut launches = 0;
         while let Some(message) = reader.next()? {
+            launches += u64::from(S::LAUNCHES.contains(&message.id));
             if log::log_enabled!(log::Level::Trace) {
                 let what = S::describe(message.id, message.body);
                 log::trace!(
@@ -364,6 +369,9 @@ impl<S: Serve> Lane<S> {
         let received = reader.received();
         link.received.store(received, Ordering::Release);
         link.counters.calls.store(received, Ordering::Relaxed);
+        link.counters
+            .launches
+            .fetch_add(launches, Ordering::Relaxed);
         if !session.end_of_frame() {
             link.flush();
             return Ok(false);

@@ -46,6 +46,8 @@ pub struct Counters {
     pub sent_bytes: AtomicU64,
     /// Requests carried out.
     pub calls: AtomicU64,
+    /// Kernels and graphs that were launched.
+    pub launches: AtomicU64,
     /// How long devices were busy for the session, added up over devices.
     pub device_time_us: AtomicU64,
     /// The session's account of its tenant's memory, if that is counted.

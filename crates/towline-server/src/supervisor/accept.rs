@@ -13,9 +13,22 @@ use super::{MAX_UNPROVEN, SILENT_GRACE, Shared, UNPROVEN_GRACE, control, lock};
 /// How long to wait when accepting fails: out of descriptors, most likely.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Body of a listener's thread: one short-lived thread per connection, until the listener is closed.
+/// Body of a listener's thread.
 pub(super) fn accept_loop(listener: &dyn Listener, shared: &Arc<Shared>) {
     let scheme = listener.local_address().scheme().to_owned();
+    accept_each(listener, "connection", |connection| {
+        let unproven = shared.unproven.add(&connection);
+        let (shared, scheme) = (Arc::clone(shared), scheme.clone());
+        Some(move || control::serve(connection, unproven, &scheme, &shared))
+    });
+}
+
+/// Runs what `serve` gives for each connection on a short-lived thread of its own, until the listener is closed.
+pub(super) fn accept_each<F: FnOnce() + Send + 'static>(
+    listener: &dyn Listener,
+    name: &str,
+    serve: impl Fn(Arc<dyn Connection>) -> Option<F>,
+) {
     loop {
         let connection = match listener.accept() {
             Ok(connection) => connection,
@@ -26,10 +39,10 @@ pub(super) fn accept_loop(listener: &dyn Listener, shared: &Arc<Shared>) {
                 continue;
             }
         };
-        let unproven = shared.unproven.add(&connection);
-        let (shared, scheme) = (Arc::clone(shared), scheme.clone());
-        let serve = move || control::serve(connection, unproven, &scheme, &shared);
-        if let Err(error) = super::spawn("connection", serve) {
+        let Some(serve) = serve(connection) else {
+            continue;
+        };
+        if let Err(error) = super::spawn(name, serve) {
             log::warn!("{error}: {}", error.source);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use super::accept::UnprovenGuard;
 use super::audit::Event;
 use super::cgroup::{Controller, Group};
 use super::deadline::{Deadline, Deadlines};
+use super::ending::{Cause, Ending};
 use super::monitor::Asker;
 use super::peer::{self, Peering};
 use super::pool::WorkerPool;
@@ -27,7 +28,7 @@ use super::query::QueryPlace;
 use super::quota::{Quota, WHOLE_DEVICES};
 use super::session::{LaneAccount, Session};
 use super::tenant::Tenant;
-use super::worker::{Ending, Worker};
+use super::worker::Worker;
 use super::{
     ANSWER_LIMIT, HANDSHAKE_LIMIT, Shared, SupervisorConfig, WORKER_END_LIMIT, lock, random,
 };
@@ -45,6 +46,17 @@ enum Fault {
     Rejected(Reject),
     #[error(transparent)]
     Transport(#[from] TransportError),
+}
+
+impl Fault {
+    /// The reason as the client is told it; none where there is nobody to tell.
+    fn reject(&self) -> Option<Reject> {
+        match self {
+            Self::Handshake(error) => Some(error.to_reject()),
+            Self::Rejected(reject) => Some(reject.clone()),
+            Self::Transport(_) => None,
+        }
+    }
 }
 
 impl From<ControlError> for Fault {
@@ -86,7 +98,10 @@ pub(super) fn serve(
         Err(Fault::Transport(error)) => log::debug!("{peer}: {error}"),
         Err(fault) => {
             let tenant = claimed.get().map(String::as_str);
-            shared.refusals.note(&peer, tenant, &fault);
+            let kind = fault
+                .reject()
+                .map_or("Unknown", |reject| reject.code.name());
+            shared.refusals.note(&peer, tenant, kind, &fault);
         }
     }
 }
@@ -226,7 +241,7 @@ fn attach(
         Err(reason) => {
             shared
                 .refusals
-                .note(&peer, None, &format_args!("lane refused: {reason}"));
+                .note(&peer, None, "Lane", &format_args!("lane refused: {reason}"));
             // Dropping our descriptor is enough: nobody else has it.
         }
     }
@@ -446,12 +461,11 @@ fn run_session(
     let mut place = shared.sessions.admit().map_err(Fault::Rejected)?;
     let id = place.id;
     let mut quota = tenant.quota(shared.quota());
-    let crashed = Arc::new(AtomicBool::new(false));
-    let why: Arc<Mutex<Option<String>>> = Arc::default();
+    let end: Arc<Mutex<Option<Ending>>> = Arc::default();
     let group: Arc<Mutex<Option<Arc<Group>>>> = Arc::default();
     let ended = {
         let group = Arc::clone(&group);
-        let (control, crashed, why) = (Arc::clone(control), Arc::clone(&crashed), Arc::clone(&why));
+        let (control, end) = (Arc::clone(control), Arc::clone(&end));
         move |mut ending: Option<Ending>| {
             let group = lock(&group).take();
             if let Some(ending) = &mut ending
@@ -461,29 +475,26 @@ fn run_session(
                     "the session has used more memory of the server's host than its {} bytes (--session-host-memory)",
                     quota.host_memory_bytes
                 );
-                ending.crashed = false;
+                ending.cause = Cause::HostMemory;
             }
-            match &ending {
-                Some(Ending {
-                    reason,
-                    crashed: true,
-                }) => {
-                    log::error!("session {id}: {reason}");
-                    crashed.store(true, Ordering::Release);
-                }
-                Some(Ending {
-                    reason,
-                    crashed: false,
-                }) => log::info!("session {id}: {reason}"),
-                None => {}
+            if let Some(Ending { reason, cause }) = &ending {
+                let level = match cause {
+                    Cause::Crash => log::Level::Error,
+                    _ => log::Level::Info,
+                };
+                log::log!(level, "session {id}: {reason}");
             }
-            let reason = ending.map(|ending| ending.reason);
-            lock(&why).clone_from(&reason);
+            let reason = ending.as_ref().map(|ending| ending.reason.clone());
+            *lock(&end) = ending;
             control.end(reason.as_deref());
         }
     };
+    let asked = Instant::now();
     let taken = pool.take(Box::new(ended));
     drop(alive);
+    if taken.is_ok() {
+        pool.timings().wait.observe(asked.elapsed().as_secs_f64());
+    }
     let worker = taken.map_err(|reason| {
         // Whether there is a driver is known when a worker has tried to load it.
         let code = match hello.purpose {
@@ -563,10 +574,7 @@ fn run_session(
         audit.tell(&Event::SessionStarted {
             session: id,
             tenant: session.tenant.name(),
-            api: match session.hello.purpose {
-                Purpose::CudaSession => "cuda",
-                _ => "opencl",
-            },
+            api: session.api().name(),
             program: &session.hello.program,
             host: &session.hello.hostname,
             client_pid: session.hello.pid,
@@ -574,6 +582,7 @@ fn run_session(
             worker_pid: worker.pid(),
         });
     }
+    session.tenant.count_begun(session.api());
     let result = serve_session(&session, kernels, handshake, session_limits, inbox, shared);
     seat.leave();
     place.leave();
@@ -593,14 +602,21 @@ fn run_session(
     if let Some(group) = entered {
         group.remove();
     }
-    if crashed.load(Ordering::Acquire) {
+    let ending = lock(&end).take();
+    let cause = match (&ending, &result) {
+        (Some(ending), _) => ending.cause,
+        (None, _) if session.tenant.is_revoked() => Cause::Revoked,
+        (None, Err(Fault::Handshake(_))) => Cause::Protocol,
+        (None, Err(Fault::Rejected(_))) => Cause::Stop,
+        (None, Err(Fault::Transport(_))) => Cause::Lost,
+        (None, Ok(())) => Cause::Client,
+    };
+    if cause == Cause::Crash {
         shared.sessions.count_crash();
-        session.tenant.count_crash();
     }
+    session.tenant.count_ended(cause);
     let statistics = worker.statistics(Instant::now());
-    // From here on it counts among the ended ones of its tenant.
     drop(place);
-    session.tenant.count_device_time(statistics.device_time_us);
     if let Some(audit) = &shared.audit {
         let fault = result.as_ref().err().map(Fault::to_string);
         let tenant = &session.tenant;
@@ -616,9 +632,10 @@ fn run_session(
             calls: statistics.calls,
             device_memory_peak: statistics.device_memory_peak,
             device_seconds: statistics.device_time_us as f64 / 1e6,
-            crashed: crashed.load(Ordering::Acquire),
-            reason: lock(&why)
-                .as_deref()
+            crashed: cause == Cause::Crash,
+            reason: ending
+                .as_ref()
+                .map(|ending| ending.reason.as_str())
                 .or(revoked.as_deref())
                 .or(fault.as_deref()),
         });
@@ -743,7 +760,8 @@ fn status(tenant: &Arc<Tenant>, shared: &Shared) -> Status {
         (true, false) => vec![Arc::clone(tenant)],
     };
     let sessions = shared.sessions.status((!all).then_some(tenant));
-    let tenants = tenants.iter().map(|tenant| tenant.status(&sessions));
+    // Behind its sessions: they have told it by now what they have used.
+    let tenants = tenants.iter().map(|tenant| tenant.status());
     Status {
         uptime_ms: u64::try_from(shared.started.elapsed().as_millis()).unwrap_or(u64::MAX),
         max_sessions,
@@ -880,10 +898,8 @@ impl ControlConnection {
 
     /// Says what was wrong, if that needs no waiting, and closes. Does nothing when that has been done.
     fn turn_away(&self, fault: &Fault) {
-        let reject = match fault {
-            Fault::Handshake(error) => error.to_reject(),
-            Fault::Rejected(reject) => reject.clone(),
-            Fault::Transport(_) => return,
+        let Some(reject) = fault.reject() else {
+            return;
         };
         let _ = self.connection.try_send(&Message::Reject(reject).encode());
         self.connection.shutdown();

@@ -9,7 +9,9 @@
 //! - `budget`: how many descriptors sessions, offers and images may have.
 //! - `cgroup`: a control group for each session, where this server may make some.
 //! - `control`: a control connection from its first byte to its last.
+//! - `ending`: why sessions end.
 //! - `kernels`: what compilers of a tenant's sessions have made, for its later sessions.
+//! - `metrics`: figures of all of this for a monitoring system, over HTTP.
 //! - `monitor`: the one worker that asks NVML what clients ask.
 //! - `origin`: where connections come from.
 //! - `peer`: connections between workers here and workers of the servers that this one lists.
@@ -36,8 +38,10 @@ mod budget;
 mod cgroup;
 mod control;
 mod deadline;
+mod ending;
 mod folder;
 mod kernels;
+mod metrics;
 mod monitor;
 mod origin;
 mod output;
@@ -62,7 +66,9 @@ use towline_sys::jail::UnprivilegedUser;
 use towline_sys::process::WorkerProgram;
 use towline_transport::tls::ServerTls;
 use towline_transport::{Address, Listener, Registry, TransportError};
-use towline_wire::control::{ServerIdentity, SessionLimits, Tenants as _, Token};
+use towline_wire::control::{
+    Message, RejectCode, ServerIdentity, SessionLimits, Tenants as _, Token,
+};
 use towline_worker::{Images, Offers};
 
 use self::accept::Unproven;
@@ -74,13 +80,15 @@ use self::deadline::Deadlines;
 use self::folder::RuntimeFolder;
 pub use self::kernels::KernelConfig;
 use self::kernels::KernelStores;
+pub use self::metrics::MetricsConfig;
+use self::metrics::{Metrics, TimingFamilies};
 use self::monitor::Monitor;
 use self::peer::PeerTickets;
 use self::pool::{PoolKind, WorkerPool};
 use self::query::Queries;
 pub use self::quota::{Quota, ServerLimits, WHOLE_DEVICES};
 use self::refusal::Refusals;
-use self::session::SessionTable;
+use self::session::{Api, SessionTable};
 pub use self::tenant::{DEFAULT_TENANT, QuotaChanges, TenantEntry, TenantLimits, TenantTable};
 
 /// How long a client may take for the whole handshake.
@@ -120,6 +128,8 @@ pub struct SupervisorConfig {
     pub max_sessions: u32,
     /// File to append a line to for each session that begins and ends, and for refusals.
     pub audit_log: Option<PathBuf>,
+    /// Figures for a monitoring system, if it is to get some.
+    pub metrics: Option<MetricsConfig>,
     /// The limits of one session.
     pub quota: Quota,
     /// The limits of what clients take besides.
@@ -215,6 +225,14 @@ pub enum SupervisorError {
         /// Why.
         source: std::io::Error,
     },
+    /// Anyone could read the metrics.
+    #[error(
+        "metrics at {address} could be read from other hosts; give --metrics-token-file, or listen on loopback or on unix:/PATH"
+    )]
+    MetricsWithoutToken {
+        /// The address.
+        address: Address,
+    },
     /// Nowhere to listen.
     #[error("no address to listen on")]
     NoAddress,
@@ -269,6 +287,8 @@ pub enum SupervisorError {
 pub struct Supervisor {
     shared: Arc<Shared>,
     listeners: Vec<Arc<dyn Listener>>,
+    /// For metrics.
+    metrics: Option<Arc<dyn Listener>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -297,6 +317,7 @@ struct Shared {
     queries: Queries,
     refusals: Refusals,
     audit: Option<Arc<Audit>>,
+    metrics: Option<Metrics>,
 }
 
 impl Supervisor {
@@ -321,6 +342,9 @@ impl Supervisor {
         for address in &config.peers {
             check_peer(address, &config)?;
         }
+        if let Some(metrics) = &config.metrics {
+            metrics.check()?;
+        }
         check_separation(&config)?;
         towline_sys::process::become_subreaper()?;
         let listeners = config
@@ -335,6 +359,8 @@ impl Supervisor {
                 })
             })
             .collect::<Result<Vec<Arc<dyn Listener>>, TransportError>>()?;
+        let metrics = config.metrics.as_ref();
+        let metrics_listener = metrics.map(MetricsConfig::listen).transpose()?;
         let audit = config.audit_log.as_deref().map(|path| {
             Audit::open(path).map_err(|source| SupervisorError::AuditLog {
                 path: path.to_owned(),
@@ -360,7 +386,8 @@ impl Supervisor {
         }
         // Before the first worker, which this process cannot take along into another group.
         let groups = groups(&config);
-        let (pool, cuda_pool) = start_pools(&config, budget, interrupted)?;
+        let timings = TimingFamilies::new();
+        let (pool, cuda_pool) = start_pools(&config, budget, &timings, interrupted)?;
         let monitor = match &config.nvml_worker {
             None => None,
             Some(program) => Some(Monitor::new(WorkerPool::start(
@@ -376,6 +403,7 @@ impl Supervisor {
                     },
                     images: Arc::default(),
                     offers: Offers::new(0, 0),
+                    timings: timings.of("nvml"),
                 },
             )?)),
         };
@@ -393,19 +421,29 @@ impl Supervisor {
             groups,
             unproven: Unproven::default(),
             deadlines: Deadlines::start()?,
-            queries: Queries::new(config.bounds.queries),
+            queries: Queries::new(
+                config.bounds.queries,
+                Message::Reject(RejectCode::Busy.plain()).encode(),
+            ),
             refusals: Refusals::new(audit.clone()),
             audit,
+            metrics: metrics.map(|metrics| Metrics::new(metrics, timings)),
             config,
         });
         let mut supervisor = Self {
             shared,
             listeners,
+            metrics: metrics_listener,
             threads: Vec::new(),
         };
         for listener in &supervisor.listeners {
             let (listener, shared) = (Arc::clone(listener), Arc::clone(&supervisor.shared));
             let accept = move || accept::accept_loop(&*listener, &shared);
+            supervisor.threads.push(spawn("accept", accept)?);
+        }
+        if let Some(listener) = &supervisor.metrics {
+            let (listener, shared) = (Arc::clone(listener), Arc::clone(&supervisor.shared));
+            let accept = move || metrics::accept_loop(&*listener, &shared);
             supervisor.threads.push(spawn("accept", accept)?);
         }
         Ok(supervisor)
@@ -417,6 +455,13 @@ impl Supervisor {
             .iter()
             .map(|listener| listener.local_address())
             .collect()
+    }
+
+    /// The address of its metrics, with the real port number.
+    pub fn metrics_address(&self) -> Option<Address> {
+        self.metrics
+            .as_ref()
+            .map(|listener| listener.local_address())
     }
 
     /// Takes new entries of tenants: sessions of tenants that have none any more end, and what else has changed acts on new sessions and
@@ -466,7 +511,8 @@ impl Supervisor {
 
     fn stop_now(&mut self) {
         self.shared.draining.store(true, Ordering::Release);
-        self.listeners.iter().for_each(|listener| listener.close());
+        let listeners = self.listeners.iter().chain(&self.metrics);
+        listeners.for_each(|listener| listener.close());
         self.shared.unproven.close_all();
         self.shared.sessions.end_all("the server is shutting down");
         if let Ok(pool) = &self.shared.pool {
@@ -538,6 +584,7 @@ type Pools = (Result<Arc<WorkerPool>, String>, Option<Arc<WorkerPool>>);
 fn start_pools(
     config: &SupervisorConfig,
     budget: Budget,
+    timings: &TimingFamilies,
     interrupted: &AtomicBool,
 ) -> Result<Pools, SupervisorError> {
     let pool = match &config.worker {
@@ -552,6 +599,7 @@ fn start_pools(
                 },
                 images: Arc::default(),
                 offers: Offers::new(0, 0),
+                timings: timings.of(Api::OpenCl.name()),
             };
             let pool = WorkerPool::start(config, program, RuntimeFolder::make()?, kind)?;
             match pool.wait_first_ready(interrupted) {
@@ -581,6 +629,7 @@ fn start_pools(
                     images(&config.images)?.with_most(budget.images.min(config.bounds.images)),
                 ),
                 offers: Offers::new(config.bounds.session_offers, budget.offers),
+                timings: timings.of(Api::Cuda.name()),
             };
             let folder = RuntimeFolder::make()?;
             Some(WorkerPool::start(config, program, folder, kind)?)

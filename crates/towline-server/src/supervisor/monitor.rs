@@ -9,14 +9,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use towline_wire::control::{
-    Answer, Hello, Message, NvmlAnswers, NvmlQuestions, Purpose, Question, SessionStatus,
+    Answer, Hello, Message, NvmlAnswers, NvmlQuestions, Purpose, Question, SHOWN_NAME,
+    SessionStatus, printable,
 };
-use towline_wire::nvml::snapshot::Snapshot;
+use towline_wire::nvml::snapshot::{Device, Snapshot};
 use towline_wire::nvml::{
     DeviceGetMemoryInfo, DeviceGetMemoryInfoReply, DeviceGetMemoryInfoV2,
-    DeviceGetMemoryInfoV2Reply, List, Memory, MemoryV2, Message as _, NVML_ERROR_INSUFFICIENT_SIZE,
-    NVML_ERROR_INVALID_ARGUMENT, NVML_ERROR_UNKNOWN, NVML_SUCCESS, Processes, ProcessesReply,
-    Request,
+    DeviceGetMemoryInfoV2Reply, DeviceGetPowerUsage, DeviceGetPowerUsageReply,
+    DeviceGetTemperature, DeviceGetTemperatureReply, DeviceGetUtilizationRates,
+    DeviceGetUtilizationRatesReply, DeviceHandle, List, Memory, MemoryV2, Message as _,
+    NVML_ERROR_INSUFFICIENT_SIZE, NVML_ERROR_INVALID_ARGUMENT, NVML_ERROR_UNKNOWN, NVML_SUCCESS,
+    NVML_TEMPERATURE_GPU, Processes, ProcessesReply, Request,
 };
 
 use super::pool::WorkerPool;
@@ -27,6 +30,8 @@ use super::{WORKER_END_LIMIT, lock};
 
 /// How long the library may take for one message of questions.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// Version 2 of the structure, whose size is 40 bytes.
+const MEMORY_V2: u32 = 2 << 24 | 40;
 /// Processes of a device that are asked for.
 const PROCESSES: u32 = 512;
 
@@ -139,6 +144,23 @@ impl Monitor {
         }
     }
 
+    /// Figures of each device now, by the library; none where no worker has loaded it.
+    pub(super) fn figures(&self) -> Vec<Figures> {
+        let Some(worker) = lock(&self.worker).clone() else {
+            return Vec::new();
+        };
+        let Ok(snapshot) = Snapshot::decode(worker.snapshot()) else {
+            return Vec::new();
+        };
+        let devices = (1..).zip(&snapshot.devices);
+        let figures = devices.map_while(|(number, device)| {
+            let asked = Figures::questions(DeviceHandle(number));
+            let (answers, _) = self.ask(&asked).ok()?;
+            Some(Figures::new(device, &answers))
+        });
+        figures.collect()
+    }
+
     /// Ends the worker and returns when it is reaped.
     pub(super) fn stop(&self) {
         let worker = lock(&self.worker).take();
@@ -179,6 +201,73 @@ impl Monitor {
         *lock(&self.worker) = Some(Arc::clone(&worker));
         Ok(worker)
     }
+}
+
+/// Figures of a device at a moment, as far as NVML has them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Figures {
+    pub(super) name: String,
+    pub(super) uuid: String,
+    /// In percent.
+    pub(super) utilisation: Option<u32>,
+    /// Without what the driver reserves.
+    pub(super) used_bytes: Option<u64>,
+    pub(super) free_bytes: Option<u64>,
+    pub(super) power_mw: Option<u32>,
+    pub(super) celsius: Option<u32>,
+}
+
+impl Figures {
+    fn questions(device: DeviceHandle) -> NvmlQuestions {
+        let memory = MemoryV2 {
+            version: MEMORY_V2,
+            ..MemoryV2::default()
+        };
+        let questions = vec![
+            question(&DeviceGetUtilizationRates { device }),
+            question(&DeviceGetMemoryInfoV2 { device, memory }),
+            question(&DeviceGetPowerUsage { device }),
+            question(&DeviceGetTemperature {
+                device,
+                sensorType: NVML_TEMPERATURE_GPU,
+            }),
+        ];
+        NvmlQuestions { questions }
+    }
+
+    fn new(device: &Device, answers: &NvmlAnswers) -> Self {
+        let text = |bytes: &[u8]| printable(&String::from_utf8_lossy(bytes), SHOWN_NAME);
+        let mut figures = Self {
+            name: text(&device.name),
+            uuid: text(&device.uuid),
+            ..Self::default()
+        };
+        let [utilisation, memory, power, temperature] = answers.answers.as_slice() else {
+            return figures;
+        };
+        let utilisation = reply::<DeviceGetUtilizationRatesReply>(utilisation);
+        let utilisation = utilisation.and_then(|reply| reply.utilization);
+        figures.utilisation = utilisation.map(|utilisation| utilisation.gpu);
+        let memory = reply::<DeviceGetMemoryInfoV2Reply>(memory).and_then(|reply| reply.memory);
+        figures.used_bytes = memory.map(|memory| memory.used);
+        figures.free_bytes = memory.map(|memory| memory.free);
+        figures.power_mw = reply::<DeviceGetPowerUsageReply>(power).and_then(|reply| reply.power);
+        figures.celsius =
+            reply::<DeviceGetTemperatureReply>(temperature).and_then(|reply| reply.temp);
+        figures
+    }
+}
+
+fn question<'a, Q: Request<'a>>(request: &Q) -> Question {
+    let mut body = Vec::new();
+    request.encode(&mut body);
+    Question { call: Q::ID, body }
+}
+
+fn reply<'a, R: towline_wire::nvml::Message<'a>>(answer: &'a Answer) -> Option<R> {
+    (answer.status == NVML_SUCCESS)
+        .then(|| R::decode(&answer.body).ok())
+        .flatten()
 }
 
 /// Who asks.

@@ -327,7 +327,7 @@ pub(super) fn hand_over(
         Err(reason) => {
             shared
                 .refusals
-                .note(&peer, None, &format_args!("peer refused: {reason}"));
+                .note(&peer, None, "Peer", &format_args!("peer refused: {reason}"));
         }
     }
 }

@@ -14,9 +14,11 @@ use towline_sys::process::{Started, WorkerProcess, WorkerProgram};
 use towline_worker::{Images, Offers};
 
 use super::ahead::{Ahead, Bounds};
+use super::ending::Ending;
 use super::folder::RuntimeFolder;
+use super::metrics::Timings;
 use super::output;
-use super::worker::{Ending, Worker, WorkerEvents};
+use super::worker::{Worker, WorkerEvents};
 use super::{
     JailConfig, SupervisorConfig, SupervisorError, WORKER_END_LIMIT, WORKER_START_LIMIT, lock,
     spawn,
@@ -44,6 +46,8 @@ pub(super) struct PoolKind {
     pub(super) images: Arc<Images>,
     /// Objects that their sessions share.
     pub(super) offers: Offers,
+    /// Times that they take.
+    pub(super) timings: Timings,
 }
 
 /// Told when the worker of a session is gone.
@@ -73,7 +77,17 @@ pub(super) struct WorkerPool {
     offers: Arc<Offers>,
     /// Device code that they bring.
     images: Arc<Images>,
+    timings: Timings,
     this: Weak<Self>,
+}
+
+/// A pool's workers and clients now.
+pub(super) struct Census {
+    pub(super) starting: usize,
+    pub(super) ready: usize,
+    pub(super) clients: usize,
+    /// Workers that failed to start, since the start.
+    pub(super) failures: u64,
 }
 
 struct State {
@@ -197,6 +211,7 @@ impl WorkerPool {
             log_lines: config.bounds.log_lines,
             offers: Arc::new(kind.offers),
             images: kind.images,
+            timings: kind.timings,
             this: this.clone(),
         });
         let body = Arc::clone(&pool);
@@ -208,6 +223,20 @@ impl WorkerPool {
     /// Objects that sessions of these workers share, and device code that they bring.
     pub(super) fn shared(&self) -> (&Offers, &Images) {
         (&self.offers, &self.images)
+    }
+
+    pub(super) fn timings(&self) -> &Timings {
+        &self.timings
+    }
+
+    pub(super) fn census(&self) -> Census {
+        let state = lock(&self.state);
+        Census {
+            starting: state.starting.len(),
+            ready: state.ready.len(),
+            clients: state.clients.len(),
+            failures: state.failure_count,
+        }
     }
 
     /// Waits for the first worker; in the error, why there is none.
@@ -512,6 +541,7 @@ impl WorkerPool {
 
 impl WorkerEvents for WorkerPool {
     fn ready(&self, worker: &Arc<Worker>, jail_missing: &[String]) {
+        self.timings.start.observe(worker.age().as_secs_f64());
         let mut state = lock(&self.state);
         // The same for every worker of this system: once is enough.
         let level = if std::mem::replace(&mut state.jail_told, true) {

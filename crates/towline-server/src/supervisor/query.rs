@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use towline_transport::Connection;
-use towline_wire::control::{Message, RejectCode};
 
 use super::lock;
 use super::origin::{Origin, heaviest};
@@ -14,6 +13,8 @@ use super::origin::{Origin, heaviest};
 /// All of them.
 pub(super) struct Queries {
     most: usize,
+    /// Said to one that makes place.
+    farewell: Vec<u8>,
     state: Mutex<State>,
 }
 
@@ -37,10 +38,11 @@ pub(super) struct QueryPlace<'a> {
 }
 
 impl Queries {
-    /// At most so many.
-    pub(super) fn new(most: usize) -> Self {
+    /// At most so many; one that makes place hears `farewell`.
+    pub(super) fn new(most: usize, farewell: Vec<u8>) -> Self {
         Self {
             most,
+            farewell,
             state: Mutex::default(),
         }
     }
@@ -58,9 +60,8 @@ impl Queries {
             .flatten();
         if let Some(query) = victim.and_then(|number| state.places.remove(&number)) {
             log::debug!("too many queries: {} makes place", query.connection.peer());
-            let busy = Message::Reject(RejectCode::Busy.plain()).encode();
             // It is being closed whether or not it still hears why.
-            let _ = query.connection.try_send(&busy);
+            let _ = query.connection.try_send(&self.farewell);
             query.connection.shutdown();
         }
         state.last += 1;

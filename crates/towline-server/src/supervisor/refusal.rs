@@ -1,5 +1,6 @@
 //! Connections that were refused: all are counted, few are logged one by one, so that a flood of them fills no log.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,8 +21,8 @@ pub(super) struct Refusals {
 
 #[derive(Default)]
 struct State {
-    /// Since the start.
-    count: u64,
+    /// Since the start, by kind.
+    counts: BTreeMap<&'static str, u64>,
     /// In this period, if there is one: it begins with a refusal.
     in_period: Option<u64>,
     /// The last one.
@@ -50,8 +51,8 @@ impl Summary {
 
 impl State {
     /// Counts one; whether it is logged by itself, and whether a period begins with it.
-    fn add(&mut self) -> (bool, bool) {
-        self.count += 1;
+    fn add(&mut self, kind: &'static str) -> (bool, bool) {
+        *self.counts.entry(kind).or_default() += 1;
         let before = self.in_period.unwrap_or(0);
         let begins = self.in_period.is_none();
         self.in_period = Some(before + 1);
@@ -78,17 +79,28 @@ impl Refusals {
 
     /// Since the start.
     pub(super) fn count(&self) -> u64 {
-        lock(&self.state).count
+        lock(&self.state).counts.values().sum()
+    }
+
+    /// Since the start, by kind.
+    pub(super) fn counts(&self) -> BTreeMap<&'static str, u64> {
+        lock(&self.state).counts.clone()
     }
 
     /// A connection was refused, whose client had named `tenant`; proven or not.
-    pub(super) fn note(&self, peer: &str, tenant: Option<&str>, reason: &dyn fmt::Display) {
+    pub(super) fn note(
+        &self,
+        peer: &str,
+        tenant: Option<&str>,
+        kind: &'static str,
+        reason: &dyn fmt::Display,
+    ) {
         let reason = match tenant {
             Some(tenant) => format!("{reason} (tenant `{tenant}`)"),
             None => reason.to_string(),
         };
         let mut state = lock(&self.state);
-        let (in_full, begins) = state.add();
+        let (in_full, begins) = state.add(kind);
         state.last = format!("{peer}: {reason}");
         state.tenant = tenant.map(str::to_owned);
         drop(state);
@@ -127,7 +139,7 @@ mod tests {
     #[test]
     fn flood_of_refusals_takes_a_few_lines_and_one_more() {
         let mut state = State::default();
-        let added: Vec<_> = (0..1000).map(|_| state.add()).collect();
+        let added: Vec<_> = (0..1000).map(|_| state.add("Lane")).collect();
         let in_full = added.iter().filter(|(in_full, _)| *in_full).count();
         let periods = added.iter().filter(|(_, begins)| *begins).count();
         assert_eq!((in_full as u64, periods), (IN_FULL, 1));
@@ -137,9 +149,13 @@ mod tests {
             line.starts_with("995 more") && line.ends_with("192.0.2.1:5: no token"),
             "{line}"
         );
-        assert_eq!(state.add(), (true, true), "the next period begins anew");
+        assert_eq!(
+            state.add("Peer"),
+            (true, true),
+            "the next period begins anew"
+        );
         assert_eq!(state.end_period().unwrap().line(), None);
         assert!(state.end_period().is_none());
-        assert_eq!(state.count, 1001);
+        assert_eq!(state.counts, [("Lane", 1000), ("Peer", 1)].into());
     }
 }

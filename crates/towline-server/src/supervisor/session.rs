@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use towline_transport::Connection;
 use towline_wire::control::{
-    AttachPreamble, Enforcement, Hello, LIMITS, LaneKey, LimitStatus, Reject, RejectCode,
+    AttachPreamble, Enforcement, Hello, LIMITS, LaneKey, LimitStatus, Purpose, Reject, RejectCode,
     SessionStatus, Ticket,
 };
 
@@ -22,6 +22,26 @@ use crate::worker::process::Statistics;
 
 /// How long `towline status` waits for workers to report.
 const STATISTICS_LIMIT: Duration = Duration::from_millis(200);
+
+/// The API that a session is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Api {
+    Cuda,
+    OpenCl,
+}
+
+impl Api {
+    /// All of them, in their order.
+    pub(super) const ALL: [Self; 2] = [Self::Cuda, Self::OpenCl];
+
+    /// Its name in the audit log and in metrics.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Cuda => "cuda",
+            Self::OpenCl => "opencl",
+        }
+    }
+}
 
 /// One client's session.
 pub(super) struct Session {
@@ -260,6 +280,13 @@ impl SessionTable {
 
     /// What `towline status` shows of each session that a tenant may see: `of` one, or all.
     pub(super) fn status(&self, of: Option<&Arc<Tenant>>) -> Vec<SessionStatus> {
+        let sessions = self.statistics(of).into_iter();
+        let told = sessions.map(|(session, statistics)| session.status(&statistics));
+        told.collect()
+    }
+
+    /// Sessions with what each has used so far; what their tenants have used counts that, too.
+    pub(super) fn statistics(&self, of: Option<&Arc<Tenant>>) -> Vec<(Arc<Session>, Statistics)> {
         let is_seen =
             |session: &&Arc<Session>| of.is_none_or(|tenant| Arc::ptr_eq(tenant, &session.tenant));
         let state = lock(&self.state);
@@ -270,10 +297,11 @@ impl SessionTable {
             .iter()
             .for_each(|session| session.worker.ask_statistics());
         let deadline = Instant::now() + STATISTICS_LIMIT;
-        sessions
-            .iter()
-            .map(|session| session.status(deadline))
-            .collect()
+        let told = sessions.into_iter().map(|session| {
+            let statistics = session.worker.statistics(deadline);
+            (session, statistics)
+        });
+        told.collect()
     }
 
     /// Sessions since the start, and how many of them crashed.
@@ -423,8 +451,14 @@ impl Session {
         ]
     }
 
-    fn status(&self, deadline: Instant) -> SessionStatus {
-        let statistics = self.worker.statistics(deadline);
+    pub(super) fn api(&self) -> Api {
+        match self.hello.purpose {
+            Purpose::CudaSession => Api::Cuda,
+            _ => Api::OpenCl,
+        }
+    }
+
+    fn status(&self, statistics: &Statistics) -> SessionStatus {
         SessionStatus {
             session_id: self.id,
             purpose: self.hello.purpose,
@@ -444,7 +478,7 @@ impl Session {
             calls: statistics.calls,
             device_time_us: statistics.device_time_us,
             tenant: self.tenant.name().to_owned(),
-            limits: self.limits(&statistics),
+            limits: self.limits(statistics),
         }
     }
 }

@@ -9,12 +9,15 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use towline_wire::control::{
-    Reject, RejectCode, SessionStatus, TenantStatus, Tenants, Token, limits::TENANT_BYTES,
+    Reject, RejectCode, TenantStatus, Tenants, Token, limits::TENANT_BYTES,
 };
 use towline_worker::Reserved;
 
+use super::ending::Cause;
 use super::quota::Quota;
+use super::session::Api;
 use super::{lock, wait_for_place};
+use crate::worker::process::Statistics;
 
 /// The tenant of clients that name none.
 pub const DEFAULT_TENANT: &str = "default";
@@ -264,8 +267,16 @@ pub(super) struct Usage {
     pub(super) crashed: u64,
     /// Sessions that it was refused.
     pub(super) refused: u64,
-    /// How long those that have ended kept devices busy.
+    /// Sessions that got a worker, by [`Api`].
+    pub(super) begun: [u64; Api::ALL.len()],
+    /// Those that have ended, by [`Cause`].
+    pub(super) ended: [u64; Cause::ALL.len()],
+    /// Sums of what sessions have told so far, also of those that have ended: no sum ever goes down.
     pub(super) device_time_us: u64,
+    pub(super) calls: u64,
+    pub(super) launches: u64,
+    pub(super) received_bytes: u64,
+    pub(super) sent_bytes: u64,
 }
 
 impl Tenant {
@@ -306,8 +317,8 @@ impl Tenant {
         lock(&self.state).usage
     }
 
-    /// As `towline status` shows it; its running sessions are among `sessions`.
-    pub(super) fn status(&self, sessions: &[SessionStatus]) -> TenantStatus {
+    /// As `towline status` shows it.
+    pub(super) fn status(&self) -> TenantStatus {
         let (usage, limits) = (self.usage(), self.limits());
         TenantStatus {
             name: self.name.clone(),
@@ -319,12 +330,7 @@ impl Tenant {
             sessions_started: usage.started,
             sessions_crashed: usage.crashed,
             rejected: usage.refused,
-            device_time_us: sessions
-                .iter()
-                .filter(|session| session.tenant == self.name)
-                .fold(usage.device_time_us, |sum, one| {
-                    sum.saturating_add(one.device_time_us)
-                }),
+            device_time_us: usage.device_time_us,
         }
     }
 
@@ -375,14 +381,37 @@ impl Tenant {
         })
     }
 
-    /// A session has ended that kept devices busy for so long.
-    pub(super) fn count_device_time(&self, us: u64) {
+    /// A session tells what it has used so far; `before` is what it told last.
+    pub(super) fn count_use(&self, before: &Statistics, now: &Statistics) {
         let usage = &mut lock(&self.state).usage;
-        usage.device_time_us = usage.device_time_us.saturating_add(us);
+        let count = |sum: &mut u64, before: u64, now: u64| {
+            *sum = sum.saturating_add(now.saturating_sub(before));
+        };
+        count(
+            &mut usage.device_time_us,
+            before.device_time_us,
+            now.device_time_us,
+        );
+        count(&mut usage.calls, before.calls, now.calls);
+        count(&mut usage.launches, before.launches, now.launches);
+        count(
+            &mut usage.received_bytes,
+            before.received_bytes,
+            now.received_bytes,
+        );
+        count(&mut usage.sent_bytes, before.sent_bytes, now.sent_bytes);
     }
 
-    pub(super) fn count_crash(&self) {
-        lock(&self.state).usage.crashed += 1;
+    /// A session got its worker.
+    pub(super) fn count_begun(&self, api: Api) {
+        lock(&self.state).usage.begun[api as usize] += 1;
+    }
+
+    /// One of those has ended.
+    pub(super) fn count_ended(&self, cause: Cause) {
+        let usage = &mut lock(&self.state).usage;
+        usage.ended[cause as usize] += 1;
+        usage.crashed += u64::from(cause == Cause::Crash);
     }
 }
 
@@ -583,17 +612,26 @@ mod tests {
     }
 
     #[test]
-    fn device_time_of_ended_and_running_sessions_adds_up() {
+    fn use_of_sessions_adds_up_and_never_goes_down() {
         let table = TenantTable::listed(entries(&[("anna", "1", FIRST)]));
         let anna = table.get("anna").unwrap();
-        let running = |tenant: &str, device_time_us| SessionStatus {
-            tenant: tenant.into(),
+        let told = |device_time_us, calls| Statistics {
             device_time_us,
-            ..SessionStatus::default()
+            calls,
+            ..Statistics::default()
         };
-        anna.count_device_time(5);
-        let told = anna.status(&[running("anna", 7), running("bert", 100)]);
-        assert_eq!(told.device_time_us, 12);
+        let sums = || {
+            let usage = anna.usage();
+            (usage.device_time_us, usage.calls)
+        };
+        anna.count_use(&told(0, 0), &told(5, 1));
+        anna.count_use(&told(5, 1), &told(7, 1));
+        // Another session.
+        anna.count_use(&told(0, 0), &told(1, 1));
+        assert_eq!(sums(), (8, 2));
+        // One that lies.
+        anna.count_use(&told(7, 1), &told(0, u64::MAX));
+        assert_eq!(sums(), (8, u64::MAX));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use towline_wire::control::LaneKey;
 use towline_wire::control::limits::{SERVER_MESSAGE_BYTES, SNAPSHOT_BYTES};
 use towline_wire::control::{SHOWN_TEXT, printable};
 
+use super::ending::{Cause, Ending};
 use super::folder::WorkerHome;
 use super::output::Label;
 use super::session::LaneAccount;
@@ -24,7 +25,7 @@ use super::{WORKER_END_LIMIT, lock, random};
 use towline_worker::{Images, Offer, Offers, Reserved, Token};
 
 use crate::worker::process::{ENGINE_ERROR_CODE, SessionParameters, Statistics};
-use crate::worker::protocol::{self, FromWorker, Secret, ToWorker};
+use crate::worker::protocol::{self, ErrorKind, FromWorker, Secret, ToWorker};
 
 /// The signal of the kernel's killer where memory has run out.
 const KILL: i32 = rustix::process::Signal::KILL.as_raw();
@@ -35,14 +36,6 @@ pub(super) trait WorkerEvents: Send + Sync {
     fn ready(&self, worker: &Arc<Worker>, jail_missing: &[String]);
     /// It is gone. `ending` says why, unless it was asked to end or had done its work.
     fn ended(&self, worker: &Arc<Worker>, ending: Option<Ending>);
-}
-
-/// Why a worker is gone although nobody asked it to end.
-pub(super) struct Ending {
-    /// For a person.
-    pub(super) reason: String,
-    /// Whether the process died, or else ended its session itself, in order.
-    pub(super) crashed: bool,
 }
 
 /// A worker process.
@@ -57,6 +50,7 @@ pub(super) struct Worker {
     offers: Arc<Offers>,
     images: Arc<Images>,
     snapshot: OnceLock<Vec<u8>>,
+    started: Instant,
     /// Whether the kernel counts its processes apart from others'.
     counts_processes: AtomicBool,
     state: Mutex<State>,
@@ -76,10 +70,12 @@ struct State {
     answers: HashMap<u64, Vec<u8>>,
     /// Where it accounts for the encrypted lanes of its session.
     lanes: Option<Arc<LaneAccount>>,
+    /// The tenant of its session, whose use it counts.
+    tenant: Option<Arc<Tenant>>,
     /// Its session's account of the tenant's memory.
     memory: Option<MemoryShare>,
     /// What the worker said about its end.
-    last_words: Option<String>,
+    last_words: Option<(String, ErrorKind)>,
 }
 
 impl Worker {
@@ -102,6 +98,7 @@ impl Worker {
             offers,
             images,
             snapshot: OnceLock::new(),
+            started: Instant::now(),
             counts_processes: AtomicBool::new(false),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -133,6 +130,11 @@ impl Worker {
 
     pub(super) fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// Time since it was started.
+    pub(super) fn age(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// Its user and group, where the server has given it some.
@@ -173,7 +175,10 @@ impl Worker {
         self.offers.join(self.number, tenant.number());
         let memory = tenant.share_memory(parameters.quota.device_memory_bytes);
         let reserves_memory = memory.is_some();
-        lock(&self.state).memory = memory;
+        let mut state = lock(&self.state);
+        state.memory = memory;
+        state.tenant = Some(Arc::clone(tenant));
+        drop(state);
         let lane_key = encrypted.map(|(key, lanes)| {
             lock(&self.state).lanes = Some(lanes);
             Secret::from(key)
@@ -401,12 +406,17 @@ impl Worker {
                 events.ready(self, &missing);
             }
             FromWorker::Failed { reason } => {
-                lock(&self.state).last_words = Some(printable(&reason, SHOWN_TEXT));
+                let words = printable(&reason, SHOWN_TEXT);
+                lock(&self.state).last_words = Some((words, ErrorKind::Other));
             }
-            FromWorker::Finished { error: Some(error) } => {
-                lock(&self.state).last_words = Some(printable(&error, SHOWN_TEXT));
+            FromWorker::Finished {
+                error: Some(error),
+                kind,
+            } => {
+                let words = printable(&error, SHOWN_TEXT);
+                lock(&self.state).last_words = Some((words, kind));
             }
-            FromWorker::Finished { error: None } => {
+            FromWorker::Finished { error: None, .. } => {
                 log::debug!("worker {}: the engine has finished", self.pid);
             }
             FromWorker::LaneOpened { index, count } => {
@@ -419,7 +429,10 @@ impl Worker {
                 statistics,
             } => {
                 let mut state = lock(&self.state);
-                state.statistics = statistics;
+                let before = std::mem::replace(&mut state.statistics, statistics);
+                if let Some(tenant) = &state.tenant {
+                    tenant.count_use(&before, &statistics);
+                }
                 state.statistics_answered = state.statistics_answered.max(request);
                 drop(state);
                 self.changed.notify_all();
@@ -495,7 +508,7 @@ impl Worker {
         let crash = |reason: String| {
             Some(Ending {
                 reason,
-                crashed: true,
+                cause: Cause::Crash,
             })
         };
         let ending = match (state.ending, broken, state.last_words.take()) {
@@ -503,9 +516,12 @@ impl Worker {
             (false, Some(wrong), _) => crash(format!(
                 "the worker was stopped because it broke the protocol: {wrong}"
             )),
-            (false, None, Some(reason)) => Some(Ending {
+            (false, None, Some((reason, kind))) => Some(Ending {
                 reason,
-                crashed: exit != Exit::Code(ENGINE_ERROR_CODE),
+                cause: match exit == Exit::Code(ENGINE_ERROR_CODE) {
+                    true => kind.into(),
+                    false => Cause::Crash,
+                },
             }),
             (false, None, None) if exit == Exit::Code(0) => None,
             // Not by us, for it had ended before.

@@ -42,11 +42,11 @@ use towline_sys::jail::{self, JailRequest};
 use towline_sys::process::{exit_now, limit_descriptors, take_channel};
 use towline_transport::{Connection, Registry};
 use towline_wire::control::{LaneEnd, LaneKey, Message, NvmlAnswers, NvmlQuestions};
-use towline_worker::{Broker, Reserved};
+use towline_worker::{Broker, Reserved, RunError};
 
 use super::broker::ChannelBroker;
 use super::door::Door;
-use super::protocol::{self, FromWorker, ToWorker};
+use super::protocol::{self, ErrorKind, FromWorker, ToWorker};
 pub use super::protocol::{SessionParameters, Statistics};
 pub use towline_worker::Counters;
 
@@ -154,6 +154,7 @@ fn read(counters: &Counters) -> Statistics {
         received_bytes: counters.received_bytes.load(Ordering::Relaxed),
         sent_bytes: counters.sent_bytes.load(Ordering::Relaxed),
         calls: counters.calls.load(Ordering::Relaxed),
+        launches: counters.launches.load(Ordering::Relaxed),
         code_bytes: counters.code_bytes.load(Ordering::Relaxed),
         device_time_us: counters.device_time_us.load(Ordering::Relaxed),
     }
@@ -498,6 +499,10 @@ fn run_engine(engine: Box<dyn Engine>, session: Session, channel: Arc<Channel>) 
     let counters = Arc::clone(&session.counters);
     let run = move || {
         let result = catch_unwind(AssertUnwindSafe(|| engine.run(session)));
+        let kind = match &result {
+            Ok(Err(error)) => kind_of(&**error),
+            _ => ErrorKind::Other,
+        };
         let (error, code) = match result {
             Ok(Ok(())) => (None, 0),
             Ok(Err(error)) => (Some(describe(&*error)), ENGINE_ERROR_CODE),
@@ -516,6 +521,7 @@ fn run_engine(engine: Box<dyn Engine>, session: Session, channel: Arc<Channel>) 
             &channel,
             &FromWorker::Finished {
                 error: error.as_deref().map(protocol::shorten),
+                kind,
             },
         );
         exit_now(code);
@@ -523,6 +529,14 @@ fn run_engine(engine: Box<dyn Engine>, session: Session, channel: Arc<Channel>) 
     if let Err(error) = std::thread::Builder::new().name("engine".into()).spawn(run) {
         log::error!("cannot start the engine's thread: {error}");
         exit_now(1);
+    }
+}
+
+fn kind_of(error: &(dyn Error + 'static)) -> ErrorKind {
+    match error.downcast_ref() {
+        Some(RunError::Overrun(_)) => ErrorKind::KernelTime,
+        Some(RunError::Protocol(_)) => ErrorKind::Protocol,
+        _ => ErrorKind::Other,
     }
 }
 

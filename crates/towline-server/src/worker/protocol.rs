@@ -215,7 +215,21 @@ pub(crate) enum FromWorker {
     Finished {
         /// What ended the session, when it was not its client.
         error: Option<String>,
+        /// Of which kind that was.
+        kind: ErrorKind,
     },
+}
+
+/// Kinds of errors that an engine returns.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) enum ErrorKind {
+    /// A kernel ran for longer than it may.
+    KernelTime,
+    /// Any other.
+    #[default]
+    Other,
+    /// The client broke the rules.
+    Protocol,
 }
 
 /// The key of lanes, which no log may show.
@@ -276,6 +290,8 @@ pub struct Statistics {
     pub sent_bytes: u64,
     /// API calls executed.
     pub calls: u64,
+    /// Kernels and graphs launched.
+    pub launches: u64,
     /// Bytes of device code held now.
     pub code_bytes: u64,
     /// How long its devices were busy, added up over devices.

@@ -334,6 +334,7 @@ fn config() -> SupervisorConfig {
         peers: Vec::new(),
         max_sessions: 1,
         audit_log: None,
+        metrics: None,
         quota: Quota {
             temporary_bytes: 1 << 30,
             processes: 1024,

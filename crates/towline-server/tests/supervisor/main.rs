@@ -9,6 +9,7 @@ mod encryption;
 mod engine;
 mod hostile;
 mod life;
+mod metrics;
 mod monitor;
 mod peers;
 mod sessions;
@@ -22,8 +23,8 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use towline_server::supervisor::{
-    ImageConfig, JailConfig, MostAhead, Quota, ServerLimits, Supervisor, SupervisorConfig,
-    SupervisorError, TenantTable,
+    ImageConfig, JailConfig, MetricsConfig, MostAhead, Quota, ServerLimits, Supervisor,
+    SupervisorConfig, SupervisorError, TenantEntry, TenantLimits, TenantTable,
 };
 use towline_server::worker::cuda::{self, CudaOptions};
 use towline_server::worker::nvml::{self, NvmlOptions};
@@ -135,6 +136,15 @@ fn tests() -> Vec<Trial> {
             temporary_files_of_a_session_can_be_resized,
             worker_of_a_kind_that_starts_no_programs_cannot,
         }
+        metrics {
+            metrics_follow_sessions_and_counters_stay,
+            metrics_count_crashes_and_refusals_by_reason,
+            metrics_beyond_this_host_need_their_token,
+            metrics_are_told_on_a_unix_socket,
+            hostile_scrapes_do_not_keep_others_out,
+            metrics_tell_what_nvml_says_of_devices,
+            metrics_have_the_names_of_docs_alerts_and_dashboard,
+        }
         monitor {
             one_monitor_answers_all_who_ask_nvml,
             monitor_that_died_is_followed_by_another,
@@ -169,6 +179,7 @@ fn config(kind: &str) -> SupervisorConfig {
         peers: Vec::new(),
         max_sessions: 8,
         audit_log: None,
+        metrics: None,
         quota: Quota {
             temporary_bytes: 1 << 30,
             processes: 1024,

@@ -37,7 +37,7 @@ use rustix::process::geteuid;
 use self::connection::ShmConnection;
 use self::credentials::Credentials;
 use self::place::Place;
-use crate::socket::io_error;
+use crate::socket::{SocketConnection, io_error};
 use crate::{
     Address, Capabilities, ConnectOptions, Connection, Listener, Listening, Transport,
     TransportError,
@@ -105,40 +105,7 @@ impl Transport for ShmTransport {
     }
 
     fn listen(&self, address: &Address) -> Result<Box<dyn Listener>, TransportError> {
-        let place = Place::of(address)?;
-        let path = place.to_listen()?;
-        let mode = place.access.mode();
-        let failed = |errno: Errno| match errno {
-            Errno::ADDRINUSE => TransportError::AddressInUse {
-                address: address.to_string(),
-            },
-            errno => io_error(format!("listen on {address}"), errno),
-        };
-        let socket = match bind(&path) {
-            Err(Errno::ADDRINUSE) if is_abandoned(&path) => {
-                // A server that was killed leaves its socket behind.
-                rustix::fs::unlink(&path).map_err(failed)?;
-                bind(&path)
-            }
-            outcome => outcome,
-        }
-        .map_err(failed)?;
-        let made = path.symlink_metadata();
-        let listener = ShmListener {
-            socket,
-            local: Address::parse(&format!("shm://{}", path.display()))?,
-            made: made.ok(),
-            path,
-            only_owner: !mode.intersects(Mode::RWXG | Mode::RWXO),
-            closed: AtomicBool::new(false),
-        };
-        if let Some(group) = place.access.group() {
-            rustix::fs::chown(&listener.path, None, Some(group)).map_err(failed)?;
-        }
-        rustix::fs::chmod(&listener.path, mode).map_err(failed)?;
-        // Only now can anybody connect.
-        rustix::net::listen(&listener.socket, BACKLOG).map_err(failed)?;
-        Ok(Box::new(listener))
+        listen(address, false)
     }
 
     fn listen_on(&self, socket: OwnedFd) -> Result<Listening, TransportError> {
@@ -169,6 +136,7 @@ impl Transport for ShmTransport {
             made: None,
             path,
             only_owner: !mode.intersects(Mode::RWXG | Mode::RWXO),
+            plain: false,
             closed: AtomicBool::new(false),
         })))
     }
@@ -182,6 +150,49 @@ impl Transport for ShmTransport {
             }),
         }
     }
+}
+
+/// Listens on the socket of an `shm` address for programs that know nothing of this transport: their bytes come as they are.
+pub fn listen_plainly(address: &Address) -> Result<Box<dyn Listener>, TransportError> {
+    listen(address, true)
+}
+
+fn listen(address: &Address, plain: bool) -> Result<Box<dyn Listener>, TransportError> {
+    let place = Place::of(address)?;
+    let path = place.to_listen()?;
+    let mode = place.access.mode();
+    let failed = |errno: Errno| match errno {
+        Errno::ADDRINUSE => TransportError::AddressInUse {
+            address: address.to_string(),
+        },
+        errno => io_error(format!("listen on {address}"), errno),
+    };
+    let socket = match bind(&path) {
+        Err(Errno::ADDRINUSE) if is_abandoned(&path) => {
+            // A server that was killed leaves its socket behind.
+            rustix::fs::unlink(&path).map_err(failed)?;
+            bind(&path)
+        }
+        outcome => outcome,
+    }
+    .map_err(failed)?;
+    let made = path.symlink_metadata();
+    let listener = ShmListener {
+        socket,
+        local: Address::parse(&format!("shm://{}", path.display()))?,
+        made: made.ok(),
+        path,
+        only_owner: !mode.intersects(Mode::RWXG | Mode::RWXO),
+        plain,
+        closed: AtomicBool::new(false),
+    };
+    if let Some(group) = place.access.group() {
+        rustix::fs::chown(&listener.path, None, Some(group)).map_err(failed)?;
+    }
+    rustix::fs::chmod(&listener.path, mode).map_err(failed)?;
+    // Only now can anybody connect.
+    rustix::net::listen(&listener.socket, BACKLOG).map_err(failed)?;
+    Ok(Box::new(listener))
 }
 
 fn open() -> Result<OwnedFd, Errno> {
@@ -229,6 +240,8 @@ struct ShmListener {
     /// The file that we made: another server may have put its own in that place since.
     made: Option<Metadata>,
     only_owner: bool,
+    /// Connections have no hello.
+    plain: bool,
     closed: AtomicBool,
 }
 
@@ -249,6 +262,9 @@ impl Listener for ShmListener {
         loop {
             match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
                 Ok(socket) => match self.admit(&socket) {
+                    Ok(peer) if self.plain => {
+                        return Ok(Arc::new(SocketConnection { socket, peer }));
+                    }
                     Ok(peer) => return Ok(Arc::new(ShmConnection::accepted(socket, peer))),
                     Err(reason) => log::warn!("{}: turned a client away: {reason}", self.local),
                 },

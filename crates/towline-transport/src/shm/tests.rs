@@ -15,6 +15,23 @@ use crate::recv_exact;
 
 mod faults;
 
+#[test]
+fn plain_listener_takes_bytes_without_a_hello() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.sock");
+    let address = format!("shm://{}?mode=600", path.display());
+    let listener = listen_plainly(&address.parse().unwrap()).unwrap();
+    let mode = path.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let mut client = UnixStream::connect(&path).unwrap();
+    client.write_all(b"GET").unwrap();
+    let mut received = [0; 3];
+    recv_exact(&*listener.accept().unwrap(), &mut received).unwrap();
+    assert_eq!(&received, b"GET");
+    drop(listener);
+    assert!(!path.exists());
+}
+
 /// A listener in a folder of its own.
 struct Server {
     listener: Box<dyn Listener>,

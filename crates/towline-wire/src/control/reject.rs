@@ -38,6 +38,14 @@ macro_rules! reject_codes {
                 }
             }
 
+            /// Its name in this program.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)*
+                    Self::Unknown(_) => "Unknown",
+                }
+            }
+
             /// What the code means and what to do about it, when the server knows nothing more exact.
             pub fn advice(self) -> &'static str {
                 match self {

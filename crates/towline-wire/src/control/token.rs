@@ -8,6 +8,7 @@ use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use subtle::ConstantTimeEq;
 
 use super::codec::redacted;
 use super::message::PROOF_BYTES;
@@ -58,6 +59,11 @@ impl Token {
             len_bytes if len_bytes > MAX_TOKEN_BYTES => Err(TokenError::TooLong { len_bytes }),
             _ => Ok(Self(token.to_vec())),
         }
+    }
+
+    /// Compares with a text in a time that tells of lengths alone; true where it is the token.
+    pub fn is(&self, text: &[u8]) -> bool {
+        self.0.ct_eq(text).into()
     }
 
     /// Another secret in the place of a token: a ticket, or what a connection exports.

@@ -422,6 +422,12 @@ fn release(api: &dyn CudaApi, tag: u8, raw: Raw) -> CUresult {
 }
 
 impl Serve for Session {
+    const LAUNCHES: &'static [u16] = &[
+        <wire::Launch<'static> as Request<'static>>::ID,
+        <wire::LaunchFirst<'static> as Request<'static>>::ID,
+        <wire::GraphRun<'static> as Request<'static>>::ID,
+    ];
+
     fn dispatch(&mut self, number: u64, id: u16, body: &[u8]) -> Result<(), ProtocolError> {
         self.take_arrivals()?;
         if let Some(context) = &self.acting {

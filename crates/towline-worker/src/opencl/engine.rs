@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use towline_backend::opencl::{CL_OUT_OF_RESOURCES, OpenClApi};
+use towline_backend::opencl::{CL_OUT_OF_RESOURCES, EnqueueNDRangeKernel, OpenClApi, Request};
 use towline_transport::Connection;
 use towline_wire::error::{DecodeError, ProtocolError};
 
@@ -74,6 +74,8 @@ impl OpenClEngine {
 }
 
 impl Serve for Session {
+    const LAUNCHES: &'static [u16] = &[<EnqueueNDRangeKernel<'static> as Request<'static>>::ID];
+
     fn dispatch(&mut self, number: u64, id: u16, body: &[u8]) -> Result<(), ProtocolError> {
         self.dispatch(number, id, body)
     }

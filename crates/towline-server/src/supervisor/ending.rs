@@ -1,0 +1,73 @@
+//! Ends of sessions and their reasons.
+
+use crate::worker::protocol::ErrorKind;
+
+/// The reason of a worker's end that nobody asked for.
+pub(super) struct Ending {
+    /// For a person.
+    pub(super) reason: String,
+    pub(super) cause: Cause,
+}
+
+/// Causes of a session's end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Cause {
+    /// Its client, in order.
+    Client,
+    /// The worker process died.
+    Crash,
+    /// The engine, for another reason than those below.
+    Error,
+    /// It used more of the host's memory than it may.
+    HostMemory,
+    /// A kernel ran for longer than it may.
+    KernelTime,
+    /// The connection to its client broke.
+    Lost,
+    /// Its client broke the protocol.
+    Protocol,
+    /// Its tenant was revoked.
+    Revoked,
+    /// The server was about to stop.
+    Stop,
+}
+
+impl Cause {
+    /// All of them, in their order.
+    pub(super) const ALL: [Self; 9] = [
+        Self::Client,
+        Self::Crash,
+        Self::Error,
+        Self::HostMemory,
+        Self::KernelTime,
+        Self::Lost,
+        Self::Protocol,
+        Self::Revoked,
+        Self::Stop,
+    ];
+
+    /// Its name in metrics.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Crash => "crash",
+            Self::Error => "error",
+            Self::HostMemory => "host_memory",
+            Self::KernelTime => "kernel_time",
+            Self::Lost => "lost",
+            Self::Protocol => "protocol",
+            Self::Revoked => "revoked",
+            Self::Stop => "stop",
+        }
+    }
+}
+
+impl From<ErrorKind> for Cause {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::KernelTime => Self::KernelTime,
+            ErrorKind::Other => Self::Error,
+            ErrorKind::Protocol => Self::Protocol,
+        }
+    }
+}
