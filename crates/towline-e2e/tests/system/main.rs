@@ -22,6 +22,7 @@ mod kernel_cache;
 mod lifecycle;
 mod limits;
 mod many;
+mod metrics;
 mod mix;
 mod nvml;
 mod peers;

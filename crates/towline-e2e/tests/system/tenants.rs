@@ -50,7 +50,7 @@ impl Tenants {
         self.tenant(&[&arguments[..], limits].concat());
     }
 
-    fn serve(&self, arguments: &[&str]) -> Server {
+    pub(crate) fn serve(&self, arguments: &[&str]) -> Server {
         let file = self.file();
         let own = ["--tenants-file", &file];
         Server::start_with(&[&own[..], &DEVICES, arguments].concat(), &[])
@@ -70,7 +70,7 @@ impl Tenants {
     }
 
     /// A program with a session that does nothing until the test says so.
-    fn idle(&self, server: &Server, tenant: [&str; 2]) -> Running {
+    pub(crate) fn idle(&self, server: &Server, tenant: [&str; 2]) -> Running {
         let client = self.program(server, tenant, "cuda_takes").args(&["1"]);
         let mut running = client.start();
         running.wait_for_word("has");
