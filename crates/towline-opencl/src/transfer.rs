@@ -597,6 +597,7 @@ impl TransferCalls for Platform {
             || self::image(image),
             (num_events_in_wait_list, event_wait_list),
         )?;
+        check_events(&queue, (num_events_in_wait_list, event_wait_list))?;
         let (origin, region) = (three(origin)?, three(region)?);
         if fill_color.is_null() {
             return Err(CL_INVALID_VALUE);
@@ -701,6 +702,7 @@ impl TransferCalls for Platform {
         let (from, to) = (image(src_image)?, buffer(dst_buffer)?);
         from.expect_usable(&queue)?;
         to.expect_usable(&queue)?;
+        check_events(&queue, (num_events_in_wait_list, event_wait_list))?;
         let (origin, region) = (three(src_origin)?, three(region)?);
         let shape = from.shape()?;
         shape.expect_region(origin, region)?;
@@ -750,7 +752,7 @@ impl TransferCalls for Platform {
         let (from, to) = (buffer(src_buffer)?, image(dst_image)?);
         from.expect_usable(&queue)?;
         to.expect_usable(&queue)?;
-        check_waits((num_events_in_wait_list, event_wait_list))?;
+        check_events(&queue, (num_events_in_wait_list, event_wait_list))?;
         let (origin, region) = (three(dst_origin)?, three(region)?);
         let shape = to.shape()?;
         shape.expect_region(origin, region)?;

@@ -26,13 +26,16 @@ pub(super) fn pack(packing: &Packing<'_>, target: Target, tree: &Path) -> Result
             _ => copy_tree(&from, &data.join("data").join(name))?,
         }
     }
-    let documents = tree.join("share/doc/towline");
+    // Where tools look for them, and nowhere else: they are long.
+    let documents = data.join("data/share/doc/towline");
     for (from, to) in [
         ("LICENSE", "licenses/LICENSE"),
         ("THIRD-PARTY-LICENSES", "licenses/THIRD-PARTY-LICENSES"),
         ("sbom.cdx.json", "sboms/towline.cdx.json"),
     ] {
-        write(&info.join(to), &fs::read(documents.join(from))?)?;
+        let from = documents.join(from);
+        write(&info.join(to), &fs::read(&from)?)?;
+        fs::remove_file(&from)?;
     }
     let readme = fs::read_to_string(packing.workspace.root().join("README.md"))?;
     write(
