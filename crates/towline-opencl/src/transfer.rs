@@ -7,7 +7,7 @@ use towline_backend::opencl::*;
 use crate::arena::{Ref, get};
 use crate::boxes::{BoxAt, boxes_overlap};
 use crate::coherence::Access;
-use crate::command::{WaitList, check_events, check_waits, enqueue};
+use crate::command::{WaitList, check_events, enqueue};
 use crate::map;
 use crate::memory::{Mem, buffer, image};
 use crate::platform::{Platform, TransferCalls};
@@ -25,7 +25,7 @@ pub(crate) fn usable(
     let queue = host_queue(queue)?;
     let mem = mem()?;
     mem.expect_usable(&queue)?;
-    check_waits(waits)?;
+    check_events(&queue, waits)?;
     Ok((queue, mem))
 }
 
@@ -36,7 +36,7 @@ const NO_WAITS: WaitList<'static> = (0, None);
 #[inline]
 fn waiting(queue: cl_command_queue, waits: WaitList<'_>) -> Result<Ref<Queue>, cl_int> {
     let queue = host_queue(queue)?;
-    check_waits(waits)?;
+    check_events(&queue, waits)?;
     Ok(queue)
 }
 
@@ -597,7 +597,6 @@ impl TransferCalls for Platform {
             || self::image(image),
             (num_events_in_wait_list, event_wait_list),
         )?;
-        check_events(&queue, (num_events_in_wait_list, event_wait_list))?;
         let (origin, region) = (three(origin)?, three(region)?);
         if fill_color.is_null() {
             return Err(CL_INVALID_VALUE);
@@ -702,7 +701,6 @@ impl TransferCalls for Platform {
         let (from, to) = (image(src_image)?, buffer(dst_buffer)?);
         from.expect_usable(&queue)?;
         to.expect_usable(&queue)?;
-        check_events(&queue, (num_events_in_wait_list, event_wait_list))?;
         let (origin, region) = (three(src_origin)?, three(region)?);
         let shape = from.shape()?;
         shape.expect_region(origin, region)?;
