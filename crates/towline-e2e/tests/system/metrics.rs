@@ -74,7 +74,8 @@ fn counters_stay_when_sessions_end() {
     let before = counters.map(|name| value(&held, name).expect("it is there"));
     assert!(before.iter().all(|value| *value > 0.0), "{before:?}");
     idle.kill();
-    let ended = "towline_sessions_ended_total{tenant=\"anna\",reason=\"client\"}";
+    // It said no goodbye.
+    let ended = "towline_sessions_ended_total{tenant=\"anna\",reason=\"lost\"}";
     within(ended, |count| count == 1.0);
     let after = within(anna, |count| count == 0.0);
     let still = counters.map(|name| value(&after, name).expect("it is there"));
