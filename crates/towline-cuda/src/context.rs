@@ -205,15 +205,14 @@ impl Driver {
         Ok(handle.to_raw())
     }
 
-    /// The device whose primary context is the thread's and has been reset, and not used since.
-    fn reset_device(&self) -> Option<CUdevice> {
+    /// The device whose primary context is the thread's, which has ended: by a reset, where that is one.
+    fn reset_device(&self) -> Result<CUdevice, CUresult> {
         let number = thread::current();
-        if number == 0 || self.context(number).is_ok() {
-            return None;
-        }
-        let mut devices = self.ready().ok()?.devices.iter();
-        let device = devices.position(|device| device.primary == number)?;
-        Some(device as CUdevice)
+        let mut devices = self.ready()?.devices.iter();
+        let device = devices.position(|device| device.primary == number);
+        device
+            .map(|device| device as CUdevice)
+            .ok_or(CUDA_ERROR_CONTEXT_IS_DESTROYED)
     }
 
     /// The number of a context that can be made current: a primary one also between a reset and its next use (seen with driver 580.159).
@@ -427,9 +426,9 @@ impl ContextCalls for Driver {
     }
 
     fn cuCtxGetDevice(&self) -> Result<CUdevice, CUresult> {
-        match self.reset_device() {
-            Some(device) => Ok(device),
-            None => self.current().map(|context| context.device),
+        match self.current() {
+            Err(CUDA_ERROR_CONTEXT_IS_DESTROYED) => self.reset_device(),
+            current => current.map(|context| context.device),
         }
     }
 
@@ -439,10 +438,10 @@ impl ContextCalls for Driver {
     }
 
     fn cuCtxGetFlags(&self) -> Result<u32, CUresult> {
-        if self.reset_device().is_some() {
-            return Ok(0);
-        }
-        let context = self.current()?;
+        let context = match self.current() {
+            Err(CUDA_ERROR_CONTEXT_IS_DESTROYED) => return self.reset_device().map(|_| 0),
+            current => current?,
+        };
         let flags = context.flags.load(Ordering::Relaxed);
         // A primary context maps host memory, whatever its flags (seen with driver 580.159).
         Ok(flags | if context.primary { CU_CTX_MAP_HOST } else { 0 })

@@ -34,7 +34,7 @@ impl Driver {
         found.ok_or(CUDA_ERROR_INVALID_HANDLE)
     }
 
-    /// What any device refuses is refused here; `together` is whether all blocks are to run at once.
+    /// Refuses a launch that any device refuses; `together` is whether all blocks are to run at once.
     pub(crate) fn check(
         &self,
         known: &Known,

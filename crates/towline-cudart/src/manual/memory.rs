@@ -34,7 +34,7 @@ impl Runtime {
             if devPtr.is_null() {
                 return Err(cudaErrorInvalidValue);
             }
-            // What fails leaves NULL, here and below (seen with NVIDIA's library over driver 580.159).
+            // A failed allocation leaves NULL, here and below (seen with NVIDIA's library over driver 580.159).
             put!(devPtr, std::ptr::null_mut());
             let mut allocated = 0;
             // Nothing is a size to the runtime, and none to the driver.
