@@ -78,11 +78,19 @@ impl Waits {
     }
 }
 
+/// Checks that a wait list has as many events as it says; whether they are events, [`enqueue`] sees.
+#[inline]
+pub(crate) fn check_waits((count, list): WaitList<'_>) -> Result<(), cl_int> {
+    if list.is_some() == (count > 0) {
+        Ok(())
+    } else {
+        Err(CL_INVALID_EVENT_WAIT_LIST)
+    }
+}
+
 /// Checks a whole wait list ahead of what [`enqueue`] would refuse later.
 pub(crate) fn check_events(queue: &Queue, (count, list): WaitList<'_>) -> Result<(), cl_int> {
-    if list.is_some() != (count > 0) {
-        return Err(CL_INVALID_EVENT_WAIT_LIST);
-    }
+    check_waits((count, list))?;
     for &event in list.unwrap_or(&[]) {
         let event = get::<Event>(event).map_err(|_| CL_INVALID_EVENT_WAIT_LIST)?;
         if !event.context.is(&queue.context) {

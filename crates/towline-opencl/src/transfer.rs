@@ -7,7 +7,7 @@ use towline_backend::opencl::*;
 use crate::arena::{Ref, get};
 use crate::boxes::{BoxAt, boxes_overlap};
 use crate::coherence::Access;
-use crate::command::{WaitList, check_events, enqueue};
+use crate::command::{WaitList, check_events, check_waits, enqueue};
 use crate::map;
 use crate::memory::{Mem, buffer, image};
 use crate::platform::{Platform, TransferCalls};
@@ -32,11 +32,11 @@ pub(crate) fn usable(
 /// For commands whose values are checked before their wait list, which [`enqueue`] looks at last.
 const NO_WAITS: WaitList<'static> = (0, None);
 
-/// The queue of a command without the host's memory: its wait list comes before its objects.
+/// The queue of a copy between buffers: the length of its wait list comes before its objects, the events come last.
 #[inline]
 fn waiting(queue: cl_command_queue, waits: WaitList<'_>) -> Result<Ref<Queue>, cl_int> {
     let queue = host_queue(queue)?;
-    check_events(&queue, waits)?;
+    check_waits(waits)?;
     Ok(queue)
 }
 
@@ -380,8 +380,9 @@ impl TransferCalls for Platform {
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
         let queue = waiting(command_queue, (num_events_in_wait_list, event_wait_list))?;
-        let from = in_context(&queue, buffer(src_buffer)?)?;
-        let to = in_context(&queue, buffer(dst_buffer)?)?;
+        let (from, to) = (buffer(src_buffer)?, buffer(dst_buffer)?);
+        from.expect_usable(&queue)?;
+        to.expect_usable(&queue)?;
         if src_offset >= from.size || dst_offset >= to.size {
             return Err(CL_INVALID_VALUE);
         }
@@ -592,15 +593,14 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let (queue, mem) = usable(
-            command_queue,
-            || self::image(image),
-            (num_events_in_wait_list, event_wait_list),
-        )?;
+        let queue = host_queue(command_queue)?;
+        check_events(&queue, (num_events_in_wait_list, event_wait_list))?;
+        let mem = get::<Mem>(image)?;
         let (origin, region) = (three(origin)?, three(region)?);
         if fill_color.is_null() {
             return Err(CL_INVALID_VALUE);
         }
+        mem.expect_usable(&queue)?;
         mem.shape()?.expect_region(origin, region)?;
         on_memory(
             &queue,
@@ -640,10 +640,9 @@ impl TransferCalls for Platform {
     ) -> Result<(), cl_int> {
         let queue = host_queue(command_queue)?;
         let (from, to) = (get::<Mem>(src_image)?, get::<Mem>(dst_image)?);
+        check_waits((num_events_in_wait_list, event_wait_list))?;
         from.expect_usable(&queue)?;
         to.expect_usable(&queue)?;
-        // As PoCL does: whether both are images comes after it.
-        check_events(&queue, (num_events_in_wait_list, event_wait_list))?;
         let (here, there) = (from.shape()?, to.shape()?);
         let (src, dst, region) = (three(src_origin)?, three(dst_origin)?, three(region)?);
         if here.format.image_channel_order != there.format.image_channel_order
@@ -697,8 +696,9 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<(), cl_int> {
-        let queue = waiting(command_queue, (num_events_in_wait_list, event_wait_list))?;
+        let queue = host_queue(command_queue)?;
         let (from, to) = (image(src_image)?, buffer(dst_buffer)?);
+        check_waits((num_events_in_wait_list, event_wait_list))?;
         from.expect_usable(&queue)?;
         to.expect_usable(&queue)?;
         let (origin, region) = (three(src_origin)?, three(region)?);
@@ -748,9 +748,9 @@ impl TransferCalls for Platform {
     ) -> Result<(), cl_int> {
         let queue = host_queue(command_queue)?;
         let (from, to) = (buffer(src_buffer)?, image(dst_image)?);
+        check_waits((num_events_in_wait_list, event_wait_list))?;
         from.expect_usable(&queue)?;
         to.expect_usable(&queue)?;
-        check_events(&queue, (num_events_in_wait_list, event_wait_list))?;
         let (origin, region) = (three(dst_origin)?, three(region)?);
         let shape = to.shape()?;
         shape.expect_region(origin, region)?;
@@ -796,10 +796,12 @@ impl TransferCalls for Platform {
         event_wait_list: Option<&[cl_event]>,
         event: Out<cl_event>,
     ) -> Result<*mut c_void, cl_int> {
-        let (queue, mem) = usable(command_queue, || self::buffer(buffer), NO_WAITS)?;
+        let queue = host_queue(command_queue)?;
+        let mem = self::buffer(buffer)?;
         if size == 0 {
             return Err(CL_INVALID_VALUE);
         }
+        mem.expect_usable(&queue)?;
         check_events(&queue, (num_events_in_wait_list, event_wait_list))?;
         map::buffer(
             &queue,

@@ -3,6 +3,8 @@
 //! `programs/opencl_walk.c` plays sequences over any OpenCL library and says what each call answered. Here sequences come from a seed, or
 //! from `walks/`, where those are kept that once differed. Each plays on PoCL itself; one that ends the process there means nothing and is
 //! left out. What differs afterwards is reduced to the calls that it takes, and printed as a file for `walks/`.
+//!
+//! `programs/opencl_orders.c` asks every command for each pair of its faults, so that the order of checks is known whole.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -145,9 +147,10 @@ impl Player {
         Self::new("natively", None, "first", shares)
     }
 
-    fn play_once(&self, input: &Path) -> (Vec<String>, String) {
+    /// What a program prints, and its end.
+    fn run(&self, program: &str, arguments: &[&str], input: &Path) -> (Vec<String>, String) {
         let path = |name: &str| self.folder.path().join(name);
-        let program = opencl_program("opencl_walk");
+        let program = opencl_program(program);
         let mut command = match &self.options {
             None => Command::new(&program),
             Some(options) => {
@@ -159,7 +162,7 @@ impl Player {
         forget_surroundings(&mut command);
         let file = |name: &str| File::create(path(name)).expect("room for a file");
         let mut child = command
-            .args([self.device, if self.shares { "svm" } else { "plain" }])
+            .args(arguments)
             .env("POCL_CACHE_DIR", path("cache"))
             .stdin(Stdio::from(File::open(input).expect("it was just written")))
             .stdout(file("output"))
@@ -194,7 +197,8 @@ impl Player {
                 let _ = writeln!(text, "seq {index}\n{}", walk.join("\n"));
             }
             std::fs::write(&input, text).expect("room for a file");
-            let (lines, end) = self.play_once(&input);
+            let kind = if self.shares { "svm" } else { "plain" };
+            let (lines, end) = self.run("opencl_walk", &[self.device, kind], &input);
             for line in lines {
                 match transcripts.last_mut() {
                     _ if line.starts_with("seq ") => transcripts.push(Vec::new()),
@@ -348,6 +352,35 @@ fn kept_sequences_answer_as_natively() {
             "a kept sequence ends the process natively"
         );
         assert!(found.is_empty(), "{}", found.join("\n\n"));
+    }
+}
+
+#[test]
+fn arguments_are_checked_in_native_order() {
+    let answers = |player: &Player| player.run("opencl_orders", &[], Path::new("/dev/null"));
+    let server = Server::start();
+    let [(native, others), _] = players(&server);
+    let (natively, end) = answers(&native);
+    assert!(
+        natively.len() > 1000 && end == "exit status: 0",
+        "natively it ends with {end} after {} lines",
+        natively.len()
+    );
+    for player in others {
+        let (here, end) = answers(&player);
+        let differing: Vec<String> = natively
+            .iter()
+            .zip(&here)
+            .filter(|(natively, here)| natively != here)
+            .map(|(natively, here)| format!("natively {natively}, here {here}"))
+            .collect();
+        assert!(
+            differing.is_empty() && here.len() == natively.len(),
+            "{} ({end} after {} lines):\n{}",
+            player.name,
+            here.len(),
+            differing.join("\n")
+        );
     }
 }
 
