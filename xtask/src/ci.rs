@@ -1,4 +1,5 @@
-//! `cargo xtask ci`: runs the stages of a tier one after the other and counts what passed.
+//! `cargo xtask ci`: runs the stages of a tier one after the other and counts what passed. Stages that leave a processor idle run in a
+//! second row beside the first.
 //!
 //! A stage that fails does not stop the later ones, except those that need what it was to build: one run tells
 //! everything that is wrong. The last line of the output is the sum, `<n> passed, <m> failed, <k> skipped`.
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -54,73 +56,147 @@ struct Surroundings {
     lints: &'static str,
 }
 
+/// What has become of the stages so far.
+#[derive(Default)]
+struct Results {
+    total: Tally,
+    reasons: BTreeMap<String, u64>,
+    passed: Vec<&'static str>,
+    failed: Vec<&'static str>,
+    skipped: Vec<&'static str>,
+}
+
+impl Results {
+    fn is_known(&self, name: &str) -> bool {
+        [&self.passed, &self.failed, &self.skipped]
+            .iter()
+            .any(|names| names.contains(&name))
+    }
+}
+
+/// One run of stages.
+struct Run<'a> {
+    workspace: &'a Workspace,
+    surroundings: Surroundings,
+    logs: PathBuf,
+    stages: Vec<&'static Stage>,
+    results: Mutex<Results>,
+    changed: Condvar,
+}
+
 pub(crate) fn run(workspace: &Workspace, tier: Tier, only: &[String]) -> Result<ExitCode> {
-    let stages = select(tier, only)?;
     let logs = workspace.build_dir().join("ci");
     fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
-
-    let surroundings = Surroundings {
-        binaries: workspace.metadata()?.target_directory.join("release"),
-        lints: lints::of_the_compiler(workspace),
+    let run = Run {
+        workspace,
+        surroundings: Surroundings {
+            binaries: workspace.metadata()?.target_directory.join("release"),
+            lints: lints::of_the_compiler(workspace),
+        },
+        logs,
+        stages: select(tier, only)?,
+        results: Mutex::default(),
+        changed: Condvar::new(),
     };
-
     let start = Instant::now();
-    let mut total = Tally::default();
-    let mut reasons = BTreeMap::new();
-    let (mut failed, mut skipped) = (Vec::new(), Vec::new());
-    for (index, stage) in stages.iter().enumerate() {
-        println!(
-            "[{}/{}] {}: {}",
-            index + 1,
-            stages.len(),
-            stage.name,
-            stage.command
-        );
-        let log = logs.join(format!("{}.log", stage.name));
-        let stage_start = Instant::now();
-        let is_missing = |need: &&&str| failed.contains(*need) || skipped.contains(*need);
-        let outcome = match stage.needs.iter().find(is_missing) {
-            Some(need) => Outcome::Skipped {
-                reason: format!("it needs {need}, which did not pass"),
-            },
-            None => run_stage(workspace, stage, &surroundings, &log)?,
-        };
-        let text = log_of(&outcome, &log);
-        let tally = report(workspace, &outcome, (&log, &text), stage_start.elapsed());
-        total.add(tally);
-        for (reason, count) in skipped_tests(&text) {
-            *reasons.entry(reason.to_owned()).or_insert(0) += count;
-        }
-        if let Outcome::Skipped { reason } = &outcome {
-            *reasons.entry(reason.clone()).or_insert(0) += 1;
-        }
-        match outcome {
-            Outcome::Failed { .. } => failed.push(stage.name),
-            Outcome::Passed => {}
-            Outcome::Skipped { .. } => skipped.push(stage.name),
-        }
-    }
-
-    println!("\n{} stages in {}", stages.len(), seconds(start.elapsed()));
-    for (what, names) in [("skipped", &skipped), ("failed", &failed)] {
+    std::thread::scope(|scope| {
+        scope.spawn(|| run.row(true));
+        run.row(false);
+    });
+    let results = run.results.into_inner().expect("no row panics");
+    println!(
+        "\n{} stages in {}",
+        run.stages.len(),
+        seconds(start.elapsed())
+    );
+    for (what, names) in [("skipped", &results.skipped), ("failed", &results.failed)] {
         if !names.is_empty() {
             println!("{what}: {}", names.join(", "));
         }
     }
-    if !reasons.is_empty() {
-        let mut reasons: Vec<(String, u64)> = reasons.into_iter().collect();
+    if !results.reasons.is_empty() {
+        let mut reasons: Vec<(String, u64)> = results.reasons.into_iter().collect();
         reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         println!("skipped, by reason:");
         for (reason, count) in reasons {
             println!("{count:6}  {reason}");
         }
     }
-    println!("{total}");
-    Ok(if failed.is_empty() {
+    println!("{}", results.total);
+    Ok(if results.failed.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+impl Run<'_> {
+    fn results(&self) -> MutexGuard<'_, Results> {
+        self.results.lock().expect("no row panics")
+    }
+
+    /// Runs the stages of a row. Stages need only earlier ones, so that the rows cannot wait for each other in a circle.
+    fn row(&self, beside: bool) {
+        let of_row = |(_, stage): &(usize, &&Stage)| stage.beside == beside;
+        for (index, stage) in self.stages.iter().enumerate().filter(of_row) {
+            let missing = self.await_needs(stage);
+            println!(
+                "[{}/{}] {}: {}",
+                index + 1,
+                self.stages.len(),
+                stage.name,
+                stage.command
+            );
+            let start = Instant::now();
+            let log = self.logs.join(format!("{}.log", stage.name));
+            let outcome = match missing {
+                Some(need) => Outcome::Skipped {
+                    reason: format!("it needs {need}, which did not pass"),
+                },
+                None => run_stage(self.workspace, stage, &self.surroundings, &log).unwrap_or_else(
+                    |error| Outcome::Failed {
+                        reason: format!("{error:#}"),
+                    },
+                ),
+            };
+            self.record(stage, outcome, &log, start.elapsed());
+        }
+    }
+
+    /// Waits for what a stage needs, as far as it is to run, and answers what of it did not pass.
+    fn await_needs(&self, stage: &Stage) -> Option<&'static str> {
+        let needs = || stage.needs.iter().copied();
+        let is_due = |need: &str| self.stages.iter().any(|other| other.name == need);
+        let results = self
+            .changed
+            .wait_while(self.results(), |results| {
+                needs().any(|need| is_due(need) && !results.is_known(need))
+            })
+            .expect("no row panics");
+        needs().find(|need| results.failed.contains(need) || results.skipped.contains(need))
+    }
+
+    fn record(&self, stage: &Stage, outcome: Outcome, log: &Path, took: Duration) {
+        let text = log_of(&outcome, log);
+        let (tally, report) = report(self.workspace, stage, &outcome, (log, &text), took);
+        let mut results = self.results();
+        print!("{report}");
+        results.total.add(tally);
+        for (reason, count) in skipped_tests(&text) {
+            *results.reasons.entry(reason.to_owned()).or_insert(0) += count;
+        }
+        let names = match outcome {
+            Outcome::Failed { .. } => &mut results.failed,
+            Outcome::Passed => &mut results.passed,
+            Outcome::Skipped { reason } => {
+                *results.reasons.entry(reason).or_insert(0) += 1;
+                &mut results.skipped
+            }
+        };
+        names.push(stage.name);
+        drop(results);
+        self.changed.notify_all();
+    }
 }
 
 fn select(tier: Tier, only: &[String]) -> Result<Vec<&'static Stage>> {
@@ -202,39 +278,44 @@ fn log_of(outcome: &Outcome, log: &Path) -> String {
     }
 }
 
-/// Prints what became of a stage and answers what it adds to the sum.
+/// What a stage adds to the sum, and the lines that tell what became of it.
 fn report(
     workspace: &Workspace,
+    stage: &Stage,
     outcome: &Outcome,
     (log, text): (&Path, &str),
     took: Duration,
-) -> Tally {
-    let took = seconds(took);
+) -> (Tally, String) {
+    let (name, took) = (stage.name, seconds(took));
     let tally = Tally::of_stage(text, outcome);
-    match outcome {
-        Outcome::Passed => println!("      ok, {took} ({tally})"),
-        Outcome::Skipped { reason } => println!("      skipped: {reason}"),
-        Outcome::Failed { reason } => {
-            println!("      FAILED, {took} ({tally}): {reason}");
-            let tests = failed_tests(text);
-            for (name, lines) in &tests {
-                println!("      failed test: {name}");
-                for line in lines.iter().take(TEST_LINES) {
-                    println!("      | {line}");
-                }
-            }
-            // What failed beside tests stands at the log's end. Below tests that failed it would be those that passed.
-            if tests.is_empty() {
-                let lines: Vec<_> = text.lines().collect();
-                for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
-                    println!("      | {line}");
-                }
-            }
-            let log = log.strip_prefix(workspace.root()).unwrap_or(log);
-            println!("      the whole log is {}", log.display());
+    let reason = match outcome {
+        Outcome::Passed => return (tally, format!("      {name}: ok, {took} ({tally})\n")),
+        Outcome::Skipped { reason } => {
+            return (tally, format!("      {name}: skipped: {reason}\n"));
         }
+        Outcome::Failed { reason } => reason,
+    };
+    let mut lines = vec![format!("{name}: FAILED, {took} ({tally}): {reason}")];
+    let tests = failed_tests(text);
+    for (name, output) in &tests {
+        lines.push(format!("failed test: {name}"));
+        lines.extend(
+            output
+                .iter()
+                .take(TEST_LINES)
+                .map(|line| format!("| {line}")),
+        );
     }
-    tally
+    // What failed beside tests stands at the log's end. Below tests that failed it would be those that passed.
+    if tests.is_empty() {
+        let all: Vec<_> = text.lines().collect();
+        let tail = &all[all.len().saturating_sub(TAIL_LINES)..];
+        lines.extend(tail.iter().map(|line| format!("| {line}")));
+    }
+    let log = log.strip_prefix(workspace.root()).unwrap_or(log);
+    lines.push(format!("the whole log is {}", log.display()));
+    let report = lines.iter().map(|line| format!("      {line}\n")).collect();
+    (tally, report)
 }
 
 fn seconds(time: Duration) -> String {
@@ -373,6 +454,53 @@ mod tests {
         });
         let reason = "this machine has no `no-such-program-at-all`".to_owned();
         assert_eq!(outcome, Outcome::Skipped { reason });
+    }
+
+    #[test]
+    fn a_stage_beside_waits_for_what_it_needs() {
+        const BUILT: Stage = Stage {
+            name: "built",
+            command: "sleep 0.3",
+            ..STAGE
+        };
+        const BROKEN: Stage = Stage {
+            name: "broken",
+            command: "exit 3",
+            ..STAGE
+        };
+        const BESIDE: Stage = Stage {
+            name: "beside",
+            needs: &["built"],
+            beside: true,
+            command: "true",
+            ..STAGE
+        };
+        const VAIN: Stage = Stage {
+            name: "vain",
+            needs: &["broken"],
+            ..BESIDE
+        };
+        let workspace = Workspace::locate().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let run = Run {
+            workspace: &workspace,
+            surroundings: Surroundings {
+                binaries: directory.path().to_owned(),
+                lints: "-D warnings",
+            },
+            logs: directory.path().to_owned(),
+            stages: vec![&BUILT, &BROKEN, &BESIDE, &VAIN],
+            results: Mutex::default(),
+            changed: Condvar::new(),
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| run.row(true));
+            run.row(false);
+        });
+        let results = run.results.into_inner().unwrap();
+        assert_eq!(results.passed, ["built", "beside"]);
+        assert_eq!(results.failed, ["broken"]);
+        assert_eq!(results.skipped, ["vain"]);
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(super) struct Stage {
     pub(super) command: &'static str,
     /// A stage that takes longer hangs.
     pub(super) limit_s: u32,
+    /// It leaves a processor idle, and runs in the second row.
+    pub(super) beside: bool,
 }
 
 /// What a stage needs beside the toolchain that built this program.
@@ -45,6 +47,7 @@ pub(super) const STAGE: Stage = Stage {
     tools: &[],
     command: "",
     limit_s: 1800,
+    beside: false,
 };
 
 pub(super) const STAGES: &[Stage] = &[
@@ -89,12 +92,14 @@ pub(super) const STAGES: &[Stage] = &[
     },
     Stage {
         // As on machines with four cores and more: threads look for work before they sleep, and who calls sends for a thread that sleeps.
-        // Minutes of hostile input find nothing else here than in `tests`.
+        // Sessions of all kinds; hostile input finds nothing else here than in `tests`. Of the whole workspace, since another choice of
+        // packages means other features, and minutes.
         name: "tests-looking",
         tiers: TEST,
         needs: &["tests"],
-        command: "TOWLINE_SPIN_US=50 cargo test --locked --no-fail-fast -p towline-cuda -p towline-test -- \
-            --skip mutated_ --skip no_argument_of_any_call_ends_a_session",
+        command: "TOWLINE_SPIN_US=50 cargo test --workspace --locked --no-fail-fast --test arrays --test boxes --test faults --test graphs \
+            --test heap --test images --test links --test mirrors --test null --test operations --test peers --test rebuild \
+            --test registered --test round_trips --test servers --test shared --test sharing --test transfers --test waits",
         ..STAGE
     },
     Stage {
@@ -119,6 +124,7 @@ pub(super) const STAGES: &[Stage] = &[
         tools: &[Tool::Command("build/site-tools/bin/zensical")],
         command: "python3 -m unittest tests/docs/test_promises.py tests/docs/test_site.py && site/build",
         limit_s: 300,
+        beside: true,
         ..STAGE
     },
     Stage {
@@ -136,6 +142,7 @@ pub(super) const STAGES: &[Stage] = &[
         needs: &["build"],
         tools: &[Tool::Command("qemu-system-x86_64")],
         command: "tests/node/emulated-host tests/node/apply-undo.sh \"$TOWLINE_BIN_DIR/towline\" once",
+        beside: true,
         ..STAGE
     },
     Stage {
@@ -145,6 +152,7 @@ pub(super) const STAGES: &[Stage] = &[
         needs: &["node"],
         tools: &[Tool::Command("qemu-system-x86_64"), Tool::Command("nvme")],
         command: "TOWLINE_EMULATED_LIMIT_S=1500 tests/node/drive-function \"$TOWLINE_BIN_DIR/towline\" once",
+        beside: true,
         ..STAGE
     },
     Stage {
@@ -154,6 +162,7 @@ pub(super) const STAGES: &[Stage] = &[
         needs: &["node"],
         tools: &[Tool::Command("libvirtd")],
         command: "tests/node/libvirt-start",
+        beside: true,
         ..STAGE
     },
     Stage {
@@ -164,6 +173,7 @@ pub(super) const STAGES: &[Stage] = &[
         tools: &[Tool::Command("clinfo")],
         command: "python3 tests/docs/test_pages.py && python3 tests/docs/test_commands.py",
         limit_s: 600,
+        ..STAGE
     },
     Stage {
         // Programs on a server's devices, a transport and a backend of one's own, a trace: docs/examples.md.
@@ -177,6 +187,7 @@ pub(super) const STAGES: &[Stage] = &[
         name: "workloads",
         tiers: TEST,
         command: "make -C workloads/opencl check",
+        beside: true,
         ..STAGE
     },
     Stage {
@@ -196,6 +207,7 @@ pub(super) const STAGES: &[Stage] = &[
         tools: &[Tool::Command("qemu-system-x86_64")],
         command: "tests/node/guest-session \"$TOWLINE_BIN_DIR\" build/workloads \"$(cargo test --locked -p towline-transport \
             --test conformance --no-run 2>&1 | sed -n 's/.*Executable .*(\\(.*\\))/\\1/p')\"",
+        beside: true,
         ..STAGE
     },
     Stage {
@@ -205,6 +217,7 @@ pub(super) const STAGES: &[Stage] = &[
         needs: &["node", "workloads"],
         tools: &[Tool::Command("qemu-system-x86_64")],
         command: "tests/node/guest-limits \"$TOWLINE_BIN_DIR\"",
+        beside: true,
         ..STAGE
     },
     Stage {
@@ -229,6 +242,7 @@ pub(super) const STAGES: &[Stage] = &[
         command: "cargo xtask dist --target x86_64 && packaging/tests/rpm build/dist && packaging/tests/wheel build/dist && \
             TOWLINE_DIST_VERSION=0.0.1 cargo xtask dist --quick && packaging/tests/deb build/dist build/dist-quick",
         limit_s: 3600,
+        ..STAGE
     },
     Stage {
         // Images of those packages, unpacked and run without a daemon.
@@ -244,6 +258,7 @@ pub(super) const STAGES: &[Stage] = &[
         name: "cuda-workloads",
         tiers: TEST,
         command: "make -C workloads/cuda check-host && PYTHONDONTWRITEBYTECODE=1 python3 -m unittest discover -s tests/gpu",
+        beside: true,
         ..STAGE
     },
     Stage {
@@ -284,6 +299,7 @@ pub(super) const STAGES: &[Stage] = &[
         tiers: TEST,
         needs: &["build"],
         command: "tests/programs/check-numba.sh \"$TOWLINE_BIN_DIR\"",
+        beside: true,
         ..STAGE
     },
     Stage {
@@ -291,6 +307,7 @@ pub(super) const STAGES: &[Stage] = &[
         name: "ptxas",
         tiers: TEST,
         command: "tests/programs/check-ptxas.sh",
+        beside: true,
         ..STAGE
     },
     Stage {
@@ -300,6 +317,7 @@ pub(super) const STAGES: &[Stage] = &[
         needs: &["build"],
         tools: &[Tool::Command("mpirun.openmpi")],
         command: "make -C workloads/mpi OPENCL=1 check && workloads/mpi/check-towline.sh \"$TOWLINE_BIN_DIR\"",
+        beside: true,
         ..STAGE
     },
     Stage {
@@ -309,6 +327,7 @@ pub(super) const STAGES: &[Stage] = &[
         command: "printf '#include <simgrid/s4u.hpp>\\n' | g++ -E -x c++ - >/dev/null 2>&1 || \
             { echo 'no SimGrid: scripts/setup test installs it'; exit 77; }; \
             make -C sim CXXFLAGS='-O2 -Wall -Wextra -Werror' && sim/towline-sim --version",
+        beside: true,
         ..STAGE
     },
     Stage {
@@ -318,6 +337,7 @@ pub(super) const STAGES: &[Stage] = &[
         needs: &["build"],
         tools: &[Tool::Command("build/python/bin/python")],
         command: "python/check",
+        beside: true,
         ..STAGE
     },
     Stage {
@@ -431,6 +451,7 @@ pub(super) const STAGES: &[Stage] = &[
         command: "TOWLINE_EMULATED_LIMIT_S=4500 \
             tests/node/emulated-host tests/node/apply-undo.sh \"$TOWLINE_BIN_DIR/towline\" all",
         limit_s: 4800,
+        ..STAGE
     },
     Stage {
         name: "node-drives-kills",
@@ -439,6 +460,7 @@ pub(super) const STAGES: &[Stage] = &[
         tools: &[Tool::Command("qemu-system-x86_64"), Tool::Command("nvme")],
         command: "TOWLINE_EMULATED_LIMIT_S=3000 tests/node/drive-function \"$TOWLINE_BIN_DIR/towline\" all",
         limit_s: 3600,
+        ..STAGE
     },
     Stage {
         name: "miri",
