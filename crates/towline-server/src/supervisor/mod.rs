@@ -104,6 +104,13 @@ const UNPROVEN_GRACE: Duration = Duration::from_secs(1);
 const SILENT_GRACE: Duration = Duration::from_millis(100);
 /// How long a client may wait for a worker to start: loading a driver on a machine with many devices takes seconds.
 const WORKER_START_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a client whose program has ended may go unnoticed, where processors are busy.
+const NOTICE_LIMIT: Duration = Duration::from_millis(500);
+
+/// How long the place of a client that has left is waited for: its worker is killed before, and only a kernel that hangs keeps it.
+const LEAVING_LIMIT: Duration = Duration::from_secs(5);
+
 /// How long a worker may take to end by itself before it is killed.
 const WORKER_END_LIMIT: Duration = Duration::from_millis(300);
 
@@ -752,14 +759,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits while a place may become free, for as long as a worker may take to end.
+/// Waits for a place while there is none: for the end of a session whose client has left, or until such a client had been noticed.
 fn wait_for_place<'a, T>(
     left: &Condvar,
     state: MutexGuard<'a, T>,
-    condition: impl FnMut(&mut T) -> bool,
+    is_full: impl Fn(&T) -> bool,
+    is_leaving: impl Fn(&T) -> bool,
 ) -> MutexGuard<'a, T> {
-    let waited = left.wait_timeout_while(state, WORKER_END_LIMIT, condition);
-    waited.unwrap_or_else(PoisonError::into_inner).0
+    let noticed = left.wait_timeout_while(state, NOTICE_LIMIT, |state| {
+        is_full(state) && !is_leaving(state)
+    });
+    let (state, _) = noticed.unwrap_or_else(PoisonError::into_inner);
+    let ended = left.wait_timeout_while(state, LEAVING_LIMIT, |state| {
+        is_full(state) && is_leaving(state)
+    });
+    ended.unwrap_or_else(PoisonError::into_inner).0
 }
 
 fn random<const N: usize>() -> Result<[u8; N], SupervisorError> {

@@ -193,14 +193,12 @@ impl SessionTable {
         }
     }
 
-    /// Admits a client, or says why not. While clients of other sessions have left, waits for their places.
+    /// Admits a client, or says why not. Waits for the places of clients that have left.
     pub(super) fn admit(&self) -> Result<Place<'_>, Reject> {
-        let state = lock(&self.state);
-        let waits = |state: &mut State| {
-            let limit = state.max.min(state.possible);
-            state.leaving > 0 && state.reserved >= limit && !state.closed
-        };
-        let mut state = wait_for_place(&self.left, state, waits);
+        let is_full =
+            |state: &State| state.reserved >= state.max.min(state.possible) && !state.closed;
+        let is_leaving = |state: &State| state.leaving > 0;
+        let mut state = wait_for_place(&self.left, lock(&self.state), is_full, is_leaving);
         if state.closed {
             return Err(RejectCode::ShuttingDown.plain());
         }
@@ -371,6 +369,7 @@ impl Place<'_> {
     pub(super) fn leave(&mut self) {
         if !std::mem::replace(&mut self.leaving, true) {
             lock(&self.table.state).leaving += 1;
+            self.table.left.notify_all();
         }
     }
 }
@@ -485,6 +484,7 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
+    use super::super::NOTICE_LIMIT;
     use super::*;
 
     #[test]
@@ -524,6 +524,20 @@ mod tests {
             let next = scope.spawn(|| table.admit().map(|place| place.id));
             // Whether it has begun to wait by now is chance, and shows in nothing.
             std::thread::sleep(Duration::from_millis(20));
+            drop(place);
+            assert_eq!(next.join().unwrap().ok(), Some(2));
+        });
+    }
+
+    #[test]
+    fn place_of_client_about_to_leave_is_waited_for() {
+        let table = SessionTable::new(1, 1);
+        let mut place = table.admit().ok().unwrap();
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| table.admit().map(|place| place.id));
+            std::thread::sleep(Duration::from_millis(20));
+            place.leave();
+            std::thread::sleep(NOTICE_LIMIT);
             drop(place);
             assert_eq!(next.join().unwrap().ok(), Some(2));
         });

@@ -347,13 +347,14 @@ impl Tenant {
         )
     }
 
-    /// Takes a place for a session, or says why there is none. While clients of other sessions have left, waits for their places.
+    /// Takes a place for a session, or says why there is none. Waits for the places of clients that have left.
     pub(super) fn admit(self: &Arc<Self>) -> Result<Seat, Reject> {
-        let waits = |state: &mut State| {
+        let is_full = |state: &State| {
             let limit = state.limits.sessions.unwrap_or(u32::MAX);
-            state.leaving > 0 && state.usage.sessions >= limit && !state.revoked
+            state.usage.sessions >= limit && !state.revoked
         };
-        let mut state = wait_for_place(&self.left, lock(&self.state), waits);
+        let is_leaving = |state: &State| state.leaving > 0;
+        let mut state = wait_for_place(&self.left, lock(&self.state), is_full, is_leaving);
         let limit = state.limits.sessions.unwrap_or(u32::MAX);
         if state.usage.sessions >= limit {
             state.usage.refused += 1;
@@ -427,6 +428,7 @@ impl Seat {
     pub(super) fn leave(&mut self) {
         if !std::mem::replace(&mut self.leaving, true) {
             lock(&self.tenant.state).leaving += 1;
+            self.tenant.left.notify_all();
         }
     }
 }
