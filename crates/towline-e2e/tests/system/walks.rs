@@ -304,14 +304,14 @@ fn differences(native: &Player, others: &[Player], walks: &[Walk]) -> (usize, Ve
     let mut found = Vec::new();
     for player in others {
         for (index, here) in player.play(&walks).iter().enumerate() {
-            if Player::difference(natively[index], here).is_none() {
+            let Some((expected, answered)) = Player::difference(natively[index], here) else {
                 continue;
-            }
+            };
             let reduced = [player.reduce(native, &walks[index])];
             let (once, again) = (native.play(&reduced), player.play(&reduced));
             let Some((expected, answered)) = Player::difference(&once[0], &again[0]) else {
                 found.push(format!(
-                    "{}: only once:\n{}",
+                    "{}, only once:\n  natively: {expected}\n  here:     {answered}\n{}",
                     player.name,
                     walks[index].join("\n")
                 ));
