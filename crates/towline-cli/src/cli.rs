@@ -310,6 +310,9 @@ pub(crate) struct TokenOut {
     /// Write the token to this file, for its owner alone, and print nothing
     #[arg(long, value_name = "FILE")]
     pub(crate) token_out: Option<PathBuf>,
+    /// Print tenant and token as JSON
+    #[arg(long, conflicts_with = "token_out")]
+    pub(crate) json: bool,
 }
 
 /// Limits and rights of a tenant; options that are not given change nothing.

@@ -81,6 +81,9 @@ struct ApplyOptions {
     /// Device to take although somebody needs it; the request has to name it in take_in_use as well
     #[arg(long, value_name = "ADDRESS")]
     take: Vec<PciAddress>,
+    /// Print what was done as JSON in the end; lines of progress go to standard error
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     world: WorldOptions,
 }
@@ -90,6 +93,9 @@ struct UndoOptions {
     /// Leave what somebody else has changed since as it is
     #[arg(long)]
     skip_drifted: bool,
+    /// Print what was taken back as JSON in the end; lines of progress go to standard error
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     world: WorldOptions,
 }
@@ -105,6 +111,9 @@ struct ProveOptions {
     /// Run nothing; only draw up the report of what is there
     #[arg(long)]
     report: bool,
+    /// Print the report as JSON, as in report.json; lines of progress go to standard error
+    #[arg(long)]
+    json: bool,
 }
 
 /// How a host is changed.
@@ -140,6 +149,20 @@ impl RootOptions {
     fn root(&self) -> towline_node::Root {
         towline_node::Root::new(&self.root)
     }
+}
+
+/// Prints a line of progress: on standard output, unless that is for JSON.
+fn tell(json: bool, line: &str) {
+    match json {
+        true => eprintln!("{line}"),
+        false => println!("{line}"),
+    }
+}
+
+/// Prints what `--json` asks for.
+fn print_json(report: &impl serde::Serialize) -> anyhow::Result<()> {
+    println!("{}", serde_json::to_string_pretty(report)?);
+    Ok(())
 }
 
 pub(crate) fn run(options: NodeOptions) -> anyhow::Result<ExitCode> {

@@ -217,7 +217,7 @@ pub(crate) fn run(options: &TenantOptions) -> anyhow::Result<ExitCode> {
             entry.change(changes);
             store.entries.insert(name.clone(), entry);
             store.save().with_context(action)?;
-            issued.hand_out()?;
+            issued.hand_out(name)?;
         }
         TenantCommand::List { json } => {
             let entries = Store::open(file, false)?.entries;
@@ -237,7 +237,7 @@ pub(crate) fn run(options: &TenantOptions) -> anyhow::Result<ExitCode> {
             let mut store = Store::open(file, false).with_context(action)?;
             store.find(name)?.token.clone_from(&issued.token);
             store.save().with_context(action)?;
-            issued.hand_out()?;
+            issued.hand_out(name)?;
         }
         TenantCommand::Set { name, changes } => {
             let mut store = Store::open(file, false).with_context(action)?;
@@ -286,6 +286,7 @@ fn render(entries: &Entries) -> String {
 /// A new token on its way to who asked for it.
 struct Issued<'a> {
     token: String,
+    json: bool,
     /// The file for it, with what is to be in it.
     file: Option<(&'a Path, NamedTempFile)>,
     replaces: bool,
@@ -310,13 +311,21 @@ impl<'a> Issued<'a> {
         Ok(Self {
             file: file.transpose()?,
             token,
+            json: out.json,
             replaces,
         })
     }
 
-    fn hand_out(self) -> anyhow::Result<()> {
+    fn hand_out(self, tenant: &str) -> anyhow::Result<()> {
         let Some((path, draft)) = self.file else {
-            writeln!(std::io::stdout(), "{}", self.token)?;
+            let text = match self.json {
+                true => format!(
+                    "{:#}",
+                    serde_json::json!({ "name": tenant, "token": self.token })
+                ),
+                false => self.token,
+            };
+            writeln!(std::io::stdout(), "{text}")?;
             return Ok(());
         };
         let persisted = match self.replaces {

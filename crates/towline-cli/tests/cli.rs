@@ -258,6 +258,21 @@ fn token_is_needed_and_its_lack_explained() {
 }
 
 #[test]
+fn new_token_of_a_tenant_is_printed_as_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tenants");
+    let tenant = ["tenant", "--tenants-file", file.to_str().unwrap()];
+    let tokens = ["add", "rotate"].map(|verb| {
+        let output = run(&[&tenant[..], &[verb, "anna", "--json"]].concat());
+        let issued: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+        assert_eq!(issued["name"], "anna");
+        issued["token"].as_str().unwrap().to_owned()
+    });
+    assert_ne!(tokens[0], tokens[1]);
+    assert!(std::fs::read_to_string(&file).unwrap().contains(&tokens[1]));
+}
+
+#[test]
 fn changed_key_of_a_server_is_refused_until_forgotten() {
     let folder = tempfile::tempdir().unwrap();
     let token = token_file(&folder, "a secret of enough bytes\n");

@@ -4,6 +4,7 @@
 mod shape;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -125,6 +126,83 @@ fn apply_changes_files_and_undo_takes_it_back() {
         fs::read_to_string(shape.path("/proc/irq/50/smp_affinity_list")).unwrap(),
         "0-7\n"
     );
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    let text = out(output);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}{}", err(output)))
+}
+
+#[test]
+fn apply_and_undo_tell_their_changes_as_json() {
+    let shape = Shape::of(PLAIN);
+    let request = request(&shape, "vms = 1\ncores = 2\nmemory = \"4 GiB\"\n");
+    let applied = node(&shape, &["apply", "--json", request.to_str().unwrap()]);
+    let report = json(&applied);
+    assert_eq!(report["restart_needed"], false);
+    let changes = report["changes"].as_array().unwrap();
+    let lines: Vec<&str> = changes.iter().map(|line| line.as_str().unwrap()).collect();
+    assert!(
+        lines.iter().any(|line| line.contains("nr_hugepages")),
+        "{lines:?}"
+    );
+    assert_eq!(err(&applied), lines.join("\n") + "\n");
+    // What somebody else has moved stays, and is told.
+    shape.write("/proc/irq/50/smp_affinity_list", "1\n");
+    let undone = node(&shape, &["undo", "--json"]);
+    let report = json(&undone);
+    let [left] = report["left"].as_array().unwrap().as_slice() else {
+        panic!("{report}")
+    };
+    assert!(left.as_str().unwrap().contains("left as it is"), "{left}");
+    assert!(!report["changes"].as_array().unwrap().is_empty());
+}
+
+/// What asks a node what it is, and whether a benchmark is there, and then a benchmark of `time` itself.
+const PROOF: &str = r#"
+runs = 2
+[native]
+reach = [["REACH", "native"]]
+hosts = ["localhost"]
+[vm]
+reach = [["REACH", "vm"]]
+hosts = ["localhost"]
+[[benchmark]]
+kind = "lj"
+"#;
+
+/// A node that answers as both sides do: twice as much natively.
+const REACH: &str = "#!/bin/sh\ncase \"$2\" in *uname*) echo kernel=6.1.0;; 'command -v'*|test*) ;; *)\n\
+    [ $1 = native ] && rate=2 || rate=1\necho '{\"matom_steps_per_s\": '$rate', \"check\": \"pass\"}';;\nesac\n";
+
+#[test]
+fn prove_prints_its_report_as_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("reach"), REACH).unwrap();
+    fs::set_permissions(path("reach"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(path("spec.toml"), PROOF.replace("REACH", &path("reach"))).unwrap();
+    let arguments = [
+        "node",
+        "prove",
+        "--json",
+        &path("spec.toml"),
+        "--out",
+        &path("out"),
+    ];
+    let output = Command::new(env!("CARGO_BIN_EXE_towline"))
+        .args(arguments)
+        .output()
+        .unwrap();
+    let report = json(&output);
+    assert_eq!(output.status.code(), Some(1), "half is short of the goal");
+    assert_eq!(report["cases"][0]["efficiency"]["mean"], 0.5, "{report}");
+    assert_eq!(report["cases"][0]["native"]["count"], 2);
+    assert_eq!(
+        fs::read_to_string(path("out/report.json")).unwrap() + "\n",
+        out(&output)
+    );
+    assert!(err(&output).lines().count() >= 4, "a line for each run");
 }
 
 #[test]

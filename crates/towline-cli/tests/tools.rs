@@ -1,6 +1,7 @@
 //! `towline` and the programs that it runs as tools: they do not outlive it.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -90,4 +91,76 @@ fn a_simulator_ends_with_a_towline_that_is_killed() {
 fn what_is_calibrated_ends_with_a_towline_that_is_killed() {
     assert!(!outlived(calibrate, Signal::KILL));
     assert!(!outlived(calibrate, Signal::TERM));
+}
+
+/// Answers as the simulator does: a time for each iteration. It has no GPU.
+const SIMULATOR: &str = "#!/bin/sh\n\
+    if [ \"$1\" = --version ]; then echo 'towline-sim 1, of a test'; exit; fi\n\
+    grep -c '^program 2' >/dev/null || { echo 'no such program' >&2; exit 1; }\n\
+    echo '{\"version\":1,\"end\":3,\"marks\":[1,3],\"socket_busy\":[],\"gpu_busy\":[],\"started\":[],\"ended\":[]}'\n";
+
+fn program(text: &str) -> tempfile::TempPath {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    fs::set_permissions(file.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    file.into_temp_path()
+}
+
+fn json(arguments: &[&str], status: i32) -> serde_json::Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_towline"))
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(status), "{output:?}");
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn simulated_placements_are_printed_as_json() {
+    let simulator = program(SIMULATOR);
+    let mut arguments: Vec<&str> =
+        "simulate program --json --preset study-qdr --program cg --tasks 16 --policy block,rr:2"
+            .split(' ')
+            .collect();
+    arguments.extend(["--simulator", simulator.to_str().unwrap()]);
+    let report = json(&arguments, 0);
+    assert_eq!(report["ranks"], 16);
+    let mut policies: Vec<&str> = report["placements"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["policy"].as_str().unwrap())
+        .collect();
+    policies.sort_unstable();
+    assert_eq!(policies, ["block", "rr:2"]);
+    let first = &report["placements"][0];
+    assert_eq!(first["iteration_seconds"], 2.0);
+    assert!(first["failure"].is_null() && first["estimate_seconds"].as_f64().unwrap() > 0.0);
+    // The simulator refuses to play one iteration.
+    arguments.extend(["--iterations", "1"]);
+    let report = json(&arguments, 1);
+    let failed = &report["placements"][0];
+    assert!(failed["seconds"].is_null());
+    let failure = failed["failure"].as_str().unwrap();
+    assert!(failure.contains("no such program"), "{failure}");
+}
+
+#[test]
+fn calibration_is_printed_as_json() {
+    let report = json(
+        &[
+            "calibrate",
+            "--json",
+            "--copies",
+            "1",
+            "--",
+            "sleep",
+            "0.01",
+        ],
+        0,
+    );
+    assert!(report["seconds"][0].as_f64().unwrap() >= 0.01);
+    assert_eq!(report["cores_worth"], serde_json::json!([1.0]));
+    assert!(report["saturation"].is_null() && report["error"] == 0.0);
 }

@@ -7,11 +7,30 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use serde::Serialize;
 use towline_node::Plan;
 use towline_node::apply::{self, Applied};
 use towline_node::world::{self, LiveWorld, Mortal, World};
 
-use super::{ApplyOptions, UndoOptions, WorldOptions, plan};
+use super::{ApplyOptions, UndoOptions, WorldOptions, plan, print_json, tell};
+
+/// What `apply --json` prints.
+#[derive(Serialize)]
+struct ApplyReport {
+    /// In the order in which they were made.
+    changes: Vec<String>,
+    /// Whether the rest waits for a restart of the host, and for another `apply` after it.
+    restart_needed: bool,
+}
+
+/// What `undo --json` prints.
+#[derive(Serialize)]
+struct UndoReport {
+    /// What was done to take changes back, in that order.
+    changes: Vec<String>,
+    /// What is not as it was, and why.
+    left: Vec<String>,
+}
 
 pub(super) fn run(options: &ApplyOptions) -> anyhow::Result<ExitCode> {
     let mut world = live(&options.world)?;
@@ -19,7 +38,11 @@ pub(super) fn run(options: &ApplyOptions) -> anyhow::Result<ExitCode> {
     let take = apply::ApplyOptions {
         take: options.take.clone(),
     };
-    let mut progress = |line: &str| println!("{line}");
+    let mut changes = Vec::new();
+    let mut progress = |line: &str| {
+        tell(options.json, line);
+        changes.push(line.to_owned());
+    };
     let applied = match (&options.plan, &options.request) {
         (Some(path), _) => {
             let text = fs::read_to_string(path)
@@ -37,9 +60,14 @@ pub(super) fn run(options: &ApplyOptions) -> anyhow::Result<ExitCode> {
         }
         (None, None) => anyhow::bail!("name a request, or a plan with --plan"),
     };
-    match applied.context(
+    let applied = applied.context(
         "stopped; `towline node apply` goes on, `towline node undo` takes back what was done",
-    )? {
+    )?;
+    match applied {
+        applied if options.json => print_json(&ApplyReport {
+            changes,
+            restart_needed: applied == Applied::RestartNeeded,
+        })?,
         Applied::Complete => println!("The host is as planned."),
         Applied::RestartNeeded => {
             println!(
@@ -56,8 +84,17 @@ pub(super) fn undo(options: &UndoOptions) -> anyhow::Result<ExitCode> {
     let how = apply::UndoOptions {
         skip_drifted: options.skip_drifted,
     };
-    let left = apply::undo(world.as_mut(), how, &mut |line| println!("{line}"))
+    let mut changes = Vec::new();
+    let mut progress = |line: &str| {
+        tell(options.json, line);
+        changes.push(line.to_owned());
+    };
+    let left = apply::undo(world.as_mut(), how, &mut progress)
         .context("stopped; `towline node undo` goes on from here")?;
+    if options.json {
+        print_json(&UndoReport { changes, left })?;
+        return Ok(ExitCode::SUCCESS);
+    }
     for line in &left {
         println!("left: {line}");
     }

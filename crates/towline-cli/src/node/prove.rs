@@ -10,7 +10,7 @@ use towline_node::prove::run::{load, prove};
 use towline_node::prove::spec::Spec;
 use towline_node::prove::{Shell, cause, plot};
 
-use super::ProveOptions;
+use super::{ProveOptions, print_json, tell};
 
 pub(super) fn run(options: &ProveOptions) -> anyhow::Result<ExitCode> {
     let action = || format!("could not use {}", options.spec.display());
@@ -20,7 +20,7 @@ pub(super) fn run(options: &ProveOptions) -> anyhow::Result<ExitCode> {
     let results = match options.report {
         true => load(&options.out)?,
         false => prove(&spec, &options.out, &mut shell, &mut |line| {
-            println!("{line}")
+            tell(options.json, line)
         })
         .context("stopped; the same command goes on from here")?,
     };
@@ -33,7 +33,10 @@ pub(super) fn run(options: &ProveOptions) -> anyhow::Result<ExitCode> {
     for (name, svg) in plot::plots(&report) {
         write(&options.out, &name, &svg)?;
     }
-    print!("{}", report.text());
+    match options.json {
+        true => print_json(&report)?,
+        false => print!("{}", report.text()),
+    }
     let is_short = report.cases.iter().any(|case| case.is_short(spec.goal));
     Ok(match report.is_comparable && !is_short {
         true => ExitCode::SUCCESS,

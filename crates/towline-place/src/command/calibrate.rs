@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use serde::Serialize;
 
-use super::place::print;
+use super::place::{print, print_json};
 use crate::calibrate::{self, Curve, MAX_COPIES};
 use crate::{Error, Result, units};
 
@@ -24,6 +25,9 @@ pub struct Options {
     /// Write the curve as a table, too
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
     /// Be one copy of what is measured when no program is given
     #[arg(long, hide = true)]
     triad: bool,
@@ -60,7 +64,34 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             source,
         })?;
     }
-    print(&(table(&curve) + "\n" + &verdict(&curve)))
+    match options.json {
+        true => print_json(&Report::of(&curve)),
+        false => print(&(table(&curve) + "\n" + &verdict(&curve))),
+    }
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    /// With 1, 2, ... copies: seconds of the slowest.
+    seconds: &'a [f64],
+    /// Cores' worth of work that as many copies got.
+    cores_worth: &'a [f64],
+    /// What `--saturation` takes; null where the socket is not saturated.
+    saturation: Option<f64>,
+    /// Root of the mean square of the fit's relative errors.
+    error: f64,
+}
+
+impl<'a> Report<'a> {
+    fn of(curve: &'a Curve) -> Self {
+        Self {
+            seconds: &curve.seconds,
+            cores_worth: &curve.capacity,
+            saturation: (!curve.is_open()).then_some(curve.saturation),
+            error: curve.error,
+        }
+    }
 }
 
 fn table(curve: &Curve) -> String {

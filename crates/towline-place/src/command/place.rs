@@ -104,8 +104,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             None => Vec::new(),
         },
     };
-    let json =
-        serde_json::to_string_pretty(&report).expect("a report has only text and numbers") + "\n";
+    let json = json(&report);
     if let Some(folder) = &options.out {
         let mut files = launcher::files(&cluster, &best.placement, best.gpus.as_ref());
         let caption = format!(
@@ -128,6 +127,14 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         false => table(&candidates, &matrix) + "\n" + &explanation,
     };
     print(&text)
+}
+
+pub(super) fn print_json(report: &impl Serialize) -> Result<ExitCode> {
+    print(&json(report))
+}
+
+fn json(report: &impl Serialize) -> String {
+    serde_json::to_string_pretty(report).expect("a report has only text and numbers") + "\n"
 }
 
 pub(super) fn print(text: &str) -> Result<ExitCode> {

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 
-use super::place::print;
+use super::place::{print, print_json};
 use super::{Choice, Description, Work};
 use crate::simulate::{ITERATIONS, Simulator, mix};
 use crate::{Matrix, Result, choose, units};
@@ -55,6 +56,9 @@ struct ProgramOptions {
     /// Iterations of a declared program that are played; the rest is taken from the steady state
     #[arg(long, value_name = "N", default_value_t = ITERATIONS)]
     iterations: u64,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     engine: Engine,
 }
@@ -86,6 +90,26 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
 }
 
+/// What `--json` prints of a program.
+#[derive(Serialize)]
+struct Report {
+    cluster: String,
+    program: String,
+    ranks: usize,
+    placements: Vec<Row>,
+}
+
+/// A placement; without times where its simulation failed.
+#[derive(Serialize)]
+struct Row {
+    policy: String,
+    seconds: Option<f64>,
+    iteration_seconds: Option<f64>,
+    /// The score of `towline place`.
+    estimate_seconds: f64,
+    failure: Option<String>,
+}
+
 fn program(options: &ProgramOptions) -> Result<ExitCode> {
     let simulator = options.engine.find()?;
     let cluster = options.description.read(options.nodes.as_deref())?;
@@ -93,17 +117,7 @@ fn program(options: &ProgramOptions) -> Result<ExitCode> {
     let matrix = Matrix::of(&program);
     let sockets = options.choice.sockets()?;
     let wishes = options.choice.wishes(&cluster)?;
-    let mut text = format!(
-        "{} on {}, {} ranks\n\n{:<10} {:>12} {:>14} {:>12}\n",
-        program.name,
-        cluster.name,
-        program.ranks(),
-        "PLACEMENT",
-        "SIMULATED",
-        "AN ITERATION",
-        "ESTIMATE"
-    );
-    let mut failed = false;
+    let mut placements = Vec::new();
     for candidate in choose::candidates(&cluster, &matrix, &sockets, &wishes)? {
         let gpus = candidate.gpus.as_ref();
         let ran = simulator.run(
@@ -114,28 +128,59 @@ fn program(options: &ProgramOptions) -> Result<ExitCode> {
             gpus,
             options.iterations,
         );
-        let name = &candidate.placement.name;
-        match ran {
-            Ok(ran) => {
-                text += &format!(
-                    "{name:<10} {:>12} {:>14} {:>12}\n",
-                    units::seconds(ran.seconds),
-                    units::seconds(ran.iteration_s),
-                    units::seconds(candidate.score.total_s)
-                );
-            }
-            Err(error) => {
-                failed = true;
-                text += &format!("{name:<10} failed: {error}\n");
-            }
-        }
+        placements.push(Row {
+            policy: candidate.placement.name,
+            seconds: ran.as_ref().ok().map(|ran| ran.seconds),
+            iteration_seconds: ran.as_ref().ok().map(|ran| ran.iteration_s),
+            estimate_seconds: candidate.score.total_s,
+            failure: ran.err().map(|error| error.to_string()),
+        });
     }
-    print(&text)?;
+    let report = Report {
+        cluster: cluster.name,
+        ranks: program.ranks(),
+        program: program.name,
+        placements,
+    };
+    match options.json {
+        true => print_json(&report)?,
+        false => print(&table(&report))?,
+    };
+    let failed = report.placements.iter().any(|row| row.failure.is_some());
     Ok(if failed {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
     })
+}
+
+fn table(report: &Report) -> String {
+    let mut text = format!(
+        "{} on {}, {} ranks\n\n{:<10} {:>12} {:>14} {:>12}\n",
+        report.program,
+        report.cluster,
+        report.ranks,
+        "PLACEMENT",
+        "SIMULATED",
+        "AN ITERATION",
+        "ESTIMATE"
+    );
+    for row in &report.placements {
+        let name = &row.policy;
+        text += &match (row.seconds, row.iteration_seconds, &row.failure) {
+            (Some(seconds), Some(iteration), _) => format!(
+                "{name:<10} {:>12} {:>14} {:>12}\n",
+                units::seconds(seconds),
+                units::seconds(iteration),
+                units::seconds(row.estimate_seconds)
+            ),
+            (.., failure) => format!(
+                "{name:<10} failed: {}\n",
+                failure.as_deref().unwrap_or_default()
+            ),
+        };
+    }
+    text
 }
 
 fn jobs(options: &MixOptions) -> Result<ExitCode> {
@@ -145,7 +190,7 @@ fn jobs(options: &MixOptions) -> Result<ExitCode> {
     let mix = mix::Mix::from_toml(&crate::read_text(&options.mix)?, &what)?;
     let (outcomes, error) = mix::compare(&simulator, &cluster, &mix, options.servers)?;
     if options.json {
-        print(&(serde_json::to_string_pretty(&outcomes).expect("outcomes are numbers") + "\n"))?;
+        print_json(&outcomes)?;
     } else {
         let mut text = format!(
             "{} on {} nodes of {}\n\n{:<22} {:>12} {:>9} {:>12} {:>9} {:>12} {:>12}\n",
