@@ -14,6 +14,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use towline_client::access::Access;
 use towline_client::dial::knock;
+use towline_progress::Progress;
 use towline_transport::{Address, ConnectOptions, Connection, Registry};
 use towline_wire::control::{Message, MessageBuffer, Purpose, Token};
 
@@ -77,6 +78,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         })
         .transpose()?;
     let (start, started) = (Instant::now(), machine::now_utc());
+    let progress = Progress::new(true);
     let mut notes = Vec::new();
     let mut figures = Vec::new();
     for (index, server) in options.servers.iter().enumerate() {
@@ -85,6 +87,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
             id: format!("net.{index}"),
             section,
             figures: &mut figures,
+            progress: &progress,
         };
         let access = Access::from_environment(server, token.clone())?;
         pair.session(server, &access)?;
@@ -128,6 +131,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         std::fs::write(file, text + "\n")
             .with_context(|| format!("could not write {}", file.display()))?;
     }
+    progress.clear();
     print!("{}", report.render());
     Ok(ExitCode::SUCCESS)
 }
@@ -153,6 +157,7 @@ struct Pair<'a> {
     id: String,
     section: String,
     figures: &'a mut Vec<Figure>,
+    progress: &'a Progress,
 }
 
 impl Pair<'_> {
@@ -164,6 +169,7 @@ impl Pair<'_> {
         unit: &str,
         mut once: impl FnMut() -> anyhow::Result<f64>,
     ) -> anyhow::Result<()> {
+        self.progress.tell(format!("{}: {title}", self.section));
         once()?;
         let (wall, client, machine) = (Instant::now(), cpu::of_self(), cpu::of_machine());
         let values = (0..REPETITIONS)

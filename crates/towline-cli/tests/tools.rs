@@ -164,3 +164,33 @@ fn calibration_is_printed_as_json() {
     assert_eq!(report["cores_worth"], serde_json::json!([1.0]));
     assert!(report["saturation"].is_null() && report["error"] == 0.0);
 }
+
+/// What `calibrate` shows on a terminal with some value of TERM; what it prints itself goes to a file.
+fn shown(term: &str, more: &str) -> String {
+    let towline = env!("CARGO_BIN_EXE_towline");
+    let command = format!("{towline} calibrate --copies 1 {more} -- sleep 0.3 >/dev/null");
+    let output = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .env("TERM", term)
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn terminal_shows_progress_and_nothing_else_does() {
+    let text = shown("xterm", "");
+    assert!(text.contains("measuring 1 to 1 copies"), "{text:?}");
+    assert!(!text.contains("\x1b[3"), "no colours: {text:?}");
+    assert_eq!(
+        [
+            shown("dumb", ""),
+            shown("xterm", "--json"),
+            shown("xterm", "2>/dev/null")
+        ],
+        [""; 3]
+    );
+}

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use towline_progress::Progress;
 
 use super::leg::{Reading, Task};
 use crate::child::{Asked, this_program};
@@ -51,6 +52,7 @@ pub(super) struct Legs {
     until: Option<Instant>,
     /// What went wrong.
     pub(super) notes: Vec<String>,
+    pub(super) progress: Progress,
 }
 
 /// What each leg measured, repetition by repetition.
@@ -107,6 +109,7 @@ impl Legs {
             running: BTreeMap::new(),
             until,
             notes: Vec::new(),
+            progress: Progress::new(true).or_lines("towline bench"),
         }
     }
 
@@ -121,7 +124,7 @@ impl Legs {
 
     pub(super) fn note(&mut self, text: String) {
         if !self.notes.contains(&text) {
-            eprintln!("towline bench: {text}");
+            self.progress.aside(|| eprintln!("towline bench: {text}"));
             self.notes.push(text);
         }
     }

@@ -180,6 +180,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         std::fs::write(file, text + "\n")
             .with_context(|| format!("could not write {}", file.display()))?;
     }
+    run.legs.progress.clear();
     print!("{}", report.render());
     println!("{:.0} s", report.seconds);
     let (kept, made) = report.bars();
@@ -191,7 +192,7 @@ fn measure(run: &mut Run, only: &[Section]) {
         if !only.contains(section) || run.legs.is_over() {
             continue;
         }
-        eprintln!("towline bench: {section:?} ...");
+        run.legs.progress.tell(format!("{section:?}"));
         match section {
             Section::Start => run.start(),
             Section::Launch => run.launches(),

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use towline_progress::Progress;
 
 pub use self::method::{Outcome, Repetition, Side, Sides};
 pub use self::source::{Of, SourceReport};
@@ -132,14 +133,15 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
             eprintln!("towline bench: {} is unknown: {error}", report.name);
         }
     }
+    let progress = Progress::new(true).or_lines("towline bench");
     let sampler = Sampler::start(sources, Duration::from_millis(options.period));
     let idle = (options.idle > 0.0).then(|| {
-        eprintln!("towline bench: idle for {} s ...", options.idle);
+        progress.tell(format!("idle for {} s", options.idle));
         let from_s = now_s();
         std::thread::sleep(Duration::from_secs_f64(options.idle));
         (from_s, now_s())
     });
-    let intervals = run_program(options, &sampler)?;
+    let intervals = run_program(options, &sampler, &progress)?;
     let sources = sampler.end()?;
     let two = !options.server.is_empty();
     let mut repetitions: Vec<Repetition> = intervals
@@ -176,6 +178,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         std::fs::write(file, text + "\n")
             .with_context(|| format!("could not write {}", file.display()))?;
     }
+    progress.clear();
     print!("{}", report.render());
     Ok(ExitCode::SUCCESS)
 }
@@ -203,7 +206,11 @@ fn open(client: &[String], server: &[String]) -> anyhow::Result<Vec<Source>> {
 }
 
 /// Warms up, and runs the program often enough; when each run began and ended.
-fn run_program(options: &Options, sampler: &Sampler) -> anyhow::Result<Vec<(f64, f64)>> {
+fn run_program(
+    options: &Options,
+    sampler: &Sampler,
+    progress: &Progress,
+) -> anyhow::Result<Vec<(f64, f64)>> {
     let (program, arguments) = options.command.split_first().context("no program")?;
     let once = || -> anyhow::Result<(f64, f64)> {
         let mut command = Command::new(program);
@@ -220,12 +227,12 @@ fn run_program(options: &Options, sampler: &Sampler) -> anyhow::Result<Vec<(f64,
         Ok((from_s, from_s + start.elapsed().as_secs_f64()))
     };
     let warm_up = Duration::from_secs_f64(options.warm_up);
-    eprintln!("towline bench: warm-up for {} s ...", options.warm_up);
+    progress.tell(format!("warm-up for {} s", options.warm_up));
     let start = Instant::now();
     while start.elapsed() < warm_up {
         once()?;
     }
-    eprintln!("towline bench: {} runs or more ...", options.repetitions);
+    progress.tell(format!("{} runs or more", options.repetitions));
     let before = sampler.samples();
     let mut intervals = Vec::new();
     loop {

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use towline_progress::Progress;
 
 use super::leg::{LISTED_AT, Reading, Task, monotonic_us};
 use crate::child::{Asked, this_program};
@@ -117,6 +118,7 @@ pub(super) struct Legs<'a> {
     until: Option<Instant>,
     /// What went wrong.
     pub(super) notes: Vec<String>,
+    pub(super) progress: Progress,
 }
 
 /// What each leg measured, repetition by repetition.
@@ -174,6 +176,7 @@ impl<'a> Legs<'a> {
             tcp: None,
             until,
             notes: Vec::new(),
+            progress: Progress::new(true).or_lines("towline bench"),
         }
     }
 
@@ -211,7 +214,7 @@ impl<'a> Legs<'a> {
 
     pub(super) fn note(&mut self, text: String) {
         if !self.notes.contains(&text) {
-            eprintln!("towline bench: {text}");
+            self.progress.aside(|| eprintln!("towline bench: {text}"));
             self.notes.push(text);
         }
     }

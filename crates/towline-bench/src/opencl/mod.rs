@@ -182,6 +182,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         std::fs::write(file, text + "\n")
             .with_context(|| format!("could not write {}", file.display()))?;
     }
+    run.legs.progress.clear();
     print!("{}", report.render());
     println!("{:.0} s", report.seconds);
     let (kept, made) = report.bars();
@@ -203,7 +204,7 @@ fn measure(run: &mut Run<'_>, options: &Options, folders: &Folders) -> anyhow::R
         if !options.only.contains(section) {
             continue;
         }
-        eprintln!("towline bench: {section:?} ...");
+        run.legs.progress.tell(format!("{section:?}"));
         match (section, &workloads) {
             (Section::Calls, _) => run.calls(),
             (Section::Launch, _) => run.launches(),

@@ -108,7 +108,7 @@ impl Run<'_> {
                 false => scaled.cpu_size,
             };
             let title = format!("{name} {precision} {size}").replace(" none", "");
-            eprintln!("towline bench:   {title} ...");
+            self.legs.progress.tell(format!("  {title}"));
             let mut addresses = Vec::new();
             addresses.extend(servers.iter().map(|server| server.address.clone()));
             let turns =

@@ -14,6 +14,7 @@ use anyhow::{Context, anyhow, ensure};
 use clap::Args;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+use towline_progress::Progress;
 use towline_soft::measure::{Shape, Subject};
 
 use crate::machine::{Machine, now_utc};
@@ -104,6 +105,8 @@ pub struct Scaling {
 /// Measures.
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let turns = if options.quick { 2 } else { 5 };
+    let progress = Progress::new(true);
+    progress.tell("first launch");
     let mut report = Report {
         schema: SCHEMA,
         kind: "soft".into(),
@@ -115,6 +118,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         first_launch: first_launch(turns)?,
     };
     for case in kernels::all(options.quick) {
+        progress.tell(case.name);
         let figure = measure(&case, turns, report.machine.cores);
         report
             .kernels
@@ -125,6 +129,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         std::fs::write(file, text + "\n")
             .with_context(|| format!("could not write {}", file.display()))?;
     }
+    progress.clear();
     print!("{}", render(&report));
     let missed = options.check && !report.keeps_its_bars();
     Ok(ExitCode::from(u8::from(missed)))

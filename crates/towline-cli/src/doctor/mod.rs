@@ -11,6 +11,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use serde::Serialize;
+use towline_progress::Progress;
 
 use crate::ask;
 use crate::cli::DoctorOptions;
@@ -155,6 +156,7 @@ fn printable(text: &str) -> String {
 pub(crate) fn run(options: &DoctorOptions) -> anyhow::Result<ExitCode> {
     let mut named = options.servers.clone();
     named.servers.extend(options.hosts.iter().cloned());
+    let progress = Progress::new(!options.json);
     let mut sections = Vec::new();
     match servers::choose_any(&named) {
         Ok(chosen) => {
@@ -162,6 +164,7 @@ pub(crate) fn run(options: &DoctorOptions) -> anyhow::Result<ExitCode> {
                 place: "client".to_owned(),
                 findings: client::look(&chosen),
             });
+            progress.tell("asking servers");
             let looked = ask::on_all(&chosen.servers, |address| {
                 Ok(server::look(address, &chosen.settings))
             });
@@ -180,6 +183,7 @@ pub(crate) fn run(options: &DoctorOptions) -> anyhow::Result<ExitCode> {
             });
         }
     }
+    progress.clear();
     let report = Report::new(sections);
     let mut out = std::io::stdout();
     let text = match options.json {

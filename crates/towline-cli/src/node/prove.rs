@@ -9,6 +9,7 @@ use towline_node::prove::report::report;
 use towline_node::prove::run::{load, prove};
 use towline_node::prove::spec::Spec;
 use towline_node::prove::{Shell, cause, plot};
+use towline_progress::Progress;
 
 use super::{ProveOptions, print_json, tell};
 
@@ -17,16 +18,20 @@ pub(super) fn run(options: &ProveOptions) -> anyhow::Result<ExitCode> {
     let text = fs::read_to_string(&options.spec).with_context(action)?;
     let spec = Spec::parse(&text).with_context(action)?;
     let mut shell = Shell;
+    let progress = Progress::new(!options.json);
+    progress.tell("running benchmarks");
     let results = match options.report {
         true => load(&options.out)?,
         false => prove(&spec, &options.out, &mut shell, &mut |line| {
-            tell(options.json, line)
+            progress.aside(|| tell(options.json, line))
         })
         .context("stopped; the same command goes on from here")?,
     };
     let report = report(&spec, &results, || {
+        progress.tell("looking for causes");
         cause::look(&spec, &results.stage.vm, &mut shell)
     });
+    progress.clear();
     let json = serde_json::to_string_pretty(&report).context("could not write the report")?;
     write(&options.out, "report.json", &json)?;
     write(&options.out, "report.txt", &report.text())?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
+use towline_progress::Progress;
 
 use super::place::{print, print_json};
 use crate::calibrate::{self, Curve, MAX_COPIES};
@@ -56,6 +57,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         None => cores.truncate(MAX_COPIES),
     }
     let limit = Duration::from_secs(options.limit);
+    let progress = Progress::new(!options.json);
+    progress.tell(format!(
+        "measuring 1 to {} copies, each {} times",
+        cores.len(),
+        options.repeat
+    ));
     let curve = calibrate::measure(&options.command, &cores, options.repeat, limit)?;
     if let Some(path) = &options.out {
         std::fs::write(path, table(&curve)).map_err(|source| Error::File {
@@ -64,6 +71,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             source,
         })?;
     }
+    progress.clear();
     match options.json {
         true => print_json(&Report::of(&curve)),
         false => print(&(table(&curve) + "\n" + &verdict(&curve))),

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
+use towline_progress::Progress;
 
 use super::{Choice, Description, Work};
 use crate::choose::{self, Candidate};
@@ -67,7 +68,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     let sockets = options.choice.sockets()?;
     let wishes = options.choice.wishes(&cluster)?;
+    let progress = Progress::new(!options.json);
+    progress.tell("placing");
     let candidates = choose::candidates(&cluster, &matrix, &sockets, &wishes)?;
+    progress.clear();
     let Some(best) = candidates.first() else {
         return Err(Error::Size("no policy was asked for".to_owned()));
     };

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use towline_progress::Progress;
 
 use super::place::{print, print_json};
 use super::{Choice, Description, Work};
@@ -117,8 +118,17 @@ fn program(options: &ProgramOptions) -> Result<ExitCode> {
     let matrix = Matrix::of(&program);
     let sockets = options.choice.sockets()?;
     let wishes = options.choice.wishes(&cluster)?;
+    let progress = Progress::new(!options.json);
     let mut placements = Vec::new();
-    for candidate in choose::candidates(&cluster, &matrix, &sockets, &wishes)? {
+    progress.tell("placing");
+    let candidates = choose::candidates(&cluster, &matrix, &sockets, &wishes)?;
+    let count = candidates.len();
+    for candidate in candidates {
+        let name = &candidate.placement.name;
+        progress.tell(format!(
+            "simulating {name}, {} of {count}",
+            placements.len() + 1
+        ));
         let gpus = candidate.gpus.as_ref();
         let ran = simulator.run(
             &cluster,
@@ -142,6 +152,7 @@ fn program(options: &ProgramOptions) -> Result<ExitCode> {
         program: program.name,
         placements,
     };
+    progress.clear();
     match options.json {
         true => print_json(&report)?,
         false => print(&table(&report))?,
@@ -188,7 +199,13 @@ fn jobs(options: &MixOptions) -> Result<ExitCode> {
     let cluster = options.description.read(None)?;
     let what = options.mix.display().to_string();
     let mix = mix::Mix::from_toml(&crate::read_text(&options.mix)?, &what)?;
+    let progress = Progress::new(!options.json);
+    progress.tell(format!(
+        "simulating {} with up to {} servers",
+        mix.name, options.servers
+    ));
     let (outcomes, error) = mix::compare(&simulator, &cluster, &mix, options.servers)?;
+    progress.clear();
     if options.json {
         print_json(&outcomes)?;
     } else {
