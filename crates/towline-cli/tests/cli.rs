@@ -570,6 +570,45 @@ fn login_keeps_the_token_that_a_server_knows() {
     assert!(err(&again).contains("does not name"), "{}", err(&again));
 }
 
+/// The finding of `towline doctor` about this machine's PyTorch.
+fn pytorch_found(variables: &[(&str, &Path)]) -> String {
+    let output = towline()
+        .args(["doctor", "--json"])
+        .env_remove("VIRTUAL_ENV")
+        .envs(variables.iter().copied())
+        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .output()
+        .unwrap();
+    let report: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+    let findings = report["sections"][0]["findings"].as_array().unwrap();
+    let finding = findings.iter().find(|found| found["subject"] == "PyTorch");
+    finding.map_or(String::new(), |found| {
+        found["text"].as_str().unwrap().to_owned()
+    })
+}
+
+#[test]
+fn doctor_finds_pytorch_of_path_or_virtual_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let torch = folder.path().join("torch");
+    std::fs::create_dir(&torch).unwrap();
+    // Importing it would fail.
+    std::fs::write(torch.join("__init__.py"), "raise SystemExit(1)\n").unwrap();
+    let text = "__version__ = '2.5.1+cu124'\ncuda: Optional[str] = '12.4'\n";
+    std::fs::write(torch.join("version.py"), text).unwrap();
+    let told = format!("2.5.1+cu124 in {}, built for CUDA 12.4", torch.display());
+    assert_eq!(pytorch_found(&[("PYTHONPATH", folder.path())]), told);
+    // A virtual environment comes before PATH; its python3 says where it is.
+    let python = folder.path().join("bin/python3");
+    std::fs::create_dir(folder.path().join("bin")).unwrap();
+    std::fs::write(&python, format!("#!/bin/sh\necho {}\n", torch.display())).unwrap();
+    std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(pytorch_found(&[("VIRTUAL_ENV", folder.path())]), told);
+    let elsewhere = folder.path().join("bin");
+    let variables = [("PYTHONPATH", folder.path()), ("VIRTUAL_ENV", &elsewhere)];
+    assert_eq!(pytorch_found(&variables), "");
+}
+
 #[test]
 fn unknown_key_of_the_config_file_is_named() {
     let home = config("[profile.lab]\nsever = \"gpu1\"\n");

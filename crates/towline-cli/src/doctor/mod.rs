@@ -1,9 +1,10 @@
 //! `towline doctor`: what stands between a program on this machine and the devices of its servers, and what to do about it.
 //!
-//! [`client`] looks at this machine, [`server`] at one server. Each gives findings in the order in which a connection would meet them;
+//! [`client`] looks at this machine, [`pytorch`] at its PyTorch, [`server`] at one server. Each gives findings in the order in which a connection would meet them;
 //! what follows an error on the way to a server is left out.
 
 mod client;
+mod pytorch;
 mod server;
 
 use std::fmt::Write as _;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use towline_progress::Progress;
 
+use self::pytorch::PyTorch;
 use crate::ask;
 use crate::cli::DoctorOptions;
 use crate::servers::{self, short};
@@ -160,13 +162,16 @@ pub(crate) fn run(options: &DoctorOptions) -> anyhow::Result<ExitCode> {
     let mut sections = Vec::new();
     match servers::choose_any(&named) {
         Ok(chosen) => {
+            let pytorch = PyTorch::find();
+            let mut findings = client::look(&chosen);
+            findings.extend(pytorch.as_ref().map(PyTorch::finding));
             sections.push(Section {
                 place: "client".to_owned(),
-                findings: client::look(&chosen),
+                findings,
             });
             progress.tell("asking servers");
             let looked = ask::on_all(&chosen.servers, |address| {
-                Ok(server::look(address, &chosen.settings))
+                Ok(server::look(address, &chosen.settings, pytorch.as_ref()))
             });
             for (address, findings) in chosen.servers.iter().zip(looked) {
                 sections.push(Section {

@@ -12,6 +12,7 @@ use towline_wire::control::{SUPPORTED_VERSIONS, Status};
 use towline_wire::cuda::{self, snapshot};
 use towline_wire::snapshot::Snapshot;
 
+use super::pytorch::PyTorch;
 use super::{Finding, State};
 use crate::ask::Server;
 use crate::servers;
@@ -29,7 +30,11 @@ const COPY_BYTES: usize = 32 << 20;
 const COPY_LIMIT: Duration = Duration::from_secs(60);
 
 /// Looks until something is in the way.
-pub(super) fn look(address: &Address, settings: &Settings) -> Vec<Finding> {
+pub(super) fn look(
+    address: &Address,
+    settings: &Settings,
+    pytorch: Option<&PyTorch>,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(why) = way(address, &mut findings) {
         findings.push(why);
@@ -62,7 +67,7 @@ pub(super) fn look(address: &Address, settings: &Settings) -> Vec<Finding> {
     };
     findings.push(version(&server.identity.software, &server.identity.name));
     findings.push(protection(address, &access));
-    findings.extend(devices(&mut server));
+    findings.extend(devices(&mut server, pytorch));
     let mut times = Vec::with_capacity(PINGS);
     let mut status = None;
     for _ in 0..PINGS {
@@ -225,7 +230,7 @@ fn protection(address: &Address, access: &Access) -> Finding {
     }
 }
 
-fn devices(server: &mut Server) -> Vec<Finding> {
+fn devices(server: &mut Server, pytorch: Option<&PyTorch>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let opencl = Snapshot::decode(&server.snapshot).map_or(0, |snapshot| snapshot.devices.len());
     let cuda = match server.cuda_devices() {
@@ -240,7 +245,10 @@ fn devices(server: &mut Server) -> Vec<Finding> {
         Err(error) => Err(format!("{error:#}")),
     };
     match cuda {
-        Ok(snapshot) => findings.extend(cuda_findings(&snapshot)),
+        Ok(snapshot) => {
+            findings.extend(cuda_findings(&snapshot));
+            findings.extend(pytorch.and_then(|pytorch| pytorch.fits(&snapshot)));
+        }
         Err(why) => {
             let state = if opencl == 0 {
                 State::Error
