@@ -56,7 +56,7 @@ struct Surroundings {
     lints: &'static str,
 }
 
-/// What has become of the stages so far.
+/// Outcomes of the stages so far.
 #[derive(Default)]
 struct Results {
     total: Tally,
@@ -278,7 +278,7 @@ fn log_of(outcome: &Outcome, log: &Path) -> String {
     }
 }
 
-/// What a stage adds to the sum, and the lines that tell what became of it.
+/// A stage's part of the sum, and the lines that tell of its outcome.
 fn report(
     workspace: &Workspace,
     stage: &Stage,

@@ -147,7 +147,7 @@ fn apply_and_undo_tell_their_changes_as_json() {
         "{lines:?}"
     );
     assert_eq!(err(&applied), lines.join("\n") + "\n");
-    // What somebody else has moved stays, and is told.
+    // A change that somebody else has moved stays, and is told.
     shape.write("/proc/irq/50/smp_affinity_list", "1\n");
     let undone = node(&shape, &["undo", "--json"]);
     let report = json(&undone);
@@ -158,7 +158,7 @@ fn apply_and_undo_tell_their_changes_as_json() {
     assert!(!report["changes"].as_array().unwrap().is_empty());
 }
 
-/// What asks a node what it is, and whether a benchmark is there, and then a benchmark of `time` itself.
+/// A proof of one benchmark, whose nodes are reached by the program REACH.
 const PROOF: &str = r#"
 runs = 2
 [native]

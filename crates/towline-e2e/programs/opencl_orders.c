@@ -6,8 +6,7 @@
  */
 #undef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 300
-#include <CL/cl.h>
-#include <CL/cl_icd.h>
+#include "opencl_platform.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -241,19 +240,10 @@ static cl_mem new_image(cl_context context, cl_channel_type type)
 
 int main(void)
 {
-    cl_platform_id platforms[8], platform;
-    cl_uint found = 0;
-    if (clGetPlatformIDs(8, platforms, &found) != CL_SUCCESS || found == 0)
+    const cl_platform_id platform = chosen_platform();
+    if (platform == NULL)
         return 4;
-    platform = platforms[0];
-    for (cl_uint at = 0; at < found; at++) {
-        char name[64] = "";
-        clGetPlatformInfo(platforms[at], CL_PLATFORM_NAME, sizeof name, name, NULL);
-        if (strcmp(name, "Towline") == 0)
-            platform = platforms[at];
-    }
-    /* Past the loader, which judges NULL handles itself. */
-    cl = *(const struct _cl_icd_dispatch *const *)platform;
+    cl = functions_of(platform);
     cl_device_id device;
     const cl_context context = new_context(platform, &device), other = new_context(platform, &device);
     cl_int code = 77;

@@ -18,8 +18,7 @@
 #define CL_USE_DEPRECATED_OPENCL_2_0_APIS
 #define CL_USE_DEPRECATED_OPENCL_2_1_APIS
 #define CL_USE_DEPRECATED_OPENCL_2_2_APIS
-#include <CL/cl.h>
-#include <CL/cl_icd.h>
+#include "opencl_platform.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -1748,19 +1747,10 @@ int main(int count, char **arguments)
     if (count != 3)
         return 2;
     setvbuf(stdout, NULL, _IONBF, 0);
-    cl_platform_id platforms[8];
-    cl_uint found = 0;
-    if (clGetPlatformIDs(8, platforms, &found) != CL_SUCCESS || found == 0)
+    platform = chosen_platform();
+    if (platform == NULL)
         return 4;
-    platform = platforms[0];
-    for (cl_uint at = 0; at < found; at++) {
-        char name[64] = "";
-        clGetPlatformInfo(platforms[at], CL_PLATFORM_NAME, sizeof name, name, NULL);
-        if (strcmp(name, "Towline") == 0)
-            platform = platforms[at];
-    }
-    /* Past the loader, which judges NULL handles itself. */
-    cl = *(const struct _cl_icd_dispatch *const *)platform;
+    cl = functions_of(platform);
     if (cl->clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 8, devices, &device_count) != CL_SUCCESS || device_count == 0)
         return 4;
     spans = strcmp(arguments[1], "all") == 0;

@@ -1,4 +1,4 @@
-//! What commands that take long show while they work: one line on the terminal with the work and the time so far.
+//! Progress of commands that take long: one line on the terminal with the work and the time so far.
 //!
 //! It is on standard error, so that results can go to a file or a pipe, and nowhere but on a terminal that can move its cursor
 //! (`TERM` is not `dumb`). It has no colours.
@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How often the time so far is drawn.
+/// Pause between two drawings of the time so far.
 const TICK: Duration = Duration::from_millis(200);
 
 /// The line; it goes away with this.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
-    /// What lines begin with where there is no terminal; `None` for no lines.
+    /// Begins the lines that are written where there is no terminal; `None` for no lines.
     name: Option<&'static str>,
 }
 

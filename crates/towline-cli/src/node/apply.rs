@@ -26,9 +26,9 @@ struct ApplyReport {
 /// What `undo --json` prints.
 #[derive(Serialize)]
 struct UndoReport {
-    /// What was done to take changes back, in that order.
+    /// Steps that took changes back, in their order.
     changes: Vec<String>,
-    /// What is not as it was, and why.
+    /// Changes that were left in place, and why.
     left: Vec<String>,
 }
 

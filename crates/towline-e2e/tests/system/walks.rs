@@ -147,7 +147,7 @@ impl Player {
         Self::new("natively", None, "first", shares)
     }
 
-    /// What a program prints, and its end.
+    /// Runs a program: its lines, and its end.
     fn run(&self, program: &str, arguments: &[&str], input: &Path) -> (Vec<String>, String) {
         let path = |name: &str| self.folder.path().join(name);
         let program = opencl_program(program);

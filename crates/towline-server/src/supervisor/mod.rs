@@ -105,10 +105,10 @@ const SILENT_GRACE: Duration = Duration::from_millis(100);
 /// How long a client may wait for a worker to start: loading a driver on a machine with many devices takes seconds.
 const WORKER_START_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long a client whose program has ended may go unnoticed, where processors are busy.
+/// Longest time for which a client that has left goes unnoticed, where processors are busy.
 const NOTICE_LIMIT: Duration = Duration::from_millis(500);
 
-/// How long the place of a client that has left is waited for: its worker is killed before, and only a kernel that hangs keeps it.
+/// Longest wait for the place of a client that has left: its worker is killed before, and only a kernel that hangs keeps it.
 const LEAVING_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long a worker may take to end by itself before it is killed.
