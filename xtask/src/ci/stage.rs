@@ -226,7 +226,7 @@ pub(super) const STAGES: &[Stage] = &[
         tiers: TEST,
         needs: &["build"],
         tools: &[Tool::Command("build/dist-tools/bin/nfpm")],
-        command: "cargo xtask dist --quick && packaging/tests/wheel build/dist-quick && packaging/tests/tarball build/dist-quick",
+        command: "cargo test --locked -p xtask dist:: -- --ignored && cargo xtask dist --quick && packaging/tests/wheel build/dist-quick && packaging/tests/tarball build/dist-quick",
         ..STAGE
     },
     Stage {
@@ -241,6 +241,15 @@ pub(super) const STAGES: &[Stage] = &[
         ],
         command: "cargo xtask dist --target x86_64 && packaging/tests/rpm build/dist && packaging/tests/wheel build/dist && \
             TOWLINE_DIST_VERSION=0.0.1 cargo xtask dist --quick && packaging/tests/deb build/dist build/dist-quick",
+        limit_s: 3600,
+        ..STAGE
+    },
+    Stage {
+        // A second build in another folder gives the same packages.
+        name: "packages-again",
+        tiers: LONG,
+        needs: &["packages-fresh"],
+        command: "packaging/tests/again build/dist",
         limit_s: 3600,
         ..STAGE
     },

@@ -22,11 +22,15 @@
 mod native;
 mod sbom;
 mod target;
+#[cfg(test)]
+mod tests;
 mod wheel;
 
-use std::fs;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
@@ -108,12 +112,18 @@ impl<'a> Packing<'a> {
         place_release(self.workspace, built, program, &strip, &tree)?;
         place_lists(self, target, &tree)?;
         place_modules(self, &tree)?;
+        self.pack_tree(target, &tree, forms)
+    }
+
+    /// Packs files that are in their places: the same files give the same bytes, wherever and whenever, under any umask.
+    fn pack_tree(&self, target: Target, tree: &Path, forms: &[Form]) -> Result<()> {
+        self.settle(tree)?;
         for form in forms {
             match form {
-                Form::Deb => native::pack(self, target, &tree, "deb")?,
-                Form::Rpm => native::pack(self, target, &tree, "rpm")?,
-                Form::Tarball => tarball(self, &tree)?,
-                Form::Wheel => wheel::pack(self, target, &tree)?,
+                Form::Deb => native::pack(self, target, tree, "deb")?,
+                Form::Rpm => native::pack(self, target, tree, "rpm")?,
+                Form::Tarball => tarball(self, tree)?,
+                Form::Wheel => wheel::pack(self, target, tree)?,
             }
         }
         Ok(())
@@ -123,6 +133,28 @@ impl<'a> Packing<'a> {
         write_digests(&self.dist)?;
         println!("{}", self.dist.display());
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Gives a folder, and all in it, the modes of the usual umask and the release's time: some packers keep them.
+    fn settle(&self, path: &Path) -> Result<()> {
+        let action = || format!("cannot set mode and time of {}", path.display());
+        let found = path.metadata().with_context(action)?;
+        if found.is_dir() {
+            entries(path)?
+                .iter()
+                .try_for_each(|path| self.settle(path))?;
+        }
+        // Folders are executable, too.
+        let mode = match found.permissions().mode() & 0o100 {
+            0 => 0o644,
+            _ => 0o755,
+        };
+        fs::set_permissions(path, Permissions::from_mode(mode)).with_context(action)?;
+        let seconds = self.time.parse();
+        let seconds = seconds.with_context(|| format!("`{}` is no time", self.time))?;
+        let time = UNIX_EPOCH + Duration::from_secs(seconds);
+        let file = File::open(path).and_then(|file| file.set_modified(time));
+        file.with_context(action)
     }
 
     /// A folder for what is on its way into a package.
@@ -505,46 +537,5 @@ fn commit_time(workspace: &Workspace) -> String {
             String::from_utf8_lossy(&output.stdout).trim().to_owned()
         }
         _ => "0".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn destdir_stands_before_the_prefix() {
-        assert_eq!(
-            within(Path::new("/tmp/pkg"), Path::new("/usr/local")),
-            Path::new("/tmp/pkg/usr/local")
-        );
-        assert_eq!(
-            within(Path::new(""), Path::new("/usr/local")),
-            Path::new("/usr/local")
-        );
-    }
-
-    #[test]
-    fn a_relative_prefix_is_refused_before_anything_is_built() {
-        let workspace = Workspace::locate().unwrap();
-        let error = install(&workspace, Path::new("usr"), Path::new(""))
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("absolute"), "{error}");
-    }
-
-    #[test]
-    fn digests_name_every_file_as_sha256sum_does() {
-        let folder = tempfile::tempdir().unwrap();
-        write(&folder.path().join("b"), b"").unwrap();
-        write(&folder.path().join("a/c"), b"x\n").unwrap();
-        write_digests(folder.path()).unwrap();
-        let checked = Command::new("sha256sum")
-            .args(["--check", "--strict", "--quiet", "SHA256SUMS"])
-            .current_dir(folder.path())
-            .status();
-        assert!(checked.unwrap().success());
-        let text = fs::read_to_string(folder.path().join("SHA256SUMS")).unwrap();
-        assert!(text.contains("  a/c\n") && text.contains("  b\n"), "{text}");
     }
 }

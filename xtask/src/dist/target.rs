@@ -49,14 +49,19 @@ impl Target {
         succeed(Command::new(script).arg(self.arch()).arg(&stubs))?;
         let triple = self.triple();
         let linker = format!("CARGO_TARGET_{}_LINKER", triple.to_uppercase()).replace('-', "_");
+        let c_flags = format!("CFLAGS_{triple}").replace('-', "_");
+        let built = workspace.metadata()?.target_directory;
         succeed(
             build_command(workspace)
                 .args(["--target", &triple])
                 .env(linker, stubs.join("cc"))
                 .env("CARGO_INCREMENTAL", "0")
-                .env("RUSTFLAGS", path_flags(workspace)?),
+                .env(c_flags, path_flags("-ffile-prefix-map", workspace, &built)?)
+                .env(
+                    "RUSTFLAGS",
+                    path_flags("--remap-path-prefix", workspace, &built)?,
+                ),
         )?;
-        let built = workspace.metadata()?.target_directory;
         let built = built.join(triple).join("release");
         for file in LIBRARIES.iter().chain([&PROGRAM]) {
             check_glibc(&built.join(file))?;
@@ -65,18 +70,24 @@ impl Target {
     }
 }
 
-/// Compiler flags that keep the places of this checkout and of cargo's sources out of what is built.
-fn path_flags(workspace: &Workspace) -> Result<String> {
+/// Compiler flags that keep the places of this checkout, of cargo's sources and of what is built out of the result. Those of C, too: the
+/// linker's build id is a digest of all, also of debugging information that is stripped later.
+fn path_flags(flag: &str, workspace: &Workspace, built: &Path) -> Result<String> {
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo"));
     let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo_home = cargo_home.or_else(home).context("HOME is not set")?;
-    let flags = [(workspace.root(), "/towline"), (&cargo_home, "/cargo")]
-        .map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
+    // The last that fits counts.
+    let flags = [
+        (workspace.root(), "/towline"),
+        (built, "/towline/target"),
+        (&cargo_home, "/cargo"),
+    ]
+    .map(|(from, to)| format!("{flag}={}={to}", from.display()));
+    let spaced = flags.iter().find(|flag| flag.contains(' '));
     ensure!(
-        flags.iter().all(|flag| !flag.contains(' ')),
-        "the paths {} and {} must not contain spaces",
-        workspace.root().display(),
-        cargo_home.display()
+        spaced.is_none(),
+        "`{}` has a space: build in folders without",
+        spaced.map_or("", String::as_str)
     );
     Ok(flags.join(" "))
 }

@@ -54,6 +54,7 @@ pub(super) fn pack(packing: &Packing<'_>, target: Target, tree: &Path) -> Result
         )
         .as_bytes(),
     )?;
+    packing.settle(&unpacked)?;
     succeed(
         packing
             .tool("python")
