@@ -165,7 +165,7 @@ fn calibration_is_printed_as_json() {
     assert!(report["saturation"].is_null() && report["error"] == 0.0);
 }
 
-/// What `calibrate` shows on a terminal with some value of TERM; what it prints itself goes to a file.
+/// The display of `calibrate` on a terminal with some value of TERM; its result goes elsewhere.
 fn shown(term: &str, more: &str) -> String {
     let towline = env!("CARGO_BIN_EXE_towline");
     let command = format!("{towline} calibrate --copies 1 {more} -- sleep 0.3 >/dev/null");

@@ -38,7 +38,7 @@ fn digests_name_every_file_as_sha256sum_does() {
     assert!(text.contains("  a/c\n") && text.contains("  b\n"), "{text}");
 }
 
-/// What packages are made of; programs and libraries can be executed.
+/// The files that packages are made of; programs and libraries can be executed.
 const FILES: [&str; 12] = [
     "bin/towline",
     "lib/libtowline_cuda.so",

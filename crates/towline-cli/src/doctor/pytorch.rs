@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn device_newer_or_older_than_the_build_is_an_error() {
+    fn unknown_compute_capability_is_an_error() {
         let newer = fits("12.4", 12_080, (12, 0));
         assert_eq!(newer.state, State::Error);
         assert!(newer.text.contains("compute capability 12.0 of a GPU"));

@@ -78,14 +78,14 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
 }
 
-/// What `--json` prints.
+/// The document that `--json` prints.
 #[derive(Serialize)]
 struct Report<'a> {
     /// With 1, 2, ... copies: seconds of the slowest.
     seconds: &'a [f64],
     /// Cores' worth of work that as many copies got.
     cores_worth: &'a [f64],
-    /// What `--saturation` takes; null where the socket is not saturated.
+    /// The value for `--saturation`; null where the socket is not saturated.
     saturation: Option<f64>,
     /// Root of the mean square of the fit's relative errors.
     error: f64,

@@ -91,7 +91,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
 }
 
-/// What `--json` prints of a program.
+/// The document that `--json` prints of a program.
 #[derive(Serialize)]
 struct Report {
     cluster: String,
