@@ -1,13 +1,15 @@
-//! A control connection that asks a server for devices or status.
+//! A control connection that asks a server for devices or status, or to end a session.
 
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use towline_client::access::Access;
 use towline_client::dial::knock;
 use towline_transport::{Address, Connection};
-use towline_wire::control::{Message, MessageBuffer, Purpose, ServerIdentity, Status};
+use towline_wire::control::{
+    KillSession, Message, MessageBuffer, Purpose, SHOWN_TEXT, ServerIdentity, Status, printable,
+};
 
 /// How long a server may take for an answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -36,32 +38,36 @@ impl Server {
 
     /// The sessions of now.
     pub(crate) fn status(&mut self) -> anyhow::Result<Status> {
-        self.send(&Message::StatusRequest.encode())?;
-        match Message::decode(&self.frame()?)? {
+        match self.ask(&Message::StatusRequest)? {
             Message::Status(status) => Ok(status),
-            Message::Reject(reject) => bail!(reject),
-            other => bail!(
-                "the server answered with {} instead of its status",
-                other.name()
-            ),
+            other => Err(unexpected(&other, "its status")),
         }
     }
 
     /// Its devices for CUDA; or why it has none.
     pub(crate) fn cuda_devices(&mut self) -> anyhow::Result<Result<Vec<u8>, String>> {
-        self.send(&Message::CudaDevicesRequest.encode())?;
-        match Message::decode(&self.frame()?)? {
+        match self.ask(&Message::CudaDevicesRequest)? {
             Message::CudaDevices(devices) => Ok(devices.snapshot),
-            Message::Reject(reject) => bail!(reject),
-            other => bail!(
-                "the server answered with {} instead of its CUDA devices",
-                other.name()
-            ),
+            other => Err(unexpected(&other, "its CUDA devices")),
         }
     }
 
-    fn send(&self, frame: &[u8]) -> anyhow::Result<()> {
-        Ok(self.connection.send(&[IoSlice::new(frame)])?)
+    /// Ends a session, and returns when its worker is gone.
+    pub(crate) fn kill(&mut self, session_id: u64) -> anyhow::Result<()> {
+        match self.ask(&Message::KillSession(KillSession { session_id }))? {
+            Message::SessionKilled(killed) => killed
+                .outcome
+                .map_err(|reason| anyhow!(printable(&reason, SHOWN_TEXT))),
+            other => Err(unexpected(&other, "whether the session is gone")),
+        }
+    }
+
+    fn ask(&mut self, request: &Message) -> anyhow::Result<Message> {
+        self.connection.send(&[IoSlice::new(&request.encode())])?;
+        match Message::decode(&self.frame()?)? {
+            Message::Reject(reject) => bail!(reject),
+            answer => Ok(answer),
+        }
     }
 
     fn frame(&mut self) -> anyhow::Result<Vec<u8>> {
@@ -84,6 +90,13 @@ impl Server {
             }
         }
     }
+}
+
+fn unexpected(answer: &Message, wanted: &str) -> anyhow::Error {
+    anyhow!(
+        "the server answered with {} instead of {wanted}",
+        answer.name()
+    )
 }
 
 /// Does the same on all servers at once; results are in the order of `servers`.

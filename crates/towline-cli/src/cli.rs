@@ -45,6 +45,11 @@ pub(crate) enum Command {
     /// Looks at this machine and at the servers. Each finding is ok, a note, a warning or an error, with the thing to do. Copies 64 MiB
     /// to a CUDA device and back. Exit status: 1 where there is an error, else 0.
     Doctor(DoctorOptions),
+    /// End a session of a server
+    ///
+    /// The program's calls return errors from then on, and the server's log and audit log tell who ended it. A tenant ends its own
+    /// sessions; a tenant with --admin, and a client of a server with one token for all, ends any.
+    Kill(KillOptions),
     /// Keep the token of a server for this user, and the server in the user's config.toml
     ///
     /// The token is a line of standard input, which a terminal does not show, unless --token-file names a file to copy. It is checked
@@ -119,6 +124,14 @@ pub(crate) struct DevicesOptions {
     /// Print JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct KillOptions {
+    /// Number of the session on its server, as `towline status` shows it
+    pub(crate) session: u64,
+    #[command(flatten)]
+    pub(crate) servers: ServerOptions,
 }
 
 #[derive(Args, Debug)]

@@ -50,6 +50,7 @@ mod tests {
             "-completions",
             "-devices",
             "-doctor",
+            "-kill",
             "-login",
             "-logout",
             "-man",

@@ -13,6 +13,7 @@ mod config;
 mod devices;
 mod doctor;
 mod documents;
+mod kill;
 mod login;
 mod node;
 mod notify;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Completions(options) => documents::completions(options.shell),
         Command::Devices(options) => devices::run(&options),
         Command::Doctor(options) => doctor::run(&options),
+        Command::Kill(options) => kill::run(&options),
         Command::Login(options) => login::login(&options),
         Command::Logout(options) => login::logout(&options),
         Command::Man(options) => documents::manual(&options.folder),

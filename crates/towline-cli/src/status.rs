@@ -81,6 +81,7 @@ struct SessionStatus {
     received_bytes: u64,
     sent_bytes: u64,
     calls: u64,
+    launches: u64,
     device_time_ms: u64,
     limits: BTreeMap<&'static str, Limit>,
 }
@@ -159,6 +160,7 @@ fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> Ser
         received_bytes: session.received_bytes,
         sent_bytes: session.sent_bytes,
         calls: session.calls,
+        launches: session.launches,
         device_time_ms: session.device_time_us / 1000,
         limits: LIMITS
             .iter()

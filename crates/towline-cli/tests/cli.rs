@@ -160,6 +160,24 @@ fn server_lists_its_device_and_its_status() {
 }
 
 #[test]
+fn kill_of_unknown_session_says_where_to_look() {
+    let server = Server::start(&[]);
+    let output = run(&["kill", "7", "--server", &server.address]);
+    assert_eq!(output.status.code(), Some(125));
+    for part in ["session 7", &server.address, "towline status"] {
+        assert!(err(&output).contains(part), "no {part} in {}", err(&output));
+    }
+    let two = format!("{},127.0.0.1:1", server.address);
+    let output = run(&["kill", "7", "--server", &two]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        err(&output).contains("of which of 2 servers"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
 fn terminated_server_exits_well_and_leaves_nothing() {
     let mut server = Server::start(&[]);
     let workers = server.workers();

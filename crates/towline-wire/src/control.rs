@@ -2,8 +2,8 @@
 //!
 //! Every message is one length-prefixed frame ([`MessageBuffer`] cuts them out of a byte stream, [`Message`] gives them a
 //! meaning). A control connection, encrypted or not, starts with a handshake ([`ClientHandshake`], [`ServerHandshake`]) that takes one round
-//! trip without a token and two with one; afterwards the client may ask for [`Status`], [`Devices`] and, on a connection for NVML, [`NvmlQuestions`], and the server
-//! may report [`SessionEnded`]. A data lane starts with a fixed-size [`AttachPreamble`] instead and never carries a
+//! trip without a token and two with one; afterwards the client may ask for [`Status`], [`Devices`] and, on a connection for NVML, [`NvmlQuestions`],
+//! or end a session by [`KillSession`], and the server may report [`SessionEnded`]. A data lane starts with a fixed-size [`AttachPreamble`] instead and never carries a
 //! control message; the first four bytes of a connection tell the two apart ([`ConnectionKind`]). So do they for a third
 //! kind: another server, that connects its worker to one here ([`PeerConnector`], [`PeerAcceptor`]).
 //!
@@ -35,10 +35,10 @@ pub use handshake::{
 };
 pub use lane::{LaneEnd, LaneKey};
 pub use message::{
-    Challenge, CudaDevices, Devices, Enforcement, Hello, LIMITS, LimitStatus, Message, NONCE_BYTES,
-    Nonce, PROOF_BYTES, PeerConnect, PeerConnected, PeerOffer, PeerTicket, Proof, Purpose,
-    ServerLimit, SessionEnded, SessionGrant, SessionLimits, SessionStatus, Status, TenantStatus,
-    VersionRange, Welcome,
+    Challenge, CudaDevices, Devices, Enforcement, Hello, KillSession, LIMITS, LimitStatus, Message,
+    NONCE_BYTES, Nonce, PROOF_BYTES, PeerConnect, PeerConnected, PeerOffer, PeerTicket, Proof,
+    Purpose, ServerLimit, SessionEnded, SessionGrant, SessionKilled, SessionLimits, SessionStatus,
+    Status, TenantStatus, VersionRange, Welcome,
 };
 pub use peer::{
     PEER_ACCEPTED, PEER_CHALLENGE_BYTES, PEER_HELLO_BYTES, PeerAcceptor, PeerConnector, PeerError,

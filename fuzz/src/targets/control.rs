@@ -1,9 +1,9 @@
 //! Control messages, cut anywhere.
 
 use towline_wire::control::{
-    self, AttachPreamble, ControlError, Hello, Message, MessageBuffer, NONCE_BYTES, PeerConnect,
-    PeerConnected, PeerOffer, PeerTicket, Purpose, Reject, RejectCode, SUPPORTED_VERSIONS, SessionEnded, SessionStatus, Status,
-    TenantStatus, Ticket, limits,
+    self, AttachPreamble, ControlError, Hello, KillSession, Message, MessageBuffer, NONCE_BYTES, PeerConnect,
+    PeerConnected, PeerOffer, PeerTicket, Purpose, Reject, RejectCode, SUPPORTED_VERSIONS, SessionEnded, SessionKilled, SessionStatus,
+    Status, TenantStatus, Ticket, limits,
 };
 
 use crate::Seed;
@@ -66,6 +66,10 @@ pub fn seeds() -> Vec<Seed> {
     let ended = SessionEnded {
         reason: "signal 11".into(),
     };
+    let kill = KillSession { session_id: 3 };
+    let killed = SessionKilled {
+        outcome: Err("no such session".into()),
+    };
     let preamble = AttachPreamble {
         ticket: Ticket::from_random([3; 32]),
         lane_index: 1,
@@ -82,6 +86,8 @@ pub fn seeds() -> Vec<Seed> {
         Seed::new("reject", Message::Reject(reject).encode()),
         Seed::new("status", Message::Status(status).encode()),
         Seed::new("ended", Message::SessionEnded(ended).encode()),
+        Seed::new("kill", Message::KillSession(kill).encode()),
+        Seed::new("killed", Message::SessionKilled(killed).encode()),
         Seed::new("peer-offer", Message::PeerOffer(offer).encode()),
         Seed::new("peer-ticket", Message::PeerTicket(given).encode()),
         Seed::new("peer-connect", Message::PeerConnect(connect).encode()),

@@ -1,4 +1,4 @@
-//! The audit log: one line of JSON for each session that begins and ends, and for refusals, in a file that is only ever appended to.
+//! The audit log: one line of JSON for each session that begins, is killed and ends, and for refusals, in a file that is only ever appended to.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -42,6 +42,17 @@ pub(super) enum Event<'a> {
         crashed: bool,
         /// Why, where it was not its client's wish.
         reason: Option<&'a str>,
+    },
+    /// A client has ended a session on request.
+    SessionKilled {
+        session: u64,
+        /// The session's.
+        tenant: &'a str,
+        by_tenant: &'a str,
+        /// As the client gave it.
+        by_host: &'a str,
+        by_pid: u32,
+        by_address: &'a str,
     },
     /// Connections were refused: those of a period in one line.
     Refused {

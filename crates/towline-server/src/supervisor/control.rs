@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use towline_transport::{Address, Connection, Registry, TransportError, recv_exact, tls};
 use towline_wire::control::{
     AttachPreamble, Channel, ConnectionKind, ControlError, CudaDevices, Devices, HandshakeError,
-    Hello, LaneKey, Message, MessageBuffer, NONCE_BYTES, Purpose, Reject, RejectCode, SHOWN_NAME,
-    ServerHandshake, ServerLimit, ServerProgress, SessionEnded, SessionGrant, Status, TICKET_BYTES,
-    Tenants as _, Ticket, labels, limits, printable,
+    Hello, KillSession, LaneKey, Message, MessageBuffer, NONCE_BYTES, Purpose, Reject, RejectCode,
+    SHOWN_NAME, ServerHandshake, ServerLimit, ServerProgress, SessionEnded, SessionGrant,
+    SessionKilled, Status, TICKET_BYTES, Tenants as _, Ticket, labels, limits, printable,
 };
 use towline_wire::cuda::CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT;
 use towline_wire::snapshot::Snapshot;
@@ -36,6 +36,8 @@ use crate::worker::process::SessionParameters;
 
 /// How often a client that waits for a worker hears that the server is alive.
 const ALIVE_PERIOD: Duration = Duration::from_secs(1);
+/// How long a killed session may take until its worker is gone: longer than a worker is waited for, shorter than clients wait for answers.
+const KILL_LIMIT: Duration = Duration::from_secs(7);
 
 /// Why a connection is over, other than by its peer's wish.
 #[derive(Debug, thiserror::Error)]
@@ -312,7 +314,7 @@ fn answer_queries(
     control.welcome(&handshake.welcome(None, opencl_devices(shared)))?;
     while let Some(message) = next_message(control, inbox, &place, shared)? {
         client.check()?;
-        answer(control, message, &client.tenant, shared)?;
+        answer_alone(control, message, client, shared)?;
     }
     Ok(())
 }
@@ -352,7 +354,7 @@ fn tell_of_devices(
                 let answers = monitor.answer(&asked, &asker, &shared.sessions);
                 control.send(&Message::NvmlAnswers(answers).encode())?;
             }
-            other => answer(control, other, &client.tenant, shared)?,
+            other => answer_alone(control, other, client, shared)?,
         }
     }
     Ok(())
@@ -548,6 +550,7 @@ fn run_session(
             has_own_files,
             lanes: Arc::new(LaneAccount::new(session_limits.max_lanes)),
             peering: Peering::default(),
+            killed: OnceLock::new(),
             hello,
             tenant,
         }),
@@ -605,6 +608,7 @@ fn run_session(
     let ending = lock(&end).take();
     let cause = match (&ending, &result) {
         (Some(ending), _) => ending.cause,
+        (None, _) if session.killed.get().is_some() => Cause::Killed,
         (None, _) if session.tenant.is_revoked() => Cause::Revoked,
         (None, Err(Fault::Handshake(_))) => Cause::Protocol,
         (None, Err(Fault::Rejected(_))) => Cause::Stop,
@@ -620,6 +624,7 @@ fn run_session(
     if let Some(audit) = &shared.audit {
         let fault = result.as_ref().err().map(Fault::to_string);
         let tenant = &session.tenant;
+        let killed = session.killed.get().map(String::as_str);
         let revoked = tenant.is_revoked().then(|| tenant.revocation());
         audit.tell(&Event::SessionEnded {
             session: id,
@@ -636,6 +641,7 @@ fn run_session(
             reason: ending
                 .as_ref()
                 .map(|ending| ending.reason.as_str())
+                .or(killed)
                 .or(revoked.as_deref())
                 .or(fault.as_deref()),
         });
@@ -715,6 +721,67 @@ fn serve_session(
         }
     }
     Ok(())
+}
+
+/// Answers on a connection without a session.
+fn answer_alone(
+    control: &ControlConnection,
+    request: Message,
+    client: &Client,
+    shared: &Shared,
+) -> Result<(), Fault> {
+    match request {
+        Message::KillSession(request) => {
+            let outcome = kill(request, client, &control.peer(), shared);
+            control.send(&Message::SessionKilled(SessionKilled { outcome }).encode())?;
+            Ok(())
+        }
+        other => answer(control, other, &client.tenant, shared),
+    }
+}
+
+/// Ends a session on request and waits until its worker is gone; in the error, why it is not.
+fn kill(request: KillSession, by: &Client, address: &str, shared: &Shared) -> Result<(), String> {
+    let id = request.session_id;
+    let may =
+        |session: &Arc<Session>| by.tenant.is_admin() || Arc::ptr_eq(&by.tenant, &session.tenant);
+    // Sessions of others are as unknown as in the status.
+    let session = shared.sessions.get(id).filter(may);
+    let session = session.ok_or_else(|| {
+        format!(
+            "there is no session {id} that you may end; `towline status` lists those that there are"
+        )
+    })?;
+    let host = &by.hello.hostname;
+    let reason = match shared.config.tenants.is_listed() {
+        true => {
+            let tenant = by.tenant.name();
+            format!("the tenant `{tenant}` ended the session with `towline kill` on {host}")
+        }
+        false => format!("the session was ended with `towline kill` on {host}"),
+    };
+    if session.killed.set(reason.clone()).is_ok() {
+        log::info!("session {id}: {reason}, from {address}");
+        if let Some(audit) = &shared.audit {
+            audit.tell(&Event::SessionKilled {
+                session: id,
+                tenant: session.tenant.name(),
+                by_tenant: by.tenant.name(),
+                by_host: host,
+                by_pid: by.hello.pid,
+                by_address: address,
+            });
+        }
+    }
+    session.control.end(Some(&reason));
+    match shared.sessions.wait_gone(id, KILL_LIMIT) {
+        true => Ok(()),
+        false => Err(format!(
+            "session {id} is cut off from its client, but its worker {} has not ended within {} s: it hangs in the kernel",
+            session.worker.pid(),
+            KILL_LIMIT.as_secs()
+        )),
+    }
 }
 
 fn answer(

@@ -22,6 +22,8 @@ pub(super) enum Cause {
     HostMemory,
     /// A kernel ran for longer than it may.
     KernelTime,
+    /// A client of its tenant, or an admin, ended it on request.
+    Killed,
     /// The connection to its client broke.
     Lost,
     /// Its client broke the protocol.
@@ -34,12 +36,13 @@ pub(super) enum Cause {
 
 impl Cause {
     /// All of them, in their order.
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Client,
         Self::Crash,
         Self::Error,
         Self::HostMemory,
         Self::KernelTime,
+        Self::Killed,
         Self::Lost,
         Self::Protocol,
         Self::Revoked,
@@ -54,6 +57,7 @@ impl Cause {
             Self::Error => "error",
             Self::HostMemory => "host_memory",
             Self::KernelTime => "kernel_time",
+            Self::Killed => "killed",
             Self::Lost => "lost",
             Self::Protocol => "protocol",
             Self::Revoked => "revoked",

@@ -1,7 +1,7 @@
 //! The table of sessions: who has which worker, and what joins a lane to a session.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use towline_transport::Connection;
@@ -65,6 +65,8 @@ pub(super) struct Session {
     pub(super) has_own_files: bool,
     pub(super) lanes: Arc<LaneAccount>,
     pub(super) peering: Peering,
+    /// Why, where someone has ended it on request.
+    pub(super) killed: OnceLock<String>,
 }
 
 /// The account of a session's lanes.
@@ -276,6 +278,15 @@ impl SessionTable {
         lock(&self.state).sessions.get(&id).cloned()
     }
 
+    /// Waits until the place of a session is free again; false if that takes longer than `limit`.
+    pub(super) fn wait_gone(&self, id: u64, limit: Duration) -> bool {
+        let state = lock(&self.state);
+        let is_there = |state: &mut State| state.sessions.contains_key(&id);
+        let waited = self.left.wait_timeout_while(state, limit, is_there);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !state.sessions.contains_key(&id)
+    }
+
     /// What `towline status` shows of each session that a tenant may see: `of` one, or all.
     pub(super) fn status(&self, of: Option<&Arc<Tenant>>) -> Vec<SessionStatus> {
         let sessions = self.statistics(of).into_iter();
@@ -475,6 +486,7 @@ impl Session {
             received_bytes: statistics.received_bytes,
             sent_bytes: statistics.sent_bytes,
             calls: statistics.calls,
+            launches: statistics.launches,
             device_time_us: statistics.device_time_us,
             tenant: self.tenant.name().to_owned(),
             limits: self.limits(statistics),

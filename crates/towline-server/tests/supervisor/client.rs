@@ -147,6 +147,14 @@ impl Client {
         }
     }
 
+    pub(super) fn kill(&mut self, session_id: u64) -> Result<(), String> {
+        self.send(&Message::KillSession(KillSession { session_id }).encode());
+        match self.message() {
+            Some(Message::SessionKilled(killed)) => killed.outcome,
+            other => panic!("not an outcome: {other:?}"),
+        }
+    }
+
     /// Asks for a peer lane from the server of this address.
     pub(super) fn offer(&mut self, address: &str) -> Result<Ticket, String> {
         let offer = PeerOffer {

@@ -36,10 +36,11 @@ use towline_transport::{
     Address, ConnectOptions, Connection, Registry, TransportError, recv_exact, recv_exact_within,
 };
 use towline_wire::control::{
-    AttachPreamble, Channel, ClientHandshake, ClientProgress, HandshakeError, Hello, LaneEnd,
-    LaneKey, Message, MessageBuffer, NvmlQuestions, PEER_CHALLENGE_BYTES, PEER_HELLO_BYTES,
-    PeerConnect, PeerConnector, PeerOffer, Purpose, Question, Reject, RejectCode, ServerIdentity,
-    SessionLimits, Status, TICKET_BYTES, Ticket, Token, VersionRange, Welcome, labels, limits,
+    AttachPreamble, Channel, ClientHandshake, ClientProgress, HandshakeError, Hello, KillSession,
+    LaneEnd, LaneKey, Message, MessageBuffer, NvmlQuestions, PEER_CHALLENGE_BYTES,
+    PEER_HELLO_BYTES, PeerConnect, PeerConnector, PeerOffer, Purpose, Question, Reject, RejectCode,
+    ServerIdentity, SessionLimits, Status, TICKET_BYTES, Ticket, Token, VersionRange, Welcome,
+    labels, limits,
 };
 use towline_wire::nvml::{
     DeviceGetMemoryInfo, DeviceGetMemoryInfoReply, DeviceGetPowerUsage, DeviceGetPowerUsageReply,
@@ -89,6 +90,9 @@ fn tests() -> Vec<Trial> {
             crash_is_told_to_its_client_and_spares_the_others,
             engine_error_reaches_the_client,
             audit_tells_of_each_session_what_it_was_and_how_it_ended,
+            killed_session_is_told_and_audited,
+            tenant_kills_its_own_sessions_only,
+            session_cannot_kill_others,
             worker_killed_for_memory_is_not_blamed_on_the_driver,
             workers_start_at_once_and_clients_get_them_in_the_order_they_came,
             sessions_are_limited_and_places_come_back,

@@ -311,6 +311,101 @@ pub(super) fn audit_tells_of_each_session_what_it_was_and_how_it_ended() -> Resu
     Ok(())
 }
 
+pub(super) fn killed_session_is_told_and_audited() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("audit");
+    let server = serve(SupervisorConfig {
+        audit_log: Some(path.clone()),
+        ..config("echo")
+    });
+    let mut victim = Client::session(&server.address);
+    let other = Client::session(&server.address);
+    let lanes = [victim.lane(0, 1), other.lane(0, 1)];
+    assert!(lanes.iter().all(Lane::echoes));
+    let mut killer = Client::join_from("laptop", &server.address, Purpose::Query, None)?;
+    assert_eq!(killer.kill(1), Ok(()));
+    // The answer comes when the worker is gone.
+    let sessions = killer.status().sessions;
+    assert_eq!(sessions.len(), 1);
+    assert_eq!(sessions[0].session_id, 2);
+    let Some(Message::SessionEnded(ended)) = victim.message() else {
+        panic!("not told")
+    };
+    let reason = "the session was ended with `towline kill` on laptop";
+    assert_eq!(ended.reason, reason);
+    assert!(lanes[1].echoes());
+    let again = killer.kill(1).expect_err("it is gone");
+    assert!(again.contains("no session 1"), "{again}");
+    assert_eq!(killer.status().sessions_crashed, 0);
+    let lines = || -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let lines = text.lines().map(serde_json::from_str);
+        lines.map_while(Result::ok).collect()
+    };
+    wait_until("four lines", Duration::from_secs(10), || lines().len() == 4);
+    let lines = lines();
+    assert_eq!(lines[2]["event"], "session_killed");
+    assert_eq!(
+        (&lines[2]["session"], &lines[2]["by_host"]),
+        (&1.into(), &"laptop".into())
+    );
+    assert_eq!(lines[3]["event"], "session_ended");
+    assert_eq!(
+        (&lines[3]["crashed"], &lines[3]["reason"]),
+        (&false.into(), &reason.into())
+    );
+    Ok(())
+}
+
+pub(super) fn tenant_kills_its_own_sessions_only() -> Result<(), Failed> {
+    let secret = |name: &str| token(&format!("the token of {name}")).expect("it is long enough");
+    let entry = |name: &str| TenantEntry {
+        id: name.into(),
+        token: secret(name),
+        admin: name == "operators",
+        limits: TenantLimits::default(),
+    };
+    let entries = ["anna", "bert", "operators"].map(|name| (name.to_owned(), entry(name)));
+    let server = serve(SupervisorConfig {
+        tenants: Arc::new(TenantTable::listed(entries.into())),
+        ..config("echo")
+    });
+    let join = |name: &str, purpose| {
+        let hello = Hello::new(purpose, "test", 1, "laptop", [7; 32]).of_tenant(name);
+        Client::join_over(Wire::Tls, &server.address, hello, Some(secret(name)))
+    };
+    let mut first = join("anna", Purpose::Session)?;
+    let second = join("anna", Purpose::Session)?;
+    let mut bert = join("bert", Purpose::Query)?;
+    let foreign = bert.kill(1).expect_err("it is anna's");
+    let missing = bert.kill(9).expect_err("there is none");
+    assert_eq!(foreign.replace('1', "9"), missing);
+    assert!(second.lane(0, 1).echoes());
+    assert_eq!(join("anna", Purpose::Query)?.kill(2), Ok(()));
+    assert_eq!(join("operators", Purpose::Query)?.kill(1), Ok(()));
+    let Some(Message::SessionEnded(ended)) = first.message() else {
+        panic!("not told")
+    };
+    assert_eq!(
+        ended.reason,
+        "the tenant `operators` ended the session with `towline kill` on laptop"
+    );
+    Ok(())
+}
+
+pub(super) fn session_cannot_kill_others() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    let mut client = Client::session(&server.address);
+    let other = Client::session(&server.address);
+    client.send(&Message::KillSession(KillSession { session_id: 2 }).encode());
+    let Some(Message::Reject(reject)) = client.message() else {
+        panic!("not rejected")
+    };
+    assert_eq!(reject.code, RejectCode::Malformed);
+    assert!(other.lane(0, 1).echoes());
+    Ok(())
+}
+
 pub(super) fn worker_killed_for_memory_is_not_blamed_on_the_driver() -> Result<(), Failed> {
     let server = serve(config("echo"));
     let mut client = Client::session(&server.address);

@@ -306,6 +306,8 @@ pub struct SessionStatus {
     pub sent_bytes: u64,
     /// API calls executed.
     pub calls: u64,
+    /// Kernel launches among them.
+    pub launches: u64,
     /// How long it kept devices busy, added up over devices.
     pub device_time_us: u64,
     /// The tenant that it belongs to.
@@ -427,6 +429,7 @@ impl SessionStatus {
         writer.u64(self.received_bytes);
         writer.u64(self.sent_bytes);
         writer.u64(self.calls);
+        writer.u64(self.launches);
         writer.u64(self.device_time_us);
         writer.text(&self.tenant, limits::TENANT_BYTES);
         self.limits.iter().for_each(|limit| limit.write(writer));
@@ -450,6 +453,7 @@ impl SessionStatus {
             received_bytes: reader.u64("received bytes")?,
             sent_bytes: reader.u64("sent bytes")?,
             calls: reader.u64("calls")?,
+            launches: reader.u64("launches")?,
             device_time_us: reader.u64("device time")?,
             tenant: reader.text("tenant name", limits::TENANT_BYTES)?,
             limits: {
@@ -684,6 +688,20 @@ pub struct PeerConnected {
     pub outcome: Result<(), String>,
 }
 
+/// Client to server, on a connection without a session: end a session of the client's tenant, or any one for an admin.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct KillSession {
+    /// Its number, as [`SessionStatus::session_id`].
+    pub session_id: u64,
+}
+
+/// Server to client: the answer to a [`KillSession`], once the session's worker is gone.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SessionKilled {
+    /// Whether the session is gone; or why not.
+    pub outcome: Result<(), String>,
+}
+
 /// Every message of the control protocol.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Message {
@@ -727,6 +745,10 @@ pub enum Message {
     Ping,
     /// Server to client: the answer to a `Ping`; and, unasked, once a second while a session waits for its worker.
     Alive,
+    /// Client to server, on a connection without a session.
+    KillSession(KillSession),
+    /// Server to client.
+    SessionKilled(SessionKilled),
 }
 
 impl Message {
@@ -771,6 +793,13 @@ impl Message {
                 body.u64(answer.lane);
                 body.bool(answer.outcome.is_ok());
                 if let Err(reason) = &answer.outcome {
+                    body.text(reason, limits::TEXT_BYTES);
+                }
+            }
+            Self::KillSession(kill) => body.u64(kill.session_id),
+            Self::SessionKilled(killed) => {
+                body.bool(killed.outcome.is_ok());
+                if let Err(reason) = &killed.outcome {
                     body.text(reason, limits::TEXT_BYTES);
                 }
             }
@@ -845,6 +874,15 @@ impl Message {
             }),
             19 => Self::Ping,
             20 => Self::Alive,
+            21 => Self::KillSession(KillSession {
+                session_id: reader.u64("session id")?,
+            }),
+            22 => Self::SessionKilled(SessionKilled {
+                outcome: match reader.bool("whether the session is gone")? {
+                    true => Ok(()),
+                    false => Err(reader.text("reason", limits::TEXT_BYTES)?),
+                },
+            }),
             value => {
                 return Err(ControlError::InvalidValue {
                     field: "message kind",
@@ -879,6 +917,8 @@ impl Message {
             Self::CudaDevices(_) => "CudaDevices",
             Self::Ping => "Ping",
             Self::Alive => "Alive",
+            Self::KillSession(_) => "KillSession",
+            Self::SessionKilled(_) => "SessionKilled",
         }
     }
 
@@ -904,6 +944,8 @@ impl Message {
             Self::CudaDevices(_) => 18,
             Self::Ping => 19,
             Self::Alive => 20,
+            Self::KillSession(_) => 21,
+            Self::SessionKilled(_) => 22,
         }
     }
 }

@@ -550,7 +550,7 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
             name(),
             any::<u32>(),
         ),
-        any::<[u64; 8]>(),
+        any::<[u64; 9]>(),
         any::<[u16; 2]>(),
         tenant_name(),
         [(); LIMITS.len()].map(|()| limit_status()),
@@ -571,6 +571,7 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
                     received_bytes,
                     sent_bytes,
                     calls,
+                    launches,
                     device_time_us,
                 ] = numbers;
                 let [lanes, peer_lanes] = lanes;
@@ -591,6 +592,7 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
                     received_bytes,
                     sent_bytes,
                     calls,
+                    launches,
                     device_time_us,
                     tenant,
                     limits,
@@ -818,6 +820,9 @@ fn message() -> impl Strategy<Value = Message> {
         Just(Message::DevicesRequest),
         snapshot().prop_map(|snapshot| Message::Devices(Devices { snapshot })),
         name().prop_map(|reason| Message::SessionEnded(SessionEnded { reason })),
+        any::<u64>().prop_map(|session_id| Message::KillSession(KillSession { session_id })),
+        prop_oneof![Just(Ok(())), name().prop_map(Err)]
+            .prop_map(|outcome| Message::SessionKilled(SessionKilled { outcome })),
         device_message(),
         peer_message(),
     ]
