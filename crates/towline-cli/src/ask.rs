@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
 use towline_client::access::Access;
-use towline_client::dial::knock;
+use towline_client::dial::{DialError, knock};
 use towline_transport::{Address, Connection};
 use towline_wire::control::{
-    KillSession, Message, MessageBuffer, Purpose, SHOWN_TEXT, ServerIdentity, Status, printable,
+    Answer, KillSession, Message, MessageBuffer, NvmlQuestions, Purpose, Question, SHOWN_TEXT,
+    ServerIdentity, Status, printable,
 };
 
 /// How long a server may take for an answer.
@@ -27,7 +28,16 @@ pub(crate) struct Server {
 impl Server {
     /// Connects and proves that we know the token.
     pub(crate) fn connect(address: &Address, access: &Access) -> anyhow::Result<Self> {
-        let opened = knock(address, access, Purpose::Query)?;
+        Ok(Self::connect_to(address, access, Purpose::Query)?)
+    }
+
+    /// The same, to ask what NVML tells too. Servers without it refuse.
+    pub(crate) fn connect_for_nvml(address: &Address, access: &Access) -> Result<Self, DialError> {
+        Self::connect_to(address, access, Purpose::Nvml)
+    }
+
+    fn connect_to(address: &Address, access: &Access, purpose: Purpose) -> Result<Self, DialError> {
+        let opened = knock(address, access, purpose)?;
         Ok(Self {
             connection: opened.connection,
             buffer: opened.buffer,
@@ -49,6 +59,14 @@ impl Server {
         match self.ask(&Message::CudaDevicesRequest)? {
             Message::CudaDevices(devices) => Ok(devices.snapshot),
             other => Err(unexpected(&other, "its CUDA devices")),
+        }
+    }
+
+    /// What NVML answers, one for one.
+    pub(crate) fn nvml(&mut self, questions: Vec<Question>) -> anyhow::Result<Vec<Answer>> {
+        match self.ask(&Message::NvmlQuestions(NvmlQuestions { questions }))? {
+            Message::NvmlAnswers(answers) => Ok(answers.answers),
+            other => Err(unexpected(&other, "what NVML tells")),
         }
     }
 

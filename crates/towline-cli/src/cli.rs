@@ -81,6 +81,10 @@ pub(crate) enum Command {
     Status(StatusOptions),
     /// Add, change and revoke tenants of a server
     Tenant(TenantOptions),
+    /// Watch sessions, devices and tenants of servers in a terminal
+    ///
+    /// Press ? for the keys. Scripts use `towline status` and `towline kill`. NO_COLOR=1 takes the colours away.
+    Top(TopOptions),
     /// Run an MPI program and record who talks to whom
     Trace(TraceOptions),
     /// Run the virtual machines of a plan by libvirt, OpenStack or as a cluster
@@ -132,6 +136,15 @@ pub(crate) struct KillOptions {
     pub(crate) session: u64,
     #[command(flatten)]
     pub(crate) servers: ServerOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TopOptions {
+    #[command(flatten)]
+    pub(crate) servers: ServerOptions,
+    /// Ask the servers every so many seconds
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) interval: u64,
 }
 
 #[derive(Args, Debug)]

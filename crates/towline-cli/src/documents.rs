@@ -76,6 +76,7 @@ mod tests {
             "-tenant-rotate",
             "-tenant-set",
             "-tenant",
+            "-top",
             "-trace",
             "-vm-cluster",
             "-vm-define",

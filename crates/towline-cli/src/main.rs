@@ -25,6 +25,7 @@ mod servers;
 mod status;
 mod table;
 mod tenants;
+mod top;
 mod trace;
 mod vm;
 mod worker;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         }
         Command::Status(options) => status::run(&options),
         Command::Tenant(options) => tenants::run(&options),
+        Command::Top(options) => top::run(&options),
         Command::Trace(options) => trace::run(&options),
         Command::Vm(options) => vm::run(options),
         Command::Watch(options) => bypass::run(&options),

@@ -178,6 +178,18 @@ fn kill_of_unknown_session_says_where_to_look() {
 }
 
 #[test]
+fn top_without_terminal_names_status() {
+    let output = run(&["top", "--server", "127.0.0.1:1"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        err(&output).contains("towline status --json"),
+        "{}",
+        err(&output)
+    );
+    assert_eq!(out(&output), "");
+}
+
+#[test]
 fn terminated_server_exits_well_and_leaves_nothing() {
     let mut server = Server::start(&[]);
     let workers = server.workers();

@@ -2,7 +2,7 @@
 //! between them.
 //!
 //! The tests run binaries of a release build: `cargo build --release -p towline-cli -p towline-opencl` comes first. They
-//! need PoCL, Oclgrind, `clinfo`, a C compiler and `make`, which `make test` installs. Times are limits that a hang
+//! need PoCL, Oclgrind, `clinfo`, tmux, a C compiler and `make`, which `make test` installs. Times are limits that a hang
 //! exceeds and a busy machine does not, except where a promise names one.
 
 mod support;
@@ -29,5 +29,6 @@ mod peers;
 mod processes;
 mod programs;
 mod tenants;
+mod top;
 mod transports;
 mod walks;
