@@ -19,6 +19,7 @@
 //! Manual pages and completions come from the built program itself, so that they cannot differ from it. Packages
 //! ([`pack`]) are built for glibc 2.17, whatever this machine has, and the same commit gives the same bytes.
 
+mod deflate;
 mod native;
 mod sbom;
 mod target;

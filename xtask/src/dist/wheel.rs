@@ -5,15 +5,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
+use super::deflate::recompress;
 use super::target::Target;
 use super::{Packing, copy_tree, create_dir, empty_dir, succeed, write};
 
 /// The most bytes that a wheel may have.
 const MAX_BYTES: u64 = 15_000_000;
-
-/// `python -m wheel` with the best compression, which it has no option for: half a percent.
-const PACKER: &str = "import runpy, zlib; zlib.Z_DEFAULT_COMPRESSION = zlib.Z_BEST_COMPRESSION; \
-     runpy.run_module('wheel', run_name='__main__', alter_sys=True)";
 
 pub(super) fn pack(packing: &Packing<'_>, target: Target, tree: &Path) -> Result<()> {
     let version = &packing.version;
@@ -58,16 +55,17 @@ pub(super) fn pack(packing: &Packing<'_>, target: Target, tree: &Path) -> Result
     succeed(
         packing
             .tool("python")
-            .args(["-c", PACKER, "pack", "--dest-dir"])
+            .args(["-m", "wheel", "pack", "--dest-dir"])
             .arg(&packing.dist)
             .arg(&unpacked),
     )?;
     let name = format!("towline-{version}-py3-none-manylinux2014_{arch}.manylinux_2_17_{arch}.whl");
     let wheel = packing.dist.join(name);
-    let bytes = wheel
-        .metadata()
-        .with_context(|| format!("there is no {}", wheel.display()))?
-        .len();
+    let packed = fs::read(&wheel).with_context(|| format!("there is no {}", wheel.display()))?;
+    let packed =
+        recompress(&packed).with_context(|| format!("cannot shrink {}", wheel.display()))?;
+    write(&wheel, &packed)?;
+    let bytes = packed.len() as u64;
     ensure!(
         bytes <= MAX_BYTES,
         "{} has {bytes} bytes, more than the {MAX_BYTES} that a wheel may have",

@@ -39,12 +39,9 @@ impl Terminal {
             "sh",
         ]);
         forget_surroundings(&mut command);
-        command
-            .env("PS1", "ready> ")
-            .env("LC_ALL", "C.UTF-8")
-            .env_remove("NO_COLOR");
+        command.env("LC_ALL", "C.UTF-8").env_remove("NO_COLOR");
         assert!(command.status().expect("tmux is installed").success());
-        terminal.wait_for("ready>");
+        terminal.wait_until("a prompt", |shown| !shown.trim().is_empty());
         Some(terminal)
     }
 
