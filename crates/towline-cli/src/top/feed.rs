@@ -174,8 +174,9 @@ impl Line {
             });
             match monitor.nvml(questions.collect()) {
                 Ok(answers) => {
-                    for (device, answers) in self.devices.iter_mut().zip(answers.chunks_exact(2)) {
-                        device.take_figures(&answers[0], &answers[1]);
+                    let (pairs, _) = answers.as_chunks();
+                    for (device, [rates, memory]) in self.devices.iter_mut().zip(pairs) {
+                        device.take_figures(rates, memory);
                     }
                 }
                 Err(error) => {
