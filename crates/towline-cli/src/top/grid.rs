@@ -182,7 +182,7 @@ impl Grid {
 }
 
 /// Columns of text are cut down to this before a column goes.
-const LEAST_TEXT: usize = 8;
+const LEAST_TEXT: usize = 16;
 
 fn heading(name: &str, column: usize, mark: Option<(usize, char)>) -> String {
     match mark {

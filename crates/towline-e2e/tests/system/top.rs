@@ -88,7 +88,7 @@ impl Terminal {
         });
         self.run("clear; stty -a");
         self.wait_until("echo and lines", |shown| {
-            [" icanon", " echo ", " isig"]
+            [" icanon", " echo "]
                 .iter()
                 .all(|word| shown.contains(word))
         });
