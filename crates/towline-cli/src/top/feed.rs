@@ -22,7 +22,7 @@ use crate::ask::Server;
 /// Devices of one server that are asked for figures: their questions fit one message.
 const MOST_DEVICES: usize = 32;
 
-/// What a thread has heard.
+/// News from a thread that asks a server.
 pub(super) enum News {
     /// The server of this number has answered, or why not.
     Told(usize, Result<Box<Told>, String>),

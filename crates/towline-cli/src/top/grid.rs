@@ -10,7 +10,7 @@ pub(super) struct Column {
     pub(super) name: &'static str,
     /// Numbers go to the right.
     pub(super) right: bool,
-    /// Where there is no room, columns go: the lowest rank first, `u8::MAX` never.
+    /// Columns go as there is no room: the lowest rank first, `u8::MAX` never.
     pub(super) rank: u8,
 }
 
@@ -26,7 +26,7 @@ impl Column {
     }
 }
 
-/// What a column has in a row.
+/// Content of a column in a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell {
     Text(String),

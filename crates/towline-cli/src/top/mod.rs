@@ -31,9 +31,9 @@ use self::screen::{Request, Screen};
 use crate::cli::TopOptions;
 use crate::servers;
 
-/// How often the program looks for news and signals between keys.
+/// Time between two looks for news and signals while no key comes.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often the screen is drawn without news: it tells how long servers have been silent.
+/// Time between two drawings without news: the screen tells for how long servers have been silent.
 const REDRAW: Duration = Duration::from_secs(1);
 /// Added to the number of a signal, as shells do.
 const SIGNAL_CODE: i32 = 128;

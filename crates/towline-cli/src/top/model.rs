@@ -9,7 +9,7 @@ use super::feed::Told;
 
 /// Rates that are kept of the past.
 const HISTORY: usize = 8;
-/// How long the answer of a busy server may take.
+/// Longest time that the answer of a busy server takes.
 const PATIENCE: Duration = Duration::from_secs(6);
 
 /// A server.
@@ -19,11 +19,11 @@ pub(super) struct Server {
     pub(super) address: String,
     /// Its last answer; none before the first, and where it failed since.
     pub(super) told: Option<Told>,
-    /// Why it does not answer.
+    /// Reason for which it does not answer.
     pub(super) failure: Option<String>,
-    /// When it was last heard of, or first asked.
+    /// Time at which it was last heard of, or first asked.
     heard: Instant,
-    /// How often it is asked.
+    /// Time between two questions.
     interval: Duration,
     sessions: BTreeMap<u64, Pace>,
     tenants: BTreeMap<String, Pace>,
@@ -39,7 +39,7 @@ struct Sums {
     bytes: u64,
 }
 
-/// What went on between two answers, for each second.
+/// Work between two answers, for each second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Rates {
     /// Seconds of device time: 1 where one device was busy all the time.

@@ -16,7 +16,7 @@ use super::model::Server;
 use super::views::View;
 use crate::table;
 
-/// What a key asks of the program.
+/// Request of a key to the program.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Request {
     None,
@@ -25,7 +25,7 @@ pub(super) enum Request {
     Kill(Key),
 }
 
-/// What keys are for at the moment.
+/// Meaning of keys at the moment.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Mode {
     Browse,
@@ -313,7 +313,7 @@ impl Screen {
         }
     }
 
-    /// Why there is no row.
+    /// Reason for a table without rows.
     fn emptiness(&self) -> &'static str {
         let answered = self.servers.iter().any(|server| server.told.is_some());
         match self.view {

@@ -49,7 +49,7 @@ impl View {
         found.expect("each view has its column")
     }
 
-    /// What there is to see, not sorted.
+    /// Rows of the view, not sorted.
     pub(super) fn grid(self, servers: &[Server], now: Instant) -> Grid {
         let rows = servers.iter().enumerate().flat_map(|(number, server)| {
             // A single server needs no name in each row.

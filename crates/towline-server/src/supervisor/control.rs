@@ -36,7 +36,7 @@ use crate::worker::process::SessionParameters;
 
 /// How often a client that waits for a worker hears that the server is alive.
 const ALIVE_PERIOD: Duration = Duration::from_secs(1);
-/// How long a killed session may take until its worker is gone: longer than a worker is waited for, shorter than clients wait for answers.
+/// Longest time until the worker of a killed session is gone: more than a worker is waited for, less than clients wait for answers.
 const KILL_LIMIT: Duration = Duration::from_secs(7);
 
 /// Why a connection is over, other than by its peer's wish.
