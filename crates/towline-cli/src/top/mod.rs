@@ -21,6 +21,9 @@ use anyhow::{Context, bail};
 use log::LevelFilter;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::Signal;
 use towline_client::access::Access;
 use towline_sys::signals::BlockedSignals;
 use towline_transport::Address;
@@ -52,6 +55,10 @@ pub(crate) fn run(options: &TopOptions) -> anyhow::Result<ExitCode> {
     let caught = Arc::clone(&signal);
     std::thread::spawn(move || {
         while let Ok(number) = signals.wait() {
+            if number == Signal::HUP.as_raw() {
+                // There is no terminal to give back, and a thread that reads from it may never come back.
+                std::process::exit(SIGNAL_CODE + number);
+            }
             caught.store(number, Ordering::Release);
         }
     });
@@ -108,6 +115,24 @@ impl Watched {
     }
 }
 
+/// The exit status of a program that a signal ends.
+fn signalled(number: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(SIGNAL_CODE + number).unwrap_or(u8::MAX))
+}
+
+/// Waits for a key as long as this, and tells whether the terminal is gone.
+fn is_gone(limit: Duration) -> anyhow::Result<bool> {
+    let keys = std::io::stdin();
+    let mut polled = [PollFd::new(&keys, PollFlags::IN)];
+    let limit = Timespec::try_from(limit)?;
+    match poll(&mut polled, Some(&limit)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error).context("could not wait for keys"),
+    }
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    Ok(polled[0].revents().intersects(gone))
+}
+
 /// Draws what is heard and does what keys ask for until one, or a signal, ends it.
 fn show(
     terminal: &mut DefaultTerminal,
@@ -117,6 +142,7 @@ fn show(
     signal: &AtomicI32,
 ) -> anyhow::Result<ExitCode> {
     let mut drawn: Option<Instant> = None;
+    let mut look = LOOK;
     loop {
         for item in news.try_iter() {
             if let News::Killed(server, ..) = item {
@@ -132,17 +158,22 @@ fn show(
         }
         let caught = signal.load(Ordering::Acquire);
         if caught != 0 {
-            return Ok(ExitCode::from(
-                u8::try_from(SIGNAL_CODE + caught).unwrap_or(u8::MAX),
-            ));
+            return Ok(signalled(caught));
         }
         if drawn.is_none_or(|drawn| drawn.elapsed() >= REDRAW) {
             terminal.draw(|frame| screen.draw(frame, Instant::now()))?;
             drawn = Some(Instant::now());
         }
-        if !event::poll(LOOK)? {
+        // At the end of its input crossterm reads for ever.
+        if is_gone(look)? {
+            return Ok(signalled(Signal::HUP.as_raw()));
+        }
+        if !event::poll(Duration::ZERO)? {
+            look = LOOK;
             continue;
         }
+        // More of them may be in crossterm's hands.
+        look = Duration::ZERO;
         drawn = None;
         if let Event::Key(key) = event::read()?
             && key.kind == KeyEventKind::Press

@@ -2,6 +2,7 @@
 //! for scripts.
 
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Pid, Signal};
@@ -180,6 +181,33 @@ fn top_gives_terminal_back_on_signal() {
         rustix::process::kill_process(pid, signal).expect("it runs");
         terminal.wait_for(code);
         terminal.is_sane();
+    }
+}
+
+#[test]
+fn top_ends_with_its_terminal() {
+    let server = Server::start_with(&DEVICE, &[]);
+    let folder = tempfile::tempdir().expect("room for temporary files");
+    let file = folder.path().join("pid");
+    // The second is not told: its terminal is all it has.
+    for before in ["", "trap '' HUP; "] {
+        let Some(terminal) = Terminal::open() else {
+            return;
+        };
+        terminal.run(&format!(
+            "sh -c \"{before}echo \\$\\$ >{}; exec {} top --server {}\"",
+            file.display(),
+            towline().display(),
+            server.address()
+        ));
+        terminal.wait_for("0/32");
+        let pid = std::fs::read_to_string(&file).expect("the shell wrote it");
+        drop(terminal);
+        let line = format!("/proc/{}/cmdline", pid.trim());
+        // Nobody may have asked for its status yet.
+        let is_over = || std::fs::read(&line).is_ok_and(|line| line.is_empty());
+        let ended = holds_within(PATIENCE, || is_over() || !Path::new(&line).exists());
+        assert!(ended, "process {pid} still runs, {before:?}");
     }
 }
 
