@@ -74,8 +74,9 @@ impl Case {
     fn run(&self, words: &[String], more: &[&str], program: &[&str]) -> String {
         // Open MPI 5's launcher now and then waits for ever, mostly when all that it started has ended.
         let may_hang = words.iter().any(|word| word == "--map-by");
-        for _ in 0..3 {
-            let (status, text) = self.attempt(words, more, program);
+        let (tries, limit) = if may_hang { (5, "40") } else { (1, "120") };
+        for _ in 0..tries {
+            let (status, text) = self.attempt(limit, words, more, program);
             let hung = may_hang && status.code() == Some(124);
             assert!(status.success() || hung, "{words:?}: {text}");
             if status.success() || said(&text).len() == self.placement.ranks() {
@@ -85,10 +86,16 @@ impl Case {
         panic!("{words:?} hangs each time");
     }
 
-    fn attempt(&self, words: &[String], more: &[&str], program: &[&str]) -> (ExitStatus, String) {
+    fn attempt(
+        &self,
+        limit: &str,
+        words: &[String],
+        more: &[&str],
+        program: &[&str],
+    ) -> (ExitStatus, String) {
         let (name, arguments) = words.split_first().unwrap();
         let output = Command::new("timeout")
-            .args(["--kill-after=10", "120"])
+            .args(["--kill-after=10", limit])
             .arg(name)
             .args(more)
             .args(arguments)
