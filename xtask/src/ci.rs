@@ -306,7 +306,7 @@ fn report(
                 .map(|line| format!("| {line}")),
         );
     }
-    // What failed beside tests stands at the log's end. Below tests that failed it would be those that passed.
+    // A failure beside tests stands at the log's end. Below failed tests there would be those that passed.
     if tests.is_empty() {
         let all: Vec<_> = text.lines().collect();
         let tail = &all[all.len().saturating_sub(TAIL_LINES)..];
