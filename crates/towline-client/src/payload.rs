@@ -201,10 +201,11 @@ fn transmit(link: &Link, lane: &dyn Connection) -> Result<(), TransportError> {
             unsafe { source.gather(offset, length, &mut packed) };
             &packed
         };
+        // Counted first: the server may be done with it before this thread goes on.
+        link.meter.sent(header.length as usize + CHUNK_HEADER);
         let sent = lane.send(&[IoSlice::new(&header.to_bytes()), IoSlice::new(bytes)]);
         link.payload.through();
         sent?;
-        link.meter.sent(header.length as usize + CHUNK_HEADER);
         link.sent(header.payload, header.length.into());
     }
     Ok(())
@@ -247,9 +248,12 @@ fn receive(link: &Link, lane: &dyn Connection) -> Result<(), String> {
                 unsafe { target.scatter(offset, &packed) };
             })
         };
+        // Counted first: the read may be over with it, and its session reported.
+        if received.is_ok() {
+            link.meter.received(length + CHUNK_HEADER);
+        }
         release(link, chunk.payload, received.is_ok().then_some(claim));
         received.map_err(|error| error.to_string())?;
-        link.meter.received(length + CHUNK_HEADER);
     }
 }
 

@@ -270,11 +270,11 @@ fn a_session_like_provider_is_never_asked_what_sessions_lack() {
     assert_eq!(asked, [""; 0]);
 }
 
-/// The most that setting two arguments again may cost without optimisation and beside other work; optimised and alone it is a
-/// small part of this.
-const LIMIT_NS: u128 = 4_000;
+/// The most that setting two arguments again, or a launch, may cost on a machine without other work.
+const LIMIT_NS: u128 = if cfg!(debug_assertions) { 40_000 } else { 4_000 };
 
 #[test]
+#[ignore = "measures times: takes a machine to itself"]
 fn setting_two_arguments_again_costs_little() {
     const ROUNDS: u32 = 5_000;
     let (cl, _nulls) = over_null(1, true);
@@ -294,6 +294,7 @@ fn setting_two_arguments_again_costs_little() {
 }
 
 #[test]
+#[ignore = "measures times: takes a machine to itself"]
 fn a_launch_costs_little_more_than_the_providers() {
     const ROUNDS: u32 = 500;
     let (cl, nulls) = over_null(1, true);
