@@ -14,7 +14,7 @@
 //! | `virtio-serial` | [`virtio_serial`] | the same, over ports that look like files |
 //! | any other | [`plugin`] | shared objects loaded at run time, over a versioned C ABI |
 //!
-//! [`tls`] encrypts a connection of any transport.
+//! [`tls`] encrypts a connection of any transport, [`resume`] lets one outlive its links.
 //!
 //! Framing, authentication and sessions live above this crate; it knows nothing of them. What a transport must
 //! uphold is written in [`Connection`] and held by the suite in `conformance` (a feature of that name).
@@ -34,6 +34,7 @@ pub mod plugin;
 )]
 pub mod rdma;
 mod registry;
+pub mod resume;
 mod secret;
 #[allow(unsafe_code, reason = "maps memory that a peer maps too")]
 pub mod shared_memory;

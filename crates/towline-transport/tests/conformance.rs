@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use towline_transport::conformance::{self, Fixture};
 use towline_transport::memory::{Link, MemoryTransport};
+use towline_transport::resume::Resumable;
 use towline_transport::tls::{ClientTls, Identity, ServerTls};
 use towline_transport::{
     Address, Capabilities, ConnectOptions, Connection, Listener, Registry, Transport,
@@ -141,6 +142,80 @@ fn tls_over_tcp_upholds_every_rule() {
     conformance::check(&Fixture::new(Arc::new(TlsTransport(tcp)), |_| {
         "tcp://127.0.0.1:0".into()
     }));
+}
+
+#[test]
+fn resumable_over_memory_upholds_every_rule() {
+    let memory = Arc::new(MemoryTransport::new());
+    conformance::check(&Fixture::new(
+        Arc::new(ResumableTransport(memory)),
+        |number| format!("memory://resumable-{number}"),
+    ));
+}
+
+#[test]
+fn resumable_over_tcp_upholds_every_rule() {
+    let tcp = Registry::new().get("tcp").unwrap();
+    conformance::check(&Fixture::new(Arc::new(ResumableTransport(tcp)), |_| {
+        "tcp://127.0.0.1:0".into()
+    }));
+}
+
+/// A transport whose connections could outlive their links, and end with the first.
+struct ResumableTransport(Arc<dyn Transport>);
+
+fn resumable(link: Arc<dyn Connection>) -> Arc<dyn Connection> {
+    Resumable::new(link, |connection, reason| {
+        connection.fail(reason.to_owned())
+    })
+}
+
+impl Transport for ResumableTransport {
+    fn scheme(&self) -> &'static str {
+        self.0.scheme()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            passes_descriptors: false,
+            ..self.0.capabilities()
+        }
+    }
+
+    fn connect(
+        &self,
+        address: &Address,
+        options: &ConnectOptions,
+    ) -> Result<Arc<dyn Connection>, TransportError> {
+        self.0.connect(address, options).map(resumable)
+    }
+
+    fn listen(&self, address: &Address) -> Result<Box<dyn Listener>, TransportError> {
+        Ok(Box::new(ResumableListener(self.0.listen(address)?)))
+    }
+
+    fn adopt(&self, _descriptor: OwnedFd) -> Result<Arc<dyn Connection>, TransportError> {
+        Err(TransportError::Unsupported {
+            scheme: self.scheme().into(),
+            operation: "adopt a descriptor",
+        })
+    }
+}
+
+struct ResumableListener(Box<dyn Listener>);
+
+impl Listener for ResumableListener {
+    fn accept(&self) -> Result<Arc<dyn Connection>, TransportError> {
+        self.0.accept().map(resumable)
+    }
+
+    fn local_address(&self) -> Address {
+        self.0.local_address()
+    }
+
+    fn close(&self) {
+        self.0.close();
+    }
 }
 
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(60);
