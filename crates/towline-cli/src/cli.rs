@@ -780,6 +780,12 @@ pub(crate) struct ServerLimitOptions {
     /// Longest time in seconds that a client may take to open the lanes of its session, which ends then
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
     lane_timeout: u64,
+    /// Longest time in seconds that a session over a network outlives a cut of its connections; 0 ends it with them
+    ///
+    /// The client dials again meanwhile, and the program waits. A session whose client is cut off keeps its devices' memory; it ends when
+    /// another one needs its place, and at once when its client is a process of this host that has ended.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(..=86400))]
+    grace: u64,
     /// Most events and allocations that a session offers to other processes at once
     #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(..=1 << 20))]
     session_offers: u32,
@@ -797,6 +803,7 @@ impl ServerLimitOptions {
             queries: self.max_queries as usize,
             query_silence: Duration::from_secs(self.query_timeout),
             lanes: Duration::from_secs(self.lane_timeout),
+            grace: Duration::from_secs(self.grace),
             session_offers: self.session_offers as usize,
             log_lines: self.session_log_lines,
             images: self.image_cache_count as usize,

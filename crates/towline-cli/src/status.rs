@@ -72,6 +72,8 @@ struct SessionStatus {
     peer: String,
     worker_pid: u32,
     age_ms: u64,
+    /// How long its client has been cut off; 0 while it is there.
+    away_ms: u64,
     lanes: u16,
     peer_lanes: u16,
     device_memory_bytes: u64,
@@ -152,6 +154,7 @@ fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> Ser
         peer: session.peer,
         worker_pid: session.worker_pid,
         age_ms: session.age_ms,
+        away_ms: session.away_ms,
         lanes: session.lanes,
         peer_lanes: session.peer_lanes,
         device_memory_bytes: session.device_memory_bytes,
@@ -283,6 +286,15 @@ fn render(servers: &[ServerStatus], columns: Option<usize>) -> String {
         }
         if !sessions.is_empty() {
             text.push_str(&sessions.render_within(columns, &SPARE));
+        }
+        for session in server.sessions.iter().filter(|session| session.away_ms > 0) {
+            let away = table::duration(session.away_ms);
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                text,
+                "session {}: its client has been cut off for {away}",
+                session.id
+            );
         }
     }
     text

@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use towline_transport::tls::Fingerprint;
@@ -10,16 +10,17 @@ use towline_transport::{
     Address, ConnectOptions, Connection, Registry, TransportError, read_secret,
 };
 use towline_wire::control::{
-    AttachPreamble, Channel, ClientHandshake, ClientProgress, ControlError, HandshakeError, Hello,
-    LaneEnd, LaneKey, Message, MessageBuffer, NONCE_BYTES, Purpose, SHOWN_TEXT, Token, TokenError,
-    Welcome, limits, printable,
+    Channel, ClientHandshake, ClientProgress, ControlError, HandshakeError, Hello, LaneKey,
+    Message, MessageBuffer, NONCE_BYTES, Purpose, SHOWN_TEXT, Token, TokenError, Welcome, limits,
+    printable,
 };
 use towline_wire::error::DecodeError;
 
-use crate::access::{Access, Secured, secure_lane};
+use crate::access::{Access, Secured};
 use crate::config::ConfigError;
 use crate::link::{Link, Vocabulary};
 use crate::peer::Control;
+use crate::rejoin::Place;
 use crate::tuning::tuning;
 
 /// Why there is no session with a server.
@@ -192,7 +193,6 @@ pub(crate) fn dial(
     vocabulary: &'static Vocabulary,
 ) -> Result<Dialled, DialError> {
     let server = address.to_string();
-    let transport = Registry::global().get(address.scheme())?;
     let Opened {
         connection,
         buffer,
@@ -207,30 +207,26 @@ pub(crate) fn dial(
         .payload_lanes
         .unwrap_or(grant.limits.payload_lanes)
         .clamp(1, most - 1);
-    let attach = |index: u16| -> Result<Arc<dyn Connection>, DialError> {
-        let lane = transport.connect(address, &ConnectOptions::default())?;
-        let preamble = AttachPreamble {
-            ticket: grant.ticket.clone(),
-            lane_index: index,
-            lane_count: lanes + 1,
-        };
-        lane.send(&[IoSlice::new(&preamble.encode())])?;
-        let end = LaneEnd::Client {
-            index,
-            count: lanes + 1,
-        };
-        match &lane_key {
-            None => Ok(lane),
-            Some(key) => Ok(secure_lane(lane, key, end)?),
-        }
-    };
-    let mut opened = match lane_key {
-        None => (0..=lanes).map(attach).collect::<Result<Vec<_>, _>>()?,
+    let is_encrypted = lane_key.is_some();
+    let place = Arc::new(Place {
+        address: address.clone(),
+        access: access.clone(),
+        session_id: grant.session_id,
+        ticket: grant.ticket,
+        count: lanes + 1,
+        lane_key,
+        grace: Duration::from_millis(grant.grace_ms),
+        lanes: OnceLock::new(),
+    });
+    let opened = match is_encrypted {
+        false => (0..=lanes)
+            .map(|index| place.open(index))
+            .collect::<Result<Vec<_>, _>>()?,
         // Their handshakes take round trips: all at once.
-        Some(_) => std::thread::scope(|scope| {
-            let attach = &attach;
+        true => std::thread::scope(|scope| {
+            let place = &place;
             let opening: Vec<_> = (0..=lanes)
-                .map(|index| scope.spawn(move || attach(index)))
+                .map(|index| scope.spawn(move || place.open(index)))
                 .collect();
             let opened = opening
                 .into_iter()
@@ -238,6 +234,8 @@ pub(crate) fn dial(
             opened.collect::<Result<Vec<_>, _>>()
         })?,
     };
+    let (mut opened, resumable): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
+    let _ = place.lanes.set(resumable.into_iter().flatten().collect());
     let payload = opened.split_off(1);
     let Some(command) = opened.pop() else {
         return Err(DialError::NoSession(server));
@@ -251,7 +249,7 @@ pub(crate) fn dial(
     )
     .map_err(DialError::Threads)?;
     let control = Control::new(Arc::clone(&connection), address, &grant.peers);
-    watch(&link, connection, buffer, &control, PULSE).map_err(DialError::Threads)?;
+    watch(&link, connection, buffer, &control, place, PULSE).map_err(DialError::Threads)?;
     Ok(Dialled {
         link,
         control,
@@ -273,8 +271,20 @@ pub struct Opened {
 
 /// Opens a control connection.
 pub fn knock(address: &Address, access: &Access, purpose: Purpose) -> Result<Opened, DialError> {
+    let options = ConnectOptions::control();
+    knock_within(address, access, purpose, &options, SILENCE_LIMIT)
+}
+
+/// As [`knock`], with a limit to the server's silence.
+pub(crate) fn knock_within(
+    address: &Address,
+    access: &Access,
+    purpose: Purpose,
+    options: &ConnectOptions,
+    silence: Duration,
+) -> Result<Opened, DialError> {
     let transport = Registry::global().get(address.scheme())?;
-    let stream = transport.connect(address, &ConnectOptions::control())?;
+    let stream = transport.connect(address, options)?;
     let Secured {
         connection,
         channel,
@@ -290,7 +300,7 @@ pub fn knock(address: &Address, access: &Access, purpose: Purpose) -> Result<Ope
         access,
         channel,
         purpose,
-        SILENCE_LIMIT,
+        silence,
     )?;
     access.remember(address, unknown, welcome.server.key_lasts);
     Ok(Opened {
@@ -354,7 +364,7 @@ fn shake_hands(
 }
 
 /// The next whole frame; `None` when none has come within `limit`.
-fn next_frame(
+pub(crate) fn next_frame(
     control: &dyn Connection,
     buffer: &mut MessageBuffer,
     server: &str,
@@ -385,20 +395,34 @@ fn next_frame(
     }
 }
 
-/// Keeps an eye on the control connection: when it ends, so does the session, and its last words say why. A server that does not answer
-/// is as good as gone: a stopped one answers nothing, though its host acknowledges every byte.
+/// Keeps an eye on the control connection. Its last words say why the session ends; when it ends without, it is dialled anew, and the session
+/// ends if that is in vain. A server that does not answer is as good as gone: a stopped one answers nothing, though its host acknowledges
+/// every byte.
 fn watch(
     link: &Arc<Link>,
     connection: Arc<dyn Connection>,
-    mut buffer: MessageBuffer,
+    buffer: MessageBuffer,
     control: &Arc<Control>,
+    place: Arc<Place>,
     pulse: Pulse,
 ) -> std::io::Result<()> {
     let (watched, asked) = (Arc::clone(link), Arc::clone(control));
     std::thread::Builder::new()
         .name("towline-control".into())
         .spawn(move || {
-            let reason = last_words(&*connection, &mut buffer, watched.name(), &asked, pulse);
+            let (mut connection, mut buffer) = (connection, buffer);
+            let reason = loop {
+                let cut = match listen(&*connection, &mut buffer, watched.name(), &asked, pulse) {
+                    Silence::Ended(reason) => break reason,
+                    Silence::Cut(reason) => reason,
+                };
+                connection.shutdown();
+                match place.resume(&cut, || watched.lost().is_some()) {
+                    Ok(resumed) => (connection, buffer) = resumed,
+                    Err(reason) => break reason,
+                }
+                asked.goes_on(Arc::clone(&connection));
+            };
             asked.ended();
             watched.explained(reason);
         })?;
@@ -406,14 +430,22 @@ fn watch(
     Ok(())
 }
 
-/// Listens until the session is over, and says why it is.
-fn last_words(
+/// Why nothing more is heard on a control connection.
+enum Silence {
+    /// The server has ended the session, for this reason.
+    Ended(String),
+    /// The connection is of no use any more.
+    Cut(String),
+}
+
+/// Listens until nothing more can be heard.
+fn listen(
     connection: &dyn Connection,
     buffer: &mut MessageBuffer,
     server: &str,
     control: &Control,
     pulse: Pulse,
-) -> String {
+) -> Silence {
     let mut asked = false;
     loop {
         let limit = match asked {
@@ -425,7 +457,7 @@ fn last_words(
                 asked = false;
                 match Message::decode(&frame) {
                     Ok(Message::SessionEnded(ended)) => {
-                        return printable(&ended.reason, SHOWN_TEXT);
+                        return Silence::Ended(printable(&ended.reason, SHOWN_TEXT));
                     }
                     Ok(message) => control.heard(message),
                     // What this side does not know says nothing about the session's end.
@@ -434,18 +466,18 @@ fn last_words(
             }
             Ok(None) if !asked => {
                 if let Err(error) = control.ping() {
-                    return error.to_string();
+                    return Silence::Cut(error.to_string());
                 }
                 asked = true;
             }
             Ok(None) => {
                 let silence = pulse.quiet + pulse.patience;
-                return format!(
+                return Silence::Cut(format!(
                     "it has not answered for {} s: it is stopped, or the network between is down",
                     silence.as_secs()
-                );
+                ));
             }
-            Err(error) => return error.to_string(),
+            Err(error) => return Silence::Cut(error.to_string()),
         }
     }
 }
@@ -534,7 +566,9 @@ mod tests {
         let address = "memory://server".parse().expect("it is well formed");
         let control = Control::new(Arc::clone(&client), &address, &[]);
         let mut buffer = MessageBuffer::new(limits::SERVER_MESSAGE_BYTES);
-        let reason = last_words(&*client, &mut buffer, "server", &control, pulse);
+        let Silence::Cut(reason) = listen(&*client, &mut buffer, "server", &control, pulse) else {
+            panic!("the server said nothing of an end");
+        };
         assert!(reason.contains("it is stopped"), "{reason}");
         let ping = Message::Ping.encode();
         let mut asked = vec![0; ping.len()];

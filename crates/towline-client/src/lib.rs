@@ -19,6 +19,7 @@ pub mod opencl;
 mod payload;
 pub mod peer;
 pub mod raw;
+mod rejoin;
 pub mod report;
 mod state;
 pub mod tuning;

@@ -27,7 +27,6 @@ type Then = Box<dyn FnOnce(Option<Arc<PeerLane>>) + Send>;
 pub(crate) struct Control {
     /// Told apart from every other session of this process.
     id: u64,
-    connection: Arc<dyn Connection>,
     /// The server, as this process calls it.
     server: Address,
     /// The servers that it lists, as it calls them.
@@ -35,9 +34,10 @@ pub(crate) struct Control {
     answers: Mutex<Answers>,
 }
 
-#[derive(Default)]
 struct Answers {
-    /// By lane; sending happens under the same lock.
+    /// Where to ask; sending happens under the same lock.
+    connection: Arc<dyn Connection>,
+    /// By lane.
     waiting: HashMap<u64, Sender<Message>>,
     ended: bool,
 }
@@ -84,12 +84,22 @@ impl Control {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            connection,
             server: server.clone(),
             // What does not parse can be the address of no server of ours.
             peers: peers.iter().filter_map(|peer| peer.parse().ok()).collect(),
-            answers: Mutex::default(),
+            answers: Mutex::new(Answers {
+                connection,
+                waiting: HashMap::new(),
+                ended: false,
+            }),
         })
+    }
+
+    /// The session goes on over another connection. What was asked on the one before is not answered any more.
+    pub(crate) fn goes_on(&self, connection: Arc<dyn Connection>) {
+        let mut answers = lock(&self.answers);
+        answers.connection = connection;
+        answers.waiting.clear();
     }
 
     /// A message that is no end of the session: the answer to a question, or nothing.
@@ -107,8 +117,9 @@ impl Control {
 
     /// Asks whether the server is there; any message of it is the answer.
     pub(crate) fn ping(&self) -> Result<(), TransportError> {
-        let _sending = lock(&self.answers);
-        self.connection
+        let answers = lock(&self.answers);
+        answers
+            .connection
             .send(&[IoSlice::new(&Message::Ping.encode())])
     }
 
@@ -117,8 +128,7 @@ impl Control {
         let mut answers = lock(&self.answers);
         answers.ended = true;
         answers.waiting.clear();
-        drop(answers);
-        self.connection.shutdown();
+        answers.connection.shutdown();
     }
 
     fn ask(&self, lane: u64, question: &Message) -> Result<Message, String> {
@@ -129,7 +139,8 @@ impl Control {
                 return Err("the session is over".into());
             }
             answers.waiting.insert(lane, sender);
-            self.connection
+            answers
+                .connection
                 .send(&[IoSlice::new(&question.encode())])
                 .map_err(|error| error.to_string())?;
         }

@@ -271,7 +271,11 @@ fn a_session_like_provider_is_never_asked_what_sessions_lack() {
 }
 
 /// The most that setting two arguments again, or a launch, may cost on a machine without other work.
-const LIMIT_NS: u128 = if cfg!(debug_assertions) { 40_000 } else { 4_000 };
+const LIMIT_NS: u128 = if cfg!(debug_assertions) {
+    40_000
+} else {
+    4_000
+};
 
 #[test]
 #[ignore = "measures times: takes a machine to itself"]

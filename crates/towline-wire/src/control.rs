@@ -37,8 +37,8 @@ pub use lane::{LaneEnd, LaneKey};
 pub use message::{
     Challenge, CudaDevices, Devices, Enforcement, Hello, KillSession, LIMITS, LimitStatus, Message,
     NONCE_BYTES, Nonce, PROOF_BYTES, PeerConnect, PeerConnected, PeerOffer, PeerTicket, Proof,
-    Purpose, ServerLimit, SessionEnded, SessionGrant, SessionKilled, SessionLimits, SessionStatus,
-    Status, TenantStatus, VersionRange, Welcome,
+    Purpose, ResumeSession, ServerLimit, SessionEnded, SessionGrant, SessionKilled, SessionLimits,
+    SessionResumed, SessionStatus, Status, TenantStatus, VersionRange, Welcome,
 };
 pub use peer::{
     PEER_ACCEPTED, PEER_CHALLENGE_BYTES, PEER_HELLO_BYTES, PeerAcceptor, PeerConnector, PeerError,

@@ -2,7 +2,7 @@
 
 use towline_wire::control::{
     self, AttachPreamble, ControlError, Hello, KillSession, Message, MessageBuffer, NONCE_BYTES, PeerConnect,
-    PeerConnected, PeerOffer, PeerTicket, Purpose, Reject, RejectCode, SUPPORTED_VERSIONS, SessionEnded, SessionKilled, SessionStatus,
+    PeerConnected, PeerOffer, PeerTicket, Purpose, Reject, RejectCode, ResumeSession, SUPPORTED_VERSIONS, SessionEnded, SessionKilled, SessionResumed, SessionStatus,
     Status, TenantStatus, Ticket, limits,
 };
 
@@ -74,9 +74,18 @@ pub fn seeds() -> Vec<Seed> {
         ticket: Ticket::from_random([3; 32]),
         lane_index: 1,
         lane_count: 4,
+        again: false,
+    };
+    let again = AttachPreamble {
+        again: true,
+        ..preamble.clone()
     };
     let (lane, address, ticket) = (7, String::from("tcp://gpu2:7140"), Ticket::from_random([3; 32]));
     let offer = PeerOffer { lane, address: address.clone() };
+    let resume = ResumeSession { session_id: 3, ticket: ticket.clone() };
+    let resumed = SessionResumed {
+        outcome: Err("its grace time is over".into()),
+    };
     let given = PeerTicket { lane, ticket: Ok(ticket.clone()) };
     let connect = PeerConnect { lane, address, ticket };
     let connected = PeerConnected { lane, outcome: Err("it is not listed".into()) };
@@ -88,6 +97,8 @@ pub fn seeds() -> Vec<Seed> {
         Seed::new("ended", Message::SessionEnded(ended).encode()),
         Seed::new("kill", Message::KillSession(kill).encode()),
         Seed::new("killed", Message::SessionKilled(killed).encode()),
+        Seed::new("resume", Message::ResumeSession(resume).encode()),
+        Seed::new("resumed", Message::SessionResumed(resumed).encode()),
         Seed::new("peer-offer", Message::PeerOffer(offer).encode()),
         Seed::new("peer-ticket", Message::PeerTicket(given).encode()),
         Seed::new("peer-connect", Message::PeerConnect(connect).encode()),

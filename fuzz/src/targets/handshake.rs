@@ -159,6 +159,7 @@ fn grant() -> SessionGrant {
             chunk_bytes: 1 << 20,
             chunk_count: 16,
         },
+        grace_ms: 60_000,
         peers: vec!["tcp://gpu2:7140".into()],
     }
 }

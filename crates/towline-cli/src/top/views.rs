@@ -141,7 +141,10 @@ fn sessions(number: usize, server: &Server, named: &str) -> Vec<Row> {
         let cells = vec![
             Cell::Text(named.to_owned()),
             number_of(session.session_id),
-            name(&session.program),
+            match session.away_ms {
+                0 => name(&session.program),
+                _ => name(&format!("{} (cut off)", session.program)),
+            },
             number_of(session.client_pid.into()),
             name(&session.hostname),
             match listed {

@@ -1,17 +1,19 @@
-//! A connection from its first byte: a lane goes to its session, a control connection stays here to its last byte.
+//! A connection from its first byte: a lane goes to its session, a control connection stays here to its last byte. One that takes the place
+//! of a session's control connection goes to the thread that serves the session.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use towline_transport::{Address, Connection, Registry, TransportError, recv_exact, tls};
 use towline_wire::control::{
     AttachPreamble, Channel, ConnectionKind, ControlError, CudaDevices, Devices, HandshakeError,
     Hello, KillSession, LaneKey, Message, MessageBuffer, NONCE_BYTES, Purpose, Reject, RejectCode,
-    SHOWN_NAME, ServerHandshake, ServerLimit, ServerProgress, SessionEnded, SessionGrant,
-    SessionKilled, Status, TICKET_BYTES, Tenants as _, Ticket, labels, limits, printable,
+    ResumeSession, SHOWN_NAME, ServerHandshake, ServerLimit, ServerProgress, SessionEnded,
+    SessionGrant, SessionKilled, SessionResumed, Status, TICKET_BYTES, Tenants as _, Ticket,
+    labels, limits, printable,
 };
 use towline_wire::cuda::CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT;
 use towline_wire::snapshot::Snapshot;
@@ -203,6 +205,7 @@ fn serve_control(
     let result = authenticated.and_then(|(handshake, client)| match client.hello.purpose {
         Purpose::Query => answer_queries(&control, &handshake, &client, &mut inbox, shared),
         Purpose::Nvml => tell_of_devices(&control, &handshake, &client, &mut inbox, shared),
+        Purpose::Resume => resume(&control, &handshake, &client, &mut inbox, shared),
         Purpose::Session => match &shared.pool {
             Ok(pool) => run_session(&control, &handshake, client, &mut inbox, shared, pool),
             Err(reason) => Err(Fault::Rejected(
@@ -264,7 +267,7 @@ fn authenticate(
         channel,
     );
     loop {
-        let Some(frame) = inbox.next_frame(control)? else {
+        let Some(frame) = inbox.next_frame(&*control.connection())? else {
             return Err(TransportError::Closed {
                 peer: control.peer(),
             }
@@ -310,7 +313,7 @@ fn answer_queries(
     inbox: &mut Inbox,
     shared: &Shared,
 ) -> Result<(), Fault> {
-    let place = shared.queries.take(&control.connection);
+    let place = shared.queries.take(&control.connection());
     control.welcome(&handshake.welcome(None, opencl_devices(shared)))?;
     while let Some(message) = next_message(control, inbox, &place, shared)? {
         client.check()?;
@@ -327,7 +330,7 @@ fn tell_of_devices(
     inbox: &mut Inbox,
     shared: &Shared,
 ) -> Result<(), Fault> {
-    let place = shared.queries.take(&control.connection);
+    let place = shared.queries.take(&control.connection());
     let none = |reason: &str| {
         let text = format!("this server tells nothing of its devices through NVML: {reason}");
         Fault::Rejected(RejectCode::NoDevice.because(text))
@@ -368,11 +371,11 @@ fn next_message(
     shared: &Shared,
 ) -> Result<Option<Message>, Fault> {
     let idle = shared.deadlines.set(
-        &control.connection,
+        &control.connection(),
         shared.config.bounds.query_silence,
         Vec::new(),
     );
-    let frame = inbox.next_frame(control)?;
+    let frame = inbox.next_frame(&*control.connection())?;
     drop(idle);
     place.asks();
     Ok(frame.map(|frame| Message::decode(&frame)).transpose()?)
@@ -662,6 +665,10 @@ fn serve_session(
     shared: &Arc<Shared>,
 ) -> Result<(), Fault> {
     let control = &session.control;
+    let grace = match control.is_over_network() {
+        true => shared.config.bounds.grace,
+        false => Duration::ZERO,
+    };
     let parameters = SessionParameters {
         session_id: session.id,
         program: session.hello.program.clone(),
@@ -675,6 +682,7 @@ fn serve_session(
             .group
             .as_ref()
             .is_some_and(|group| group.limits(Controller::Memory)),
+        resumes: !grace.is_zero(),
     };
     let encrypted = session.lane_key.as_ref();
     let encrypted = encrypted.map(|key| (key, Arc::clone(&session.lanes)));
@@ -690,6 +698,7 @@ fn serve_session(
         session_id: session.id,
         ticket: session.ticket.clone(),
         limits,
+        grace_ms: grace.as_millis() as u64,
         peers: shared.config.peers.iter().map(Address::to_string).collect(),
     };
     let late = Message::SessionEnded(SessionEnded {
@@ -699,7 +708,7 @@ fn serve_session(
         ),
     });
     let deadline = shared.deadlines.set(
-        &control.connection,
+        &control.connection(),
         shared.config.bounds.lanes,
         late.encode(),
     );
@@ -710,7 +719,30 @@ fn serve_session(
         &session.quota,
     );
     control.welcome(&handshake.welcome(Some(grant), snapshot))?;
-    while let Some(frame) = inbox.next_frame(control)? {
+    loop {
+        let (connection, link) = control.link();
+        let cut = match serve_link(session, &*connection, inbox, shared) {
+            Err(fault @ Fault::Transport(_)) => Err(fault),
+            Ok(()) => Ok(()),
+            Err(fault) => return Err(fault),
+        };
+        let may_come_back = !grace.is_zero() && session.lanes.are_open();
+        if !may_come_back || !wait_for_client(session, link, grace)? {
+            return cut;
+        }
+        *inbox = Inbox::starting_with(&[]);
+    }
+}
+
+/// Answers the client of a session until this connection ends.
+fn serve_link(
+    session: &Arc<Session>,
+    connection: &dyn Connection,
+    inbox: &mut Inbox,
+    shared: &Arc<Shared>,
+) -> Result<(), Fault> {
+    let control = &session.control;
+    while let Some(frame) = inbox.next_frame(connection)? {
         match Message::decode(&frame)? {
             Message::PeerOffer(offer) => {
                 let answer = Message::PeerTicket(peer::offer(session, &offer, shared));
@@ -720,6 +752,83 @@ fn serve_session(
             other => answer(control, other, &session.tenant, shared)?,
         }
     }
+    Ok(())
+}
+
+/// Waits until the client of a session is back that was cut off from `link`; false when the session is over, and an error when the client
+/// takes too long.
+fn wait_for_client(session: &Session, link: u64, grace: Duration) -> Result<bool, Fault> {
+    let (id, control) = (session.id, &session.control);
+    let here = ProcessHere::of(&session.hello, &control.peer());
+    // Most clients that leave have said goodbye to the worker, which ends the session.
+    let mut told = false;
+    let since = Instant::now();
+    loop {
+        match control.wait_for_link(link, AWAY_PERIOD) {
+            Away::Over => return Ok(false),
+            Away::Back => {
+                if told {
+                    let seconds = since.elapsed().as_secs_f64();
+                    log::info!("session {id}: its client is back after {seconds:.1} s");
+                }
+                return Ok(true);
+            }
+            Away::Still => {}
+        }
+        if here.as_ref().is_some_and(ProcessHere::has_ended) {
+            return Ok(false);
+        }
+        let seconds = grace.as_secs_f64();
+        if since.elapsed() >= grace {
+            let reason = format!("its client did not come back within {seconds} s (--grace)");
+            log::info!("session {id}: {reason}");
+            let peer = control.peer();
+            return Err(TransportError::Lost { peer, reason }.into());
+        }
+        if !std::mem::replace(&mut told, true) {
+            log::info!("session {id}: its client is cut off: it has {seconds} s to come back");
+        }
+    }
+}
+
+/// A connection that is to take the place of a session's control connection.
+fn resume(
+    control: &ControlConnection,
+    handshake: &ServerHandshake,
+    client: &Client,
+    inbox: &mut Inbox,
+    shared: &Shared,
+) -> Result<(), Fault> {
+    let connection = control.connection();
+    let late = Message::Reject(RejectCode::HandshakeTimeout.plain()).encode();
+    let deadline = shared.deadlines.set(&connection, HANDSHAKE_LIMIT, late);
+    control.welcome(&handshake.welcome(None, Vec::new()))?;
+    let Some(frame) = inbox.next_frame(&*control.connection())? else {
+        return Ok(());
+    };
+    drop(deadline);
+    let asked = match Message::decode(&frame)? {
+        Message::ResumeSession(asked) => asked,
+        other => {
+            let message = other.name();
+            return Err(HandshakeError::Unexpected { message }.into());
+        }
+    };
+    // As far as a stranger can tell, a session of others is none.
+    let found = shared.sessions.get(asked.session_id).filter(|session| {
+        let ResumeSession { ticket, .. } = &asked;
+        Arc::ptr_eq(&session.tenant, &client.tenant) && session.ticket == *ticket
+    });
+    let say = |outcome: Result<(), String>| {
+        control.send(&Message::SessionResumed(SessionResumed { outcome }).encode())
+    };
+    let Some(session) = found else {
+        return Ok(say(Err(
+            "the session is over: its grace time has passed, or the server was started anew".into(),
+        ))?);
+    };
+    say(Ok(()))?;
+    session.control.take_over(connection);
     Ok(())
 }
 
@@ -889,9 +998,60 @@ fn internal(error: &super::SupervisorError) -> Reject {
     RejectCode::WorkerFailed.because(error.to_string())
 }
 
+/// How often it is looked whether a client that is cut off has ended.
+const AWAY_PERIOD: Duration = Duration::from_millis(20);
+
+/// A client on this host.
+struct ProcessHere {
+    stat: String,
+}
+
+impl ProcessHere {
+    /// The process of a client that reaches this host from itself.
+    fn of(hello: &Hello, peer: &str) -> Option<Self> {
+        let from: Address = peer.parse().ok()?;
+        let name = rustix::system::uname();
+        let is_here = from.is_loopback() && name.nodename().to_bytes() == hello.hostname.as_bytes();
+        is_here.then(|| Self {
+            stat: format!("/proc/{}/stat", hello.pid),
+        })
+    }
+
+    fn has_ended(&self) -> bool {
+        let Ok(stat) = std::fs::read(&self.stat) else {
+            return true;
+        };
+        // The state stands behind the name, which is in parentheses and may hold some.
+        let state = stat
+            .iter()
+            .rposition(|byte| *byte == b')')
+            .and_then(|end| stat.get(end + 2));
+        matches!(state, Some(b'Z' | b'X'))
+    }
+}
+
+/// What became of a client that was cut off.
+enum Away {
+    Back,
+    Over,
+    Still,
+}
+
+/// The connection of a control connection that has one after another.
+struct Line {
+    connection: Arc<dyn Connection>,
+    /// Counts them.
+    generation: u64,
+    /// It has been cut since.
+    cut: Option<Instant>,
+    /// The session is to end.
+    over: bool,
+}
+
 /// A control connection, as seen by all threads that have something to say on it.
 pub(super) struct ControlConnection {
-    connection: Arc<dyn Connection>,
+    line: Mutex<Line>,
+    changed: Condvar,
     deadlines: Arc<Deadlines>,
     /// The key that lanes of its session must prove to know, where it is encrypted.
     lane_key: Option<LaneKey>,
@@ -906,7 +1066,13 @@ impl ControlConnection {
         lane_key: Option<LaneKey>,
     ) -> Self {
         Self {
-            connection,
+            line: Mutex::new(Line {
+                connection,
+                generation: 0,
+                cut: None,
+                over: false,
+            }),
+            changed: Condvar::new(),
             deadlines,
             lane_key,
             welcomed: Mutex::new(false),
@@ -914,31 +1080,92 @@ impl ControlConnection {
     }
 
     pub(super) fn peer(&self) -> String {
-        self.connection.peer()
+        self.connection().peer()
+    }
+
+    fn connection(&self) -> Arc<dyn Connection> {
+        self.link().0
+    }
+
+    /// The connection, and its number.
+    fn link(&self) -> (Arc<dyn Connection>, u64) {
+        let line = lock(&self.line);
+        (Arc::clone(&line.connection), line.generation)
+    }
+
+    fn is_over_network(&self) -> bool {
+        let peer = self.peer();
+        let scheme = peer.split(':').next().unwrap_or_default();
+        let transport = Registry::global().get(scheme);
+        transport.is_ok_and(|transport| transport.capabilities().over_network)
+    }
+
+    /// How long the client has been cut off, if it is.
+    pub(super) fn away(&self) -> Option<Duration> {
+        lock(&self.line).cut.map(|since| since.elapsed())
+    }
+
+    /// Waits for a connection after that of `generation`, for at most so long.
+    fn wait_for_link(&self, generation: u64, limit: Duration) -> Away {
+        let mut line = lock(&self.line);
+        if line.generation == generation {
+            line.cut.get_or_insert_with(Instant::now);
+        }
+        let waits = |line: &mut Line| !line.over && line.generation == generation;
+        let waited = self.changed.wait_timeout_while(line, limit, waits);
+        let (line, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match (line.over, line.generation == generation) {
+            (true, _) => Away::Over,
+            (false, true) => Away::Still,
+            (false, false) => Away::Back,
+        }
+    }
+
+    /// Goes on over another connection.
+    fn take_over(&self, connection: Arc<dyn Connection>) {
+        let mut line = lock(&self.line);
+        if line.over {
+            drop(line);
+            return connection.shutdown();
+        }
+        line.generation += 1;
+        line.cut = None;
+        let old = std::mem::replace(&mut line.connection, connection);
+        drop(line);
+        old.shutdown();
+        self.changed.notify_all();
+    }
+
+    /// Closes, for good.
+    fn close(&self) {
+        let mut line = lock(&self.line);
+        line.over = true;
+        let connection = Arc::clone(&line.connection);
+        drop(line);
+        self.changed.notify_all();
+        connection.shutdown();
     }
 
     /// Sends a frame; a client that does not read it in time loses its connection.
     pub(super) fn send(&self, frame: &[u8]) -> Result<(), TransportError> {
         let _sending = lock(&self.welcomed);
-        let _deadline = self
-            .deadlines
-            .set(&self.connection, ANSWER_LIMIT, Vec::new());
-        self.connection.send(&[IoSlice::new(frame)])
+        let connection = self.connection();
+        let _deadline = self.deadlines.set(&connection, ANSWER_LIMIT, Vec::new());
+        connection.send(&[IoSlice::new(frame)])
     }
 
     /// Tells the client that the server is alive, until the result is dropped. Only before the welcome.
     fn say_alive(&self) -> Deadline {
         let message = Message::Alive.encode();
         self.deadlines
-            .repeat(&self.connection, ALIVE_PERIOD, message)
+            .repeat(&self.connection(), ALIVE_PERIOD, message)
     }
 
     fn welcome(&self, frame: &[u8]) -> Result<(), TransportError> {
         let mut welcomed = lock(&self.welcomed);
-        let _deadline = self
-            .deadlines
-            .set(&self.connection, ANSWER_LIMIT, Vec::new());
-        self.connection.send(&[IoSlice::new(frame)])?;
+        let connection = self.connection();
+        let _deadline = self.deadlines.set(&connection, ANSWER_LIMIT, Vec::new());
+        connection.send(&[IoSlice::new(frame)])?;
         *welcomed = true;
         Ok(())
     }
@@ -958,9 +1185,9 @@ impl ControlConnection {
                 }),
                 false => Message::Reject(RejectCode::WorkerFailed.because(reason)),
             };
-            let _ = self.connection.try_send(&message.encode());
+            let _ = self.connection().try_send(&message.encode());
         }
-        self.connection.shutdown();
+        self.close();
     }
 
     /// Says what was wrong, if that needs no waiting, and closes. Does nothing when that has been done.
@@ -968,8 +1195,10 @@ impl ControlConnection {
         let Some(reject) = fault.reject() else {
             return;
         };
-        let _ = self.connection.try_send(&Message::Reject(reject).encode());
-        self.connection.shutdown();
+        let _ = self
+            .connection()
+            .try_send(&Message::Reject(reject).encode());
+        self.close();
     }
 }
 
@@ -986,13 +1215,13 @@ impl Inbox {
     }
 
     /// Waits for a whole frame; `None` when the client has closed.
-    fn next_frame(&mut self, control: &ControlConnection) -> Result<Option<Vec<u8>>, Fault> {
+    fn next_frame(&mut self, connection: &dyn Connection) -> Result<Option<Vec<u8>>, Fault> {
         let mut bytes = [0; 1024];
         loop {
             if let Some(frame) = self.buffer.next_frame()? {
                 return Ok(Some(frame));
             }
-            match control.connection.recv(&mut bytes)? {
+            match connection.recv(&mut bytes)? {
                 0 => return Ok(None),
                 count => self.buffer.push(&bytes[..count]),
             }

@@ -40,6 +40,8 @@ pub struct ServerLimits {
     pub query_silence: Duration,
     /// How long a client may take to open the lanes of its session: it does so at once, but its machine may be busy.
     pub lanes: Duration,
+    /// How long a session over a network outlives a cut of its connections; zero: not at all.
+    pub grace: Duration,
     /// The most that a session offers to others at once. PyTorch shares up to 1,000 events of a process, and some memory.
     pub session_offers: usize,
     /// Lines of a worker in the log in ten seconds: a crash with all its frames, and a compiler's complaints, come through.
@@ -54,6 +56,7 @@ impl Default for ServerLimits {
             queries: 256,
             query_silence: Duration::from_secs(60),
             lanes: Duration::from_secs(20),
+            grace: Duration::ZERO,
             session_offers: 2048,
             log_lines: 200,
             images: 4096,

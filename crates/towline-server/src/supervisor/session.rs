@@ -43,6 +43,10 @@ impl Api {
     }
 }
 
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// One client's session.
 pub(super) struct Session {
     pub(super) id: u64,
@@ -99,6 +103,20 @@ impl LaneAccount {
             *lock(&self.deadline) = None;
         }
         Ok(())
+    }
+
+    /// Whether there is a lane that another connection can take the place of; in the error, why not.
+    fn is_there(&self, index: u16) -> Result<(), &'static str> {
+        let bit = 1u64.checked_shl(index.into()).unwrap_or_default();
+        match lock(&self.lanes).opened & bit {
+            0 => Err("there is no such lane to go on with"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether all lanes have been opened.
+    pub(super) fn are_open(&self) -> bool {
+        lock(&self.lanes).are_all_open()
     }
 
     /// Whether a lane might be opened. Notes nothing of what a preamble says, which is not proven.
@@ -173,6 +191,16 @@ struct State {
     closed: bool,
 }
 
+impl State {
+    /// The session whose client has been cut off for longest.
+    fn longest_away(&self) -> Option<Arc<Session>> {
+        let away = self.sessions.values();
+        let away = away.filter_map(|session| Some((session.control.away()?, session)));
+        let longest = away.max_by_key(|(away, _)| *away);
+        longest.map(|(_, session)| Arc::clone(session))
+    }
+}
+
 /// A place in the table, held from admission to the end of the session.
 pub(super) struct Place<'a> {
     table: &'a SessionTable,
@@ -200,7 +228,17 @@ impl SessionTable {
         let is_full =
             |state: &State| state.reserved >= state.max.min(state.possible) && !state.closed;
         let is_leaving = |state: &State| state.leaving > 0;
-        let mut state = wait_for_place(&self.left, lock(&self.state), is_full, is_leaving);
+        let mut state = lock(&self.state);
+        if is_full(&state) {
+            let cut_off = state.longest_away();
+            drop(state);
+            cut_off.inspect(|session| {
+                let reason = "the client was cut off, and another one needed its place";
+                session.control.end(Some(reason));
+            });
+            state = lock(&self.state);
+        }
+        let mut state = wait_for_place(&self.left, state, is_full, is_leaving);
         if state.closed {
             return Err(RejectCode::ShuttingDown.plain());
         }
@@ -262,13 +300,14 @@ impl SessionTable {
             .ok_or("its transport cannot pass connections to a worker")?;
         let (index, count) = (preamble.lane_index, preamble.lane_count);
         match session.lane_key {
+            _ if preamble.again => session.lanes.is_there(index)?,
             None => session.lanes.open(index, count)?,
             // The worker notes it when it has proven itself.
             Some(_) => session.lanes.check(index, count)?,
         }
         session
             .worker
-            .pass_lane(index, count, scheme, descriptor)
+            .pass_lane(preamble, scheme, descriptor)
             .map_err(|error| format!("{error}: {}", error.source))?;
         Ok(session.id)
     }
@@ -477,7 +516,11 @@ impl Session {
             client_pid: self.hello.pid,
             peer: self.control.peer(),
             worker_pid: self.worker.pid(),
-            age_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
+            age_ms: milliseconds(self.since.elapsed()),
+            away_ms: self
+                .control
+                .away()
+                .map_or(0, |away| milliseconds(away).max(1)),
             lanes: self.lanes.opened(),
             peer_lanes: self.peering.passed(),
             device_memory_bytes: statistics.device_memory_bytes,

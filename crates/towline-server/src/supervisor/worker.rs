@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use towline_sys::SysError;
 use towline_sys::channel::{Channel, Received};
 use towline_sys::process::{Exit, WorkerProcess};
-use towline_wire::control::LaneKey;
 use towline_wire::control::limits::{SERVER_MESSAGE_BYTES, SNAPSHOT_BYTES};
+use towline_wire::control::{AttachPreamble, LaneKey};
 use towline_wire::control::{SHOWN_TEXT, printable};
 
 use super::ending::{Cause, Ending};
@@ -194,14 +194,14 @@ impl Worker {
 
     pub(super) fn pass_lane(
         &self,
-        index: u16,
-        count: u16,
+        preamble: &AttachPreamble,
         scheme: &str,
         descriptor: BorrowedFd<'_>,
     ) -> Result<(), SysError> {
         let message = ToWorker::Lane {
-            index,
-            count,
+            index: preamble.lane_index,
+            count: preamble.lane_count,
+            again: preamble.again,
             scheme: scheme.to_owned(),
         };
         self.channel

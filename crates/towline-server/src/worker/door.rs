@@ -3,13 +3,14 @@
 //! A ticket only leads a connection here. On an encrypted session TLS and the proofs of both ends follow, each connection on a thread of
 //! its own and for seconds at most, so that a stranger who has seen the ticket neither takes a lane away nor holds one up.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use towline_sys::channel::Channel;
+use towline_transport::resume::Resumable;
 use towline_transport::tls::{ClientTls, Identity, ServerTls};
 use towline_transport::{Connection, Registry, TransportError};
 use towline_wire::control::{LaneEnd, LaneKey, labels};
@@ -28,6 +29,8 @@ pub(super) struct Door {
     key: Option<LaneKey>,
     /// Made for this session. Proofs tell who is there, not this key.
     tls: OnceLock<ServerTls>,
+    /// Lanes of the client outlive cuts.
+    resumes: bool,
     channel: Arc<Channel>,
     state: Mutex<State>,
 }
@@ -36,6 +39,8 @@ struct State {
     /// Gone when the session has ended.
     engine: Option<Sender<Lane>>,
     lanes: Vec<Arc<dyn Connection>>,
+    /// Lanes of the client that outlive cuts, by their index.
+    resumable: HashMap<u16, Arc<Resumable>>,
     /// Lanes of the client that have proven themselves, one bit each.
     opened: u64,
     /// How many there will be, as the first has proven.
@@ -45,14 +50,21 @@ struct State {
 }
 
 impl Door {
-    pub(super) fn new(key: Option<LaneKey>, engine: Sender<Lane>, channel: Arc<Channel>) -> Self {
+    pub(super) fn new(
+        key: Option<LaneKey>,
+        resumes: bool,
+        engine: Sender<Lane>,
+        channel: Arc<Channel>,
+    ) -> Self {
         Self {
             key,
             tls: OnceLock::new(),
+            resumes,
             channel,
             state: Mutex::new(State {
                 engine: Some(engine),
                 lanes: Vec::new(),
+                resumable: HashMap::new(),
                 opened: 0,
                 count: None,
                 attempts: VecDeque::new(),
@@ -60,17 +72,18 @@ impl Door {
         }
     }
 
-    /// A connection of the client.
+    /// A connection of the client, which takes the place of one that was cut if it comes `again`.
     pub(super) fn take_lane(
         self: &Arc<Self>,
         index: u16,
         count: u16,
+        again: bool,
         scheme: &str,
         descriptor: OwnedFd,
     ) {
         let kind = LaneKind::Client { index, count };
         let end = LaneEnd::Worker { index, count };
-        self.take(kind, end, self.key.clone(), scheme, descriptor);
+        self.take(kind, end, self.key.clone(), again, scheme, descriptor);
     }
 
     /// A connection to a worker of another server, encrypted where there is a key.
@@ -82,7 +95,14 @@ impl Door {
         scheme: &str,
         descriptor: OwnedFd,
     ) {
-        self.take(LaneKind::Peer { number }, end, key, scheme, descriptor);
+        self.take(
+            LaneKind::Peer { number },
+            end,
+            key,
+            false,
+            scheme,
+            descriptor,
+        );
     }
 
     fn take(
@@ -90,6 +110,7 @@ impl Door {
         kind: LaneKind,
         end: LaneEnd,
         key: Option<LaneKey>,
+        again: bool,
         scheme: &str,
         descriptor: OwnedFd,
     ) {
@@ -100,20 +121,24 @@ impl Door {
             Ok(stream) => stream,
             Err(error) => return log::warn!("{kind:?}: {error}"),
         };
-        let Some(key) = key else {
+        if key.is_none() && !again {
             return self.admit(kind, stream);
-        };
+        }
         self.begin(kind, &stream);
         let door = Arc::clone(self);
         let work = move || {
-            let proven = door.prove(&key, end, &stream);
-            door.state()
-                .attempts
-                .retain(|(_, other)| !Arc::ptr_eq(other, &stream));
+            let proven = match &key {
+                Some(key) => door.prove(key, end, &stream),
+                None => Ok(Arc::clone(&stream)),
+            };
             match proven {
+                Ok(lane) if again => door.put_back(kind, lane),
                 Ok(lane) => door.admit(kind, lane),
                 Err(error) => log::warn!("{kind:?} is refused: {error}"),
             }
+            door.state()
+                .attempts
+                .retain(|(_, other)| !Arc::ptr_eq(other, &stream));
         };
         if let Err(error) = std::thread::Builder::new()
             .name("lane-handshake".into())
@@ -172,8 +197,25 @@ impl Door {
         }))
     }
 
+    /// Lets a lane go on over another connection.
+    fn put_back(&self, kind: LaneKind, link: Arc<dyn Connection>) {
+        let LaneKind::Client { index, .. } = kind else {
+            return link.shutdown();
+        };
+        let lane = self.state().resumable.get(&index).cloned();
+        let Some(lane) = lane else {
+            log::warn!("{kind:?} is refused: there is no lane to go on with");
+            return link.shutdown();
+        };
+        match lane.reattach(link) {
+            Ok(()) => log::debug!("{kind:?} goes on over another connection"),
+            Err(error) => log::warn!("{kind:?} does not go on: {error}"),
+        }
+    }
+
     /// Gives a lane to the engine, unless there is one in its place.
     fn admit(&self, kind: LaneKind, lane: Arc<dyn Connection>) {
+        let mut lane = lane;
         let mut state = self.state();
         // The session may be over.
         let Some(engine) = state.engine.clone() else {
@@ -192,6 +234,13 @@ impl Door {
             // The supervisor keeps account of lanes in the clear by their tickets, of others by what is said here.
             if self.key.is_some() {
                 super::process::tell(&self.channel, &FromWorker::LaneOpened { index, count });
+            }
+            if self.resumes {
+                let resumable = Resumable::new(lane, move |_, reason| {
+                    log::debug!("{kind:?} is cut: {reason}");
+                });
+                state.resumable.insert(index, Arc::clone(&resumable));
+                lane = resumable;
             }
         }
         state.lanes.push(Arc::clone(&lane));

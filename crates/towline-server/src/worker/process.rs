@@ -405,7 +405,13 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, place: &Place) -> i32 
                 }
                 let (sender, arriving) = mpsc::channel();
                 let key = lane_key.map(LaneKey::from);
-                door = Some(Arc::new(Door::new(key, sender, Arc::clone(channel))));
+                let resumes = parameters.resumes;
+                door = Some(Arc::new(Door::new(
+                    key,
+                    resumes,
+                    sender,
+                    Arc::clone(channel),
+                )));
                 let lanes = LaneSource {
                     arriving,
                     ended: Arc::clone(&ended),
@@ -422,11 +428,12 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, place: &Place) -> i32 
                 ToWorker::Lane {
                     index,
                     count,
+                    again,
                     scheme,
                 },
                 Some(descriptor),
             ) => match &door {
-                Some(door) => door.take_lane(index, count, &scheme, descriptor),
+                Some(door) => door.take_lane(index, count, again, &scheme, descriptor),
                 None => log::warn!("lane {index} came without a session"),
             },
             (

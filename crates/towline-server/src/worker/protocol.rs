@@ -42,6 +42,8 @@ pub(crate) enum ToWorker {
         index: u16,
         /// How many there will be.
         count: u16,
+        /// It takes the place of one that was cut.
+        again: bool,
         /// Which transport the descriptor belongs to.
         scheme: String,
     },
@@ -275,6 +277,8 @@ pub struct SessionParameters {
     pub whole_devices: bool,
     /// No control group limits its memory: the worker is to limit its own.
     pub limits_own_memory: bool,
+    /// Its lanes outlive cuts.
+    pub resumes: bool,
 }
 
 /// What a session has used.

@@ -409,6 +409,7 @@ fn join(address: &Address) -> (Arc<dyn Connection>, Arc<dyn Connection>) {
         ticket,
         lane_index: 0,
         lane_count: 1,
+        again: false,
     }
     .encode();
     lane.send(&[IoSlice::new(&preamble)]).expect("it reads");

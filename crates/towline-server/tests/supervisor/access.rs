@@ -104,6 +104,7 @@ pub(super) fn wrong_ticket_is_refused() -> Result<(), Failed> {
         ticket: Ticket::from_random([1; TICKET_BYTES]),
         lane_index: 0,
         lane_count: 1,
+        again: false,
     };
     assert!(Lane::open(&server.address, guess).is_refused());
     assert!(client.lane(0, 1).echoes());
@@ -127,6 +128,7 @@ pub(super) fn ticket_dies_with_its_session() -> Result<(), Failed> {
         ticket: client.ticket(),
         lane_index: 0,
         lane_count: 1,
+        again: false,
     };
     drop(client);
     wait_until("the session's end", Duration::from_secs(2), || {

@@ -196,6 +196,7 @@ impl Client {
             ticket: self.ticket(),
             lane_index: index,
             lane_count: count,
+            again: false,
         }
     }
 

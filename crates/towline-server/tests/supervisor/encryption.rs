@@ -301,6 +301,7 @@ fn echo_through(address: &Address) -> Result<(), String> {
             ticket: ticket.clone(),
             lane_index,
             lane_count: 2,
+            again: false,
         };
         let stream = connect()?;
         stream

@@ -12,6 +12,7 @@ mod life;
 mod metrics;
 mod monitor;
 mod peers;
+mod resume;
 mod sessions;
 
 use std::io::IoSlice;
@@ -39,8 +40,8 @@ use towline_wire::control::{
     AttachPreamble, Channel, ClientHandshake, ClientProgress, HandshakeError, Hello, KillSession,
     LaneEnd, LaneKey, Message, MessageBuffer, NvmlQuestions, PEER_CHALLENGE_BYTES,
     PEER_HELLO_BYTES, PeerConnect, PeerConnector, PeerOffer, Purpose, Question, Reject, RejectCode,
-    ServerIdentity, SessionLimits, Status, TICKET_BYTES, Ticket, Token, VersionRange, Welcome,
-    labels, limits,
+    ResumeSession, ServerIdentity, SessionLimits, Status, TICKET_BYTES, Ticket, Token,
+    VersionRange, Welcome, labels, limits,
 };
 use towline_wire::nvml::{
     DeviceGetMemoryInfo, DeviceGetMemoryInfoReply, DeviceGetPowerUsage, DeviceGetPowerUsageReply,
@@ -165,6 +166,15 @@ fn tests() -> Vec<Trial> {
             peer_from_another_address_is_refused_without_a_token,
             peer_beyond_this_machine_needs_a_token,
             garbage_of_peers_is_refused_and_serves_on,
+        }
+        resume {
+            client_that_was_cut_off_goes_on,
+            connection_that_is_replaced_need_not_have_ended,
+            stranger_goes_on_with_no_session,
+            client_that_stays_away_loses_its_session,
+            session_without_its_client_yields_its_place,
+            client_process_that_has_ended_is_not_waited_for,
+            sessions_without_grace_end_with_their_connection,
         }
     }
 }

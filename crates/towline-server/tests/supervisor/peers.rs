@@ -75,6 +75,7 @@ pub(super) fn peer_ticket_is_good_once_and_for_nothing_else() -> Result<(), Fail
         ticket: ticket.clone(),
         lane_index: 0,
         lane_count: 1,
+        again: false,
     };
     assert!(Lane::open(&second, preamble).is_refused());
     assert_eq!(from.connect(&second.to_string(), &ticket), Ok(()));

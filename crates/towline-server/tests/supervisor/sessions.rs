@@ -128,6 +128,7 @@ pub(super) fn lanes_and_bytes_sent_early_arrive() -> Result<(), Failed> {
         ticket: client.ticket(),
         lane_index: 0,
         lane_count: 1,
+        again: false,
     }
     .encode();
     let mut early = preamble.to_vec();

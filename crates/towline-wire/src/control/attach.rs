@@ -12,14 +12,15 @@ use super::{frame, limits};
 
 /// First bytes of a lane: "TWLA".
 const ATTACH_MAGIC: [u8; 4] = *b"TWLA";
-const ATTACH_VERSION: u16 = 1;
+/// The version of a lane's first connection, and of those that take its place.
+const ATTACH_VERSIONS: [u16; 2] = [1, 2];
 /// First bytes of another server's connection: "TWLP".
 pub(super) const PEER_MAGIC: [u8; 4] = *b"TWLP";
 
 /// Length of a [`Ticket`].
 pub const TICKET_BYTES: usize = 32;
 
-/// The secret that lets a connection join a session. Random, given out once: in a `Welcome`, then good for one use per lane, or for
+/// The secret that lets a connection join a session. Random, given out once: in a `Welcome`, then good for its lanes, or for
 /// one peer lane, then good for that alone.
 #[derive(Clone, Eq)]
 pub struct Ticket([u8; TICKET_BYTES]);
@@ -83,6 +84,8 @@ pub struct AttachPreamble {
     pub lane_index: u16,
     /// How many lanes the session will have in all. The same in every preamble of a session.
     pub lane_count: u16,
+    /// The connection takes the place of one that was cut.
+    pub again: bool,
 }
 
 impl AttachPreamble {
@@ -93,7 +96,7 @@ impl AttachPreamble {
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut writer = Writer::default();
         writer.raw(&ATTACH_MAGIC);
-        writer.u16(ATTACH_VERSION);
+        writer.u16(ATTACH_VERSIONS[usize::from(self.again)]);
         writer.raw(self.ticket.bytes());
         writer.u16(self.lane_index);
         writer.u16(self.lane_count);
@@ -109,14 +112,12 @@ impl AttachPreamble {
         if reader.array::<4>("lane magic")? != ATTACH_MAGIC {
             return Err(ControlError::BadMagic);
         }
-        match reader.u16("lane version")? {
-            ATTACH_VERSION => {}
-            value => {
-                return Err(ControlError::InvalidValue {
-                    field: "lane version",
-                    value: value.into(),
-                });
-            }
+        let version = reader.u16("lane version")?;
+        if !ATTACH_VERSIONS.contains(&version) {
+            return Err(ControlError::InvalidValue {
+                field: "lane version",
+                value: version.into(),
+            });
         }
         let ticket = Ticket(reader.array("ticket")?);
         let lane_index = reader.u16("lane index")?;
@@ -138,6 +139,7 @@ impl AttachPreamble {
             ticket,
             lane_index,
             lane_count,
+            again: version == ATTACH_VERSIONS[1],
         })
     }
 }

@@ -61,6 +61,8 @@ pub enum Purpose {
     CudaSession,
     /// To ask what NVML tells of the devices. Takes no worker of its own: one serves all who ask.
     Nvml,
+    /// To go on with a session whose control connection was cut: [`ResumeSession`] follows.
+    Resume,
 }
 
 impl Purpose {
@@ -70,6 +72,7 @@ impl Purpose {
             Self::Session => 1,
             Self::CudaSession => 2,
             Self::Nvml => 3,
+            Self::Resume => 4,
         });
     }
 
@@ -79,6 +82,7 @@ impl Purpose {
             1 => Self::Session,
             2 => Self::CudaSession,
             3 => Self::Nvml,
+            4 => Self::Resume,
             value => {
                 return Err(ControlError::InvalidValue {
                     field: "purpose",
@@ -198,6 +202,8 @@ pub struct SessionGrant {
     pub ticket: Ticket,
     /// What the session may use.
     pub limits: SessionLimits,
+    /// How long the session outlives a cut of its connections. 0: not at all, and its lanes are plain streams.
+    pub grace_ms: u64,
     /// Addresses of the servers that this one lists as its peers.
     pub peers: Vec<String>,
 }
@@ -230,6 +236,7 @@ impl Welcome {
             writer.u16(session.limits.payload_lanes);
             writer.u64(session.limits.chunk_bytes);
             writer.u32(session.limits.chunk_count);
+            writer.u64(session.grace_ms);
             let peers = &session.peers[..session.peers.len().min(limits::PEERS)];
             writer.u32(u32::try_from(peers.len()).expect("the limit fits 32 bits"));
             for peer in peers {
@@ -253,6 +260,7 @@ impl Welcome {
                     chunk_bytes: reader.u64("chunk size")?,
                     chunk_count: reader.u32("chunk count")?,
                 },
+                grace_ms: reader.u64("grace time")?,
                 peers: (0..reader.len("peer count", limits::PEERS)?)
                     .map(|_| reader.text("peer's address", limits::NAME_BYTES))
                     .collect::<Result<_, _>>()?,
@@ -290,6 +298,8 @@ pub struct SessionStatus {
     pub worker_pid: u32,
     /// How long the session has lived.
     pub age_ms: u64,
+    /// How long its client has been cut off; 0 while it is there.
+    pub away_ms: u64,
     /// Lanes attached so far.
     pub lanes: u16,
     /// Peer lanes made so far.
@@ -421,6 +431,7 @@ impl SessionStatus {
         writer.text(&self.peer, limits::NAME_BYTES);
         writer.u32(self.worker_pid);
         writer.u64(self.age_ms);
+        writer.u64(self.away_ms);
         writer.u16(self.lanes);
         writer.u16(self.peer_lanes);
         writer.u64(self.device_memory_bytes);
@@ -445,6 +456,7 @@ impl SessionStatus {
             peer: reader.text("peer address", limits::NAME_BYTES)?,
             worker_pid: reader.u32("worker process id")?,
             age_ms: reader.u64("session age")?,
+            away_ms: reader.u64("time cut off")?,
             lanes: reader.u16("lanes")?,
             peer_lanes: reader.u16("peer lanes")?,
             device_memory_bytes: reader.u64("device memory")?,
@@ -702,6 +714,22 @@ pub struct SessionKilled {
     pub outcome: Result<(), String>,
 }
 
+/// Client to server, on a connection for that purpose: go on with a session, of which this is the control connection from now on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ResumeSession {
+    /// Its number, from the grant.
+    pub session_id: u64,
+    /// The ticket from the grant.
+    pub ticket: Ticket,
+}
+
+/// Server to client: the answer to a [`ResumeSession`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SessionResumed {
+    /// Whether the session goes on; or why it is over.
+    pub outcome: Result<(), String>,
+}
+
 /// Every message of the control protocol.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Message {
@@ -749,6 +777,10 @@ pub enum Message {
     KillSession(KillSession),
     /// Server to client.
     SessionKilled(SessionKilled),
+    /// Client to server, on a connection for that purpose.
+    ResumeSession(ResumeSession),
+    /// Server to client.
+    SessionResumed(SessionResumed),
 }
 
 impl Message {
@@ -797,9 +829,14 @@ impl Message {
                 }
             }
             Self::KillSession(kill) => body.u64(kill.session_id),
-            Self::SessionKilled(killed) => {
-                body.bool(killed.outcome.is_ok());
-                if let Err(reason) = &killed.outcome {
+            Self::ResumeSession(resume) => {
+                body.u64(resume.session_id);
+                body.raw(resume.ticket.bytes());
+            }
+            Self::SessionKilled(SessionKilled { outcome })
+            | Self::SessionResumed(SessionResumed { outcome }) => {
+                body.bool(outcome.is_ok());
+                if let Err(reason) = outcome {
                     body.text(reason, limits::TEXT_BYTES);
                 }
             }
@@ -883,6 +920,16 @@ impl Message {
                     false => Err(reader.text("reason", limits::TEXT_BYTES)?),
                 },
             }),
+            23 => Self::ResumeSession(ResumeSession {
+                session_id: reader.u64("session id")?,
+                ticket: Ticket::from_random(reader.array::<TICKET_BYTES>("ticket")?),
+            }),
+            24 => Self::SessionResumed(SessionResumed {
+                outcome: match reader.bool("whether the session goes on")? {
+                    true => Ok(()),
+                    false => Err(reader.text("reason", limits::TEXT_BYTES)?),
+                },
+            }),
             value => {
                 return Err(ControlError::InvalidValue {
                     field: "message kind",
@@ -919,6 +966,8 @@ impl Message {
             Self::Alive => "Alive",
             Self::KillSession(_) => "KillSession",
             Self::SessionKilled(_) => "SessionKilled",
+            Self::ResumeSession(_) => "ResumeSession",
+            Self::SessionResumed(_) => "SessionResumed",
         }
     }
 
@@ -946,6 +995,8 @@ impl Message {
             Self::Alive => 20,
             Self::KillSession(_) => 21,
             Self::SessionKilled(_) => 22,
+            Self::ResumeSession(_) => 23,
+            Self::SessionResumed(_) => 24,
         }
     }
 }

@@ -43,6 +43,7 @@ fn grant() -> SessionGrant {
             chunk_bytes: 1 << 20,
             chunk_count: 16,
         },
+        grace_ms: 60_000,
         peers: vec!["tcp://gpu2:7140".into()],
     }
 }
@@ -436,8 +437,15 @@ fn a_preamble_has_its_fixed_size_and_comes_back() {
         ticket: Ticket::from_random([3; TICKET_BYTES]),
         lane_index: 2,
         lane_count: 5,
+        again: false,
     };
-    assert_eq!(AttachPreamble::decode(&preamble.encode()), Ok(preamble));
+    for again in [false, true] {
+        let preamble = AttachPreamble {
+            again,
+            ..preamble.clone()
+        };
+        assert_eq!(AttachPreamble::decode(&preamble.encode()), Ok(preamble));
+    }
     assert_eq!(AttachPreamble::BYTES, 42);
 }
 
@@ -447,6 +455,7 @@ fn a_lane_outside_its_session_is_refused() {
         ticket: Ticket::from_random([3; TICKET_BYTES]),
         lane_index: 5,
         lane_count: 5,
+        again: false,
     };
     let error = AttachPreamble::decode(&preamble.encode()).unwrap_err();
     assert_eq!(
@@ -465,6 +474,7 @@ fn more_lanes_than_the_limit_are_refused() {
         ticket: Ticket::from_random([3; TICKET_BYTES]),
         lane_index: 0,
         lane_count,
+        again: false,
     };
     let error = AttachPreamble::decode(&preamble.encode()).unwrap_err();
     assert_eq!(
@@ -483,6 +493,7 @@ fn connections_are_told_apart_by_their_first_bytes() {
         ticket: Ticket::from_random([0; TICKET_BYTES]),
         lane_index: 0,
         lane_count: 1,
+        again: false,
     }
     .encode();
     assert_eq!(
@@ -550,7 +561,7 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
             name(),
             any::<u32>(),
         ),
-        any::<[u64; 9]>(),
+        any::<[u64; 10]>(),
         any::<[u16; 2]>(),
         tenant_name(),
         [(); LIMITS.len()].map(|()| limit_status()),
@@ -565,6 +576,7 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
             )| {
                 let [
                     age_ms,
+                    away_ms,
                     device_memory_bytes,
                     device_memory_peak,
                     device_memory_limit,
@@ -584,6 +596,7 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
                     peer,
                     worker_pid,
                     age_ms,
+                    away_ms,
                     lanes,
                     peer_lanes,
                     device_memory_bytes,
@@ -660,9 +673,14 @@ fn session_grant() -> impl Strategy<Value = SessionGrant> {
         any::<u16>(),
         any::<u64>(),
         any::<u32>(),
+        any::<u64>(),
     );
     (numbers, nonce(), prop::collection::vec(name(), 0..3)).prop_map(
-        |((session_id, max_lanes, payload_lanes, chunk_bytes, chunk_count), ticket, peers)| {
+        |(
+            (session_id, max_lanes, payload_lanes, chunk_bytes, chunk_count, grace_ms),
+            ticket,
+            peers,
+        )| {
             SessionGrant {
                 session_id,
                 ticket: Ticket::from_random(ticket),
@@ -672,6 +690,7 @@ fn session_grant() -> impl Strategy<Value = SessionGrant> {
                     chunk_bytes,
                     chunk_count,
                 },
+                grace_ms,
                 peers,
             }
         },
@@ -683,6 +702,7 @@ fn purpose() -> impl Strategy<Value = Purpose> {
         Just(Purpose::Query),
         Just(Purpose::Session),
         Just(Purpose::CudaSession),
+        Just(Purpose::Resume),
         Just(Purpose::Nvml),
     ]
 }
@@ -823,6 +843,12 @@ fn message() -> impl Strategy<Value = Message> {
         any::<u64>().prop_map(|session_id| Message::KillSession(KillSession { session_id })),
         prop_oneof![Just(Ok(())), name().prop_map(Err)]
             .prop_map(|outcome| Message::SessionKilled(SessionKilled { outcome })),
+        (any::<u64>(), any::<[u8; TICKET_BYTES]>()).prop_map(|(session_id, ticket)| {
+            let ticket = Ticket::from_random(ticket);
+            Message::ResumeSession(ResumeSession { session_id, ticket })
+        }),
+        prop_oneof![Just(Ok(())), name().prop_map(Err)]
+            .prop_map(|outcome| Message::SessionResumed(SessionResumed { outcome })),
         device_message(),
         peer_message(),
     ]

@@ -1,0 +1,177 @@
+//! Sessions whose connections are cut.
+
+use towline_transport::resume::Resumable;
+
+use super::*;
+
+/// A server whose sessions outlive cuts for so long.
+fn with_grace(grace: Duration) -> Server {
+    serve(SupervisorConfig {
+        bounds: ServerLimits {
+            grace,
+            ..ServerLimits::default()
+        },
+        ..config("echo")
+    })
+}
+
+const LONG: Duration = Duration::from_secs(600);
+
+/// A session with its only lane, from a host of this name.
+fn begin(server: &Server, hello: Hello) -> (Client, Arc<Resumable>) {
+    let client = Client::join_over(Wire::Clear, &server.address, hello, None);
+    let client = client.expect("the server lets us in");
+    let lane = Lane::open(&server.address, client.preamble(0, 1));
+    let lane = Resumable::new(lane.0, |_, _| ());
+    assert!(Lane(Arc::clone(&lane) as _).echoes());
+    (client, lane)
+}
+
+fn hello(host: &str, pid: u32) -> Hello {
+    Hello::new(Purpose::Session, "test", pid, host, [7; 32])
+}
+
+fn elsewhere() -> Hello {
+    hello("elsewhere", std::process::id())
+}
+
+fn session_id(client: &Client) -> u64 {
+    let welcome = client.welcome.as_ref().expect("it was let in");
+    welcome.session.as_ref().expect("a session").session_id
+}
+
+/// Another control connection for the session of `client`.
+fn resume(server: &Server, client: &Client, ticket: Ticket) -> Result<Client, String> {
+    let asking = Client::join(&server.address, Purpose::Resume, None);
+    let mut asking = asking.map_err(|error| error.to_string())?;
+    let session_id = session_id(client);
+    let question = ResumeSession { session_id, ticket };
+    asking.send(&Message::ResumeSession(question).encode());
+    match asking.message() {
+        Some(Message::SessionResumed(resumed)) => resumed.outcome.map(|()| asking),
+        other => panic!("not an outcome: {other:?}"),
+    }
+}
+
+/// How long the clients of the server's sessions have been cut off.
+fn away(server: &Server) -> Vec<u64> {
+    let status = Client::query(&server.address).status();
+    let sessions = status.sessions.iter();
+    sessions.map(|session| session.away_ms).collect()
+}
+
+pub(super) fn client_that_was_cut_off_goes_on() -> Result<(), Failed> {
+    let server = with_grace(LONG);
+    let (client, lane) = begin(&server, elsewhere());
+    assert_eq!(away(&server), [0]);
+    client.connection.shutdown();
+    lane.cut("test");
+    wait_until("it is noticed", Duration::from_secs(20), || {
+        away(&server)[0] > 0
+    });
+    let mut again = resume(&server, &client, client.ticket())?;
+    again.send(&Message::Ping.encode());
+    assert_eq!(again.message(), Some(Message::Alive));
+    assert_eq!(away(&server), [0]);
+    // What is sent meanwhile waits.
+    let echo = std::thread::spawn({
+        let lane = Lane(Arc::clone(&lane) as _);
+        move || lane.echoes()
+    });
+    let preamble = AttachPreamble {
+        again: true,
+        ..client.preamble(0, 1)
+    };
+    lane.reattach(Lane::open(&server.address, preamble).0)?;
+    assert!(echo.join().expect("it does not panic"));
+    Ok(())
+}
+
+pub(super) fn connection_that_is_replaced_need_not_have_ended() -> Result<(), Failed> {
+    let server = with_grace(LONG);
+    let (mut client, _lane) = begin(&server, elsewhere());
+    let mut again = resume(&server, &client, client.ticket())?;
+    again.send(&Message::Ping.encode());
+    assert_eq!(again.message(), Some(Message::Alive));
+    assert_eq!(client.message(), None);
+    Ok(())
+}
+
+pub(super) fn stranger_goes_on_with_no_session() -> Result<(), Failed> {
+    let server = with_grace(LONG);
+    let (client, lane) = begin(&server, elsewhere());
+    let guess = Ticket::from_random([1; TICKET_BYTES]);
+    let refused = resume(&server, &client, guess.clone()).err();
+    assert!(refused.is_some_and(|reason| reason.contains("is over")));
+    // Nor does it take a lane.
+    let preamble = AttachPreamble {
+        ticket: guess,
+        again: true,
+        ..client.preamble(0, 1)
+    };
+    assert!(Lane::open(&server.address, preamble).is_refused());
+    let preamble = AttachPreamble {
+        again: true,
+        ..client.preamble(1, 2)
+    };
+    assert!(Lane::open(&server.address, preamble).is_refused());
+    assert!(Lane(lane).echoes());
+    Ok(())
+}
+
+pub(super) fn client_that_stays_away_loses_its_session() -> Result<(), Failed> {
+    let server = with_grace(Duration::from_millis(300));
+    let (client, _lane) = begin(&server, elsewhere());
+    client.connection.shutdown();
+    wait_until("the session has ended", Duration::from_secs(20), || {
+        away(&server).is_empty()
+    });
+    let refused = resume(&server, &client, client.ticket()).err();
+    assert!(refused.is_some_and(|reason| reason.contains("is over")));
+    Ok(())
+}
+
+pub(super) fn session_without_its_client_yields_its_place() -> Result<(), Failed> {
+    let server = serve(SupervisorConfig {
+        max_sessions: 1,
+        bounds: ServerLimits {
+            grace: LONG,
+            ..ServerLimits::default()
+        },
+        ..config("echo")
+    });
+    let (client, _lane) = begin(&server, elsewhere());
+    let refused = Client::join(&server.address, Purpose::Session, None);
+    assert!(refused.is_err(), "the client of the session is there");
+    client.connection.shutdown();
+    wait_until("it is noticed", Duration::from_secs(20), || {
+        away(&server)[0] > 0
+    });
+    assert!(Client::join(&server.address, Purpose::Session, None).is_ok());
+    Ok(())
+}
+
+pub(super) fn client_process_that_has_ended_is_not_waited_for() -> Result<(), Failed> {
+    let server = with_grace(LONG);
+    let mut ended = std::process::Command::new("true").spawn()?;
+    ended.wait()?;
+    let name = rustix::system::uname();
+    let host = name.nodename().to_str()?;
+    let (client, _lane) = begin(&server, hello(host, ended.id()));
+    client.connection.shutdown();
+    wait_until("the session has ended", Duration::from_secs(20), || {
+        away(&server).is_empty()
+    });
+    Ok(())
+}
+
+pub(super) fn sessions_without_grace_end_with_their_connection() -> Result<(), Failed> {
+    let server = with_grace(Duration::ZERO);
+    let client = Client::session(&server.address);
+    assert!(client.lane(0, 1).echoes());
+    client.connection.shutdown();
+    wait_until("the session has ended", Duration::from_secs(20), || {
+        away(&server).is_empty()
+    });
+    Ok(())
+}
