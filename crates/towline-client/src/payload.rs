@@ -215,12 +215,11 @@ fn receive(link: &Link, lane: &dyn Connection) -> Result<(), String> {
     let mut packed = Vec::new();
     loop {
         let mut header = [0; CHUNK_HEADER];
-        match lane
-            .recv(&mut header[..1])
-            .map_err(|error| error.to_string())?
-        {
+        match lane.recv(&mut header).map_err(|error| error.to_string())? {
             0 => return Ok(()),
-            _ => recv_exact(lane, &mut header[1..]).map_err(|error| error.to_string())?,
+            count => {
+                recv_exact(lane, &mut header[count..]).map_err(|error| error.to_string())?;
+            }
         }
         let broken = |error: String| format!("the server broke the protocol: {error}");
         let chunk = ChunkHeader::from_bytes(&header).map_err(|error| broken(error.to_string()))?;

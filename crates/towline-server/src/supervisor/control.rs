@@ -726,6 +726,8 @@ fn serve_session(
             Ok(()) => Ok(()),
             Err(fault) => return Err(fault),
         };
+        // It may be cut in one direction only: the client finds out.
+        connection.shutdown();
         let may_come_back = !grace.is_zero() && session.lanes.are_open();
         if !may_come_back || !wait_for_client(session, link, grace)? {
             return cut;

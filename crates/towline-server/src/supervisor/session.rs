@@ -105,13 +105,9 @@ impl LaneAccount {
         Ok(())
     }
 
-    /// Whether there is a lane that another connection can take the place of; in the error, why not.
-    fn is_there(&self, index: u16) -> Result<(), &'static str> {
+    fn is_open(&self, index: u16) -> bool {
         let bit = 1u64.checked_shl(index.into()).unwrap_or_default();
-        match lock(&self.lanes).opened & bit {
-            0 => Err("there is no such lane to go on with"),
-            _ => Ok(()),
-        }
+        lock(&self.lanes).opened & bit != 0
     }
 
     /// Whether all lanes have been opened.
@@ -300,7 +296,7 @@ impl SessionTable {
             .ok_or("its transport cannot pass connections to a worker")?;
         let (index, count) = (preamble.lane_index, preamble.lane_count);
         match session.lane_key {
-            _ if preamble.again => session.lanes.is_there(index)?,
+            _ if preamble.again && session.lanes.is_open(index) => {}
             None => session.lanes.open(index, count)?,
             // The worker notes it when it has proven itself.
             Some(_) => session.lanes.check(index, count)?,

@@ -122,7 +122,7 @@ impl Door {
             Err(error) => return log::warn!("{kind:?}: {error}"),
         };
         if key.is_none() && !again {
-            return self.admit(kind, stream);
+            return self.admit(kind, again, stream);
         }
         self.begin(kind, &stream);
         let door = Arc::clone(self);
@@ -132,8 +132,7 @@ impl Door {
                 None => Ok(Arc::clone(&stream)),
             };
             match proven {
-                Ok(lane) if again => door.put_back(kind, lane),
-                Ok(lane) => door.admit(kind, lane),
+                Ok(lane) => door.admit(kind, again, lane),
                 Err(error) => log::warn!("{kind:?} is refused: {error}"),
             }
             door.state()
@@ -197,38 +196,28 @@ impl Door {
         }))
     }
 
-    /// Lets a lane go on over another connection.
-    fn put_back(&self, kind: LaneKind, link: Arc<dyn Connection>) {
-        let LaneKind::Client { index, .. } = kind else {
-            return link.shutdown();
-        };
-        let lane = self.state().resumable.get(&index).cloned();
-        let Some(lane) = lane else {
-            log::warn!("{kind:?} is refused: there is no lane to go on with");
-            return link.shutdown();
-        };
-        match lane.reattach(link) {
-            Ok(()) => log::debug!("{kind:?} goes on over another connection"),
-            Err(error) => log::warn!("{kind:?} does not go on: {error}"),
-        }
-    }
-
-    /// Gives a lane to the engine, unless there is one in its place.
-    fn admit(&self, kind: LaneKind, lane: Arc<dyn Connection>) {
-        let mut lane = lane;
+    /// Gives a lane to the engine, unless there is one in its place. A connection that comes `again` lets the lane go on, or is its first
+    /// that got so far.
+    fn admit(&self, kind: LaneKind, again: bool, link: Arc<dyn Connection>) {
         let mut state = self.state();
         // The session may be over.
         let Some(engine) = state.engine.clone() else {
-            return lane.shutdown();
+            return link.shutdown();
         };
+        let mut lane = Arc::clone(&link);
+        let mut resumed = None;
         if let LaneKind::Client { index, count } = kind {
             let bit = 1u64.checked_shl(index.into()).unwrap_or_default();
             let agreed = *state.count.get_or_insert(count);
-            if agreed != count || bit == 0 || state.opened & bit != 0 {
+            if again && let Some(known) = state.resumable.get(&index).cloned() {
+                drop(state);
+                return go_on(kind, &known, link);
+            }
+            if agreed != count || bit == 0 || state.opened & bit != 0 || (again && !self.resumes) {
                 log::warn!(
                     "{kind:?} is refused: it is there already, or others said another count"
                 );
-                return lane.shutdown();
+                return link.shutdown();
             }
             state.opened |= bit;
             // The supervisor keeps account of lanes in the clear by their tickets, of others by what is said here.
@@ -236,10 +225,15 @@ impl Door {
                 super::process::tell(&self.channel, &FromWorker::LaneOpened { index, count });
             }
             if self.resumes {
-                let resumable = Resumable::new(lane, move |_, reason| {
+                let on_cut = move |_: &Arc<Resumable>, reason: &str| {
                     log::debug!("{kind:?} is cut: {reason}");
-                });
+                };
+                let resumable = match again {
+                    false => Resumable::new(Arc::clone(&link), on_cut),
+                    true => Resumable::without_link(Arc::clone(&link), on_cut),
+                };
                 state.resumable.insert(index, Arc::clone(&resumable));
+                resumed = again.then(|| Arc::clone(&resumable));
                 lane = resumable;
             }
         }
@@ -249,6 +243,10 @@ impl Door {
             kind,
             connection: lane,
         });
+        drop(state);
+        if let Some(resumed) = resumed {
+            go_on(kind, &resumed, link);
+        }
     }
 
     /// The session is over: wakes the engine wherever it waits.
@@ -264,6 +262,14 @@ impl Door {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets a lane go on over another connection.
+fn go_on(kind: LaneKind, lane: &Resumable, link: Arc<dyn Connection>) {
+    match lane.reattach(link) {
+        Ok(()) => log::debug!("{kind:?} goes on over another connection"),
+        Err(error) => log::debug!("{kind:?} does not go on: {error}"),
     }
 }
 

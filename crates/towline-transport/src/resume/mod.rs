@@ -43,10 +43,8 @@ const ACKNOWLEDGE_EVERY: u64 = 1 << 20;
 const KEPT_LIMIT: usize = 16 << 20;
 /// With so many bytes kept, a sender looks for acknowledgements by itself.
 const KEPT_MUCH: usize = 4 << 20;
-/// Bytes that are read ahead.
-const AHEAD: usize = 64 << 10;
-/// Data of this length goes from the link straight to its place.
-const DIRECT: usize = 16 << 10;
+/// A place of this length takes headers too, with the data between them.
+const ROOM: usize = 64;
 /// How long the peer may take to say how far it has received.
 const EXCHANGE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -91,14 +89,15 @@ enum Over {
     Failed(String),
 }
 
+/// Nothing is read ahead: what a caller leaves on the link wakes others that wait for it.
 struct Inbound {
     link: Arc<dyn Connection>,
     generation: u64,
-    ahead: Box<[u8]>,
-    /// The part of `ahead` that has not been looked at.
-    start: usize,
+    /// The next record's, as far as it has come.
+    header: [u8; HEADER],
+    /// How far that is.
     filled: usize,
-    /// Data of the present record that has not been given out.
+    /// Data of the present record that has not come.
     left: usize,
     ended: bool,
 }
@@ -122,103 +121,145 @@ enum Wait {
     Soon(Duration),
 }
 
+/// What a readable link holds.
+enum Found {
+    /// Data, or the end.
+    Data,
+    /// No more than an acknowledgement.
+    Nothing,
+    /// It is cut, for this reason.
+    Cut(String),
+}
+
 /// Why nothing was read.
 enum Unread {
-    /// There is nothing now.
-    Empty,
+    /// The peer broke the rules, in this way.
+    Broken(String),
     /// The link of this generation is cut.
     Cut(u64, String),
+    /// There is nothing now.
+    Empty,
 }
 
 impl Inbound {
-    /// Parses what was read ahead up to the next data. In the error, how the peer broke the rules.
-    fn parse(&mut self, connection: &Resumable) -> Result<(), String> {
-        while self.left == 0 && !self.ended {
-            let Some(header) = self
-                .ahead
-                .get(self.start..self.filled)
-                .and_then(|bytes| bytes.first_chunk::<HEADER>())
-            else {
-                return Ok(());
-            };
-            let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
-            let (length, flags) = (word(0) as usize, word(4));
-            let acknowledged = u64::from(word(8)) | u64::from(word(12)) << 32;
-            if length > RECORD_LIMIT || flags > END {
-                return Err(format!("a record of {length} bytes with flags {flags:#x}"));
-            }
-            if acknowledged > connection.end.load(Ordering::Acquire) {
-                return Err("it acknowledges bytes that were never sent".into());
-            }
-            connection
-                .acknowledged
-                .fetch_max(acknowledged, Ordering::AcqRel);
-            self.start += HEADER;
-            self.left = length;
-            self.ended = flags & END != 0;
+    /// Begins the record of `self.header`.
+    fn begin(&mut self, connection: &Resumable) -> Result<(), Unread> {
+        let header = std::mem::replace(&mut self.header, [0; HEADER]);
+        self.filled = 0;
+        let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
+        let (length, flags) = (word(0) as usize, word(4));
+        let acknowledged = u64::from(word(8)) | u64::from(word(12)) << 32;
+        if length > RECORD_LIMIT || flags > END {
+            let how = format!("a record of {length} bytes with flags {flags:#x}");
+            return Err(Unread::Broken(how));
         }
+        if acknowledged > connection.end.load(Ordering::Acquire) {
+            let how = "it acknowledges bytes that were never sent".into();
+            return Err(Unread::Broken(how));
+        }
+        connection
+            .acknowledged
+            .fetch_max(acknowledged, Ordering::AcqRel);
+        self.left = length;
+        self.ended = flags & END != 0;
         Ok(())
     }
 
-    /// Moves data that was read ahead to its place.
-    fn take(&mut self, buffer: &mut [u8]) -> usize {
-        let ahead = self.ahead.get(self.start..self.filled).unwrap_or_default();
-        let count = self.left.min(ahead.len()).min(buffer.len());
-        if let (Some(place), Some(bytes)) = (buffer.get_mut(..count), ahead.get(..count)) {
-            place.copy_from_slice(bytes);
-        }
-        self.start += count;
-        self.left -= count;
-        count
+    /// Whether the stream has ended, and all of it has been given out.
+    fn is_through(&self) -> bool {
+        self.ended && self.left == 0
     }
 
-    fn has_data(&self) -> bool {
-        self.ended || (self.left > 0 && self.start < self.filled)
-    }
-
-    /// Reads from the link: long data to its place, where there is one, all else ahead. How much data went to its place.
+    /// Reads from the link: so many bytes of data are at the start of `buffer` then; 0 at the end of the stream.
     fn read(
         &mut self,
         connection: &Resumable,
         buffer: &mut [u8],
         wait: Wait,
     ) -> Result<usize, Unread> {
-        let link = Arc::clone(&self.link);
-        let direct = self.start == self.filled && self.left.min(buffer.len()) >= DIRECT;
-        let place = if direct {
-            let length = self.left.min(buffer.len());
-            buffer.get_mut(..length).unwrap_or_default()
-        } else {
-            self.ahead.copy_within(self.start..self.filled, 0);
-            self.filled -= self.start;
-            self.start = 0;
-            self.ahead.get_mut(self.filled..).unwrap_or_default()
-        };
-        if place.is_empty() {
-            return Err(Unread::Empty);
-        }
-        let read = match wait {
-            Wait::No => link.try_recv(place),
-            Wait::Soon(patience) => link.recv_soon(place, patience).map(Some),
-        };
-        let count = match read {
-            Ok(None) => return Err(Unread::Empty),
-            Ok(Some(0)) => {
-                let reason = "the connection ended without a word".into();
-                return Err(Unread::Cut(self.generation, reason));
+        while !self.is_through() {
+            if self.left > 0 {
+                let length = self.left.min(buffer.len());
+                let place = buffer.get_mut(..length).unwrap_or_default();
+                let count = self.take(connection, place, wait)?;
+                self.left -= count;
+                return Ok(count);
             }
-            Ok(Some(count)) => count,
-            Err(error) => return Err(Unread::Cut(self.generation, error.to_string())),
-        };
-        connection
-            .received
-            .fetch_add(count as u64, Ordering::AcqRel);
-        if direct {
-            self.left -= count;
-            return Ok(count);
+            // Small records come many at once.
+            if buffer.len() >= ROOM && self.filled == 0 {
+                let count = self.take(connection, buffer, wait)?;
+                match self.unpack(connection, buffer, count)? {
+                    0 => {}
+                    count => return Ok(count),
+                }
+            } else {
+                self.read_header(connection, wait)?;
+            }
         }
-        self.filled += count;
         Ok(0)
+    }
+
+    /// Reads from the link what is missing of a header, and begins its record when that is all.
+    fn read_header(&mut self, connection: &Resumable, wait: Wait) -> Result<(), Unread> {
+        let mut header = self.header;
+        let rest = header.get_mut(self.filled..).unwrap_or_default();
+        let count = self.take(connection, rest, wait)?;
+        self.header = header;
+        self.filled += count;
+        match self.filled < HEADER {
+            true => Ok(()),
+            false => self.begin(connection),
+        }
+    }
+
+    /// Moves the data among the first `count` bytes to the start, and says how much that is.
+    fn unpack(
+        &mut self,
+        connection: &Resumable,
+        buffer: &mut [u8],
+        count: usize,
+    ) -> Result<usize, Unread> {
+        let (mut at, mut data) = (0, 0);
+        while at < count && !self.is_through() {
+            if self.left > 0 {
+                let length = self.left.min(count - at);
+                buffer.copy_within(at..at + length, data);
+                (at, data) = (at + length, data + length);
+                self.left -= length;
+                continue;
+            }
+            let length = HEADER.min(count - at);
+            if let (Some(place), Some(bytes)) =
+                (self.header.get_mut(..length), buffer.get(at..at + length))
+            {
+                place.copy_from_slice(bytes);
+            }
+            at += length;
+            self.filled = length;
+            if length == HEADER {
+                self.begin(connection)?;
+            }
+        }
+        Ok(data)
+    }
+
+    /// Takes bytes off the link, at least one.
+    fn take(&self, connection: &Resumable, place: &mut [u8], wait: Wait) -> Result<usize, Unread> {
+        let read = match wait {
+            Wait::No => self.link.try_recv(place),
+            Wait::Soon(patience) => self.link.recv_soon(place, patience).map(Some),
+        };
+        let reason = match read {
+            Ok(None) => return Err(Unread::Empty),
+            Ok(Some(0)) => "the connection ended without a word".into(),
+            Ok(Some(count)) => {
+                let received = &connection.received;
+                received.fetch_add(count as u64, Ordering::AcqRel);
+                return Ok(count);
+            }
+            Err(error) => error.to_string(),
+        };
+        Err(Unread::Cut(self.generation, reason))
     }
 }
 
@@ -305,10 +346,20 @@ impl Resumable {
         link: Arc<dyn Connection>,
         on_cut: impl Fn(&Arc<Self>, &str) + Send + Sync + 'static,
     ) -> Arc<Self> {
+        let connection = Self::without_link(Arc::clone(&link), on_cut);
+        lock(&connection.links).link = Some(link);
+        connection
+    }
+
+    /// A stream whose first link broke before it came here; [`Self::reattach`] is to follow, with `link`.
+    pub fn without_link(
+        link: Arc<dyn Connection>,
+        on_cut: impl Fn(&Arc<Self>, &str) + Send + Sync + 'static,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             links: Mutex::new(Links {
                 peer: link.peer(),
-                link: Some(Arc::clone(&link)),
+                link: None,
                 joining: None,
                 generation: 0,
                 over: None,
@@ -317,8 +368,7 @@ impl Resumable {
             inbound: Mutex::new(Inbound {
                 link: Arc::clone(&link),
                 generation: 0,
-                ahead: vec![0; AHEAD].into(),
-                start: 0,
+                header: [0; HEADER],
                 filled: 0,
                 left: 0,
                 ended: false,
@@ -522,27 +572,16 @@ impl Resumable {
                 },
             };
             let generation = inbound.generation;
-            let read = loop {
-                inbound.parse(self).map_err(|how| self.broken(&how))?;
-                match inbound.take(buffer) {
-                    0 if inbound.ended => return Ok(Some(0)),
-                    0 => {}
-                    count => break Ok(count),
-                }
-                let wait = wait.map_or(Wait::No, Wait::Soon);
-                match inbound.read(self, buffer, wait) {
-                    Ok(0) => {}
-                    read => break read,
-                }
-            };
+            let read = inbound.read(self, buffer, wait.map_or(Wait::No, Wait::Soon));
             drop(inbound);
             match read {
                 Ok(count) => {
                     self.acknowledge();
                     return Ok(Some(count));
                 }
-                Err(Unread::Empty) => return Ok(None),
+                Err(Unread::Broken(how)) => return Err(self.broken(&how)),
                 Err(Unread::Cut(generation, reason)) => self.cut_off(generation, &reason),
+                Err(Unread::Empty) => return Ok(None),
             }
             if wait.is_none() {
                 return match self.is_over() {
@@ -577,11 +616,32 @@ impl Resumable {
         let Some(mut inbound) = try_lock(&self.inbound) else {
             return Ok(());
         };
-        // What is wrong with the link is noticed by who sends.
-        while inbound.left == 0 && !inbound.ended && inbound.read(self, &mut [], Wait::No).is_ok() {
-            inbound.parse(self).map_err(|how| self.broken(&how))?;
+        while inbound.left == 0 && !inbound.ended {
+            match inbound.read_header(self, Wait::No) {
+                Ok(()) => {}
+                Err(Unread::Broken(how)) => return Err(self.broken(&how)),
+                // What is wrong with the link is noticed by who sends.
+                Err(Unread::Cut(..) | Unread::Empty) => break,
+            }
         }
         Ok(())
+    }
+
+    /// Looks at a link that is readable.
+    fn finds_data(&self) -> Result<Found, TransportError> {
+        let Some(mut inbound) = try_lock(&self.inbound) else {
+            // Somebody reads already.
+            return Ok(Found::Data);
+        };
+        if inbound.left > 0 || inbound.ended {
+            return Ok(Found::Data);
+        }
+        match inbound.read_header(self, Wait::No) {
+            Ok(()) if inbound.is_through() => Ok(Found::Data),
+            Ok(()) | Err(Unread::Empty) => Ok(Found::Nothing),
+            Err(Unread::Broken(how)) => Err(self.broken(&how)),
+            Err(Unread::Cut(_, reason)) => Ok(Found::Cut(reason)),
+        }
     }
 
     /// Has links take all that is pending.
@@ -697,45 +757,28 @@ impl Connection for Resumable {
     fn wait_readable(&self, timeout: Option<Duration>) -> Result<bool, TransportError> {
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
-            let (link, generation) = match try_lock(&self.inbound) {
-                Some(mut inbound) => {
-                    inbound.parse(self).map_err(|how| self.broken(&how))?;
-                    if inbound.has_data() {
-                        return Ok(true);
-                    }
-                    (Arc::clone(&inbound.link), inbound.generation)
-                }
-                None => {
-                    let links = lock(&self.links);
-                    match &links.link {
-                        Some(link) => (Arc::clone(link), links.generation),
-                        None => {
-                            let generation = links.generation;
-                            drop(links);
-                            match self.wait_link(generation, until) {
-                                Ok(true) => continue,
-                                // The end is there to be read.
-                                Err(_) => return Ok(true),
-                                Ok(false) => return Ok(false),
-                            }
-                        }
+            let (link, generation) = {
+                let links = lock(&self.links);
+                (links.link.clone(), links.generation)
+            };
+            let cut = match link {
+                None => None,
+                Some(link) => {
+                    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+                    match link.wait_readable(left) {
+                        Ok(false) => return Ok(false),
+                        Ok(true) => match self.finds_data()? {
+                            Found::Data => return Ok(true),
+                            Found::Nothing => continue,
+                            Found::Cut(reason) => Some(reason),
+                        },
+                        Err(error) => Some(error.to_string()),
                     }
                 }
             };
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            let cut = match link.wait_readable(left) {
-                Ok(false) => return Ok(false),
-                Ok(true) => match try_lock(&self.inbound) {
-                    // Somebody reads already.
-                    None => return Ok(true),
-                    Some(mut inbound) => match inbound.read(self, &mut [], Wait::No) {
-                        Ok(_) | Err(Unread::Empty) => continue,
-                        Err(Unread::Cut(_, reason)) => reason,
-                    },
-                },
-                Err(error) => error.to_string(),
-            };
-            self.cut_off(generation, &cut);
+            if let Some(cut) = cut {
+                self.cut_off(generation, &cut);
+            }
             match self.wait_link(generation, until) {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Most connections of one client: its session has fewer.
-const CONNECTIONS: usize = 64;
+/// Most connections of one client, with those that it makes again.
+const CONNECTIONS: usize = 16 << 10;
 
 /// A direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,8 @@ struct Shared {
     ways: Mutex<Vec<Arc<Way>>>,
     ended: AtomicBool,
     struck: AtomicBool,
+    /// Nothing gets through.
+    away: AtomicBool,
 }
 
 /// Listens on this machine, and passes what clients send on to a server.
@@ -83,6 +85,7 @@ impl Proxy {
             ways: Mutex::default(),
             ended: AtomicBool::new(false),
             struck: AtomicBool::new(false),
+            away: AtomicBool::new(false),
         });
         let accepting = Arc::clone(&shared);
         let acceptor = std::thread::spawn(move || {
@@ -92,6 +95,9 @@ impl Proxy {
                 }
                 // A client that is gone is its own matter.
                 let Ok(client) = client else { continue };
+                if accepting.away.load(Ordering::SeqCst) {
+                    continue;
+                }
                 let Ok(server) = TcpStream::connect(accepting.server) else {
                     return;
                 };
@@ -118,6 +124,21 @@ impl Proxy {
                 .map(|at| way.bytes[at as usize].load(Ordering::SeqCst))
         };
         ways.iter().map(bytes).collect()
+    }
+
+    /// Breaks every connection.
+    pub(crate) fn reset_all(&self) {
+        lock(&self.shared.ways)
+            .drain(..)
+            .for_each(|way| way.reset());
+    }
+
+    /// Breaks every connection and lets none through from now on, or lets them through again.
+    pub(crate) fn set_away(&self, away: bool) {
+        self.shared.away.store(away, Ordering::SeqCst);
+        if away {
+            self.reset_all();
+        }
     }
 
     /// Whether it has broken as planned.
