@@ -701,18 +701,7 @@ fn serve_session(
         grace_ms: grace.as_millis() as u64,
         peers: shared.config.peers.iter().map(Address::to_string).collect(),
     };
-    let late = Message::SessionEnded(SessionEnded {
-        reason: format!(
-            "the client did not open the lanes of its session within {:?}",
-            shared.config.bounds.lanes
-        ),
-    });
-    let deadline = shared.deadlines.set(
-        &control.connection(),
-        shared.config.bounds.lanes,
-        late.encode(),
-    );
-    session.lanes.set_deadline(deadline);
+    expect_lanes(session, shared);
     let snapshot = told_devices(
         session.hello.purpose,
         session.worker.snapshot(),
@@ -728,12 +717,41 @@ fn serve_session(
         };
         // It may be cut in one direction only: the client finds out.
         connection.shutdown();
-        let may_come_back = !grace.is_zero() && session.lanes.are_open();
-        if !may_come_back || !wait_for_client(session, link, grace)? {
+        let grace = match session.lanes.are_open() {
+            true => grace,
+            false => grace.min(lanes_time_left(session, shared)),
+        };
+        if grace.is_zero() || !wait_for_client(session, link, grace)? {
             return cut;
         }
+        expect_lanes(session, shared);
         *inbox = Inbox::starting_with(&[]);
     }
+}
+
+/// How long the client may take yet to open its lanes.
+fn lanes_time_left(session: &Session, shared: &Shared) -> Duration {
+    let limit = shared.config.bounds.lanes;
+    limit.saturating_sub(session.since.elapsed())
+}
+
+/// Ends the session unless its client opens all lanes in time.
+fn expect_lanes(session: &Session, shared: &Shared) {
+    if session.lanes.are_open() {
+        return;
+    }
+    let late = Message::SessionEnded(SessionEnded {
+        reason: format!(
+            "the client did not open the lanes of its session within {:?}",
+            shared.config.bounds.lanes
+        ),
+    });
+    let deadline = shared.deadlines.set(
+        &session.control.connection(),
+        lanes_time_left(session, shared),
+        late.encode(),
+    );
+    session.lanes.set_deadline(deadline);
 }
 
 /// Answers the client of a session until this connection ends.

@@ -33,7 +33,7 @@ const HEADER: usize = 16;
 /// Most data of one record.
 const RECORD_LIMIT: usize = 4 << 20;
 /// So much is kept and handed to the link at once: it is in the processor's cache then.
-const STEP: usize = 256 << 10;
+const STEP: usize = 128 << 10;
 /// The flag of the last record.
 const END: u32 = 1;
 /// What has been received is acknowledged at the latest after so many bytes.
@@ -713,16 +713,21 @@ impl Connection for Resumable {
                 outbound.begin(self, bytes.len().min(RECORD_LIMIT), 0);
             }
             let data = bytes.get(..outbound.promised.min(bytes.len()));
-            let data = data.unwrap_or_default();
-            outbound.append(self, data);
-            pushed = outbound.push();
-            // The caller comes again with the data that the link did not take.
-            let back = (outbound.end() - outbound.handed).min(data.len() as u64) as usize;
-            let kept = outbound.kept.len() - back;
-            outbound.kept.truncate(kept);
-            self.end.store(outbound.end(), Ordering::Release);
-            taken = data.len() - back;
-            outbound.promised -= taken;
+            // In steps, since what the link does not take is kept in vain.
+            for part in data.unwrap_or_default().chunks(STEP) {
+                outbound.append(self, part);
+                pushed = outbound.push();
+                // The caller comes again with the data that the link did not take.
+                let back = (outbound.end() - outbound.handed).min(part.len() as u64) as usize;
+                let kept = outbound.kept.len() - back;
+                outbound.kept.truncate(kept);
+                self.end.store(outbound.end(), Ordering::Release);
+                taken += part.len() - back;
+                outbound.promised -= part.len() - back;
+                if back > 0 {
+                    break;
+                }
+            }
         }
         let (generation, much) = (outbound.generation, outbound.kept.len() > KEPT_MUCH);
         drop(outbound);
