@@ -105,5 +105,6 @@ pub fn seeds() -> Vec<Seed> {
         Seed::new("peer-connected", Message::PeerConnected(connected).encode()),
         Seed::new("requests", two),
         Seed::new("preamble", preamble.encode()),
+        Seed::new("preamble-again", again.encode()),
     ]
 }
