@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use towline_transport::tls::Fingerprint;
@@ -216,9 +216,9 @@ pub(crate) fn dial(
         count: lanes + 1,
         lane_key,
         grace: Duration::from_millis(grant.grace_ms),
-        lanes: OnceLock::new(),
+        lanes: Mutex::default(),
     });
-    let opened = match is_encrypted {
+    let mut opened = match is_encrypted {
         false => (0..=lanes)
             .map(|index| place.open(index))
             .collect::<Result<Vec<_>, _>>()?,
@@ -234,8 +234,6 @@ pub(crate) fn dial(
             opened.collect::<Result<Vec<_>, _>>()
         })?,
     };
-    let (mut opened, resumable): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
-    let _ = place.lanes.set(resumable.into_iter().flatten().collect());
     let payload = opened.split_off(1);
     let Some(command) = opened.pop() else {
         return Err(DialError::NoSession(server));

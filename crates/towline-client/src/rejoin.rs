@@ -4,7 +4,7 @@
 //! time has passed. The control connection is simply dialled anew; it decides whether the session is over.
 
 use std::io::IoSlice;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use towline_transport::resume::Resumable;
@@ -38,7 +38,7 @@ pub(crate) struct Place {
     pub(crate) lane_key: Option<LaneKey>,
     /// How long the session outlives a cut; zero: not at all.
     pub(crate) grace: Duration,
-    pub(crate) lanes: OnceLock<Vec<Weak<Resumable>>>,
+    pub(crate) lanes: Mutex<Vec<Weak<Resumable>>>,
 }
 
 /// Why a session cannot go on now.
@@ -75,13 +75,10 @@ impl From<TransportError> for Refusal {
 
 impl Place {
     /// Opens a lane, which outlives cuts if the session does.
-    pub(crate) fn open(
-        self: &Arc<Self>,
-        index: u16,
-    ) -> Result<(Arc<dyn Connection>, Option<Weak<Resumable>>), DialError> {
+    pub(crate) fn open(self: &Arc<Self>, index: u16) -> Result<Arc<dyn Connection>, DialError> {
         let link = self.dial(index, false, &ConnectOptions::default())?;
         if self.grace.is_zero() {
-            return Ok((link, None));
+            return Ok(link);
         }
         let place = Arc::clone(self);
         let lane = Resumable::new(link, move |lane, reason| {
@@ -92,8 +89,12 @@ impl Place {
                 lane.fail(format!("cannot start a thread to dial again: {error}"));
             }
         });
-        let weak = Arc::downgrade(&lane);
-        Ok((lane, Some(weak)))
+        self.lanes().push(Arc::downgrade(&lane));
+        Ok(lane)
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, Vec<Weak<Resumable>>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Connects a lane, the first time or `again`.
@@ -156,9 +157,9 @@ impl Place {
             return Err(reason.to_owned());
         }
         // They share its way, and may not have noticed.
-        let lanes = self.lanes.get().into_iter().flatten();
+        let lanes: Vec<_> = self.lanes().iter().filter_map(Weak::upgrade).collect();
         lanes
-            .filter_map(Weak::upgrade)
+            .iter()
             .for_each(|lane| lane.cut("the control connection is cut"));
         let (server, seconds) = (&self.address, self.grace.as_secs_f64());
         let mut attempts = Attempts::new(self.grace);

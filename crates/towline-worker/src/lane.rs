@@ -226,14 +226,19 @@ fn patience() -> Duration {
     })
 }
 
-/// Whether more comes on the lane before the time is over that vendors' threads have to give an answer.
-fn comes_soon(command: &dyn Connection) -> Result<bool, TransportError> {
+/// Whether more comes on the lane before the time is over that vendors' threads have to give an answer; bytes that came go to `arrived`.
+fn comes_soon(
+    command: &dyn Connection,
+    reader: &mut FrameReader,
+    arrived: &mut Option<usize>,
+) -> Result<bool, TransportError> {
     if !looks_on() {
         return command.wait_readable(Some(GRACE));
     }
     let until = Instant::now() + patience();
     while Instant::now() < until {
-        if command.wait_readable(Some(Duration::ZERO))? {
+        *arrived = command.try_recv(reader.space())?;
+        if arrived.is_some() {
             return Ok(true);
         }
         std::thread::yield_now();
@@ -323,13 +328,17 @@ impl<S: Serve> Lane<S> {
         let count = match self.arrived.take() {
             Some(count) => count,
             None => {
+                let mut arrived = None;
                 if session.is_owed()
-                    && (session.is_overdue() || !comes_soon(&*self.command)?)
+                    && (session.is_overdue() || !comes_soon(&*self.command, reader, &mut arrived)?)
                     && session.is_owed()
                 {
                     session.collect();
                 }
-                self.command.recv_soon(reader.space(), patience())?
+                match arrived {
+                    Some(count) => count,
+                    None => self.command.recv_soon(reader.space(), patience())?,
+                }
             }
         };
         if count == 0 {

@@ -37,12 +37,12 @@ const STEP: usize = 128 << 10;
 /// The flag of the last record.
 const END: u32 = 1;
 /// What has been received is acknowledged at the latest after so many bytes.
-const ACKNOWLEDGE_EVERY: u64 = 1 << 20;
+const ACKNOWLEDGE_EVERY: u64 = 512 << 10;
 /// Most bytes that are kept until they are acknowledged. A link holds some MiB in its buffers; beyond the limit the oldest are dropped, and
 /// a cut before the peer has said that it has them ends the connection.
 const KEPT_LIMIT: usize = 16 << 20;
 /// With so many bytes kept, a sender looks for acknowledgements by itself.
-const KEPT_MUCH: usize = 4 << 20;
+const KEPT_MUCH: usize = 1 << 20;
 /// A place of this length takes headers too, with the data between them.
 const ROOM: usize = 64;
 /// How long the peer may take to say how far it has received.
@@ -291,8 +291,8 @@ impl Outbound {
         self.kept.drain(..count);
         self.base += count as u64;
         // One long wait must not pin its memory for the connection's life.
-        if self.kept.capacity() > KEPT_MUCH && self.kept.len() < KEPT_MUCH / 4 {
-            self.kept.shrink_to(KEPT_MUCH / 2);
+        if self.kept.capacity() > 4 * KEPT_MUCH && self.kept.is_empty() {
+            self.kept.shrink_to(KEPT_MUCH);
         }
     }
 
@@ -637,7 +637,8 @@ impl Resumable {
             return Ok(Found::Data);
         }
         match inbound.read_header(self, Wait::No) {
-            Ok(()) if inbound.is_through() => Ok(Found::Data),
+            // The data of a record comes with its header.
+            Ok(()) if inbound.left > 0 || inbound.is_through() => Ok(Found::Data),
             Ok(()) | Err(Unread::Empty) => Ok(Found::Nothing),
             Err(Unread::Broken(how)) => Err(self.broken(&how)),
             Err(Unread::Cut(_, reason)) => Ok(Found::Cut(reason)),
