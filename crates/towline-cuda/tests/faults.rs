@@ -1,4 +1,5 @@
-//! Links that fail at every point of every kind of transfer: right bytes or an error, through the whole driver.
+//! Links that fail at every point of every kind of transfer: right bytes or an error, and right bytes where the link comes back, through the
+//! whole driver.
 #![allow(
     clippy::multiple_unsafe_ops_per_block,
     reason = "calls of the C interface stand side by side"
@@ -30,7 +31,7 @@ struct Session {
 
 impl Session {
     fn new(run: &Arc<Run>) -> Self {
-        let machine = Machine::on_network(&run.network);
+        let machine = Machine::through(|| run.transport());
         if run.has_control {
             machine.sessions[0].expect_explanation();
         }
@@ -468,11 +469,24 @@ macro_rules! campaigns {
                 towline_test::faults::check(super::$program, super::SOME);
             })*
         }
+        mod some_points_of_links_that_come_back {
+            $(#[test]
+            fn $program() {
+                towline_test::faults::check_healed(super::$program, super::SOME);
+            })*
+        }
         mod every_point {
             $(#[test]
             #[ignore = "takes minutes"]
             fn $program() {
                 towline_test::faults::check(super::$program, usize::MAX);
+            })*
+        }
+        mod every_point_of_links_that_come_back {
+            $(#[test]
+            #[ignore = "takes minutes"]
+            fn $program() {
+                towline_test::faults::check_healed(super::$program, usize::MAX);
             })*
         }
     };

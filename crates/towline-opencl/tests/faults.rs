@@ -1,4 +1,5 @@
-//! Links that fail at every point of every kind of transfer: right bytes or an error, through the whole of the client's library.
+//! Links that fail at every point of every kind of transfer: right bytes or an error, and right bytes where the link comes back, through the
+//! whole of the client's library.
 
 #[macro_use]
 mod support;
@@ -29,7 +30,7 @@ struct Session {
 
 impl Session {
     fn new(run: &Arc<Run>, api: Arc<dyn OpenClApi>) -> Self {
-        let pair = Pair::on(api, run.network.clone());
+        let pair = Pair::through(api, run.network.clone(), &*run.transport());
         if run.has_control {
             pair.remote.expect_explanation();
         }
@@ -474,11 +475,24 @@ macro_rules! campaigns {
                 towline_test::faults::check(super::$program, super::SOME);
             })*
         }
+        mod some_points_of_links_that_come_back {
+            $(#[test]
+            fn $program() {
+                towline_test::faults::check_healed(super::$program, super::SOME);
+            })*
+        }
         mod every_point {
             $(#[test]
             #[ignore = "takes minutes"]
             fn $program() {
                 towline_test::faults::check(super::$program, usize::MAX);
+            })*
+        }
+        mod every_point_of_links_that_come_back {
+            $(#[test]
+            #[ignore = "takes minutes"]
+            fn $program() {
+                towline_test::faults::check_healed(super::$program, usize::MAX);
             })*
         }
     };

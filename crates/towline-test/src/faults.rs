@@ -1,6 +1,6 @@
 //! A program of transfers, run once over a sound link and then with a fault wherever a connection sent something.
 //!
-//! The program tells a [`Run`] what each call claims. Whatever fails: a call that claims success has exactly the right bytes in its
+//! Where links come back, every call has to succeed. The program tells a [`Run`] what each call claims. Whatever fails: a call that claims success has exactly the right bytes in its
 //! targets, a session that was lost stays lost, memory that a failed call gave back to the application is left alone, and nothing hangs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,10 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use towline_transport::Transport;
 use towline_transport::memory::{End, Fault, FaultKind, Link, MemoryTransport, Time};
+
+use crate::healing::Healing;
 
 /// No run takes so long, on a busy machine either.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,8 +31,10 @@ type Program = Arc<dyn Fn(&Arc<Run>) + Send + Sync>;
 
 /// One run of a program.
 pub struct Run {
-    /// What its connections are to be made on.
+    /// The network of its connections, which [`Run::transport`] makes.
     pub network: MemoryTransport,
+    /// Each connection that breaks gets another link.
+    heals: bool,
     /// Real sessions have a control connection, on which the server may say why a lane broke: the client waits for that.
     pub has_control: bool,
     faults: Vec<Fault>,
@@ -100,18 +105,27 @@ impl Drop for Target {
 }
 
 impl Run {
-    fn new(faults: Vec<Fault>, has_control: bool) -> Self {
+    fn new(faults: Vec<Fault>, has_control: bool, heals: bool) -> Self {
         let link = Link {
             buffer_bytes: BUFFER_BYTES,
             ..Link::default()
         };
         Self {
             network: MemoryTransport::simulated(link, Time::Real),
+            heals,
             has_control,
             faults,
             lost: Mutex::default(),
             wrong: Mutex::default(),
             given_up: Mutex::default(),
+        }
+    }
+
+    /// Makes its connections.
+    pub fn transport(&self) -> Box<dyn Transport> {
+        match self.heals {
+            true => Box::new(Healing::over(self.network.clone())),
+            false => Box::new(self.network.clone()),
         }
     }
 
@@ -170,6 +184,13 @@ impl Run {
     /// The session has ended: whether memory that was given up is as it was left.
     fn judge(&self) -> Vec<String> {
         let mut wrong = std::mem::take(&mut *lock(&self.wrong));
+        let lost = lock(&self.lost);
+        wrong.extend(
+            lost.iter()
+                .filter(|_| self.heals)
+                .map(|lost| format!("{lost} although the link is back")),
+        );
+        drop(lost);
         for target in lock(&self.given_up).iter() {
             if target.bytes().iter().any(|byte| *byte != GIVEN_UP) {
                 wrong.push("memory was written to after the call that lent it had failed".into());
@@ -193,11 +214,19 @@ struct Case {
     resolution: Resolution,
 }
 
-/// Runs a program with every fault of its plan, or with so many of them that lie evenly in it. The program makes its connections on the
-/// run's network, and ends its session before it returns.
+/// Runs a program with every fault of its plan, or with so many of them that lie evenly in it. The program makes its connections by the
+/// run's transport, and ends its session before it returns.
 pub fn check(program: impl Fn(&Arc<Run>) + Send + Sync + 'static, limit: usize) {
-    let program: Program = Arc::new(program);
-    let (sound, wrong) = attempt(&program, Run::new(Vec::new(), false), None);
+    check_links(Arc::new(program), limit, false);
+}
+
+/// As [`check`], where each connection that breaks gets another link: every call has to succeed.
+pub fn check_healed(program: impl Fn(&Arc<Run>) + Send + Sync + 'static, limit: usize) {
+    check_links(Arc::new(program), limit, true);
+}
+
+fn check_links(program: Program, limit: usize, heals: bool) {
+    let (sound, wrong) = attempt(&program, Run::new(Vec::new(), false, heals), None);
     assert_eq!(wrong, [""; 0], "over a sound link");
     assert_eq!(*lock(&sound.lost), None, "over a sound link");
     let cases = spread(plan(&sound.network), limit);
@@ -211,7 +240,7 @@ pub fn check(program: impl Fn(&Arc<Run>) + Send + Sync + 'static, limit: usize) 
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    let run = Run::new(vec![case.fault], case.has_control);
+                    let run = Run::new(vec![case.fault], case.has_control && !heals, heals);
                     let (run, wrong) = attempt(&program, run, Some(case));
                     let strikes = run.network.wait_struck(Duration::ZERO);
                     struck.fetch_add(usize::from(strikes), Ordering::SeqCst);

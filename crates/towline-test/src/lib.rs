@@ -6,6 +6,7 @@
 pub mod conformance;
 pub mod faults;
 pub mod guarded;
+pub mod healing;
 pub mod mutated;
 pub mod pair;
 pub mod process;

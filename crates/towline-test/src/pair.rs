@@ -18,7 +18,7 @@ const CHUNK_BYTES: u64 = 256 << 10;
 pub struct Pair {
     /// The client's end.
     pub remote: Arc<Remote>,
-    transport: MemoryTransport,
+    network: MemoryTransport,
     worker: Option<JoinHandle<Result<(), RunError>>>,
 }
 
@@ -43,9 +43,28 @@ impl Pair {
         Self::joined(api, transport, None)
     }
 
+    /// As [`Self::on`], by connections that `transport` makes on the network.
+    pub fn through(
+        api: Arc<dyn OpenClApi>,
+        network: MemoryTransport,
+        transport: &dyn Transport,
+    ) -> Self {
+        Self::made(api, network, transport, None)
+    }
+
     fn joined(
         api: Arc<dyn OpenClApi>,
-        transport: MemoryTransport,
+        network: MemoryTransport,
+        peer: Option<(u64, Arc<dyn Connection>)>,
+    ) -> Self {
+        let transport = network.clone();
+        Self::made(api, network, &transport, peer)
+    }
+
+    fn made(
+        api: Arc<dyn OpenClApi>,
+        network: MemoryTransport,
+        transport: &dyn Transport,
         mut peer: Option<(u64, Arc<dyn Connection>)>,
     ) -> Self {
         let engine = OpenClEngine::open(api, &|_, _| true).expect("the backend has a device");
@@ -82,14 +101,14 @@ impl Pair {
             .expect("the worker's snapshot decodes");
         Self {
             remote: Arc::new(remote),
-            transport,
+            network,
             worker: Some(worker),
         }
     }
 
     /// The link's connections, the command lane first.
     pub fn monitors(&self) -> Vec<LinkMonitor> {
-        self.transport.monitors()
+        self.network.monitors()
     }
 
     /// Waits for the end of the worker and gives how it saw the session end; for a session that was ended, or that moved.

@@ -175,12 +175,12 @@ impl Machine {
         Self::over(nulls.collect(), servers.iter().sum(), in_process)
     }
 
-    /// A server with one device, by the first connections of a network.
-    pub fn on_network(network: &MemoryTransport) -> Self {
+    /// A server with one device, by connections of this transport.
+    pub fn through(transport: impl Fn() -> Box<dyn Transport>) -> Self {
         let server: (_, Arc<dyn Broker>) = (Arc::new(NullCuda::new(1)), Arc::new(NoBroker));
         Self::over(vec![server], 1, |_| {
             let address = "memory://server".parse().unwrap();
-            (Box::new(network.clone()), address)
+            (transport(), address)
         })
     }
 
