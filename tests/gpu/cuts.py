@@ -18,8 +18,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
 
 TRAINING = """
 import sys, time, torch
@@ -28,6 +26,7 @@ torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
 layers = [torch.nn.Conv2d(3, 64, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(64, 64, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(4)]
 model = torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Linear(64 * 64, 10)).cuda()
 optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
+print("begun", flush=True)
 losses, began = [], time.perf_counter()
 for step in range(int(sys.argv[1])):
     images = torch.randn(64, 3, 32, 32).cuda()
@@ -85,36 +84,38 @@ class Relay:
             end.close()
 
 
-def train(before: list[str], steps: int) -> tuple[str, float]:
+class Cutter:
+    """Cuts all connections of a relay again and again."""
+
+    def __init__(self, relay: Relay, every: float, seed: int) -> None:
+        self.relay, self.every = relay, every
+        self.pauses = random.Random(seed)
+        self.over = threading.Event()
+        self.cuts = 0
+        self.thread = threading.Thread(target=self.cut)
+
+    def cut(self) -> None:
+        while not self.over.wait(self.pauses.uniform(0.1, 1.9) * self.every):
+            self.relay.cut()
+            self.cuts += 1
+
+
+def train(before: list[str], steps: int, cutter: Cutter | None = None) -> tuple[str, float]:
     """The digits of all losses and of the weights' sum, and seconds."""
     command = [*before, sys.executable, "-c", TRAINING, str(steps)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, timeout=280)
-    if done.returncode != 0:
-        sys.exit(f"cuts.py: {' '.join(command[:4])} ... ended with {done.returncode}")
-    digits, _, seconds = done.stdout.strip().rpartition(" ")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        begun = program.stdout.readline()
+        if begun and cutter:
+            cutter.thread.start()
+        said = program.stdout.read()
+    if begun and cutter:
+        cutter.over.set()
+        cutter.thread.join()
+    if program.returncode != 0:
+        sys.exit(f"cuts.py: {' '.join(command[:4])} ... ended with {program.returncode}")
+    digits, _, seconds = said.strip().rpartition(" ")
     return digits, float(seconds)
-
-
-@contextlib.contextmanager
-def cutting(relay: Relay, every: float, seed: int) -> Iterator[list[float]]:
-    """Cuts all connections again and again; gives the times."""
-    times: list[float] = []
-    over = threading.Event()
-    pauses = random.Random(seed)
-
-    def cut() -> None:
-        # The session has to begin.
-        while not over.wait(pauses.uniform(0.1, 1.9) * every if times else 3.0):
-            relay.cut()
-            times.append(time.monotonic())
-
-    cutter = threading.Thread(target=cut)
-    cutter.start()
-    try:
-        yield times
-    finally:
-        over.set()
-        cutter.join()
 
 
 def main() -> None:
@@ -131,11 +132,11 @@ def main() -> None:
     native = [train([], options.steps) for _ in range(2)]
     calm = train(remote, options.steps)
     os.environ["TOWLINE_LOG"] = "error"
-    with cutting(relay, options.every, options.seed) as times:
-        cut = train(remote, options.steps)
+    cutter = Cutter(relay, options.every, options.seed)
+    cut = train(remote, options.steps, cutter)
     figures = {
         "steps": options.steps,
-        "cuts": len(times),
+        "cuts": cutter.cuts,
         "native_s": [seconds for _, seconds in native],
         "remote_s": calm[1],
         "cut_s": cut[1],

@@ -19,7 +19,7 @@ pub struct Healing {
 /// Both ends of a connection.
 #[derive(Default)]
 struct Pair {
-    ends: Mutex<[Weak<Resumable>; 2]>,
+    ends: Mutex<[Option<Weak<Resumable>>; 2]>,
     /// Held while it gets another link.
     healing: Mutex<()>,
 }
@@ -36,7 +36,7 @@ impl Healing {
     /// An end of the first connection that has no such end yet.
     fn end(&self, end: usize, link: Arc<dyn Connection>) -> Arc<dyn Connection> {
         let mut pairs = lock(&self.pairs);
-        let lacks = |pair: &&Arc<Pair>| lock(&pair.ends)[end].strong_count() == 0;
+        let lacks = |pair: &&Arc<Pair>| lock(&pair.ends)[end].is_none();
         let pair = match pairs.iter().find(lacks) {
             Some(pair) => Arc::clone(pair),
             None => {
@@ -50,7 +50,7 @@ impl Healing {
             let pair = Arc::clone(&broken);
             std::thread::spawn(move || pair.heal());
         });
-        lock(&pair.ends)[end] = Arc::downgrade(&connection);
+        lock(&pair.ends)[end] = Some(Arc::downgrade(&connection));
         connection
     }
 }
@@ -59,18 +59,18 @@ impl Pair {
     /// Gives both ends another link, as long as one lacks it.
     fn heal(&self) {
         let _one = lock(&self.healing);
-        let ends = lock(&self.ends).clone().map(|end| end.upgrade());
-        let [Some(client), Some(server)] = ends else {
+        let [Some(client), Some(server)] = lock(&self.ends).clone() else {
             return;
         };
-        let ends = [&client, &server];
-        if ends.iter().any(|end| end.is_over()) {
+        let ends = [client.upgrade(), server.upgrade()];
+        let over = |end: &Option<Arc<Resumable>>| end.as_ref().is_none_or(|end| end.is_over());
+        if ends.iter().any(over) {
             // As a supervisor would say.
-            ends.iter()
-                .for_each(|end| end.fail("the other end is over".into()));
-            return;
+            let left = ends.iter().flatten();
+            return left.for_each(|end| end.fail("the other end is over".into()));
         }
-        if !ends.iter().any(|end| end.is_cut()) {
+        let ends = ends.iter().flatten();
+        if !ends.clone().any(|end| end.is_cut()) {
             return;
         }
         let network = MemoryTransport::new();
@@ -82,7 +82,7 @@ impl Pair {
             listener.accept().expect("it is connected"),
         ];
         std::thread::scope(|scope| {
-            for (end, link) in ends.into_iter().zip(links) {
+            for (end, link) in ends.zip(links) {
                 // It may have ended meanwhile.
                 scope.spawn(move || end.reattach(link).is_ok());
             }
