@@ -3,7 +3,7 @@
 extern "C" {
     /// Creates an event.
     #[call(id = 0x0b01, async, manual(client), since = "2.0")]
-    fn cuEventCreate(#[out(creates)] phEvent: *mut CUevent, Flags: u32) -> CUresult;
+    fn cuEventCreate(#[out(creates, place)] phEvent: *mut CUevent, Flags: u32) -> CUresult;
 
     /// Ends an event.
     #[call(

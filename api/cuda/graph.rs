@@ -549,7 +549,7 @@ extern "C" {
     /// Makes a graph executable.
     #[call(id = 0x0c47, local, manual(client), since = "11.4")]
     fn cuGraphInstantiateWithFlags(
-        #[out] phGraphExec: *mut CUgraphExec,
+        #[out(place)] phGraphExec: *mut CUgraphExec,
         hGraph: CUgraph,
         flags: u64,
     ) -> CUresult;

@@ -3,11 +3,14 @@
 extern "C" {
     /// `cuMemGetInfo_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
     #[call(id = 0x0401, local, since = "2.0")]
-    fn cuMemGetInfo(#[out] free: *mut u32, #[out] total: *mut u32) -> CUresult;
+    fn cuMemGetInfo(#[out(place)] free: *mut u32, #[out(place)] total: *mut u32) -> CUresult;
 
     /// Tells free and total memory of the current device.
     #[call(id = 0x0402, sync, manual, since = "3.2")]
-    fn cuMemGetInfo_v2(#[out] free: *mut usize, #[out] total: *mut usize) -> CUresult;
+    fn cuMemGetInfo_v2(
+        #[out(place, cleared)] free: *mut usize,
+        #[out(place, cleared)] total: *mut usize,
+    ) -> CUresult;
 
     /// `cuMemAlloc_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
     #[call(id = 0x0403, local, since = "2.0")]
@@ -15,7 +18,7 @@ extern "C" {
 
     /// Allocates device memory.
     #[call(id = 0x0404, local, manual(client), since = "3.2")]
-    fn cuMemAlloc_v2(#[out(cleared)] dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult;
+    fn cuMemAlloc_v2(#[out(place, cleared)] dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult;
 
     /// `cuMemAllocPitch_v2` as it was before CUDA 3.2, with 32-bit sizes and addresses.
     #[call(id = 0x0405, local, since = "2.0")]
@@ -30,8 +33,8 @@ extern "C" {
     /// Allocates rows of device memory at a pitch that suits the device.
     #[call(id = 0x0406, local, manual(client), since = "3.2")]
     fn cuMemAllocPitch_v2(
-        #[out(cleared)] dptr: *mut CUdeviceptr,
-        #[out(cleared)] pPitch: *mut usize,
+        #[out(place, cleared)] dptr: *mut CUdeviceptr,
+        #[out(place, cleared)] pPitch: *mut usize,
         WidthInBytes: usize,
         Height: usize,
         ElementSizeBytes: u32,
@@ -75,12 +78,15 @@ extern "C" {
 
     /// Allocates pinned host memory.
     #[call(id = 0x040d, local, manual(client), since = "3.2")]
-    fn cuMemAllocHost_v2(#[out(cleared)] pp: *mut *mut c_void, bytesize: usize) -> CUresult;
+    fn cuMemAllocHost_v2(
+        #[out(place, cleared)] pp: *mut *mut c_void,
+        bytesize: usize,
+    ) -> CUresult;
 
     /// Allocates pinned host memory, with flags.
     #[call(id = 0x040e, local, manual(client), since = "2.2")]
     fn cuMemHostAlloc(
-        #[out(cleared)] pp: *mut *mut c_void,
+        #[out(place, cleared)] pp: *mut *mut c_void,
         bytesize: usize,
         Flags: u32,
     ) -> CUresult;

@@ -10,7 +10,7 @@ extern "C" {
         per_thread = "cuMemAllocAsync_ptsz@11.2"
     )]
     fn cuMemAllocAsync(
-        #[out(cleared)] dptr: *mut CUdeviceptr,
+        #[out(place, cleared)] dptr: *mut CUdeviceptr,
         bytesize: usize,
         hStream: CUstream,
     ) -> CUresult;
@@ -24,7 +24,7 @@ extern "C" {
         per_thread = "cuMemAllocFromPoolAsync_ptsz@11.2"
     )]
     fn cuMemAllocFromPoolAsync(
-        #[out(cleared)] dptr: *mut CUdeviceptr,
+        #[out(place, cleared)] dptr: *mut CUdeviceptr,
         bytesize: usize,
         pool: CUmemoryPool,
         hStream: CUstream,

@@ -293,6 +293,7 @@ mod tests {
             id: 1,
             kind: Kind::Device,
             alone: true,
+            of_pool: false,
             of_graph: false,
             synchronous: false,
         };

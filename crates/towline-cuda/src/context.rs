@@ -11,7 +11,7 @@ use towline_client::raw::{Out, Vouched};
 
 use crate::device::Device;
 use crate::driver::{ContextCalls, Driver, lock, read, write};
-use crate::mirror::{Mirrored, Twins};
+use crate::mirror::Mirrored;
 use crate::stream::Work;
 use crate::thread;
 use crate::written::Written;
@@ -25,6 +25,8 @@ pub(crate) struct Context {
     pub(crate) ordinal: i32,
     pub(crate) primary: bool,
     flags: AtomicU32,
+    /// The driver keeps the largest local memory for it.
+    keeps_local_memory: AtomicBool,
     /// It lives on the server; a primary context is made there when it is first needed.
     live: AtomicBool,
     making: Mutex<()>,
@@ -32,9 +34,8 @@ pub(crate) struct Context {
     /// Streams that may have work, by number.
     pub(crate) work: Mutex<HashMap<u64, Work>>,
     pub(crate) written: Written,
-    /// What the device has of memory that the application has registered.
-    pub(crate) twins: Twins,
-    pub(crate) mirrored: Mirrored,
+    /// What all contexts of the session share of memory that both sides have.
+    pub(crate) mirrored: Arc<Mirrored>,
 }
 
 #[derive(Default)]
@@ -47,6 +48,11 @@ struct Settings {
 }
 
 impl Context {
+    /// Notes that a graph has work for the context, for which the driver keeps local memory (seen with driver 580.159).
+    pub(crate) fn note_graph(&self) {
+        self.keeps_local_memory.store(true, Ordering::Relaxed);
+    }
+
     /// Makes sure that the context lives on the server.
     pub(crate) fn ensure(&self, session: &Session) -> Result<(), CUresult> {
         if self.live.load(Ordering::Acquire) || !self.primary {
@@ -90,7 +96,7 @@ impl Driver {
         }
         let mut contexts = write(&self.contexts);
         let made = contexts.entry(known.primary).or_insert_with(|| {
-            Arc::new(Context {
+            let context = Arc::new(Context {
                 number: known.primary,
                 id: self.new_id(),
                 device,
@@ -98,14 +104,16 @@ impl Driver {
                 ordinal: known.ordinal,
                 primary: true,
                 flags: AtomicU32::new(lock(&known.references).flags),
+                keeps_local_memory: AtomicBool::new(false),
                 live: AtomicBool::new(false),
                 making: Mutex::new(()),
                 settings: Mutex::default(),
                 work: Mutex::default(),
                 written: Written::default(),
-                twins: Twins::default(),
-                mirrored: Mirrored::default(),
-            })
+                mirrored: self.mirrors.of_session(known.session),
+            });
+            context.mirrored.add_context(&context);
+            context
         });
         Ok(Arc::clone(made))
     }
@@ -191,15 +199,17 @@ impl Driver {
             ordinal: device.ordinal,
             primary: false,
             flags: AtomicU32::new(flags),
+            keeps_local_memory: AtomicBool::new(false),
             live: AtomicBool::new(true),
             making: Mutex::new(()),
             settings: Mutex::default(),
             work: Mutex::default(),
             written: Written::default(),
-            twins: Twins::default(),
-            mirrored: Mirrored::default(),
+            mirrored: self.mirrors.of_session(device.session),
         };
-        write(&self.contexts).insert(handle.0, Arc::new(context));
+        let context = Arc::new(context);
+        context.mirrored.add_context(&context);
+        write(&self.contexts).insert(handle.0, context);
         self.latest.store(handle.0, Ordering::Relaxed);
         thread::with(|thread| thread.contexts.borrow_mut().push(handle.0));
         Ok(handle.to_raw())
@@ -266,6 +276,8 @@ impl ContextCalls for Driver {
                 session.call(Actor::default(), "cuDevicePrimaryCtxReset", &request)?;
                 self.drop_context(context.number);
             }
+            // Seen with driver 580.159.
+            lock(&device.references).flags = 0;
             Ok(())
         })
     }
@@ -444,7 +456,12 @@ impl ContextCalls for Driver {
         };
         let flags = context.flags.load(Ordering::Relaxed);
         // A primary context maps host memory, whatever its flags (seen with driver 580.159).
-        Ok(flags | if context.primary { CU_CTX_MAP_HOST } else { 0 })
+        let maps = if context.primary { CU_CTX_MAP_HOST } else { 0 };
+        let keeps = match context.keeps_local_memory.load(Ordering::Relaxed) {
+            true => CU_CTX_LMEM_RESIZE_TO_MAX,
+            false => 0,
+        };
+        Ok(flags | maps | keeps)
     }
 
     fn cuCtxGetId(&self, ctx: CUcontext) -> Result<u64, CUresult> {

@@ -254,6 +254,9 @@ impl Driver {
         mode: Mode,
     ) -> Result<(), CUresult> {
         let (acting, handle, captured) = self.enqueue_on(stream)?;
+        if size == 0 {
+            return Ok(());
+        }
         self.expect_within(target, size)?;
         self.expect_within(source, size)?;
         let (to_device, from_device) = {
@@ -263,7 +266,7 @@ impl Driver {
         };
         // Memory of the device that has been freed is none of the host's.
         let is_none = |address: u64| address == 0 || self.addresses.is_held(address);
-        if size > 0 && (!to_device && is_none(target) || !from_device && is_none(source)) {
+        if !to_device && is_none(target) || !from_device && is_none(source) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let target_host = std::ptr::with_exposed_provenance_mut::<c_void>(target as usize);

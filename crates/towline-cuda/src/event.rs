@@ -20,6 +20,8 @@ pub(crate) struct Recorded {
     shareable: bool,
     /// Threads that wait for it sleep.
     sleeps: bool,
+    /// It tells the time of its recording.
+    timed: bool,
     /// It is shared, so others may record it: only the server knows whether it has passed, and what others are to see of it must be
     /// there when a call returns.
     shared: AtomicBool,
@@ -56,6 +58,7 @@ impl Recorded {
             captured: AtomicBool::new(false),
             shareable: false,
             sleeps: false,
+            timed: false,
             shared: AtomicBool::new(false),
         }
     }
@@ -129,9 +132,9 @@ impl Driver {
         found.ok_or(CUDA_ERROR_INVALID_HANDLE)
     }
 
-    fn create_event(&self, flags: u32) -> Result<CUevent, CUresult> {
+    fn create_event(&self, place: &Out<CUevent>, flags: u32) -> Result<(), CUresult> {
         let acting = self.session_for(0)?;
-        if flags & !KNOWN_FLAGS != 0 {
+        if flags & !KNOWN_FLAGS != 0 || !place.wanted() {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let shareable = flags & CU_EVENT_INTERPROCESS != 0;
@@ -148,9 +151,11 @@ impl Driver {
         let event = Recorded {
             shareable,
             sleeps: flags & CU_EVENT_BLOCKING_SYNC != 0,
+            timed: flags & CU_EVENT_DISABLE_TIMING == 0,
             ..Recorded::new(&acting)
         };
-        Ok(self.enter_event(handle.0, event))
+        place.set(self.enter_event(handle.0, event));
+        Ok(())
     }
 
     /// An event of another process that this one has opened.
@@ -170,10 +175,10 @@ impl Driver {
 
     fn record(&self, event: CUevent, stream: CUstream, flags: u32) -> Result<(), CUresult> {
         let (acting, stream, captured) = self.enqueue_on(stream)?;
+        let known = self.event(event)?;
         if flags > CU_EVENT_RECORD_EXTERNAL {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let known = self.event(event)?;
         if captured.is_none() && flags & CU_EVENT_RECORD_EXTERNAL != 0 {
             return Err(CUDA_ERROR_ILLEGAL_STATE);
         }
@@ -243,6 +248,9 @@ impl Driver {
         let (first, second) = (self.event(start)?, self.event(end)?);
         for (known, event) in [(&first, start), (&second, end)] {
             self.expect_uncaptured(known, event, false)?;
+            if !known.is_recorded() || !known.timed {
+                return Err(CUDA_ERROR_INVALID_HANDLE);
+            }
         }
         let acting = self.acting_in(self.context(first.context)?)?;
         // No clock is that of two servers.
@@ -257,7 +265,7 @@ impl Driver {
         reply.pMilliseconds.ok_or_else(|| acting.malformed())
     }
 
-    fn expect_uncaptured(
+    pub(crate) fn expect_uncaptured(
         &self,
         known: &Recorded,
         event: CUevent,
@@ -340,8 +348,8 @@ impl Driver {
 }
 
 impl EventCalls for Driver {
-    fn cuEventCreate(&self, Flags: u32) -> Result<CUevent, CUresult> {
-        self.create_event(Flags)
+    fn cuEventCreate(&self, phEvent: Out<CUevent>, Flags: u32) -> Result<(), CUresult> {
+        self.create_event(&phEvent, Flags)
     }
 
     fn cuEventDestroy_v2(&self, hEvent: CUevent) -> Result<(), CUresult> {

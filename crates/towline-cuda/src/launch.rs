@@ -97,7 +97,12 @@ impl Driver {
         let mut given = attributes.as_chunks::<ATTRIBUTE_WORDS>().0.iter();
         let cooperative = u64::from(CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
         let together = given.any(|[id, value, ..]| *id == cooperative && *value as u32 != 0);
-        let together = together && captured.is_none();
+        // That there are no parameters comes before that the blocks find no room (seen with driver 580.159).
+        let lacks_parameters = params.is_null() && extra.is_null() && {
+            let wanted = self.parameters(&known);
+            wanted.is_ok_and(|wanted| !wanted.is_empty())
+        };
+        let together = together && captured.is_none() && !lacks_parameters;
         let fits = self.check(&known, shape, together, acting.context.device);
         // Unlike most mistakes this one costs a capture (seen with driver 580.159).
         fits.inspect_err(|_| captured.iter().for_each(Captured::invalidate))?;

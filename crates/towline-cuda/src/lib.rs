@@ -24,8 +24,8 @@
 //! | `tables`, `handshake` | the undocumented tables that the runtime library asks for |
 //!
 //! Lock order: an executable graph's state, then `graphs` or what is `written`, then `streams`, `functions`, `memory` or a context's work.
-//! Everything else is held alone, and but for the first, a context's twins, and the blocks of a mirror (then its lane), nothing while a server
-//! is waited for. Twins come before blocks and a context's work, behind `memory`.
+//! Everything else is held alone, and but for the first, a session's twins, and the blocks of a mirror (then its lane), nothing while a server
+//! is waited for. Twins come before blocks, the list of a session's contexts and a context's work, behind `memory`.
 
 #![allow(
     non_snake_case,

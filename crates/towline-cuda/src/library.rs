@@ -377,6 +377,22 @@ impl Driver {
         })
     }
 
+    /// Why a library lacks a kernel: its code may be of no use, which the driver tells of when it is first asked for any.
+    pub(crate) fn why_not_found(
+        &self,
+        library: CUlibrary,
+        name: Option<&[u8]>,
+        status: CUresult,
+    ) -> CUresult {
+        let has_none = |image: Arc<Image>| image.facts.functions.is_empty();
+        match (status, name) {
+            (CUDA_ERROR_NOT_FOUND, Some(name)) if self.library(library).is_ok_and(has_none) => {
+                self.library_variable(library, name).err().unwrap_or(status)
+            }
+            _ => status,
+        }
+    }
+
     /// Address and size of a managed variable of a library, which is the same in all contexts of a server.
     pub(crate) fn managed_variable(
         &self,

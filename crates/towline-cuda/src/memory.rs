@@ -28,6 +28,8 @@ pub(crate) struct Range {
     pub(crate) kind: Kind,
     /// It was allocated by itself, not from a pool: other processes can open it.
     pub(crate) alone: bool,
+    /// It is of a pool.
+    pub(crate) of_pool: bool,
     /// A node of a graph allocates it.
     pub(crate) of_graph: bool,
     /// The application wants its copies to be done when they return, as ours of this kind are anyway.
@@ -70,6 +72,7 @@ impl Range {
             id,
             kind: Kind::Device,
             alone: false,
+            of_pool: false,
             of_graph: false,
             synchronous: false,
         }
@@ -305,12 +308,47 @@ impl Driver {
         })
     }
 
-    fn allocate_host(&self, size: usize, flags: u32) -> Result<*mut c_void, CUresult> {
+    /// Free and total memory of the current device.
+    fn memory_sizes(&self) -> Result<(usize, usize), CUresult> {
+        let acting = self.session_for(0)?;
+        let body = acting.call(&wire::MemGetInfoV2 {})?;
+        let reply = wire::MemGetInfoV2Reply::decode(&body).map_err(|_| acting.malformed())?;
+        let kept = lock(&self.kept_memory).of_device(acting.context.device);
+        Ok((
+            (reply.free.unwrap_or(0) as usize).saturating_add(kept),
+            reply.total.unwrap_or(0) as usize,
+        ))
+    }
+
+    /// Allocates rows. Their pitch is told even where there is no room for them (seen with driver 580.159).
+    fn allocate_rows(
+        &self,
+        [width, height]: [usize; 2],
+        element: u32,
+        tell_pitch: impl FnOnce(usize),
+    ) -> Result<u64, CUresult> {
+        self.current()?;
+        if width == 0 || height == 0 || !matches!(element, 4 | 8 | 16) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let row = width.checked_next_multiple_of(PITCH);
+        let row = row.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        tell_pitch(row);
+        // More than there can be is refused where nothing is.
+        self.allocate(row.checked_mul(height).unwrap_or(0))
+    }
+
+    fn allocate_host(
+        &self,
+        size: usize,
+        flags: u32,
+        is_wanted: bool,
+    ) -> Result<*mut c_void, CUresult> {
         let context = self.current()?;
         self.safe_in_captures()?;
         let known =
             CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-        if flags & !known != 0 {
+        if flags & !known != 0 || !is_wanted {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         // Nothing is had without an address (seen with driver 580.159).
@@ -421,7 +459,11 @@ impl Driver {
             None => Err(CUDA_ERROR_INVALID_VALUE),
         };
         Some(match attribute {
-            CU_POINTER_ATTRIBUTE_CONTEXT => known(&|_, range| Ok(Told::Word(range.context))),
+            // Memory of pools is of a device (seen with driver 580.159).
+            CU_POINTER_ATTRIBUTE_CONTEXT => known(&|_, range| {
+                let context = if range.of_pool { 0 } else { range.context };
+                Ok(Told::Word(context))
+            }),
             CU_POINTER_ATTRIBUTE_MEMORY_TYPE => known(&|_, range| {
                 Ok(Told::Number(match range.kind {
                     Kind::Twin => CU_MEMORYTYPE_HOST,
@@ -433,7 +475,11 @@ impl Driver {
                 // Pinned memory is where the host has it, once a kernel uses it.
                 Kind::Allocated(_) => Ok(Told::Word(address)),
                 Kind::Registered(_) => {
-                    let there = self.context(range.context)?.twins.device_side(address, 1)?;
+                    let there = self
+                        .context(range.context)?
+                        .mirrored
+                        .twins
+                        .device_side(address, 1)?;
                     there.map(Told::Word).ok_or(CUDA_ERROR_INVALID_VALUE)
                 }
                 kind if kind.is_device() => Ok(Told::Word(address)),
@@ -515,21 +561,19 @@ unsafe fn write_told(target: *mut c_void, told: Told) {
 }
 
 impl MemoryCalls for Driver {
-    fn cuMemGetInfo_v2(&self) -> Result<(usize, usize), CUresult> {
-        let acting = self.session_for(0)?;
-        let body = acting.call(&wire::MemGetInfoV2 {})?;
-        let reply = wire::MemGetInfoV2Reply::decode(&body).map_err(|_| acting.malformed())?;
-        let kept = lock(&self.kept_memory).of_device(acting.context.device);
-        Ok((
-            (reply.free.unwrap_or(0) as usize).saturating_add(kept),
-            reply.total.unwrap_or(0) as usize,
-        ))
+    fn cuMemGetInfo_v2(&self, free: Out<usize>, total: Out<usize>) -> Result<(), CUresult> {
+        let sizes = self.memory_sizes()?;
+        free.set(sizes.0);
+        total.set(sizes.1);
+        Ok(())
     }
 
-    fn cuMemGetInfo(&self) -> Result<(u32, u32), CUresult> {
-        let (free, total) = MemoryCalls::cuMemGetInfo_v2(self)?;
+    fn cuMemGetInfo(&self, free: Out<u32>, total: Out<u32>) -> Result<(), CUresult> {
+        let sizes = self.memory_sizes()?;
         let narrow = |value| u32::try_from(value).unwrap_or(u32::MAX);
-        Ok((narrow(free), narrow(total)))
+        free.set(narrow(sizes.0));
+        total.set(narrow(sizes.1));
+        Ok(())
     }
 
     fn cuMemAlloc(&self, bytesize: u32) -> Result<CUdeviceptr_v1, CUresult> {
@@ -542,10 +586,9 @@ impl MemoryCalls for Driver {
         Height: u32,
         ElementSizeBytes: u32,
     ) -> Result<(CUdeviceptr_v1, u32), CUresult> {
-        let (width, height) = (WidthInBytes as usize, Height as usize);
-        let (address, pitch) =
-            MemoryCalls::cuMemAllocPitch_v2(self, width, height, ElementSizeBytes)?;
-        let address = self.narrow(Ok(address))?;
+        let (size, mut pitch) = ([WidthInBytes as usize, Height as usize], 0);
+        let made = self.allocate_rows(size, ElementSizeBytes, |row| pitch = row);
+        let address = self.narrow(made)?;
         Ok((address, u32::try_from(pitch).unwrap_or(u32::MAX)))
     }
 
@@ -571,7 +614,7 @@ impl MemoryCalls for Driver {
     }
 
     fn cuMemAllocHost(&self, bytesize: u32) -> Result<*mut c_void, CUresult> {
-        self.allocate_host(bytesize as usize, 0)
+        self.allocate_host(bytesize as usize, 0, true)
     }
 
     unsafe fn cuMemHostGetDevicePointer(
@@ -586,27 +629,26 @@ impl MemoryCalls for Driver {
         address.and_then(|address| u32::try_from(address).map_err(|_| CUDA_ERROR_INVALID_VALUE))
     }
 
-    fn cuMemAlloc_v2(&self, bytesize: usize) -> Result<CUdeviceptr, CUresult> {
-        self.allocate(bytesize)
+    fn cuMemAlloc_v2(&self, dptr: Out<CUdeviceptr>, bytesize: usize) -> Result<(), CUresult> {
+        // Memory that nobody learns of is refused where memory of no size is.
+        let size = if dptr.wanted() { bytesize } else { 0 };
+        dptr.set(self.allocate(size)?);
+        Ok(())
     }
 
     fn cuMemAllocPitch_v2(
         &self,
+        dptr: Out<CUdeviceptr>,
+        pPitch: Out<usize>,
         WidthInBytes: usize,
         Height: usize,
         ElementSizeBytes: u32,
-    ) -> Result<(CUdeviceptr, usize), CUresult> {
-        self.current()?;
-        self.safe_in_captures()?;
-        if !matches!(ElementSizeBytes, 4 | 8 | 16) {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        let pitch = WidthInBytes.checked_next_multiple_of(PITCH);
-        let size = pitch.and_then(|pitch| pitch.checked_mul(Height));
-        let (Some(pitch), Some(size)) = (pitch, size) else {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        };
-        Ok((self.allocate(size)?, pitch))
+    ) -> Result<(), CUresult> {
+        let are_wanted = dptr.wanted() && pPitch.wanted();
+        let width = if are_wanted { WidthInBytes } else { 0 };
+        let tell_pitch = |row| pPitch.set(row);
+        dptr.set(self.allocate_rows([width, Height], ElementSizeBytes, tell_pitch)?);
+        Ok(())
     }
 
     fn cuMemAllocManaged(&self, bytesize: usize, flags: u32) -> Result<CUdeviceptr, CUresult> {
@@ -787,12 +829,19 @@ impl MemoryCalls for Driver {
         Ok(())
     }
 
-    fn cuMemAllocHost_v2(&self, bytesize: usize) -> Result<*mut c_void, CUresult> {
-        self.allocate_host(bytesize, 0)
+    fn cuMemAllocHost_v2(&self, pp: Out<*mut c_void>, bytesize: usize) -> Result<(), CUresult> {
+        pp.set(self.allocate_host(bytesize, 0, pp.wanted())?);
+        Ok(())
     }
 
-    fn cuMemHostAlloc(&self, bytesize: usize, Flags: u32) -> Result<*mut c_void, CUresult> {
-        self.allocate_host(bytesize, Flags)
+    fn cuMemHostAlloc(
+        &self,
+        pp: Out<*mut c_void>,
+        bytesize: usize,
+        Flags: u32,
+    ) -> Result<(), CUresult> {
+        pp.set(self.allocate_host(bytesize, Flags, pp.wanted())?);
+        Ok(())
     }
 
     unsafe fn cuMemFreeHost(&self, p: *mut c_void) -> Result<(), CUresult> {
@@ -955,6 +1004,7 @@ mod tests {
             device: 0,
             id: 1,
             kind: Kind::Device,
+            of_pool: false,
             of_graph: false,
             alone: false,
             synchronous: false,

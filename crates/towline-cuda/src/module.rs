@@ -277,6 +277,10 @@ fn set_attribute(
     value: i32,
     ask: impl FnOnce() -> Result<Vec<u8>, CUresult>,
 ) -> Result<(), CUresult> {
+    // What a kernel was built with is not set, not even to what it is (seen with driver 580.159).
+    if attribute == CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
     if known.attribute(device, attribute) == Some(value) {
         return Ok(());
     }
@@ -475,7 +479,8 @@ impl ModuleCalls for Driver {
         if name.is_none() {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let number = self.named(library.addr() as u64, name)?;
+        let found = self.named(library.addr() as u64, name);
+        let number = found.map_err(|status| self.why_not_found(library, name, status))?;
         Ok(wire::KernelHandle(number).to_raw())
     }
 

@@ -5,6 +5,7 @@ use towline_backend::cuda::*;
 
 use crate::driver::{Driver, read};
 use crate::graph::Content;
+use crate::memory::{Kind, Range};
 
 /// Words of an operation: the API's union.
 pub(crate) const WORDS: usize = 6;
@@ -46,9 +47,15 @@ impl Driver {
         };
         let place = |address: u64, bytes: u64| {
             let ranges = read(&self.memory);
+            let may_be_on = |range: &Range| match range.kind {
+                // Neither is memory of pools and graphs (seen with driver 580.159).
+                Kind::Managed => false,
+                Kind::Allocated(_) => self.is_reached(address),
+                kind => kind.is_device() && !range.of_pool && !range.of_graph,
+            };
             let known = !on_memory
                 || ranges.find(address).is_some_and(|(start, range)| {
-                    range.kind.is_device() && address - start + bytes <= range.size as u64
+                    may_be_on(range) && address - start + bytes <= range.size as u64
                 });
             match known && address.is_multiple_of(bytes) {
                 true => Ok(()),
@@ -112,6 +119,11 @@ impl Driver {
         let context = acting.context.number;
         if words.is_empty() {
             return Ok(());
+        }
+        if captured.is_none() {
+            for [_, address, ..] in words.as_chunks::<WORDS>().0 {
+                self.promote_at(&acting, *address)?;
+            }
         }
         self.check_operations(context, words, captured.is_none())?;
         if let Some(captured) = captured {

@@ -46,45 +46,45 @@ fn width(attribute: CUmemPool_attribute) -> usize {
 }
 
 impl Driver {
+    /// Allocates from a pool, or from the device's current one.
     fn allocate_from(
         &self,
+        place: &Out<CUdeviceptr>,
         size: usize,
-        pool: CUmemoryPool,
+        pool: Option<CUmemoryPool>,
         stream: CUstream,
-    ) -> Result<u64, CUresult> {
+    ) -> Result<(), CUresult> {
         let (acting, stream, captured) = self.enqueue_on(stream)?;
-        let of_pool = match pool.is_null() {
-            true => None,
-            false => Some(self.pool(pool)?),
-        };
+        if captured.is_none() {
+            self.safe_in_captures()?;
+        }
+        if !place.wanted() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let of_pool = pool.map(|pool| self.pool(pool)).transpose()?;
         if let Some(device) = of_pool
             && self.device(device)?.session != acting.context.session
         {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        // Nothing is had without an address, and freed so (seen with driver 580.159).
+        if size == 0 {
+            place.set(0);
+            return Ok(());
+        }
         if let Some(captured) = captured {
-            if size == 0 {
-                return Ok(0);
-            }
             // A node allocates from a pool of the graph's own on the same device.
             let device = of_pool.unwrap_or(acting.context.device);
             let params = self.allocation_of(size, device);
-            let mut address = 0;
-            captured.add_with(|graph, deps| {
-                let (node, at) = self.add_allocation(graph, deps, &params, &[])?;
-                address = at;
+            return captured.add_with(|graph, deps| {
+                let (node, address) = self.add_allocation(graph, deps, &params, &[])?;
+                place.set(address);
                 Ok(node)
-            })?;
-            return Ok(address);
-        }
-        self.safe_in_captures()?;
-        // Nothing is had without an address, and freed so (seen with driver 580.159).
-        if size == 0 {
-            return Ok(0);
+            });
         }
         let request = wire::PoolAlloc {
             stream,
-            pool: wire::MemoryPoolHandle::from_raw(pool),
+            pool: wire::MemoryPoolHandle::from_raw(pool.unwrap_or(std::ptr::null_mut())),
             size: size as u64,
         };
         let ask = |_| {
@@ -98,10 +98,14 @@ impl Driver {
                 acting.post(&wire::PoolFree { stream, address })
             })
         })?;
-        let range = Range::device(&acting.context, size, self.new_id());
+        let range = Range {
+            of_pool: true,
+            ..Range::device(&acting.context, size, self.new_id())
+        };
         write(&self.memory).insert(address, range);
         acting.touch(stream);
-        Ok(address)
+        place.set(address);
+        Ok(())
     }
 
     /// The device of a pool.
@@ -282,20 +286,23 @@ fn raw(pool: u64) -> CUmemoryPool {
 }
 
 impl PoolCalls for Driver {
-    fn cuMemAllocAsync(&self, bytesize: usize, hStream: CUstream) -> Result<CUdeviceptr, CUresult> {
-        self.allocate_from(bytesize, std::ptr::null_mut(), hStream)
+    fn cuMemAllocAsync(
+        &self,
+        dptr: Out<CUdeviceptr>,
+        bytesize: usize,
+        hStream: CUstream,
+    ) -> Result<(), CUresult> {
+        self.allocate_from(&dptr, bytesize, None, hStream)
     }
 
     fn cuMemAllocFromPoolAsync(
         &self,
+        dptr: Out<CUdeviceptr>,
         bytesize: usize,
         pool: CUmemoryPool,
         hStream: CUstream,
-    ) -> Result<CUdeviceptr, CUresult> {
-        if pool.is_null() {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        self.allocate_from(bytesize, pool, hStream)
+    ) -> Result<(), CUresult> {
+        self.allocate_from(&dptr, bytesize, Some(pool), hStream)
     }
 
     fn cuMemFreeAsync(&self, dptr: CUdeviceptr, hStream: CUstream) -> Result<(), CUresult> {

@@ -216,15 +216,20 @@ impl Acting<'_> {
         all.get(&stream.0).map_or(0, |work| work.posted)
     }
 
+    /// Whether a stream has nothing to do, and the server has told of the event that was recorded behind it.
+    fn is_over(&self, work: &Work) -> bool {
+        let mark = work.mark.filter(|(_, position)| *position == work.posted);
+        work.is_idle() && mark.is_none_or(|(mark, _)| self.session.ended(mark).is_some())
+    }
+
     /// Waits until a stream is idle; not where the server has told so already.
     pub(crate) fn synchronise(&self, stream: wire::StreamHandle) -> Result<(), CUresult> {
         let (idle, posted) = {
             let all = lock(&self.context.work);
-            let of = |work: Option<&Work>| work.is_none_or(Work::is_idle);
             // A default stream stands behind the context's others.
             let idle = match stream.0 {
-                0..=2 => all.values().all(Work::is_idle),
-                number => of(all.get(&number)),
+                0..=2 => all.values().all(|work| self.is_over(work)),
+                number => all.get(&number).is_none_or(|work| self.is_over(work)),
             };
             (idle, all.get(&stream.0).map_or(0, |work| work.posted))
         };
@@ -247,7 +252,7 @@ impl Acting<'_> {
     pub(crate) fn synchronise_all(&self) -> Result<(), CUresult> {
         let posted: Vec<(u64, u64)> = {
             let all = lock(&self.context.work);
-            let busy = all.iter().filter(|(_, work)| !work.is_idle());
+            let busy = all.iter().filter(|(_, work)| !self.is_over(work));
             busy.map(|(stream, work)| (*stream, work.posted)).collect()
         };
         if !posted.is_empty() {
@@ -640,12 +645,11 @@ impl StreamCalls for Driver {
         hEvent: CUevent,
         Flags: u32,
     ) -> Result<(), CUresult> {
-        if Flags > CU_EVENT_WAIT_EXTERNAL {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-
         self.enqueue_on(hStream)
             .and_then(|(acting, handle, captured)| {
+                if Flags > CU_EVENT_WAIT_EXTERNAL {
+                    return Err(CUDA_ERROR_INVALID_VALUE);
+                }
                 let event = wire::EventHandle::from_raw(hEvent);
                 let captured = captured.as_ref();
                 let known = self.event(hEvent).inspect_err(|_| {
@@ -654,7 +658,11 @@ impl StreamCalls for Driver {
                 })?;
                 let is_external = Flags & CU_EVENT_WAIT_EXTERNAL != 0;
                 if captured.is_none() && is_external {
-                    return Err(CUDA_ERROR_ILLEGAL_STATE);
+                    return match self.expect_uncaptured(&known, hEvent, false) {
+                        // Of a capture that is over or invalid (seen with driver 580.159).
+                        Err(CUDA_ERROR_INVALID_VALUE) => Err(CUDA_ERROR_INVALID_VALUE),
+                        _ => Err(CUDA_ERROR_ILLEGAL_STATE),
+                    };
                 }
                 if captured.is_some() && !is_external && !known.is_recorded() {
                     // There is nothing to wait for, in the capture or outside.

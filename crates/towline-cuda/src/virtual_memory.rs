@@ -255,6 +255,7 @@ impl Driver {
             id: self.new_id(),
             kind: Kind::Mapped(handle),
             alone: false,
+            of_pool: false,
             of_graph: false,
             synchronous: false,
         };

@@ -49,9 +49,10 @@ impl<'a> Attributes<'a> {
 pub(super) type Failure = (Option<usize>, CUresult);
 
 impl Driver {
-    /// Refuses the default stream, and one that is captured; unlike with other calls, this costs the capture nothing (seen with driver 580.159).
+    /// Refuses the default stream, a thread without a context, and a stream that is captured; unlike with other calls, this costs the capture
+    /// nothing (seen with driver 580.159).
     fn outside(&self, stream: CUstream) -> Result<(), CUresult> {
-        if stream.addr() <= CU_STREAM_LEGACY as usize {
+        if stream.addr() <= CU_STREAM_LEGACY as usize || self.current().is_err() {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         match self.enqueue_on(stream)? {
@@ -71,19 +72,18 @@ impl Driver {
         attributes: &Attributes<'_>,
         stream: CUstream,
     ) -> Result<(), Failure> {
+        let mut orders = attributes.attributes.iter().map(|it| it.srcAccessOrder);
+        if orders.any(|order| mode(order).is_err()) {
+            return Err((None, CUDA_ERROR_INVALID_VALUE));
+        }
         self.outside(stream).map_err(|status| (None, status))?;
-        let mut modes = Vec::with_capacity(sizes.len());
+        // Copies before one that is refused are made (seen with driver 580.159).
         for (index, ((target, source), size)) in targets.iter().zip(sources).zip(sizes).enumerate()
         {
             let order = attributes.of(index).map_or(0, |found| found.srcAccessOrder);
             let refused = *target == 0 || *source == 0 || *size == 0;
-            match mode(order) {
-                Ok(mode) if !refused => modes.push(mode),
-                _ => return Err((Some(index), CUDA_ERROR_INVALID_VALUE)),
-            }
-        }
-        let copies = targets.iter().zip(sources).zip(sizes).zip(modes);
-        for (index, (((target, source), size), mode)) in copies.enumerate() {
+            let mode = mode(order).ok().filter(|_| !refused);
+            let mode = mode.ok_or((Some(index), CUDA_ERROR_INVALID_VALUE))?;
             // SAFETY: the caller's contract.
             unsafe { self.anywhere(call, *target, *source, *size, stream, mode) }
                 .map_err(|status| (Some(index), status))?;

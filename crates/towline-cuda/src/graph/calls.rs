@@ -499,9 +499,13 @@ impl GraphCalls for Driver {
         numRootNodes: &mut usize,
     ) -> Result<(), CUresult> {
         let list = self.with_graphs(|graphs| {
-            let nodes = &graphs.graph(hGraph.addr() as u64)?.nodes;
-            let root = |node: &&u64| graphs.node(**node).is_ok_and(|node| node.before.is_empty());
-            Ok(nodes.iter().filter(root).copied().collect::<Vec<_>>())
+            Ok(graphs
+                .graph(hGraph.addr() as u64)?
+                .roots
+                .iter()
+                .rev()
+                .copied()
+                .collect::<Vec<_>>())
         })?;
         tell_nodes(&list, &rootNodes, numRootNodes)
     }
@@ -640,7 +644,11 @@ impl GraphCalls for Driver {
     }
 
     fn cuGraphDestroyNode(&self, hNode: CUgraphNode) -> Result<(), CUresult> {
-        self.with_graphs(|graphs| graphs.remove_node(hNode.addr() as u64))
+        self.with_graphs(|graphs| {
+            let node = hNode.addr() as u64;
+            graphs.expect_uncaptured(graphs.node(node)?.graph)?;
+            graphs.remove_node(node)
+        })
     }
 
     fn cuGraphInstantiate_v2(
@@ -659,15 +667,23 @@ impl GraphCalls for Driver {
 
     fn cuGraphInstantiateWithFlags(
         &self,
+        phGraphExec: Out<CUgraphExec>,
         hGraph: CUgraph,
         flags: u64,
-    ) -> Result<CUgraphExec, CUresult> {
-        if flags & u64::from(CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0 {
-            // That needs a stream, which this form has not.
+    ) -> Result<(), CUresult> {
+        self.current()?;
+        // An upload needs a stream, which this form has not.
+        let upload = u64::from(CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
+        if flags & upload != 0 || flags & !super::exec::INSTANTIATE_FLAGS != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        self.instantiate(hGraph.addr() as u64, flags, std::ptr::null_mut())
-            .map_err(|unmade| unmade.status)
+        self.safe_in_captures()?;
+        if !phGraphExec.wanted() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let made = self.instantiate(hGraph.addr() as u64, flags, std::ptr::null_mut());
+        phGraphExec.set(made.map_err(|unmade| unmade.status)?);
+        Ok(())
     }
 
     fn cuGraphInstantiateWithParams(

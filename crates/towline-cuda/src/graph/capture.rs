@@ -108,6 +108,11 @@ impl Captures {
         self.events.remove(&event);
     }
 
+    /// Whether a stream is captured into a graph.
+    pub(super) fn fill(&self, graph: u64) -> bool {
+        self.captures.values().any(|capture| capture.graph == graph)
+    }
+
     fn branch(&mut self, stream: u64) -> Option<(u64, &mut Branch)> {
         let id = *self.streams.get(&stream)?;
         let capture = self.captures.get_mut(&id)?;
@@ -266,6 +271,7 @@ impl Driver {
             Some((graph, deps)) => {
                 graphs.check_deps(graph, &deps)?;
                 graphs.graph(graph)?;
+                graphs.expect_uncaptured(graph)?;
                 (graph, deps)
             }
             None => (graphs.create(acting.context.session, None), Vec::new()),
@@ -326,8 +332,8 @@ impl Driver {
         self.capturing.fetch_sub(1, Ordering::AcqRel);
         drop(graphs);
         match capture {
-            Some(capture) if !capture.into => self.destroy_graph(capture.graph),
-            _ => Ok(()),
+            Some(capture) => self.destroy_graph(capture.graph),
+            None => Ok(()),
         }
     }
 
@@ -365,9 +371,8 @@ impl Driver {
             return Ok(capture.graph);
         };
         drop(held);
-        if !capture.into {
-            self.destroy_graph(capture.graph)?;
-        }
+        // The graph ends even if it was there before (seen with driver 580.159).
+        self.destroy_graph(capture.graph)?;
         Err(status)
     }
 
@@ -399,16 +404,10 @@ impl Driver {
             captures.end(captured.capture);
             return Err(CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
         };
-        let is_valid = match captures.captures.get(&from) {
-            None => return Err(CUDA_ERROR_INVALID_VALUE),
-            Some(capture) => capture.valid,
-        };
-        if !is_valid {
-            // The default stream is in no capture that could be invalid (seen with driver 580.159).
-            return Err(match stream.0 <= CU_STREAM_LEGACY {
-                true => CUDA_ERROR_INVALID_VALUE,
-                false => CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
-            });
+        if !captures.captures.get(&from).is_some_and(|it| it.valid) {
+            // A stream of that capture was refused before. Another's capture is lost with it (seen with driver 580.159).
+            captured.into_iter().for_each(|it| captures.end(it.capture));
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
         match captured {
             Some(captured) if captured.capture != from => {

@@ -13,6 +13,13 @@ use super::model::{Content, Deed, Flat, HostRows, Step, WHOLE, pointer};
 use crate::driver::{Acting, Driver, lock, read, write};
 use crate::memory::Range;
 
+/// Flags that graphs are made executable with.
+pub(super) const INSTANTIATE_FLAGS: u64 = (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
+    | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD
+    | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
+    | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
+    as u64;
+
 /// Longest description that fits a message.
 const DESCRIPTION_LIMIT: usize = 60 << 20;
 
@@ -23,7 +30,6 @@ pub(crate) struct Exec {
     session: u8,
     context: u64,
     pub(crate) flags: u64,
-    allocates: bool,
     state: Mutex<State>,
     objects: HashMap<u64, u32>,
 }
@@ -219,16 +225,12 @@ impl Driver {
         flags: u64,
         stream: CUstream,
     ) -> Result<CUgraphExec, Unmade> {
-        let known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
-            | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD
-            | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
-            | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
-        if flags & !u64::from(known) != 0 {
+        if flags & !INSTANTIATE_FLAGS != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE.into());
         }
         self.current()?;
         self.safe_in_captures()?;
-        let (session, anchor, allocates, objects, flat, number, id) = {
+        let (session, anchor, objects, flat, number, id) = {
             let mut graphs = lock(&self.graphs);
             graphs.expect_room()?;
             if graphs.is_body(graph) {
@@ -241,8 +243,7 @@ impl Driver {
             let (number, id) = (graphs.number(GraphExecHandle::TAG), graphs.id());
             let known = graphs.graph(graph)?;
             let (session, anchor) = (known.session, known.anchor);
-            let (allocates, objects) = (known.allocates, known.objects.clone());
-            (session, anchor, allocates, objects, flat, number, id)
+            (session, anchor, known.objects.clone(), flat, number, id)
         };
         let acting = self.acting_for(session)?;
         let handle = acting.stream(stream);
@@ -273,6 +274,11 @@ impl Driver {
                 node: reply.error_node.unwrap_or(0),
             });
         }
+        for step in &flat.steps {
+            if let Some(context) = step.content.device_context() {
+                self.context(context)?.note_graph();
+            }
+        }
         let mut graphs = lock(&self.graphs);
         for (object, count) in &objects {
             // What the graph keeps alive lives.
@@ -284,7 +290,6 @@ impl Driver {
             session,
             context: acting.context.number,
             flags,
-            allocates,
             state: Mutex::new(State::new(flat)),
             objects,
         };
@@ -362,9 +367,16 @@ impl Driver {
             for step in steps() {
                 let Some(deed) = step.deed else { continue };
                 let is_now = matches!(deed, Deed::Take(_)) == takes;
-                if is_now && !state.disabled.contains(&step.number) {
-                    calls.extend([step.number, self.expect(&acting, handle, &deed)?]);
+                if !is_now {
+                    continue;
                 }
+                let deed = match (state.disabled.contains(&step.number), deed) {
+                    (false, deed) => deed,
+                    // For the server it is a function of ours, which is called all the same.
+                    (true, Deed::Move(..)) => Deed::Settle,
+                    (true, _) => continue,
+                };
+                calls.extend([step.number, self.expect(&acting, handle, &deed)?]);
             }
         }
         acting.post(&wire::GraphRun {
@@ -553,13 +565,7 @@ impl Driver {
 
     /// Makes an executable graph do what another graph does, which has the same nodes and edges.
     pub(crate) fn update(&self, exec: &Exec, graph: u64) -> Result<(), Unchanged> {
-        let (flat, allocates) = {
-            let mut graphs = lock(&self.graphs);
-            (graphs.flatten(graph)?, graphs.graph(graph)?.allocates)
-        };
-        if allocates || exec.allocates {
-            return Err(Unchanged::new(CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, 0));
-        }
+        let flat = lock(&self.graphs).flatten(graph)?;
         let mut state = lock(&exec.state);
         let range = 0..state.flat.steps.len();
         self.adopt(exec, &mut state, range, &flat)
@@ -613,7 +619,8 @@ impl Driver {
         }
         let mut nodes = Vec::new();
         let mut sources = HashMap::new();
-        for (step, new) in steps.iter().zip(&flat.steps) {
+        // The last that differs is told (seen with driver 580.159).
+        for (step, new) in steps.iter().zip(&flat.steps).rev() {
             new.content.check_session(exec.session).map_err(|_| {
                 Unchanged::new(CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, new.number)
             })?;
@@ -659,13 +666,15 @@ impl Driver {
         if (enabled != 0) != state.disabled.contains(&number) {
             return Ok(());
         }
-        let acting = self.acting_for(exec.session)?;
-        let request = wire::GraphEnable {
-            exec: exec.number,
-            node: number,
-            enabled: u32::from(enabled != 0),
-        };
-        acting.call_for("cuGraphNodeSetEnabled", &request)?;
+        if !state.is_of_client(number) {
+            let acting = self.acting_for(exec.session)?;
+            let request = wire::GraphEnable {
+                exec: exec.number,
+                node: number,
+                enabled: u32::from(enabled != 0),
+            };
+            acting.call_for("cuGraphNodeSetEnabled", &request)?;
+        }
         match enabled {
             0 => state.disabled.insert(number),
             _ => state.disabled.remove(&number),
@@ -704,6 +713,9 @@ impl State {
         let Some(step) = self.flat.steps.get_mut(at) else {
             return;
         };
+        if matches!(content, Content::Alloc(_)) {
+            return;
+        }
         if !matches!(content, Content::Child(_) | Content::Conditional(_)) {
             (step.work, step.deed) = content.work();
         }
@@ -737,16 +749,19 @@ impl State {
         }
     }
 
+    /// Whether a step is a copy within the application's memory, which the client makes.
+    fn is_of_client(&self, number: u64) -> bool {
+        let at = self.places.get(&number);
+        let step = at.and_then(|at| self.flat.steps.get(*at));
+        step.is_some_and(|step| matches!(step.deed, Some(Deed::Move(..))))
+    }
+
     fn switchable(&self, number: u64) -> Result<(), CUresult> {
         let step = self
             .places
             .get(&number)
             .and_then(|at| self.flat.steps.get(*at));
         match step.map(|step| &step.content) {
-            // A copy within the application's memory is a function of ours on the server.
-            Some(Content::Copy(copy)) if matches!(copy.deed, Some(Deed::Move(..))) => {
-                Err(CUDA_ERROR_NOT_SUPPORTED)
-            }
             Some(Content::Kernel(_) | Content::Copy(_) | Content::Fill(_)) => Ok(()),
             _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
@@ -764,7 +779,9 @@ fn changed(
         return Err(CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED);
     }
     let (work, deed) = match content {
-        Content::Child(_) => return Ok(None),
+        // What is allocated stays what it is (seen with driver 580.159).
+        Content::Child(_) | Content::Alloc(_) => return Ok(None),
+        Content::Free(address) => return step.content.frees(*address).map(|()| None),
         Content::Conditional(_) => return Err(CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED),
         content => content.work(),
     };

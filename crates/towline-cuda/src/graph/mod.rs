@@ -65,6 +65,7 @@ impl Driver {
             if graphs.graph(graph)?.owner.is_some() {
                 return Err(CUDA_ERROR_INVALID_VALUE);
             }
+            graphs.expect_uncaptured(graph)?;
             graphs.remove_graph(graph)
         };
         let Some(ended) = ended else {
@@ -267,21 +268,24 @@ impl Driver {
         if flags & !CU_GRAPH_COND_ASSIGN_DEFAULT != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let session = self.anchor(graph)?.context.session;
+        let is_known = lock(&self.graphs).graph(graph).map(drop);
+        is_known?;
         let context = self.context_or_current(context)?;
-        if context.session != session {
+        // Those of bodies are had of the graph that they lie in.
+        let root = lock(&self.graphs).root(graph);
+        if context.session != self.anchor(root)?.context.session {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let acting = self.acting_in(context)?;
         let request = wire::GraphCondition {
-            graph: wire::GraphHandle(graph),
+            graph: wire::GraphHandle(root),
             default,
             flags,
         };
         let body = acting.call_for("cuGraphConditionalHandleCreate", &request)?;
         let reply = wire::GraphConditionReply::decode(&body).map_err(|_| acting.malformed())?;
         let handle = reply.handle.ok_or(CUDA_ERROR_UNKNOWN)?;
-        lock(&self.graphs).conditions.insert(handle, graph);
+        lock(&self.graphs).conditions.insert(handle, root);
         Ok(handle)
     }
 

@@ -160,6 +160,27 @@ impl Content {
         }
     }
 
+    /// The context in which a device does the node's work.
+    pub(crate) fn device_context(&self) -> Option<u64> {
+        match self {
+            Self::Kernel(kernel) => Some(kernel.work.context),
+            Self::Copy(copy) => match &copy.work {
+                described::Work::Copy(work) => Some(work.context),
+                _ => None,
+            },
+            Self::Fill(fill) => Some(fill.context),
+            _ => None,
+        }
+    }
+
+    /// Refuses to free other memory than this does.
+    pub(crate) fn frees(&self, other: u64) -> Result<(), CUgraphExecUpdateResult> {
+        match self {
+            Self::Free(own) if *own == other => Ok(()),
+            _ => Err(CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED),
+        }
+    }
+
     /// Handles of a server's objects that the node names.
     fn names(&self) -> SmallVec<[u64; 3]> {
         match self {
@@ -252,6 +273,8 @@ pub(crate) struct Graph {
     pub(crate) id: u32,
     /// In the order in which they came.
     pub(crate) nodes: Vec<u64>,
+    /// Those that stand behind none, in the order in which they came to that. The driver tells the last first (seen with 580.159).
+    pub(crate) roots: Vec<u64>,
     next_local: u32,
     /// The node that has this graph.
     pub(crate) owner: Option<u64>,
@@ -374,6 +397,7 @@ impl Graphs {
             session,
             id: self.id(),
             nodes: Vec::new(),
+            roots: Vec::new(),
             next_local: 0,
             owner,
             anchor: None,
@@ -424,6 +448,14 @@ impl Graphs {
         graph
     }
 
+    /// Refuses to end what a stream is captured into.
+    pub(crate) fn expect_uncaptured(&self, graph: u64) -> Result<(), CUresult> {
+        match self.captures.fill(graph) {
+            true => Err(CUDA_ERROR_ILLEGAL_STATE),
+            false => Ok(()),
+        }
+    }
+
     /// Whether a graph is the body of a conditional node.
     pub(crate) fn is_body(&self, graph: u64) -> bool {
         let owner = self.graphs.get(&graph).and_then(|graph| graph.owner);
@@ -467,6 +499,9 @@ impl Graphs {
         let local = known.next_local;
         known.next_local += 1;
         known.nodes.push(number);
+        if deps.is_empty() {
+            known.roots.push(number);
+        }
         known.allocates |= allocates;
         for dep in deps {
             self.node_mut(dep.node)?.after.push(number);
@@ -515,6 +550,7 @@ impl Graphs {
         }
         self.node_mut(dep.node)?.after.push(to);
         self.node_mut(to)?.before.push(dep);
+        self.graph_mut(graph)?.roots.retain(|root| *root != to);
         Ok(())
     }
 
@@ -537,6 +573,9 @@ impl Graphs {
         if after.before.len() == count {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        if after.before.is_empty() {
+            self.graph_mut(graph)?.roots.push(to);
+        }
         self.node_mut(from)?.after.retain(|node| *node != to);
         Ok(())
     }
@@ -553,14 +592,19 @@ impl Graphs {
                 before.after.retain(|other| *other != number);
             }
         }
-        for after in &node.after {
-            if let Some(after) = self.nodes.get_mut(after) {
+        let (mut freed, mut rest) = (Vec::new(), node.after.clone());
+        while !rest.is_empty() {
+            // The driver takes them from a list whose last fills the gap (seen with driver 580.159).
+            let next = rest.swap_remove(0);
+            if let Some(after) = self.nodes.get_mut(&next) {
                 after.before.retain(|dep| dep.node != number);
+                freed.extend(after.before.is_empty().then_some(next));
             }
         }
-        self.graph_mut(graph)?
-            .nodes
-            .retain(|other| *other != number);
+        let known = self.graph_mut(graph)?;
+        known.nodes.retain(|other| *other != number);
+        known.roots.retain(|other| *other != number);
+        known.roots.extend(freed);
         self.end_content(&node.content);
         Ok(())
     }

@@ -159,9 +159,9 @@ impl Driver {
         copy: &CUDA_MEMCPY3D,
         context: u64,
     ) -> Result<Content, CUresult> {
-        let (width, height) = (copy.WidthInBytes, copy.Height.max(1));
-        let depth = copy.Depth.max(1);
-        if width == 0 || copy.srcLOD != 0 || copy.dstLOD != 0 {
+        let (width, height, depth) = (copy.WidthInBytes, copy.Height, copy.Depth);
+        // Unlike a copy, a node copies something (seen with driver 580.159).
+        if width == 0 || height == 0 || depth == 0 || copy.srcLOD != 0 || copy.dstLOD != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let side = |kind, device: u64, host: *const c_void, array: CUarray| {

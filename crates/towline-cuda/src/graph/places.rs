@@ -171,8 +171,11 @@ impl Driver {
         self.with_graphs(|graphs| {
             let mut edges = Vec::new();
             for number in &graphs.graph(graph.addr() as u64)?.nodes {
-                let before = graphs.node(*number)?.before.iter();
-                edges.extend(before.map(|dep| (*dep, *number)));
+                for to in &graphs.node(*number)?.after {
+                    let before = graphs.node(*to)?.before.iter();
+                    let own = before.filter(|dep| dep.node == *number);
+                    edges.extend(own.map(|dep| (*dep, *to)));
+                }
             }
             Ok(edges)
         })
@@ -194,13 +197,14 @@ impl Driver {
         })
     }
 
-    /// Updates an executable graph, and tells how that went; nothing is told of what is no executable graph.
+    /// Updates an executable graph, and tells how that went; nothing is told of what is none, and by what is no graph.
     pub(super) fn update_told(
         &self,
         exec: CUgraphExec,
         graph: CUgraph,
     ) -> Result<(Result<(), CUresult>, CUgraphExecUpdateResult, u64), CUresult> {
         let exec = self.exec(exec)?;
+        lock(&self.graphs).graph(graph.addr() as u64).map(drop)?;
         Ok(match self.update(&exec, graph.addr() as u64) {
             Ok(()) => (Ok(()), CU_GRAPH_EXEC_UPDATE_SUCCESS, 0),
             Err(unchanged) => (Err(unchanged.status), unchanged.result, unchanged.node),

@@ -238,7 +238,8 @@ impl Driver {
         Ok(())
     }
 
-    fn promote_at(&self, acting: &Acting<'_>, address: u64) -> Result<(), CUresult> {
+    /// Sees to it that pinned memory at an address is on the device too.
+    pub(crate) fn promote_at(&self, acting: &Acting<'_>, address: u64) -> Result<(), CUresult> {
         let found = read(&self.memory)
             .find(address)
             .filter(|(_, range)| matches!(range.kind, Kind::Allocated(_)))

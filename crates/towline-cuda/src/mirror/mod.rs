@@ -72,15 +72,31 @@ pub(crate) enum Attached {
 /// Contents of an uncertain block before the host wrote to it; `None` if it has not.
 type Before = Option<Box<[u8]>>;
 
-/// The mirrors of a context.
+/// What a session's contexts have of memory that both sides have: the work of each may change it.
 #[derive(Default)]
 pub(crate) struct Mirrored {
-    /// Some have uncertain blocks: to be asked without a lock.
+    contexts: Mutex<Vec<Weak<Context>>>,
+    pub(crate) twins: Twins,
+    /// Some mirrors have uncertain blocks: to be asked without a lock.
     uncertain: AtomicBool,
     all: Mutex<Vec<Weak<Mirror>>>,
 }
 
 impl Mirrored {
+    /// A context of the session begins.
+    pub(crate) fn add_context(&self, context: &Arc<Context>) {
+        let mut contexts = lock(&self.contexts);
+        contexts.retain(|known| known.strong_count() > 0);
+        contexts.push(Arc::downgrade(context));
+    }
+
+    /// Whether a stream, or any, may have something to do.
+    fn is_busy(&self, stream: Option<u64>) -> bool {
+        let contexts = lock(&self.contexts);
+        let mut contexts = contexts.iter().filter_map(Weak::upgrade);
+        contexts.any(|context| context.is_busy(stream))
+    }
+
     fn add(&self, mirror: &Arc<Mirror>) {
         let mut all = lock(&self.all);
         all.retain(|known| known.strong_count() > 0);
@@ -113,8 +129,7 @@ pub(crate) struct Mirror {
     device: u64,
     session: Arc<Session>,
     context: u64,
-    /// The context itself, as long as it lives.
-    of: Weak<Context>,
+    of: Arc<Mirrored>,
     lane: Arc<PushLane>,
     /// The number of the device's memory; 0 where it is a variable's.
     memory: u64,
@@ -144,12 +159,18 @@ pub(crate) struct Mirrors {
     twins: AtomicBool,
     all: Mutex<BTreeMap<u64, Arc<Mirror>>>,
     lanes: Mutex<HashMap<u64, Arc<PushLane>>>,
+    sessions: Mutex<HashMap<u8, Arc<Mirrored>>>,
     /// How far addresses have been given out.
     given: AtomicU64,
     hints: Mutex<HashMap<u64, Hints>>,
 }
 
 impl Mirrors {
+    /// What the contexts of a session share.
+    pub(crate) fn of_session(&self, session: u8) -> Arc<Mirrored> {
+        Arc::clone(lock(&self.sessions).entry(session).or_default())
+    }
+
     /// An address that this process has not used for such memory, with so much room.
     fn next_address(&self, room: u64) -> u64 {
         FIRST + self.given.fetch_add(reserved(room), Ordering::Relaxed)
@@ -200,7 +221,7 @@ impl Mirror {
             region,
             session: Arc::clone(acting.session),
             context: acting.context.number,
-            of: Arc::downgrade(&acting.context),
+            of: Arc::clone(&acting.context.mirrored),
             lane,
             memory,
             blocks: Mutex::new(Blocks {
@@ -256,12 +277,11 @@ impl Mirror {
 
     /// Whether the device has work that may change this memory, as far as is known.
     fn is_worked_on(&self, attached: Attached) -> bool {
-        let context = self.of.upgrade();
-        context.is_some_and(|context| match attached {
-            Attached::All => context.is_busy(None),
+        match attached {
+            Attached::All => self.of.is_busy(None),
             Attached::Host => false,
-            Attached::Stream(stream) => context.is_busy(Some(stream)),
-        })
+            Attached::Stream(stream) => self.of.is_busy(Some(stream)),
+        }
     }
 
     /// The host's bytes of a span that it cannot write.
@@ -281,8 +301,8 @@ impl Mirror {
                 blocks.uncertain.insert(at, None);
             }
         }
-        if uncertain && let Some(context) = self.of.upgrade() {
-            context.mirrored.uncertain.store(true, Ordering::Release);
+        if uncertain {
+            self.of.uncertain.store(true, Ordering::Release);
         }
         Ok(())
     }
@@ -531,17 +551,22 @@ impl Acting<'_> {
 
     /// Behind a function of the application in a stream's order: what it has written is on the device before the stream goes on.
     pub(crate) fn give_mirrors(&self) -> Result<(), CUresult> {
-        let mut sent = None;
+        let mut sent: Vec<u64> = Vec::new();
         for mirror in self.context.mirrored.all() {
             let blocks = &mut *lock(&mirror.blocks);
-            if blocks.attached != Attached::Host && mirror.push(blocks, 0..usize::MAX)? {
-                sent = Some(Arc::clone(&mirror.lane));
+            if blocks.attached != Attached::Host
+                && mirror.push(blocks, 0..usize::MAX)?
+                && !sent.contains(&mirror.lane.stream)
+            {
+                sent.push(mirror.lane.stream);
             }
         }
-        let Some(lane) = sent else { return Ok(()) };
-        let stream = wire::StreamHandle(lane.stream);
-        let request = wire::SynchronizeStream { stream };
-        self.synchronise_for("cuLaunchHostFunc", &request, Some(lane.stream))
+        sent.into_iter().try_for_each(|stream| {
+            let request = wire::SynchronizeStream {
+                stream: wire::StreamHandle(stream),
+            };
+            self.synchronise_for("cuLaunchHostFunc", &request, Some(stream))
+        })
     }
 }
 
@@ -605,7 +630,7 @@ impl Driver {
         size: usize,
     ) -> Result<(), CUresult> {
         self.behind_written(acting, stream)?;
-        if acting.context.twins.has_device(address) {
+        if acting.context.mirrored.twins.has_device(address) {
             return self.give_twins(acting, stream);
         }
         if !self.mirrors.any.load(Ordering::Acquire) {
@@ -700,9 +725,7 @@ impl Driver {
         if !fault::add(&mirror) {
             return Err(CUDA_ERROR_OPERATING_SYSTEM);
         }
-        if let Some(context) = mirror.of.upgrade() {
-            context.mirrored.add(&mirror);
-        }
+        mirror.of.add(&mirror);
         let address = mirror.region.view() as u64;
         lock(&self.mirrors.all).insert(address, mirror);
         self.mirrors.any.store(true, Ordering::Release);

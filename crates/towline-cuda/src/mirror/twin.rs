@@ -10,20 +10,22 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
+use towline_client::cuda::Session;
 
 use super::region::Region;
 use super::{Holder, Mirror, PAGE, PushLane, differences, pushed};
-use crate::driver::{Acting, Driver, lock, read, write};
+use crate::context::Context;
+use crate::driver::{Acting, Driver, actor, lock, read, write};
 use crate::memory::{Kind, Range};
 
 /// Up to this length a range is compared as a whole.
 const SHORT: usize = 16 << 10;
 
-/// The twins of a context.
+/// The twins of a session.
 #[derive(Default)]
 pub(crate) struct Twins {
     any: AtomicBool,
@@ -36,8 +38,8 @@ pub(crate) struct Twins {
 struct State {
     /// By where the application has them.
     all: BTreeMap<u64, Twin>,
-    /// How far streams are to come before the host has seen what their work changed.
-    unseen: HashMap<u64, u64>,
+    /// How far streams of contexts are to come before the host has seen what their work changed.
+    unseen: HashMap<(u64, u64), (Weak<Context>, u64)>,
 }
 
 /// What the device has of a registered range.
@@ -45,6 +47,8 @@ struct Twin {
     host: u64,
     size: usize,
     device: u64,
+    /// The context that the device's memory is of.
+    context: u64,
     lane: Arc<PushLane>,
     /// What is compared.
     parts: Vec<Part>,
@@ -66,7 +70,7 @@ impl Twin {
     }
 
     /// Sends what the host has changed; whether anything was.
-    fn give(&mut self, acting: &Acting<'_>) -> Result<bool, CUresult> {
+    fn give(&mut self, session: &Session) -> Result<bool, CUresult> {
         let mut sent = false;
         for at in 0..self.parts.len() {
             let Part { offset, size, .. } = self.parts[at];
@@ -89,8 +93,8 @@ impl Twin {
                 let call = "registered memory";
                 // SAFETY: the slice is readable, and captured when this returns.
                 unsafe {
-                    let session = acting.session;
-                    session.write(acting.actor, call, stream, address, start, length, true)
+                    let own = actor(self.context);
+                    session.write(own, call, stream, address, start, length, true)
                 }?;
             }
             part.known = now;
@@ -140,17 +144,17 @@ impl State {
         for twin in self.all.values().filter(|twin| twin.compared() > 0) {
             for part in &twin.parts {
                 let address = twin.device + part.offset as u64;
-                reads.push((twin.lane.stream, address, part.size));
+                reads.push((actor(twin.context), twin.lane.stream, address, part.size));
             }
         }
         let (mut at, last, mut outcome) = (0, reads.len() - 1, Ok(()));
-        for (number, (stream, address, size)) in reads.into_iter().enumerate() {
+        for (number, (own, stream, address, size)) in reads.into_iter().enumerate() {
             let (target, call) = (start.wrapping_add(at), "registered memory");
             let wait = number == last;
             // SAFETY: the bytes live, and are left alone, until all reads have been waited for below.
             let asked = unsafe {
                 let session = acting.session;
-                session.read(acting.actor, call, stream, address, target, size, wait)
+                session.read(own, call, stream, address, target, size, wait)
             };
             outcome = outcome.and(asked);
             at += size;
@@ -243,14 +247,14 @@ impl Acting<'_> {
     #[inline]
     pub(crate) fn show_twins(&self) -> Result<(), CUresult> {
         self.settle_mirrors()?;
-        match self.context.twins.any.load(Ordering::Acquire) {
+        match self.context.mirrored.twins.any.load(Ordering::Acquire) {
             true => self.bring_twins(),
             false => Ok(()),
         }
     }
 
     fn bring_twins(&self) -> Result<(), CUresult> {
-        let state = &mut *lock(&self.context.twins.state);
+        let state = &mut *lock(&self.context.mirrored.twins.state);
         if state.unseen.is_empty() {
             return Ok(());
         }
@@ -258,15 +262,17 @@ impl Acting<'_> {
             return Err(broken);
         }
         // Asked for before the bytes are.
-        let done = |(stream, posted): &(u64, u64)| self.context.has_done(*stream, *posted);
         let unseen = state.unseen.iter();
-        let unseen = unseen.map(|(stream, posted)| (*stream, *posted));
-        let seen: Vec<(u64, u64)> = unseen.filter(done).collect();
+        let seen = unseen.filter(|((_, stream), (context, posted))| {
+            let context = context.upgrade();
+            context.is_none_or(|context| context.has_done(*stream, *posted))
+        });
+        let seen: Vec<(u64, u64)> = seen.map(|(place, _)| *place).collect();
         state.pull(self).inspect_err(|status| {
             log::error!("registered memory cannot be had from the server: error {status}");
         })?;
-        for (stream, _) in &seen {
-            state.unseen.remove(stream);
+        for place in &seen {
+            state.unseen.remove(place);
         }
         Ok(())
     }
@@ -280,7 +286,7 @@ impl Driver {
         acting: &Acting<'_>,
         stream: wire::StreamHandle,
     ) -> Result<(), CUresult> {
-        match acting.context.twins.any.load(Ordering::Acquire) {
+        match acting.context.mirrored.twins.any.load(Ordering::Acquire) {
             true => self.give_all_twins(acting, stream),
             false => Ok(()),
         }
@@ -291,19 +297,26 @@ impl Driver {
         acting: &Acting<'_>,
         stream: wire::StreamHandle,
     ) -> Result<(), CUresult> {
-        let state = &mut *lock(&acting.context.twins.state);
-        let (mut lane, mut sent) = (None, false);
+        let state = &mut *lock(&acting.context.mirrored.twins.state);
+        // By context, and whether anything was sent.
+        let mut lanes: BTreeMap<u64, (Arc<PushLane>, bool)> = BTreeMap::new();
         for twin in state.all.values_mut() {
-            sent |= twin.give(acting)?;
-            lane = Some(Arc::clone(&twin.lane));
-        }
-        let Some(lane) = lane else { return Ok(()) };
-        if sent {
-            pushed(acting.session, acting.context.number, &lane)?;
+            let sent = twin.give(acting.session)?;
+            let lane = lanes.entry(twin.context);
+            lane.or_insert_with(|| (Arc::clone(&twin.lane), false)).1 |= sent;
         }
         // The work that is about to be posted.
-        state.unseen.insert(stream.0, acting.posted(stream) + 1);
-        self.stand_behind(acting, stream, &lane)
+        let place = (acting.context.number, stream.0);
+        let posted = acting.posted(stream) + 1;
+        let context = Arc::downgrade(&acting.context);
+        state.unseen.insert(place, (context, posted));
+        for (context, (lane, sent)) in lanes {
+            if sent {
+                pushed(acting.session, context, &lane)?;
+            }
+            self.stand_behind(acting, stream, &lane)?;
+        }
+        Ok(())
     }
 
     /// Where the device has what the application has at an address, of memory that both have; refused where it has only a part of it.
@@ -324,14 +337,15 @@ impl Driver {
             _ => return Ok(None),
         };
         match self.context(context) {
-            Ok(context) => context.twins.device_side(address, size),
+            Ok(context) => context.mirrored.twins.device_side(address, size),
             Err(_) => Ok(None),
         }
     }
 
     /// Where the application has what a context's device has at an address.
     pub(crate) fn host_of_twin(&self, context: u64, address: u64) -> Option<u64> {
-        self.context(context).ok()?.twins.host_side(address)
+        let context = self.context(context).ok()?;
+        context.mirrored.twins.host_side(address)
     }
 
     /// Where the device has a registered range, from now on.
@@ -341,7 +355,7 @@ impl Driver {
         start: u64,
         size: usize,
     ) -> Result<u64, CUresult> {
-        let twins = &acting.context.twins;
+        let twins = &acting.context.mirrored.twins;
         let _making = lock(&twins.making);
         if let Some(twin) = lock(&twins.state).all.get(&start) {
             return Ok(twin.device);
@@ -388,6 +402,7 @@ impl Driver {
             host: start,
             size,
             device: address,
+            context: acting.context.number,
             lane,
             parts: parts.collect(),
             pages,
@@ -413,7 +428,7 @@ impl Driver {
         let mirror = Arc::new(mirror);
         match super::fault::add(&mirror) {
             true => {
-                acting.context.mirrored.add(&mirror);
+                mirror.of.add(&mirror);
                 Ok(mirror)
             }
             false => {
@@ -430,12 +445,20 @@ impl Driver {
             return Ok(());
         };
         let acting = self.acting_in(context)?;
-        let twins = &acting.context.twins;
-        if !lock(&twins.state).all.contains_key(&start) {
-            return Ok(());
-        }
+        let twins = &acting.context.mirrored.twins;
+        let users: Vec<Arc<Context>> = {
+            let state = lock(&twins.state);
+            if !state.all.contains_key(&start) {
+                return Ok(());
+            }
+            let users = state.unseen.values();
+            users.filter_map(|(context, _)| context.upgrade()).collect()
+        };
         // As for memory that is freed: what uses it is waited for, and the host sees what that left.
-        let waited = acting.synchronise_all();
+        let waited = users
+            .into_iter()
+            .map(|context| self.acting_in(context)?.synchronise_all());
+        let waited = waited.fold(acting.synchronise_all(), Result::and);
         let Some(twin) = twins.take(start) else {
             return waited;
         };
@@ -456,10 +479,15 @@ impl Driver {
         let Ok(known) = self.context(context) else {
             return;
         };
-        if !known.twins.any.load(Ordering::Acquire) {
+        let twins = &known.mirrored.twins;
+        if !twins.any.load(Ordering::Acquire) {
             return;
         }
-        let starts: Vec<u64> = lock(&known.twins.state).all.keys().copied().collect();
+        let starts: Vec<u64> = {
+            let state = lock(&twins.state);
+            let own = state.all.values().filter(|twin| twin.context == context);
+            own.map(|twin| twin.host).collect()
+        };
         for start in starts {
             // The pages are the application's again, whatever the server says.
             if let Err(status) = self.end_twin(context, start) {
