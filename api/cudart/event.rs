@@ -22,7 +22,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Tells whether an event has happened.
-    #[call(driver = "cuEventQuery")]
+    #[call(bare = "cuEventQuery")]
     fn cudaEventQuery(event: cudaEvent_t) -> cudaError_t;
 
     /// Waits for an event.
@@ -34,17 +34,10 @@ extern "C" {
     fn cudaEventDestroy(event: cudaEvent_t) -> cudaError_t;
 
     /// Tells the milliseconds between two events.
-    #[call(
-        driver = "cuEventElapsedTime_v2",
-        symbol_12 = "cudaEventElapsedTime_v2"
-    )]
+    #[call(by = self.elapsed(ms, start, end), symbol_12 = "cudaEventElapsedTime_v2")]
     fn cudaEventElapsedTime(ms: *mut f32, start: cudaEvent_t, end: cudaEvent_t) -> cudaError_t;
 
     /// Tells the milliseconds between two events, by the older rule for recorded graphs.
-    #[call(
-        driver = "cuEventElapsedTime_v2",
-        only = 12,
-        symbol = "cudaEventElapsedTime"
-    )]
+    #[call(by = self.elapsed(ms, start, end), only = 12, symbol = "cudaEventElapsedTime")]
     fn cudaEventElapsedTime_v1(ms: *mut f32, start: cudaEvent_t, end: cudaEvent_t) -> cudaError_t;
 }

@@ -28,11 +28,11 @@ extern "C" {
 
     /// Frees device memory.
     #[call(driver = "cuMemFree_v2")]
-    fn cudaFree(#[unless_null] devPtr: *mut c_void) -> cudaError_t;
+    fn cudaFree(devPtr: *mut c_void) -> cudaError_t;
 
     /// Frees pinned host memory.
     #[call(driver = "cuMemFreeHost")]
-    fn cudaFreeHost(#[unless_null] ptr: *mut c_void) -> cudaError_t;
+    fn cudaFreeHost(ptr: *mut c_void) -> cudaError_t;
 
     /// Allocates pinned host memory with flags.
     #[call]
@@ -47,7 +47,7 @@ extern "C" {
     fn cudaHostUnregister(ptr: *mut c_void) -> cudaError_t;
 
     /// Tells the device's address of pinned host memory.
-    #[call(driver = "cuMemHostGetDevicePointer_v2")]
+    #[call]
     fn cudaHostGetDevicePointer(
         pDevice: *mut *mut c_void,
         pHost: *mut c_void,

@@ -208,6 +208,6 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Swaps what the thread may do while streams are recorded.
-    #[call(bare = "cuThreadExchangeStreamCaptureMode")]
+    #[call(driver = "cuThreadExchangeStreamCaptureMode")]
     fn cudaThreadExchangeStreamCaptureMode(mode: *mut cudaStreamCaptureMode) -> cudaError_t;
 }

@@ -4,7 +4,7 @@
 //! gets the primary context of its device.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use towline_backend::cuda::*;
@@ -50,6 +50,8 @@ struct Device {
     context: Mutex<Option<Context>>,
     /// Flags for it.
     flags: AtomicI32,
+    /// It was reset, from when on nothing is said of what its context maps until it has one.
+    was_reset: AtomicBool,
     /// The error after which its context is of no use any more.
     sticky: AtomicI32,
 }
@@ -211,6 +213,11 @@ impl Runtime {
         Ok(())
     }
 
+    /// Whether a device was reset.
+    pub(crate) fn was_reset(&self, ordinal: i32) -> Outcome<bool> {
+        Ok(self.state(ordinal)?.was_reset.load(Ordering::Relaxed))
+    }
+
     /// Destroys what the process has on the thread's device.
     pub(crate) fn reset(&self) -> Outcome {
         let ordinal = self.thread_device()?;
@@ -223,6 +230,8 @@ impl Runtime {
             call!(driver.cuDevicePrimaryCtxRelease_v2(device));
         }
         call!(driver.cuDevicePrimaryCtxReset_v2(device));
+        state.flags.store(0, Ordering::Relaxed);
+        state.was_reset.store(true, Ordering::Relaxed);
         state.sticky.store(cudaSuccess, Ordering::Relaxed);
         Ok(())
     }

@@ -19,7 +19,7 @@ MEMORY = """
 1 cudaFree <<end m>|<end m>|<end v>/NULL|<pick nh>>
 1 cudaFreeHost <<end n>|<end n>/NULL|<pick mh>>
 2 cudaPointerGetAttributes {d:77,d:77,q:1,q:1,z:64} <inside mvnh>
-1 cudaHostGetDevicePointer @p <pick nh 5> <0/1>
+1 cudaHostGetDevicePointer <@p <pick n 5>|@?8 <pick h 5>> <0/1>
 1 cudaHostGetFlags @d <pick nh 5>
 1 cudaHostRegister <whole h> <0|1|2|3|8>
 1 cudaHostUnregister <pick h 5>

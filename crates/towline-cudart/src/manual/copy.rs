@@ -128,6 +128,7 @@ impl Runtime {
     }
 
     fn copy_box(&self, piece: &Piece, kind: cudaMemcpyKind, when: When) -> Outcome {
+        let between_rows = piece.bytes && piece.memory().count() == 2;
         let copy = piece.described(kind)?;
         if copy.WidthInBytes == 0 || copy.Height == 0 || copy.Depth == 0 {
             return self.enter().map(drop);
@@ -141,7 +142,7 @@ impl Runtime {
         );
         // The runtime tells a pitch that holds no row apart where the call says which side is the host's, once nothing else is wrong (seen
         // with NVIDIA's library over driver 580.159); the driver does not.
-        let says = matches!(kind, cudaMemcpyHostToDevice | cudaMemcpyDeviceToHost);
+        let says = !between_rows && matches!(kind, cudaMemcpyHostToDevice | cudaMemcpyDeviceToHost);
         let mut memory = piece.memory();
         let is_narrow = says
             && memory.clone().all(|(pointer, _)| !pointer.is_null())
@@ -385,10 +386,17 @@ impl Runtime {
         kind: cudaMemcpyKind,
         when: When,
     ) -> Outcome {
+        if extent.width == 0 || extent.height == 0 {
+            return self.enter().map(drop);
+        }
+        // One row needs no pitch. All this comes before the direction and the stream (seen with NVIDIA's library over driver 580.159).
+        if extent.height > 1 && extent.width > pitch.min(src.1) {
+            return Err(cudaErrorInvalidPitchValue);
+        }
         let piece = Piece {
-            source: pitched(src, extent)?,
+            source: End::Memory(src.0, src.1, 0),
             source_at: ORIGIN,
-            target: pitched((dst, pitch), extent)?,
+            target: End::Memory(dst, pitch, 0),
             target_at: ORIGIN,
             extent,
             bytes: true,
@@ -440,9 +448,12 @@ impl Runtime {
         extent: cudaExtent,
         when: When,
     ) -> Outcome {
+        if extent.width == 0 || extent.height == 0 || extent.depth == 0 {
+            return self.enter().map(drop);
+        }
         // Slices, or rows, would lie in each other.
         let narrow = extent.width > to.pitch && (extent.height > 1 || extent.depth > 1);
-        if narrow || extent.depth > 1 && extent.height > to.ysize {
+        if narrow || extent.height > to.ysize {
             return Err(cudaErrorInvalidValue);
         }
         let slice = to

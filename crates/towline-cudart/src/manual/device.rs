@@ -73,21 +73,31 @@ impl Runtime {
 
     pub unsafe fn cudaSetDeviceFlags(&self, flags: u32) -> cudaError_t {
         status(|| {
+            let ordinal = self.thread_device()?;
             if flags & !FLAGS != 0 {
                 return Err(cudaErrorInvalidValue);
             }
-            self.set_flags(self.thread_device()?, flags)
+            self.set_flags(ordinal, flags)?;
+            self.enter().map(drop)
         })
     }
 
     pub unsafe fn cudaGetDeviceFlags(&self, flags: *mut u32) -> cudaError_t {
         status(|| {
-            let device = self.device(self.thread_device()?)?;
+            let ordinal = self.thread_device()?;
+            let device = self.device(ordinal)?;
             let driver = self.start()?;
-            let (mut found, mut active) = (0, 0);
-            call!(driver.cuDevicePrimaryCtxGetState(device, &raw mut found, &raw mut active));
-            // The runtime's contexts can always map memory, once they live.
-            put!(flags, found | if active != 0 { CU_CTX_MAP_HOST } else { 0 });
+            let (mut context, mut found, mut active) = (std::ptr::null_mut(), 0, 0);
+            call!(driver.cuCtxGetCurrent(&raw mut context));
+            if context.is_null() {
+                call!(driver.cuDevicePrimaryCtxGetState(device, &raw mut found, &raw mut active));
+            } else {
+                call!(driver.cuCtxGetFlags(&raw mut found));
+                active = 1;
+            }
+            // The runtime's contexts can always map memory.
+            let maps = active != 0 || !self.was_reset(ordinal)?;
+            put!(flags, found | if maps { CU_CTX_MAP_HOST } else { 0 });
             Ok(())
         })
     }
@@ -230,7 +240,7 @@ impl Runtime {
         flags: u32,
     ) -> cudaError_t {
         status(|| {
-            let driver = self.enter()?;
+            let driver = self.start()?;
             let mut context = std::ptr::null_mut();
             call!(driver.cuCtxGetCurrent(&raw mut context));
             call!(driver.cuGraphConditionalHandleCreate(

@@ -193,12 +193,18 @@ impl Runtime {
         value: i32,
     ) -> cudaError_t {
         status(|| {
-            let (driver, function) = self.function(func)?;
-            // Those before tell what a kernel needs.
-            if attr < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES {
+            // The others tell what a kernel needs.
+            let settable = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                ..=CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE;
+            if !settable.contains(&attr) {
                 return Err(cudaErrorInvalidValue);
             }
-            call!(driver.cuFuncSetAttribute(function, drivers_attribute(attr), value));
+            let (driver, function) = self.function(func)?;
+            call!(driver.cuFuncSetAttribute(function, attr, value));
+            if !self.code.is_symbol(func.addr()) {
+                // That a library's kernel is no symbol is an error inside of NVIDIA's library, which forgets it, and the last one with it.
+                crate::guard::take_last();
+            }
             Ok(())
         })
     }

@@ -4,9 +4,9 @@ use std::ffi::c_void;
 
 use towline_backend::cuda::*;
 
-use crate::runtime::{Outcome, Runtime, status};
+use crate::runtime::{Outcome, Runtime, check, status};
 use crate::types::*;
-use crate::{call, put};
+use crate::{call, get, put};
 
 /// Kinds of memory as the runtime tells them.
 const UNREGISTERED: cudaMemoryType = 0;
@@ -16,6 +16,13 @@ const MANAGED: cudaMemoryType = 3;
 
 /// Bytes in the words that `cudaPointerAttributes` has more of in version 13.
 const LATER_WORDS: usize = 8;
+
+/// Rows of device memory, or why there are none.
+struct Rows {
+    ptr: *mut c_void,
+    pitch: usize,
+    outcome: Outcome,
+}
 
 /// An address of the device as C programs hold it.
 pub(crate) fn pointer(address: CUdeviceptr) -> *mut c_void {
@@ -30,10 +37,10 @@ pub(crate) fn address(pointer: *const c_void) -> CUdeviceptr {
 impl Runtime {
     pub unsafe fn cudaMalloc(&self, devPtr: *mut *mut c_void, size: usize) -> cudaError_t {
         status(|| {
-            let driver = self.enter()?;
             if devPtr.is_null() {
                 return Err(cudaErrorInvalidValue);
             }
+            let driver = self.enter()?;
             // A failed allocation leaves NULL, here and below (seen with NVIDIA's library over driver 580.159).
             put!(devPtr, std::ptr::null_mut());
             let mut allocated = 0;
@@ -73,10 +80,13 @@ impl Runtime {
         height: usize,
     ) -> cudaError_t {
         status(|| {
-            let (allocated, found) = self.pitched(width, height)?;
-            put!(devPtr, allocated);
-            put!(pitch, found);
-            Ok(())
+            if devPtr.is_null() || pitch.is_null() {
+                return Err(cudaErrorInvalidValue);
+            }
+            let made = self.pitched(width, height)?;
+            put!(devPtr, made.ptr);
+            put!(pitch, made.pitch);
+            made.outcome
         })
     }
 
@@ -86,38 +96,36 @@ impl Runtime {
         extent: cudaExtent,
     ) -> cudaError_t {
         status(|| {
+            let mut told = get!(pitchedDevPtr);
             let rows = extent.height.checked_mul(extent.depth);
             let rows = rows.ok_or(cudaErrorMemoryAllocation)?;
-            let (ptr, pitch) = self.pitched(extent.width, rows)?;
-            put!(
-                pitchedDevPtr,
-                cudaPitchedPtr {
-                    ptr,
-                    pitch,
-                    xsize: extent.width,
-                    ysize: extent.height,
-                }
-            );
-            Ok(())
+            let made = self.pitched(extent.width, rows)?;
+            (told.ptr, told.pitch) = (made.ptr, made.pitch);
+            if made.outcome.is_ok() {
+                (told.xsize, told.ysize) = (extent.width, extent.height);
+            }
+            put!(pitchedDevPtr, told);
+            made.outcome
         })
     }
 
-    /// Rows of memory and their pitch.
-    fn pitched(&self, width: usize, rows: usize) -> Outcome<(*mut c_void, usize)> {
+    /// Rows of memory and their pitch, which is told even where there is no room for them.
+    fn pitched(&self, width: usize, rows: usize) -> Outcome<Rows> {
         /// The runtime does not know the elements; 16 bytes suit the largest.
         const ELEMENT: u32 = 16;
         let driver = self.enter()?;
-        let (mut allocated, mut pitch) = (0, 0);
+        let (mut allocated, mut pitch, mut outcome) = (0, 0, Ok(()));
         if width != 0 && rows != 0 {
-            call!(driver.cuMemAllocPitch_v2(
-                &raw mut allocated,
-                &raw mut pitch,
-                width,
-                rows,
-                ELEMENT
-            ));
+            let (address, told) = (&raw mut allocated, &raw mut pitch);
+            // SAFETY: places to write to.
+            let made = unsafe { driver.cuMemAllocPitch_v2(address, told, width, rows, ELEMENT) };
+            outcome = check(made);
         }
-        Ok((pointer(allocated), pitch))
+        Ok(Rows {
+            ptr: pointer(allocated),
+            pitch,
+            outcome,
+        })
     }
 
     pub unsafe fn cudaMallocManaged(
@@ -127,13 +135,13 @@ impl Runtime {
         flags: u32,
     ) -> cudaError_t {
         status(|| {
-            let driver = self.enter()?;
             if devPtr.is_null() {
                 return Err(cudaErrorInvalidValue);
             }
+            let driver = self.enter()?;
             put!(devPtr, std::ptr::null_mut());
             if size == 0 {
-                return Err(cudaErrorInvalidValue);
+                return Ok(());
             }
             let mut allocated = 0;
             call!(driver.cuMemAllocManaged(&raw mut allocated, size, flags));
@@ -156,6 +164,10 @@ impl Runtime {
         status(|| {
             let driver = self.enter()?;
             if pHost.is_null() {
+                // Unlike a place for device memory, this one is the driver's to miss.
+                if size != 0 {
+                    call!(driver.cuMemHostAlloc(pHost, size, flags));
+                }
                 return Err(cudaErrorInvalidValue);
             }
             put!(pHost, std::ptr::null_mut());
@@ -168,13 +180,30 @@ impl Runtime {
         })
     }
 
+    pub unsafe fn cudaHostGetDevicePointer(
+        &self,
+        pDevice: *mut *mut c_void,
+        pHost: *mut c_void,
+        flags: u32,
+    ) -> cudaError_t {
+        status(|| {
+            if pDevice.is_null() || pHost.is_null() {
+                return Err(cudaErrorInvalidValue);
+            }
+            let driver = self.enter()?;
+            call!(driver.cuMemHostGetDevicePointer_v2(pDevice.cast(), pHost, flags));
+            Ok(())
+        })
+    }
+
+    /// Starts no device, so that a thread without one is told no address of a device.
     pub unsafe fn cudaPointerGetAttributes(
         &self,
         attributes: *mut cudaPointerAttributes,
         ptr: *const c_void,
     ) -> cudaError_t {
         status(|| {
-            let driver = self.enter()?;
+            let driver = self.start()?;
             let (mut kind, mut managed, mut ordinal) = (0_u32, 0_u32, -1_i32);
             let (mut device, mut host) = (0_u64, std::ptr::null_mut::<c_void>());
             let mut asked = [
@@ -234,6 +263,16 @@ impl Runtime {
             call!(driver.cuStreamCreate(pStream, 0));
             Ok(())
         })
+    }
+
+    /// Milliseconds between two events.
+    pub(crate) fn elapsed(&self, ms: *mut f32, start: cudaEvent_t, end: cudaEvent_t) -> Outcome {
+        if ms.is_null() {
+            return Err(cudaErrorInvalidValue);
+        }
+        let driver = self.start()?;
+        call!(driver.cuEventElapsedTime_v2(ms, start, end));
+        Ok(())
     }
 
     pub unsafe fn cudaEventCreate(&self, event: *mut cudaEvent_t) -> cudaError_t {
