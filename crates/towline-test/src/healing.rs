@@ -56,37 +56,36 @@ impl Healing {
 }
 
 impl Pair {
-    /// Gives both ends another link, as long as one lacks it.
+    /// Gives both ends another link, until neither lacks it or one is over.
     fn heal(&self) {
         let _one = lock(&self.healing);
-        let [Some(client), Some(server)] = lock(&self.ends).clone() else {
-            return;
-        };
-        let ends = [client.upgrade(), server.upgrade()];
-        let over = |end: &Option<Arc<Resumable>>| end.as_ref().is_none_or(|end| end.is_over());
-        if ends.iter().any(over) {
-            // As a supervisor would say.
-            let left = ends.iter().flatten();
-            return left.for_each(|end| end.fail("the other end is over".into()));
-        }
-        let ends = ends.iter().flatten();
-        if !ends.clone().any(|end| end.is_cut()) {
-            return;
-        }
-        let network = MemoryTransport::new();
-        let address: Address = "memory://again".parse().expect("it is well formed");
-        let listener = network.listen(&address).expect("the network is new");
-        let link = network.connect(&address, &ConnectOptions::default());
-        let links = [
-            link.expect("it listens"),
-            listener.accept().expect("it is connected"),
-        ];
-        std::thread::scope(|scope| {
-            for (end, link) in ends.zip(links) {
-                // It may have ended meanwhile.
-                scope.spawn(move || end.reattach(link).is_ok());
+        while let [Some(client), Some(server)] = lock(&self.ends).clone() {
+            let ends = [client.upgrade(), server.upgrade()];
+            let over = |end: &Option<Arc<Resumable>>| end.as_ref().is_none_or(|end| end.is_over());
+            if ends.iter().any(over) {
+                // As a supervisor would say.
+                let left = ends.iter().flatten();
+                return left.for_each(|end| end.fail("the other end is over".into()));
             }
-        });
+            let ends = ends.iter().flatten();
+            if !ends.clone().any(|end| end.is_cut()) {
+                return;
+            }
+            let network = MemoryTransport::new();
+            let address: Address = "memory://again".parse().expect("it is well formed");
+            let listener = network.listen(&address).expect("the network is new");
+            let link = network.connect(&address, &ConnectOptions::default());
+            let links = [
+                link.expect("it listens"),
+                listener.accept().expect("it is connected"),
+            ];
+            std::thread::scope(|scope| {
+                for (end, link) in ends.zip(links) {
+                    // It may end meanwhile.
+                    scope.spawn(move || end.reattach(link).is_ok());
+                }
+            });
+        }
     }
 }
 
