@@ -278,6 +278,7 @@ impl ContextCalls for Driver {
             }
             // Seen with driver 580.159.
             lock(&device.references).flags = 0;
+            context.flags.store(0, Ordering::Relaxed);
             Ok(())
         })
     }

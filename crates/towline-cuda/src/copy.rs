@@ -15,6 +15,7 @@ use towline_backend::cuda::*;
 use towline_client::cuda::DeviceBox;
 
 use crate::driver::{Driver, read};
+use crate::memory::Kind;
 pub(crate) use batch::cover;
 use boxes::{BoxCopy, Memory};
 use relay::End;
@@ -118,7 +119,7 @@ impl Driver {
         if size == 0 {
             return Ok(());
         }
-        if target.is_null() || address == 0 {
+        if target.is_null() || address == 0 || self.is_only_read(target.addr() as u64) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         self.expect_within(address, size)?;
@@ -166,6 +167,13 @@ impl Driver {
             acting.touch(stream);
         }
         Ok(())
+    }
+
+    /// Whether the application has registered memory for devices to read alone, which no copy is to either (seen with driver 580.159).
+    fn is_only_read(&self, address: u64) -> bool {
+        let ranges = read(&self.memory);
+        let found = ranges.find(address).map(|(_, range)| range.kind);
+        matches!(found, Some(Kind::Registered(flags)) if flags & CU_MEMHOSTREGISTER_READ_ONLY != 0)
     }
 
     /// Refuses a copy that leaves its memory, which would have as much of the host's side be read or written.
@@ -279,6 +287,7 @@ impl Driver {
             },
             // SAFETY: as above.
             (false, true) => unsafe { self.to_host(call, target_host, source, size, stream, mode) },
+            (false, false) if self.is_only_read(target) => Err(CUDA_ERROR_INVALID_VALUE),
             (false, false) => {
                 if let Some(captured) = captured {
                     let (to, from) = (target_host.cast(), source_host.cast_mut().cast());

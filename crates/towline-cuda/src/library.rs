@@ -387,6 +387,8 @@ impl Driver {
         let has_none = |image: Arc<Image>| image.facts.functions.is_empty();
         match (status, name) {
             (CUDA_ERROR_NOT_FOUND, Some(name)) if self.library(library).is_ok_and(has_none) => {
+                // Nothing is called nothing, which the driver would find first.
+                let name = if name.is_empty() { b" " } else { name };
                 self.library_variable(library, name).err().unwrap_or(status)
             }
             _ => status,

@@ -671,12 +671,13 @@ impl GraphCalls for Driver {
         hGraph: CUgraph,
         flags: u64,
     ) -> Result<(), CUresult> {
-        self.current()?;
+        self.ready()?;
         // An upload needs a stream, which this form has not.
         let upload = u64::from(CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
         if flags & upload != 0 || flags & !super::exec::INSTANTIATE_FLAGS != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        self.current()?;
         self.safe_in_captures()?;
         if !phGraphExec.wanted() {
             return Err(CUDA_ERROR_INVALID_VALUE);
