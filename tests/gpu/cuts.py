@@ -19,6 +19,8 @@ import subprocess
 import sys
 import threading
 
+import suite
+
 TRAINING = """
 import sys, time, torch
 torch.manual_seed(7)
@@ -135,6 +137,9 @@ def main() -> None:
     cutter = Cutter(relay, options.every, options.seed)
     cut = train(remote, options.steps, cutter)
     figures = {
+        "schema": 1,
+        "kind": "cuts",
+        "machine": suite.machine(),
         "steps": options.steps,
         "cuts": cutter.cuts,
         "native_s": [seconds for _, seconds in native],
