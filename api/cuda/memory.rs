@@ -78,10 +78,7 @@ extern "C" {
 
     /// Allocates pinned host memory.
     #[call(id = 0x040d, local, manual(client), since = "3.2")]
-    fn cuMemAllocHost_v2(
-        #[out(place, cleared)] pp: *mut *mut c_void,
-        bytesize: usize,
-    ) -> CUresult;
+    fn cuMemAllocHost_v2(#[out(place, cleared)] pp: *mut *mut c_void, bytesize: usize) -> CUresult;
 
     /// Allocates pinned host memory, with flags.
     #[call(id = 0x040e, local, manual(client), since = "2.2")]

@@ -428,7 +428,7 @@ fn watch(
     Ok(())
 }
 
-/// Why nothing more is heard on a control connection.
+/// The reason why nothing more is heard on a control connection.
 enum Silence {
     /// The server has ended the session, for this reason.
     Ended(String),

@@ -23,7 +23,7 @@ const PAUSE_LIMIT: Duration = Duration::from_millis(400);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// A server that refuses connections for so long has ended, and its sessions with it.
 const REFUSED_LIMIT: Duration = Duration::from_secs(5);
-/// How long the server may take to answer on a connection that it took.
+/// The server's time to answer on a connection that it took.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// A session's place on its server, as the grant tells it.
@@ -41,7 +41,7 @@ pub(crate) struct Place {
     pub(crate) lanes: Mutex<Vec<Weak<Resumable>>>,
 }
 
-/// Why a session cannot go on now.
+/// The reason why a session cannot go on now.
 enum Refusal {
     /// It is over.
     Over(String),

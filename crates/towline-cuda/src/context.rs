@@ -34,7 +34,7 @@ pub(crate) struct Context {
     /// Streams that may have work, by number.
     pub(crate) work: Mutex<HashMap<u64, Work>>,
     pub(crate) written: Written,
-    /// What all contexts of the session share of memory that both sides have.
+    /// Memory that both sides have, of all contexts of the session.
     pub(crate) mirrored: Arc<Mirrored>,
 }
 

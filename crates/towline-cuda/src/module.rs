@@ -277,7 +277,7 @@ fn set_attribute(
     value: i32,
     ask: impl FnOnce() -> Result<Vec<u8>, CUresult>,
 ) -> Result<(), CUresult> {
-    // What a kernel was built with is not set, not even to what it is (seen with driver 580.159).
+    // Attributes of a kernel's build cannot be set, not even to their own values (seen with driver 580.159).
     if attribute == CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }

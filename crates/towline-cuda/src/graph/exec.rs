@@ -779,7 +779,7 @@ fn changed(
         return Err(CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED);
     }
     let (work, deed) = match content {
-        // What is allocated stays what it is (seen with driver 580.159).
+        // An allocation cannot be changed (seen with driver 580.159).
         Content::Child(_) | Content::Alloc(_) => return Ok(None),
         Content::Free(address) => return step.content.frees(*address).map(|()| None),
         Content::Conditional(_) => return Err(CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED),

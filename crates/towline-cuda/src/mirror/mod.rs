@@ -72,7 +72,7 @@ pub(crate) enum Attached {
 /// Contents of an uncertain block before the host wrote to it; `None` if it has not.
 type Before = Option<Box<[u8]>>;
 
-/// What a session's contexts have of memory that both sides have: the work of each may change it.
+/// Memory that both sides have, of all contexts of a session: the work of each may change it.
 #[derive(Default)]
 pub(crate) struct Mirrored {
     contexts: Mutex<Vec<Weak<Context>>>,
@@ -166,7 +166,7 @@ pub(crate) struct Mirrors {
 }
 
 impl Mirrors {
-    /// What the contexts of a session share.
+    /// The part that the contexts of a session share.
     pub(crate) fn of_session(&self, session: u8) -> Arc<Mirrored> {
         Arc::clone(lock(&self.sessions).entry(session).or_default())
     }

@@ -42,7 +42,7 @@ impl Random {
     }
 }
 
-/// What a cut costs.
+/// The cost of a cut.
 #[derive(Clone, Copy, PartialEq)]
 enum Cost {
     /// No more than time, once the session has begun.

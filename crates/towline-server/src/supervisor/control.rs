@@ -729,7 +729,7 @@ fn serve_session(
     }
 }
 
-/// How long the client may take yet to open its lanes.
+/// Time that the client has left to open its lanes.
 fn lanes_time_left(session: &Session, shared: &Shared) -> Duration {
     let limit = shared.config.bounds.lanes;
     limit.saturating_sub(session.since.elapsed())
@@ -1018,7 +1018,7 @@ fn internal(error: &super::SupervisorError) -> Reject {
     RejectCode::WorkerFailed.because(error.to_string())
 }
 
-/// How often it is looked whether a client that is cut off has ended.
+/// Time between two looks whether a client that is cut off has ended.
 const AWAY_PERIOD: Duration = Duration::from_millis(20);
 
 /// A client on this host.
@@ -1050,7 +1050,7 @@ impl ProcessHere {
     }
 }
 
-/// What became of a client that was cut off.
+/// State of a client that was cut off.
 enum Away {
     Back,
     Over,

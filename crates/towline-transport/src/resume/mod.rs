@@ -36,7 +36,7 @@ const RECORD_LIMIT: usize = 4 << 20;
 const STEP: usize = 128 << 10;
 /// The flag of the last record.
 const END: u32 = 1;
-/// What has been received is acknowledged at the latest after so many bytes.
+/// Received bytes are acknowledged at the latest after so many.
 const ACKNOWLEDGE_EVERY: u64 = 512 << 10;
 /// Most bytes that are kept until they are acknowledged. A link holds some MiB in its buffers; beyond the limit the oldest are dropped, and
 /// a cut before the peer has said that it has them ends the connection.
@@ -45,7 +45,7 @@ const KEPT_LIMIT: usize = 16 << 20;
 const KEPT_MUCH: usize = 1 << 20;
 /// A place of this length takes headers too, with the data between them.
 const ROOM: usize = 64;
-/// How long the peer may take to say how far it has received.
+/// The peer's time to say how far it has received.
 const EXCHANGE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Called once for each cut, by the thread that noticed, which it must not hold up.
@@ -81,7 +81,7 @@ struct Links {
     over: Option<Over>,
 }
 
-/// How a connection ended.
+/// The end of a connection.
 enum Over {
     /// This end was shut down.
     Closed,
@@ -95,7 +95,7 @@ struct Inbound {
     generation: u64,
     /// The next record's, as far as it has come.
     header: [u8; HEADER],
-    /// How far that is.
+    /// Bytes of it that have come.
     filled: usize,
     /// Data of the present record that has not come.
     left: usize,
@@ -114,14 +114,14 @@ struct Outbound {
     promised: usize,
 }
 
-/// How to wait for bytes of a link.
+/// The wait for bytes of a link.
 #[derive(Clone, Copy)]
 enum Wait {
     No,
     Soon(Duration),
 }
 
-/// What a readable link holds.
+/// The contents of a readable link.
 enum Found {
     /// Data, or the end.
     Data,
@@ -131,7 +131,7 @@ enum Found {
     Cut(String),
 }
 
-/// Why nothing was read.
+/// The reason why nothing was read.
 enum Unread {
     /// The peer broke the rules, in this way.
     Broken(String),
@@ -620,7 +620,7 @@ impl Resumable {
             match inbound.read_header(self, Wait::No) {
                 Ok(()) => {}
                 Err(Unread::Broken(how)) => return Err(self.broken(&how)),
-                // What is wrong with the link is noticed by who sends.
+                // The sender notices a broken link.
                 Err(Unread::Cut(..) | Unread::Empty) => break,
             }
         }

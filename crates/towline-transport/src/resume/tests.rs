@@ -265,7 +265,7 @@ fn end_of_stream_is_told_from_a_cut() {
     assert!(!server.is_cut());
 }
 
-/// What an end says of these bytes of its peer.
+/// The error of an end that gets these bytes.
 fn refused(bytes: &[u8]) -> String {
     let [near, far] = link(None, 1 << 20);
     let end = Resumable::new(near, |_, _| ());
