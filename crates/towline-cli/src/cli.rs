@@ -780,7 +780,7 @@ pub(crate) struct ServerLimitOptions {
     /// Longest time in seconds that a client may take to open the lanes of its session, which ends then
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
     lane_timeout: u64,
-    /// Longest time in seconds that a session over a network outlives a cut of its connections; 0 ends it with them
+    /// Longest time in seconds that a session over TCP outlives a cut of its connections; 0 ends it with them
     ///
     /// The client dials again meanwhile, and the program waits. A session whose client is cut off keeps its devices' memory; it ends when
     /// another one needs its place, and at once when its client is a process of this host that has ended.

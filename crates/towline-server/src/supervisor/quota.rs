@@ -40,7 +40,7 @@ pub struct ServerLimits {
     pub query_silence: Duration,
     /// How long a client may take to open the lanes of its session: it does so at once, but its machine may be busy.
     pub lanes: Duration,
-    /// How long a session over a network outlives a cut of its connections; zero: not at all.
+    /// How long a session over TCP outlives a cut of its connections; zero: not at all.
     pub grace: Duration,
     /// The most that a session offers to others at once. PyTorch shares up to 1,000 events of a process, and some memory.
     pub session_offers: usize,

@@ -73,7 +73,7 @@ pub(super) fn client_that_was_cut_off_goes_on() -> Result<(), Failed> {
     again.send(&Message::Ping.encode());
     assert_eq!(again.message(), Some(Message::Alive));
     assert_eq!(away(&server), [0]);
-    // What is sent meanwhile waits.
+    // Bytes that are sent meanwhile wait.
     let echo = std::thread::spawn({
         let lane = Lane(Arc::clone(&lane) as _);
         move || lane.echoes()

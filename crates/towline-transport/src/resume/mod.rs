@@ -451,7 +451,7 @@ impl Resumable {
         (inbound.link, inbound.generation) = (Arc::clone(link), generation);
         drop(inbound);
         self.changed.notify_all();
-        // Whoever sends next waits for this.
+        // The next sender waits for this.
         if let Err(error) = outbound.hand_over() {
             drop(outbound);
             self.cut_off(generation, &error.to_string());

@@ -84,7 +84,7 @@ impl Pair {
                     });
                 }
             });
-            // Whatever becomes of `body`, the thread above ends.
+            // The thread above ends, whatever becomes of `body`.
             let over = Over(&ends);
             let result = body(&ends);
             drop(over);
