@@ -2,7 +2,8 @@
 //! second row beside the first.
 //!
 //! A stage that fails does not stop the later ones, except those that need what it was to build: one run tells
-//! everything that is wrong. The last line of the output is the sum, `<n> passed, <m> failed, <k> skipped`.
+//! everything that is wrong. What failed is told once more at the end, where the tail of a log has it. The last line of
+//! the output is the sum, `<n> passed, <m> failed, <k> skipped`.
 
 mod lints;
 mod stage;
@@ -27,6 +28,9 @@ const TAIL_LINES: usize = 40;
 
 /// How much is shown of what a failed test wrote.
 const TEST_LINES: usize = 20;
+
+/// How much is shown once more of what a failed stage reported.
+const SUMMARY_LINES: usize = 12;
 
 /// The status of a stage that finds that this machine lacks what it takes.
 const SKIPPED: i32 = 77;
@@ -64,6 +68,8 @@ struct Results {
     passed: Vec<&'static str>,
     failed: Vec<&'static str>,
     skipped: Vec<&'static str>,
+    /// Beginnings of the reports of stages that failed.
+    failures: String,
 }
 
 impl Results {
@@ -109,10 +115,8 @@ pub(crate) fn run(workspace: &Workspace, tier: Tier, only: &[String]) -> Result<
         run.stages.len(),
         seconds(start.elapsed())
     );
-    for (what, names) in [("skipped", &results.skipped), ("failed", &results.failed)] {
-        if !names.is_empty() {
-            println!("{what}: {}", names.join(", "));
-        }
+    if !results.skipped.is_empty() {
+        println!("skipped: {}", results.skipped.join(", "));
     }
     if !results.reasons.is_empty() {
         let mut reasons: Vec<(String, u64)> = results.reasons.into_iter().collect();
@@ -121,6 +125,10 @@ pub(crate) fn run(workspace: &Workspace, tier: Tier, only: &[String]) -> Result<
         for (reason, count) in reasons {
             println!("{count:6}  {reason}");
         }
+    }
+    if !results.failed.is_empty() {
+        println!("failed: {}", results.failed.join(", "));
+        print!("{}", results.failures);
     }
     println!("{}", results.total);
     Ok(if results.failed.is_empty() {
@@ -186,7 +194,12 @@ impl Run<'_> {
             *results.reasons.entry(reason.to_owned()).or_insert(0) += count;
         }
         let names = match outcome {
-            Outcome::Failed { .. } => &mut results.failed,
+            Outcome::Failed { .. } => {
+                results
+                    .failures
+                    .extend(report.split_inclusive('\n').take(SUMMARY_LINES));
+                &mut results.failed
+            }
             Outcome::Passed => &mut results.passed,
             Outcome::Skipped { reason } => {
                 *results.reasons.entry(reason).or_insert(0) += 1;
@@ -500,6 +513,7 @@ mod tests {
         let results = run.results.into_inner().unwrap();
         assert_eq!(results.passed, ["built", "beside"]);
         assert_eq!(results.failed, ["broken"]);
+        assert!(results.failures.contains("broken: FAILED"));
         assert_eq!(results.skipped, ["vain"]);
     }
 
