@@ -36,9 +36,10 @@ pub use handshake::{
 pub use lane::{LaneEnd, LaneKey};
 pub use message::{
     Challenge, CudaDevices, Devices, Enforcement, Hello, KillSession, LIMITS, LimitStatus, Message,
-    NONCE_BYTES, Nonce, PROOF_BYTES, PeerConnect, PeerConnected, PeerOffer, PeerTicket, Proof,
-    Purpose, ResumeSession, ServerLimit, SessionEnded, SessionGrant, SessionKilled, SessionLimits,
-    SessionResumed, SessionStatus, Status, TenantStatus, VersionRange, Welcome,
+    MigrateSession, NONCE_BYTES, Nonce, PROOF_BYTES, PeerConnect, PeerConnected, PeerOffer,
+    PeerTicket, Proof, Purpose, ResumeSession, ServerDrains, ServerLimit, SessionEnded,
+    SessionGrant, SessionKilled, SessionLimits, SessionMigrated, SessionResumed, SessionStatus,
+    Status, TenantStatus, VersionRange, Welcome,
 };
 pub use peer::{
     PEER_ACCEPTED, PEER_CHALLENGE_BYTES, PEER_HELLO_BYTES, PeerAcceptor, PeerConnector, PeerError,

@@ -1,8 +1,8 @@
 //! Control messages, cut anywhere.
 
 use towline_wire::control::{
-    self, AttachPreamble, ControlError, Hello, KillSession, Message, MessageBuffer, NONCE_BYTES, PeerConnect,
-    PeerConnected, PeerOffer, PeerTicket, Purpose, Reject, RejectCode, ResumeSession, SUPPORTED_VERSIONS, SessionEnded, SessionKilled, SessionResumed, SessionStatus,
+    self, AttachPreamble, ControlError, Hello, KillSession, Message, MessageBuffer, MigrateSession, NONCE_BYTES, PeerConnect,
+    PeerConnected, PeerOffer, PeerTicket, Purpose, Reject, RejectCode, ResumeSession, SUPPORTED_VERSIONS, ServerDrains, SessionEnded, SessionKilled, SessionMigrated, SessionResumed, SessionStatus,
     Status, TenantStatus, Ticket, limits,
 };
 
@@ -86,6 +86,12 @@ pub fn seeds() -> Vec<Seed> {
     let resumed = SessionResumed {
         outcome: Err("its grace time is over".into()),
     };
+    let migrate = MigrateSession { session_id: 3, to: address.clone() };
+    let migrated = SessionMigrated {
+        session_id: 3,
+        outcome: Err("it has pipes".into()),
+    };
+    let drains = ServerDrains { outcome: Ok(()) };
     let given = PeerTicket { lane, ticket: Ok(ticket.clone()) };
     let connect = PeerConnect { lane, address, ticket };
     let connected = PeerConnected { lane, outcome: Err("it is not listed".into()) };
@@ -99,6 +105,10 @@ pub fn seeds() -> Vec<Seed> {
         Seed::new("killed", Message::SessionKilled(killed).encode()),
         Seed::new("resume", Message::ResumeSession(resume).encode()),
         Seed::new("resumed", Message::SessionResumed(resumed).encode()),
+        Seed::new("migrate", Message::MigrateSession(migrate).encode()),
+        Seed::new("migrated", Message::SessionMigrated(migrated).encode()),
+        Seed::new("drain", Message::DrainServer.encode()),
+        Seed::new("drains", Message::ServerDrains(drains).encode()),
         Seed::new("peer-offer", Message::PeerOffer(offer).encode()),
         Seed::new("peer-ticket", Message::PeerTicket(given).encode()),
         Seed::new("peer-connect", Message::PeerConnect(connect).encode()),

@@ -730,6 +730,33 @@ pub struct SessionResumed {
     pub outcome: Result<(), String>,
 }
 
+/// Client to server, on a connection without a session: move a session of the client's tenant, or any one for an admin, to another server.
+/// Server to client, in that session: move it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct MigrateSession {
+    /// Its number, as [`SessionStatus::session_id`].
+    pub session_id: u64,
+    /// Address of the other server, as the session's client reaches it.
+    pub to: String,
+}
+
+/// The answer to a [`MigrateSession`], on the same way back. Where it went well, the session's client has the other server by then, and
+/// waits for [`SessionEnded`] here.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SessionMigrated {
+    /// Of the request.
+    pub session_id: u64,
+    /// Whether the session is there; or why it is where it was.
+    pub outcome: Result<(), String>,
+}
+
+/// Server to client: the answer to [`Message::DrainServer`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ServerDrains {
+    /// Whether the server takes no more sessions; or why it goes on.
+    pub outcome: Result<(), String>,
+}
+
 /// Every message of the control protocol.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Message {
@@ -781,6 +808,14 @@ pub enum Message {
     ResumeSession(ResumeSession),
     /// Server to client.
     SessionResumed(SessionResumed),
+    /// Client to server, on a connection without a session; server to client, in a session.
+    MigrateSession(MigrateSession),
+    /// The way back.
+    SessionMigrated(SessionMigrated),
+    /// Client to server, on a connection without a session: take no more sessions, and end when there are none.
+    DrainServer,
+    /// Server to client.
+    ServerDrains(ServerDrains),
 }
 
 impl Message {
@@ -800,7 +835,8 @@ impl Message {
             | Self::DevicesRequest
             | Self::CudaDevicesRequest
             | Self::Ping
-            | Self::Alive => {}
+            | Self::Alive
+            | Self::DrainServer => {}
             Self::Status(status) => status.write(&mut body),
             Self::Devices(devices) => body.blob(&devices.snapshot, limits::SNAPSHOT_BYTES),
             Self::SessionEnded(ended) => body.text(&ended.reason, limits::TEXT_BYTES),
@@ -823,10 +859,7 @@ impl Message {
             }
             Self::PeerConnected(answer) => {
                 body.u64(answer.lane);
-                body.bool(answer.outcome.is_ok());
-                if let Err(reason) = &answer.outcome {
-                    body.text(reason, limits::TEXT_BYTES);
-                }
+                write_outcome(&answer.outcome, &mut body);
             }
             Self::KillSession(kill) => body.u64(kill.session_id),
             Self::ResumeSession(resume) => {
@@ -834,11 +867,15 @@ impl Message {
                 body.raw(resume.ticket.bytes());
             }
             Self::SessionKilled(SessionKilled { outcome })
-            | Self::SessionResumed(SessionResumed { outcome }) => {
-                body.bool(outcome.is_ok());
-                if let Err(reason) = outcome {
-                    body.text(reason, limits::TEXT_BYTES);
-                }
+            | Self::SessionResumed(SessionResumed { outcome })
+            | Self::ServerDrains(ServerDrains { outcome }) => write_outcome(outcome, &mut body),
+            Self::MigrateSession(request) => {
+                body.u64(request.session_id);
+                body.text(&request.to, limits::NAME_BYTES);
+            }
+            Self::SessionMigrated(answer) => {
+                body.u64(answer.session_id);
+                write_outcome(&answer.outcome, &mut body);
             }
             Self::NvmlQuestions(questions) => questions.write(&mut body),
             Self::NvmlAnswers(answers) => answers.write(&mut body),
@@ -895,10 +932,7 @@ impl Message {
             }),
             14 => Self::PeerConnected(PeerConnected {
                 lane: reader.u64("peer lane")?,
-                outcome: match reader.bool("whether it is connected")? {
-                    true => Ok(()),
-                    false => Err(reader.text("reason", limits::TEXT_BYTES)?),
-                },
+                outcome: read_outcome("whether it is connected", &mut reader)?,
             }),
             15 => Self::NvmlQuestions(NvmlQuestions::read(&mut reader)?),
             16 => Self::NvmlAnswers(NvmlAnswers::read(&mut reader)?),
@@ -915,20 +949,26 @@ impl Message {
                 session_id: reader.u64("session id")?,
             }),
             22 => Self::SessionKilled(SessionKilled {
-                outcome: match reader.bool("whether the session is gone")? {
-                    true => Ok(()),
-                    false => Err(reader.text("reason", limits::TEXT_BYTES)?),
-                },
+                outcome: read_outcome("whether the session is gone", &mut reader)?,
             }),
             23 => Self::ResumeSession(ResumeSession {
                 session_id: reader.u64("session id")?,
                 ticket: Ticket::from_random(reader.array::<TICKET_BYTES>("ticket")?),
             }),
             24 => Self::SessionResumed(SessionResumed {
-                outcome: match reader.bool("whether the session goes on")? {
-                    true => Ok(()),
-                    false => Err(reader.text("reason", limits::TEXT_BYTES)?),
-                },
+                outcome: read_outcome("whether the session goes on", &mut reader)?,
+            }),
+            25 => Self::MigrateSession(MigrateSession {
+                session_id: reader.u64("session id")?,
+                to: reader.text("server's address", limits::NAME_BYTES)?,
+            }),
+            26 => Self::SessionMigrated(SessionMigrated {
+                session_id: reader.u64("session id")?,
+                outcome: read_outcome("whether the session has moved", &mut reader)?,
+            }),
+            27 => Self::DrainServer,
+            28 => Self::ServerDrains(ServerDrains {
+                outcome: read_outcome("whether the server drains", &mut reader)?,
             }),
             value => {
                 return Err(ControlError::InvalidValue {
@@ -968,6 +1008,10 @@ impl Message {
             Self::SessionKilled(_) => "SessionKilled",
             Self::ResumeSession(_) => "ResumeSession",
             Self::SessionResumed(_) => "SessionResumed",
+            Self::MigrateSession(_) => "MigrateSession",
+            Self::SessionMigrated(_) => "SessionMigrated",
+            Self::DrainServer => "DrainServer",
+            Self::ServerDrains(_) => "ServerDrains",
         }
     }
 
@@ -997,8 +1041,30 @@ impl Message {
             Self::SessionKilled(_) => 22,
             Self::ResumeSession(_) => 23,
             Self::SessionResumed(_) => 24,
+            Self::MigrateSession(_) => 25,
+            Self::SessionMigrated(_) => 26,
+            Self::DrainServer => 27,
+            Self::ServerDrains(_) => 28,
         }
     }
+}
+
+/// Whether something was done; or why not.
+fn write_outcome(outcome: &Result<(), String>, body: &mut Writer) {
+    body.bool(outcome.is_ok());
+    if let Err(reason) = outcome {
+        body.text(reason, limits::TEXT_BYTES);
+    }
+}
+
+fn read_outcome(
+    field: &'static str,
+    reader: &mut Reader<'_>,
+) -> Result<Result<(), String>, ControlError> {
+    Ok(match reader.bool(field)? {
+        true => Ok(()),
+        false => Err(reader.text("reason", limits::TEXT_BYTES)?),
+    })
 }
 
 pub(super) const HELLO_KIND: u16 = 1;

@@ -849,8 +849,26 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         prop_oneof![Just(Ok(())), name().prop_map(Err)]
             .prop_map(|outcome| Message::SessionResumed(SessionResumed { outcome })),
+        migration_message(),
         device_message(),
         peer_message(),
+    ]
+}
+
+fn migration_message() -> impl Strategy<Value = Message> {
+    let outcome = || prop_oneof![Just(Ok(())), name().prop_map(Err)];
+    prop_oneof![
+        (any::<u64>(), name()).prop_map(|(session_id, to)| {
+            Message::MigrateSession(MigrateSession { session_id, to })
+        }),
+        (any::<u64>(), outcome()).prop_map(|(session_id, outcome)| {
+            Message::SessionMigrated(SessionMigrated {
+                session_id,
+                outcome,
+            })
+        }),
+        Just(Message::DrainServer),
+        outcome().prop_map(|outcome| Message::ServerDrains(ServerDrains { outcome })),
     ]
 }
 
