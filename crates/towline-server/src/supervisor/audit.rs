@@ -1,4 +1,4 @@
-//! The audit log: one line of JSON for each session that begins, is killed and ends, and for refusals, in a file that is only ever appended to.
+//! The audit log: one line of JSON for each session that begins, is killed, is asked to move and ends, and for refusals, in a file that is only ever appended to.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -48,6 +48,20 @@ pub(super) enum Event<'a> {
         session: u64,
         /// The session's.
         tenant: &'a str,
+        by_tenant: &'a str,
+        /// As the client gave it.
+        by_host: &'a str,
+        by_pid: u32,
+        by_address: &'a str,
+    },
+    /// A client has asked for a session to move.
+    SessionMigrated {
+        session: u64,
+        /// The session's.
+        tenant: &'a str,
+        to: &'a str,
+        /// The reason why it stayed.
+        failure: Option<&'a str>,
         by_tenant: &'a str,
         /// As the client gave it.
         by_host: &'a str,

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use towline_transport::{Address, Connection, Registry, TransportError, recv_exact, tls};
 use towline_wire::control::{
     AttachPreamble, Channel, ConnectionKind, ControlError, CudaDevices, Devices, HandshakeError,
-    Hello, KillSession, LaneKey, Message, MessageBuffer, NONCE_BYTES, Purpose, Reject, RejectCode,
-    ResumeSession, SHOWN_NAME, ServerHandshake, ServerLimit, ServerProgress, SessionEnded,
-    SessionGrant, SessionKilled, SessionResumed, Status, TICKET_BYTES, Tenants as _, Ticket,
-    labels, limits, printable,
+    Hello, KillSession, LaneKey, Message, MessageBuffer, MigrateSession, NONCE_BYTES, Purpose,
+    Reject, RejectCode, ResumeSession, SHOWN_NAME, ServerDrains, ServerHandshake, ServerLimit,
+    ServerProgress, SessionEnded, SessionGrant, SessionKilled, SessionMigrated, SessionResumed,
+    Status, TICKET_BYTES, Tenants as _, Ticket, labels, limits, printable,
 };
 use towline_wire::cuda::CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT;
 use towline_wire::snapshot::Snapshot;
@@ -23,6 +23,7 @@ use super::audit::Event;
 use super::cgroup::{Controller, Group};
 use super::deadline::{Deadline, Deadlines};
 use super::ending::{Cause, Ending};
+use super::migration::{self, Migration};
 use super::monitor::Asker;
 use super::peer::{self, Peering};
 use super::pool::WorkerPool;
@@ -39,7 +40,7 @@ use crate::worker::process::SessionParameters;
 /// How often a client that waits for a worker hears that the server is alive.
 const ALIVE_PERIOD: Duration = Duration::from_secs(1);
 /// Longest time until the worker of a killed session is gone: more than a worker is waited for, less than clients wait for answers.
-const KILL_LIMIT: Duration = Duration::from_secs(7);
+pub(super) const KILL_LIMIT: Duration = Duration::from_secs(7);
 
 /// Why a connection is over, other than by its peer's wish.
 #[derive(Debug, thiserror::Error)]
@@ -554,6 +555,8 @@ fn run_session(
             lanes: Arc::new(LaneAccount::new(session_limits.max_lanes)),
             peering: Peering::default(),
             killed: OnceLock::new(),
+            migration: Migration::default(),
+            moved: OnceLock::new(),
             hello,
             tenant,
         }),
@@ -590,6 +593,7 @@ fn run_session(
     }
     session.tenant.count_begun(session.api());
     let result = serve_session(&session, kernels, handshake, session_limits, inbox, shared);
+    session.migration.end();
     seat.leave();
     place.leave();
     // Before the worker's end closes the connection.
@@ -610,6 +614,7 @@ fn run_session(
     }
     let ending = lock(&end).take();
     let cause = match (&ending, &result) {
+        _ if session.moved.get().is_some() => Cause::Moved,
         (Some(ending), _) => ending.cause,
         (None, _) if session.killed.get().is_some() => Cause::Killed,
         (None, _) if session.tenant.is_revoked() => Cause::Revoked,
@@ -627,7 +632,8 @@ fn run_session(
     if let Some(audit) = &shared.audit {
         let fault = result.as_ref().err().map(Fault::to_string);
         let tenant = &session.tenant;
-        let killed = session.killed.get().map(String::as_str);
+        let [killed, moved] =
+            [&session.killed, &session.moved].map(|reason| reason.get().map(String::as_str));
         let revoked = tenant.is_revoked().then(|| tenant.revocation());
         audit.tell(&Event::SessionEnded {
             session: id,
@@ -641,9 +647,8 @@ fn run_session(
             device_memory_peak: statistics.device_memory_peak,
             device_seconds: statistics.device_time_us as f64 / 1e6,
             crashed: cause == Cause::Crash,
-            reason: ending
-                .as_ref()
-                .map(|ending| ending.reason.as_str())
+            reason: moved
+                .or(ending.as_ref().map(|ending| ending.reason.as_str()))
                 .or(killed)
                 .or(revoked.as_deref())
                 .or(fault.as_deref()),
@@ -726,6 +731,8 @@ fn serve_session(
         }
         expect_lanes(session, shared);
         *inbox = Inbox::starting_with(&[]);
+        // It may not have heard, or not have been heard. What cannot be sent now is cut again.
+        let _ = session.migration.repeat(session);
     }
 }
 
@@ -769,6 +776,19 @@ fn serve_link(
                 control.send(&answer.encode())?;
             }
             Message::PeerConnect(request) => peer::connect(session, request, shared)?,
+            Message::SessionMigrated(answer) => {
+                let unasked = || HandshakeError::Unexpected {
+                    message: "SessionMigrated",
+                };
+                let moved = session.migration.answered(answer.outcome);
+                if let Some(to) = moved.map_err(|()| unasked())? {
+                    let reason = format!("the session moved to {to}");
+                    log::info!("session {}: {reason}", session.id);
+                    control.end(Some(&reason));
+                    let _ = session.moved.set(reason);
+                    return Ok(());
+                }
+            }
             other => answer(control, other, &session.tenant, shared)?,
         }
     }
@@ -865,22 +885,83 @@ fn answer_alone(
             control.send(&Message::SessionKilled(SessionKilled { outcome }).encode())?;
             Ok(())
         }
+        Message::MigrateSession(request) => {
+            let session_id = request.session_id;
+            let alive = control.say_alive();
+            let outcome = migrate(request, client, &control.peer(), shared);
+            drop(alive);
+            let answer = SessionMigrated {
+                session_id,
+                outcome,
+            };
+            control.send(&Message::SessionMigrated(answer).encode())?;
+            Ok(())
+        }
+        Message::DrainServer => {
+            let outcome = match client.tenant.is_admin() {
+                true => {
+                    let host = &client.hello.hostname;
+                    log::info!("no more sessions: `towline drain` on {host} asked for it");
+                    shared.drain();
+                    shared.ends_when_empty.store(true, Ordering::Release);
+                    Ok(())
+                }
+                false => Err("only tenants that are admins may drain the server".into()),
+            };
+            control.send(&Message::ServerDrains(ServerDrains { outcome }).encode())?;
+            Ok(())
+        }
         other => answer(control, other, &client.tenant, shared),
     }
+}
+
+/// The session of this number, if a client may do something to it. Sessions of others are as unknown as in the status.
+fn session_of(id: u64, by: &Client, what: &str, shared: &Shared) -> Result<Arc<Session>, String> {
+    let may =
+        |session: &Arc<Session>| by.tenant.is_admin() || Arc::ptr_eq(&by.tenant, &session.tenant);
+    shared.sessions.get(id).filter(may).ok_or_else(|| {
+        format!(
+            "there is no session {id} that you may {what}; `towline status` lists those that there are"
+        )
+    })
+}
+
+/// Has a session move on request; in the error, why it is where it was.
+fn migrate(
+    request: MigrateSession,
+    by: &Client,
+    address: &str,
+    shared: &Shared,
+) -> Result<(), String> {
+    let MigrateSession { session_id: id, to } = request;
+    let to = printable(&to, SHOWN_NAME);
+    let session = session_of(id, by, "move", shared)?;
+    let host = &by.hello.hostname;
+    log::info!("session {id}: to move to {to}: `towline migrate` on {host}, from {address}");
+    let outcome = migration::migrate(&session, &to, shared);
+    match &outcome {
+        Ok(()) => {}
+        Err(reason) => log::warn!("session {id}: it stays: {reason}"),
+    }
+    if let Some(audit) = &shared.audit {
+        audit.tell(&Event::SessionMigrated {
+            session: id,
+            tenant: session.tenant.name(),
+            to: &to,
+            failure: outcome.as_ref().err().map(String::as_str),
+            by_tenant: by.tenant.name(),
+            by_host: host,
+            by_pid: by.hello.pid,
+            by_address: address,
+        });
+    }
+    outcome
 }
 
 /// Ends a session on request and waits until its worker is gone; in the error, why it is not.
 fn kill(request: KillSession, by: &Client, address: &str, shared: &Shared) -> Result<(), String> {
     let id = request.session_id;
-    let may =
-        |session: &Arc<Session>| by.tenant.is_admin() || Arc::ptr_eq(&by.tenant, &session.tenant);
-    // Sessions of others are as unknown as in the status.
-    let session = shared.sessions.get(id).filter(may);
-    let session = session.ok_or_else(|| {
-        format!(
-            "there is no session {id} that you may end; `towline status` lists those that there are"
-        )
-    })?;
+    let session = session_of(id, by, "end", shared)?;
     let host = &by.hello.hostname;
     let reason = match shared.config.tenants.is_listed() {
         true => {
@@ -1172,7 +1253,7 @@ impl ControlConnection {
         connection.send(&[IoSlice::new(frame)])
     }
 
-    /// Tells the client that the server is alive, until the result is dropped. Only before the welcome.
+    /// Tells the client that the server is alive, until the result is dropped. Nothing else may be sent meanwhile.
     fn say_alive(&self) -> Deadline {
         let message = Message::Alive.encode();
         self.deadlines

@@ -26,6 +26,8 @@ pub(super) enum Cause {
     Killed,
     /// The connection to its client broke.
     Lost,
+    /// It moved to another server.
+    Moved,
     /// Its client broke the protocol.
     Protocol,
     /// Its tenant was revoked.
@@ -36,7 +38,7 @@ pub(super) enum Cause {
 
 impl Cause {
     /// All of them, in their order.
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Client,
         Self::Crash,
         Self::Error,
@@ -44,6 +46,7 @@ impl Cause {
         Self::KernelTime,
         Self::Killed,
         Self::Lost,
+        Self::Moved,
         Self::Protocol,
         Self::Revoked,
         Self::Stop,
@@ -59,6 +62,7 @@ impl Cause {
             Self::KernelTime => "kernel_time",
             Self::Killed => "killed",
             Self::Lost => "lost",
+            Self::Moved => "moved",
             Self::Protocol => "protocol",
             Self::Revoked => "revoked",
             Self::Stop => "stop",

@@ -42,6 +42,7 @@ mod ending;
 mod folder;
 mod kernels;
 mod metrics;
+mod migration;
 mod monitor;
 mod origin;
 mod output;
@@ -304,6 +305,8 @@ struct Shared {
     config: SupervisorConfig,
     started: Instant,
     draining: AtomicBool,
+    /// A client has asked for the end of the server after that of its last session.
+    ends_when_empty: AtomicBool,
     /// The most sessions that there are descriptors for.
     most_sessions: u32,
     /// The limits of one session, from now on.
@@ -325,6 +328,14 @@ struct Shared {
     refusals: Refusals,
     audit: Option<Arc<Audit>>,
     metrics: Option<Metrics>,
+}
+
+impl Shared {
+    /// See [`Supervisor::drain`].
+    fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+        self.sessions.close();
+    }
 }
 
 impl Supervisor {
@@ -417,6 +428,7 @@ impl Supervisor {
         let shared = Arc::new(Shared {
             started: Instant::now(),
             draining: AtomicBool::new(false),
+            ends_when_empty: AtomicBool::new(false),
             most_sessions: budget.most,
             quota: Mutex::new(config.quota),
             sessions: SessionTable::new(config.max_sessions, budget.sessions),
@@ -502,8 +514,27 @@ impl Supervisor {
 
     /// Refuses new sessions; those that there are go on, and questions are answered.
     pub fn drain(&self) {
-        self.shared.draining.store(true, Ordering::Release);
-        self.shared.sessions.close();
+        self.shared.drain();
+    }
+
+    /// Whether the server was asked to end without sessions, and has none.
+    pub fn is_drained(&self) -> bool {
+        self.shared.ends_when_empty.load(Ordering::Acquire) && self.sessions() == 0
+    }
+
+    /// Asks the clients of all sessions to move them to the server at `to`. They do so while this returns; the log says which stayed.
+    pub fn migrate_all(&self, to: &Address) {
+        for session in self.shared.sessions.all() {
+            let (id, to, shared) = (session.id, to.to_string(), Arc::clone(&self.shared));
+            let work = move || {
+                if let Err(reason) = migration::migrate(&session, &to, &shared) {
+                    log::warn!("session {}: it stays: {reason}", session.id);
+                }
+            };
+            if let Err(error) = spawn("migrate", work) {
+                log::error!("session {id}: it stays: {error}");
+            }
+        }
     }
 
     /// The number of sessions, with those that are about to begin.

@@ -13,6 +13,7 @@ use towline_wire::control::{
 use super::cgroup::{Controller, Group};
 use super::control::ControlConnection;
 use super::deadline::Deadline;
+use super::migration::Migration;
 use super::peer::Peering;
 use super::quota::{Quota, ServerLimits};
 use super::tenant::Tenant;
@@ -71,6 +72,9 @@ pub(super) struct Session {
     pub(super) peering: Peering,
     /// Why, where someone has ended it on request.
     pub(super) killed: OnceLock<String>,
+    pub(super) migration: Migration,
+    /// That it has moved, and where to.
+    pub(super) moved: OnceLock<String>,
 }
 
 /// The account of a session's lanes.
@@ -377,6 +381,11 @@ impl SessionTable {
     pub(super) fn close(&self) {
         lock(&self.state).closed = true;
         self.left.notify_all();
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> Vec<Arc<Session>> {
+        lock(&self.state).sessions.values().cloned().collect()
     }
 
     pub(super) fn count_crash(&self) {

@@ -10,6 +10,7 @@ mod engine;
 mod hostile;
 mod life;
 mod metrics;
+mod migration;
 mod monitor;
 mod peers;
 mod resume;
@@ -38,10 +39,10 @@ use towline_transport::{
 };
 use towline_wire::control::{
     AttachPreamble, Channel, ClientHandshake, ClientProgress, HandshakeError, Hello, KillSession,
-    LaneEnd, LaneKey, Message, MessageBuffer, NvmlQuestions, PEER_CHALLENGE_BYTES,
+    LaneEnd, LaneKey, Message, MessageBuffer, MigrateSession, NvmlQuestions, PEER_CHALLENGE_BYTES,
     PEER_HELLO_BYTES, PeerConnect, PeerConnector, PeerOffer, Purpose, Question, Reject, RejectCode,
-    ResumeSession, ServerIdentity, SessionLimits, Status, TICKET_BYTES, Ticket, Token,
-    VersionRange, Welcome, labels, limits,
+    ResumeSession, ServerIdentity, SessionLimits, SessionMigrated, Status, TICKET_BYTES, Ticket,
+    Token, VersionRange, Welcome, labels, limits,
 };
 use towline_wire::nvml::{
     DeviceGetMemoryInfo, DeviceGetMemoryInfoReply, DeviceGetPowerUsage, DeviceGetPowerUsageReply,
@@ -132,6 +133,14 @@ fn tests() -> Vec<Trial> {
             idle_queries_make_place_for_new_ones,
             client_that_never_reads_is_cut_off,
             hostile_worker_cannot_harm_the_supervisor,
+        }
+        migration {
+            session_that_has_moved_is_ended_and_audited,
+            session_that_stays_goes_on,
+            two_requests_for_one_move_are_one,
+            client_that_leaves_unasked_breaks_the_protocol,
+            session_that_ends_before_it_moves_is_told,
+            tenants_move_their_own_sessions_and_admins_drain,
         }
         life {
             failing_worker_says_why_at_start,
