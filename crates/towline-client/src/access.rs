@@ -44,6 +44,8 @@ pub struct Access {
     pub identity: Option<Identity>,
     /// Where the keys of servers are kept; without it none are.
     pub known_servers: Option<PathBuf>,
+    /// Turn away from servers whose identity nothing vouches for: no key that is kept, no authority.
+    pub only_known: bool,
 }
 
 impl Access {
@@ -72,6 +74,7 @@ impl Access {
             authority: authority.map(|pem| Authority::from_pem(&pem)).transpose()?,
             identity,
             known_servers: settings.known_servers.filter(|_| trusted),
+            only_known: false,
         })
     }
 
@@ -86,6 +89,10 @@ impl Access {
             .capabilities()
             .over_network;
         let wanted = self.token.is_some() || !address.is_loopback();
+        if over_network && self.only_known && self.no_encryption && !address.is_loopback() {
+            let server = address.to_string();
+            return Err(DialError::UnknownServer { server });
+        }
         if !over_network || !wanted || self.no_encryption {
             return Ok(Secured {
                 connection: stream,
@@ -104,13 +111,7 @@ impl Access {
         let connection = tls
             .connect(stream, HANDSHAKE_LIMIT)
             .map_err(|error| explain(address, error))?;
-        // On one host servers come and go, and so do ports that lead elsewhere; a name that an authority vouches for needs no key.
-        let compared = self.authority.is_none() && !address.is_loopback();
-        let known = self.known_servers.as_deref().filter(|_| compared);
-        let unknown = match (known, connection.peer_fingerprint()) {
-            (Some(file), Some(seen)) => KnownServers { file }.check(address, seen)?,
-            _ => None,
-        };
+        let unknown = self.identify(address, connection.peer_fingerprint())?;
         Ok(Secured {
             channel: Channel::Encrypted(connection.exporter(labels::CONTROL, b"")),
             lane_key: Some(LaneKey::from_bytes(
@@ -119,6 +120,27 @@ impl Access {
             connection,
             unknown,
         })
+    }
+
+    /// Compares a server's key with the one that is kept; gives it back if none is.
+    fn identify(
+        &self,
+        address: &Address,
+        seen: Option<Fingerprint>,
+    ) -> Result<Option<Fingerprint>, DialError> {
+        // On one host servers come and go, and so do ports that lead elsewhere; a name that an authority vouches for needs no key.
+        if self.authority.is_some() || address.is_loopback() {
+            return Ok(None);
+        }
+        let unknown = match (self.known_servers.as_deref(), seen) {
+            (Some(file), Some(seen)) => KnownServers { file }.check(address, seen)?,
+            _ => None,
+        };
+        if self.only_known && (self.known_servers.is_none() || unknown.is_some()) {
+            let server = address.to_string();
+            return Err(DialError::UnknownServer { server });
+        }
+        Ok(unknown)
     }
 
     /// Keeps the key of a server that has proven itself, unless it makes another whenever it starts.
@@ -352,6 +374,35 @@ mod tests {
         assert!(known.forget(&one).unwrap() && !known.forget(&one).unwrap());
         assert_eq!(known.check(&one, SECOND).unwrap(), Some(SECOND));
         assert_eq!(known.check(&other, SECOND).unwrap(), None);
+    }
+
+    #[test]
+    fn stranger_is_turned_away_where_only_known_servers_will_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("known_servers");
+        let [anyone, known] = [false, true].map(|only_known| Access {
+            known_servers: Some(file.clone()),
+            only_known,
+            ..Access::default()
+        });
+        let server = address("gpu1:7140");
+        assert_eq!(anyone.identify(&server, Some(FIRST)).unwrap(), Some(FIRST));
+        let error = known.identify(&server, Some(FIRST)).unwrap_err();
+        assert!(error.to_string().contains("is not known here"), "{error}");
+        KnownServers { file: &file }.add(&server, FIRST).unwrap();
+        assert_eq!(known.identify(&server, Some(FIRST)).unwrap(), None);
+        assert!(known.identify(&server, Some(SECOND)).is_err());
+        let keeps_none = Access {
+            known_servers: None,
+            ..known
+        };
+        assert!(keeps_none.identify(&server, Some(FIRST)).is_err());
+        assert_eq!(
+            keeps_none
+                .identify(&address("127.0.0.1:7140"), Some(FIRST))
+                .unwrap(),
+            None
+        );
     }
 
     #[test]

@@ -128,6 +128,14 @@ pub enum DialError {
     /// The link failed.
     #[error(transparent)]
     Transport(#[from] TransportError),
+    /// Nothing vouches for the server's identity.
+    #[error(
+        "the key of {server} is not known here: have `towline devices --server {server}` meet it first, or name it among the servers"
+    )]
+    UnknownServer {
+        /// The server.
+        server: String,
+    },
 }
 
 /// The reason why a handshake failed, without the words that say it was refused.
@@ -422,7 +430,10 @@ fn watch(
                 asked.goes_on(Arc::clone(&connection));
             };
             asked.ended();
-            watched.explained(reason);
+            match asked.has_left() {
+                true => watched.end(reason),
+                false => watched.explained(reason),
+            }
         })?;
     link.expect_explanation();
     Ok(())
@@ -441,7 +452,7 @@ fn listen(
     connection: &dyn Connection,
     buffer: &mut MessageBuffer,
     server: &str,
-    control: &Control,
+    control: &Arc<Control>,
     pulse: Pulse,
 ) -> Silence {
     let mut asked = false;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use towline_transport::Address;
 use towline_wire::control::Token;
 
-use crate::access::is_trusted;
+use crate::access::{Access, is_trusted};
 use crate::config;
 use crate::dial::{DialError, read_token};
 use crate::opencl::Remote;
@@ -32,7 +32,22 @@ pub struct Unreachable {
 /// Begins an OpenCL session with every server that environment or files name, all at once, in their order. Where none is named it costs a look for
 /// the files.
 pub fn sessions() -> Vec<Result<Arc<Remote>, Unreachable>> {
-    each_server(Remote::connect)
+    let sessions = each_server(Remote::connect);
+    for session in sessions.iter().flatten() {
+        session.let_move(access_to_move);
+    }
+    sessions
+}
+
+/// The credentials for a server that another one wants a session to move to. What is not named here has to be known.
+fn access_to_move(server: &Address) -> Result<Access, DialError> {
+    let resolved = config::of_process(is_trusted())?;
+    let token = resolved.settings.token_file.as_deref();
+    let access = Access::from_environment(server, token.map(read_token).transpose()?)?;
+    Ok(Access {
+        only_known: !resolved.servers().contains(server),
+        ..access
+    })
 }
 
 /// As [`sessions`], for CUDA.

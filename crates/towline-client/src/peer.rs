@@ -10,10 +10,12 @@ use std::net::ToSocketAddrs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use towline_transport::{Address, Connection, TransportError};
-use towline_wire::control::{Message, PeerConnect, PeerOffer};
+use towline_wire::control::{
+    Message, MigrateSession, PeerConnect, PeerOffer, SHOWN_NAME, SessionMigrated, printable,
+};
 
 use crate::opencl::Remote;
 
@@ -22,6 +24,24 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(15);
 
 /// Told the lane between two servers, or that there is none.
 type Then = Box<dyn FnOnce(Option<Arc<PeerLane>>) + Send>;
+
+/// Moves a session to the server at an address, as the server that it leaves wishes; it tells that server by [`Control::leave`]. In the error,
+/// why it stays.
+type Mover = Arc<dyn Fn(&Address, &Control) -> Result<(), String> + Send + Sync>;
+
+/// How long the server that a session leaves may take to say that it has heard so.
+const LEAVE_LIMIT: Duration = Duration::from_secs(5);
+
+/// What is known of a session's moving.
+#[derive(Default)]
+struct Moving {
+    /// None where it cannot move.
+    mover: Option<Mover>,
+    /// The server's number of the session, while it moves.
+    session: Option<u64>,
+    /// It is with another server.
+    has_left: bool,
+}
 
 /// The control connection of a session, for what is asked on it.
 pub(crate) struct Control {
@@ -32,6 +52,7 @@ pub(crate) struct Control {
     /// The servers that it lists, as it calls them.
     peers: Vec<Address>,
     answers: Mutex<Answers>,
+    moving: Mutex<Moving>,
 }
 
 struct Answers {
@@ -92,6 +113,7 @@ impl Control {
                 waiting: HashMap::new(),
                 ended: false,
             }),
+            moving: Mutex::default(),
         })
     }
 
@@ -103,15 +125,101 @@ impl Control {
     }
 
     /// A message that is no end of the session: the answer to a question, or nothing.
-    pub(crate) fn heard(&self, message: Message) {
+    pub(crate) fn heard(self: &Arc<Self>, message: Message) {
         let lane = match &message {
             Message::PeerTicket(answer) => answer.lane,
             Message::PeerConnected(answer) => answer.lane,
+            Message::MigrateSession(request) => return self.begin_move(request),
             _ => return,
         };
         if let Some(waiting) = lock(&self.answers).waiting.remove(&lane) {
             // Whoever asked may have given up.
             let _ = waiting.send(message);
+        }
+    }
+
+    /// Has the session move when its server wishes.
+    pub(crate) fn let_move(
+        &self,
+        mover: impl Fn(&Address, &Control) -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        lock(&self.moving).mover = Some(Arc::new(mover));
+    }
+
+    /// Moves the session on a thread of its own, unless it does so already.
+    fn begin_move(self: &Arc<Self>, request: &MigrateSession) {
+        let session_id = request.session_id;
+        let mover = {
+            let mut moving = lock(&self.moving);
+            if moving.session.is_some() || moving.has_left {
+                return;
+            }
+            moving.session = Some(session_id);
+            moving.mover.clone()
+        };
+        let to = printable(&request.to, SHOWN_NAME);
+        let control = Arc::clone(self);
+        let work = move || {
+            let mover = mover.ok_or("its program takes no part in moves".to_owned());
+            let to = to.parse::<Address>().map_err(|error| error.to_string());
+            let outcome = mover.and_then(|mover| mover(&to?, &control));
+            if let Err(reason) = outcome {
+                log::info!("the session stays with {}: {reason}", control.server);
+                control.stay(session_id, reason);
+            }
+        };
+        let thread = std::thread::Builder::new().name("towline-move".into());
+        if let Err(error) = thread.spawn(work) {
+            self.stay(
+                session_id,
+                format!("a thread could not be started: {error}"),
+            );
+        }
+    }
+
+    fn stay(&self, session_id: u64, reason: String) {
+        lock(&self.moving).session = None;
+        self.answer_move(session_id, Err(reason));
+    }
+
+    /// Tells the server that the session is with another one; whether it has heard so, and ended what was left.
+    pub(crate) fn leave(&self) -> bool {
+        let session_id = {
+            let mut moving = lock(&self.moving);
+            moving.has_left = true;
+            moving.session
+        };
+        let Some(session_id) = session_id else {
+            return false;
+        };
+        self.answer_move(session_id, Ok(()));
+        let deadline = Instant::now() + LEAVE_LIMIT;
+        while !lock(&self.answers).ended {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
+
+    /// Whether the session is with another server now.
+    pub(crate) fn has_left(&self) -> bool {
+        lock(&self.moving).has_left
+    }
+
+    fn answer_move(&self, session_id: u64, outcome: Result<(), String>) {
+        let answer = SessionMigrated {
+            session_id,
+            outcome,
+        };
+        let message = Message::SessionMigrated(answer).encode();
+        // A server that does not hear it asks again when the connection is back.
+        let sent = lock(&self.answers)
+            .connection
+            .send(&[IoSlice::new(&message)]);
+        if let Err(error) = sent {
+            log::debug!("{}: {error}", self.server);
         }
     }
 
@@ -218,6 +326,20 @@ pub fn with_lane(
     if let Some(lane) = known {
         then(lane);
     }
+}
+
+/// A lane of their own between two sessions; `None` where their servers have none.
+pub(crate) fn lane_between(first: &Remote, second: &Remote) -> Option<Arc<PeerLane>> {
+    may_connect(first, second).then_some(())?;
+    let lane = connect(first, second).or_else(|_| connect(second, first));
+    let told = lane.inspect_err(|reason| {
+        log::info!(
+            "data between {} and {} goes through this process: {reason}",
+            first.server(),
+            second.server()
+        );
+    });
+    told.ok()
 }
 
 /// Makes a lane on a thread of its own.

@@ -165,6 +165,9 @@ impl Session {
     pub fn connect_as(address: &Address, access: &Access) -> Result<Self, DialError> {
         let dialled = dial(address, access, Purpose::CudaSession, CUDA)?;
         let snapshot = decode(dialled.link.name(), &dialled.snapshot)?;
+        dialled
+            .control
+            .let_move(|_, _| Err("its program uses CUDA, whose sessions cannot move yet".into()));
         Ok(Self::over(dialled.link, Some(dialled.control), snapshot))
     }
 

@@ -5,12 +5,15 @@
     reason = "generated code is the same for every width of scalar"
 )]
 
+mod calls;
 mod device;
 mod event;
+
 mod image;
 mod include;
 mod kernel;
 mod manual;
+mod moving;
 mod peer;
 mod program;
 mod rebuild;
@@ -21,7 +24,7 @@ mod transfer;
 use std::collections::HashMap;
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
@@ -37,6 +40,8 @@ use crate::meter::Meter;
 use crate::peer::Control;
 use crate::state::{Covered, Event};
 
+use calls::{Call, Calls};
+
 pub use rebuild::RebuildError;
 
 include!(concat!(env!("OUT_DIR"), "/opencl_remote.rs"));
@@ -50,11 +55,11 @@ const PLATFORM_BASE: u64 = 0x7c4e << 48;
 /// and a failure that only the server sees comes with the event or the next wait. Each object is released exactly once: reference
 /// counts, validation and cached answers are the platform layer's.
 ///
-/// The session may move to another server ([`Remote::rebuild`]); what it is made of keeps its numbers.
+/// The session may move to another server ([`Remote::rebuild`], or [`Remote::let_move`] for when its server wishes); what it is made of
+/// keeps its numbers.
 pub struct Remote {
     links: Links,
-    /// Held for reading by every call, for writing while the session moves.
-    calls: RwLock<()>,
+    calls: Calls,
     /// The link was taken over by another session: ending it is not this one's business any more.
     given_up: AtomicBool,
     snapshot: Snapshot,
@@ -121,7 +126,7 @@ impl Remote {
     fn over(links: Links, snapshot: Snapshot) -> Self {
         Self {
             links,
-            calls: RwLock::default(),
+            calls: Calls::default(),
             given_up: AtomicBool::new(false),
             snapshot,
             recipes: recipe::Recipes::default(),
@@ -226,11 +231,10 @@ impl Remote {
         &self.links.last().link
     }
 
-    /// Held by a call from its first line to its last, so that the session does not move meanwhile. Only ever tried for writing, so a
-    /// call inside a call does not block.
+    /// Held by a call from its first line to its last, so that the session does not move meanwhile.
     #[inline]
-    fn enter(&self) -> RwLockReadGuard<'_, ()> {
-        self.calls.read().unwrap_or_else(PoisonError::into_inner)
+    fn enter(&self) -> Call<'_> {
+        self.calls.enter()
     }
 
     fn mint(&self, tag: u8) -> u64 {

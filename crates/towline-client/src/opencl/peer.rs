@@ -33,11 +33,27 @@ impl Remote {
         size: usize,
     ) -> Result<cl_event, cl_int> {
         let _call = self.enter();
-        let event = self.mint_event(queue.addr() as u64);
+        let (queue, mem) = (
+            wire::CommandQueueHandle::from_raw(queue),
+            wire::MemHandle::from_raw(mem),
+        );
+        let event = self.pass_out((lane, payload), queue, mem, (0, size))?;
+        Ok(event.to_raw())
+    }
+
+    /// The same of bytes anywhere in a buffer: where they begin, and how many.
+    pub(super) fn pass_out(
+        &self,
+        (lane, payload): (&PeerLane, u64),
+        command_queue: wire::CommandQueueHandle,
+        mem: wire::MemHandle,
+        (offset, size): (usize, usize),
+    ) -> Result<wire::EventHandle, cl_int> {
+        let event = self.mint_event(command_queue.0);
         self.post(&wire::PeerSend {
-            command_queue: wire::CommandQueueHandle::from_raw(queue),
-            mem: wire::MemHandle::from_raw(mem),
-            offset: 0,
+            command_queue,
+            mem,
+            offset: offset as u64,
             size: size as u64,
             lane: lane.number,
             payload,
@@ -45,7 +61,7 @@ impl Remote {
             event_wait_list: None,
             event: Some(event),
         })?;
-        Ok(event.to_raw())
+        Ok(event)
     }
 
     /// Takes `payload` of a lane into the first `size` bytes of a buffer; gives the command's event, which is the caller's.
@@ -58,11 +74,27 @@ impl Remote {
         size: usize,
     ) -> Result<cl_event, cl_int> {
         let _call = self.enter();
-        let event = self.mint_event(queue.addr() as u64);
+        let (queue, mem) = (
+            wire::CommandQueueHandle::from_raw(queue),
+            wire::MemHandle::from_raw(mem),
+        );
+        let event = self.take_in((lane, payload), queue, mem, (0, size))?;
+        Ok(event.to_raw())
+    }
+
+    /// The same of bytes anywhere in a buffer: where they begin, and how many.
+    pub(super) fn take_in(
+        &self,
+        (lane, payload): (&PeerLane, u64),
+        command_queue: wire::CommandQueueHandle,
+        mem: wire::MemHandle,
+        (offset, size): (usize, usize),
+    ) -> Result<wire::EventHandle, cl_int> {
+        let event = self.mint_event(command_queue.0);
         self.post(&wire::PeerReceive {
-            command_queue: wire::CommandQueueHandle::from_raw(queue),
-            mem: wire::MemHandle::from_raw(mem),
-            offset: 0,
+            command_queue,
+            mem,
+            offset: offset as u64,
             size: size as u64,
             lane: lane.number,
             payload,
@@ -70,6 +102,6 @@ impl Remote {
             event_wait_list: None,
             event: Some(event),
         })?;
-        Ok(event.to_raw())
+        Ok(event)
     }
 }

@@ -13,7 +13,7 @@ mod contents;
 mod programs;
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use towline_session::Batch;
 
@@ -95,12 +95,25 @@ impl Remote {
     ///
     /// Devices go on telling what they told before: they must be alike for this to be allowed.
     pub fn rebuild(&self, fresh: Remote, patience: Duration) -> Result<(), RebuildError> {
-        let _alone = self
-            .calls
-            .try_write()
-            .map_err(|_| RebuildError::Busy("a call is under way"))?;
+        self.rebuild_and(fresh, patience, || false)
+    }
+
+    /// As [`Self::rebuild`]. `leave` says goodbye to the server so far, once calls go to the other one, and whether that has been heard.
+    pub(super) fn rebuild_and(
+        &self,
+        fresh: Remote,
+        patience: Duration,
+        leave: impl FnOnce() -> bool,
+    ) -> Result<(), RebuildError> {
         let link = Arc::clone(self.link());
         self.alive(&link)?;
+        // What shows before anything stops.
+        self.movable()?;
+        self.match_devices(&fresh)?;
+        let began = Instant::now();
+        let alone = self.calls.stop(patience);
+        let alone = alone.ok_or(RebuildError::Busy("calls are under way"))?;
+        let stopped = Instant::now();
         if fresh.link().minted() != Link::FIRST_NUMBER {
             return Err(RebuildError::Used(fresh.server().into()));
         }
@@ -120,6 +133,20 @@ impl Remote {
         fresh.accepted()?;
         self.alive(&link)?;
         self.take_over(&link, fresh, times);
+        drop(alone);
+        log::info!(
+            "the session with {} moved to {}: {:.3} s until calls paused, and {:.3} s more until they went on",
+            link.name(),
+            self.server(),
+            (stopped - began).as_secs_f64(),
+            stopped.elapsed().as_secs_f64()
+        );
+        if !leave() {
+            let _ = link.post(&wire::Goodbye { reason: 0 });
+            link.flush();
+        }
+        link.end("the session moved to another server".into());
+        link.clear();
         Ok(())
     }
 
@@ -465,17 +492,12 @@ impl Remote {
         kernels.values().for_each(|kernel| lock(kernel).settled());
         // The other session's numbers are above ours already: both count on from one place.
         fresh.given_up.store(true, Ordering::Relaxed);
-        log::info!("the session with {} moved to {}", link.name(), new.name());
         let control = fresh.control().cloned();
         let _ = self
             .links
             .last()
             .next
             .set(Box::new(Links::new(new, control)));
-        let _ = link.post(&wire::Goodbye { reason: 0 });
-        link.flush();
-        link.end("the session moved to another server".into());
-        link.clear();
     }
 }
 

@@ -1,9 +1,12 @@
-//! Contents of buffers and images: read from the one server and written to the other, piece by piece.
+//! Contents of buffers and images: passed from the one server to the other where they have a lane for that, else read here and written there,
+//! piece by piece.
 
 use std::collections::hash_map::Entry;
+use std::sync::mpsc::{channel, sync_channel};
 
 use super::super::transfer::{Command, Host, Place, shape};
 use super::*;
+use crate::peer::{PeerLane, lane_between};
 
 /// Largest piece of contents that the client holds.
 const PIECE: usize = 16 << 20;
@@ -23,7 +26,7 @@ struct Moved {
 }
 
 impl Remote {
-    /// Reads the contents of buffers and images here and writes them there.
+    /// Has the contents of buffers and images be there what they are here.
     pub(super) fn move_contents(&self, fresh: &Self) -> Result<(), RebuildError> {
         let mut moved = Vec::new();
         let mut devices = HashMap::new();
@@ -35,7 +38,12 @@ impl Remote {
             moved.extend(self.contents(id, recipe)?);
             Ok::<_, RebuildError>(())
         })?;
-        let mut piece = Vec::new();
+        let is_large =
+            |object: &Moved| matches!(object.contents, Contents::Bytes(size) if size > PIECE);
+        let lane = match moved.iter().any(is_large) {
+            true => lane_between(self, fresh),
+            false => None,
+        };
         let mut contexts: HashMap<u64, (Ferry<'_>, Ferry<'_>)> = HashMap::new();
         for object in moved {
             let (from, to) = match contexts.entry(object.context) {
@@ -50,12 +58,13 @@ impl Remote {
                     new.insert((from, to))
                 }
             };
-            object.pieces(|place| {
-                let size = place.size();
-                piece.resize(piece.len().max(size), 0);
-                from.read(&object, place, &mut piece[..size])?;
-                to.write(&object, place, &piece[..size])
-            })?;
+            let is_passed = match (&lane, is_large(&object)) {
+                (Some(lane), true) => pass(&object, from, to, lane),
+                _ => false,
+            };
+            if !is_passed {
+                object.carry(from, to)?;
+            }
         }
         contexts
             .into_values()
@@ -122,15 +131,26 @@ fn region(desc: &wire::ImageDesc) -> [usize; 3] {
 }
 
 impl Moved {
-    /// Cuts the contents into pieces that the client can hold.
+    fn is_one_piece(&self) -> bool {
+        match self.contents {
+            Contents::Bytes(size) => size <= PIECE,
+            Contents::Texels { region, element } => {
+                region[2] <= 1 && region[0] * region[1] * element <= PIECE
+            }
+        }
+    }
+
+    /// Cuts the contents into pieces that the client can hold, until `with` wants no more.
     fn pieces(
         &self,
-        mut with: impl FnMut(Place) -> Result<(), RebuildError>,
+        mut with: impl FnMut(Place) -> Result<bool, RebuildError>,
     ) -> Result<(), RebuildError> {
         match self.contents {
             Contents::Bytes(size) => {
                 for offset in (0..size).step_by(PIECE) {
-                    with(Place::linear(offset, PIECE.min(size - offset)))?;
+                    if !with(Place::linear(offset, PIECE.min(size - offset)))? {
+                        return Ok(());
+                    }
                 }
             }
             Contents::Texels { region, element } => {
@@ -138,13 +158,16 @@ impl Moved {
                 let rows = (PIECE / (width * element).max(1)).clamp(1, height.max(1));
                 for z in 0..depth {
                     for y in (0..height).step_by(rows) {
-                        with(Place {
+                        let place = Place {
                             shape: shape::IMAGE,
                             origin: [0, y, z],
                             region: [width, rows.min(height - y), 1],
                             element,
                             ..Place::linear(0, 0)
-                        })?;
+                        };
+                        if !with(place)? {
+                            return Ok(());
+                        }
                     }
                 }
             }
@@ -152,9 +175,60 @@ impl Moved {
         Ok(())
     }
 
+    /// Reads the contents here and writes them there: one piece is written while the next is read.
+    fn carry(&self, from: &mut Ferry<'_>, to: &mut Ferry<'_>) -> Result<(), RebuildError> {
+        let (sender, pieces) = sync_channel(1);
+        let (back, used) = channel::<Vec<u8>>();
+        let read = move |place: Place| {
+            let mut piece = used.try_recv().unwrap_or_default();
+            piece.resize(place.size(), 0);
+            from.read(self, place, &mut piece)?;
+            // Nobody takes it where writing has failed, which tells.
+            Ok(sender.send((place, piece)).is_ok())
+        };
+        let mut write = |(place, piece): (Place, Vec<u8>)| {
+            let written = to.write(self, place, &piece);
+            let _ = back.send(piece);
+            written
+        };
+        if self.is_one_piece() {
+            self.pieces(read)?;
+            return pieces.try_iter().try_for_each(write);
+        }
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(|| self.pieces(read));
+            let written = pieces.into_iter().try_for_each(&mut write);
+            let read = reading
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            written.and(read)
+        })
+    }
+
     fn host_cannot(&self, forbidden: cl_mem_flags) -> bool {
         self.flags & (forbidden | CL_MEM_HOST_NO_ACCESS) != 0
     }
+}
+
+/// Has the servers pass a buffer on; false where that fails, and the contents are still where they were.
+fn pass(object: &Moved, from: &Ferry<'_>, to: &Ferry<'_>, lane: &PeerLane) -> bool {
+    let Contents::Bytes(size) = object.contents else {
+        return false;
+    };
+    let (mem, lane) = (wire::MemHandle(object.mem), (lane, lane.payload()));
+    let taken = to.session.take_in(lane, to.queue, mem, (0, size));
+    let passed = from.session.pass_out(lane, from.queue, mem, (0, size));
+    let [taken, passed] = [(to, taken), (from, passed)].map(|(end, event)| {
+        event.is_ok_and(|event| {
+            let status = end.session.wait_for_events(&[event.to_raw()]);
+            end.session.release_event(event.to_raw());
+            status == CL_SUCCESS
+        })
+    });
+    if taken && passed {
+        from.session.sent_to_peer(size);
+    }
+    taken && passed
 }
 
 /// What moves contents between the client and one server: a queue of its own, and a buffer for objects that the host may not touch.

@@ -1,0 +1,43 @@
+//! Moves that a session's server wishes, for its administrator.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use super::*;
+
+/// How long a program's calls and commands may take to pause.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Remote {
+    /// Has the session move to another server when its server wishes, `access` being how to be let in there.
+    pub fn let_move(
+        self: &Arc<Self>,
+        access: impl Fn(&Address) -> Result<Access, DialError> + Send + Sync + 'static,
+    ) {
+        follow(Arc::downgrade(self), Arc::new(access));
+    }
+}
+
+type Admission = Arc<dyn Fn(&Address) -> Result<Access, DialError> + Send + Sync>;
+
+fn follow(session: Weak<Remote>, access: Admission) {
+    let Some(control) = session
+        .upgrade()
+        .and_then(|session| session.control().cloned())
+    else {
+        return;
+    };
+    control.let_move(move |to, left| {
+        let Some(moved) = session.upgrade() else {
+            return Err("the session has ended".into());
+        };
+        let access_there = access(to).map_err(|error| error.to_string())?;
+        let fresh = Remote::connect_as(to, &access_there).map_err(|error| error.to_string())?;
+        let leave = || {
+            follow(Weak::clone(&session), Arc::clone(&access));
+            left.leave()
+        };
+        let outcome = moved.rebuild_and(fresh, PATIENCE, leave);
+        outcome.map_err(|error| error.to_string())
+    });
+}
