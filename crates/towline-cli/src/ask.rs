@@ -1,4 +1,4 @@
-//! A control connection that asks a server for devices or status, or to end a session.
+//! A control connection that asks a server for devices or status, or to end or move sessions.
 
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use towline_client::access::Access;
 use towline_client::dial::{DialError, knock};
 use towline_transport::{Address, Connection};
 use towline_wire::control::{
-    Answer, KillSession, Message, MessageBuffer, NvmlQuestions, Purpose, Question, SHOWN_TEXT,
-    ServerIdentity, Status, printable,
+    Answer, KillSession, Message, MessageBuffer, MigrateSession, NvmlQuestions, Purpose, Question,
+    SHOWN_TEXT, ServerIdentity, Status, printable,
 };
 
 /// How long a server may take for an answer.
@@ -77,6 +77,32 @@ impl Server {
                 .outcome
                 .map_err(|reason| anyhow!(printable(&reason, SHOWN_TEXT))),
             other => Err(unexpected(&other, "whether the session is gone")),
+        }
+    }
+
+    /// Has a session's client move it to another server, and returns when it has.
+    pub(crate) fn migrate(&mut self, session_id: u64, to: &Address) -> anyhow::Result<()> {
+        let to = to.to_string();
+        let mut answer = self.ask(&Message::MigrateSession(MigrateSession { session_id, to }))?;
+        // Its client moves what the devices hold, and the server says that it is alive.
+        while answer == Message::Alive {
+            answer = Message::decode(&self.frame()?)?;
+        }
+        match answer {
+            Message::SessionMigrated(migrated) => migrated
+                .outcome
+                .map_err(|reason| anyhow!(printable(&reason, SHOWN_TEXT))),
+            other => Err(unexpected(&other, "whether the session has moved")),
+        }
+    }
+
+    /// Has the server take no more sessions, and end after its last.
+    pub(crate) fn drain(&mut self) -> anyhow::Result<()> {
+        match self.ask(&Message::DrainServer)? {
+            Message::ServerDrains(drains) => drains
+                .outcome
+                .map_err(|reason| anyhow!(printable(&reason, SHOWN_TEXT))),
+            other => Err(unexpected(&other, "whether it drains")),
         }
     }
 

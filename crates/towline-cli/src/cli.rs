@@ -12,6 +12,9 @@ use towline_transport::Address;
 /// Where a server listens when not told otherwise.
 pub(crate) const DEFAULT_LISTEN: &str = "tcp://127.0.0.1:7140";
 
+/// Time for sessions to move in after a signal, where --drain-time says nothing.
+const MOVE_TIME: Duration = Duration::from_secs(600);
+
 /// Use GPUs and other OpenCL devices of other machines as if they were this one's
 #[derive(Debug, Parser)]
 #[command(
@@ -45,6 +48,11 @@ pub(crate) enum Command {
     /// Looks at this machine and at the servers. Each finding is ok, a note, a warning or an error, with the thing to do. Copies 64 MiB
     /// to a CUDA device and back. Exit status: 1 where there is an error, else 0.
     Doctor(DoctorOptions),
+    /// Have a server take no more sessions, and end after its last
+    ///
+    /// With --to its sessions move to another server, as with `towline migrate`. Those that cannot move go on, each is told of, and the exit
+    /// status is 125. For tenants with --admin, and clients of servers with one token for all.
+    Drain(DrainOptions),
     /// End a session of a server
     ///
     /// The program's calls return errors from then on, and the server's log and audit log tell who ended it. A tenant ends its own
@@ -59,6 +67,13 @@ pub(crate) enum Command {
     Logout(LogoutOptions),
     /// Write the manual pages into a folder
     Man(ManOptions),
+    /// Move a session to another server
+    ///
+    /// The program notices a pause, and goes on there. Its machine has to reach the other server, be let in there with the token that it has,
+    /// and know that server's key. What cannot move is refused by name before anything changes; whatever fails leaves the session where it is.
+    /// OpenCL sessions move, between devices that are alike. A tenant moves its own sessions; a tenant with --admin, and a client of a server
+    /// with one token for all, moves any.
+    Migrate(MigrateOptions),
     /// Turn this host into a virtualized GPU node, and back
     Node(crate::node::NodeOptions),
     /// Run nvcc so that what it builds can run with `towline run --cudart`
@@ -134,6 +149,26 @@ pub(crate) struct DevicesOptions {
 pub(crate) struct KillOptions {
     /// Number of the session on its server, as `towline status` shows it
     pub(crate) session: u64,
+    #[command(flatten)]
+    pub(crate) servers: ServerOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct MigrateOptions {
+    /// Number of the session on its server, as `towline status` shows it
+    pub(crate) session: u64,
+    /// Server to move it to, as the program's machine reaches it
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) to: Address,
+    #[command(flatten)]
+    pub(crate) servers: ServerOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DrainOptions {
+    /// Server to move its sessions to, as their programs' machines reach it
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) to: Option<Address>,
     #[command(flatten)]
     pub(crate) servers: ServerOptions,
 }
@@ -509,6 +544,11 @@ pub(crate) struct ServeOptions {
     /// Longest time in seconds that sessions may go on after SIGTERM or SIGINT, while new ones are refused; a second signal ends all
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=604800))]
     drain_time: u64,
+    /// Server that sessions move to after SIGTERM or SIGINT, as their programs' machines reach it; see `towline migrate`
+    ///
+    /// They have --drain-time to do so, or 600 s where that says nothing.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) drain_to: Option<Address>,
     /// Most sessions at once
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) max_sessions: u32,
@@ -611,7 +651,10 @@ pub(crate) struct ServeOptions {
 
 impl ServeOptions {
     pub(crate) fn drain_time(&self) -> Duration {
-        Duration::from_secs(self.drain_time)
+        match (self.drain_time, &self.drain_to) {
+            (0, Some(_)) => MOVE_TIME,
+            (seconds, _) => Duration::from_secs(seconds),
+        }
     }
 }
 

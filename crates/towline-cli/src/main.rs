@@ -15,6 +15,7 @@ mod doctor;
 mod documents;
 mod kill;
 mod login;
+mod migrate;
 mod node;
 mod notify;
 mod nvcc;
@@ -54,10 +55,12 @@ fn main() -> ExitCode {
         Command::Completions(options) => documents::completions(options.shell),
         Command::Devices(options) => devices::run(&options),
         Command::Doctor(options) => doctor::run(&options),
+        Command::Drain(options) => migrate::drain(&options),
         Command::Kill(options) => kill::run(&options),
         Command::Login(options) => login::login(&options),
         Command::Logout(options) => login::logout(&options),
         Command::Man(options) => documents::manual(&options.folder),
+        Command::Migrate(options) => migrate::migrate(&options),
         Command::Node(options) => node::run(options),
         Command::Nvcc(options) => nvcc::run(&options),
         Command::Place(options) => {

@@ -156,6 +156,7 @@ pub(crate) fn run(mut options: ServeOptions, arguments: &[OsString]) -> anyhow::
                 }
                 notify::ready();
             }
+            None if supervisor.is_drained() => break,
             None => {}
         }
         if let Some(tenants) = &mut tenants {
@@ -164,7 +165,7 @@ pub(crate) fn run(mut options: ServeOptions, arguments: &[OsString]) -> anyhow::
     }
     drop(ready);
     notify::stopping(drain_time + END_LIMIT);
-    drain(drain_time, &supervisor, tenants);
+    drain(drain_time, options.drain_to.as_ref(), &supervisor, tenants);
     supervisor.stop();
     Ok(ExitCode::SUCCESS)
 }
@@ -197,8 +198,13 @@ fn reload(
     Ok(options.drain_time())
 }
 
-/// Lets sessions go on for some time, and no new ones begin.
-fn drain(limit: Duration, supervisor: &Supervisor, mut tenants: Option<Follower>) {
+/// Lets sessions go on, or move to another server, for some time, and no new ones begin.
+fn drain(
+    limit: Duration,
+    to: Option<&Address>,
+    supervisor: &Supervisor,
+    mut tenants: Option<Follower>,
+) {
     if limit.is_zero() {
         return;
     }
@@ -209,6 +215,9 @@ fn drain(limit: Duration, supervisor: &Supervisor, mut tenants: Option<Follower>
             "waiting for {sessions} sessions to end, at most {} s",
             limit.as_secs()
         );
+    }
+    if let Some(to) = to {
+        supervisor.migrate_all(to);
     }
     let deadline = Instant::now() + limit;
     while supervisor.sessions() > 0 {

@@ -38,6 +38,20 @@ pub(crate) fn choose(options: &ServerOptions) -> anyhow::Result<Chosen> {
     Ok(chosen)
 }
 
+/// The one server that is meant, and how to be let in, for what means something there alone: `what`, of which of several is asked.
+pub(crate) fn choose_one(options: &ServerOptions, what: &str) -> anyhow::Result<(Address, Access)> {
+    let chosen = choose(options)?;
+    let access = access(&chosen.settings)?;
+    match <[Address; 1]>::try_from(chosen.servers) {
+        Ok([server]) => Ok((server, access)),
+        Err(several) => bail!(
+            "{what} of which of {} servers ({})? name one with --server",
+            several.len(),
+            chosen.origin
+        ),
+    }
+}
+
 /// The same where there may be none.
 pub(crate) fn choose_any(options: &ServerOptions) -> anyhow::Result<Chosen> {
     let given = settings(options)?;
@@ -152,6 +166,7 @@ pub(crate) fn access(settings: &Settings) -> anyhow::Result<Access> {
         authority: authority.transpose()?,
         identity,
         known_servers: settings.known_servers.clone(),
+        only_known: false,
     })
 }
 

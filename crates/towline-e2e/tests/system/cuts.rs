@@ -9,38 +9,14 @@ use std::time::Duration;
 use rustix::process::{Signal, kill_process};
 
 use crate::support::{
-    Break, Client, Cut, Finished, Proxy, Server, Towards, holds_within, is_gone, opencl_program,
-    towline,
+    Break, Client, Cut, Finished, Proxy, Random, Server, Towards, holds_within, is_gone,
+    opencl_program, towline,
 };
 
 /// Programs at the same time.
 const AT_ONCE: usize = 3;
 /// What a program ends with that could not begin, and says why on standard error.
 const COULD_NOT_BEGIN: i32 = 3;
-
-/// Numbers that a seed gives.
-struct Random(u64);
-
-impl Random {
-    /// The seed that `TOWLINE_SEED` names, else another one each time; it is told.
-    fn new() -> Self {
-        let set = std::env::var("TOWLINE_SEED").ok();
-        let seed = set.and_then(|seed| seed.trim().parse().ok());
-        let seed = seed.unwrap_or_else(|| {
-            let now = std::time::UNIX_EPOCH.elapsed();
-            now.map_or(1, |now| now.as_nanos() as u64)
-        });
-        println!("TOWLINE_SEED={seed}");
-        Self(seed | 1)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % limit.max(1)
-    }
-}
 
 /// The cost of a cut.
 #[derive(Clone, Copy, PartialEq)]

@@ -23,6 +23,7 @@ mod lifecycle;
 mod limits;
 mod many;
 mod metrics;
+mod migration;
 mod mix;
 mod nvml;
 mod peers;

@@ -4,6 +4,7 @@ mod build;
 mod client;
 mod process;
 mod proxy;
+mod random;
 mod server;
 
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ pub(crate) use build::{mpi_program, opencl_program, towline, workload};
 pub(crate) use client::{Client, Finished, Running, forget_surroundings};
 pub(crate) use process::{Usage, family, is_gone};
 pub(crate) use proxy::{Break, Cut, Proxy, Towards};
+pub(crate) use random::Random;
 pub(crate) use server::{Server, free_addresses};
 
 /// How long anything may take that does take its time on a busy machine: loading a driver, building kernels.

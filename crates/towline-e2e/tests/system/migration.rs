@@ -1,0 +1,319 @@
+//! Sessions that move to another server while their programs run: `towline migrate`, `towline drain`, and a server that ends.
+
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::{
+    Client, Proxy, Random, Running, Server, free_addresses, holds_within, opencl_program, towline,
+    workload,
+};
+
+/// The workloads, at sizes that take a second or two with all that is checked.
+const WORKLOADS: [(&str, &str); 4] = [
+    ("sgemm", "193"),
+    ("nbody", "1000"),
+    ("transpose", "517"),
+    ("smith_waterman", "300"),
+];
+/// Longer than a move takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn ask(arguments: &[&str]) -> Output {
+    let output = Command::new(towline()).args(arguments).output();
+    output.expect("towline is a program")
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Numbers of the sessions of a server.
+fn sessions(server: &Server) -> Vec<u64> {
+    let output = ask(&["status", "--json", "--server", server.address()]);
+    let status: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let sessions = status[0]["sessions"].as_array().expect("a list");
+    let numbers = sessions.iter().map(|session| session["id"].as_u64());
+    numbers.map(|number| number.expect("a number")).collect()
+}
+
+/// Moves the only session of a server.
+fn migrate(from: &Server, to: &str) -> Output {
+    let [session] = sessions(from)[..] else {
+        panic!("there is one session");
+    };
+    let session = session.to_string();
+    ask(&["migrate", &session, "--to", to, "--server", from.address()])
+}
+
+fn moves(from: &Server, to: &Server) {
+    let output = migrate(from, to.address());
+    assert!(output.status.success(), "{}", errors(&output));
+    assert_eq!((sessions(from).len(), sessions(to).len()), (0, 1));
+}
+
+/// A move that is refused for this reason, after which the program goes on where it was.
+fn stays(from: &Server, to: &str, reason: &str) {
+    let output = migrate(from, to);
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(
+        said.contains("stays where it is") && said.contains(reason),
+        "{said}"
+    );
+    assert_eq!(sessions(from).len(), 1);
+}
+
+/// A program that computes until it is told to stop, and checks what it computes.
+fn steady(server: &Server) -> Running {
+    let mut client = Client::new(&[server], opencl_program("steady")).start();
+    client.wait_for("computing");
+    client
+}
+
+fn ends_well(mut client: Running) {
+    client.go_on();
+    client.finish().lines_of_success();
+}
+
+#[test]
+fn busy_program_moves_back_and_forth() {
+    let servers = [Server::start(), Server::start()];
+    let client = steady(&servers[0]);
+    for turn in 0..4 {
+        moves(&servers[turn % 2], &servers[(turn + 1) % 2]);
+    }
+    ends_well(client);
+}
+
+/// Moves a program that holds so many MiB, and back.
+fn moves_contents(servers: &[Server; 2], megabytes: &str) {
+    let program = Client::new(&[&servers[0]], opencl_program("holds"));
+    let mut client = program.args(&[megabytes]).start();
+    client.wait_for("holds");
+    moves(&servers[0], &servers[1]);
+    client.go_on();
+    client.wait_for("holds");
+    moves(&servers[1], &servers[0]);
+    client.go_on();
+    client.finish().lines_of_success();
+}
+
+#[test]
+fn contents_move_through_the_client_or_past_it() {
+    let servers = [(); 2].map(|()| Server::start());
+    // A piece and less, and several.
+    for megabytes in ["1", "50"] {
+        moves_contents(&servers, megabytes);
+    }
+    let at = free_addresses();
+    let peers = [0, 1].map(|index| Server::start_at(&at[index], &["--peer", &at[1 - index]]));
+    moves_contents(&peers, "50");
+    assert!(peers[0].log().contains("peer lane"), "{}", peers[0].log());
+}
+
+#[test]
+fn programs_move_at_any_moment() {
+    let servers = [Server::start(), Server::start()];
+    let mut random = Random::new();
+    for (name, size) in WORKLOADS {
+        for _ in 0..2 {
+            let arguments = [
+                "--platform",
+                "Towline",
+                "--size",
+                size,
+                "--iterations",
+                "40",
+            ];
+            let client = Client::new(&[&servers[0]], workload(name)).args(&arguments);
+            let client = client.args(&["--json"]).start();
+            std::thread::sleep(Duration::from_micros(random.below(300_000)));
+            // It may have ended before it moves, or while it does.
+            for (from, to) in [(0, 1), (1, 0)] {
+                if let [session] = sessions(&servers[from])[..] {
+                    let (session, to) = (session.to_string(), servers[to].address());
+                    ask(&[
+                        "migrate",
+                        &session,
+                        "--to",
+                        to,
+                        "--server",
+                        servers[from].address(),
+                    ]);
+                }
+            }
+            let lines = client.finish().lines_of_success();
+            let is_right = |line: &String| line.contains(r#""check":"pass""#);
+            assert!(lines.iter().any(is_right), "{name}: {lines:?}");
+        }
+    }
+}
+
+#[test]
+fn sessions_of_cuda_stay_and_go_on() {
+    let servers =
+        [(); 2].map(|()| Server::start_with(&["--backend", "null", "--cuda", "null"], &[]));
+    let program = Client::new(&[&servers[0]], opencl_program("cuda_busy"));
+    let mut client = program.args(&["launches"]).start();
+    client.wait_for("busy");
+    stays(&servers[0], servers[1].address(), "uses CUDA");
+    client.kill();
+}
+
+#[test]
+fn session_stays_where_the_other_server_cannot_take_it() {
+    let (server, other) = (Server::start(), Server::start_null());
+    let client = steady(&server);
+    stays(&server, other.address(), "has no device to stand for");
+    stays(&server, "127.0.0.1:1", "127.0.0.1:1");
+    stays(&server, "gpu2.invalid:7140", "gpu2.invalid");
+    assert_eq!(sessions(&other).len(), 0);
+    ends_well(client);
+}
+
+#[test]
+fn unknown_sessions_and_wrong_addresses_are_told() {
+    let server = Server::start_null();
+    let output = ask(&["migrate", "7", "--to", "gpu2", "--server", server.address()]);
+    let said = errors(&output);
+    assert!(
+        said.contains("there is no session 7 that you may move"),
+        "{said}"
+    );
+    let output = ask(&[
+        "migrate",
+        "7",
+        "--to",
+        "no/address",
+        "--server",
+        server.address(),
+    ]);
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+}
+
+#[test]
+fn drained_server_ends_when_its_sessions_have_moved() {
+    let (mut server, other) = (Server::start(), Server::start());
+    let clients = [steady(&server), steady(&server)];
+    let output = ask(&[
+        "drain",
+        "--to",
+        other.address(),
+        "--server",
+        server.address(),
+    ]);
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(server.ends_well(), "{}", server.log());
+    assert_eq!(sessions(&other).len(), 2);
+    clients.into_iter().for_each(ends_well);
+}
+
+#[test]
+fn drained_server_waits_for_what_stays() {
+    let (mut server, other) = (Server::start(), Server::start_null());
+    let client = steady(&server);
+    let output = ask(&[
+        "drain",
+        "--to",
+        other.address(),
+        "--server",
+        server.address(),
+    ]);
+    assert_eq!(output.status.code(), Some(125), "{}", errors(&output));
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("(steady): stays:"), "{told}");
+    let refused = Client::new(&[&server], opencl_program("list")).run();
+    assert!(
+        refused.errors.contains("shutting down"),
+        "{}",
+        refused.errors
+    );
+    ends_well(client);
+    assert!(server.ends_well(), "{}", server.log());
+}
+
+#[test]
+fn server_that_ends_has_its_sessions_move() {
+    let other = Server::start();
+    let mut server = Server::start_with(&["--drain-to", other.address()], &[]);
+    let clients = [steady(&server), steady(&server)];
+    kill_process(server.pid(), Signal::TERM).expect("it is alive");
+    assert!(server.ends_well(), "{}", server.log());
+    assert_eq!(sessions(&other).len(), 2);
+    clients.into_iter().for_each(ends_well);
+}
+
+#[test]
+fn target_that_dies_leaves_the_session_where_it_is() {
+    let server = Server::start();
+    let mut random = Random::new();
+    for _ in 0..3 {
+        let mut other = Server::start();
+        let client = steady(&server);
+        let moved = std::thread::scope(|scope| {
+            let address = other.address().to_owned();
+            let server = &server;
+            let moving = scope.spawn(move || migrate(server, &address));
+            std::thread::sleep(Duration::from_micros(random.below(80_000)));
+            other.kill();
+            moving.join().expect("no panic")
+        });
+        match moved.status.success() {
+            // It had moved by then, and has ended with the other server.
+            true => drop(client.finish()),
+            false => ends_well(client),
+        }
+        assert!(holds_within(LIMIT, || sessions(&server).is_empty()));
+    }
+}
+
+#[test]
+fn client_that_dies_in_a_move_leaves_nothing() {
+    let servers = [Server::start(), Server::start()];
+    let mut random = Random::new();
+    for _ in 0..5 {
+        let mut client = steady(&servers[0]);
+        std::thread::scope(|scope| {
+            scope.spawn(|| migrate(&servers[0], servers[1].address()));
+            std::thread::sleep(Duration::from_micros(random.below(80_000)));
+            client.kill();
+        });
+        let is_empty = || servers.iter().all(|server| sessions(server).is_empty());
+        assert!(holds_within(LIMIT, is_empty));
+    }
+}
+
+#[test]
+fn connections_may_be_cut_while_a_session_moves() {
+    let servers = [Server::start(), Server::start()];
+    let proxies = [0, 1].map(|at| Proxy::to(servers[at].address(), None));
+    let client = Client::with_options(
+        &["--server", &proxies[0].address()],
+        opencl_program("steady"),
+    );
+    let mut client = client.start();
+    client.wait_for("computing");
+    let mut random = Random::new();
+    let mut at = 0;
+    for _ in 0..6 {
+        let moved = std::thread::scope(|scope| {
+            let moving = scope.spawn(|| migrate(&servers[at], &proxies[1 - at].address()));
+            std::thread::sleep(Duration::from_micros(random.below(60_000)));
+            proxies.iter().for_each(Proxy::reset_all);
+            moving.join().expect("no panic")
+        });
+        // A connection that is cut in its first handshake refuses the move.
+        match moved.status.success() {
+            true => at = 1 - at,
+            false => assert!(
+                errors(&moved).contains("stays where it is"),
+                "{}",
+                errors(&moved)
+            ),
+        }
+    }
+    ends_well(client);
+}
