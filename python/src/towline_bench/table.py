@@ -163,6 +163,8 @@ def _bench(path: Path) -> Iterator[Row]:
             yield from _soft(document, path.stem)
         elif kind == "kills":
             yield from _kills(document, path.stem)
+        elif kind == "cuts":
+            yield from _cuts(document, path.stem)
         else:
             yield from _figures(document, path.stem)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -227,6 +229,27 @@ def _kills(document: dict[str, Any], name: str) -> Iterator[Row]:
                 network=document["over"],
                 server=_model(gpus[0]),
             )
+
+
+def _cuts(document: dict[str, Any], name: str) -> Iterator[Row]:
+    """Read what cuts of all its connections cost a program."""
+    gpus = document["machine"].get("gpus") or ["no GPU"]
+    native = sorted(map(float, document["native_s"]))
+    legs = (("native", "", native), ("remote", "", [document["remote_s"]]), ("remote", ".cut", [document["cut_s"]]))
+    for device, ending, seconds in legs:
+        yield Row(
+            source=name,
+            program=f"training{ending}",
+            metric="seconds",
+            unit="s",
+            value=seconds[len(seconds) // 2],
+            least=seconds[0],
+            most=seconds[-1],
+            runs=len(seconds),
+            device=device,
+            network=document["over"],
+            server=_model(gpus[0]),
+        )
 
 
 def _bytes(text: str) -> int:
