@@ -448,6 +448,12 @@ pub(crate) struct RunOptions {
     /// Print at exit where the time went, or that the program went past Towline
     #[arg(long)]
     pub(crate) report: bool,
+    /// File to write a trace to: what the program called, waited for and moved, and when its kernels ran
+    ///
+    /// Open it with Perfetto (ui.perfetto.dev reads it in the browser and sends nothing) or chrome://tracing. Processes that the program starts
+    /// add to the same file. Calls cost more while they are traced.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
     /// Do not answer the CUDA runtime library when it asks the driver to identify itself
     ///
     /// It is only ever answered for devices that NVIDIA's own driver serves. Without the answer, programs that use the

@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 
 use towline_client::config;
 use towline_client::report::MARK_VARIABLE;
+use towline_client::timeline;
 
 use crate::cli::RunOptions;
 use crate::{bypass, probe, servers};
@@ -130,6 +131,12 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
         if wanted {
             command.env(name, "1");
         }
+    }
+    if let Some(file) = &options.trace {
+        let action = || format!("could not write the trace {}", file.display());
+        let file = std::path::absolute(file).with_context(action)?;
+        std::fs::write(&file, timeline::HEAD).with_context(action)?;
+        command.env(timeline::VARIABLE, file);
     }
     if report {
         command.env(MARK_VARIABLE, bypass::watch(&private_folder()?)?);

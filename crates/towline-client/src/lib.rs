@@ -22,4 +22,5 @@ pub mod raw;
 mod rejoin;
 pub mod report;
 mod state;
+pub mod timeline;
 pub mod tuning;

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::timeline;
+
 /// The waits of one API call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Waits {
@@ -31,6 +33,8 @@ impl Meter {
         let entry = waits.entry(call).or_default();
         entry.count += 1;
         entry.time += time;
+        drop(waits);
+        timeline::waited(time);
     }
 
     pub(crate) fn requested(&self) {
@@ -39,11 +43,13 @@ impl Meter {
 
     pub(crate) fn sent(&self, bytes: usize) {
         self.sent_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        timeline::moved(bytes, 0);
     }
 
     pub(crate) fn received(&self, bytes: usize) {
         self.received_bytes
             .fetch_add(bytes as u64, Ordering::Relaxed);
+        timeline::moved(0, bytes);
     }
 
     /// Adds what another session's meter has counted, for a session that goes on in this one.

@@ -9,6 +9,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use towline_backend::cuda::*;
+use towline_client::timeline;
 
 use crate::driver::{self, Driver};
 
@@ -27,6 +28,7 @@ pub(crate) fn guard(
         return CUDA_ERROR_NOT_INITIALIZED;
     }
     prepare();
+    let _call = timeline::call(name);
     match std::panic::catch_unwind(AssertUnwindSafe(|| call(driver::process()))) {
         Ok(status) => {
             if status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY {
@@ -84,6 +86,7 @@ fn prepare() {
         extern "C" fn child() {
             FORKED.store(driver::started(), Ordering::Relaxed);
         }
+        crate::timeline::start();
         // SAFETY: the handler only stores to an atomic, which is sound in a child after fork.
         unsafe { libc::pthread_atfork(None, None, Some(child)) };
     });

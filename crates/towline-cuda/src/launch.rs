@@ -13,6 +13,7 @@ use crate::graph::{Captured, kernel_content};
 use crate::image::Known;
 use crate::occupancy::{Question, launch_words};
 use crate::pack;
+use crate::timeline;
 
 /// Words of a launch attribute on the wire: its number and its 64 bytes.
 pub(crate) const ATTRIBUTE_WORDS: usize = 9;
@@ -149,6 +150,7 @@ impl Driver {
                 }
             };
         }
+        let begun = timeline::begin(&acting, stream);
         if known.accepted(configuration) {
             acting.post(&request!(Launch))?;
         } else {
@@ -156,6 +158,9 @@ impl Driver {
             acting.call_for("cuLaunchKernel", &request!(LaunchFirst))?;
             known.accept(configuration);
         }
+        timeline::end(begun, &acting, stream, || {
+            String::from_utf8_lossy(&known.facts().name).into_owned()
+        });
         acting.touch(stream);
         Ok(())
     }

@@ -74,6 +74,7 @@ mod tables;
 mod tensor;
 mod texture;
 mod thread;
+mod timeline;
 mod virtual_memory;
 mod written;
 

@@ -53,7 +53,7 @@ pub(crate) fn watch_fork() {
 }
 
 impl Worker {
-    const fn new(name: &'static str) -> Self {
+    pub(crate) const fn new(name: &'static str) -> Self {
         Self {
             name,
             jobs: OnceLock::new(),

@@ -18,6 +18,7 @@ use crate::memory::Mem;
 use crate::platform::{EnqueueCalls, Platform};
 use crate::queue::{Queue, host_queue};
 use crate::raw::{Out, check, provider};
+use crate::timeline;
 
 /// A wait list as the application gives it.
 pub(crate) type WaitList<'a> = (cl_uint, Option<&'a [cl_event]>);
@@ -138,8 +139,9 @@ pub(crate) fn submit(
     if batches && waits_outside {
         batch::end(queue)?;
     }
-    let batched = batches && !waits_outside && !event.wanted();
-    let wants_event = event.wanted() || (spans && !batched && !uses.is_empty());
+    let wanted = event.wanted() || timeline::notes(command);
+    let batched = batches && !waits_outside && !wanted;
+    let wants_event = wanted || (spans && !batched && !uses.is_empty());
     let mut raw = std::ptr::null_mut();
     check(run(
         waits.count(),

@@ -71,6 +71,10 @@ impl Kernel {
             .ok_or(CL_INVALID_PROGRAM_EXECUTABLE)
     }
 
+    pub(crate) fn name(&self) -> &CStr {
+        &self.name
+    }
+
     /// The provider's kernel, created now if it is not there yet.
     pub(crate) fn raw_on(&self, part: usize) -> Result<cl_kernel, cl_int> {
         if let Some(raw) = self.raws[part].get() {

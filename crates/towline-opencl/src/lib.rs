@@ -51,6 +51,7 @@ mod sampler;
 mod signature;
 mod stub;
 mod svm;
+mod timeline;
 mod transfer;
 
 pub use platform::Platform;

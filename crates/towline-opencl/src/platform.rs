@@ -43,6 +43,7 @@ pub(crate) fn process() -> &'static Platform {
             .format_target(false)
             .try_init();
         crate::callback::watch_fork();
+        crate::timeline::start();
     });
     &PROCESS
 }

@@ -11,6 +11,7 @@ use crate::context::{Context, Part};
 use crate::device::Device;
 use crate::platform::{Platform, QueueCalls};
 use crate::raw::{Answer, Shared, check, create, pairs, provider};
+use crate::timeline;
 
 /// A command queue.
 pub(crate) struct Queue {
@@ -146,7 +147,11 @@ fn open(
     } else {
         create!(
             owner.provider.api,
-            clCreateCommandQueue(owner.raw.0, device.raw.0, wanted.properties)
+            clCreateCommandQueue(
+                owner.raw.0,
+                device.raw.0,
+                timeline::of_queue(wanted.properties)
+            )
         )
     }?;
     let default = wanted.properties & CL_QUEUE_ON_DEVICE_DEFAULT != 0;

@@ -7,6 +7,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::panic::AssertUnwindSafe;
 
 use towline_backend::opencl::*;
+use towline_client::timeline;
 
 use crate::callback;
 use crate::platform::Platform;
@@ -33,6 +34,7 @@ fn guard<R>(
     errcode: *mut cl_int,
     call: impl FnOnce(&'static Platform) -> R,
 ) -> R {
+    let _call = timeline::call(name);
     if !callback::forked() {
         match std::panic::catch_unwind(AssertUnwindSafe(|| call(crate::platform::process()))) {
             Ok(result) => return result,

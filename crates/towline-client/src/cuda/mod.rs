@@ -405,6 +405,30 @@ impl Session {
         })
     }
 
+    /// Answers to questions that are not the application's, and not counted as its waits. All are sent before the first is waited for.
+    pub fn measure<'a, R: Request<'a>>(
+        &self,
+        actor: Actor,
+        requests: &[R],
+    ) -> Vec<Result<Answer, i32>> {
+        let mut posting = self.posting();
+        let ready = self
+            .healthy()
+            .and_then(|()| self.post_held(&mut posting))
+            .and_then(|()| self.act_as(&mut posting, actor));
+        let ask = |request| ready.and_then(|()| self.link.ask_only(request));
+        let asked: Vec<_> = requests.iter().map(ask).collect();
+        drop(posting);
+        let answer = |number: Result<u64, i32>| {
+            let reply = self.link.wait_reply(number?, actor.patience())?;
+            Ok(Answer {
+                status: reply.status,
+                body: reply.body,
+            })
+        };
+        asked.into_iter().map(answer).collect()
+    }
+
     /// What the server may know an image by; zeros for one that is sent sooner than named.
     pub fn image_digest(&self, image: &[u8]) -> [u8; 32] {
         // Within a host copying takes less time than hashing.

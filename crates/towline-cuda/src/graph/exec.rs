@@ -12,6 +12,7 @@ use towline_wire::cuda::graph as described;
 use super::model::{Content, Deed, Flat, HostRows, Step, WHOLE, pointer};
 use crate::driver::{Acting, Driver, lock, read, write};
 use crate::memory::Range;
+use crate::timeline;
 
 /// Flags that graphs are made executable with.
 pub(super) const INSTANTIATE_FLAGS: u64 = (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
@@ -379,12 +380,14 @@ impl Driver {
                 calls.extend([step.number, self.expect(&acting, handle, &deed)?]);
             }
         }
+        let begun = timeline::begin(&acting, handle);
         acting.post(&wire::GraphRun {
             exec: exec.number,
             stream: handle,
             words: calls.len() as u32,
             calls: wire::List::Values(&calls),
         })?;
+        timeline::end(begun, &acting, handle, || "graph".into());
         acting.touch(handle);
         let records = state.records.clone();
         drop(state);

@@ -30,6 +30,7 @@ mod peers;
 mod processes;
 mod programs;
 mod tenants;
+mod timeline;
 mod top;
 mod transports;
 mod walks;

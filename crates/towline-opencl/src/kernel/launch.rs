@@ -5,11 +5,13 @@ use towline_backend::opencl::*;
 
 use crate::arena::{Kind, Ref, get};
 use crate::coherence::Access;
-use crate::command::{WaitList, enqueue};
+use crate::command::{WaitList, Waits, submit};
+use crate::event::Event;
 use crate::info::{self, Key};
 use crate::memory::Mem;
 use crate::queue::Queue;
 use crate::raw::{Out, provider};
+use crate::timeline;
 
 use super::Kernel;
 use super::args::{Arg, Args, Value, address};
@@ -163,14 +165,21 @@ pub(crate) fn launch(
             )
         )
     };
+    let note = |made: Option<Ref<Event>>| {
+        if let Some(made) = made.filter(|_| timeline::notes(command)) {
+            timeline::launched(queue, kernel, &made);
+        }
+    };
     if !queue.context.tends_contents() {
-        return enqueue(queue, waits, event, command, &[], start);
+        let waits = Waits::resolve(queue, waits, false)?;
+        return submit(queue, waits, event, command, &[], start).map(note);
     }
     let mut args = kernel.args();
     let mems = used(kernel, &args)?;
     let uses: SmallVec<[(&Ref<Mem>, Access); 8]> =
         mems.iter().map(|(mem, access)| (mem, *access)).collect();
-    enqueue(
+    let waits = Waits::resolve(queue, waits, false)?;
+    submit(
         queue,
         waits,
         event,
@@ -181,6 +190,7 @@ pub(crate) fn launch(
             status => status,
         },
     )
+    .map(note)
 }
 
 /// Memory objects and what a launch does with them.
