@@ -157,6 +157,8 @@ impl From<(String, TokenError)> for DialError {
 
 /// How long a server may say nothing in the handshake. One that starts a worker says each second that it is alive.
 const SILENCE_LIMIT: Duration = Duration::from_secs(10);
+/// Time until a connection that was cut in its handshake is made again.
+const SECOND_ATTEMPT: Duration = Duration::from_millis(50);
 /// How long a handshake may take with a server that says so.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(300);
 
@@ -275,10 +277,20 @@ pub struct Opened {
     pub lane_key: Option<LaneKey>,
 }
 
-/// Opens a control connection.
+/// Opens a control connection; once more, where it was cut before the handshake was done.
 pub fn knock(address: &Address, access: &Access, purpose: Purpose) -> Result<Opened, DialError> {
     let options = ConnectOptions::control();
-    knock_within(address, access, purpose, &options, SILENCE_LIMIT)
+    let attempt = || knock_within(address, access, purpose, &options, SILENCE_LIMIT);
+    match attempt() {
+        Err(DialError::Transport(
+            error @ (TransportError::Closed { .. } | TransportError::Lost { .. }),
+        )) => {
+            log::debug!("{address}: {error}; once more");
+            std::thread::sleep(SECOND_ATTEMPT);
+            attempt()
+        }
+        outcome => outcome,
+    }
 }
 
 /// As [`knock`], with a limit to the server's silence.
@@ -563,6 +575,24 @@ mod tests {
         });
         assert!(matches!(shake(&*client), Err(DialError::Handshake { .. })));
         saying.join().expect("the server does not panic");
+    }
+
+    #[test]
+    fn connection_that_is_cut_in_its_handshake_is_made_again() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        let serving = std::thread::spawn(move || {
+            let mut accept = || listener.accept().expect("a connection").0;
+            drop(accept());
+            let busy = Message::Reject(towline_wire::control::RejectCode::Busy.plain()).encode();
+            let mut second = accept();
+            std::io::Write::write_all(&mut second, &busy).expect("it is read");
+            second
+        });
+        let address = address.parse().expect("it is well formed");
+        let answered = knock(&address, &Access::default(), Purpose::Query);
+        assert!(matches!(answered, Err(DialError::Handshake { .. })));
+        serving.join().expect("the server does not panic");
     }
 
     #[test]
