@@ -79,6 +79,14 @@ impl Counters {
         self.memory_limit() != u64::MAX && !self.limit_is_whole.load(Ordering::Relaxed)
     }
 
+    /// Whether the session's own limit, which no other session has a part in, leaves so many bytes more.
+    pub(crate) fn is_within_own_limit(&self, bytes: u64) -> bool {
+        let held = self.device_memory_bytes.load(Ordering::Relaxed);
+        let unlisted = self.unlisted_bytes.load(Ordering::Relaxed);
+        let sum = held.saturating_add(unlisted).saturating_add(bytes);
+        sum <= self.memory_limit()
+    }
+
     /// Device memory that the session may have besides what it has. May wait.
     pub(crate) fn memory_left(&self) -> u64 {
         let held = self.device_memory_bytes.load(Ordering::Relaxed);

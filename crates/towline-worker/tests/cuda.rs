@@ -1,5 +1,7 @@
 //! The CUDA engine on the host-memory device, with a client that says what each test likes.
 
+#[path = "support/room.rs"]
+mod room;
 #[path = "support/shared_host.rs"]
 mod shared_host;
 
@@ -21,7 +23,7 @@ use towline_wire::cuda::graph as described;
 use towline_wire::error::CloseCode;
 use towline_wire::frame::{CHUNK_HEADER, ChunkHeader, FrameReader};
 use towline_wire::push::Push;
-use towline_worker::{Counters, CudaEngine, Limits, RunError, SideLane};
+use towline_worker::{Broker, Counters, CudaEngine, Limits, NoBroker, RunError, SideLane};
 
 /// Nothing here takes longer, on a busy machine either.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -117,7 +119,7 @@ impl Client {
     }
 
     fn over(api: Arc<dyn CudaApi>, transport: &dyn Transport, address: &Address) -> Self {
-        Self::start(api, transport, address, Arc::default())
+        Self::start(api, transport, address, Arc::default(), Arc::new(NoBroker))
     }
 
     /// A session whose kernels may take so long.
@@ -127,7 +129,8 @@ impl Client {
         counters.kernel_time_ms.store(limit, Ordering::Relaxed);
         let address = "memory://cuda".parse().expect("it is well formed");
         let null = Arc::new(NullCuda::new(1));
-        let client = Self::start(null, &MemoryTransport::new(), &address, counters.into());
+        let (transport, broker) = (MemoryTransport::new(), Arc::new(NoBroker));
+        let client = Self::start(null, &transport, &address, counters.into(), broker);
         client.settle(IMAGE)
     }
 
@@ -136,8 +139,10 @@ impl Client {
         transport: &dyn Transport,
         address: &Address,
         counters: Arc<Counters>,
+        broker: Arc<dyn Broker>,
     ) -> Self {
         let engine = CudaEngine::open(api, false, &|_, _| true, 0).expect("there is a device");
+        let engine = engine.with_broker(broker);
         let listener = transport.listen(address).expect("the name is free");
         let mut pairs: Vec<_> = (0..3)
             .map(|_| {

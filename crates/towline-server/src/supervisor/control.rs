@@ -691,10 +691,14 @@ fn serve_session(
     };
     let encrypted = session.lane_key.as_ref();
     let encrypted = encrypted.map(|key| (key, Arc::clone(&session.lanes)));
+    let rooms = {
+        let (shared, tenant, id) = (Arc::clone(shared), Arc::clone(&session.tenant), session.id);
+        Box::new(move |own: bool| shared.sessions.make_room(own.then_some(&tenant), id))
+    };
     // If the worker is dead, its end is told by the callback.
     let _ = session
         .worker
-        .assign(parameters, encrypted, &session.tenant, kernels);
+        .assign(parameters, encrypted, &session.tenant, kernels, rooms);
     shared
         .sessions
         .insert(Arc::clone(session))

@@ -11,7 +11,7 @@ use towline_wire::control::{
 };
 
 use super::cgroup::{Controller, Group};
-use super::control::ControlConnection;
+use super::control::{ControlConnection, KILL_LIMIT};
 use super::deadline::Deadline;
 use super::migration::Migration;
 use super::peer::Peering;
@@ -192,9 +192,9 @@ struct State {
 }
 
 impl State {
-    /// The session whose client has been cut off for longest.
-    fn longest_away(&self) -> Option<Arc<Session>> {
-        let away = self.sessions.values();
+    /// The session whose client has been cut off for longest, of those that it may be.
+    fn longest_away(&self, may: impl Fn(&Session) -> bool) -> Option<Arc<Session>> {
+        let away = self.sessions.values().filter(|session| may(session));
         let away = away.filter_map(|session| Some((session.control.away()?, session)));
         let longest = away.max_by_key(|(away, _)| *away);
         longest.map(|(_, session)| Arc::clone(session))
@@ -230,7 +230,7 @@ impl SessionTable {
         let is_leaving = |state: &State| state.leaving > 0;
         let mut state = lock(&self.state);
         if is_full(&state) {
-            let cut_off = state.longest_away();
+            let cut_off = state.longest_away(|_| true);
             drop(state);
             cut_off.inspect(|session| {
                 let reason = "the client was cut off, and another one needed its place";
@@ -315,6 +315,24 @@ impl SessionTable {
     /// The session of this number.
     pub(super) fn get(&self, id: u64) -> Option<Arc<Session>> {
         lock(&self.state).sessions.get(&id).cloned()
+    }
+
+    /// Ends the session whose client has been cut off for longest, of one tenant or of any, for the session `but`; false where there is none, or
+    /// it does not end.
+    pub(super) fn make_room(&self, of: Option<&Arc<Tenant>>, but: u64) -> bool {
+        let may = |session: &Session| {
+            session.id != but && of.is_none_or(|tenant| Arc::ptr_eq(tenant, &session.tenant))
+        };
+        let Some(session) = lock(&self.state).longest_away(may) else {
+            return false;
+        };
+        log::info!(
+            "session {}: its memory is needed by session {but}",
+            session.id
+        );
+        let reason = "the client was cut off, and another session needed its memory";
+        session.control.end(Some(reason));
+        self.wait_gone(session.id, KILL_LIMIT)
     }
 
     /// Waits until the place of a session is free again; false if that takes longer than `limit`.

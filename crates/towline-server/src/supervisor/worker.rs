@@ -38,6 +38,9 @@ pub(super) trait WorkerEvents: Send + Sync {
     fn ended(&self, worker: &Arc<Worker>, ending: Option<Ending>);
 }
 
+/// Has a session give way whose client is cut off, one of the same tenant or any: whether one did. May wait.
+pub(super) type RoomMaker = Box<dyn Fn(bool) -> bool + Send>;
+
 /// A worker process.
 pub(super) struct Worker {
     number: u64,
@@ -74,6 +77,8 @@ struct State {
     tenant: Option<Arc<Tenant>>,
     /// Its session's account of the tenant's memory.
     memory: Option<MemoryShare>,
+    /// Has another session give way; taken while it does.
+    rooms: Option<RoomMaker>,
     /// What the worker said about its end.
     last_words: Option<(String, ErrorKind)>,
 }
@@ -170,6 +175,7 @@ impl Worker {
         encrypted: Option<(&LaneKey, Arc<LaneAccount>)>,
         tenant: &Arc<Tenant>,
         kernels: Option<OwnedFd>,
+        rooms: RoomMaker,
     ) -> Result<(), SysError> {
         self.label.set_session(parameters.session_id);
         self.offers.join(self.number, tenant.number());
@@ -177,6 +183,7 @@ impl Worker {
         let reserves_memory = memory.is_some();
         let mut state = lock(&self.state);
         state.memory = memory;
+        state.rooms = Some(rooms);
         state.tenant = Some(Arc::clone(tenant));
         drop(state);
         let lane_key = encrypted.map(|(key, lanes)| {
@@ -190,6 +197,25 @@ impl Worker {
         };
         let kernels = kernels.as_ref().map(AsFd::as_fd);
         self.channel.send_now(&protocol::encode(&message), kernels)
+    }
+
+    /// Answers a worker that lacks memory, once another session has given way, if one does. One request at a time is looked after.
+    fn make_room(self: &Arc<Self>, request: u64, of_tenant: bool) {
+        let Some(rooms) = lock(&self.state).rooms.take() else {
+            let made = false;
+            return self.answer(&ToWorker::RoomMade { request, made }, None);
+        };
+        let worker = Arc::clone(self);
+        let started = super::spawn("room", move || {
+            let made = rooms(of_tenant);
+            lock(&worker.state).rooms = Some(rooms);
+            worker.answer(&ToWorker::RoomMade { request, made }, None);
+        });
+        if let Err(error) = started {
+            log::warn!("no room is made: {error}");
+            let made = false;
+            self.answer(&ToWorker::RoomMade { request, made }, None);
+        }
     }
 
     pub(super) fn pass_lane(
@@ -372,6 +398,7 @@ impl Worker {
                 };
                 self.answer(&answer, None);
             }
+            FromWorker::MakeRoom { request, of_tenant } => self.make_room(request, of_tenant),
             FromWorker::ReturnMemory { bytes } => {
                 let mut state = lock(&self.state);
                 let memory = state.memory.as_mut();

@@ -15,7 +15,7 @@ use towline_worker::{
 
 use super::protocol::{self, FromWorker};
 
-/// How long the supervisor may take: it does not wait for anybody either.
+/// How long the supervisor may take: it waits for the ends of sessions at most.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the supervisor answers.
@@ -24,6 +24,7 @@ enum Answer {
     Taken(Option<Taken>),
     Image(Option<OwnedFd>),
     Reserved(Reserved),
+    Room(bool),
 }
 
 /// See the module's text.
@@ -90,6 +91,11 @@ impl ChannelBroker {
     /// The supervisor has answered who wants memory.
     pub(super) fn reserved(&self, request: u64, reserved: Reserved) {
         self.tell(request, Answer::Reserved(reserved));
+    }
+
+    /// The supervisor has answered who wants room.
+    pub(super) fn room_made(&self, request: u64, made: bool) {
+        self.tell(request, Answer::Room(made));
     }
 
     /// The supervisor has answered who wants to take something.
@@ -173,6 +179,11 @@ impl Broker for ChannelBroker {
         if let Err(error) = self.channel.send(&message, Some(image.as_fd())) {
             log::debug!("{error}: {}", error.source);
         }
+    }
+
+    fn make_room(&self, of_tenant: bool) -> bool {
+        let message = |request| FromWorker::MakeRoom { request, of_tenant };
+        matches!(self.ask(message, None), Some(Answer::Room(true)))
     }
 }
 

@@ -482,6 +482,7 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, place: &Place) -> i32 
                 _,
             ) => broker.reserved(request, Reserved { granted, left }),
             (ToWorker::Image { request }, image) => broker.found(request, image),
+            (ToWorker::RoomMade { request, made }, _) => broker.room_made(request, made),
             (ToWorker::End, _) if engine.is_some() => return 0,
             (ToWorker::End, _) => {
                 // Wakes the engine wherever it waits; it returns, and its thread ends the process. If it cannot (it

@@ -100,6 +100,13 @@ pub(crate) enum ToWorker {
         /// Bytes that it could reserve besides.
         left: u64,
     },
+    /// Whether a session has given way.
+    RoomMade {
+        /// Of the request.
+        request: u64,
+        /// Its memory is free.
+        made: bool,
+    },
     /// The session is over: let go of everything and exit.
     End,
 }
@@ -207,6 +214,13 @@ pub(crate) enum FromWorker {
         wanted: u64,
         /// but none if there are fewer than these.
         least: u64,
+    },
+    /// It asks for memory of sessions whose clients are cut off.
+    MakeRoom {
+        /// Comes back in the answer.
+        request: u64,
+        /// Of sessions of its own tenant only.
+        of_tenant: bool,
     },
     /// It gives back device memory that it had reserved.
     ReturnMemory {

@@ -109,6 +109,10 @@ impl Engine for EchoEngine {
                             let count = offer_descriptors(&*broker).to_le_bytes();
                             let _ = lane.connection.send(&[IoSlice::new(&count)]);
                         }
+                        b"room-own" | b"room-any" => {
+                            let made = u64::from(broker.make_room(&order == b"room-own"));
+                            let _ = lane.connection.send(&[IoSlice::new(&made.to_le_bytes())]);
+                        }
                         b"alloc---" => counters.device_memory_bytes.store(4096, Relaxed),
                         b"jail----" => {
                             let report = jail_report();

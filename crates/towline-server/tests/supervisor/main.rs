@@ -182,6 +182,7 @@ fn tests() -> Vec<Trial> {
             stranger_goes_on_with_no_session,
             client_that_stays_away_loses_its_session,
             session_without_its_client_yields_its_place,
+            session_without_its_client_yields_its_memory,
             client_process_that_has_ended_is_not_waited_for,
             sessions_without_grace_end_with_their_connection,
         }

@@ -151,6 +151,35 @@ pub(super) fn session_without_its_client_yields_its_place() -> Result<(), Failed
     Ok(())
 }
 
+pub(super) fn session_without_its_client_yields_its_memory() -> Result<(), Failed> {
+    let server = with_grace(LONG);
+    let (asking, lane) = begin(&server, elsewhere());
+    let lane = Lane(lane);
+    let is_made = |order: &[u8; 8]| {
+        lane.order(order);
+        let mut made = [0; 8];
+        recv_exact(&*lane.0, &mut made).expect("an answer");
+        u64::from_le_bytes(made) == 1
+    };
+    let (first, _first_lane) = begin(&server, elsewhere());
+    let (second, _second_lane) = begin(&server, elsewhere());
+    // Nobody is cut off, itself does not count.
+    assert!(!is_made(b"room-any") && !is_made(b"room-own"));
+    for (client, order) in [(&first, b"room-own"), (&second, b"room-any")] {
+        client.connection.shutdown();
+        wait_until("it is noticed", Duration::from_secs(20), || {
+            away(&server).into_iter().any(|time| time > 0)
+        });
+        assert!(is_made(order));
+        assert!(!is_made(order));
+        // The answer comes when the memory is free.
+        assert!(away(&server).iter().all(|time| *time == 0));
+    }
+    assert_eq!(away(&server).len(), 1);
+    drop(asking);
+    Ok(())
+}
+
 pub(super) fn client_process_that_has_ended_is_not_waited_for() -> Result<(), Failed> {
     let server = with_grace(LONG);
     let mut ended = std::process::Command::new("true").spawn()?;

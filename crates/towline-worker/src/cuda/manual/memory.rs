@@ -16,21 +16,42 @@ use crate::link::Raw;
 const GRANULARITY: u64 = 512;
 
 impl Shared {
-    /// Allocates what the session may have: `allocate` runs when `bytes` are charged, and they are credited when it fails.
-    pub(crate) fn within_limit(&self, bytes: u64, allocate: impl FnOnce() -> CUresult) -> CUresult {
+    /// Allocates what the session may have: `allocate` runs when `bytes` are charged, and they are credited when it fails. Where there is not
+    /// enough for all, sessions whose clients are cut off give way, and it runs again.
+    pub(crate) fn within_limit(&self, bytes: u64, allocate: impl FnMut() -> CUresult) -> CUresult {
         self.measure(bytes, true);
         self.charge_and(bytes, allocate)
     }
 
-    fn charge_and(&self, bytes: u64, allocate: impl FnOnce() -> CUresult) -> CUresult {
-        if !self.counters.charge(bytes) {
-            return CUDA_ERROR_OUT_OF_MEMORY;
+    fn charge_and(&self, bytes: u64, mut allocate: impl FnMut() -> CUresult) -> CUresult {
+        loop {
+            let is_charged = self.counters.charge(bytes);
+            let status = match is_charged {
+                true => allocate(),
+                false => CUDA_ERROR_OUT_OF_MEMORY,
+            };
+            if status == CUDA_SUCCESS {
+                return status;
+            }
+            if is_charged {
+                self.counters.credit(bytes);
+            }
+            let others_would_help = match is_charged {
+                true => status == CUDA_ERROR_OUT_OF_MEMORY && self.is_on_a_device(bytes),
+                false => self.counters.is_within_own_limit(bytes),
+            };
+            if !others_would_help || !self.broker.make_room(!is_charged) {
+                return status;
+            }
         }
-        let status = allocate();
-        if status != CUDA_SUCCESS {
-            self.counters.credit(bytes);
-        }
-        status
+    }
+
+    /// Whether the current device is as large.
+    fn is_on_a_device(&self, bytes: u64) -> bool {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: two places for sizes.
+        let told = unsafe { self.api.cuMemGetInfo_v2(&raw mut free, &raw mut total) };
+        told == CUDA_SUCCESS && bytes <= total as u64
     }
 
     /// Learns how much the driver holds for the session beside what is charged: for graphs, and in pools. Where `bytes` more would
