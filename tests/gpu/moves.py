@@ -36,16 +36,23 @@ class Server:
         self.log = ready.with_name("log")
         listen = [] if "--listen" in options else ["--listen", "127.0.0.1:0"]
         command = [str(towline), "serve", "--cuda", "off", "--ready-file", str(ready), *listen, *options]
+        # NVIDIA's devices alone: programs take the first.
+        vendors = scratch / "vendors"
+        vendors.mkdir(exist_ok=True)
+        (vendors / "nvidia.icd").write_text("libnvidia-opencl.so.1\n")
+        environment = {**os.environ, "OCL_ICD_VENDORS": str(vendors), "CUDA_VISIBLE_DEVICES": gpu}
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                command, env={**os.environ, "CUDA_VISIBLE_DEVICES": gpu}, stdout=log, stderr=log
-            )
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         deadline = time.monotonic() + 60
         while not (ready.exists() and ready.read_text().strip()):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 sys.exit(f"a server did not start: {self.log.read_text()}")
             time.sleep(0.05)
         self.address = ready.read_text().split()[0]
+        told = [str(towline), "devices", "--json", "--server", self.address]
+        devices = json.loads(subprocess.run(told, check=True, capture_output=True, text=True).stdout)
+        if len(devices) != 1:
+            sys.exit(f"CUDA_VISIBLE_DEVICES={gpu} leaves {devices}, and not one device")
 
     def end(self) -> None:
         self.process.terminate()
@@ -119,35 +126,35 @@ class Moves:
             assert len(found) == turns, errors
             return found
 
-    def alone_and_together(self, iterations: int) -> dict[str, list[float]]:
-        """Seconds that a multiplication takes alone, two of them on one GPU, and two of them when one leaves soon after its start."""
+    def alone_and_together(self, iterations: int) -> dict[str, Any]:
+        """A multiplication alone, two of them on one GPU, and two of them of which one leaves soon after its start: ms of a step of each, as
+        median, least and most, and when it moved.
+        """
 
-        def two(moves: bool) -> list[float]:
+        def two(moves: bool) -> list[Any]:
             with self.servers(self.gpus[0]) as (busy, free):
-                began = time.monotonic()
                 programs = [self.multiply(busy, iterations) for _ in range(2)]
                 if moves:
                     while len(sessions := self.sessions(busy)) < 2:
                         time.sleep(0.01)
-                    time.sleep(0.5)
-                    self.move(busy, free, sessions[0])
-                return [finish(program, began) for program in programs]
+                    time.sleep(2)
+                    print(f"moved in {self.move(busy, free, sessions[0]):.3f} s", flush=True)
+                return [finish(program) for program in programs]
 
         with self.servers(self.gpus[0]) as (busy, _):
-            began = time.monotonic()
-            alone = [finish(self.multiply(busy, iterations), began)]
-        return {"alone_s": alone, "together_s": two(False), "one_moves_s": two(True)}
+            alone = [finish(self.multiply(busy, iterations))]
+        return {"alone_ms": alone, "together_ms": two(False), "one_moves_ms": two(True)}
 
     def multiply(self, server: Server, iterations: int) -> subprocess.Popen[str]:
         size = ("--size", "4096", "--iterations", str(iterations), "--no-check", "--json")
         return self.start(server, "sgemm", "--platform", "Towline", *size)
 
 
-def finish(program: subprocess.Popen[str], began: float) -> float:
-    _, errors = program.communicate(timeout=LIMIT_S)
+def finish(program: subprocess.Popen[str]) -> dict[str, float]:
+    output, errors = program.communicate(timeout=LIMIT_S)
     if program.returncode != 0:
         sys.exit(f"sgemm: {errors}")
-    return time.monotonic() - began
+    return json.loads(output.splitlines()[-1])["total_ms"]
 
 
 def wait_for(output: IO[str] | None, line: str) -> None:
@@ -179,14 +186,14 @@ def main() -> int:
         moves = Moves(options.folder, (first, second), pathlib.Path(scratch))
         for way in ("client", "peers"):
             ends = ([], []) if way == "client" else peers()
-            for megabytes in map(int, options.megabytes.split(",")):
+            for megabytes in map(int, filter(None, options.megabytes.split(","))):
                 seconds = moves.pauses(megabytes, ends, options.turns)
                 row = {"way": way, "megabytes": megabytes, "pause_s": seconds}
                 result["pauses"].append(row)
                 print(f"{megabytes:6} MiB by {way:7} median {statistics.median(seconds):.3f} s  {seconds}", flush=True)
         if first != second:
             result |= moves.alone_and_together(options.iterations)
-            print({key: result[key] for key in ("alone_s", "together_s", "one_moves_s")}, flush=True)
+            print({key: result[key] for key in ("alone_ms", "together_ms", "one_moves_ms")}, flush=True)
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")
     return 0

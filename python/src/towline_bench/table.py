@@ -165,6 +165,8 @@ def _bench(path: Path) -> Iterator[Row]:
             yield from _kills(document, path.stem)
         elif kind == "cuts":
             yield from _cuts(document, path.stem)
+        elif kind == "moves":
+            yield from _moves(document, path.stem)
         else:
             yield from _figures(document, path.stem)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -249,6 +251,27 @@ def _cuts(document: dict[str, Any], name: str) -> Iterator[Row]:
             device=device,
             network=document["over"],
             server=_model(gpus[0]),
+        )
+
+
+def _moves(document: dict[str, Any], name: str) -> Iterator[Row]:
+    """Read how long programs paused while their sessions moved."""
+    gpus = document["machine"].get("gpus") or ["no GPU"]
+    for pause in document["pauses"]:
+        seconds = sorted(map(float, pause["pause_s"]))
+        yield Row(
+            source=name,
+            program=f"move.{pause['way']}",
+            metric="seconds",
+            unit="s",
+            value=seconds[len(seconds) // 2],
+            least=seconds[0],
+            most=seconds[-1],
+            runs=len(seconds),
+            device="remote",
+            network="tcp",
+            server=_model(gpus[0]),
+            size=pause["megabytes"] << 20,
         )
 
 

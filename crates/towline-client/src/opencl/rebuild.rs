@@ -22,7 +22,7 @@ use super::recipe::{Recipe, tag};
 use super::*;
 use crate::tuning::tuning;
 
-/// Device queries whose answers must be the same on both servers.
+/// Device queries whose answers must be the same on both servers, the last one no less.
 const SAME: [(cl_device_info, &str); 5] = [
     (CL_DEVICE_NAME, "name"),
     (CL_DEVICE_VENDOR, "vendor"),
@@ -228,7 +228,13 @@ impl Remote {
         let mut names = Vec::new();
         for ours in &self.snapshot.devices {
             let alike = |device: &&towline_wire::snapshot::Device| {
-                let same = |query| device.answers.get(query) == ours.answers.get(query);
+                let same = |query| match query {
+                    // What the program was told must go on to hold.
+                    CL_DEVICE_MAX_MEM_ALLOC_SIZE => {
+                        device.answers.number(query) >= ours.answers.number(query)
+                    }
+                    _ => device.answers.get(query) == ours.answers.get(query),
+                };
                 SAME.iter().take_while(|(query, _)| same(*query)).count()
             };
             let closest = theirs
