@@ -582,7 +582,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound").to_string();
         let serving = std::thread::spawn(move || {
-            let mut accept = || listener.accept().expect("a connection").0;
+            let accept = || listener.accept().expect("a connection").0;
             drop(accept());
             let busy = Message::Reject(towline_wire::control::RejectCode::Busy.plain()).encode();
             let mut second = accept();
