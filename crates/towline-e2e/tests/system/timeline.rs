@@ -20,6 +20,9 @@ fn traced(server: &Server, program: &str, arguments: &[&str]) -> (Finished, Vec<
     (finished, events)
 }
 
+/// A tenth of a second, in us.
+const SLACK: f64 = 1e5;
+
 type Slice<'a> = (&'a str, f64, f64, Option<u64>);
 
 /// Name, begin, end and thread of the slices of a kind.
@@ -49,12 +52,9 @@ fn check(events: &[Value]) -> (Vec<&str>, Vec<&str>) {
     assert!(stray.is_empty(), "{stray:?}");
     let begin = calls.iter().map(|call| call.1).fold(f64::MAX, f64::min);
     let end = calls.iter().map(|call| call.2).fold(0.0, f64::max);
-    assert!(
-        kernels
-            .iter()
-            .all(|kernel| begin <= kernel.1 && kernel.2 <= end),
-        "{begin} {end} {kernels:?}"
-    );
+    // The clock of a device is known as well as a busy machine lets messages be timed.
+    let is_between = |kernel: &Slice<'_>| begin - SLACK <= kernel.1 && kernel.2 <= end + SLACK;
+    assert!(kernels.iter().all(is_between), "{begin} {end} {kernels:?}");
     let count = |event: &&Value| event["ph"] == "C" && event["args"]["sent"].as_u64() > Some(1000);
     assert!(events.iter().any(|event| count(&event)));
     (
