@@ -151,7 +151,12 @@ impl Control {
         let session_id = request.session_id;
         let mover = {
             let mut moving = lock(&self.moving);
-            if moving.session.is_some() || moving.has_left {
+            if moving.has_left {
+                // It has not heard so.
+                drop(moving);
+                return self.answer_move(session_id, Ok(()));
+            }
+            if moving.session.is_some() {
                 return;
             }
             moving.session = Some(session_id);
@@ -459,6 +464,60 @@ mod tests {
             None::<String>
         );
         assert_eq!(named(&["not an address"]), None);
+    }
+
+    /// What is said on a control connection next.
+    fn said(connection: &dyn Connection) -> Message {
+        let mut buffer = towline_wire::control::MessageBuffer::new(4096);
+        loop {
+            if let Some(frame) = buffer.next_frame().unwrap() {
+                return Message::decode(&frame).unwrap();
+            }
+            let mut byte = [0];
+            assert_eq!(connection.recv(&mut byte).unwrap(), 1);
+            buffer.push(&byte);
+        }
+    }
+
+    fn wish(to: &str) -> Message {
+        Message::MigrateSession(MigrateSession {
+            session_id: 3,
+            to: to.into(),
+        })
+    }
+
+    fn answer(outcome: Result<(), String>) -> Message {
+        Message::SessionMigrated(SessionMigrated {
+            session_id: 3,
+            outcome,
+        })
+    }
+
+    #[test]
+    fn session_that_cannot_move_says_so() {
+        let (control, server) = control("gpu1:7140", &[]);
+        control.heard(wish("gpu2:7140"));
+        let reason = "its program takes no part in moves";
+        assert_eq!(said(&*server), answer(Err(reason.into())));
+        control.let_move(|_, _| Err("not now".into()));
+        for _ in 0..2 {
+            control.heard(wish("gpu2:7140"));
+            assert_eq!(said(&*server), answer(Err("not now".into())));
+        }
+    }
+
+    #[test]
+    fn server_that_did_not_hear_of_the_move_is_told_again() {
+        let (control, server) = control("gpu1:7140", &[]);
+        control.let_move(|_, left| match left.leave() {
+            true => Ok(()),
+            false => Err("the server is deaf".into()),
+        });
+        control.heard(wish("gpu2:7140"));
+        assert_eq!(said(&*server), answer(Ok(())));
+        control.heard(wish("gpu2:7140"));
+        assert_eq!(said(&*server), answer(Ok(())));
+        control.ended();
     }
 
     #[test]
