@@ -28,6 +28,8 @@ pub(super) enum News {
     Told(usize, Result<Box<Told>, String>),
     /// A session of the server of this number is gone, or why not.
     Killed(usize, u64, Result<(), String>),
+    /// A session of the server of this number is at this address now, or why not.
+    Moved(usize, u64, Result<String, String>),
 }
 
 /// The answer of a server.
@@ -97,6 +99,27 @@ pub(super) fn kill(
         let killed = killed.map_err(|error| format!("{error:#}"));
         // Nobody listens where the screen has been left.
         let _ = news.send(News::Killed(number, session, killed));
+    });
+}
+
+/// Has a session move to the server at an address, from a thread of its own, which tells how that went.
+pub(super) fn migrate(
+    number: usize,
+    address: Address,
+    access: Arc<Access>,
+    session: u64,
+    to: String,
+    news: Sender<News>,
+) {
+    std::thread::spawn(move || {
+        let moving = || {
+            let target: Address = to.parse()?;
+            Server::connect(&address, &access)?.migrate(session, &target)
+        };
+        let moved: anyhow::Result<()> = moving();
+        let moved = moved.map(|()| to).map_err(|error| format!("{error:#}"));
+        // Nobody listens where the screen has been left.
+        let _ = news.send(News::Moved(number, session, moved));
     });
 }
 

@@ -145,9 +145,11 @@ fn show(
     let mut look = LOOK;
     loop {
         for item in news.try_iter() {
-            if let News::Killed(server, ..) = item {
+            match item {
                 // A thread that has died is seen below.
-                let _ = watched.nudges[server].send(());
+                News::Killed(server, ..) => drop(watched.nudges[server].send(())),
+                News::Moved(..) => watched.nudges.iter().for_each(|nudge| drop(nudge.send(()))),
+                News::Told(..) => {}
             }
             screen.hear(item);
             drawn = None;
@@ -185,6 +187,11 @@ fn show(
                     let address = watched.addresses[key.server].clone();
                     let (access, news) = (Arc::clone(&watched.access), watched.news.clone());
                     feed::kill(key.server, address, access, key.item, news);
+                }
+                Request::Migrate(key, to) => {
+                    let address = watched.addresses[key.server].clone();
+                    let (access, news) = (Arc::clone(&watched.access), watched.news.clone());
+                    feed::migrate(key.server, address, access, key.item, to, news);
                 }
             }
         }

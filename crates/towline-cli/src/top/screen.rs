@@ -17,12 +17,14 @@ use super::views::View;
 use crate::table;
 
 /// Request of a key to the program.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Request {
     None,
     Quit,
     /// End a session of a server.
     Kill(Key),
+    /// Move a session of a server to the one at an address.
+    Migrate(Key, String),
 }
 
 /// Meaning of keys at the moment.
@@ -34,6 +36,8 @@ enum Mode {
     Help,
     /// Whether to end the session of this key is asked.
     Kill(Key),
+    /// The address that it is to move to is being written.
+    Migrate(Key, String),
 }
 
 /// See the module's text.
@@ -61,6 +65,7 @@ s, S                              sort by the next, previous column
 r                                 sort the other way round
 /                                 show rows with a text; Esc shows all
 k                                 end the session chosen
+m                                 move it to another server
 ?                                 this help
 q, Ctrl-C                         quit
 
@@ -95,7 +100,13 @@ impl Screen {
                 let address = &self.servers[server].address;
                 self.message = format!("session {session} of {address} is gone");
             }
-            News::Killed(_, _, Err(reason)) => self.message = printable(&reason, SHOWN_TEXT),
+            News::Moved(server, session, Ok(to)) => {
+                let address = &self.servers[server].address;
+                self.message = format!("session {session} of {address} has moved to {to}");
+            }
+            News::Killed(_, _, Err(reason)) | News::Moved(_, _, Err(reason)) => {
+                self.message = printable(&reason, SHOWN_TEXT);
+            }
         }
     }
 
@@ -125,6 +136,20 @@ impl Screen {
                     return Request::Kill(session);
                 }
             }
+            Mode::Migrate(session, mut to) => {
+                self.mode = Mode::Browse;
+                match key.code {
+                    KeyCode::Enter if !to.is_empty() => {
+                        self.message = format!("moving session {} to {to} ...", session.item);
+                        return Request::Migrate(session, to);
+                    }
+                    KeyCode::Enter | KeyCode::Esc => return Request::None,
+                    KeyCode::Backspace => drop(to.pop()),
+                    KeyCode::Char(character) => to.push(character),
+                    _ => {}
+                }
+                self.mode = Mode::Migrate(session, to);
+            }
         }
         Request::None
     }
@@ -149,6 +174,13 @@ impl Screen {
                 (View::Sessions, None) => self.message = "there is no session to end".to_owned(),
                 _ => self.message = "k ends the session chosen among the sessions: Tab".to_owned(),
             },
+            KeyCode::Char('m') => match (self.view, self.selected) {
+                (View::Sessions, Some(session)) => {
+                    self.mode = Mode::Migrate(session, self.other_server(session));
+                }
+                (View::Sessions, None) => self.message = "there is no session to move".to_owned(),
+                _ => self.message = "m moves the session chosen among the sessions: Tab".to_owned(),
+            },
             KeyCode::Up => self.choose(self.cursor.saturating_sub(1)),
             KeyCode::Down => self.choose(self.cursor + 1),
             KeyCode::PageUp => self.choose(self.cursor.saturating_sub(self.page)),
@@ -158,6 +190,15 @@ impl Screen {
             _ => {}
         }
         Request::None
+    }
+
+    /// The first of the other servers that are watched, if there is one.
+    fn other_server(&self, session: Key) -> String {
+        let others = self.servers.iter().enumerate();
+        let mut others = others.filter(|(number, _)| *number != session.server);
+        others
+            .next()
+            .map_or_else(String::new, |(_, server)| server.address.clone())
     }
 
     fn turn_to(&mut self, further: usize) {
@@ -330,6 +371,11 @@ impl Screen {
         match &self.mode {
             Mode::Filter => bold(Line::from(format!("/{}_", self.filter))),
             Mode::Kill(session) => bold(Line::from(self.question(*session))),
+            Mode::Migrate(session, to) => {
+                let server = &self.servers[session.server].address;
+                let text = format!("move session {} of {server} to (Esc: do not): {to}_", session.item);
+                bold(Line::from(text))
+            }
             _ if !self.message.is_empty() => bold(Line::from(self.message.clone())),
             _ => {
                 let (column, _) = self.orders[self.view as usize];
@@ -338,7 +384,7 @@ impl Screen {
                     filter => format!("  /{filter} (Esc: all)"),
                 };
                 Line::from(format!(
-                    "q quit  Tab next view  s sort ({})  r reverse  / filter  k end  ? help{filter}",
+                    "q quit  Tab next  s sort ({})  r reverse  / filter  k end  m move  ? help{filter}",
                     self.view.columns()[column].name
                 ))
             }

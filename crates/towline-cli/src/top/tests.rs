@@ -269,6 +269,31 @@ fn kill_asks_first_and_names_session() {
 }
 
 #[test]
+fn move_offers_another_server_and_takes_any() {
+    let mut screen = screen_of(&["gpu1", "gpu2"], true);
+    screen.hear(told(vec![session(1, "nbody", 10)]));
+    drawn(&mut screen, 80, 24);
+    type_in(&mut screen, "m");
+    let question = "move session 1 of gpu1 to (Esc: do not): gpu2_";
+    assert_eq!(lines(&mut screen, 80, 24)[23], question);
+    assert_eq!(press(&mut screen, &[KeyCode::Esc]), Request::None);
+    let chosen = Key { server: 0, item: 1 };
+    let there = Request::Migrate(chosen, "gpu2".into());
+    type_in(&mut screen, "m");
+    assert_eq!(press(&mut screen, &[KeyCode::Enter]), there);
+    type_in(&mut screen, "m");
+    press(&mut screen, &[KeyCode::Backspace]);
+    type_in(&mut screen, "7");
+    let elsewhere = Request::Migrate(chosen, "gpu7".into());
+    assert_eq!(press(&mut screen, &[KeyCode::Enter]), elsewhere);
+    screen.hear(News::Moved(0, 1, Ok("gpu7".into())));
+    let last = lines(&mut screen, 80, 24).remove(23);
+    assert_eq!(last, "session 1 of gpu1 has moved to gpu7");
+    screen.hear(News::Moved(0, 1, Err("it has pipes".into())));
+    assert_eq!(lines(&mut screen, 80, 24)[23], "it has pipes");
+}
+
+#[test]
 fn choice_stays_with_its_session_and_in_sight() {
     let mut screen = screen_of(&["gpu1"], true);
     let many = |seconds| {
