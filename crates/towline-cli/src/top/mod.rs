@@ -145,11 +145,14 @@ fn show(
     let mut look = LOOK;
     loop {
         for item in news.try_iter() {
-            match item {
+            let changed = match item {
+                News::Told(..) => &[],
+                News::Killed(server, ..) => &watched.nudges[server..=server],
+                News::Moved(..) => &watched.nudges[..],
+            };
+            for nudge in changed {
                 // A thread that has died is seen below.
-                News::Killed(server, ..) => drop(watched.nudges[server].send(())),
-                News::Moved(..) => watched.nudges.iter().for_each(|nudge| drop(nudge.send(()))),
-                News::Told(..) => {}
+                let _ = nudge.send(());
             }
             screen.hear(item);
             drawn = None;

@@ -373,7 +373,10 @@ impl Screen {
             Mode::Kill(session) => bold(Line::from(self.question(*session))),
             Mode::Migrate(session, to) => {
                 let server = &self.servers[session.server].address;
-                let text = format!("move session {} of {server} to (Esc: do not): {to}_", session.item);
+                let text = format!(
+                    "move session {} of {server} to (Esc: do not): {to}_",
+                    session.item
+                );
                 bold(Line::from(text))
             }
             _ if !self.message.is_empty() => bold(Line::from(self.message.clone())),
