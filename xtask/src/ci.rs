@@ -29,7 +29,7 @@ const TAIL_LINES: usize = 40;
 /// How much is shown of what a failed test wrote.
 const TEST_LINES: usize = 20;
 
-/// How much is shown once more of what a failed stage reported.
+/// Lines of the report of a failed stage that are shown once more.
 const SUMMARY_LINES: usize = 12;
 
 /// The status of a stage that finds that this machine lacks what it takes.

@@ -29,10 +29,10 @@ type Then = Box<dyn FnOnce(Option<Arc<PeerLane>>) + Send>;
 /// why it stays.
 type Mover = Arc<dyn Fn(&Address, &Control) -> Result<(), String> + Send + Sync>;
 
-/// How long the server that a session leaves may take to say that it has heard so.
+/// Longest time for the server that a session leaves to say that it has heard so.
 const LEAVE_LIMIT: Duration = Duration::from_secs(5);
 
-/// What is known of a session's moving.
+/// State of a session that may move.
 #[derive(Default)]
 struct Moving {
     /// None where it cannot move.
@@ -466,7 +466,7 @@ mod tests {
         assert_eq!(named(&["not an address"]), None);
     }
 
-    /// What is said on a control connection next.
+    /// The next message on a control connection.
     fn said(connection: &dyn Connection) -> Message {
         let mut buffer = towline_wire::control::MessageBuffer::new(4096);
         loop {

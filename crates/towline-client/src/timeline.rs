@@ -1,4 +1,4 @@
-//! What `towline run --trace` writes: calls, waits and bytes of this process, and when its kernels ran, in Chrome's trace event format
+//! The trace of `towline run --trace`: calls, waits and bytes of this process, and when its kernels ran, in Chrome's trace event format
 //! (<https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>), which Perfetto and chrome://tracing read.
 //!
 //! Times are microseconds of this host's monotonic clock. Each line is one event of a JSON array whose closing bracket is left out, as the
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Names the file.
 pub const VARIABLE: &str = "TOWLINE_TIMELINE";
-/// What the file begins with.
+/// The beginning of the file.
 pub const HEAD: &str = "[\n";
 
 /// Text that is written at once.
@@ -50,9 +50,9 @@ struct Timeline {
 #[derive(Default)]
 struct State {
     text: String,
-    /// When text was written last.
+    /// Time of the last write.
     written: u64,
-    /// When bytes were counted last, and how many there were.
+    /// Time of the last count of bytes, and the counts.
     counted: (u64, u64, u64),
     tracks: HashMap<String, u64>,
 }
@@ -115,7 +115,7 @@ pub fn now() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// What this thread does from now on is not shown.
+/// Hides all that this thread does from now on.
 pub fn hide_thread() {
     HIDDEN.set(true);
 }

@@ -20,7 +20,7 @@ use crate::driver::{Acting, lock};
 const MOST_OPEN: usize = 1 << 14;
 /// Kernels that are asked about at once.
 const AT_ONCE: usize = 256;
-/// How long the end of a program may take to note the last.
+/// Longest time for the end of a program to note the last.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Distances are floats in ms: up to this one they are exact to half a microsecond.
 const FAR_MS: f32 = 4000.0;

@@ -23,12 +23,12 @@ static TIMES: Worker = Worker::new("towline-timeline");
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 /// Most of them; what is beyond is not noted.
 const MOST_OPEN: usize = 1 << 16;
-/// How long the end of a program may take to note the last.
+/// Longest time for the end of a program to note the last.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Markers by which a clock is set: the one that took least counts.
 const MARKERS: usize = 5;
 
-/// What is to be added to a device's clock to have this host's; none where the device tells no times.
+/// By device: the difference from its clock to this host's; none where it tells no times.
 static CLOCKS: Mutex<Option<HashMap<usize, Option<i64>>>> = Mutex::new(None);
 
 /// Begins, if the environment asks for it.
@@ -124,7 +124,7 @@ fn time(queue: &Queue, raw: RawEvent, what: cl_profiling_info) -> Option<u64> {
     (status == CL_SUCCESS && time > 0).then_some(time)
 }
 
-/// What is to be added to the times of a queue's device.
+/// The difference from the clock of a queue's device to this host's.
 fn offset(queue: &Queue) -> Option<i64> {
     let device = queue.device.raw.0.addr();
     let known = |clocks: &mut Option<HashMap<usize, Option<i64>>>| {

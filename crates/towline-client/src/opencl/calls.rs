@@ -74,7 +74,7 @@ impl Calls {
         loop {
             self.close(true);
             let alone = self.alone_until(deadline.min(Instant::now() + stop));
-            // Who holds the lock holds back whoever is let in.
+            // The holder of the lock holds back all that are let in.
             self.close(false);
             if alone.is_some() || Instant::now() >= deadline {
                 return alone;

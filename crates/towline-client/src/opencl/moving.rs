@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// How long a program's calls and commands may take to pause.
+/// Longest time for a program's calls and commands to pause.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Remote {

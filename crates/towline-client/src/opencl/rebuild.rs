@@ -107,7 +107,7 @@ impl Remote {
     ) -> Result<(), RebuildError> {
         let link = Arc::clone(self.link());
         self.alive(&link)?;
-        // What shows before anything stops.
+        // Obstacles that show before anything stops.
         self.movable()?;
         self.match_devices(&fresh)?;
         let began = Instant::now();
@@ -229,7 +229,7 @@ impl Remote {
         for ours in &self.snapshot.devices {
             let alike = |device: &&towline_wire::snapshot::Device| {
                 let same = |query| match query {
-                    // What the program was told must go on to hold.
+                    // A promise to the program, which must go on to hold.
                     CL_DEVICE_MAX_MEM_ALLOC_SIZE => {
                         device.answers.number(query) >= ours.answers.number(query)
                     }

@@ -49,7 +49,7 @@ pub(super) fn check_address(to: &str) -> Result<(), String> {
 pub(super) fn migrate(session: &Session, to: &str, shared: &Shared) -> Result<(), String> {
     check_address(to)?;
     session.migration.ask(session, to)?;
-    // What is left of it here is of no use to anyone.
+    // Its remains here are of no use to anyone.
     if !shared.sessions.wait_gone(session.id, KILL_LIMIT) {
         log::warn!(
             "session {}: it has moved, but its worker has not ended within {} s",

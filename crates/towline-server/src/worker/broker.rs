@@ -15,7 +15,7 @@ use towline_worker::{
 
 use super::protocol::{self, FromWorker};
 
-/// How long the supervisor may take: it waits for the ends of sessions at most.
+/// Longest time for an answer: the supervisor waits for the ends of sessions at most.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the supervisor answers.

@@ -80,7 +80,7 @@ fn memory_of_sessions_cut_off_is_asked_for() {
     // One session is not enough, two are.
     assert_eq!((alloc(8 * MIB), asked()), (CUDA_SUCCESS, 2));
     assert_eq!((alloc(8 * MIB), asked()), (CUDA_ERROR_OUT_OF_MEMORY, 3));
-    // Where the session's own limit is in the way, others would not help.
+    // Others would not help against the session's own limit.
     counters
         .device_memory_limit
         .store(10 * MIB, Ordering::Relaxed);
