@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::access::is_trusted;
 use crate::meter::{Meter, Waits};
 
 /// `1` asks for the report.
@@ -14,7 +15,8 @@ pub const MARK_VARIABLE: &str = "TOWLINE_REPORT_MARK";
 /// Whether the environment asks for the report of the library that is starting.
 pub fn wanted() -> bool {
     let wanted = std::env::var(VARIABLE).is_ok_and(|value| value == "1");
-    if let Some(mark) = std::env::var_os(MARK_VARIABLE).filter(|_| wanted) {
+    if let Some(mark) = std::env::var_os(MARK_VARIABLE).filter(|_| wanted && is_trusted()) {
+        // A set-user-id program makes no files of its caller's choice.
         // Without the mark the report has a wrong line more.
         let _ = std::fs::File::create(mark);
     }

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use crate::access::is_trusted;
+
 /// Names the file.
 pub const VARIABLE: &str = "TOWLINE_TIMELINE";
 /// The beginning of the file.
@@ -59,7 +61,8 @@ struct State {
 
 /// Begins, where the environment names a file; whether there is something to [`flush`] at exit.
 pub fn start() -> bool {
-    let Some(path) = std::env::var_os(VARIABLE) else {
+    // A set-user-id program writes no files of its caller's choice.
+    let Some(path) = std::env::var_os(VARIABLE).filter(|_| is_trusted()) else {
         return false;
     };
     let mut options = OpenOptions::new();
