@@ -29,7 +29,7 @@ const TAIL_LINES: usize = 40;
 /// How much is shown of what a failed test wrote.
 const TEST_LINES: usize = 20;
 
-/// Lines of the report of a failed stage that are shown once more.
+/// Lines of the report of a failed stage that are shown once more: its first, and the first or the last of its log.
 const SUMMARY_LINES: usize = 12;
 
 /// The status of a stage that finds that this machine lacks what it takes.
@@ -195,9 +195,7 @@ impl Run<'_> {
         }
         let names = match outcome {
             Outcome::Failed { .. } => {
-                results
-                    .failures
-                    .extend(report.split_inclusive('\n').take(SUMMARY_LINES));
+                results.failures.push_str(&summary(&report));
                 &mut results.failed
             }
             Outcome::Passed => &mut results.passed,
@@ -331,6 +329,19 @@ fn report(
     (tally, report)
 }
 
+/// Lines of a report to show once more. Where tests failed the first ones name them; of a log the last lines tell.
+fn summary(report: &str) -> String {
+    let lines: Vec<_> = report.split_inclusive('\n').collect();
+    let left_out = lines.len().saturating_sub(SUMMARY_LINES);
+    match report.contains("failed test: ") {
+        true => lines.iter().take(SUMMARY_LINES).copied().collect(),
+        false => {
+            let tail = lines.iter().skip(1 + left_out);
+            lines.iter().take(1).chain(tail).copied().collect()
+        }
+    }
+}
+
 fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
@@ -369,6 +380,22 @@ mod tests {
     #[test]
     fn named_stages_run_in_any_tier() {
         assert_eq!(names(Tier::Check, &["docs", "fmt"]), ["fmt", "docs"]);
+    }
+
+    #[test]
+    fn what_failed_is_summed_up_by_tests_or_by_the_end_of_the_log() {
+        let log = (1..=40).map(|line| format!("| line {line}\n"));
+        let report: String = ["tests: FAILED\n".to_owned()]
+            .into_iter()
+            .chain(log)
+            .collect();
+        let hung = summary(&report);
+        assert!(hung.starts_with("tests: FAILED\n| line 30\n"), "{hung}");
+        assert!(hung.ends_with("| line 40\n"), "{hung}");
+        let failed = summary(&report.replacen("| line 1\n", "failed test: a\n", 1));
+        assert!(failed.contains("failed test: a\n"), "{failed}");
+        assert_eq!(failed.lines().count(), hung.lines().count());
+        assert_eq!(summary("a: FAILED\n| b\n"), "a: FAILED\n| b\n");
     }
 
     #[test]

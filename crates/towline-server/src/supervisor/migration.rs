@@ -4,7 +4,7 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use towline_transport::Address;
+use towline_transport::{Address, TransportError};
 use towline_wire::control::{Message, MigrateSession, SHOWN_TEXT, limits, printable};
 
 use super::control::KILL_LIMIT;
@@ -48,7 +48,9 @@ pub(super) fn check_address(to: &str) -> Result<(), String> {
 /// Has the client of a session move it, and returns when its place is free; in the error, why it is where it was.
 pub(super) fn migrate(session: &Session, to: &str, shared: &Shared) -> Result<(), String> {
     check_address(to)?;
-    session.migration.ask(session, to)?;
+    let is_away = session.control.away().is_some();
+    let ask = || session.migration.repeat(session);
+    session.migration.ask(to, is_away, ask)?;
     // Its remains here are of no use to anyone.
     if !shared.sessions.wait_gone(session.id, KILL_LIMIT) {
         log::warn!(
@@ -61,28 +63,35 @@ pub(super) fn migrate(session: &Session, to: &str, shared: &Shared) -> Result<()
 }
 
 impl Migration {
-    fn ask(&self, session: &Session, to: &str) -> Result<(), String> {
+    /// Asks the client by `send` where nobody has yet, unless it is cut off, and waits for its answer.
+    fn ask(
+        &self,
+        to: &str,
+        is_away: bool,
+        send: impl FnOnce() -> Result<(), TransportError>,
+    ) -> Result<(), String> {
         let mut state = lock(&self.state);
+        // Before it is asked: it may answer before this thread goes on.
+        let before = state.answers;
         if state.over {
             return Err("the session has ended".into());
         }
         match &state.asked {
             Some(other) if other == to => {}
             Some(other) => return Err(format!("the session is about to move to {other}")),
-            None if session.control.away().is_some() => {
+            None if is_away => {
                 return Err("its client is cut off: try again when it is back".into());
             }
             None => {
                 state.asked = Some(to.to_owned());
                 drop(state);
-                if let Err(error) = self.repeat(session) {
+                if let Err(error) = send() {
                     lock(&self.state).asked = None;
                     return Err(format!("its client cannot be asked: {error}"));
                 }
                 state = lock(&self.state);
             }
         }
-        let before = state.answers;
         let deadline = Instant::now() + LIMIT;
         while state.answers == before && !state.over {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -102,10 +111,7 @@ impl Migration {
     }
 
     /// Asks the client, again after each cut of its connection.
-    pub(super) fn repeat(
-        &self,
-        session: &Session,
-    ) -> Result<(), towline_transport::TransportError> {
+    pub(super) fn repeat(&self, session: &Session) -> Result<(), TransportError> {
         let Some(to) = lock(&self.state).asked.clone() else {
             return Ok(());
         };
@@ -134,5 +140,42 @@ impl Migration {
     pub(super) fn end(&self) {
         lock(&self.state).over = true;
         self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answer_that_comes_at_once_is_heard() {
+        let migration = Migration::default();
+        for reason in ["it has pipes", "it has pipes still"] {
+            let outcome = migration.ask("tcp://gpu2:7140", false, || {
+                migration
+                    .answered(Err(reason.into()))
+                    .expect("it was asked");
+                Ok(())
+            });
+            assert_eq!(outcome, Err(reason.into()));
+        }
+    }
+
+    #[test]
+    fn client_that_cannot_be_asked_is_asked_again() {
+        let migration = Migration::default();
+        let to = "tcp://gpu2:7140";
+        let away = migration.ask(to, true, || unreachable!("it is cut off"));
+        assert!(away.is_err_and(|reason| reason.contains("cut off")));
+        let failed = migration.ask(to, false, || {
+            let peer = "here".into();
+            Err(TransportError::Closed { peer })
+        });
+        assert!(failed.is_err_and(|reason| reason.contains("cannot be asked")));
+        let moved = migration.ask(to, false, || {
+            assert_eq!(migration.answered(Ok(())), Ok(Some(to.into())));
+            Ok(())
+        });
+        assert_eq!(moved, Ok(()));
     }
 }

@@ -13,9 +13,10 @@ impl Client {
 
     /// The answer to [`Self::ask_to_migrate`].
     fn migrated(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + Duration::from_secs(30);
         loop {
             match self.message() {
-                Some(Message::Alive) => {}
+                Some(Message::Alive) if Instant::now() < deadline => {}
                 Some(Message::SessionMigrated(migrated)) => return migrated.outcome,
                 other => panic!("not an outcome: {other:?}"),
             }
