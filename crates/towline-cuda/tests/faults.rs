@@ -21,7 +21,7 @@ use towline_test::faults::{Run, Target};
 /// Beyond what travels on the command lane: several chunks, and the last is no whole one.
 const BULK: usize = 300_001;
 /// Cases of a campaign among all tests; `every_point` runs all.
-const SOME: usize = 120;
+const SOME: usize = 60;
 
 /// A driver over one session, and what its calls claim.
 struct Session {

@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Children at once: most of one is waiting for threads to wake.
 const AT_ONCE: usize = 3;
 /// Draws of arguments for a function.
-const DRAWS: usize = 200;
+const DRAWS: usize = 60;
 /// Calls of a child: PoCL takes longer to begin than a call takes.
 const OF_ONE: usize = 3;
 /// Bytes behind each pointer: more than the largest image that small counts can name.

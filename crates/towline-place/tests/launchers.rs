@@ -158,7 +158,7 @@ fn cases() -> Vec<Case> {
     let cluster = cluster();
     let matrix = Matrix::of(&scrambled_halo(6, 4, 100_000));
     let mapped = search::search(&cluster, &matrix, &Sockets::default(), false).unwrap();
-    let fixed = [("rr:2", 24), ("rr:1", 10), ("plane:4", 17), ("block", 9)];
+    let fixed = [("rr:2", 12), ("rr:1", 10), ("plane:4", 9)];
     let fixed = fixed.map(|(policy, tasks)| {
         let policy: Policy = policy.parse().unwrap();
         policy.place(&cluster, tasks, false).unwrap()

@@ -21,7 +21,7 @@ const STALL: Duration = Duration::from_millis(400);
 /// Nothing takes longer once the connection is cut.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a test runs unless the environment says otherwise.
-const USUAL: Duration = Duration::from_secs(20);
+const USUAL: Duration = Duration::from_secs(10);
 
 /// Panics of any thread.
 static PANICS: AtomicU64 = AtomicU64::new(0);

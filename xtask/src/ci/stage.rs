@@ -432,6 +432,13 @@ pub(super) const STAGES: &[Stage] = &[
         ..STAGE
     },
     Stage {
+        // Each call of OpenCL with more hostile arguments than `tests` draws.
+        name: "hostile-calls",
+        tiers: LONG,
+        command: "TOWLINE_HOSTILE_DRAWS=1000 cargo test -p towline-opencl --test hostile --locked",
+        ..STAGE
+    },
+    Stage {
         // Sessions with one bit changed on the way: five minutes, most of it in waiting for the rest of records that never comes.
         name: "flipped-bits",
         tiers: LONG,

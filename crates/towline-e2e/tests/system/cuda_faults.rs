@@ -79,21 +79,28 @@ fn cuda_worker_killed_in_a_launch_storm_a_copy_or_a_capture_fails_every_call_of_
 
 #[test]
 fn cuda_server_that_disappears_fails_every_call_and_hangs_none() {
-    for mode in MODES {
-        let mut server = server();
-        let mut client = Client::new(&[&server], opencl_program("cuda_busy"))
-            .args(&[mode])
-            .start();
-        client.wait_for("busy");
-        server.kill();
-        let finished = client.finish();
-        assert!(
-            finished.errors.contains(server.address()),
-            "{mode}: {}",
-            finished.errors
-        );
-        assert_eq!(finished.lines_of_success(), LOST, "{mode}");
-    }
+    // Most of each is waiting.
+    std::thread::scope(|scope| {
+        for mode in MODES {
+            scope.spawn(move || loses_its_server(mode));
+        }
+    });
+}
+
+fn loses_its_server(mode: &str) {
+    let mut server = server();
+    let mut client = Client::new(&[&server], opencl_program("cuda_busy"))
+        .args(&[mode])
+        .start();
+    client.wait_for("busy");
+    server.kill();
+    let finished = client.finish();
+    assert!(
+        finished.errors.contains(server.address()),
+        "{mode}: {}",
+        finished.errors
+    );
+    assert_eq!(finished.lines_of_success(), LOST, "{mode}");
 }
 
 #[test]

@@ -38,9 +38,9 @@ fn run_despite_pocl(servers: &[Server], client: impl Fn() -> Client) -> Finished
     finished
 }
 
-#[test]
-fn buffer_goes_around_the_32_devices_of_16_servers_and_two_local_ones_in_one_context() {
-    let servers = Server::start_several(16, &TWO_DEVICES);
+/// A buffer in one context of two devices of each of so many servers and two local ones.
+fn buffer_goes_around(count: usize) {
+    let servers = Server::start_several(count, &TWO_DEVICES);
     let addresses: Vec<&str> = servers.iter().map(Server::address).collect();
     let client = || {
         let client = Client::with_options(
@@ -65,10 +65,22 @@ fn buffer_goes_around_the_32_devices_of_16_servers_and_two_local_ones_in_one_con
             })
     };
     let lines = run_despite_pocl(&servers, client).lines_of_success();
+    let devices = format!(r#""devices":{}"#, 2 * count + 2);
     assert!(
-        lines[0].contains(r#""devices":34"#) && lines[0].contains(r#""check":"pass""#),
+        lines[0].contains(&devices) && lines[0].contains(r#""check":"pass""#),
         "{lines:?}"
     );
+}
+
+#[test]
+fn buffer_goes_around_the_devices_of_four_servers_and_two_local_ones_in_one_context() {
+    buffer_goes_around(4);
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn buffer_goes_around_the_32_devices_of_16_servers_and_two_local_ones_in_one_context() {
+    buffer_goes_around(16);
 }
 
 #[test]
@@ -130,17 +142,18 @@ fn eight_clients_of_one_server_compute_at_the_same_time() {
     }
 }
 
-#[test]
-fn a_hundred_sessions_are_open_at_once_and_one_more_is_told_why_not() {
-    let server = Server::start_with(&["--backend", "null", "--max-sessions", "100"], &[]);
+/// So many sessions of as many programs, which is all that the server takes, and one more.
+fn open_at_once(count: usize) {
+    let most = count.to_string();
+    let server = Server::start_with(&["--backend", "null", "--max-sessions", &most], &[]);
     let steady = || Client::new(&[&server], opencl_program("steady")).args(&["built-in"]);
-    let mut clients: Vec<_> = (0..100).map(|_| steady().start()).collect();
+    let mut clients: Vec<_> = (0..count).map(|_| steady().start()).collect();
     clients
         .iter_mut()
         .for_each(|client| client.wait_for("computing"));
     let refused = steady().run();
     assert!(
-        refused.errors.contains("100 sessions"),
+        refused.errors.contains(&format!("{count} sessions")),
         "{}",
         refused.errors
     );
@@ -148,6 +161,17 @@ fn a_hundred_sessions_are_open_at_once_and_one_more_is_told_why_not() {
     for client in clients {
         client.finish().lines_of_success();
     }
+}
+
+#[test]
+fn twenty_sessions_are_open_at_once_and_one_more_is_told_why_not() {
+    open_at_once(20);
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn a_hundred_sessions_are_open_at_once_and_one_more_is_told_why_not() {
+    open_at_once(100);
 }
 
 /// Software CUDA sessions that are asked for at the same moment and kept until all have their results.
