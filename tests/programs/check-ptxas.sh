@@ -31,4 +31,4 @@ compgen -G "$folder/numba-*.ptx" >/dev/null || echo "SKIPPED Numba's kernels: te
 [[ -z ${TOWLINE_PTX_SOURCES:-} ]] || cp "$TOWLINE_PTX_SOURCES"/*.ptx "$folder"
 
 cd "$root"
-TOWLINE_PTX_SOURCES=$folder cargo test --locked -p towline-ptx --test ptxas what_is_printed -- --nocapture
+TOWLINE_PTX_SOURCES=$folder cargo test --locked --workspace --test ptxas what_is_printed -- --nocapture

@@ -148,7 +148,7 @@ pub(super) const STAGES: &[Stage] = &[
     Stage {
         // A drive's virtual function to a machine on the emulated host and back, with data through it; and what the kernel refuses.
         name: "node-drives",
-        tiers: TEST,
+        tiers: LONG,
         needs: &["node"],
         tools: &[Tool::Command("qemu-system-x86_64"), Tool::Command("nvme")],
         command: "TOWLINE_EMULATED_LIMIT_S=1500 tests/node/drive-function \"$TOWLINE_BIN_DIR/towline\" once",
@@ -202,7 +202,7 @@ pub(super) const STAGES: &[Stage] = &[
     Stage {
         // From an emulated virtual machine to this machine's server; and the transports' suite over vsock, which that machine has.
         name: "node-guest",
-        tiers: TEST,
+        tiers: LONG,
         needs: &["node", "workloads"],
         tools: &[Tool::Command("qemu-system-x86_64")],
         command: "tests/node/guest-session \"$TOWLINE_BIN_DIR\" build/workloads \"$(cargo test --locked -p towline-transport \
@@ -226,7 +226,7 @@ pub(super) const STAGES: &[Stage] = &[
         tiers: TEST,
         needs: &["build"],
         tools: &[Tool::Command("build/dist-tools/bin/nfpm")],
-        command: "cargo test --locked -p xtask dist:: -- --ignored && cargo xtask dist --quick && packaging/tests/wheel build/dist-quick && packaging/tests/tarball build/dist-quick",
+        command: "cargo test --locked --workspace --bin xtask dist:: -- --ignored && cargo xtask dist --quick && packaging/tests/wheel build/dist-quick && packaging/tests/tarball build/dist-quick",
         ..STAGE
     },
     Stage {
