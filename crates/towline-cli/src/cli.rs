@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use towline_server::supervisor::{Quota, ServerLimits, WHOLE_DEVICES};
 use towline_server::worker::cuda::SoftOptions;
 use towline_transport::Address;
@@ -344,10 +345,13 @@ pub(crate) enum TenantCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Remove a tenant; its sessions end
+    /// Remove a tenant, or all whose time is over; their sessions end
     Revoke {
-        #[arg(value_name = "NAME")]
-        name: String,
+        #[arg(value_name = "NAME", required_unless_present = "expired")]
+        name: Option<String>,
+        /// Remove all tenants whose time is over
+        #[arg(long, conflicts_with = "name")]
+        expired: bool,
     },
     /// Give a tenant another token and print it; sessions that have begun go on
     Rotate {
@@ -388,6 +392,12 @@ pub(crate) struct TenantChanges {
     /// Most device memory of all its sessions together, or none
     #[arg(long, value_name = "BYTES", value_parser = |text: &str| limit(text, memory_bytes))]
     pub(crate) memory: Option<Limit<u64>>,
+    /// Time from which it has no sessions, such as 2030-01-31T18:00:00Z, or none
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| limit(text, end_of_time))]
+    pub(crate) until: Option<Limit<Timestamp>>,
+    /// Time from now for which it has sessions, such as 90m, 2h30m or 7d
+    #[arg(long = "for", value_name = "DURATION", conflicts_with = "until", value_parser = time_from_now)]
+    pub(crate) time: Option<Timestamp>,
     /// Its --session-memory, in place of the server's; none for the server's, here and below
     #[arg(long, value_name = "BYTES", value_parser = |text: &str| limit(text, memory_bytes_or_none))]
     pub(crate) session_memory: Option<Limit<u64>>,
@@ -426,6 +436,34 @@ fn session_count(text: &str) -> Result<u32, String> {
         Ok(count @ 1..=4096) => Ok(count),
         _ => Err("no number from 1 to 4096".into()),
     }
+}
+
+/// A time to come, as RFC 3339 has it.
+fn end_of_time(text: &str) -> Result<Timestamp, String> {
+    let until: Timestamp = text
+        .parse()
+        .map_err(|_| "no time such as 2030-01-31T18:00:00Z or 2030-01-31T18:00:00+01:00")?;
+    match until > Timestamp::now() {
+        true => whole_second(until),
+        false => Err("a time that has passed".into()),
+    }
+}
+
+/// The end of a span of time that begins now. A day has 24 hours.
+fn time_from_now(text: &str) -> Result<Timestamp, String> {
+    let wrong = "no duration such as 90m, 2h30m or 7d";
+    let span: Span = text.parse().map_err(|_| wrong)?;
+    let length = span.to_duration(SpanRelativeTo::days_are_24_hours());
+    let length = length
+        .ok()
+        .filter(SignedDuration::is_positive)
+        .ok_or(wrong)?;
+    let until = Timestamp::now().checked_add(length);
+    until.map_err(|_| wrong.to_owned()).and_then(whole_second)
+}
+
+fn whole_second(time: Timestamp) -> Result<Timestamp, String> {
+    Timestamp::from_second(time.as_second()).map_err(|error| error.to_string())
 }
 
 pub(crate) fn seconds(text: &str) -> Result<u64, String> {

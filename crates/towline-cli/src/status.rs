@@ -59,6 +59,8 @@ struct TenantStatus {
     rejected: u64,
     /// Of all its sessions since the start.
     device_time_ms: u64,
+    /// Time from which it has no sessions, as RFC 3339 has it; null if it has no end.
+    until: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -189,6 +191,7 @@ fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> Ser
         sessions_crashed: tenant.sessions_crashed,
         rejected: tenant.rejected,
         device_time_ms: tenant.device_time_us / 1000,
+        until: moment(tenant.until_s).map(|until| until.to_string()),
     });
     let limits = status.limits.into_iter().map(|limit| {
         let (value, used) = (limit.value, limit.used);
@@ -298,6 +301,12 @@ fn render(servers: &[ServerStatus], columns: Option<usize>) -> String {
         }
     }
     text
+}
+
+/// A time that a server tells; `None` for none.
+pub(crate) fn moment(seconds: u64) -> Option<jiff::Timestamp> {
+    let seconds = i64::try_from(seconds).ok().filter(|seconds| *seconds > 0)?;
+    jiff::Timestamp::from_second(seconds).ok()
 }
 
 #[cfg(test)]

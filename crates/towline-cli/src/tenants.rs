@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 use towline_server::supervisor::{QuotaChanges, Supervisor, TenantEntry, TenantLimits};
@@ -49,6 +50,8 @@ struct Entry {
     sessions: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     memory: Option<Bytes>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    until: Option<Moment>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session_memory: Option<Bytes>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,6 +95,31 @@ impl From<Bytes> for String {
     }
 }
 
+/// A time, written as RFC 3339 has it, with quotation marks or without.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(try_from = "toml::Value", into = "String")]
+struct Moment(Timestamp);
+
+impl TryFrom<toml::Value> for Moment {
+    type Error = String;
+
+    fn try_from(value: toml::Value) -> Result<Self, String> {
+        let text = match value {
+            toml::Value::String(text) => text,
+            toml::Value::Datetime(time) => time.to_string(),
+            _ => String::new(),
+        };
+        let parsed = text.parse().map(Self);
+        parsed.map_err(|_| "no time such as 2030-01-31T18:00:00Z".into())
+    }
+}
+
+impl From<Moment> for String {
+    fn from(Moment(time): Moment) -> Self {
+        time.to_string()
+    }
+}
+
 impl Entry {
     fn change(&mut self, changes: &TenantChanges) {
         fn set<T, U>(to: &mut Option<U>, from: Option<Limit<T>>, written: fn(T) -> U) {
@@ -105,6 +133,8 @@ impl Entry {
         let same = |number| number;
         set(&mut self.sessions, changes.sessions, |number| number);
         set(&mut self.memory, changes.memory, Bytes);
+        let until = changes.time.map(|time| Limit(Some(time)));
+        set(&mut self.until, changes.until.or(until), Moment);
         set(&mut self.session_memory, changes.session_memory, Bytes);
         set(
             &mut self.session_host_memory,
@@ -116,6 +146,12 @@ impl Entry {
         set(&mut self.session_code, changes.session_code, Bytes);
         let cpus = |percent: u64| percent as f64 / 100.0;
         set(&mut self.session_cpus, changes.session_cpus, cpus);
+    }
+
+    /// Whether its time is over.
+    fn is_over(&self) -> bool {
+        let until = self.until;
+        until.is_some_and(|Moment(until)| until <= Timestamp::now())
     }
 
     /// As the server wants it.
@@ -139,6 +175,7 @@ impl Entry {
             limits: TenantLimits {
                 sessions: self.sessions,
                 memory: bytes(self.memory),
+                until: self.until.map(|Moment(until)| until),
                 quota: QuotaChanges {
                     device_memory_bytes: bytes(self.session_memory),
                     host_memory_bytes: bytes(self.session_host_memory),
@@ -226,10 +263,15 @@ pub(crate) fn run(options: &TenantOptions) -> anyhow::Result<ExitCode> {
                 false => print!("{}", render(&entries)),
             }
         }
-        TenantCommand::Revoke { name } => {
+        TenantCommand::Revoke { name, .. } => {
             let mut store = Store::open(file, false).with_context(action)?;
-            store.find(name)?;
-            store.entries.remove(name);
+            match name {
+                Some(name) => {
+                    store.find(name)?;
+                    store.entries.remove(name);
+                }
+                None => store.entries.retain(|_, entry| !entry.is_over()),
+            }
             store.save().with_context(action)?;
         }
         TenantCommand::Rotate { name, token_out } => {
@@ -257,6 +299,7 @@ fn listed(entries: &Entries) -> serde_json::Value {
             "admin": entry.admin,
             "sessions": entry.sessions,
             "memory_bytes": bytes(entry.memory),
+            "until": entry.until,
             "session_memory_bytes": bytes(entry.session_memory),
             "session_host_memory_bytes": bytes(entry.session_host_memory),
             "session_processes": entry.session_processes,
@@ -269,7 +312,15 @@ fn listed(entries: &Entries) -> serde_json::Value {
 }
 
 fn render(entries: &Entries) -> String {
-    let mut table = Table::new(["TENANT", "ADMIN", ">SESSIONS", ">SESSION MEMORY", ">MEMORY"]);
+    let columns = [
+        "TENANT",
+        "ADMIN",
+        ">SESSIONS",
+        ">SESSION MEMORY",
+        ">MEMORY",
+        "UNTIL",
+    ];
+    let mut table = Table::new(columns);
     for (name, entry) in entries {
         let bytes = |bytes: Option<Bytes>| bytes.map_or("-".into(), |Bytes(n)| table::bytes(n));
         table.add(vec![
@@ -278,6 +329,11 @@ fn render(entries: &Entries) -> String {
             entry.sessions.map_or("-".into(), |limit| limit.to_string()),
             bytes(entry.session_memory),
             bytes(entry.memory),
+            match entry.until {
+                None => "-".into(),
+                Some(_) if entry.is_over() => "over".into(),
+                Some(Moment(until)) => until.to_string(),
+            },
         ]);
     }
     table.render_within(crate::table::terminal_columns(), &[])
@@ -436,6 +492,7 @@ impl Follower {
             log::info!("{} tenants in {}", entries.len(), self.file.display());
             supervisor.set_tenants(entries);
         }
+        supervisor.end_expired();
     }
 
     /// The tenants, if they have changed. A file that cannot be used is told of once.
@@ -555,6 +612,7 @@ mod tests {
                 cpu_percent: Some(150),
                 ..QuotaChanges::default()
             },
+            ..TenantLimits::default()
         };
         assert_eq!(anna.limits, limits);
         assert_eq!(mode(&tried.file()), 0o600);
@@ -606,6 +664,59 @@ mod tests {
         assert!(load(&tried.file()).unwrap().is_empty());
         tried.tenant(&["add", "anna"]).unwrap();
         assert_ne!(load(&tried.file()).unwrap()["anna"].id, id);
+    }
+
+    #[test]
+    fn tenants_have_sessions_until_a_time() {
+        let tried = Tried::new();
+        let until = |name: &str| load(&tried.file()).unwrap()[name].limits.until;
+        let at = "2130-01-31T18:00:00+01:00";
+        tried.tenant(&["add", "anna", "--until", at]).unwrap();
+        assert_eq!(until("anna"), Some(at.parse().unwrap()));
+        let before = Timestamp::now();
+        tried.tenant(&["set", "anna", "--for", "1d2h30m"]).unwrap();
+        let left = until("anna").unwrap().duration_since(before).as_secs();
+        assert!((95_399..95_460).contains(&left), "{left} s");
+        tried.tenant(&["set", "anna", "--until", "none"]).unwrap();
+        assert_eq!(until("anna"), None);
+        for wrong in [
+            ["--until", "2020-01-31T18:00:00Z"],
+            ["--until", "2130-01-31 18:00"],
+            ["--for", "0s"],
+            ["--for", "-2h"],
+            ["--for", "1month"],
+            ["--for", "soon"],
+        ] {
+            let arguments = ["towline", "tenant", "set", "anna", wrong[0], wrong[1]];
+            assert!(Cli::try_parse_from(arguments).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn tenants_whose_time_is_over_are_revoked_together() {
+        let tried = Tried::new();
+        tried.add("anna");
+        // By hand, in the form of TOML.
+        let entry = |name: &str, until: &str| {
+            format!("[{name}]\ntoken = \"the token of {name}\"\nuntil = {until}\n")
+        };
+        let by_hand = [
+            std::fs::read_to_string(tried.file()).unwrap(),
+            entry("bert", "2020-01-31T18:00:00Z"),
+            entry("carl", "\"2130-01-31T18:00:00Z\""),
+        ];
+        std::fs::write(tried.file(), by_hand.concat()).unwrap();
+        let shown = render(&read(&tried.file()).unwrap());
+        assert!(
+            shown.contains("over") && shown.contains("2130-01-31T18:00:00Z"),
+            "{shown}"
+        );
+        tried.tenant(&["revoke", "--expired"]).unwrap();
+        let left: Vec<String> = load(&tried.file()).unwrap().into_keys().collect();
+        assert_eq!(left, ["anna", "carl"]);
+        std::fs::write(tried.file(), entry("dora", "2030-01-31")).unwrap();
+        let error = format!("{:#}", load(&tried.file()).unwrap_err());
+        assert!(error.contains("no time such as"), "{error}");
     }
 
     #[test]

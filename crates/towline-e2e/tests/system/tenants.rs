@@ -243,6 +243,34 @@ fn revoked_tenant_loses_its_running_session() {
 }
 
 #[test]
+fn tenant_has_sessions_until_its_time_is_over() {
+    let tenants = Tenants::new();
+    tenants.add("anna", &["--for", "1h"]);
+    tenants.add("operators", &["--admin"]);
+    let server = tenants.serve(&[]);
+    let anna = tenants.idle(&server, ["anna", "anna"]);
+    let other = tenants.idle(&server, ["operators", "operators"]);
+    let told = || tenants.status(&server, "operators")["tenants"][0].take();
+    let end: String = serde_json::from_value(told()["until"].take()).expect("it has an end");
+    assert!(end.ends_with('Z'), "{end}");
+    tenants.tenant(&["set", "anna", "--for", "2s"]);
+    let ended = || told()["sessions"] == 0;
+    assert!(holds_within(PATIENCE, ended), "the session does not end");
+    let reason = "the tenant `anna` had sessions on this server until 2";
+    let errors = anna.finish().errors;
+    assert!(errors.contains(reason), "{errors}");
+    let again = tenants.program(&server, ["anna", "anna"], "list").run();
+    assert!(again.errors.contains(reason), "{}", again.errors);
+    tenants.tenant(&["set", "anna", "--for", "1h"]);
+    let is_back = || {
+        let listed = tenants.program(&server, ["anna", "anna"], "list").run();
+        listed.lines == ["status 0, 1 devices"]
+    };
+    assert!(holds_within(PATIENCE, is_back), "it has more time");
+    ends_well(other);
+}
+
+#[test]
 fn rotated_token_is_for_new_sessions() {
     let tenants = Tenants::new();
     tenants.add("anna", &[]);

@@ -291,6 +291,7 @@ fn authenticate(
                     hello: shown(hello),
                     tenant: tenant.ok_or_else(gone)?,
                 };
+                client.check()?;
                 return Ok((handshake, client));
             }
         }

@@ -497,6 +497,14 @@ impl Supervisor {
         }
     }
 
+    /// Ends the sessions of tenants whose time is over, for new ones are refused from then on. To be called several times a second.
+    pub fn end_expired(&self) {
+        for tenant in self.shared.config.tenants.expired() {
+            log::info!("tenant {}: its time is over", tenant.name());
+            self.shared.sessions.end_of(&tenant);
+        }
+    }
+
     /// Takes a new secret in the place of the one that all clients share; false where there was none at the start.
     pub fn set_token(&self, token: Token) -> bool {
         self.shared.config.tenants.set_shared_token(token)

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
+use jiff::Timestamp;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use towline_wire::control::{
     Reject, RejectCode, TenantStatus, Tenants, Token, limits::TENANT_BYTES,
@@ -42,6 +43,8 @@ pub struct TenantLimits {
     pub sessions: Option<u32>,
     /// Most device memory of all its sessions together.
     pub memory: Option<u64>,
+    /// Time from which it has no sessions, by this machine's clock.
+    pub until: Option<Timestamp>,
     /// Limits of each session.
     pub quota: QuotaChanges,
 }
@@ -179,6 +182,7 @@ impl TenantTable {
             state.token = Some(entry.token);
             state.admin = entry.admin;
             state.limits = entry.limits;
+            state.over &= state.is_over();
             drop(state);
             tenants.push(tenant);
         }
@@ -189,6 +193,17 @@ impl TenantTable {
             lock(&tenant.state).revoked = true;
         }
         revoked
+    }
+
+    /// Tenants whose time is over since the last call.
+    pub(super) fn expired(&self) -> Vec<Arc<Tenant>> {
+        let mut expired = self.all();
+        expired.retain(|tenant| {
+            let mut state = lock(&tenant.state);
+            let is_over = state.is_over();
+            is_over && !std::mem::replace(&mut state.over, true)
+        });
+        expired
     }
 }
 
@@ -249,9 +264,19 @@ struct State {
     admin: bool,
     limits: TenantLimits,
     revoked: bool,
+    /// The end of its time has been told.
+    over: bool,
     /// Sessions whose clients have left.
     leaving: u32,
     usage: Usage,
+}
+
+impl State {
+    /// Whether its time has come.
+    fn is_over(&self) -> bool {
+        let until = self.limits.until;
+        until.is_some_and(|until| until <= Timestamp::now())
+    }
 }
 
 /// Use by all sessions of a tenant.
@@ -331,20 +356,27 @@ impl Tenant {
             sessions_crashed: usage.crashed,
             rejected: usage.refused,
             device_time_us: usage.device_time_us,
+            until_s: limits.until.map_or(0, |until| {
+                u64::try_from(until.as_second()).unwrap_or_default()
+            }),
         }
     }
 
-    /// Whether its entry is gone.
+    /// Whether its entry is gone, or its time is over.
     pub(super) fn is_revoked(&self) -> bool {
-        lock(&self.state).revoked
+        let state = lock(&self.state);
+        state.revoked || state.is_over()
     }
 
     /// The reason that its clients are told then.
     pub(super) fn revocation(&self) -> String {
-        format!(
-            "the server's operator has revoked the tenant `{}`",
-            self.name
-        )
+        let (name, state) = (&self.name, lock(&self.state));
+        match state.limits.until {
+            Some(until) if !state.revoked => format!(
+                "the tenant `{name}` had sessions on this server until {until}; ask the server's operator for more time"
+            ),
+            _ => format!("the server's operator has revoked the tenant `{name}`"),
+        }
     }
 
     /// Takes a place for a session, or says why there is none. Waits for the places of clients that have left.
@@ -542,6 +574,38 @@ mod tests {
         assert!(bert.is_revoked() && !anna.is_revoked());
         assert!(Arc::ptr_eq(&table.get("anna").unwrap(), &anna));
         assert_eq!(table.token("anna"), Some(token(SECOND)));
+    }
+
+    #[test]
+    fn tenant_whose_time_is_over_is_told_once_until_it_has_more() {
+        let at = |seconds: i64| {
+            let until = Timestamp::from_second(seconds).unwrap();
+            let limits = TenantLimits {
+                until: Some(until),
+                ..TenantLimits::default()
+            };
+            [("anna".to_owned(), entry("1", FIRST, limits))].into()
+        };
+        let (past, future) = (1_000_000_000, 200_000_000_000);
+        let table = TenantTable::listed(at(future));
+        let anna = table.get("anna").unwrap();
+        assert!(!anna.is_revoked() && table.expired().is_empty());
+        table.replace(at(past));
+        assert!(anna.is_revoked());
+        let told = anna.revocation();
+        assert!(told.contains("until 2001-09-09T01:46:40Z"), "{told}");
+        assert_eq!(anna.status().until_s, 1_000_000_000);
+        assert_eq!([table.expired().len(), table.expired().len()], [1, 0]);
+        // Its token is still good, so that it can be told.
+        assert_eq!(table.token("anna"), Some(token(FIRST)));
+        table.replace(at(past + 1));
+        assert!(table.expired().is_empty());
+        table.replace(at(future));
+        assert!(!anna.is_revoked());
+        table.replace(at(past));
+        assert_eq!(table.expired().len(), 1);
+        table.replace(BTreeMap::new());
+        assert!(anna.revocation().contains("revoked"));
     }
 
     #[test]

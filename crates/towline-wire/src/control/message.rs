@@ -502,6 +502,8 @@ pub struct TenantStatus {
     pub rejected: u64,
     /// How long its sessions have kept devices busy since the start, those that have ended too.
     pub device_time_us: u64,
+    /// Time from which it has no sessions, in seconds since 1970 (UTC).
+    pub until_s: u64,
 }
 
 impl TenantStatus {
@@ -516,6 +518,7 @@ impl TenantStatus {
         writer.u64(self.sessions_crashed);
         writer.u64(self.rejected);
         writer.u64(self.device_time_us);
+        writer.u64(self.until_s);
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
@@ -530,6 +533,7 @@ impl TenantStatus {
             sessions_crashed: reader.u64("sessions of a tenant crashed")?,
             rejected: reader.u64("sessions of a tenant rejected")?,
             device_time_us: reader.u64("device time of a tenant")?,
+            until_s: reader.u64("end of a tenant's time")?,
         })
     }
 }

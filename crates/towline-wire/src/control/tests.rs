@@ -615,7 +615,7 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
 }
 
 fn tenant_status() -> impl Strategy<Value = TenantStatus> {
-    let numbers = (any::<[u32; 2]>(), any::<[u64; 6]>());
+    let numbers = (any::<[u32; 2]>(), any::<[u64; 7]>());
     (tenant_name(), any::<bool>(), numbers).prop_map(|(name, admin, ([sessions, max], numbers))| {
         let [
             held,
@@ -624,6 +624,7 @@ fn tenant_status() -> impl Strategy<Value = TenantStatus> {
             sessions_crashed,
             rejected,
             device_time_us,
+            until_s,
         ] = numbers;
         TenantStatus {
             name,
@@ -636,6 +637,7 @@ fn tenant_status() -> impl Strategy<Value = TenantStatus> {
             sessions_crashed,
             rejected,
             device_time_us,
+            until_s,
         }
     })
 }
