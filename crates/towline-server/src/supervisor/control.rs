@@ -81,7 +81,7 @@ impl Client {
     fn check(&self) -> Result<(), Fault> {
         match self.tenant.is_revoked() {
             true => Err(Fault::Rejected(
-                RejectCode::AuthenticationFailed.because(self.tenant.revocation()),
+                RejectCode::TenantEnded.because(self.tenant.revocation()),
             )),
             false => Ok(()),
         }

@@ -275,7 +275,7 @@ impl SessionTable {
         // It may have been when this session was not known yet.
         if session.tenant.is_revoked() {
             let text = session.tenant.revocation();
-            return Err(RejectCode::AuthenticationFailed.because(text));
+            return Err(RejectCode::TenantEnded.because(text));
         }
         state.sessions.insert(session.id, session);
         Ok(())

@@ -102,6 +102,9 @@ reject_codes! {
     EncryptionRequired = 11:
         "the server takes encrypted connections only; leave out --no-encryption and TOWLINE_NO_ENCRYPTION, or start the server with \
          --no-encryption too",
+    /// The tenant was revoked, or its time is over.
+    TenantEnded = 12:
+        "the server takes no sessions of this tenant any more; ask its operator",
 }
 
 impl RejectCode {
