@@ -11,8 +11,8 @@ use towline_transport::{
 };
 use towline_wire::control::{
     Channel, ClientHandshake, ClientProgress, ControlError, HandshakeError, Hello, LaneKey,
-    Message, MessageBuffer, NONCE_BYTES, Purpose, SHOWN_TEXT, Token, TokenError, Welcome, limits,
-    printable,
+    Message, MessageBuffer, NONCE_BYTES, Purpose, RejectCode, SHOWN_TEXT, Token, TokenError,
+    Welcome, limits, printable,
 };
 use towline_wire::error::DecodeError;
 
@@ -157,8 +157,12 @@ impl From<(String, TokenError)> for DialError {
 
 /// How long a server may say nothing in the handshake. One that starts a worker says each second that it is alive.
 const SILENCE_LIMIT: Duration = Duration::from_secs(10);
-/// Time until a connection that was cut in its handshake is made again.
-const SECOND_ATTEMPT: Duration = Duration::from_millis(50);
+/// Pauses before a connection is made again.
+const PAUSES: [Duration; 3] = [
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+    Duration::from_millis(800),
+];
 /// How long a handshake may take with a server that says so.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(300);
 
@@ -277,19 +281,37 @@ pub struct Opened {
     pub lane_key: Option<LaneKey>,
 }
 
-/// Opens a control connection; once more, where it was cut before the handshake was done.
+/// Opens a control connection; once more, where it was cut before the handshake was done, and three times where the server had too much
+/// to do.
 pub fn knock(address: &Address, access: &Access, purpose: Purpose) -> Result<Opened, DialError> {
     let options = ConnectOptions::control();
-    let attempt = || knock_within(address, access, purpose, &options, SILENCE_LIMIT);
-    match attempt() {
-        Err(DialError::Transport(
-            error @ (TransportError::Closed { .. } | TransportError::Lost { .. }),
-        )) => {
-            log::debug!("{address}: {error}; once more");
-            std::thread::sleep(SECOND_ATTEMPT);
-            attempt()
+    let mut pauses = PAUSES.iter();
+    loop {
+        let outcome = knock_within(address, access, purpose, &options, SILENCE_LIMIT);
+        let pause = match &outcome {
+            Err(DialError::Transport(
+                TransportError::Closed { .. } | TransportError::Lost { .. },
+            )) => std::mem::take(&mut pauses).next(),
+            Err(error) if error.says_busy() => pauses.next(),
+            _ => None,
+        };
+        match (&outcome, pause) {
+            (Err(error), Some(pause)) => {
+                log::debug!("{address}: {error}; once more");
+                std::thread::sleep(*pause);
+            }
+            _ => return outcome,
         }
-        outcome => outcome,
+    }
+}
+
+impl DialError {
+    /// Whether the server had too much to do.
+    fn says_busy(&self) -> bool {
+        let Self::Handshake { why, .. } = self else {
+            return false;
+        };
+        matches!(why, HandshakeError::Rejected(reject) if reject.code == RejectCode::Busy)
     }
 }
 
@@ -537,7 +559,7 @@ mod tests {
 
     #[test]
     fn refusal_tells_its_cause_once() {
-        let reject = towline_wire::control::RejectCode::NoDevice.because("no driver");
+        let reject = RejectCode::NoDevice.because("no driver");
         let error = DialError::Handshake {
             server: "gpu1".into(),
             why: HandshakeError::Rejected(reject),
@@ -570,7 +592,7 @@ mod tests {
                 server.send(&[IoSlice::new(&alive)]).expect("it is read");
                 std::thread::sleep(Duration::from_millis(100));
             }
-            let reject = Message::Reject(towline_wire::control::RejectCode::Busy.plain()).encode();
+            let reject = Message::Reject(RejectCode::Busy.plain()).encode();
             server.send(&[IoSlice::new(&reject)]).expect("it is read");
         });
         assert!(matches!(shake(&*client), Err(DialError::Handshake { .. })));
@@ -584,7 +606,7 @@ mod tests {
         let serving = std::thread::spawn(move || {
             let accept = || listener.accept().expect("a connection").0;
             drop(accept());
-            let busy = Message::Reject(towline_wire::control::RejectCode::Busy.plain()).encode();
+            let busy = Message::Reject(RejectCode::Busy.plain()).encode();
             let mut second = accept();
             std::io::Write::write_all(&mut second, &busy).expect("it is read");
             second
@@ -592,6 +614,26 @@ mod tests {
         let address = address.parse().expect("it is well formed");
         let answered = knock(&address, &Access::default(), Purpose::Query);
         assert!(matches!(answered, Err(DialError::Handshake { .. })));
+        serving.join().expect("the server does not panic");
+    }
+
+    #[test]
+    fn busy_server_is_asked_again() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        let serving = std::thread::spawn(move || {
+            let codes = [RejectCode::Busy, RejectCode::Busy, RejectCode::NoDevice];
+            codes.map(|code| {
+                let mut connection = listener.accept().expect("a connection").0;
+                let reject = Message::Reject(code.plain()).encode();
+                std::io::Write::write_all(&mut connection, &reject).expect("it is read");
+                connection
+            })
+        });
+        let address = address.parse().expect("it is well formed");
+        let answered = knock(&address, &Access::default(), Purpose::Query);
+        let error = answered.err().expect("it has no device").to_string();
+        assert!(error.contains("no usable device"), "{error}");
         serving.join().expect("the server does not panic");
     }
 

@@ -149,9 +149,13 @@ pub(super) fn endless_flood_lets_every_client_in() -> Result<(), Failed> {
             }
         };
         scope.spawn(flood);
-        let joined: Vec<_> = (0..10)
-            .map(|_| Client::join(&server.address, Purpose::Session, None).map(drop))
-            .collect();
+        // On a machine with much else to do a client may be too slow, and asks again, as ours do.
+        let join = |_| {
+            let attempt = || Client::join(&server.address, Purpose::Session, None).map(drop);
+            let again = |_| attempt();
+            (0..3).fold(attempt(), |outcome, _| outcome.or_else(again))
+        };
+        let joined: Vec<_> = (0..10).map(join).collect();
         over.store(true, Ordering::Relaxed);
         assert!(joined.iter().all(Result::is_ok), "{joined:?}");
     });
