@@ -5,6 +5,7 @@
 //! `docs/adding-a-call.md`. Whatever the declarations leave open (a pointer without a direction, an id used twice, a length that
 //! names no parameter) fails the build with file and line.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod emit;
 pub mod model;

@@ -30,15 +30,25 @@ pub struct Api {
 /// A primitive with its wire width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prim {
+    /// A signed byte.
     I8,
+    /// A byte.
     U8,
+    /// A signed number of 16 bits.
     I16,
+    /// A number of 16 bits.
     U16,
+    /// A signed number of 32 bits.
     I32,
+    /// A number of 32 bits.
     U32,
+    /// A signed number of 64 bits.
     I64,
+    /// A number of 64 bits.
     U64,
+    /// A floating-point number of 32 bits.
     F32,
+    /// A floating-point number of 64 bits.
     F64,
     /// Pointer-sized in memory, 64 bits on the wire.
     Usize,

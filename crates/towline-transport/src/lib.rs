@@ -20,6 +20,7 @@
 //! uphold is written in [`Connection`] and held by the suite in `conformance` (a feature of that name).
 
 #![deny(unsafe_code)]
+#![warn(missing_docs)]
 
 mod address;
 #[cfg(feature = "conformance")]

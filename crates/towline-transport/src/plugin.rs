@@ -35,16 +35,27 @@ pub const CROSSES_HOSTS: u64 = 1 << 1;
 
 /// What the functions of a plugin return.
 pub mod status {
+    /// It was done.
     pub const OK: i32 = 0;
+    /// It would have to wait.
     pub const WOULD_BLOCK: i32 = 1;
+    /// The peer closed the connection, or this end was shut down; of a listener: it was closed.
     pub const CLOSED: i32 = 2;
+    /// The link broke.
     pub const LOST: i32 = 3;
+    /// Nobody listens at the address.
     pub const REFUSED: i32 = 4;
+    /// There was no answer in time.
     pub const TIMED_OUT: i32 = 5;
+    /// The network has no way to the address.
     pub const UNREACHABLE: i32 = 6;
+    /// Another listener has the address.
     pub const ADDRESS_IN_USE: i32 = 7;
+    /// The text is no address of this transport.
     pub const INVALID_ADDRESS: i32 = 8;
+    /// The transport has no such operation.
     pub const UNSUPPORTED: i32 = 9;
+    /// Anything else.
     pub const FAILED: i32 = 10;
 }
 
@@ -56,16 +67,22 @@ const TEXT_BYTES: usize = 1024;
 /// The text that goes with a failure.
 #[repr(C)]
 pub struct TowlineErrorV1 {
+    /// UTF-8 and a NUL; empty where there is none.
     pub text: [c_char; 256],
 }
 
 /// [`ConnectOptions`] across the ABI.
 #[repr(C)]
 pub struct TowlineConnectOptionsV1 {
+    /// Size of this structure, which later versions append to.
     pub struct_size: usize,
+    /// Time for the whole attempt.
     pub timeout_ns: u64,
+    /// Size of the buffers for sending and for receiving; 0 leaves it to the transport.
     pub buffer_bytes: usize,
+    /// Time that sent bytes may stay unacknowledged; 0 is without end.
     pub unacknowledged_timeout_ns: u64,
+    /// Not 0: an idle peer that is gone is found out within 30 s.
     pub keepalive: i32,
 }
 
@@ -75,64 +92,91 @@ pub struct TowlineConnectOptionsV1 {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TowlineTransportV1 {
+    /// [`ABI_VERSION`].
     pub abi_version: u32,
+    /// Size of this structure, which later versions append to.
     pub struct_size: usize,
+    /// The scheme of its addresses.
     pub scheme: *const c_char,
+    /// [`PASSES_DESCRIPTORS`], [`CROSSES_HOSTS`].
     pub capabilities: u64,
+    /// See [`Transport::connect`].
     pub connect: Option<ConnectFn>,
+    /// See [`Transport::listen`].
     pub listen: Option<ListenFn>,
+    /// See [`Transport::adopt`]; with [`PASSES_DESCRIPTORS`] only.
     pub adopt: Option<AdoptFn>,
+    /// See [`Listener::accept`].
     pub listener_accept: Option<AcceptFn>,
+    /// See [`Listener::local_address`].
     pub listener_address: Option<TextFn>,
+    /// See [`Listener::close`].
     pub listener_close: Option<ObjectFn>,
+    /// The last call for a listener.
     pub listener_free: Option<ObjectFn>,
+    /// See [`Connection::send`].
     pub send: Option<SendFn>,
+    /// See [`Connection::try_send`].
     pub try_send: Option<TrySendFn>,
+    /// See [`Connection::recv`].
     pub recv: Option<RecvFn>,
+    /// See [`Connection::try_recv`].
     pub try_recv: Option<RecvFn>,
+    /// See [`Connection::wait_readable`].
     pub wait_readable: Option<WaitReadableFn>,
+    /// See [`Connection::shutdown`].
     pub shutdown: Option<ObjectFn>,
+    /// See [`Connection::peer`].
     pub peer: Option<TextFn>,
+    /// The descriptor to pass on; with [`PASSES_DESCRIPTORS`] only.
     pub descriptor: Option<DescriptorFn>,
+    /// The last call for a connection.
     pub connection_free: Option<ObjectFn>,
 }
 
 type EntryFn = unsafe extern "C" fn() -> *const TowlineTransportV1;
+/// Connects to an address without its scheme.
 pub type ConnectFn = unsafe extern "C" fn(
     address: *const c_char,
     options: *const TowlineConnectOptionsV1,
     connection: *mut *mut c_void,
     error: *mut TowlineErrorV1,
 ) -> i32;
+/// Listens on an address without its scheme.
 pub type ListenFn = unsafe extern "C" fn(
     address: *const c_char,
     listener: *mut *mut c_void,
     error: *mut TowlineErrorV1,
 ) -> i32;
+/// Takes over the descriptor of a connection.
 pub type AdoptFn = unsafe extern "C" fn(
     descriptor: i32,
     connection: *mut *mut c_void,
     error: *mut TowlineErrorV1,
 ) -> i32;
+/// Waits for a connection.
 pub type AcceptFn = unsafe extern "C" fn(
     listener: *mut c_void,
     connection: *mut *mut c_void,
     error: *mut TowlineErrorV1,
 ) -> i32;
+/// Writes a text of an object, with a NUL, into `size` bytes.
 pub type TextFn = unsafe extern "C" fn(
     object: *mut c_void,
     text: *mut c_char,
     size: usize,
     error: *mut TowlineErrorV1,
 ) -> i32;
+/// Does something to an object that cannot fail.
 pub type ObjectFn = unsafe extern "C" fn(object: *mut c_void);
-/// `parts` points to `struct iovec`, whose layout [`IoSlice`] has.
+/// Sends all bytes. `parts` points to `struct iovec`, whose layout [`IoSlice`] has.
 pub type SendFn = unsafe extern "C" fn(
     connection: *mut c_void,
     parts: *const IoSlice<'_>,
     count: usize,
     error: *mut TowlineErrorV1,
 ) -> i32;
+/// Sends as many bytes as fit.
 pub type TrySendFn = unsafe extern "C" fn(
     connection: *mut c_void,
     bytes: *const u8,
@@ -140,6 +184,7 @@ pub type TrySendFn = unsafe extern "C" fn(
     sent: *mut usize,
     error: *mut TowlineErrorV1,
 ) -> i32;
+/// Receives at least one byte; none at the end.
 pub type RecvFn = unsafe extern "C" fn(
     connection: *mut c_void,
     buffer: *mut u8,
@@ -147,12 +192,14 @@ pub type RecvFn = unsafe extern "C" fn(
     received: *mut usize,
     error: *mut TowlineErrorV1,
 ) -> i32;
+/// Waits for bytes, at most so long; a negative time is without end.
 pub type WaitReadableFn = unsafe extern "C" fn(
     connection: *mut c_void,
     timeout_ns: i64,
     readable: *mut i32,
     error: *mut TowlineErrorV1,
 ) -> i32;
+/// Gives the descriptor of a connection.
 pub type DescriptorFn = unsafe extern "C" fn(connection: *mut c_void) -> i32;
 
 impl TowlineErrorV1 {

@@ -66,6 +66,7 @@ const BY_LISTENER: i32 = 28;
 pub struct RdmaTransport;
 
 impl RdmaTransport {
+    /// The transport; the registry has one already.
     pub fn new() -> Self {
         Self
     }

@@ -49,6 +49,7 @@ const BACKLOG: i32 = 1024;
 pub struct TcpTransport;
 
 impl TcpTransport {
+    /// The transport; the registry has one already.
     pub fn new() -> Self {
         Self
     }

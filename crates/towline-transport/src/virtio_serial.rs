@@ -61,6 +61,7 @@ pub struct VirtioSerialTransport {
 }
 
 impl VirtioSerialTransport {
+    /// The transport; the registry has one already.
     pub fn new() -> Self {
         Self::default()
     }

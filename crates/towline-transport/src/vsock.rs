@@ -33,6 +33,7 @@ const BACKLOG: i32 = 1024;
 pub struct VsockTransport;
 
 impl VsockTransport {
+    /// The transport; the registry has one already.
     pub fn new() -> Self {
         Self
     }

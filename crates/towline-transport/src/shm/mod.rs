@@ -51,6 +51,7 @@ const BACKLOG: i32 = 1024;
 pub struct ShmTransport;
 
 impl ShmTransport {
+    /// The transport; the registry has one already.
     pub fn new() -> Self {
         Self
     }
