@@ -6,6 +6,8 @@
 //! repetition by repetition, so that a change of the machine's speed falls on all of them; figures are medians with their spread,
 //! ratios are taken within a turn, and CPU seconds stand beside them.
 
+#![warn(missing_docs)]
+
 mod child;
 mod cpu;
 pub mod cuda;

@@ -27,6 +27,7 @@
 //! Everything else is held alone, and but for the first, a session's twins, and the blocks of a mirror (then its lane), nothing while a server
 //! is waited for. Twins come before blocks, the list of a session's contexts and a context's work, behind `memory`.
 
+#![warn(missing_docs)]
 #![allow(
     non_snake_case,
     clippy::too_many_arguments,

@@ -8,6 +8,7 @@
 //!
 //! Linux only. Everything is read and written below a [`root::Root`], so that tests run on recorded trees.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod act;
 pub mod address;

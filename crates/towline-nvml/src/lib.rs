@@ -10,6 +10,7 @@
 //! | `system`, `device`, `place`, `clock`, `utilization`, `process`, `nvlink`, `event`, `instance` | the calls of each group that are not just passed on |
 //! | `tables` | the undocumented table that nvidia-smi asks for |
 
+#![warn(missing_docs)]
 #![allow(
     non_snake_case,
     clippy::too_many_arguments,

@@ -19,6 +19,7 @@
 //! Lock order: a kernel's arguments, then a memory object's coherence, then its creation; an event's links; everything else is held
 //! alone.
 
+#![warn(missing_docs)]
 #![allow(
     non_snake_case,
     non_upper_case_globals,

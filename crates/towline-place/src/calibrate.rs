@@ -21,6 +21,7 @@ pub struct Curve {
     pub seconds: Vec<f64>,
     /// Cores' worth of work: n times the first over the n-th.
     pub capacity: Vec<f64>,
+    /// Cores' worth of work at which it stops growing, by the fit.
     pub saturation: f64,
     /// Root of the mean square of the fit's relative errors.
     pub error: f64,

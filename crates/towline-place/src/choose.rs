@@ -7,15 +7,18 @@ use crate::{Cluster, Matrix, Placement, Policy, Result, search, units};
 /// A placement and what it is worth.
 #[derive(Clone, Debug)]
 pub struct Candidate {
+    /// The ranks' places.
     pub placement: Placement,
     /// For programs that use GPUs.
     pub gpus: Option<Assignment>,
+    /// Its estimated cost.
     pub score: Score,
 }
 
 /// What to try.
 #[derive(Clone, Debug)]
 pub struct Wishes {
+    /// The policies to try.
     pub policies: Vec<Policy>,
     /// Search for a placement by what the program communicates, too.
     pub mapped: bool,

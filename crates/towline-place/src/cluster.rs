@@ -23,19 +23,26 @@ pub const MAX_CORES: usize = 1 << 20;
 /// Nodes that compute, servers that lend GPUs, and what joins them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
+    /// A name for reports.
     pub name: String,
+    /// The network between nodes.
     pub network: Network,
+    /// The memory that messages within a node go through.
     pub memory: Memory,
+    /// The nodes that tasks run on.
     pub nodes: Vec<Node>,
     /// Nodes whose GPUs programs use over the network; no tasks go there.
     pub gpu_servers: Vec<Node>,
+    /// Its switches; none: one that never blocks.
     pub switches: Vec<Switch>,
+    /// The GPUs of nodes and servers.
     pub gpu: Gpu,
 }
 
 /// What joins nodes: each has a link to its switch, as fast in one direction as in the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Network {
+    /// A name for reports.
     pub name: String,
     /// Of one node's link, in one direction, in bytes per second.
     pub bandwidth: f64,
@@ -52,6 +59,7 @@ pub struct Network {
 pub struct Memory {
     /// Of all messages within one socket together.
     pub bandwidth: f64,
+    /// Of a message without contents, in seconds.
     pub latency_s: f64,
     /// Between the sockets of a node, in one direction.
     pub socket_link: f64,
@@ -60,6 +68,7 @@ pub struct Memory {
 /// One machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
+    /// The host name.
     pub name: String,
     /// Cores of each socket.
     pub sockets: Vec<u32>,
@@ -71,9 +80,11 @@ pub struct Node {
     pub memory_bandwidth: f64,
     /// How much more two hardware threads do than one; 1 is nothing.
     pub threads_gain: f64,
+    /// Its GPUs.
     pub gpus: u32,
     /// Index into [`Cluster::switches`]; without switches all nodes hang on one that never blocks.
     pub switch: Option<usize>,
+    /// Power without work, GPUs apart, in watts.
     pub idle_w: f64,
     /// With all cores busy, GPUs apart.
     pub busy_w: f64,
@@ -86,20 +97,25 @@ pub struct Node {
 pub struct Gpu {
     /// Between GPU and host memory, in bytes per second.
     pub link: f64,
+    /// Power of one without work, in watts.
     pub idle_w: f64,
+    /// Power of one at work, in watts.
     pub busy_w: f64,
+    /// Of one, in any currency.
     pub price: f64,
 }
 
 /// A switch and its link to the rest of the network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Switch {
+    /// A name for reports.
     pub name: String,
     /// In one direction, in bytes per second.
     pub uplink: f64,
 }
 
 impl Node {
+    /// Cores of all its sockets.
     pub fn cores(&self) -> u32 {
         self.sockets.iter().sum()
     }
@@ -134,6 +150,7 @@ impl Cluster {
         Self::from_toml(&text, &path.display().to_string())
     }
 
+    /// Cores of all nodes.
     pub fn cores(&self) -> usize {
         self.nodes.iter().map(|node| node.cores() as usize).sum()
     }
@@ -144,6 +161,7 @@ impl Cluster {
         self.nodes.iter().map(of).sum()
     }
 
+    /// Index of a node.
     pub fn node_named(&self, name: &str) -> Result<usize> {
         self.nodes
             .iter()

@@ -148,6 +148,7 @@ pub struct Choice {
     pub pool: GpuPool,
 }
 
+/// The GPUs that a rank may use.
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
 pub enum GpuPool {
     /// In the rank's own node or a server
@@ -160,6 +161,7 @@ pub enum GpuPool {
 }
 
 impl Choice {
+    /// The placements to try on this cluster.
     pub fn wishes(&self, cluster: &Cluster) -> Result<crate::choose::Wishes> {
         let mapped = self.policies.is_empty() || self.policies.iter().any(|name| name == "mapped");
         let named = self.policies.iter().filter(|name| *name != "mapped");
@@ -178,6 +180,7 @@ impl Choice {
         })
     }
 
+    /// The model of a socket that this chooses.
     pub fn sockets(&self) -> Result<crate::score::Sockets> {
         match self.saturation {
             Some(cores) if !cores.is_finite() || cores < 1.0 => Err(Error::Size(format!(

@@ -7,6 +7,7 @@ use crate::{Cluster, Error, Matrix, Placement, Result};
 /// One GPU of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuSlot {
+    /// The machine that it is in.
     pub home: Home,
     /// Its number there.
     pub index: u32,
@@ -24,6 +25,7 @@ pub enum Home {
 /// A GPU for each rank that uses one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assignment {
+    /// Of each rank: its GPU, if it uses one.
     pub gpus: Vec<Option<GpuSlot>>,
     /// The busiest GPU's seconds, kernels and copies.
     pub busiest_gpu_s: f64,

@@ -27,6 +27,7 @@
 //! # Ok::<(), towline_place::Error>(())
 //! ```
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod calibrate;
 mod child;
@@ -57,6 +58,7 @@ pub use placement::{Placement, Slot};
 pub use policy::Policy;
 pub use program::Program;
 
+/// An outcome of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 fn read_text(path: &Path) -> Result<String> {

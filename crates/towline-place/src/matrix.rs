@@ -14,22 +14,28 @@ const MAX_PAIRS: usize = 1 << 26;
 /// Traffic between ranks, and what each computes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
+    /// The program's name.
     pub name: String,
     /// Of each rank, sorted by peer: what it sends, point to point and collectives together.
     pub sent: Vec<Vec<Traffic>>,
     /// Of each rank: operations on a core that does `rated_speed` of them, 0: as the cluster's cores.
     pub ops: Vec<f64>,
+    /// Operations per second of the core that `ops` count for.
     pub rated_speed: f64,
     /// What a rank draws from memory while it computes, in bytes per second; 0: nothing is known.
     pub memory_demand: f64,
+    /// Of each rank: its use of a GPU.
     pub gpu: Vec<GpuUse>,
 }
 
 /// What a rank sends to a peer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Traffic {
+    /// The rank that receives.
     pub peer: u32,
+    /// Bytes sent to it.
     pub bytes: f64,
+    /// Messages sent to it.
     pub messages: f64,
 }
 
@@ -54,6 +60,7 @@ struct File {
 }
 
 impl Matrix {
+    /// The number of ranks.
     pub fn ranks(&self) -> usize {
         self.sent.len()
     }
@@ -136,6 +143,7 @@ impl Matrix {
         Self::from_json(&crate::read_text(&path)?, &what)
     }
 
+    /// Reads what `towline trace` wrote; the text is a remark, where the traced program did not end in order.
     pub fn from_json(text: &str, what: &str) -> Result<(Self, Option<String>)> {
         let fail = |reason: String| Error::Cluster {
             what: what.to_owned(),

@@ -18,6 +18,7 @@ pub struct Slot {
 pub struct Placement {
     /// What it is called in tables: `rr:1`, `mapped`.
     pub name: String,
+    /// Of each rank: its place.
     pub slots: Vec<Slot>,
 }
 
@@ -42,6 +43,7 @@ impl Placement {
         Ok(Self { name, slots })
     }
 
+    /// The number of ranks.
     pub fn ranks(&self) -> usize {
         self.slots.len()
     }

@@ -26,8 +26,10 @@ pub fn speed(rated: f64, core_speed: f64) -> f64 {
     }
 }
 
+/// What each rank of a parallel program does.
 #[derive(Clone, Debug)]
 pub struct Program {
+    /// A name for reports.
     pub name: String,
     /// One per rank.
     pub start: Vec<Vec<Op>>,
@@ -46,57 +48,89 @@ pub struct Program {
 /// What a rank does next. Ranks are those of the program, sizes in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
+    /// Computes on its core.
     Compute {
+        /// Operations.
         ops: f64,
     },
+    /// Sends a message, and waits until its memory is free again.
     Send {
+        /// The rank that receives.
         to: u32,
+        /// The tag of the message.
         tag: u32,
+        /// The length of the message.
         bytes: u64,
     },
+    /// Begins to send a message.
     Isend {
+        /// The rank that receives.
         to: u32,
+        /// The tag of the message.
         tag: u32,
+        /// The length of the message.
         bytes: u64,
     },
+    /// Waits for a message.
     Recv {
+        /// The rank that sends.
         from: u32,
+        /// The tag of the message.
         tag: u32,
+        /// The length of the message.
         bytes: u64,
     },
+    /// Begins to receive a message.
     Irecv {
+        /// The rank that sends.
         from: u32,
+        /// The tag of the message.
         tag: u32,
+        /// The length of the message.
         bytes: u64,
     },
     /// For the oldest request to or from this rank with this tag that is not waited for yet.
     Wait {
+        /// The other rank.
         peer: u32,
+        /// The tag of the message.
         tag: u32,
+        /// Whether this rank sends.
         sent: bool,
     },
     /// For all requests.
     WaitAll,
     /// Sends and receives at once, and waits for both; what collectives are made of.
     Exchange {
+        /// The rank that receives, and how many bytes.
         to: Option<(u32, u64)>,
+        /// The rank that sends, and how many bytes.
         from: Option<(u32, u64)>,
+        /// The tag of both messages.
         tag: u32,
     },
+    /// Takes part in a collective.
     Collective {
+        /// The collective.
         call: Call,
+        /// The ranks that take part.
         communicator: u32,
     },
     /// Uses the rank's GPU: so many bytes up, a kernel of so many seconds, so many bytes down, in so many calls.
     Gpu {
+        /// Bytes to the GPU.
         up: u64,
+        /// Time of the kernel alone on the GPU.
         seconds: f64,
+        /// Bytes from the GPU.
         down: u64,
+        /// Calls of the GPU's interface.
         calls: u32,
     },
 }
 
 impl Program {
+    /// The number of ranks.
     pub fn ranks(&self) -> usize {
         self.start.len()
     }
@@ -167,13 +201,18 @@ impl Program {
 /// What a rank asks of its GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GpuUse {
+    /// Bytes to the GPU.
     pub up: f64,
+    /// Bytes from the GPU.
     pub down: f64,
+    /// Time of kernels.
     pub seconds: f64,
+    /// Calls of the GPU's interface.
     pub calls: f64,
 }
 
 impl GpuUse {
+    /// Whether it uses no GPU.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }

@@ -46,18 +46,23 @@ impl Sockets {
 pub struct Score {
     /// The sum of the four: what placements are compared by.
     pub total_s: f64,
+    /// Time of the slowest rank's computing.
     pub compute_s: f64,
+    /// Time of the busiest link.
     pub link_s: f64,
+    /// Time of the messages' latencies.
     pub latency_s: f64,
     /// Of the busiest GPU, or of the link to the busiest GPU server; 0 until [`Score::add_gpus`].
     pub gpu_s: f64,
-    /// Bytes between nodes, and of all.
+    /// Bytes between nodes.
     pub cross_bytes: f64,
+    /// Bytes of all messages.
     pub all_bytes: f64,
     /// The link that takes longest, with its bytes.
     pub busiest_link: Option<(String, f64)>,
-    /// Most ranks on a socket, and how much slower they compute than alone.
+    /// Most ranks on a socket.
     pub socket_ranks: u32,
+    /// Time of computing there against that alone.
     pub slowdown: f64,
 }
 

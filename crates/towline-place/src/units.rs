@@ -7,7 +7,9 @@ use serde::de::{self, Deserializer, Visitor};
 
 /// What a quantity measures.
 pub trait Unit {
+    /// Its name in errors.
     const NAME: &'static str;
+    /// An example for errors.
     const EXAMPLE: &'static str;
     /// Suffixes, and what one of them is in the base unit.
     const SUFFIXES: &'static [(&'static str, f64)];
@@ -16,6 +18,7 @@ pub trait Unit {
 macro_rules! unit {
     ($kind:ident, $name:literal, $example:literal, $($suffix:literal = $factor:expr),+ $(,)?) => {
         #[derive(Clone, Copy, Debug, PartialEq)]
+        #[doc = concat!("Unit of a ", $name, ".")]
         pub enum $kind {}
         impl Unit for $kind {
             const NAME: &'static str = $name;
@@ -84,6 +87,7 @@ unit!(
 pub struct Quantity<U>(pub f64, PhantomData<U>);
 
 impl<U> Quantity<U> {
+    /// A quantity in its base unit.
     pub const fn new(value: f64) -> Self {
         Self(value, PhantomData)
     }

@@ -4,6 +4,7 @@
 //! (`TERM` is not `dumb`). It has no colours.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 use std::time::Duration;
 

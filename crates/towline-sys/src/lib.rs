@@ -11,6 +11,7 @@
 //! Linux only. Nothing here knows OpenCL, CUDA or the wire.
 
 #![deny(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod channel;
 pub mod cpus;

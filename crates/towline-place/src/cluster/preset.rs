@@ -10,6 +10,7 @@ const PRESETS: &[(&str, &str)] = &[
     ("two-leaves", include_str!("../../presets/two-leaves.toml")),
 ];
 
+/// Names of the clusters that come with the program.
 pub fn names() -> Vec<&'static str> {
     PRESETS.iter().map(|(name, _)| *name).collect()
 }
@@ -23,6 +24,7 @@ pub fn text(name: &str) -> Result<&'static str> {
     })
 }
 
+/// The cluster of a name.
 pub fn cluster(name: &str) -> Result<Cluster> {
     Cluster::from_toml(text(name)?, name)
 }

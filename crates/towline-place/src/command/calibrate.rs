@@ -12,6 +12,7 @@ use super::place::{print, print_json};
 use crate::calibrate::{self, Curve, MAX_COPIES};
 use crate::{Error, Result, units};
 
+/// Options of `towline calibrate`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Most copies at once; the cores of a socket by default
@@ -40,6 +41,7 @@ pub struct Options {
 /// What a copy of the triad goes through: about a second.
 const TURNS: u32 = 40;
 
+/// `towline calibrate`.
 pub fn run(options: &Options) -> Result<ExitCode> {
     if options.triad {
         std::hint::black_box(calibrate::triad(TURNS));

@@ -13,15 +13,19 @@ use crate::choose::{self, Candidate};
 use crate::gpus;
 use crate::{Error, Matrix, Result, launcher, picture, scotch, units};
 
+/// Options of `towline place`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
+    /// The cluster.
     #[command(flatten)]
     pub description: Description,
     /// Only these nodes of the cluster: node[00-03],node07
     #[arg(long, value_name = "LIST")]
     pub nodes: Option<String>,
+    /// The program.
     #[command(flatten)]
     pub work: Work,
+    /// The placements to try.
     #[command(flatten)]
     pub choice: Choice,
     /// Write launchers' files, placement.json and placement.svg into this folder
@@ -60,6 +64,7 @@ struct Row {
     slowdown: f64,
 }
 
+/// `towline place`.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let cluster = options.description.read(options.nodes.as_deref())?;
     let (matrix, remark) = options.work.matrix()?;

@@ -13,6 +13,7 @@ use super::{Choice, Description, Work};
 use crate::simulate::{ITERATIONS, Simulator, mix};
 use crate::{Matrix, Result, choose, units};
 
+/// Options of `towline simulate`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     #[command(subcommand)]
@@ -84,6 +85,7 @@ struct MixOptions {
     engine: Engine,
 }
 
+/// `towline simulate`.
 pub fn run(options: &Options) -> Result<ExitCode> {
     match &options.what {
         What::Program(options) => program(options),

@@ -29,41 +29,64 @@ pub const TINY: u64 = 256;
 pub enum Call {
     /// `bytes`: what each contributes.
     Allgather {
+        /// Bytes that each contributes.
         bytes: u64,
     },
+    /// `MPI_Allreduce`.
     Allreduce {
+        /// Bytes that each contributes.
         bytes: u64,
     },
     /// `bytes`: to each.
     Alltoall {
+        /// Bytes to each.
         bytes: u64,
     },
+    /// `MPI_Alltoallv`.
     Alltoallv {
+        /// Bytes to each rank.
         send: Arc<[u64]>,
+        /// Bytes from each rank.
         receive: Arc<[u64]>,
     },
+    /// `MPI_Barrier`.
     Barrier,
+    /// `MPI_Bcast`.
     Bcast {
+        /// Bytes that each gets.
         bytes: u64,
+        /// The rank that sends.
         root: u32,
     },
+    /// `MPI_Gather`.
     Gather {
+        /// Bytes that each contributes.
         bytes: u64,
+        /// The rank that receives.
         root: u32,
     },
+    /// `MPI_Reduce`.
     Reduce {
+        /// Bytes that each contributes.
         bytes: u64,
+        /// The rank that receives.
         root: u32,
     },
     /// `bytes`: what each gets.
     ReduceScatter {
+        /// Bytes that each gets.
         bytes: u64,
     },
+    /// `MPI_Scan`.
     Scan {
+        /// Bytes that each contributes.
         bytes: u64,
     },
+    /// `MPI_Scatter`.
     Scatter {
+        /// Bytes that each gets.
         bytes: u64,
+        /// The rank that sends.
         root: u32,
     },
 }

@@ -46,6 +46,7 @@ pub enum Kernel {
 }
 
 impl Kernel {
+    /// All of them, by name.
     pub const ALL: &[(&str, Self)] = &[
         ("cg", Self::Cg),
         ("ft", Self::Ft),
@@ -59,6 +60,7 @@ impl Kernel {
         ("stmv-gpu", Self::StmvGpu),
     ];
 
+    /// The one of this name.
     pub fn named(name: &str) -> Result<Self> {
         let known = Self::ALL.iter().find(|(known, _)| *known == name);
         known.map(|(_, kernel)| *kernel).ok_or_else(|| {
@@ -70,6 +72,7 @@ impl Kernel {
         })
     }
 
+    /// Its name.
     pub fn name(self) -> &'static str {
         let known = Self::ALL.iter().find(|(_, kernel)| *kernel == self);
         known.map_or("", |(name, _)| name)

@@ -17,10 +17,12 @@ const MAX_JOBS: usize = 20_000;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mix {
+    /// A name for reports.
     pub name: String,
     /// Most jobs on a GPU of a server at once; 0: any.
     #[serde(default)]
     pub share: u32,
+    /// Its jobs, by kind.
     pub jobs: Vec<Group>,
 }
 
@@ -28,8 +30,11 @@ pub struct Mix {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
+    /// A name for reports.
     pub name: String,
+    /// The number of jobs.
     pub count: u32,
+    /// The first arrival; at once by default.
     #[serde(default)]
     pub first: Option<Quantity<Time>>,
     /// Between arrivals.
@@ -45,6 +50,7 @@ pub struct Group {
     pub kernel: Option<Quantity<Time>>,
     /// To and from the GPU.
     pub upload: Option<Quantity<Bytes>>,
+    /// Bytes from the GPU.
     pub download: Option<Quantity<Bytes>>,
 }
 
@@ -57,19 +63,24 @@ fn one() -> u32 {
 pub struct Outcome {
     /// GPU servers; none: a GPU in every node.
     pub servers: Option<usize>,
+    /// GPUs in all.
     pub gpus: usize,
+    /// Time from the first arrival to the last end.
     pub makespan_s: f64,
     /// Mean over jobs, from arrival to end.
     pub turnaround_s: f64,
     /// Of all GPUs over the makespan.
     pub gpu_utilisation: f64,
+    /// Energy of all machines, in joules.
     pub energy_j: f64,
+    /// Price of all machines.
     pub price: f64,
     /// Makespan against that with a GPU in every node.
     pub slowdown: f64,
 }
 
 impl Mix {
+    /// Reads a description; `what` names it in errors.
     pub fn from_toml(text: &str, what: &str) -> Result<Self> {
         let fail = |reason: String| Error::Cluster {
             what: what.to_owned(),

@@ -9,39 +9,66 @@ use crate::{Cluster, Error, Result};
 /// One of the assumed values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
+    /// Speed of NPB's CG on a core.
     CgSpeed,
+    /// Memory traffic of CG for each operation.
     CgBytes,
+    /// Speed of NPB's FT on a core.
     FtSpeed,
+    /// Memory traffic of FT for each operation.
     FtBytes,
+    /// Speed of NPB's IS on a core.
     IsSpeed,
+    /// Memory traffic of IS for each operation.
     IsBytes,
+    /// Speed of NPB's LU on a core.
     LuSpeed,
+    /// Memory traffic of LU for each operation.
     LuBytes,
+    /// Speed of Himeno's benchmark on a core.
     HimenoSpeed,
+    /// The same, built by Intel's compiler.
     HimenoIntelSpeed,
+    /// Memory traffic of Himeno's benchmark for each operation.
     HimenoBytes,
+    /// Time of molecular dynamics for the near pairs of an atom in a step.
     MdPairs,
+    /// Its time for the rest of an atom's step.
     MdOther,
+    /// Its time for the far forces of an atom in a step.
     MdLong,
+    /// Its time on a GPU for an atom in a step.
     MdGpu,
+    /// Bandwidth of a socket's memory.
     MemoryBandwidth,
+    /// Bandwidth of messages within a node.
     MessageBandwidth,
+    /// Bandwidth between the sockets of a node.
     SocketLink,
+    /// Bandwidth of a node's link.
     NetworkBandwidth,
+    /// Latency of the network.
     NetworkLatency,
+    /// Bandwidth between GPU and host.
     GpuLink,
+    /// Gain by two threads on a core.
     ThreadsGain,
 }
 
 /// A value and its history.
 #[derive(Clone, Copy, Debug)]
 pub struct Assumption {
+    /// The quantity.
     pub quantity: Quantity,
+    /// Its name in options and reports.
     pub name: &'static str,
+    /// Its unit; empty for a ratio.
     pub unit: &'static str,
+    /// Its value.
     pub value: f64,
     /// What was assumed before costs were derived; the same for what had a source already.
     pub earlier: f64,
+    /// The source of the value.
     pub source: &'static str,
     /// Names of declared programs start with it; empty: all.
     pub of: &'static str,
@@ -291,6 +318,7 @@ pub struct Assumed {
 }
 
 impl Quantity {
+    /// The one of this name.
     pub fn named(name: &str) -> Result<Self> {
         let known = ASSUMPTIONS
             .iter()
@@ -307,6 +335,7 @@ impl Quantity {
         })
     }
 
+    /// Its entry in [`ASSUMPTIONS`].
     pub fn assumption(self) -> &'static Assumption {
         ASSUMPTIONS
             .iter()
@@ -342,6 +371,7 @@ impl Assumed {
         }
     }
 
+    /// The value of a quantity, varied if it is the one.
     pub fn of(self, quantity: Quantity) -> f64 {
         quantity.assumption().value * self.factor(quantity)
     }
