@@ -26,7 +26,7 @@ pub fn speed(rated: f64, core_speed: f64) -> f64 {
     }
 }
 
-/// What each rank of a parallel program does.
+/// A parallel program: the work of each rank.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// A name for reports.
