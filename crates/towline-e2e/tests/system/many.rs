@@ -73,13 +73,13 @@ fn buffer_goes_around(count: usize) {
 }
 
 #[test]
-fn buffer_goes_around_the_devices_of_four_servers_and_two_local_ones_in_one_context() {
+fn buffer_goes_around_four_servers_and_local_devices() {
     buffer_goes_around(4);
 }
 
 #[test]
 #[ignore = "takes a minute"]
-fn buffer_goes_around_the_32_devices_of_16_servers_and_two_local_ones_in_one_context() {
+fn buffer_goes_around_sixteen_servers_and_local_devices() {
     buffer_goes_around(16);
 }
 
@@ -164,13 +164,13 @@ fn open_at_once(count: usize) {
 }
 
 #[test]
-fn twenty_sessions_are_open_at_once_and_one_more_is_told_why_not() {
+fn one_session_beyond_twenty_is_told_why_not() {
     open_at_once(20);
 }
 
 #[test]
 #[ignore = "takes a minute"]
-fn a_hundred_sessions_are_open_at_once_and_one_more_is_told_why_not() {
+fn one_session_beyond_a_hundred_is_told_why_not() {
     open_at_once(100);
 }
 
