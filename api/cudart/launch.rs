@@ -70,9 +70,9 @@ extern "C" {
     fn cudaFuncGetName(name: *mut *const c_char, #[kernel] func: *const c_void) -> cudaError_t;
 
     /// Tells offset and size of a kernel's parameter.
-    #[call(driver = "cuFuncGetParamInfo")]
+    #[call]
     fn cudaFuncGetParamInfo(
-        #[kernel] func: *const c_void,
+        func: *const c_void,
         paramIndex: usize,
         paramOffset: *mut usize,
         paramSize: *mut usize,

@@ -2,7 +2,7 @@
 
 extern "C" {
     /// Tells whether a device can reach another's memory.
-    #[call(bare = "cuDeviceCanAccessPeer")]
+    #[call]
     fn cudaDeviceCanAccessPeer(
         canAccessPeer: *mut i32,
         device: i32,

@@ -549,7 +549,7 @@ impl ContextCalls for Driver {
         let range = self
             .current()
             .and_then(|context| Ok(self.device(context.device)?.facts.priorities));
-        if range.is_err() && !leastPriority.wanted() {
+        if range.is_err() && !leastPriority.wanted() && greatestPriority.wanted() {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let (least, greatest) = range?;

@@ -622,6 +622,7 @@ impl MemoryCalls for Driver {
         p: *mut c_void,
         Flags: u32,
     ) -> Result<CUdeviceptr_v1, CUresult> {
+        self.current()?;
         if Flags != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
@@ -853,6 +854,7 @@ impl MemoryCalls for Driver {
         p: *mut c_void,
         Flags: u32,
     ) -> Result<CUdeviceptr, CUresult> {
+        self.current()?;
         if Flags != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }

@@ -29,9 +29,11 @@ pub mod id {
     pub const SENT: u16 = 0xf00b;
     /// [`super::Push::Retired`].
     pub const RETIRED: u16 = 0xf00c;
+    /// [`super::Push::ErrorText`].
+    pub const ERROR_TEXT: u16 = 0xf00d;
 }
 
-/// Most bytes of a [`Push::Text`], which a client writes out before it reads on.
+/// Most bytes of a [`Push::Text`] or [`Push::ErrorText`], which a client writes out before it reads on.
 pub const TEXT_LIMIT: usize = 1 << 20;
 
 /// One push.
@@ -98,6 +100,11 @@ pub enum Push<'a> {
         /// The bytes, for standard output.
         bytes: &'a [u8],
     },
+    /// What the vendor's library printed of a kernel's failed assertions.
+    ErrorText {
+        /// The bytes, for standard error.
+        bytes: &'a [u8],
+    },
     /// A vendor's message about a context, for its callback, or the worker's about the session.
     Notice {
         /// The context; 0 for the session.
@@ -137,6 +144,7 @@ impl<'a> Push<'a> {
             Self::Data { .. } => id::DATA,
             Self::NoData { .. } => id::NO_DATA,
             Self::Text { .. } => id::TEXT,
+            Self::ErrorText { .. } => id::ERROR_TEXT,
             Self::Notice { .. } => id::NOTICE,
             Self::Close { .. } => id::CLOSE,
             Self::Ack => id::ACK,
@@ -199,7 +207,7 @@ impl<'a> Push<'a> {
                 payload.put(out);
                 status.put(out);
             }
-            Self::Text { bytes } => put_blob(out, bytes),
+            Self::Text { bytes } | Self::ErrorText { bytes } => put_blob(out, bytes),
             Self::Notice { context, text } => {
                 context.put(out);
                 put_blob(out, text);
@@ -258,15 +266,11 @@ impl<'a> Push<'a> {
                 payload: decoder.scalar()?,
                 status: decoder.scalar()?,
             },
-            id::TEXT => match decoder.blob()? {
-                bytes if bytes.len() <= TEXT_LIMIT => Self::Text { bytes },
-                bytes => {
-                    return Err(DecodeError::TooLong {
-                        what: "printed text",
-                        len: bytes.len() as u64,
-                        limit: TEXT_LIMIT as u64,
-                    });
-                }
+            id::TEXT => Self::Text {
+                bytes: text(&mut decoder)?,
+            },
+            id::ERROR_TEXT => Self::ErrorText {
+                bytes: text(&mut decoder)?,
             },
             id::NOTICE => Self::Notice {
                 context: decoder.scalar()?,
@@ -292,6 +296,17 @@ impl<'a> Push<'a> {
         };
         decoder.finish()?;
         Ok(push)
+    }
+}
+
+fn text<'a>(decoder: &mut Decoder<'a>) -> Result<&'a [u8], DecodeError> {
+    match decoder.blob()? {
+        bytes if bytes.len() <= TEXT_LIMIT => Ok(bytes),
+        bytes => Err(DecodeError::TooLong {
+            what: "printed text",
+            len: bytes.len() as u64,
+            limit: TEXT_LIMIT as u64,
+        }),
     }
 }
 
@@ -340,6 +355,7 @@ mod tests {
                 status: -4,
             },
             Push::Text { bytes: b"hello" },
+            Push::ErrorText { bytes: b"failed" },
             Push::Notice {
                 context: 1,
                 text: b"oops",

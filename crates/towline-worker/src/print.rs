@@ -1,10 +1,17 @@
 //! What kernels print. Vendors write to the process's standard output; in a worker that is a pipe of our own. A thread empties it, so
 //! that printing never stops the device, and each completion takes what has come, so that text appears at the client before the wait
 //! that covers it returns.
+//!
+//! Of failed assertions NVIDIA's driver writes lines to C's standard error, in a thread of its own. Standard error is the worker's log, so
+//! only C's `stderr` is replaced: our own messages, and the last words of a library that aborts, go to the descriptor as before.
 
-use std::os::fd::OwnedFd;
+use std::ffi::{c_char, c_int, c_void};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -37,6 +44,13 @@ struct Printed {
 
 static CAPTURED: OnceLock<Arc<Capture>> = OnceLock::new();
 
+/// Lines of failed assertions that the client has not been told, where a worker process has taken over C's `stderr`.
+static ASSERTIONS: OnceLock<Mutex<Vec<u8>>> = OnceLock::new();
+/// Stands in every such line.
+const ASSERTION: &[u8] = b"Assertion `";
+/// How long the first of the lines may come after the status that tells of it, and another after that.
+const ASSERTION_WAITS: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(5)];
+
 /// Puts a pipe in the place of standard output, for the life of this process.
 pub(crate) fn capture() -> std::io::Result<()> {
     let (capture, writer) = Capture::new()?;
@@ -54,6 +68,81 @@ pub(crate) fn capture() -> std::io::Result<()> {
                 capture.drain(&mut capture.printed());
             }
         })?;
+    Ok(())
+}
+
+/// Puts a pipe in the place of C's `stderr`, for the life of this process. Lines that are of no assertion go on to the log.
+pub(crate) fn capture_assertions() -> std::io::Result<()> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    replace_stderr(writer)?;
+    let lines = ASSERTIONS.get_or_init(Mutex::default);
+    std::thread::Builder::new()
+        .name("towline-assert".into())
+        .spawn(move || sort_errors(BufReader::new(File::from(reader)), lines))?;
+    Ok(())
+}
+
+/// Keeps lines of assertions, up to the limit, and writes the others to the log.
+fn sort_errors(mut errors: impl BufRead, assertions: &Mutex<Vec<u8>>) {
+    let mut line = Vec::new();
+    while errors
+        .read_until(b'\n', &mut line)
+        .is_ok_and(|count| count > 0)
+    {
+        if line.windows(ASSERTION.len()).any(|part| part == ASSERTION) {
+            let mut kept = assertions.lock().unwrap_or_else(PoisonError::into_inner);
+            if kept.len() + line.len() <= LIMIT {
+                kept.extend_from_slice(&line);
+            }
+        } else {
+            let _ = std::io::stderr().write_all(&line);
+        }
+        line.clear();
+    }
+}
+
+/// Tells the lines of failed assertions, of which a status has told; waits for them a little.
+pub(crate) fn tell_assertions(post: impl Fn(&Push<'_>)) {
+    let Some(lines) = ASSERTIONS.get() else {
+        return;
+    };
+    let (mut text, [mut patience, between]) = (Vec::new(), ASSERTION_WAITS);
+    let mut since = Instant::now();
+    while since.elapsed() < patience {
+        let mut more = lines.lock().unwrap_or_else(PoisonError::into_inner);
+        match more.is_empty() {
+            true => drop(more),
+            false => {
+                text.append(&mut more);
+                (since, patience) = (Instant::now(), between);
+                continue;
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for bytes in text.chunks(TEXT_LIMIT) {
+        post(&Push::ErrorText { bytes });
+    }
+}
+
+/// Has C's `stderr` write to a descriptor, without a buffer.
+fn replace_stderr(writer: OwnedFd) -> std::io::Result<()> {
+    unsafe extern "C" {
+        static mut stderr: *mut c_void;
+        fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void;
+        fn setvbuf(stream: *mut c_void, buffer: *mut c_char, mode: c_int, size: usize) -> c_int;
+    }
+    /// `_IONBF`.
+    const UNBUFFERED: c_int = 2;
+    // SAFETY: the descriptor is open, and the stream's from here on.
+    let stream = unsafe { fdopen(writer.into_raw_fd(), c"w".as_ptr()) };
+    if stream.is_null() {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: nothing was written to the stream yet, and it needs no buffer of ours.
+    unsafe { setvbuf(stream, std::ptr::null_mut(), UNBUFFERED, 0) };
+    // SAFETY: C lets programs assign it; who reads it meanwhile finds one stream or the other, and both stay open.
+    unsafe { stderr = stream };
     Ok(())
 }
 
@@ -189,6 +278,35 @@ mod tests {
         let (sizes, told, notice) = told(TEXT_LIMIT + 5);
         assert_eq!((sizes, told.len()), (vec![TEXT_LIMIT, 5], TEXT_LIMIT + 5));
         assert_eq!(notice, "");
+    }
+
+    #[test]
+    fn lines_of_assertions_are_kept_for_the_client() {
+        let errors = b"a warning\na.cu:3: void k(int): block: [0,0,0], thread: [3,0,0] Assertion `n < 3` failed.\n";
+        let kept = Mutex::default();
+        sort_errors(&errors[..], &kept);
+        let kept = kept.into_inner().unwrap();
+        assert_eq!(kept, errors[b"a warning\n".len()..]);
+    }
+
+    #[test]
+    fn what_a_library_writes_of_an_assertion_is_told() {
+        unsafe extern "C" {
+            static mut stderr: *mut c_void;
+            fn fputs(text: *const c_char, stream: *mut c_void) -> c_int;
+        }
+        capture_assertions().expect("a pipe");
+        let line = c"a.cu:3: Assertion `n < 3` failed.\n";
+        for _ in 0..2 {
+            // SAFETY: the stream is the one made above.
+            unsafe { fputs(line.as_ptr(), stderr) };
+        }
+        let told = RefCell::new(Vec::new());
+        tell_assertions(|push| match push {
+            Push::ErrorText { bytes } => told.borrow_mut().extend_from_slice(bytes),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(told.into_inner(), line.to_bytes().repeat(2));
     }
 
     #[test]

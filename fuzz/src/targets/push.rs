@@ -54,6 +54,7 @@ pub fn seeds() -> Vec<Seed> {
             status: -4,
         },
         Push::Text { bytes: b"hello" },
+        Push::ErrorText { bytes: b"failed" },
         Push::Notice {
             context: 1,
             text: b"oops",

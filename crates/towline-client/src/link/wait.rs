@@ -430,6 +430,7 @@ impl Link {
                 state.inline_retired = bytes.min(state.inline_posted);
             }
             Push::Text { bytes } => print(rustix::stdio::stdout(), bytes),
+            Push::ErrorText { bytes } => print(rustix::stdio::stderr(), bytes),
             Push::Notice { context, text } => {
                 let text = printable(&String::from_utf8_lossy(text), SHOWN_TEXT);
                 (self.vocabulary.notice)(&self.name, context, &text);

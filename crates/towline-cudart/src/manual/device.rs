@@ -208,6 +208,22 @@ impl Runtime {
         })
     }
 
+    pub unsafe fn cudaDeviceCanAccessPeer(
+        &self,
+        canAccessPeer: *mut i32,
+        device: i32,
+        peerDevice: i32,
+    ) -> cudaError_t {
+        status(|| {
+            let driver = self.start()?;
+            let mut can = 0;
+            // Devices are looked at before where the answer goes (seen with NVIDIA's library over driver 580.159).
+            call!(driver.cuDeviceCanAccessPeer(&raw mut can, device, peerDevice));
+            put!(canAccessPeer, can);
+            Ok(())
+        })
+    }
+
     pub unsafe fn cudaDeviceEnablePeerAccess(&self, peerDevice: i32, flags: u32) -> cudaError_t {
         status(|| {
             let driver = self.enter()?;

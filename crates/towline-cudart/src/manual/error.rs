@@ -17,19 +17,18 @@ pub(crate) fn name(error: cudaError_t) -> &'static str {
 }
 
 impl Runtime {
-    /// What ended the thread's device stays its error, whatever was called since.
+    /// What ended the thread's device is its error again once a later one was asked for.
     pub unsafe fn cudaGetLastError(&self) -> cudaError_t {
-        let last = crate::guard::take_last();
-        match self.sticky() {
-            cudaSuccess => last,
-            sticky => sticky,
+        match crate::guard::take_last() {
+            cudaSuccess => self.sticky(),
+            last => last,
         }
     }
 
     pub unsafe fn cudaPeekAtLastError(&self) -> cudaError_t {
-        match self.sticky() {
-            cudaSuccess => crate::guard::last(),
-            sticky => sticky,
+        match crate::guard::last() {
+            cudaSuccess => self.sticky(),
+            last => last,
         }
     }
 

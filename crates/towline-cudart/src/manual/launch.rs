@@ -209,6 +209,22 @@ impl Runtime {
         })
     }
 
+    pub unsafe fn cudaFuncGetParamInfo(
+        &self,
+        func: *const c_void,
+        paramIndex: usize,
+        paramOffset: *mut usize,
+        paramSize: *mut usize,
+    ) -> cudaError_t {
+        status(|| {
+            let (driver, function) = self.function(func)?;
+            call!(driver.cuFuncGetParamInfo(function, paramIndex, paramOffset, paramSize));
+            // Where it succeeds, the thread's last error is forgotten (seen with NVIDIA's library over driver 580.159).
+            crate::guard::take_last();
+            Ok(())
+        })
+    }
+
     pub unsafe fn cudaGetFuncBySymbol(
         &self,
         functionPtr: *mut cudaFunction_t,

@@ -66,8 +66,12 @@ impl CudaEngine {
         &self.snapshot
     }
 
-    /// Takes over this process's standard output, so that what kernels print goes to the client. For worker processes only.
+    /// Takes over this process's standard output and C's `stderr`, so that what kernels print and failed assertions say goes to the
+    /// client. For worker processes only.
     pub fn capture_output(&self) -> std::io::Result<()> {
+        if self.genuine {
+            crate::print::capture_assertions()?;
+        }
         crate::print::capture()
     }
 

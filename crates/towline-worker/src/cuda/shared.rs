@@ -242,6 +242,9 @@ impl Shared {
     /// Tells the client once that the device has failed.
     pub(crate) fn look(&self, status: CUresult) {
         if is_fault(status) && !self.faulted.swap(true, Ordering::AcqRel) {
+            if status == CUDA_ERROR_ASSERT {
+                crate::print::tell_assertions(|push| self.post(push));
+            }
             self.post(&Push::Failed {
                 number: 0,
                 call: 0,
