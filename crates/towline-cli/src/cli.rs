@@ -93,6 +93,8 @@ pub(crate) enum Command {
     Servers(ServersOptions),
     /// Play programs and job mixes on a simulated cluster
     Simulate(towline_place::command::simulate::Options),
+    /// Use the GPUs of a job of Slurm from all of its nodes
+    Slurm(SlurmOptions),
     /// Show the sessions of servers
     Status(StatusOptions),
     /// Add, change and revoke tenants of a server
@@ -510,6 +512,9 @@ pub(crate) struct RunOptions {
     /// Without this option `towline run` then ends with 125.
     #[arg(long)]
     pub(crate) allow_none: bool,
+    /// Folder for links to the libraries, in place of one of this machine alone
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) links: Option<PathBuf>,
     /// The program and its arguments
     #[arg(
         value_name = "PROGRAM",
@@ -518,6 +523,61 @@ pub(crate) struct RunOptions {
         allow_hyphen_values = true
     )]
     pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SlurmOptions {
+    #[command(subcommand)]
+    pub(crate) command: SlurmCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SlurmCommand {
+    /// Run a program with all GPUs that its job has, on whichever of the job's nodes they are
+    ///
+    /// Call it in a batch script or in the shell of salloc. It starts a server on each node that has the job's GPUs, with a secret of the
+    /// job's own, runs the program with the devices of these servers, and ends them after it. What the program starts by srun, on other
+    /// nodes too, has the same devices. In a heterogeneous job (`sbatch -p cpu -n 4 : -p gpu --gres=gpu:2`) the servers are on the nodes of
+    /// the last component, else on all nodes of the job. Slurm counts, limits and accounts the devices as those of any job. Exit status:
+    /// the program's.
+    Run(SlurmRunOptions),
+    /// Serve a job's devices on a node; started by `towline slurm run`
+    #[command(hide = true)]
+    Serve(SlurmServeOptions),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SlurmRunOptions {
+    /// Component of a heterogeneous job whose nodes have the GPUs, counted from 0
+    #[arg(long, value_name = "N")]
+    pub(crate) het_group: Option<u32>,
+    /// Option or value for `towline serve`, such as --serve=--session-memory=20G; may be given several times
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    pub(crate) serve: Vec<OsString>,
+    /// Folder that all nodes of the job see, to make the job's own folder in [default: towline/jobs below ~/.local/state]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+    /// Longest time in seconds that the servers may take to start
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub(crate) start_time: u64,
+    /// Keep the job's use of devices as its comment, which `sacct` shows where the site stores comments
+    #[arg(long)]
+    pub(crate) comment: bool,
+    /// The program and its arguments
+    #[arg(
+        value_name = "PROGRAM",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SlurmServeOptions {
+    /// Options for `towline serve`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) serve: Vec<OsString>,
 }
 
 #[derive(Args, Debug)]

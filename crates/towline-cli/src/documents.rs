@@ -71,6 +71,8 @@ mod tests {
             "-simulate-mix",
             "-simulate-program",
             "-simulate",
+            "-slurm-run",
+            "-slurm",
             "-status",
             "-tenant-add",
             "-tenant-list",

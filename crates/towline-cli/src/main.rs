@@ -23,6 +23,7 @@ mod probe;
 mod run;
 mod serve;
 mod servers;
+mod slurm;
 mod status;
 mod table;
 mod tenants;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         Command::Simulate(options) => {
             towline_place::command::simulate::run(&options).map_err(anyhow::Error::from)
         }
+        Command::Slurm(options) => slurm::run(&options),
         Command::Status(options) => status::run(&options),
         Command::Tenant(options) => tenants::run(&options),
         Command::Top(options) => top::run(&options),

@@ -69,8 +69,10 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
         .collect::<Vec<_>>()
         .join(",");
     let vendors = local_vendors();
+    let links = options.links.clone();
+    let links = links.map_or_else(private_folder, Ok)?;
     // With a slash at its end: the loader of NVIDIA's CUDA toolkit puts a file's name behind it as it is.
-    let folder = vendors_folder(&library, &vendor_files(&vendors)?)?.join("");
+    let folder = vendors_folder(&links, &library, &vendor_files(&vendors)?)?.join("");
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -83,14 +85,14 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     let with_local = is_set(options.with_local, settings.run.with_local);
     let beside = |name: &str| library.parent()?.join(name).canonicalize().ok();
     if let Some(cuda) = beside(CUDA_LIBRARY) {
-        let mut links = driver_links(&cuda, beside(NVML_LIBRARY).as_deref());
+        let mut libraries = driver_links(&cuda, beside(NVML_LIBRARY).as_deref());
         if cudart {
             for (soname, name) in CUDART {
                 let cudart = beside(name).with_context(|| missing_cudart(name, &library))?;
-                links.push((soname, cudart));
+                libraries.push((soname, cudart));
             }
         }
-        let path = search_path(&driver_folder(&private_folder()?, &links)?)?;
+        let path = search_path(&driver_folder(&links, &libraries)?)?;
         command.env("LD_LIBRARY_PATH", path);
     }
     if cudart && beside(CUDA_LIBRARY).is_none() {
@@ -287,11 +289,7 @@ fn search_path(folder: &Path) -> anyhow::Result<OsString> {
 }
 
 /// A folder with our `.icd` file and `vendors`; the same one each time for the same contents.
-fn vendors_folder(library: &Path, vendors: &[(OsString, Vec<u8>)]) -> anyhow::Result<PathBuf> {
-    vendors_folder_in(&private_folder()?, library, vendors)
-}
-
-fn vendors_folder_in(
+fn vendors_folder(
     parent: &Path,
     library: &Path,
     vendors: &[(OsString, Vec<u8>)],
@@ -409,7 +407,7 @@ mod tests {
         .unwrap();
         std::fs::write(local.path().join("README"), "not a vendor").unwrap();
         let vendors = vendor_files(local.path().as_os_str()).unwrap();
-        let folder = vendors_folder_in(
+        let folder = vendors_folder(
             parent.path(),
             Path::new("/lib/libtowline_opencl.so"),
             &vendors,
@@ -423,7 +421,7 @@ mod tests {
             contents(&folder),
             expected.map(|(name, text)| (name.to_owned(), text.to_owned()))
         );
-        let again = vendors_folder_in(
+        let again = vendors_folder(
             parent.path(),
             Path::new("/lib/libtowline_opencl.so"),
             &vendors,

@@ -454,7 +454,7 @@ pub(crate) fn folder_of(file: &Path) -> &Path {
     }
 }
 
-fn random_text<const N: usize>() -> anyhow::Result<String> {
+pub(crate) fn random_text<const N: usize>() -> anyhow::Result<String> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).context("the system gives no random numbers")?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())

@@ -186,8 +186,8 @@ fn launcher_arguments(
     arguments
 }
 
-/// Waits for the program and passes signals on to it.
-fn wait(child: &mut Child, signals: &BlockedSignals) -> anyhow::Result<ExitStatus> {
+/// Waits for a program, and passes signals on to it.
+pub(crate) fn wait(child: &mut Child, signals: &BlockedSignals) -> anyhow::Result<ExitStatus> {
     loop {
         if let Some(status) = child.try_wait().context("could not wait for the program")? {
             return Ok(status);
@@ -209,7 +209,8 @@ fn wait(child: &mut Child, signals: &BlockedSignals) -> anyhow::Result<ExitStatu
     }
 }
 
-fn exit_code(status: ExitStatus) -> ExitCode {
+/// The program's own status, as a shell tells it.
+pub(crate) fn exit_code(status: ExitStatus) -> ExitCode {
     let code = match (status.code(), status.signal()) {
         (Some(code), _) => code,
         (None, Some(signal)) => {

@@ -11,6 +11,7 @@ pub mod config;
 pub mod cuda;
 pub mod dial;
 pub mod environment;
+pub mod farewell;
 mod link;
 mod memory;
 pub mod meter;

@@ -93,6 +93,13 @@ pub(crate) fn process() -> &'static Driver {
     PROCESS.get_or_init(Driver::default)
 }
 
+/// The process's sessions, if it has asked for any.
+pub(crate) fn sessions() -> Vec<Arc<Session>> {
+    let started = PROCESS.get().and_then(|driver| driver.started.get());
+    let started = started.and_then(|started| started.as_ref().ok());
+    started.map_or(Vec::new(), |started| started.sessions.clone())
+}
+
 /// Whether the process has sessions that a child after fork would lack.
 pub(crate) fn started() -> bool {
     PROCESS

@@ -9,7 +9,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use towline_backend::cuda::*;
-use towline_client::timeline;
+use towline_client::{farewell, timeline};
 
 use crate::driver::{self, Driver};
 
@@ -90,6 +90,18 @@ fn prepare() {
         // SAFETY: the handler only stores to an atomic, which is sound in a child after fork.
         unsafe { libc::pthread_atfork(None, None, Some(child)) };
     });
+}
+
+/// Behind all that the program itself has for its end, which may still call us.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static LEAVE: extern "C" fn() = leave;
+
+/// The process's sessions say goodbye when it ends. A child after fork has its parent's in memory.
+extern "C" fn leave() {
+    if !FORKED.load(Ordering::Relaxed) {
+        farewell::leave(driver::sessions(), |session| session.leave());
+    }
 }
 
 /// Says once why calls fail in a child after fork; locks of the logger may have been held by threads that are gone.

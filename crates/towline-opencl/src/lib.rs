@@ -36,6 +36,7 @@ mod command;
 mod context;
 mod device;
 mod event;
+mod farewell;
 mod forward;
 mod image;
 mod info;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use towline_backend::opencl::*;
 use towline_client::opencl::Remote;
 
+use crate::farewell;
 use crate::raw::Shared;
 use crate::report;
 
@@ -138,6 +139,7 @@ pub(crate) fn load() -> Vec<Provider> {
         }
     }
     report::watch(&sessions);
+    farewell::keep(&sessions);
     providers
 }
 

@@ -595,6 +595,11 @@ impl Session {
         }
     }
 
+    /// Says goodbye at the process's end, see [`crate::farewell`]; what is still called may find the session lost.
+    pub fn leave(&self) {
+        self.link.leave(&wire::Goodbye { reason: 0 });
+    }
+
     /// Ends the session in good order; later calls find it lost.
     pub fn close(&self) {
         if self.link.lost().is_none() {

@@ -103,6 +103,8 @@ pub(crate) struct Link {
     explained: AtomicBool,
     /// Nothing more comes on the command lane.
     drained: AtomicBool,
+    /// The process ends: that the session does too is no loss.
+    leaving: AtomicBool,
     /// Whether the end has begun; the condition is that `lost` is told.
     ending: (Mutex<bool>, Condvar),
     pub(crate) payload: Payload,
@@ -146,6 +148,7 @@ impl Link {
             fault: Arc::default(),
             explained: AtomicBool::new(false),
             drained: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
             ending: (Mutex::new(false), Condvar::new()),
             payload: Payload::new(payload, chunk_bytes),
             meter: Meter::default(),
@@ -324,7 +327,20 @@ impl Link {
 
     /// Ends the session for good: every wait returns, every event fails.
     pub(crate) fn fail(&self, reason: String) {
-        self.end_with(reason, log::Level::Error);
+        let level = match self.leaving.load(Ordering::Relaxed) {
+            true => log::Level::Debug,
+            false => log::Level::Error,
+        };
+        self.end_with(reason, level);
+    }
+
+    /// Posts a goodbye at the process's end.
+    pub(crate) fn leave<'a>(&self, goodbye: &impl towline_backend::opencl::Request<'a>) {
+        self.leaving.store(true, Ordering::Relaxed);
+        if self.lost().is_none() {
+            let _ = self.post(goodbye);
+            self.flush();
+        }
     }
 
     /// As [`Self::fail`], where nothing has gone wrong.

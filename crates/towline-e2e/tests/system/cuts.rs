@@ -251,6 +251,31 @@ fn session_that_is_away_for_too_long_ends_with_an_error() {
     );
 }
 
+/// A program of another host, as its server sees it.
+fn elsewhere(server: &Server, program: &std::path::Path) -> Client {
+    let alone: &[&str] = match rustix::process::geteuid().is_root() {
+        true => &["--uts"],
+        false => &["--user", "--map-root-user", "--uts"],
+    };
+    let program = program.to_str().expect("paths of the build are text");
+    let client = Client::new(&[server], "unshare").args(alone);
+    client.args(&["sh", "-c", "hostname elsewhere && exec \"$0\"", program])
+}
+
+#[test]
+fn program_that_ends_elsewhere_is_not_waited_for() {
+    for program in ["list", "cuda_add"] {
+        let server = Server::start_with(&["--backend", "null", "--cuda", "null"], &[]);
+        elsewhere(&server, &opencl_program(program))
+            .run()
+            .lines_of_success();
+        let has_ended = || server.log().contains("session 1: ended");
+        assert!(holds_within(LIMIT, has_ended), "{}", server.log());
+        let log = server.log();
+        assert!(!log.contains("to come back"), "{log}");
+    }
+}
+
 /// A server with a token, and what its clients are told.
 fn encrypting_server(grace: &str) -> (Server, tempfile::TempDir, String) {
     let folder = tempfile::tempdir().expect("room for temporary files");

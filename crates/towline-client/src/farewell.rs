@@ -1,0 +1,49 @@
+//! The end of a process in order: its sessions say goodbye, so that servers need not wait for it to come back, as they wait for a client
+//! whose link was cut. A process that is killed, or ends by `_exit`, says nothing.
+
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// How long the end of a process may take for this.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Has every session say goodbye, in a thread of its own: others of this process may hold any lock for ever by now, and a link may be
+/// full. Nothing is waited for beyond a moment.
+pub fn leave<T: Send + 'static>(sessions: Vec<T>, goodbye: fn(&T)) {
+    if sessions.is_empty() {
+        return;
+    }
+    let (sender, said) = channel();
+    let saying = std::thread::Builder::new().spawn(move || {
+        sessions.iter().for_each(goodbye);
+        // Whoever gave up waiting has dropped the other end.
+        let _ = sender.send(());
+    });
+    if saying.is_ok() {
+        let _ = said.recv_timeout(PATIENCE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn session_that_hangs_does_not_hold_up_the_end() {
+        static SAID: AtomicUsize = AtomicUsize::new(0);
+        let goodbye = |number: &u8| {
+            SAID.fetch_add(1, Ordering::Relaxed);
+            if *number == 1 {
+                std::thread::sleep(Duration::from_secs(600));
+            }
+        };
+        leave(vec![0, 0], goodbye);
+        assert_eq!(SAID.load(Ordering::Relaxed), 2);
+        let since = Instant::now();
+        leave(vec![0, 1, 0], goodbye);
+        assert!(since.elapsed() < Duration::from_secs(60));
+    }
+}
