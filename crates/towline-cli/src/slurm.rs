@@ -72,7 +72,9 @@ fn run_program(options: &SlurmRunOptions) -> anyhow::Result<ExitCode> {
     if nodes.is_empty() {
         bail!("scontrol knows none of the job's nodes {list}");
     }
-    let folder = job_folder(options.folder.as_deref(), &job)?;
+    let parent = parent_folder(options.folder.as_deref())?;
+    tidy(&parent)?;
+    let folder = job_folder(&parent, &job)?;
     let secret = random_text::<SECRET_BYTES>()?;
     let token_file = folder.path().join("token");
     write_private(&token_file, &secret)?;
@@ -146,9 +148,9 @@ fn said(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A folder of this job alone, which goes with the value.
-fn job_folder(parent: Option<&Path>, job: &str) -> anyhow::Result<tempfile::TempDir> {
-    let parent = match parent {
+/// Where jobs have their folders.
+fn parent_folder(named: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let parent = match named {
         Some(folder) => std::path::absolute(folder)?,
         None => {
             let state = variable("XDG_STATE_HOME").map(PathBuf::from);
@@ -158,16 +160,51 @@ fn job_folder(parent: Option<&Path>, job: &str) -> anyhow::Result<tempfile::Temp
             state.join("towline/jobs")
         }
     };
-    let action = || {
+    fs::create_dir_all(&parent).with_context(|| format!("could not make {}", parent.display()))?;
+    Ok(parent)
+}
+
+/// Stands before the job in the names of folders, so that nobody else's are taken for some.
+fn prefix() -> String {
+    let cluster = variable("SLURM_CLUSTER_NAME").unwrap_or_default();
+    format!("towline-{cluster}-job-")
+}
+
+/// Removes folders of jobs that are over: those that were killed could not.
+fn tidy(parent: &Path) -> anyhow::Result<()> {
+    let prefix = prefix();
+    let of_job = |path: &Path| {
+        let name = path.file_name()?.to_str()?.strip_prefix(&prefix)?;
+        Some(name.split_once('-')?.0.to_owned())
+    };
+    let action = || format!("could not read {}", parent.display());
+    let entries = fs::read_dir(parent).with_context(action)?;
+    let mut left: Vec<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter_map(|path| Some((of_job(&path)?, path)))
+        .collect();
+    if !left.is_empty() {
+        let alive = said("squeue", &["--noheader", "--format=%A"])?;
+        left.retain(|(job, _)| !alive.lines().any(|line| line.trim() == job));
+    }
+    for (_, folder) in left {
+        if let Err(error) = fs::remove_dir_all(&folder) {
+            log::warn!("could not remove {}: {error}", folder.display());
+        }
+    }
+    Ok(())
+}
+
+/// A folder of this job alone, which goes with the value.
+fn job_folder(parent: &Path, job: &str) -> anyhow::Result<tempfile::TempDir> {
+    let prefix = format!("{}{job}-", prefix());
+    let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(parent);
+    folder.with_context(|| {
         format!(
             "could not make a folder of the job's in {}",
             parent.display()
         )
-    };
-    fs::create_dir_all(&parent).with_context(action)?;
-    let prefix = format!("{job}-");
-    let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent);
-    folder.with_context(action)
+    })
 }
 
 fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
@@ -280,6 +317,9 @@ impl Servers {
 
     /// Ends them, and says what was used of them.
     fn end(&mut self) -> Used {
+        if let Ok(Some(status)) = self.step.try_wait() {
+            eprintln!("towline: the job's servers ended before the program did: srun's {status}");
+        }
         drop(self.input.take());
         let until = Instant::now() + END_LIMIT;
         let mut all = Used::default();

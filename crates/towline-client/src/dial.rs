@@ -292,7 +292,7 @@ pub fn knock(address: &Address, access: &Access, purpose: Purpose) -> Result<Ope
             Err(DialError::Transport(
                 TransportError::Closed { .. } | TransportError::Lost { .. },
             )) => std::mem::take(&mut pauses).next(),
-            Err(error) if error.says_busy() => pauses.next(),
+            Err(error) if error.is_refusal(RejectCode::Busy) => pauses.next(),
             _ => None,
         };
         match (&outcome, pause) {
@@ -306,12 +306,16 @@ pub fn knock(address: &Address, access: &Access, purpose: Purpose) -> Result<Ope
 }
 
 impl DialError {
-    /// Whether the server had too much to do.
-    fn says_busy(&self) -> bool {
+    /// Whether the server is well, and has no devices for what was asked.
+    pub fn is_for_want_of_devices(&self) -> bool {
+        self.is_refusal(RejectCode::NoDevice)
+    }
+
+    fn is_refusal(&self, code: RejectCode) -> bool {
         let Self::Handshake { why, .. } = self else {
             return false;
         };
-        matches!(why, HandshakeError::Rejected(reject) if reject.code == RejectCode::Busy)
+        matches!(why, HandshakeError::Rejected(reject) if reject.code == code)
     }
 }
 
@@ -566,6 +570,8 @@ mod tests {
         };
         assert_eq!(error.to_string(), "gpu1 refused the session: no driver");
         assert!(std::error::Error::source(&error).is_none());
+        assert!(error.is_for_want_of_devices());
+        assert!(!DialError::Random.is_for_want_of_devices());
     }
 
     #[test]

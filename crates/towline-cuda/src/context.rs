@@ -268,6 +268,7 @@ impl ContextCalls for Driver {
         self.primary(dev).and_then(|context| {
             let device = self.device(dev)?;
             if context.is_live() {
+                self.finish_printing(&context);
                 self.end_twins(context.number);
                 let session = &self.started()?.sessions[usize::from(device.session)];
                 let request = wire::PrimaryReset {
@@ -378,6 +379,7 @@ impl ContextCalls for Driver {
             if context.primary {
                 return Err(CUDA_ERROR_INVALID_CONTEXT);
             }
+            self.finish_printing(&context);
             self.end_twins(context.number);
             let session = &self.started()?.sessions[usize::from(context.session)];
             session.post(
@@ -560,6 +562,17 @@ impl ContextCalls for Driver {
 }
 
 impl Driver {
+    /// Before a context or its code goes: what kernels under way print appears, as with the driver, since the program may end behind this.
+    pub(crate) fn finish_printing(&self, context: &Arc<Context>) {
+        // A wait would end captures.
+        if self.capturing.load(Ordering::Relaxed) == 0
+            && let Ok(acting) = self.acting_in(Arc::clone(context))
+        {
+            // A failure stays for calls that tell of failures.
+            let _ = acting.wait_for_all();
+        }
+    }
+
     fn context_or_invalid(&self, ctx: CUcontext) -> Result<Arc<Context>, CUresult> {
         self.ready()?;
         read(&self.contexts)

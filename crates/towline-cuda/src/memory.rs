@@ -112,6 +112,14 @@ impl Ranges {
         self.0.remove(&start)
     }
 
+    /// As [`Self::take_device`], for memory that is freed: a graph that allocates it will have it there again.
+    pub(crate) fn take_freed(&mut self, start: u64) -> Option<Range> {
+        match self.0.get(&start) {
+            Some(range) if range.of_graph && range.kind == Kind::Device => Some(range.clone()),
+            _ => self.take_device(start),
+        }
+    }
+
     /// Forgets the device memory of a context; host memory stays, since the application may still look at it.
     pub(crate) fn drop_context(&mut self, context: u64) {
         self.0.retain(|_, range| {
@@ -283,7 +291,7 @@ impl Driver {
             return Err(broken);
         }
         // Forgotten before the server is asked: another thread may be given the same address at once.
-        let known = write(&self.memory).take_device(address);
+        let known = write(&self.memory).take_freed(address);
         let known = known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         if would_keep && lock(&self.kept_memory).keep(context, device, address) {
             return told;

@@ -355,6 +355,7 @@ impl ModuleCalls for Driver {
     fn cuModuleUnload(&self, hmod: CUmodule) -> Result<(), CUresult> {
         self.at_module(hmod).and_then(|(image, acting)| {
             self.safe_in_captures()?;
+            self.finish_printing(&acting.context);
             acting.post(&wire::ModuleUnload {
                 hmod: wire::ModuleHandle(image.number),
             })?;

@@ -320,7 +320,7 @@ impl PoolCalls for Driver {
                 }
                 self.expect_allocated(dptr)?;
                 let home = self.home(&acting, dptr);
-                let known = write(&self.memory).take_device(dptr);
+                let known = write(&self.memory).take_freed(dptr);
                 let known = known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
                 lock(&self.kept_memory).forget(dptr);
                 lock(&self.graphs).left.remove(&dptr);

@@ -248,8 +248,8 @@ impl Acting<'_> {
         self.healthy(stream)
     }
 
-    /// Waits until the context is idle; not where the server has told so already.
-    pub(crate) fn synchronise_all(&self) -> Result<(), CUresult> {
+    /// As [`Self::synchronise_all`], and leaves what has failed to be told by later calls.
+    pub(crate) fn wait_for_all(&self) -> Result<(), CUresult> {
         let posted: Vec<(u64, u64)> = {
             let all = lock(&self.context.work);
             let busy = all.iter().filter(|(_, work)| !self.is_over(work));
@@ -263,7 +263,12 @@ impl Acting<'_> {
                 self.note_done(stream, posted);
             }
         }
-        self.show_twins()?;
+        self.show_twins()
+    }
+
+    /// Waits until the context is idle; not where the server has told so already.
+    pub(crate) fn synchronise_all(&self) -> Result<(), CUresult> {
+        self.wait_for_all()?;
         match self.session.take_failure(None) {
             Some(failure) => Err(failure),
             None => self.session.broken().map_or(Ok(()), Err),

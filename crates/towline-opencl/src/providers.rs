@@ -135,6 +135,8 @@ pub(crate) fn load() -> Vec<Provider> {
                 providers.extend(Provider::of_session(&remote));
                 sessions.push(remote);
             }
+            // Programs of CUDA load OpenCL too, by hwloc for instance, and have nothing to do with its absence.
+            Err(error) if error.source.is_for_want_of_devices() => log::info!("{error}"),
             Err(error) => eprintln!("towline: {error}"),
         }
     }

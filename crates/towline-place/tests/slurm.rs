@@ -3,57 +3,21 @@
 //! It needs root and the packages munge, slurmctld, slurmd and slurm-client; Debian's slurm-wlm-emulator must not be there, since it
 //! takes the daemons' names. Everything runs below a folder of its own, on ports of its own, and ends with the test.
 
+#[path = "../../../tests/slurm/cluster.rs"]
+mod cluster;
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
-use support::{Places, is_root, is_there, mpi_program, nodes, nodes_and_cores, said};
+use cluster::Slurm;
+use support::{Places, mpi_program, nodes, nodes_and_cores, said};
 use towline_place::cluster::slurm;
 use towline_place::program::declared::scrambled_halo;
 use towline_place::score::Sockets;
 use towline_place::{Cluster, Matrix, Placement, Policy, Slot, launcher, search};
 
-/// Slurm's clients wait for minutes for a controller that is gone; and a job for its nodes.
-const LIMIT_S: &str = "300";
-
-/// Four nodes, n0 to n3, that end with it.
-struct Slurm {
-    daemons: Child,
-    folder: tempfile::TempDir,
-}
-
 impl Slurm {
-    /// Nodes with sockets and cores like `2x3`; `bind` if tasks are to be bound to cores, which have to be there then. None where
-    /// this machine cannot.
-    fn start(shape: &[&str]) -> Option<Self> {
-        if !is_root() || !is_there("slurmctld slurmd munged srun") {
-            eprintln!("skipped: it needs root and Slurm: run `scripts/setup test` as root");
-            return None;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let mut daemons =
-            Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/slurm/cluster"))
-                .arg(folder.path())
-                .args(shape)
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap();
-        let mut line = String::new();
-        let mut output = BufReader::new(daemons.stdout.take().unwrap());
-        output.read_line(&mut line).unwrap();
-        let slurm = Self { daemons, folder };
-        assert_eq!(line, "ready\n", "the cluster did not start");
-        Some(slurm)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
     /// Its nodes as `towline place --slurm` reads them.
     fn cluster(&self) -> Cluster {
         let nodes = self.run("scontrol", &["--oneliner", "show", "nodes"]);
@@ -83,42 +47,11 @@ impl Slurm {
         folder
     }
 
-    fn run_in(&self, program: &str, arguments: &[&str], folder: &Path) -> String {
-        let output = Command::new("timeout")
-            .args([LIMIT_S, program])
-            .args(arguments)
-            .current_dir(folder)
-            .env("SLURM_CONF", self.path("slurm.conf"))
-            .output()
-            .unwrap();
-        let (text, errors) = (
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr),
-        );
-        assert!(
-            output.status.success(),
-            "{program} {arguments:?}: {text}{errors}"
-        );
-        text.into_owned()
-    }
-
-    fn run(&self, program: &str, arguments: &[&str]) -> String {
-        self.run_in(program, arguments, self.folder.path())
-    }
-
     /// Runs a batch script to its end, and answers where its ranks said they were.
     fn batch(&self, folder: &Path, arguments: &[&str]) -> Places {
         let options = ["--wait", "--output=job.out"];
         self.run_in("sbatch", &[&options, arguments].concat(), folder);
         said(&fs::read_to_string(folder.join("job.out")).unwrap())
-    }
-}
-
-impl Drop for Slurm {
-    fn drop(&mut self) {
-        // The end of its input ends all daemons.
-        drop(self.daemons.stdin.take());
-        let _ = self.daemons.wait();
     }
 }
 

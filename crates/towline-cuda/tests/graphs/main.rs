@@ -56,6 +56,7 @@ on_every_device! {
     an_executable_graph_becomes_like_another_of_its_shape
     memory_that_a_graph_allocates_is_at_the_address_that_it_tells
     graph_memory_freed_elsewhere_comes_again
+    graph_memory_freed_elsewhere_has_free_nodes
     told_parameters_outlive_setting_them
     graphs_need_a_context_where_they_do_on_a_gpu
     capture_into_body_ends_without_graph
@@ -823,6 +824,38 @@ fn memory_that_a_graph_allocates_is_at_the_address_that_it_tells(bench: &Bench) 
     // The server ends the executable graph on a thread of its own. Of a GPU others may have given memory back too.
     let after = bench.held_at_last(before);
     assert!(after <= before, "{after} bytes held, {before} before");
+}
+
+/// As `graphMemoryNodes` of NVIDIA's samples does it: between two launches of who allocates it, another graph comes to free it.
+fn graph_memory_freed_elsewhere_has_free_nodes(bench: &Bench) {
+    let stream = bench.stream(NON_BLOCKING);
+    let driver = &bench.driver;
+    let mut address = 0;
+    let graph = bench.captured(stream, || {
+        // SAFETY: the place is a local.
+        ok(unsafe { driver.cuMemAllocAsync(&raw mut address, 64, stream) });
+    });
+    let exec = bench.instantiate(graph);
+    bench.launch(exec, stream);
+    // SAFETY: nothing uses the memory later.
+    ok(unsafe { driver.cuMemFreeAsync(address, stream) });
+    // SAFETY: as above.
+    let again = unsafe { driver.cuMemFreeAsync(address, stream) };
+    assert_eq!(again, CUDA_ERROR_INVALID_VALUE);
+    let (mut freeing, mut node) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: the place is a local.
+    ok(unsafe { driver.cuGraphCreate(&raw mut freeing, 0) });
+    let none = std::ptr::null();
+    // SAFETY: the place is a local, and there are no dependencies.
+    ok(unsafe { driver.cuGraphAddMemFreeNode(&raw mut node, freeing, none, 0, address) });
+    let free = bench.instantiate(freeing);
+    for _ in 0..2 {
+        bench.launch(exec, stream);
+        bench.launch(free, stream);
+    }
+    ok(bench.synchronise(stream));
+    bench.destroy(freeing, free);
+    bench.destroy(graph, exec);
 }
 
 fn graph_memory_freed_elsewhere_comes_again(bench: &Bench) {

@@ -29,6 +29,7 @@ mod nvml;
 mod peers;
 mod processes;
 mod programs;
+mod slurm;
 mod tenants;
 mod timeline;
 mod top;
