@@ -74,12 +74,16 @@ fn heterogeneous_job_has_its_last_components_devices() {
         return;
     };
     // Two nodes without devices and two with: what srun starts has both, on either node.
-    let text = format!("run {NULL} -- srun --het-group=0 sh -c 'echo $(hostname) $(./list)'");
+    let text = format!(
+        "run --comment {NULL} -- srun --het-group=0 sh -c 'echo $(hostname) $(./list)'\n\
+         scontrol show job $SLURM_JOB_ID | grep -o 'Comment=towline: 4 session(s)'"
+    );
     let said = job(&slurm, "-N2 -w n0,n1 : -N2 -w n2,n3", &text);
     let wanted = [
         "n0 status 0, 2 devices",
         "n1 status 0, 2 devices",
         "2 server(s): 4 session(s)",
+        "Comment=towline: 4 session(s)",
         "status 0",
     ];
     expect(&said, &wanted);
@@ -124,7 +128,7 @@ fn cancelled_job_leaves_nothing_behind() {
     let Some(slurm) = cluster() else {
         return;
     };
-    script(&slurm, "run -- sh -c 'sleep 600 | ./steady'");
+    script(&slurm, "run -- sh -c 'mkfifo pipe; ./steady <>pipe'");
     let submit = ["--parsable", "--output=job.out", "-N1", ":", "-N1", "job"];
     let id = slurm.run("sbatch", &submit);
     let computes = || {
@@ -161,7 +165,7 @@ fn program_whose_server_is_killed_is_told() {
     let Some(slurm) = cluster() else {
         return;
     };
-    let text = "run --serve=--grace --serve=1 -- sh -c 'sleep 600 | ./steady & while ! grep -q computing job.out; do sleep 0.1; done; scancel --signal=KILL $SLURM_JOB_ID.0; wait $!'";
+    let text = "run --serve=--grace --serve=1 -- sh -c 'mkfifo pipe; ./steady <>pipe & while ! grep -q computing job.out; do sleep 0.1; done; scancel --signal=KILL $SLURM_JOB_ID.0; wait $!'";
     let said = job(&slurm, "-N1 -w n0", text);
     expect(
         &said,
@@ -170,4 +174,18 @@ fn program_whose_server_is_killed_is_told() {
     let status = said.iter().find(|line| line.starts_with("status "));
     assert!(status.is_some_and(|line| line != "status 0"), "{said:#?}");
     assert_eq!(said.last().map(String::as_str), Some("left"), "{said:#?}");
+}
+
+#[test]
+fn launcher_that_is_killed_takes_servers_along() {
+    let Some(slurm) = cluster() else {
+        return;
+    };
+    let text = format!(
+        "run {NULL} -- sh -c 'kill -KILL $PPID'\n\
+         steps() {{ squeue --steps --noheader --jobs=$SLURM_JOB_ID --format=%j | grep -c towline; }}\n\
+         for i in $(seq 300); do test $(steps) = 0 && break; sleep 0.1; done\n\
+         echo steps $(steps)"
+    );
+    expect(&job(&slurm, "-N2", &text), &["steps 0", "status 0"]);
 }

@@ -434,7 +434,8 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, place: &Place) -> i32 
                 Some(descriptor),
             ) => match &door {
                 Some(door) => door.take_lane(index, count, again, &scheme, descriptor),
-                None => log::warn!("lane {index} came without a session"),
+                // A client that ends at once may not have opened all of its lanes yet.
+                None => log::debug!("lane {index} came behind the session's end"),
             },
             (
                 ToWorker::Peer {
@@ -452,7 +453,7 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, place: &Place) -> i32 
                 let key = key.map(LaneKey::from);
                 match &door {
                     Some(door) => door.take_peer(lane, end, key, &scheme, descriptor),
-                    None => log::warn!("peer lane {lane} came without a session"),
+                    None => log::debug!("peer lane {lane} came behind the session's end"),
                 }
             }
             (ToWorker::ReportStatistics { request }, _) => {
