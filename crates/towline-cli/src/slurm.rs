@@ -37,7 +37,7 @@ const DRAIN_S: &str = "5";
 const END_LIMIT: Duration = Duration::from_secs(30);
 /// Between two looks at a server.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
-/// What a batch script's own allocation says of its tasks, which is not what the servers' step is to have.
+/// Variables about the tasks of a batch script's own allocation: the servers' step is to have others.
 const TASKS: [&str; 6] = [
     "SLURM_NTASKS",
     "SLURM_NPROCS",
@@ -134,7 +134,7 @@ fn nodes(shown: &str) -> Vec<(String, String)> {
     shown.lines().filter_map(of).collect()
 }
 
-/// What a program of Slurm prints.
+/// The output of a program of Slurm.
 fn said(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new(program)
         .args(arguments)
@@ -148,7 +148,7 @@ fn said(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Where jobs have their folders.
+/// The folder in which jobs have theirs.
 fn parent_folder(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     let parent = match named {
         Some(folder) => std::path::absolute(folder)?,
@@ -246,7 +246,7 @@ impl Servers {
             .args(options)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // What a terminal interrupts is the program.
+            // A terminal is to interrupt the program alone.
             .process_group(0);
         for name in TASKS {
             command.env_remove(name);
@@ -275,7 +275,7 @@ impl Servers {
         })
     }
 
-    /// Where the servers listen, in the order of the nodes.
+    /// The servers' addresses, in the order of the nodes.
     fn addresses(
         &self,
         nodes: &[(String, String)],
@@ -348,7 +348,7 @@ impl Drop for Servers {
     }
 }
 
-/// What sessions used of a server.
+/// The use that sessions made of a server.
 #[derive(Debug, Default, Deserialize, PartialEq, Serialize)]
 struct Used {
     sessions: u64,
@@ -433,7 +433,7 @@ fn serve(options: &[OsString]) -> anyhow::Result<ExitCode> {
     ] {
         command.arg(option).arg(path(name));
     }
-    // What the server says of itself goes where its log goes: the output is for whoever started this.
+    // The output is for whoever started this; of the server they see its log.
     command
         .args(options)
         .stdin(Stdio::null())

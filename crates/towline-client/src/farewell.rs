@@ -4,7 +4,7 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// How long the end of a process may take for this.
+/// The end of a process takes no longer for this.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Has every session say goodbye, in a thread of its own: others of this process may hold any lock for ever by now, and a link may be

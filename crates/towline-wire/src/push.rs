@@ -100,7 +100,7 @@ pub enum Push<'a> {
         /// The bytes, for standard output.
         bytes: &'a [u8],
     },
-    /// What the vendor's library printed of a kernel's failed assertions.
+    /// Lines that the vendor's library printed of a kernel's failed assertions.
     ErrorText {
         /// The bytes, for standard error.
         bytes: &'a [u8],

@@ -48,7 +48,7 @@ static CAPTURED: OnceLock<Arc<Capture>> = OnceLock::new();
 static ASSERTIONS: OnceLock<Mutex<Vec<u8>>> = OnceLock::new();
 /// Stands in every such line.
 const ASSERTION: &[u8] = b"Assertion `";
-/// How long the first of the lines may come after the status that tells of it, and another after that.
+/// The first of the lines may come so long after the status that tells of it, and others so long after each other.
 const ASSERTION_WAITS: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(5)];
 
 /// Puts a pipe in the place of standard output, for the life of this process.
@@ -296,10 +296,12 @@ mod tests {
             fn fputs(text: *const c_char, stream: *mut c_void) -> c_int;
         }
         capture_assertions().expect("a pipe");
+        // SAFETY: it was set above, and nothing sets it again.
+        let stream = unsafe { stderr };
         let line = c"a.cu:3: Assertion `n < 3` failed.\n";
         for _ in 0..2 {
-            // SAFETY: the stream is the one made above.
-            unsafe { fputs(line.as_ptr(), stderr) };
+            // SAFETY: the stream is open, and the line a string.
+            unsafe { fputs(line.as_ptr(), stream) };
         }
         let told = RefCell::new(Vec::new());
         tell_assertions(|push| match push {

@@ -17,7 +17,7 @@ pub(crate) fn name(error: cudaError_t) -> &'static str {
 }
 
 impl Runtime {
-    /// What ended the thread's device is its error again once a later one was asked for.
+    /// The error that ended the thread's device comes again once a later one was asked for.
     pub unsafe fn cudaGetLastError(&self) -> cudaError_t {
         match crate::guard::take_last() {
             cudaSuccess => self.sticky(),

@@ -219,7 +219,7 @@ impl Runtime {
         status(|| {
             let (driver, function) = self.function(func)?;
             call!(driver.cuFuncGetParamInfo(function, paramIndex, paramOffset, paramSize));
-            // Where it succeeds, the thread's last error is forgotten (seen with NVIDIA's library over driver 580.159).
+            // Its success makes the thread's last error forgotten (seen with NVIDIA's library over driver 580.159).
             crate::guard::take_last();
             Ok(())
         })

@@ -109,7 +109,7 @@ fn job_of_one_piece_has_servers_on_all_of_its_nodes() {
             "status 7",
         ],
     );
-    // What is wrong is said, and nothing starts.
+    // Faults are told, and nothing starts.
     let said = job(&slurm, "-N1", "run --het-group 1 -- ./list");
     expect(&said, &["the job is not heterogeneous", "status 125"]);
     let said = job(&slurm, "-N1", "run --serve=--no-such-option -- ./list");
