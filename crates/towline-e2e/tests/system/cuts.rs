@@ -270,9 +270,8 @@ fn program_that_ends_elsewhere_is_not_waited_for() {
             .run()
             .lines_of_success();
         let has_ended = || server.log().contains("session 1: ended");
+        // Sooner than the time of grace.
         assert!(holds_within(LIMIT, has_ended), "{}", server.log());
-        let log = server.log();
-        assert!(!log.contains("to come back"), "{log}");
     }
 }
 

@@ -88,10 +88,6 @@ fn heterogeneous_job_has_its_last_components_devices() {
     ];
     expect(&said, &wanted);
     assert_eq!(said.last().map(String::as_str), Some("left"), "{said:#?}");
-    assert!(
-        !said.iter().any(|line| line.contains("cut off")),
-        "{said:#?}"
-    );
 }
 
 #[test]

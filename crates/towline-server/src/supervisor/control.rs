@@ -830,7 +830,8 @@ fn wait_for_client(session: &Session, link: u64, grace: Duration) -> Result<bool
             let peer = control.peer();
             return Err(TransportError::Lost { peer, reason }.into());
         }
-        if !std::mem::replace(&mut told, true) {
+        // The worker of a client that said goodbye takes a moment to end.
+        if since.elapsed() >= AWAY_TOLD && !std::mem::replace(&mut told, true) {
             log::info!("session {id}: its client is cut off: it has {seconds} s to come back");
         }
     }
@@ -1106,6 +1107,9 @@ fn internal(error: &super::SupervisorError) -> Reject {
 
 /// Time between two looks whether a client that is cut off has ended.
 const AWAY_PERIOD: Duration = Duration::from_millis(20);
+
+/// A client that is cut off for longer is told of in the log.
+const AWAY_TOLD: Duration = Duration::from_secs(1);
 
 /// A client on this host.
 struct ProcessHere {
