@@ -502,7 +502,8 @@ impl Store {
             };
             left = less;
             let age = file.stamp.modified.elapsed().unwrap_or_default();
-            if oldest.is_some() && age < SETTLED {
+            // At the last time no worker runs any more, though who served a session may not have left it yet.
+            if oldest.is_some() && age < SETTLED && !last {
                 unfinished = true;
                 continue;
             }
@@ -667,6 +668,16 @@ mod tests {
         store.save(false);
         assert_eq!(kept(&store), ["growing"]);
         assert!(!store.take_changed());
+    }
+
+    #[test]
+    fn last_save_keeps_files_of_sessions_that_are_leaving() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path(), 5000);
+        lock(&store.sessions).began.insert(1, at(10));
+        put(&store, "young", SystemTime::now());
+        store.save(true);
+        assert_eq!(kept(&store), ["young"]);
     }
 
     #[test]
