@@ -9,7 +9,7 @@ use towline_backend::cuda::*;
 use towline_client::cuda::Session;
 
 use super::model::{Content, Dep, Graphs, WHOLE};
-use crate::driver::{Acting, Driver, lock, read};
+use crate::driver::{Acting, Driver, lock, read, write};
 use crate::launch::ATTRIBUTE_WORDS;
 use crate::thread;
 
@@ -370,9 +370,14 @@ impl Driver {
         } else {
             return Ok(capture.graph);
         };
+        let allocated = graphs.allocations(capture.graph);
         drop(held);
-        // The graph ends even if it was there before (seen with driver 580.159).
+        // The graph ends even if it was there before, and its allocations are no memory any more (seen with driver 580.159).
         self.destroy_graph(capture.graph)?;
+        let mut memory = write(&self.memory);
+        for address in allocated {
+            memory.take_device(address);
+        }
         Err(status)
     }
 

@@ -621,6 +621,16 @@ impl Graphs {
         }
     }
 
+    /// Addresses of memory that nodes of a graph allocate.
+    pub(crate) fn allocations(&self, number: u64) -> Vec<u64> {
+        let nodes = self.graph(number).map_or(&[][..], |graph| &graph.nodes);
+        let address = |node: &u64| match &self.node(*node).ok()?.content {
+            Content::Alloc(alloc) => Some(alloc.given.0.dptr),
+            _ => None,
+        };
+        nodes.iter().filter_map(address).collect()
+    }
+
     /// Removes a graph with all that is in it. References to objects of the application are the caller's to drop.
     pub(crate) fn remove_graph(&mut self, number: u64) -> Option<Graph> {
         let graph = self.graphs.remove(&number)?;

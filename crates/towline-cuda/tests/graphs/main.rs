@@ -57,6 +57,7 @@ on_every_device! {
     memory_that_a_graph_allocates_is_at_the_address_that_it_tells
     graph_memory_freed_elsewhere_comes_again
     graph_memory_freed_elsewhere_has_free_nodes
+    memory_of_failed_capture_is_none
     told_parameters_outlive_setting_them
     graphs_need_a_context_where_they_do_on_a_gpu
     capture_into_body_ends_without_graph
@@ -824,6 +825,27 @@ fn memory_that_a_graph_allocates_is_at_the_address_that_it_tells(bench: &Bench) 
     // The server ends the executable graph on a thread of its own. Of a GPU others may have given memory back too.
     let after = bench.held_at_last(before);
     assert!(after <= before, "{after} bytes held, {before} before");
+}
+
+fn memory_of_failed_capture_is_none(bench: &Bench) {
+    let stream = bench.stream(NON_BLOCKING);
+    let driver = &bench.driver;
+    let (mut address, mut graph) = (0, std::ptr::null_mut());
+    ok(bench.begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    // SAFETY: the place is a local.
+    ok(unsafe { driver.cuMemAllocAsync(&raw mut address, 64, stream) });
+    // SAFETY: the stream lives.
+    let asked = unsafe { driver.cuStreamQuery(stream) };
+    assert_eq!(asked, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    // SAFETY: the place is a local.
+    let ended = unsafe { driver.cuStreamEndCapture(stream, &raw mut graph) };
+    assert_eq!(ended, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    ok(bench.begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    // SAFETY: nothing is at the address.
+    let freed = unsafe { driver.cuMemFreeAsync(address, stream) };
+    assert_eq!(freed, CUDA_ERROR_INVALID_VALUE);
+    // SAFETY: the place is a local.
+    unsafe { driver.cuStreamEndCapture(stream, &raw mut graph) };
 }
 
 /// As `graphMemoryNodes` of NVIDIA's samples does it: between two launches of who allocates it, another graph comes to free it.
