@@ -1,18 +1,30 @@
 //! The end of a process in order: its sessions say goodbye, so that servers need not wait for it to come back, as they wait for a client
 //! whose link was cut. A process that is killed, or ends by `_exit`, says nothing.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 /// The end of a process takes no longer for this.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Has every session say goodbye, in a thread of its own: others of this process may hold any lock for ever by now, and a link may be
-/// full. Nothing is waited for beyond a moment.
+static LEAVING: AtomicBool = AtomicBool::new(false);
+
+/// Whether the process ends: servers cut what was said goodbye to, and no link is to come back.
+pub(crate) fn is_leaving() -> bool {
+    LEAVING.load(Ordering::Relaxed)
+}
+
+/// Has every session say goodbye at the end of the process. Nothing is waited for beyond a moment.
 pub fn leave<T: Send + 'static>(sessions: Vec<T>, goodbye: fn(&T)) {
-    if sessions.is_empty() {
-        return;
+    if !sessions.is_empty() {
+        LEAVING.store(true, Ordering::Relaxed);
+        say(sessions, goodbye);
     }
+}
+
+/// In a thread of its own: others of this process may hold any lock for ever by now, and a link may be full.
+fn say<T: Send + 'static>(sessions: Vec<T>, goodbye: fn(&T)) {
     let (sender, said) = channel();
     let saying = std::thread::Builder::new().spawn(move || {
         sessions.iter().for_each(goodbye);
@@ -40,10 +52,10 @@ mod tests {
                 std::thread::sleep(Duration::from_secs(600));
             }
         };
-        leave(vec![0, 0], goodbye);
+        say(vec![0, 0], goodbye);
         assert_eq!(SAID.load(Ordering::Relaxed), 2);
         let since = Instant::now();
-        leave(vec![0, 1, 0], goodbye);
+        say(vec![0, 1, 0], goodbye);
         assert!(since.elapsed() < Duration::from_secs(60));
     }
 }

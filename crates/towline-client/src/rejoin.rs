@@ -16,6 +16,7 @@ use towline_wire::control::{
 
 use crate::access::{Access, secure_lane};
 use crate::dial::{DialError, Opened, knock_within, next_frame};
+use crate::farewell;
 
 /// Longest pause between two attempts, and how long one may take to connect: a link that is back is found within about a second.
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(1);
@@ -127,6 +128,9 @@ impl Place {
     fn rejoin(&self, lane: &Resumable, index: u16, reason: &str) {
         let mut attempts = Attempts::new(self.grace);
         while lane.is_cut() {
+            if farewell::is_leaving() {
+                return lane.fail(reason.to_owned());
+            }
             let options = ConnectOptions {
                 timeout: ATTEMPT_LIMIT,
                 ..ConnectOptions::default()
@@ -153,7 +157,7 @@ impl Place {
         reason: &str,
         is_over: impl Fn() -> bool,
     ) -> Result<(Arc<dyn Connection>, MessageBuffer), String> {
-        if self.grace.is_zero() || is_over() {
+        if self.grace.is_zero() || is_over() || farewell::is_leaving() {
             return Err(reason.to_owned());
         }
         // They share its way, and may not have noticed.

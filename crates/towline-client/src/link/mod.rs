@@ -22,6 +22,7 @@ use towline_transport::{Connection, TransportError};
 use towline_wire::control::{SHOWN_TEXT, printable};
 use towline_wire::frame::FrameReader;
 
+use crate::farewell;
 use crate::meter::Meter;
 use crate::payload::Payload;
 use crate::state::{Callback, State};
@@ -103,8 +104,6 @@ pub(crate) struct Link {
     explained: AtomicBool,
     /// Nothing more comes on the command lane.
     drained: AtomicBool,
-    /// The process ends: that the session does too is no loss.
-    leaving: AtomicBool,
     /// Whether the end has begun; the condition is that `lost` is told.
     ending: (Mutex<bool>, Condvar),
     pub(crate) payload: Payload,
@@ -148,7 +147,6 @@ impl Link {
             fault: Arc::default(),
             explained: AtomicBool::new(false),
             drained: AtomicBool::new(false),
-            leaving: AtomicBool::new(false),
             ending: (Mutex::new(false), Condvar::new()),
             payload: Payload::new(payload, chunk_bytes),
             meter: Meter::default(),
@@ -327,7 +325,8 @@ impl Link {
 
     /// Ends the session for good: every wait returns, every event fails.
     pub(crate) fn fail(&self, reason: String) {
-        let level = match self.leaving.load(Ordering::Relaxed) {
+        // The session ends with the process, which is no loss.
+        let level = match farewell::is_leaving() {
             true => log::Level::Debug,
             false => log::Level::Error,
         };
@@ -336,7 +335,6 @@ impl Link {
 
     /// Posts a goodbye at the process's end.
     pub(crate) fn leave<'a>(&self, goodbye: &impl towline_backend::opencl::Request<'a>) {
-        self.leaving.store(true, Ordering::Relaxed);
         if self.lost().is_none() {
             let _ = self.post(goodbye);
             self.flush();
