@@ -28,7 +28,7 @@ fn say<T: Send + 'static>(sessions: Vec<T>, goodbye: fn(&T)) {
     let (sender, said) = channel();
     let saying = std::thread::Builder::new().spawn(move || {
         sessions.iter().for_each(goodbye);
-        // Whoever gave up waiting has dropped the other end.
+        // The other end is gone where nobody waits any more.
         let _ = sender.send(());
     });
     if saying.is_ok() {
