@@ -73,7 +73,12 @@ fn run_program(options: &SlurmRunOptions) -> anyhow::Result<ExitCode> {
         bail!("scontrol knows none of the job's nodes {list}");
     }
     let parent = parent_folder(options.folder.as_deref())?;
-    tidy(&parent)?;
+    if let Err(error) = tidy(&parent, &job) {
+        log::warn!(
+            "folders of ended jobs stay in {}: {error:#}",
+            parent.display()
+        );
+    }
     let folder = job_folder(&parent, &job)?;
     let secret = random_text::<SECRET_BYTES>()?;
     let token_file = folder.path().join("token");
@@ -99,7 +104,10 @@ fn run_program(options: &SlurmRunOptions) -> anyhow::Result<ExitCode> {
     eprintln!("towline: job {job}, {} server(s): {used}", nodes.len());
     if options.comment {
         let comment = format!("Comment=towline: {used}");
-        said("scontrol", &["update", &format!("JobId={job}"), &comment])?;
+        // The exit status stays the program's.
+        if let Err(error) = said("scontrol", &["update", &format!("JobId={job}"), &comment]) {
+            eprintln!("towline: the job has no comment: {error:#}");
+        }
     }
     Ok(exit_code(status))
 }
@@ -171,7 +179,7 @@ fn prefix() -> String {
 }
 
 /// Removes folders of jobs that are over: those that were killed could not.
-fn tidy(parent: &Path) -> anyhow::Result<()> {
+fn tidy(parent: &Path, own: &str) -> anyhow::Result<()> {
     let prefix = prefix();
     let of_job = |path: &Path| {
         let name = path.file_name()?.to_str()?.strip_prefix(&prefix)?;
@@ -185,7 +193,9 @@ fn tidy(parent: &Path) -> anyhow::Result<()> {
         .collect();
     if !left.is_empty() {
         let alive = said("squeue", &["--noheader", "--format=%A"])?;
-        left.retain(|(job, _)| !alive.lines().any(|line| line.trim() == job));
+        let is_alive = |job: &str| alive.lines().any(|line| line.trim() == job);
+        // A list without this job is not to be believed.
+        left.retain(|(job, _)| is_alive(own) && !is_alive(job));
     }
     for (_, folder) in left {
         if let Err(error) = fs::remove_dir_all(&folder) {
