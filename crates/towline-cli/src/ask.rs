@@ -8,8 +8,8 @@ use towline_client::access::Access;
 use towline_client::dial::{DialError, knock};
 use towline_transport::{Address, Connection};
 use towline_wire::control::{
-    Answer, KillSession, Message, MessageBuffer, MigrateSession, NvmlQuestions, Purpose, Question,
-    SHOWN_TEXT, ServerIdentity, Status, printable,
+    Answer, GiveLease, KillSession, Lease, Message, MessageBuffer, MigrateSession, NvmlQuestions,
+    Purpose, Question, SHOWN_TEXT, ServerIdentity, Status, printable,
 };
 
 /// How long a server may take for an answer.
@@ -93,6 +93,34 @@ impl Server {
                 .outcome
                 .map_err(|reason| anyhow!(printable(&reason, SHOWN_TEXT))),
             other => Err(unexpected(&other, "whether the session has moved")),
+        }
+    }
+
+    /// Asks for a lease; in the inner error, why there is none.
+    pub(crate) fn give_lease(
+        &mut self,
+        request: GiveLease,
+    ) -> anyhow::Result<Result<Lease, String>> {
+        let mut answer = self.ask(&Message::GiveLease(request))?;
+        // It may have to start a worker first.
+        while answer == Message::Alive {
+            answer = Message::decode(&self.frame()?)?;
+        }
+        match answer {
+            Message::LeaseGiven(given) => Ok(given
+                .outcome
+                .map_err(|reason| printable(&reason, SHOWN_TEXT))),
+            other => Err(unexpected(&other, "a lease")),
+        }
+    }
+
+    /// Renews or ends a lease.
+    pub(crate) fn change_lease(&mut self, request: &Message) -> anyhow::Result<()> {
+        match self.ask(request)? {
+            Message::LeaseChanged(changed) => changed
+                .outcome
+                .map_err(|reason| anyhow!(printable(&reason, SHOWN_TEXT))),
+            other => Err(unexpected(&other, "whether the lease is changed")),
         }
     }
 

@@ -59,6 +59,11 @@ pub(crate) enum Command {
     /// The program's calls return errors from then on, and the server's log and audit log tell who ended it. A tenant ends its own
     /// sessions; a tenant with --admin, and a client of a server with one token for all, ends any.
     Kill(KillOptions),
+    /// Give devices of servers away for a time, each time to a tenant of its own
+    ///
+    /// For tenants with --admin, of servers with --tenants-file. A lease is a tenant with devices or with a part of one, a token and an end.
+    /// Whole devices are for one lease alone, and no more memory of a device is given away than it has. Schedulers call this for their jobs.
+    Lease(LeaseOptions),
     /// Keep the token of a server for this user, and the server in the user's config.toml
     ///
     /// The token is a line of standard input, which a terminal does not show, unless --token-file names a file to copy. It is checked
@@ -319,6 +324,89 @@ pub(crate) enum ServersCommand {
     },
 }
 
+/// Leases of servers.
+#[derive(Args, Debug)]
+pub(crate) struct LeaseOptions {
+    #[command(subcommand)]
+    pub(crate) command: LeaseCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LeaseCommand {
+    /// End a lease on all servers that it is of; its sessions end, and its devices are free when this returns
+    End {
+        /// The lease
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        servers: ServerOptions,
+    },
+    /// Give a lease and print its token
+    ///
+    /// The devices are of one server where one has them all, else of several. They all know the same token.
+    Give {
+        /// Name of the new tenant: letters, digits and -_.
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        part: PartOptions,
+        /// Only these devices: numbers or UUIDs, separated by commas, as `towline tenant --devices` takes them
+        #[arg(long, value_name = "LIST", value_parser = device_words)]
+        on: Option<DeviceWords>,
+        /// Time from now until its end, such as 90m, 2h30m or 7d [default: until `towline lease end`]
+        #[arg(long = "for", value_name = "DURATION", value_parser = length_of_time)]
+        time: Option<SignedDuration>,
+        /// Most sessions of it at once on each server
+        #[arg(long, value_name = "N", value_parser = session_count)]
+        sessions: Option<u32>,
+        #[command(flatten)]
+        token_out: TokenOut,
+        #[command(flatten)]
+        servers: ServerOptions,
+    },
+    /// List the leases that there are
+    List {
+        /// Print JSON instead of a table
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        servers: ServerOptions,
+    },
+    /// Give and end leases for a program that asks on a socket, such as a driver of Kubernetes
+    ///
+    /// One request a line and one answer a line, in JSON; docs/leases-by-socket.md describes them. Only this user may connect.
+    Serve {
+        /// The socket, which is made
+        #[arg(long, value_name = "FILE")]
+        socket: PathBuf,
+        #[command(flatten)]
+        servers: ServerOptions,
+    },
+    /// Give a lease another end
+    Renew {
+        /// The lease
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Time from now until its end, or none: until `towline lease end`
+        #[arg(long = "for", value_name = "DURATION", value_parser = |text: &str| limit(text, length_of_time))]
+        time: Limit<SignedDuration>,
+        #[command(flatten)]
+        servers: ServerOptions,
+    },
+}
+
+/// Devices, or a part of one.
+#[derive(Args, Clone, Copy, Debug)]
+#[group(required = true, multiple = false)]
+pub(crate) struct PartOptions {
+    /// So many whole devices
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) devices: Option<u32>,
+    /// So much memory of one device, with K, M or G behind
+    #[arg(long, value_name = "BYTES", value_parser = memory_bytes)]
+    pub(crate) memory: Option<u64>,
+}
+
 /// The tenants of a server.
 #[derive(Args, Debug)]
 pub(crate) struct TenantOptions {
@@ -400,6 +488,11 @@ pub(crate) struct TenantChanges {
     /// Time from now for which it has sessions, such as 90m, 2h30m or 7d
     #[arg(long = "for", value_name = "DURATION", conflicts_with = "until", value_parser = time_from_now)]
     pub(crate) time: Option<Timestamp>,
+    /// Devices that it has: numbers or UUIDs, separated by commas, or all
+    ///
+    /// A number is a place in the list of each API (`towline devices`), a UUID or its beginning the same device in all of them.
+    #[arg(long, value_name = "LIST", value_parser = device_words)]
+    pub(crate) devices: Option<DeviceWords>,
     /// Its --session-memory, in place of the server's; none for the server's, here and below
     #[arg(long, value_name = "BYTES", value_parser = |text: &str| limit(text, memory_bytes_or_none))]
     pub(crate) session_memory: Option<Limit<u64>>,
@@ -418,6 +511,39 @@ pub(crate) struct TenantChanges {
     /// Its --session-cpus
     #[arg(long, value_name = "N", value_parser = |text: &str| limit(text, cpu_percent))]
     pub(crate) session_cpus: Option<Limit<u64>>,
+}
+
+/// Words that name devices; none: all.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct DeviceWords(pub(crate) Vec<String>);
+
+/// A list of devices on the command line.
+fn device_words(text: &str) -> Result<DeviceWords, String> {
+    if text == "all" {
+        return Ok(DeviceWords(Vec::new()));
+    }
+    let words = text.split(',').map(|word| device_word(word.trim()));
+    words.collect::<Result<_, _>>().map(DeviceWords)
+}
+
+/// A number of up to three digits, or at least four characters of a UUID.
+pub(crate) fn device_word(word: &str) -> Result<String, String> {
+    let bare = ["GPU-", "MIG-"]
+        .iter()
+        .find_map(|prefix| word.strip_prefix(prefix))
+        .unwrap_or(word);
+    let is_number = (1..=3).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_digit());
+    let is_uuid = (4..=36).contains(&bare.len())
+        && bare
+            .bytes()
+            .all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    match is_number || is_uuid {
+        true => Ok(word.to_owned()),
+        false => Err(format!(
+            "`{}` is no device: a number, or at least four digits of a UUID, such as 0 or GPU-8f2c01d4",
+            word.escape_debug()
+        )),
+    }
 }
 
 /// A limit, or that there is none.
@@ -451,17 +577,22 @@ fn end_of_time(text: &str) -> Result<Timestamp, String> {
     }
 }
 
-/// The end of a span of time that begins now. A day has 24 hours.
+/// The end of a span of time that begins now.
 fn time_from_now(text: &str) -> Result<Timestamp, String> {
-    let wrong = "no duration such as 90m, 2h30m or 7d";
-    let span: Span = text.parse().map_err(|_| wrong)?;
-    let length = span.to_duration(SpanRelativeTo::days_are_24_hours());
-    let length = length
-        .ok()
-        .filter(SignedDuration::is_positive)
-        .ok_or(wrong)?;
-    let until = Timestamp::now().checked_add(length);
-    until.map_err(|_| wrong.to_owned()).and_then(whole_second)
+    let until = Timestamp::now().checked_add(length_of_time(text)?);
+    until
+        .map_err(|_| format!("{WRONG_LENGTH}, or too long"))
+        .and_then(whole_second)
+}
+
+const WRONG_LENGTH: &str = "no duration such as 90m, 2h30m or 7d";
+
+/// A span of time of at least a second. A day has 24 hours.
+fn length_of_time(text: &str) -> Result<SignedDuration, String> {
+    let span: Span = text.parse().map_err(|_| WRONG_LENGTH)?;
+    let length = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok();
+    let length = length.filter(|length| length.as_secs() >= 1);
+    length.ok_or_else(|| WRONG_LENGTH.to_owned())
 }
 
 fn whole_second(time: Timestamp) -> Result<Timestamp, String> {

@@ -5,8 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use serde::Serialize;
+use towline_client::access::Access;
 use towline_transport::Address;
 use towline_wire::cuda;
+use towline_wire::cuda::snapshot::uuid_text;
 use towline_wire::opencl::*;
 use towline_wire::snapshot::{self, Snapshot};
 
@@ -18,7 +20,7 @@ use crate::table::{self, Table};
 
 /// One device, as `--json` prints it.
 #[derive(Debug, PartialEq, Serialize)]
-struct Device {
+pub(crate) struct Device {
     server: String,
     /// Through which API: a GPU may be there for both.
     api: &'static str,
@@ -44,15 +46,7 @@ pub(crate) fn run(options: &DevicesOptions) -> anyhow::Result<ExitCode> {
     let chosen = servers::choose(&options.servers)?;
     let access = servers::access(&chosen.settings)?;
     let servers = chosen.servers;
-    let results = ask::on_all(&servers, |address| {
-        let mut server = Server::connect(address, &access)?;
-        let mut devices = list(address, &server.snapshot)?;
-        match server.cuda_devices()? {
-            Ok(snapshot) => devices.extend(list_cuda(address, &snapshot)?),
-            Err(reason) => log::info!("{address}: {reason}"),
-        }
-        Ok(devices)
-    });
+    let results = ask::on_all(&servers, |address| of(address, &access));
     let mut devices = Vec::new();
     let mut failed = false;
     for (address, result) in servers.iter().zip(results) {
@@ -70,6 +64,17 @@ pub(crate) fn run(options: &DevicesOptions) -> anyhow::Result<ExitCode> {
     };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(ExitCode::from(if failed { FAILURE } else { 0 }))
+}
+
+/// The devices of a server that its client is told of.
+pub(crate) fn of(address: &Address, access: &Access) -> anyhow::Result<Vec<Device>> {
+    let mut server = Server::connect(address, access)?;
+    let mut devices = list(address, &server.snapshot)?;
+    match server.cuda_devices()? {
+        Ok(snapshot) => devices.extend(list_cuda(address, &snapshot)?),
+        Err(reason) => log::info!("{address}: {reason}"),
+    }
+    Ok(devices)
 }
 
 fn list(address: &Address, snapshot: &[u8]) -> anyhow::Result<Vec<Device>> {
@@ -133,24 +138,10 @@ fn list_cuda(address: &Address, snapshot: &[u8]) -> anyhow::Result<Vec<Device>> 
             global_memory_bytes: device.total_bytes,
             local_memory_bytes: number(cuda::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
             max_allocation_bytes: device.total_bytes,
-            uuid: Some(uuid_text(&device.uuid)),
+            uuid: Some(format!("GPU-{}", uuid_text(&device.uuid))),
         }
     };
     Ok(snapshot.devices.iter().enumerate().map(describe).collect())
-}
-
-/// A UUID as NVIDIA's tools write it.
-fn uuid_text(uuid: &[u8; 16]) -> String {
-    let mut text = "GPU".to_owned();
-    for (index, byte) in uuid.iter().enumerate() {
-        let dash = if [0, 4, 6, 8, 10].contains(&index) {
-            "-"
-        } else {
-            ""
-        };
-        text.push_str(&format!("{dash}{byte:02x}"));
-    }
-    text
 }
 
 fn kind(bits: u64) -> &'static str {

@@ -14,6 +14,7 @@ mod devices;
 mod doctor;
 mod documents;
 mod kill;
+mod lease;
 mod login;
 mod migrate;
 mod node;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         Command::Doctor(options) => doctor::run(&options),
         Command::Drain(options) => migrate::drain(&options),
         Command::Kill(options) => kill::run(&options),
+        Command::Lease(options) => lease::run(&options),
         Command::Login(options) => login::login(&options),
         Command::Logout(options) => login::logout(&options),
         Command::Man(options) => documents::manual(&options.folder),
@@ -67,7 +69,7 @@ fn main() -> ExitCode {
         Command::Place(options) => {
             towline_place::command::place::run(&options).map_err(anyhow::Error::from)
         }
-        Command::Run(options) => run::run(options),
+        Command::Run(options) => run::run(&options),
         Command::Serve(options) => serve::run(options, &arguments),
         Command::Servers(options) => servers::run(&options),
         Command::Simulate(options) => {

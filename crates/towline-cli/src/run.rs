@@ -20,10 +20,11 @@ use towline_client::report::MARK_VARIABLE;
 use towline_client::timeline;
 
 use crate::cli::RunOptions;
-use crate::{bypass, probe, servers};
+use crate::servers::{self, Chosen};
+use crate::{bypass, probe};
 
 /// Our library's file name, wherever it lies.
-const LIBRARY: &str = "libtowline_opencl.so";
+pub(crate) const LIBRARY: &str = "libtowline_opencl.so";
 /// Our CUDA driver library's, beside it.
 pub(crate) const CUDA_LIBRARY: &str = "libtowline_cuda.so";
 /// Our NVML library's, beside it.
@@ -41,27 +42,53 @@ const USUAL_VENDORS: &str = "/etc/OpenCL/vendors";
 /// Tells our library where this machine's own vendors are.
 const LOCAL_VENDORS_VARIABLE: &str = "TOWLINE_LOCAL_ICD_VENDORS";
 
-pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(options: &RunOptions) -> anyhow::Result<ExitCode> {
     let chosen = servers::choose(&options.servers)?;
-    let settings = &chosen.settings;
     // Checked now: the program itself could only say that it has no device.
-    let access = servers::access(settings)?;
-    let library = find_library()?;
-    let (program, arguments) = options.program.split_first().context("no program given")?;
-    let is_set = |option: bool, setting: Option<bool>| option || setting == Some(true);
-    let allow_none = is_set(options.allow_none, settings.run.allow_none);
+    let access = servers::access(&chosen.settings)?;
+    let mut command = command(options, &chosen)?;
+    let program = command.get_program().to_string_lossy().into_owned();
+    let allow_none = is_set(options.allow_none, chosen.settings.run.allow_none);
     let terminal = std::io::stderr().is_terminal();
     if terminal || !allow_none {
         match probe::ask(&chosen, &access, terminal) {
             Ok(line) if terminal => eprintln!("{line}"),
             Err(why) if allow_none => eprintln!("towline: no device: {why}"),
             Err(why) => bail!(
-                "{} was not started: {why}; to start it without remote devices, give --allow-none",
-                program.to_string_lossy()
+                "{program} was not started: {why}; to start it without remote devices, give --allow-none"
             ),
             Ok(_) => {}
         }
     }
+    if let Some(file) = &options.trace {
+        let action = || format!("could not write the trace {}", file.display());
+        let file = std::path::absolute(file).with_context(action)?;
+        std::fs::write(&file, timeline::HEAD).with_context(action)?;
+        command.env(timeline::VARIABLE, file);
+    }
+    if is_set(options.report, chosen.settings.run.report) {
+        command.env(MARK_VARIABLE, bypass::watch(&private_folder()?)?);
+    }
+    let error = command.exec();
+    eprintln!("towline: could not run {program}: {error}");
+    Ok(ExitCode::from(
+        if error.kind() == std::io::ErrorKind::NotFound {
+            127
+        } else {
+            126
+        },
+    ))
+}
+
+fn is_set(option: bool, setting: Option<bool>) -> bool {
+    option || setting == Some(true)
+}
+
+/// The program with the variables that give it the devices of servers.
+pub(crate) fn command(options: &RunOptions, chosen: &Chosen) -> anyhow::Result<Command> {
+    let settings = &chosen.settings;
+    let library = find_library()?;
+    let (program, arguments) = options.program.split_first().context("no program given")?;
     let list = chosen
         .servers
         .iter()
@@ -126,7 +153,10 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
         }
     }
     for (name, wanted) in [
-        ("TOWLINE_NO_ENCRYPTION", access.no_encryption),
+        (
+            "TOWLINE_NO_ENCRYPTION",
+            settings.no_encryption == Some(true),
+        ),
         ("TOWLINE_WITH_LOCAL", with_local),
         ("TOWLINE_REPORT", report),
     ] {
@@ -134,27 +164,7 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
             command.env(name, "1");
         }
     }
-    if let Some(file) = &options.trace {
-        let action = || format!("could not write the trace {}", file.display());
-        let file = std::path::absolute(file).with_context(action)?;
-        std::fs::write(&file, timeline::HEAD).with_context(action)?;
-        command.env(timeline::VARIABLE, file);
-    }
-    if report {
-        command.env(MARK_VARIABLE, bypass::watch(&private_folder()?)?);
-    }
-    let error = command.exec();
-    eprintln!(
-        "towline: could not run {}: {error}",
-        program.to_string_lossy()
-    );
-    Ok(ExitCode::from(
-        if error.kind() == std::io::ErrorKind::NotFound {
-            127
-        } else {
-            126
-        },
-    ))
+    Ok(command)
 }
 
 /// Our OpenCL library: where TOWLINE_LIBRARY says, or beside this program, as installed or as built.
@@ -252,6 +262,18 @@ fn driver_links(cuda: &Path, nvml: Option<&Path>) -> Vec<(&'static str, PathBuf)
     let all = CUDA_NAMES.map(|name| (name, cuda)).into_iter().chain(nvml);
     all.map(|(name, library)| (name, library.to_owned()))
         .collect()
+}
+
+/// Our libraries for a container, each under a name that programs or OpenCL's loader find it by.
+pub(crate) fn container_libraries() -> anyhow::Result<Vec<(&'static str, PathBuf)>> {
+    let opencl = find_library()?;
+    let beside = |name: &str| opencl.parent()?.join(name).canonicalize().ok();
+    let cuda = beside(CUDA_LIBRARY);
+    let mut libraries = cuda.map_or_else(Vec::new, |cuda| {
+        driver_links(&cuda, beside(NVML_LIBRARY).as_deref())
+    });
+    libraries.push((LIBRARY, opencl));
+    Ok(libraries)
 }
 
 /// A folder that holds our libraries under the names that programs load; the same one each time for the same libraries.

@@ -118,8 +118,8 @@ pub(crate) fn run(mut options: ServeOptions, arguments: &[OsString]) -> anyhow::
     if options.listen.is_empty() {
         options.listen.push(DEFAULT_LISTEN.parse()?);
     }
-    let (mut tenants, table) = tenants(&options)?;
-    let config = supervisor_config(&options, table)?;
+    let (tenants, table) = tenants(&options)?;
+    let config = supervisor_config(&options, table, tenants.clone())?;
     let supervisor = match Supervisor::start_unless(config, given, &signals.ending) {
         Err(_) if signals.ending.load(Ordering::Acquire) => return Ok(ExitCode::SUCCESS),
         result => result.context("could not serve")?,
@@ -159,7 +159,7 @@ pub(crate) fn run(mut options: ServeOptions, arguments: &[OsString]) -> anyhow::
             None if supervisor.is_drained() => break,
             None => {}
         }
-        if let Some(tenants) = &mut tenants {
+        if let Some(tenants) = &tenants {
             tenants.look(&supervisor);
         }
     }
@@ -203,7 +203,7 @@ fn drain(
     limit: Duration,
     to: Option<&Address>,
     supervisor: &Supervisor,
-    mut tenants: Option<Follower>,
+    tenants: Option<Arc<Follower>>,
 ) {
     if limit.is_zero() {
         return;
@@ -230,7 +230,7 @@ fn drain(
             return;
         }
         std::thread::sleep(LOOK_PERIOD.min(left));
-        if let Some(tenants) = &mut tenants {
+        if let Some(tenants) = &tenants {
             tenants.look(supervisor);
         }
     }
@@ -301,19 +301,20 @@ fn bind_cpus(options: &ServeOptions) -> anyhow::Result<()> {
 }
 
 /// The tenants of this server, and the follower of their file, if there is one.
-fn tenants(options: &ServeOptions) -> anyhow::Result<(Option<Follower>, TenantTable)> {
+fn tenants(options: &ServeOptions) -> anyhow::Result<(Option<Arc<Follower>>, TenantTable)> {
     let Some(file) = &options.tenants_file else {
         let token = options.token_file.as_deref();
         let token = token.map(servers::read_token).transpose()?;
         return Ok((None, TenantTable::single(token)));
     };
     let (follower, entries) = Follower::start(&std::path::absolute(file)?)?;
-    Ok((Some(follower), TenantTable::listed(entries)))
+    Ok((Some(Arc::new(follower)), TenantTable::listed(entries)))
 }
 
 fn supervisor_config(
     options: &ServeOptions,
     tenants: TenantTable,
+    leases: Option<Arc<Follower>>,
 ) -> anyhow::Result<SupervisorConfig> {
     let kernels = kernels(options)?;
     let peer_token = options
@@ -354,6 +355,7 @@ fn supervisor_config(
     Ok(SupervisorConfig {
         listen: options.listen.clone(),
         tenants: Arc::new(tenants),
+        leases: leases.map(|leases| leases as _),
         tls,
         no_encryption: options.no_encryption,
         insecure: options.insecure,

@@ -61,6 +61,10 @@ struct TenantStatus {
     device_time_ms: u64,
     /// Time from which it has no sessions, as RFC 3339 has it; null if it has no end.
     until: Option<String>,
+    /// Whether `towline lease` gave it.
+    lease: bool,
+    /// Its devices, as its entry names them; empty if it has all.
+    devices: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -192,6 +196,8 @@ fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> Ser
         rejected: tenant.rejected,
         device_time_ms: tenant.device_time_us / 1000,
         until: moment(tenant.until_s).map(|until| until.to_string()),
+        lease: tenant.is_lease,
+        devices: tenant.devices,
     });
     let limits = status.limits.into_iter().map(|limit| {
         let (value, used) = (limit.value, limit.used);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,15 +11,20 @@ use anyhow::{Context, bail};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
-use towline_server::supervisor::{QuotaChanges, Supervisor, TenantEntry, TenantLimits};
+use towline_server::supervisor::{QuotaChanges, TenantEntry, TenantLimits};
 use towline_transport::read_secret;
-use towline_wire::control::{Token, limits::TENANT_BYTES};
+use towline_wire::control::Token;
+use towline_wire::control::limits::{TENANT_BYTES, TENANT_DEVICES};
 
 use crate::cli::{
-    Limit, TenantChanges, TenantCommand, TenantOptions, TokenOut, cpu_percent,
-    memory_bytes_or_none, processes, seconds,
+    DeviceWords, Limit, TenantChanges, TenantCommand, TenantOptions, TokenOut, cpu_percent,
+    device_word, memory_bytes_or_none, processes, seconds,
 };
 use crate::table::{self, Table};
+
+mod follower;
+
+pub(crate) use self::follower::Follower;
 
 /// Longest file that is read: thousands of tenants.
 const MAX_BYTES: usize = 4 << 20;
@@ -52,6 +57,11 @@ struct Entry {
     memory: Option<Bytes>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until: Option<Moment>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    devices: Vec<String>,
+    /// Given, renewed and ended over the network.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    lease: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session_memory: Option<Bytes>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,6 +145,9 @@ impl Entry {
         set(&mut self.memory, changes.memory, Bytes);
         let until = changes.time.map(|time| Limit(Some(time)));
         set(&mut self.until, changes.until.or(until), Moment);
+        if let Some(DeviceWords(words)) = &changes.devices {
+            self.devices.clone_from(words);
+        }
         set(&mut self.session_memory, changes.session_memory, Bytes);
         set(
             &mut self.session_host_memory,
@@ -165,6 +178,12 @@ impl Entry {
         if self.sessions == Some(0) || bytes(self.memory) == Some(0) {
             bail!("a limit of 0 for all its sessions; revoke it, or leave the limit out");
         }
+        if self.devices.len() > TENANT_DEVICES {
+            bail!("devices: more than {TENANT_DEVICES}");
+        }
+        for word in &self.devices {
+            device_word(word).map_err(|why| anyhow::anyhow!("devices: {why}"))?;
+        }
         let text = |number: Option<u64>| number.map(|number| number.to_string());
         let cpus = self.session_cpus.map(|cpus| cpus.to_string());
         let time = checked("kernel-time-limit", text(self.kernel_time_limit), seconds)?;
@@ -172,6 +191,8 @@ impl Entry {
             id: self.id.clone(),
             token: Token::from_bytes(self.token.as_bytes())?,
             admin: self.admin,
+            devices: self.devices.clone(),
+            is_lease: self.lease,
             limits: TenantLimits {
                 sessions: self.sessions,
                 memory: bytes(self.memory),
@@ -241,7 +262,7 @@ pub(crate) fn run(options: &TenantOptions) -> anyhow::Result<ExitCode> {
             token_out,
         } => {
             check_name(name)?;
-            let issued = Issued::prepare(token_out, false)?;
+            let issued = Issued::prepare(random_text::<TOKEN_BYTES>()?, token_out, false)?;
             let mut store = Store::open(file, true).with_context(action)?;
             if store.entries.contains_key(name) {
                 bail!("there is a tenant `{name}` already; see `towline tenant set` and `rotate`");
@@ -254,7 +275,7 @@ pub(crate) fn run(options: &TenantOptions) -> anyhow::Result<ExitCode> {
             entry.change(changes);
             store.entries.insert(name.clone(), entry);
             store.save().with_context(action)?;
-            issued.hand_out(name)?;
+            issued.hand_out(serde_json::json!({ "name": name }))?;
         }
         TenantCommand::List { json } => {
             let entries = Store::open(file, false)?.entries;
@@ -275,11 +296,11 @@ pub(crate) fn run(options: &TenantOptions) -> anyhow::Result<ExitCode> {
             store.save().with_context(action)?;
         }
         TenantCommand::Rotate { name, token_out } => {
-            let issued = Issued::prepare(token_out, true)?;
+            let issued = Issued::prepare(random_text::<TOKEN_BYTES>()?, token_out, true)?;
             let mut store = Store::open(file, false).with_context(action)?;
             store.find(name)?.token.clone_from(&issued.token);
             store.save().with_context(action)?;
-            issued.hand_out(name)?;
+            issued.hand_out(serde_json::json!({ "name": name }))?;
         }
         TenantCommand::Set { name, changes } => {
             let mut store = Store::open(file, false).with_context(action)?;
@@ -300,6 +321,8 @@ fn listed(entries: &Entries) -> serde_json::Value {
             "sessions": entry.sessions,
             "memory_bytes": bytes(entry.memory),
             "until": entry.until,
+            "devices": entry.devices,
+            "lease": entry.lease,
             "session_memory_bytes": bytes(entry.session_memory),
             "session_host_memory_bytes": bytes(entry.session_host_memory),
             "session_processes": entry.session_processes,
@@ -340,7 +363,7 @@ fn render(entries: &Entries) -> String {
 }
 
 /// A new token on its way to who asked for it.
-struct Issued<'a> {
+pub(crate) struct Issued<'a> {
     token: String,
     json: bool,
     /// The file for it, with what is to be in it.
@@ -349,9 +372,12 @@ struct Issued<'a> {
 }
 
 impl<'a> Issued<'a> {
-    /// Makes a token, and its file under another name: what fails, fails before the tenants change.
-    fn prepare(out: &'a TokenOut, replaces: bool) -> anyhow::Result<Self> {
-        let token = random_text::<TOKEN_BYTES>()?;
+    /// Makes the file of a token, under another name: what fails, fails before the tenants change.
+    pub(crate) fn prepare(
+        token: String,
+        out: &'a TokenOut,
+        replaces: bool,
+    ) -> anyhow::Result<Self> {
         let file = out.token_out.as_deref().map(|path| {
             if !replaces && path.exists() {
                 bail!(
@@ -372,13 +398,14 @@ impl<'a> Issued<'a> {
         })
     }
 
-    fn hand_out(self, tenant: &str) -> anyhow::Result<()> {
+    /// Hands it to who asked; `tenant` is an object that describes whose it is.
+    pub(crate) fn hand_out(self, mut tenant: serde_json::Value) -> anyhow::Result<()> {
         let Some((path, draft)) = self.file else {
             let text = match self.json {
-                true => format!(
-                    "{:#}",
-                    serde_json::json!({ "name": tenant, "token": self.token })
-                ),
+                true => {
+                    tenant["token"] = self.token.into();
+                    format!("{tenant:#}")
+                }
                 false => self.token,
             };
             writeln!(std::io::stdout(), "{text}")?;
@@ -446,6 +473,14 @@ impl Store {
     }
 }
 
+/// Writes a file that its owner alone may read, unless there is one of that name.
+pub(crate) fn write_new_secret(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600).open(path);
+    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.with_context(|| format!("could not write {}", path.display()))
+}
+
 /// The folder that a file lies in.
 pub(crate) fn folder_of(file: &Path) -> &Path {
     match file.parent() {
@@ -460,74 +495,12 @@ pub(crate) fn random_text<const N: usize>() -> anyhow::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Follows the tenants file of a running server.
-#[derive(Debug)]
-pub(crate) struct Follower {
-    file: PathBuf,
-    /// Result of the last read.
-    taken: Stamp,
-    /// How it was at the last look.
-    seen: Stamp,
-}
-
-/// Identity of a file's state; `None` if the file is missing.
-type Stamp = Option<[i64; 7]>;
-
-impl Follower {
-    /// Reads the file for the first time.
-    pub(crate) fn start(file: &Path) -> anyhow::Result<(Self, BTreeMap<String, TenantEntry>)> {
-        let taken = stamp(file);
-        let entries = load(file)?;
-        let follower = Self {
-            file: file.to_owned(),
-            taken,
-            seen: taken,
-        };
-        Ok((follower, entries))
-    }
-
-    /// Looks for changes, which the server takes over. To be called several times a second.
-    pub(crate) fn look(&mut self, supervisor: &Supervisor) {
-        if let Some(entries) = self.changed() {
-            log::info!("{} tenants in {}", entries.len(), self.file.display());
-            supervisor.set_tenants(entries);
-        }
-        supervisor.end_expired();
-    }
-
-    /// The tenants, if they have changed. A file that cannot be used is told of once.
-    fn changed(&mut self) -> Option<BTreeMap<String, TenantEntry>> {
-        let now = stamp(&self.file);
-        // An editor may be writing it: it has to be the same at two looks.
-        let settled = std::mem::replace(&mut self.seen, now) == now;
-        if !settled || now == self.taken {
-            return None;
-        }
-        self.taken = now;
-        load(&self.file)
-            .inspect_err(|error| log::error!("{error:#}; the tenants stay as they were"))
-            .ok()
-    }
-}
-
-fn stamp(file: &Path) -> Stamp {
-    let found = file.metadata().ok()?;
-    Some([
-        found.dev() as i64,
-        found.ino() as i64,
-        found.size() as i64,
-        found.mtime(),
-        found.mtime_nsec(),
-        found.ctime(),
-        found.ctime_nsec(),
-    ])
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use clap::Parser;
+    use towline_server::supervisor::{LeaseChange, LeaseStore};
 
     use super::*;
     use crate::cli::{Cli, Command};
@@ -788,22 +761,113 @@ mod tests {
         }
     }
 
+    /// The tenants that a look finds changed.
+    fn looked(follower: &Follower) -> Option<usize> {
+        let mut found = None;
+        follower.look_with(|entries| found = Some(entries.len()));
+        found
+    }
+
     #[test]
     fn follower_takes_settled_changes_and_keeps_damage_out() {
         let tried = Tried::new();
         tried.add("anna");
-        let (mut follower, entries) = Follower::start(&tried.file()).unwrap();
+        let (follower, entries) = Follower::start(&tried.file()).unwrap();
         assert_eq!(entries.len(), 1);
-        assert!(follower.changed().is_none());
+        assert!(looked(&follower).is_none());
         tried.add("bert");
-        assert!(follower.changed().is_none(), "it may be being written");
-        assert_eq!(follower.changed().unwrap().len(), 2);
+        assert!(looked(&follower).is_none(), "it may be being written");
+        assert_eq!(looked(&follower), Some(2));
         write(&tried.file(), "[anna");
-        assert!([(); 3].iter().all(|()| follower.changed().is_none()));
+        assert!([(); 3].iter().all(|()| looked(&follower).is_none()));
         std::fs::remove_file(tried.file()).unwrap();
-        assert!([(); 3].iter().all(|()| follower.changed().is_none()));
+        assert!([(); 3].iter().all(|()| looked(&follower).is_none()));
         tried.add("carl");
-        follower.changed();
-        assert_eq!(follower.changed().unwrap().len(), 1);
+        looked(&follower);
+        assert_eq!(looked(&follower), Some(1));
+    }
+
+    fn changed(follower: &Follower, changes: &[LeaseChange]) -> Result<usize, String> {
+        let taken = std::cell::Cell::new(0);
+        let store: &dyn LeaseStore = follower;
+        store.change(&mut |_| Ok(changes.to_vec()), &|entries| {
+            taken.set(entries.len());
+        })?;
+        Ok(taken.get())
+    }
+
+    #[test]
+    fn lease_is_kept_in_the_file() {
+        let tried = Tried::new();
+        tried.add("anna");
+        let (follower, _) = Follower::start(&tried.file()).unwrap();
+        let until = "2130-01-31T18:00:00Z".parse().ok();
+        let token = Token::from_bytes(b"the token of a lease").unwrap();
+        let lease = TenantEntry {
+            limits: TenantLimits {
+                memory: Some(20 << 30),
+                ..TenantLimits::default()
+            },
+            devices: vec!["GPU-8f2c01d4".into()],
+            is_lease: true,
+            ..TenantEntry::new("", token)
+        };
+        let add = LeaseChange::Add("job-1".into(), lease.clone());
+        assert_eq!(changed(&follower, &[add]), Ok(2));
+        assert!(looked(&follower).is_none(), "the server has it already");
+        let renew = LeaseChange::Renew("job-1".into(), until);
+        assert_eq!(changed(&follower, &[renew]), Ok(2));
+        let kept = load(&tried.file()).unwrap().remove("job-1").unwrap();
+        assert_eq!(
+            (kept.limits.until, kept.limits.memory),
+            (until, Some(20 << 30))
+        );
+        assert_eq!((&kept.token, &kept.devices), (&lease.token, &lease.devices));
+        assert!(kept.is_lease && !kept.id.is_empty());
+        assert_eq!(mode(&tried.file()), 0o600);
+        let remove = LeaseChange::Remove("job-1".into());
+        assert_eq!(changed(&follower, &[remove]), Ok(1));
+    }
+
+    #[test]
+    fn lease_that_cannot_be_kept_is_refused() {
+        let tried = Tried::new();
+        tried.add("anna");
+        let (follower, _) = Follower::start(&tried.file()).unwrap();
+        let lease = load(&tried.file()).unwrap().remove("anna").unwrap();
+        let before = std::fs::read(tried.file()).unwrap();
+        let wrong_name = LeaseChange::Add("job 1".into(), lease);
+        assert!(changed(&follower, &[wrong_name]).is_err());
+        assert_eq!(std::fs::read(tried.file()).unwrap(), before);
+        std::fs::remove_file(tried.file()).unwrap();
+        assert!(changed(&follower, &[LeaseChange::Remove("anna".into())]).is_err());
+    }
+
+    #[test]
+    fn devices_of_a_tenant_are_numbers_or_uuids() {
+        let tried = Tried::new();
+        tried.add("anna");
+        let devices = |list: &str| {
+            tried.tenant(&["set", "anna", "--devices", list]).unwrap();
+            load(&tried.file()).unwrap().remove("anna").unwrap().devices
+        };
+        assert_eq!(devices("0, GPU-8f2c"), ["0", "GPU-8f2c"]);
+        assert!(devices("all").is_empty());
+        for wrong in [
+            "",
+            "0,",
+            "1234567890abcdef0123456789abcdef01234",
+            "GPU-1",
+            "H100",
+            "-1",
+        ] {
+            let option = format!("--devices={wrong}");
+            let arguments = ["towline", "tenant", "set", "anna", &option];
+            assert!(Cli::try_parse_from(arguments).is_err(), "{wrong}");
+        }
+        let text = "[anna]\ntoken = \"0123456789abcdef\"\ndevices = [\"H100\"]\n";
+        write(&tried.file(), text);
+        let error = format!("{:#}", load(&tried.file()).unwrap_err());
+        assert!(error.contains("`H100` is no device"), "{error}");
     }
 }

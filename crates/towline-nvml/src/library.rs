@@ -264,9 +264,9 @@ impl Servers {
                 0 => snapshot.cuda_version,
                 version => version.min(snapshot.cuda_version),
             };
-            for (number, facts) in (0..).zip(&snapshot.devices) {
+            for facts in &snapshot.devices {
                 servers.devices.push(Device {
-                    handle: wire::DeviceHandle::of(domain, number),
+                    handle: wire::DeviceHandle::of(domain, facts.number),
                     domain,
                     facts: facts.clone(),
                     monitor: Arc::clone(&monitor),

@@ -3,7 +3,7 @@
 //! Every message is one length-prefixed frame ([`MessageBuffer`] cuts them out of a byte stream, [`Message`] gives them a
 //! meaning). A control connection, encrypted or not, starts with a handshake ([`ClientHandshake`], [`ServerHandshake`]) that takes one round
 //! trip without a token and two with one; afterwards the client may ask for [`Status`], [`Devices`] and, on a connection for NVML, [`NvmlQuestions`],
-//! or end a session by [`KillSession`], and the server may report [`SessionEnded`]. A data lane starts with a fixed-size [`AttachPreamble`] instead and never carries a
+//! end a session by [`KillSession`] or give devices away by [`GiveLease`], and the server may report [`SessionEnded`]. A data lane starts with a fixed-size [`AttachPreamble`] instead and never carries a
 //! control message; the first four bytes of a connection tell the two apart ([`ConnectionKind`]). So do they for a third
 //! kind: another server, that connects its worker to one here ([`PeerConnector`], [`PeerAcceptor`]).
 //!
@@ -15,6 +15,7 @@ mod codec;
 mod frame;
 mod handshake;
 mod lane;
+mod lease;
 mod message;
 mod peer;
 mod question;
@@ -34,6 +35,7 @@ pub use handshake::{
     ServerProgress,
 };
 pub use lane::{LaneEnd, LaneKey};
+pub use lease::{EndLease, GiveLease, Lease, LeaseChanged, LeaseGiven, LeasedPart, RenewLease};
 pub use message::{
     Challenge, CudaDevices, Devices, Enforcement, Hello, KillSession, LIMITS, LimitStatus, Message,
     MigrateSession, NONCE_BYTES, Nonce, PROOF_BYTES, PeerConnect, PeerConnected, PeerOffer,
@@ -80,6 +82,10 @@ pub mod limits {
     pub const STATUS_SESSIONS: usize = 4096;
     /// Most tenants listed in one `Status`.
     pub const STATUS_TENANTS: usize = 1024;
+    /// Most devices that one tenant is given by name.
+    pub const TENANT_DEVICES: usize = 64;
+    /// Longest name of such a device: so many fit what a server accepts.
+    pub const DEVICE_NAME_BYTES: usize = 48;
     /// Most limits of a server listed in one `Status`.
     pub const STATUS_LIMITS: usize = 64;
     /// Longest name of a tenant.

@@ -78,9 +78,23 @@ pub struct Device {
     pub answers: Answers,
 }
 
+impl Device {
+    /// What tells it from every other device, where it says so.
+    pub fn uuid(&self) -> Option<[u8; 16]> {
+        self.answers.get(UUID)?.try_into().ok()
+    }
+
+    /// Bytes of its memory; 0 where it does not say.
+    pub fn memory_bytes(&self) -> u64 {
+        self.answers.number(GLOBAL_MEM_SIZE).unwrap_or(0)
+    }
+}
+
 /// CL_DEVICE_MAX_MEM_ALLOC_SIZE and CL_DEVICE_GLOBAL_MEM_SIZE: 64 bits each.
 const MAX_MEM_ALLOC_SIZE: u32 = 0x1010;
 const GLOBAL_MEM_SIZE: u32 = 0x101f;
+/// CL_DEVICE_UUID_KHR: 16 bytes.
+const UUID: u32 = 0x106a;
 
 /// The devices of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -108,10 +122,28 @@ impl Snapshot {
         out
     }
 
+    /// Leaves out all devices but those of which `keep` says so by number, and platforms that have none then.
+    pub fn keep(&mut self, keep: impl Fn(usize, &Device) -> bool) {
+        let mut number = 0;
+        self.devices.retain(|device| {
+            number += 1;
+            keep(number - 1, device)
+        });
+        let platforms = std::mem::take(&mut self.platforms);
+        for (before, platform) in (0..).zip(platforms) {
+            let now = self.platforms.len() as u32;
+            let own = self.devices.iter_mut();
+            let mut own = own.filter(|device| device.platform == before).peekable();
+            if own.peek().is_some() {
+                own.for_each(|device| device.platform = now);
+                self.platforms.push(platform);
+            }
+        }
+    }
+
     /// Memory of all devices.
     pub fn memory_bytes(&self) -> u64 {
-        let sizes = self.devices.iter();
-        let sizes = sizes.filter_map(|device| device.answers.number(GLOBAL_MEM_SIZE));
+        let sizes = self.devices.iter().map(Device::memory_bytes);
         sizes.fold(0, u64::saturating_add)
     }
 
@@ -187,6 +219,23 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(Snapshot::decode(&bytes[..cut]).is_err());
         }
+    }
+
+    #[test]
+    fn devices_left_out_take_their_platforms_along() {
+        let device = |handle, platform| Device {
+            handle,
+            platform,
+            ..Device::default()
+        };
+        let name = |text: &str| Answers(vec![(0x902, text.as_bytes().to_vec())]);
+        let mut snapshot = Snapshot {
+            platforms: vec![name("one"), name("two"), name("three")],
+            devices: vec![device(1, 0), device(2, 1), device(3, 2), device(4, 2)],
+        };
+        snapshot.keep(|number, _| number % 2 == 1);
+        assert_eq!(snapshot.platforms, [name("two"), name("three")]);
+        assert_eq!(snapshot.devices, [device(2, 0), device(4, 1)]);
     }
 
     #[test]

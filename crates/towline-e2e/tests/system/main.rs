@@ -19,6 +19,7 @@ mod faults;
 mod first_run;
 mod footprint;
 mod kernel_cache;
+mod leases;
 mod lifecycle;
 mod limits;
 mod many;

@@ -1,4 +1,5 @@
-//! The audit log: one line of JSON for each session that begins, is killed, is asked to move and ends, and for refusals, in a file that is only ever appended to.
+//! The audit log: one line of JSON for each session that begins, is killed, is asked to move and ends, for leases that are given and ended, and
+//! for refusals, in a file that is only ever appended to.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -66,6 +67,28 @@ pub(super) enum Event<'a> {
         /// As the client gave it.
         by_host: &'a str,
         by_pid: u32,
+        by_address: &'a str,
+    },
+    /// An admin has given a lease, or been told of it again.
+    LeaseGiven {
+        /// The lease's.
+        tenant: &'a str,
+        devices: &'a [String],
+        /// Bytes of one device; none where devices are whole.
+        device_memory: Option<u64>,
+        /// Seconds since 1970.
+        until_s: Option<u64>,
+        by_tenant: &'a str,
+        /// As the client gave it.
+        by_host: &'a str,
+        by_address: &'a str,
+    },
+    /// An admin has ended a lease.
+    LeaseEnded {
+        tenant: &'a str,
+        by_tenant: &'a str,
+        /// As the client gave it.
+        by_host: &'a str,
         by_address: &'a str,
     },
     /// Connections were refused: those of a period in one line.

@@ -10,19 +10,20 @@ use std::time::{Duration, Instant};
 use towline_transport::{Address, Connection, Registry, TransportError, recv_exact, tls};
 use towline_wire::control::{
     AttachPreamble, Channel, ConnectionKind, ControlError, CudaDevices, Devices, HandshakeError,
-    Hello, KillSession, LaneKey, Message, MessageBuffer, MigrateSession, NONCE_BYTES, Purpose,
-    Reject, RejectCode, ResumeSession, SHOWN_NAME, ServerDrains, ServerHandshake, ServerLimit,
-    ServerProgress, SessionEnded, SessionGrant, SessionKilled, SessionMigrated, SessionResumed,
-    Status, TICKET_BYTES, Tenants as _, Ticket, labels, limits, printable,
+    Hello, KillSession, LaneKey, LeaseChanged, LeaseGiven, Message, MessageBuffer, MigrateSession,
+    NONCE_BYTES, Purpose, Reject, RejectCode, ResumeSession, SHOWN_NAME, ServerDrains,
+    ServerHandshake, ServerLimit, ServerProgress, SessionEnded, SessionGrant, SessionKilled,
+    SessionMigrated, SessionResumed, Status, TICKET_BYTES, Tenants as _, Ticket, labels, limits,
+    printable,
 };
-use towline_wire::cuda::CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT;
-use towline_wire::snapshot::Snapshot;
 
 use super::accept::UnprovenGuard;
 use super::audit::Event;
 use super::cgroup::{Controller, Group};
 use super::deadline::{Deadline, Deadlines};
+use super::devices::{self, Snapshots};
 use super::ending::{Cause, Ending};
+use super::lease;
 use super::migration::{self, Migration};
 use super::monitor::Asker;
 use super::peer::{self, Peering};
@@ -71,9 +72,9 @@ impl From<ControlError> for Fault {
 }
 
 /// A client that has proven itself.
-struct Client {
-    hello: Hello,
-    tenant: Arc<Tenant>,
+pub(super) struct Client {
+    pub(super) hello: Hello,
+    pub(super) tenant: Arc<Tenant>,
 }
 
 impl Client {
@@ -316,7 +317,8 @@ fn answer_queries(
     shared: &Shared,
 ) -> Result<(), Fault> {
     let place = shared.queries.take(&control.connection());
-    control.welcome(&handshake.welcome(None, opencl_devices(shared)))?;
+    let devices = devices::of_opencl(shared, &client.tenant);
+    control.welcome(&handshake.welcome(None, devices))?;
     while let Some(message) = next_message(control, inbox, &place, shared)? {
         client.check()?;
         answer_alone(control, message, client, shared)?;
@@ -341,6 +343,7 @@ fn tell_of_devices(
         return Err(none("it was started without"));
     };
     let snapshot = monitor.snapshot().map_err(|reason| none(&reason))?;
+    let (_, snapshot) = devices::chosen(Snapshots::Nvml, &snapshot, &client.tenant);
     control.welcome(&handshake.welcome(None, snapshot))?;
     let peer = control.peer();
     let asker = Asker {
@@ -381,64 +384,6 @@ fn next_message(
     drop(idle);
     place.asks();
     Ok(frame.map(|frame| Message::decode(&frame)).transpose()?)
-}
-
-/// The devices for OpenCL; none where the server has none.
-fn opencl_devices(shared: &Shared) -> Vec<u8> {
-    match &shared.pool {
-        Ok(pool) => pool.snapshot(),
-        Err(_) => Snapshot::default().encode(),
-    }
-}
-
-/// The devices for CUDA; in the error, why there are none.
-fn cuda_devices(shared: &Shared) -> Result<Vec<u8>, String> {
-    match &shared.cuda_pool {
-        Some(pool) => pool.look(&shared.draining),
-        None => Err("this server gives no CUDA devices".into()),
-    }
-}
-
-/// The devices as a session is told of them: with no more memory and time than it may have.
-fn told_devices(purpose: Purpose, snapshot: &[u8], quota: &Quota) -> Vec<u8> {
-    let memory_limit = match quota.device_memory_bytes {
-        0 => u64::MAX,
-        bytes => bytes,
-    };
-    let limited = match purpose {
-        Purpose::CudaSession => {
-            towline_wire::cuda::snapshot::Snapshot::decode(snapshot).map(|mut told| {
-                for device in &mut told.devices {
-                    device.total_bytes = device.total_bytes.min(memory_limit);
-                    if quota.kernel_time_ms > 0 {
-                        device.set_attribute(CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT, 1);
-                    }
-                }
-                told.encode()
-            })
-        }
-        .ok(),
-        _ if memory_limit == u64::MAX => None,
-        _ => Snapshot::decode(snapshot).ok().map(|mut told| {
-            told.limit_memory(memory_limit);
-            told.encode()
-        }),
-    };
-    limited.unwrap_or_else(|| snapshot.to_vec())
-}
-
-/// Memory of all devices of a worker; 0 where it is not known.
-fn device_memory(purpose: Purpose, snapshot: &[u8]) -> u64 {
-    let bytes = match purpose {
-        Purpose::CudaSession => {
-            towline_wire::cuda::snapshot::Snapshot::decode(snapshot).map(|told| {
-                let sizes = told.devices.iter().map(|device| device.total_bytes);
-                sizes.fold(0, u64::saturating_add)
-            })
-        }
-        _ => Snapshot::decode(snapshot).map(|told| told.memory_bytes()),
-    };
-    bytes.unwrap_or(0)
 }
 
 /// Limits a worker's temporary files, which were mounted before it had a session; whether they are.
@@ -510,9 +455,19 @@ fn run_session(
         };
         Fault::Rejected(code.because(format!("no worker for it: {reason}")))
     })?;
+    let kind_of_devices = Snapshots::of(hello.purpose);
+    let (devices, snapshot) = devices::chosen(kind_of_devices, worker.snapshot(), &tenant);
+    if devices.as_ref().is_some_and(Vec::is_empty) {
+        worker.ask_to_end();
+        return Err(Fault::Rejected(RejectCode::NoDevice.because(format!(
+            "the tenant `{}` has none of the devices that this server has for {}; ask the server's operator for some",
+            tenant.name(),
+            kind_of_devices.api(),
+        ))));
+    }
     let whole_devices = quota.device_memory_bytes == WHOLE_DEVICES;
     if whole_devices {
-        quota.device_memory_bytes = device_memory(hello.purpose, worker.snapshot());
+        quota.device_memory_bytes = devices::memory(kind_of_devices, &snapshot);
     }
     let entered = shared
         .groups
@@ -539,7 +494,6 @@ fn run_session(
     // Given back when the worker is gone.
     let (_membership, kernels) = kernels.unzip();
     let has_own_files = limits_files(&worker, &quota, &shared.config);
-    let session_limits = shared.config.limits.clone();
     let session = match random::<TICKET_BYTES>() {
         Ok(ticket) => Arc::new(Session {
             id,
@@ -553,7 +507,7 @@ fn run_session(
             bounds: shared.config.bounds,
             group: entered.clone(),
             has_own_files,
-            lanes: Arc::new(LaneAccount::new(session_limits.max_lanes)),
+            lanes: Arc::new(LaneAccount::new(shared.config.limits.max_lanes)),
             peering: Peering::default(),
             killed: OnceLock::new(),
             migration: Migration::default(),
@@ -593,7 +547,8 @@ fn run_session(
         });
     }
     session.tenant.count_begun(session.api());
-    let result = serve_session(&session, kernels, handshake, session_limits, inbox, shared);
+    let devices = (devices, snapshot);
+    let result = serve_session(&session, kernels, devices, handshake, inbox, shared);
     session.migration.end();
     seat.leave();
     place.leave();
@@ -665,12 +620,13 @@ fn run_session(
 fn serve_session(
     session: &Arc<Session>,
     kernels: Option<OwnedFd>,
+    (devices, snapshot): (Option<Vec<u32>>, Vec<u8>),
     handshake: &ServerHandshake,
-    limits: towline_wire::control::SessionLimits,
     inbox: &mut Inbox,
     shared: &Arc<Shared>,
 ) -> Result<(), Fault> {
     let control = &session.control;
+    let limits = shared.config.limits.clone();
     let grace = match control.may_be_cut() {
         true => shared.config.bounds.grace,
         false => Duration::ZERO,
@@ -682,6 +638,7 @@ fn serve_session(
         max_lanes: limits.max_lanes,
         chunk_bytes: limits.chunk_bytes,
         chunk_count: limits.chunk_count,
+        devices,
         quota: session.quota,
         whole_devices: session.whole_devices,
         limits_own_memory: !session
@@ -712,9 +669,9 @@ fn serve_session(
         peers: shared.config.peers.iter().map(Address::to_string).collect(),
     };
     expect_lanes(session, shared);
-    let snapshot = told_devices(
-        session.hello.purpose,
-        session.worker.snapshot(),
+    let snapshot = devices::limited(
+        Snapshots::of(session.hello.purpose),
+        &snapshot,
         &session.quota,
     );
     control.welcome(&handshake.welcome(Some(grant), snapshot))?;
@@ -917,6 +874,24 @@ fn answer_alone(
             control.send(&Message::ServerDrains(ServerDrains { outcome }).encode())?;
             Ok(())
         }
+        Message::GiveLease(request) => {
+            // A worker may have to start first, to see the devices.
+            let alive = control.say_alive();
+            let outcome = lease::give(&request, client, &control.peer(), shared);
+            drop(alive);
+            control.send(&Message::LeaseGiven(LeaseGiven { outcome }).encode())?;
+            Ok(())
+        }
+        Message::RenewLease(request) => {
+            let outcome = lease::renew(&request, client, shared);
+            control.send(&Message::LeaseChanged(LeaseChanged { outcome }).encode())?;
+            Ok(())
+        }
+        Message::EndLease(request) => {
+            let outcome = lease::end(&request, client, &control.peer(), shared);
+            control.send(&Message::LeaseChanged(LeaseChanged { outcome }).encode())?;
+            Ok(())
+        }
         other => answer(control, other, &client.tenant, shared),
     }
 }
@@ -1010,10 +985,10 @@ fn answer(
         Message::Ping => Message::Alive,
         Message::StatusRequest => Message::Status(status(tenant, shared)),
         Message::DevicesRequest => Message::Devices(Devices {
-            snapshot: opencl_devices(shared),
+            snapshot: devices::of_opencl(shared, tenant),
         }),
         Message::CudaDevicesRequest => Message::CudaDevices(CudaDevices {
-            snapshot: cuda_devices(shared),
+            snapshot: devices::of_cuda(shared, tenant),
         }),
         other => {
             return Err(HandshakeError::Unexpected {

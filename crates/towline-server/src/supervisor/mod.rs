@@ -38,9 +38,11 @@ mod budget;
 mod cgroup;
 mod control;
 mod deadline;
+mod devices;
 mod ending;
 mod folder;
 mod kernels;
+mod lease;
 mod metrics;
 mod migration;
 mod monitor;
@@ -81,6 +83,7 @@ use self::deadline::Deadlines;
 use self::folder::RuntimeFolder;
 pub use self::kernels::KernelConfig;
 use self::kernels::KernelStores;
+pub use self::lease::{LeaseChange, LeaseChooser, LeaseStore};
 pub use self::metrics::MetricsConfig;
 use self::metrics::{Metrics, TimingFamilies};
 use self::monitor::Monitor;
@@ -122,6 +125,8 @@ pub struct SupervisorConfig {
     pub listen: Vec<Address>,
     /// The tenants that clients belong to, and their secrets. Without any secret, every client that can connect is let in.
     pub tenants: Arc<TenantTable>,
+    /// What keeps the leases that admins ask for; `None` where they get none.
+    pub leases: Option<Arc<dyn LeaseStore>>,
     /// What this server shows to clients, and whose certificates they must have, where connections are encrypted.
     pub tls: ServerTls,
     /// Take connections in the clear where they would be encrypted.
@@ -486,23 +491,12 @@ impl Supervisor {
     /// Takes new entries of tenants: sessions of tenants that have none any more end, and what else has changed acts on new sessions and
     /// new allocations. Only where there were entries at the start.
     pub fn set_tenants(&self, entries: BTreeMap<String, TenantEntry>) {
-        let mut is_revoked = false;
-        for tenant in self.shared.config.tenants.replace(entries) {
-            log::info!("tenant {}: revoked", tenant.name());
-            self.shared.sessions.end_of(&tenant);
-            is_revoked = true;
-        }
-        if let (Some(kernels), true) = (&self.shared.kernels, is_revoked) {
-            kernels.keep_only(&self.shared.config.tenants.all());
-        }
+        self.shared.set_tenants(entries);
     }
 
     /// Ends the sessions of tenants whose time is over, for new ones are refused from then on. To be called several times a second.
     pub fn end_expired(&self) {
-        for tenant in self.shared.config.tenants.expired() {
-            log::info!("tenant {}: its time is over", tenant.name());
-            self.shared.sessions.end_of(&tenant);
-        }
+        self.shared.end_expired();
     }
 
     /// Takes a new secret in the place of the one that all clients share; false where there was none at the start.
@@ -790,6 +784,27 @@ impl Shared {
     /// The limits of a session that begins now.
     fn quota(&self) -> Quota {
         *lock(&self.quota)
+    }
+
+    /// See [`Supervisor::end_expired`].
+    fn end_expired(&self) {
+        for tenant in self.config.tenants.expired() {
+            log::info!("tenant {}: its time is over", tenant.name());
+            self.sessions.end_of(&tenant);
+        }
+    }
+
+    /// See [`Supervisor::set_tenants`].
+    fn set_tenants(&self, entries: BTreeMap<String, TenantEntry>) {
+        let mut is_revoked = false;
+        for tenant in self.config.tenants.replace(entries) {
+            log::info!("tenant {}: revoked", tenant.name());
+            self.sessions.end_of(&tenant);
+            is_revoked = true;
+        }
+        if let (Some(kernels), true) = (&self.kernels, is_revoked) {
+            kernels.keep_only(&self.config.tenants.all());
+        }
     }
 }
 

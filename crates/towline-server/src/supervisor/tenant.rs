@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
@@ -34,6 +35,24 @@ pub struct TenantEntry {
     pub admin: bool,
     /// Its limits.
     pub limits: TenantLimits,
+    /// The devices that its sessions have: each a number or the beginning of a UUID. Empty: all.
+    pub devices: Vec<String>,
+    /// Whether it is a lease: given, renewed and ended by [`super::LeaseStore`].
+    pub is_lease: bool,
+}
+
+impl TenantEntry {
+    /// An entry without rights or limits, of a tenant that has all devices.
+    pub fn new(id: impl Into<String>, token: Token) -> Self {
+        Self {
+            id: id.into(),
+            token,
+            admin: false,
+            limits: TenantLimits::default(),
+            devices: Vec::new(),
+            is_lease: false,
+        }
+    }
 }
 
 /// Limits of a tenant. `None` limits nothing.
@@ -182,6 +201,8 @@ impl TenantTable {
             state.token = Some(entry.token);
             state.admin = entry.admin;
             state.limits = entry.limits;
+            state.devices = entry.devices.into();
+            state.is_lease = entry.is_lease;
             state.over &= state.is_over();
             drop(state);
             tenants.push(tenant);
@@ -263,6 +284,8 @@ struct State {
     token: Option<Token>,
     admin: bool,
     limits: TenantLimits,
+    devices: Arc<[String]>,
+    is_lease: bool,
     revoked: bool,
     /// The end of its time has been told.
     over: bool,
@@ -326,6 +349,11 @@ impl Tenant {
         lock(&self.state).limits
     }
 
+    /// The devices of new sessions, as its entry names them. Empty: all.
+    pub(super) fn devices(&self) -> Arc<[String]> {
+        Arc::clone(&lock(&self.state).devices)
+    }
+
     /// The quota of a session, where the server's is `server`. It has no more device memory than all sessions of the tenant.
     pub(super) fn quota(&self, server: Quota) -> Quota {
         let limits = self.limits();
@@ -338,6 +366,25 @@ impl Tenant {
         }
     }
 
+    /// The secret of its clients now, if it has one.
+    pub(super) fn token(&self) -> Option<Token> {
+        lock(&self.state).token.clone()
+    }
+
+    /// Waits until it has no session whose worker lives; false where it has one for longer than `limit`.
+    pub(super) fn wait_empty(&self, limit: Duration) -> bool {
+        let has_sessions = |state: &mut State| state.usage.sessions > 0;
+        let waited = self
+            .left
+            .wait_timeout_while(lock(&self.state), limit, has_sessions);
+        waited
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
+            .usage
+            .sessions
+            == 0
+    }
+
     pub(super) fn usage(&self) -> Usage {
         lock(&self.state).usage
     }
@@ -345,6 +392,7 @@ impl Tenant {
     /// As `towline status` shows it.
     pub(super) fn status(&self) -> TenantStatus {
         let (usage, limits) = (self.usage(), self.limits());
+        let is_lease = lock(&self.state).is_lease;
         TenantStatus {
             name: self.name.clone(),
             admin: self.is_admin(),
@@ -359,6 +407,8 @@ impl Tenant {
             until_s: limits.until.map_or(0, |until| {
                 u64::try_from(until.as_second()).unwrap_or_default()
             }),
+            is_lease,
+            devices: self.devices().to_vec(),
         }
     }
 
@@ -528,10 +578,8 @@ mod tests {
 
     fn entry(id: &str, secret: &str, limits: TenantLimits) -> TenantEntry {
         TenantEntry {
-            id: id.into(),
-            token: token(secret),
-            admin: false,
             limits,
+            ..TenantEntry::new(id, token(secret))
         }
     }
 

@@ -92,7 +92,10 @@ impl Engine for CudaEngine {
             let limit = counters.kernel_time_ms.swap(0, Ordering::Relaxed);
             software.set_time_limit(Duration::from_millis(limit));
         }
-        let engine = self.engine.with_broker(broker);
+        let mut engine = self.engine.with_broker(broker);
+        if let Some(devices) = &parameters.devices {
+            engine = engine.with_devices(devices);
+        }
         Ok(engine.run(command, further, limits, counters)?)
     }
 }

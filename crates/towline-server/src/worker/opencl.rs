@@ -133,7 +133,11 @@ impl Engine for OpenClEngine {
         let limits = towline_worker::Limits {
             chunk_bytes: parameters.chunk_bytes,
         };
-        Ok(self.0.run(command, further, limits, counters)?)
+        let engine = match &parameters.devices {
+            Some(devices) => self.0.with_devices(devices),
+            None => self.0,
+        };
+        Ok(engine.run(command, further, limits, counters)?)
     }
 }
 

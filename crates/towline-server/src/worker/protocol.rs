@@ -285,6 +285,8 @@ pub struct SessionParameters {
     pub chunk_bytes: u64,
     /// Number of buffers in the payload pool.
     pub chunk_count: u32,
+    /// Numbers of the devices that it has. `None`: all.
+    pub devices: Option<Vec<u32>>,
     /// How much it may have.
     pub quota: Quota,
     /// Its device memory is limited to what its devices have.

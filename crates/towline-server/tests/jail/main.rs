@@ -324,6 +324,7 @@ fn config() -> SupervisorConfig {
     SupervisorConfig {
         listen: vec!["tcp://127.0.0.1:0".parse().expect("an address")],
         tenants: Arc::new(TenantTable::single(None)),
+        leases: None,
         tls: towline_transport::tls::ServerTls {
             identity: towline_transport::tls::Identity::generate().unwrap().0,
             authority: None,

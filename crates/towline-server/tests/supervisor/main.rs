@@ -189,10 +189,33 @@ fn tests() -> Vec<Trial> {
     }
 }
 
+/// A server of anna, bert and operators, who are admins.
+fn with_tenants(kind: &str) -> SupervisorConfig {
+    let entry = |name: &str| TenantEntry {
+        admin: name == "operators",
+        ..TenantEntry::new(name, secret_of(name))
+    };
+    let entries = ["anna", "bert", "operators"].map(|name| (name.to_owned(), entry(name)));
+    SupervisorConfig {
+        tenants: Arc::new(TenantTable::listed(entries.into())),
+        ..config(kind)
+    }
+}
+
+fn secret_of(tenant: &str) -> Token {
+    token(&format!("the token of {tenant}")).expect("it is long enough")
+}
+
+fn join_as(tenant: &str, purpose: Purpose, server: &Server) -> Result<Client, HandshakeError> {
+    let hello = Hello::new(purpose, "test", 1, "laptop", [7; 32]).of_tenant(tenant);
+    Client::join_over(Wire::Tls, &server.address, hello, Some(secret_of(tenant)))
+}
+
 fn config(kind: &str) -> SupervisorConfig {
     SupervisorConfig {
         listen: vec!["tcp://127.0.0.1:0".parse().unwrap()],
         tenants: Arc::new(TenantTable::single(None)),
+        leases: None,
         tls: ServerTls {
             identity: Identity::generate().unwrap().0,
             authority: None,

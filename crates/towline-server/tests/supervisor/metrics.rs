@@ -253,10 +253,8 @@ pub(super) fn metrics_have_the_names_of_docs_alerts_and_dashboard() -> Result<()
         ..TenantLimits::default()
     };
     let entry = TenantEntry {
-        id: "1".into(),
-        token: token("the token of a tenant").expect("it is long enough"),
-        admin: false,
         limits,
+        ..TenantEntry::new("1", secret_of("anna"))
     };
     let there = serve(SupervisorConfig {
         tenants: Arc::new(TenantTable::listed([("anna".into(), entry)].into())),

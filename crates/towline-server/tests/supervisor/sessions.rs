@@ -359,22 +359,8 @@ pub(super) fn killed_session_is_told_and_audited() -> Result<(), Failed> {
 }
 
 pub(super) fn tenant_kills_its_own_sessions_only() -> Result<(), Failed> {
-    let secret = |name: &str| token(&format!("the token of {name}")).expect("it is long enough");
-    let entry = |name: &str| TenantEntry {
-        id: name.into(),
-        token: secret(name),
-        admin: name == "operators",
-        limits: TenantLimits::default(),
-    };
-    let entries = ["anna", "bert", "operators"].map(|name| (name.to_owned(), entry(name)));
-    let server = serve(SupervisorConfig {
-        tenants: Arc::new(TenantTable::listed(entries.into())),
-        ..config("echo")
-    });
-    let join = |name: &str, purpose| {
-        let hello = Hello::new(purpose, "test", 1, "laptop", [7; 32]).of_tenant(name);
-        Client::join_over(Wire::Tls, &server.address, hello, Some(secret(name)))
-    };
+    let server = serve(with_tenants("echo"));
+    let join = |name: &str, purpose| join_as(name, purpose, &server);
     let mut first = join("anna", Purpose::Session)?;
     let second = join("anna", Purpose::Session)?;
     let mut bert = join("bert", Purpose::Query)?;

@@ -144,6 +144,17 @@ impl<'a> Reader<'a> {
         Ok(text.to_owned())
     }
 
+    /// A list of texts.
+    pub(super) fn texts(
+        &mut self,
+        field: &'static str,
+        most: usize,
+        limit: usize,
+    ) -> Result<Vec<String>, ControlError> {
+        let count = self.len(field, most)?;
+        (0..count).map(|_| self.text(field, limit)).collect()
+    }
+
     pub(super) fn finish(self) -> Result<(), ControlError> {
         match self.rest.len() {
             0 => Ok(()),
@@ -206,6 +217,13 @@ impl Writer {
             end -= 1;
         }
         self.blob(&value.as_bytes()[..end], limit);
+    }
+
+    /// Leaves out those after the first `most`.
+    pub(super) fn texts(&mut self, values: &[String], most: usize, limit: usize) {
+        let values = &values[..values.len().min(most)];
+        self.u32(u32::try_from(values.len()).expect("limits fit 32 bits"));
+        values.iter().for_each(|value| self.text(value, limit));
     }
 }
 

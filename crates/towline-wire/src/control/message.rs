@@ -4,6 +4,7 @@ use super::attach::{TICKET_BYTES, Ticket};
 use super::codec::{ControlError, Reader, Writer};
 use super::frame;
 use super::handshake::ServerIdentity;
+use super::lease::{EndLease, GiveLease, LeaseChanged, LeaseGiven, RenewLease};
 use super::question::{NvmlAnswers, NvmlQuestions};
 use super::{Reject, SUPPORTED_VERSIONS, limits};
 
@@ -504,6 +505,10 @@ pub struct TenantStatus {
     pub device_time_us: u64,
     /// Time from which it has no sessions, in seconds since 1970 (UTC).
     pub until_s: u64,
+    /// Whether it is a lease: a scheduler gave it, and ends it.
+    pub is_lease: bool,
+    /// The devices that it has, at most [`limits::TENANT_DEVICES`], as the server's operator or its lease names them. Empty: all.
+    pub devices: Vec<String>,
 }
 
 impl TenantStatus {
@@ -519,6 +524,12 @@ impl TenantStatus {
         writer.u64(self.rejected);
         writer.u64(self.device_time_us);
         writer.u64(self.until_s);
+        writer.bool(self.is_lease);
+        writer.texts(
+            &self.devices,
+            limits::TENANT_DEVICES,
+            limits::DEVICE_NAME_BYTES,
+        );
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
@@ -534,6 +545,12 @@ impl TenantStatus {
             rejected: reader.u64("sessions of a tenant rejected")?,
             device_time_us: reader.u64("device time of a tenant")?,
             until_s: reader.u64("end of a tenant's time")?,
+            is_lease: reader.bool("whether a tenant is a lease")?,
+            devices: reader.texts(
+                "devices of a tenant",
+                limits::TENANT_DEVICES,
+                limits::DEVICE_NAME_BYTES,
+            )?,
         })
     }
 }
@@ -820,6 +837,16 @@ pub enum Message {
     DrainServer,
     /// Server to client.
     ServerDrains(ServerDrains),
+    /// Client to server, on a connection without a session.
+    GiveLease(GiveLease),
+    /// Server to client.
+    LeaseGiven(LeaseGiven),
+    /// Client to server, on a connection without a session.
+    RenewLease(RenewLease),
+    /// Client to server, on a connection without a session.
+    EndLease(EndLease),
+    /// Server to client.
+    LeaseChanged(LeaseChanged),
 }
 
 impl Message {
@@ -881,6 +908,11 @@ impl Message {
                 body.u64(answer.session_id);
                 write_outcome(&answer.outcome, &mut body);
             }
+            Self::GiveLease(request) => request.write(&mut body),
+            Self::LeaseGiven(answer) => answer.write(&mut body),
+            Self::RenewLease(request) => request.write(&mut body),
+            Self::EndLease(request) => body.text(&request.name, limits::TENANT_BYTES),
+            Self::LeaseChanged(answer) => write_outcome(&answer.outcome, &mut body),
             Self::NvmlQuestions(questions) => questions.write(&mut body),
             Self::NvmlAnswers(answers) => answers.write(&mut body),
             Self::CudaDevices(devices) => {
@@ -974,6 +1006,15 @@ impl Message {
             28 => Self::ServerDrains(ServerDrains {
                 outcome: read_outcome("whether the server drains", &mut reader)?,
             }),
+            29 => Self::GiveLease(GiveLease::read(&mut reader)?),
+            30 => Self::LeaseGiven(LeaseGiven::read(&mut reader)?),
+            31 => Self::RenewLease(RenewLease::read(&mut reader)?),
+            32 => Self::EndLease(EndLease {
+                name: reader.text("name of a lease", limits::TENANT_BYTES)?,
+            }),
+            33 => Self::LeaseChanged(LeaseChanged {
+                outcome: read_outcome("whether the lease is changed", &mut reader)?,
+            }),
             value => {
                 return Err(ControlError::InvalidValue {
                     field: "message kind",
@@ -1016,6 +1057,11 @@ impl Message {
             Self::SessionMigrated(_) => "SessionMigrated",
             Self::DrainServer => "DrainServer",
             Self::ServerDrains(_) => "ServerDrains",
+            Self::GiveLease(_) => "GiveLease",
+            Self::LeaseGiven(_) => "LeaseGiven",
+            Self::RenewLease(_) => "RenewLease",
+            Self::EndLease(_) => "EndLease",
+            Self::LeaseChanged(_) => "LeaseChanged",
         }
     }
 
@@ -1049,19 +1095,24 @@ impl Message {
             Self::SessionMigrated(_) => 26,
             Self::DrainServer => 27,
             Self::ServerDrains(_) => 28,
+            Self::GiveLease(_) => 29,
+            Self::LeaseGiven(_) => 30,
+            Self::RenewLease(_) => 31,
+            Self::EndLease(_) => 32,
+            Self::LeaseChanged(_) => 33,
         }
     }
 }
 
 /// Whether something was done; or why not.
-fn write_outcome(outcome: &Result<(), String>, body: &mut Writer) {
+pub(super) fn write_outcome(outcome: &Result<(), String>, body: &mut Writer) {
     body.bool(outcome.is_ok());
     if let Err(reason) = outcome {
         body.text(reason, limits::TEXT_BYTES);
     }
 }
 
-fn read_outcome(
+pub(super) fn read_outcome(
     field: &'static str,
     reader: &mut Reader<'_>,
 ) -> Result<Result<(), String>, ControlError> {

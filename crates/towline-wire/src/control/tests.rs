@@ -616,7 +616,10 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
 
 fn tenant_status() -> impl Strategy<Value = TenantStatus> {
     let numbers = (any::<[u32; 2]>(), any::<[u64; 7]>());
-    (tenant_name(), any::<bool>(), numbers).prop_map(|(name, admin, ([sessions, max], numbers))| {
+    let flags = (any::<bool>(), any::<bool>());
+    let parts = (tenant_name(), flags, device_names(), numbers);
+    parts.prop_map(|(name, (admin, is_lease), devices, numbers)| {
+        let ([sessions, max], numbers) = numbers;
         let [
             held,
             limit,
@@ -638,8 +641,48 @@ fn tenant_status() -> impl Strategy<Value = TenantStatus> {
             rejected,
             device_time_us,
             until_s,
+            is_lease,
+            devices,
         }
     })
+}
+
+fn device_names() -> impl Strategy<Value = Vec<String>> {
+    proptest::collection::vec("[ -~]{0,40}", 0..4)
+}
+
+fn lease_message() -> impl Strategy<Value = Message> {
+    let part = prop_oneof![
+        any::<u32>().prop_map(LeasedPart::Whole),
+        any::<u64>().prop_map(LeasedPart::Memory),
+    ];
+    let asked = (
+        tenant_name(),
+        any::<Nonce>(),
+        (part, device_names()),
+        any::<u64>(),
+        any::<u32>(),
+    );
+    let given = (device_names(), any::<u64>());
+    let given = given.prop_map(|(devices, until_s)| Lease { devices, until_s });
+    prop_oneof![
+        asked.prop_map(|(name, nonce, (part, on), seconds, sessions)| {
+            Message::GiveLease(GiveLease {
+                name,
+                nonce,
+                part,
+                on,
+                seconds,
+                sessions,
+            })
+        }),
+        prop_oneof![given.prop_map(Ok), name().prop_map(Err)]
+            .prop_map(|outcome| Message::LeaseGiven(LeaseGiven { outcome })),
+        (tenant_name(), any::<u64>())
+            .prop_map(|(name, seconds)| Message::RenewLease(RenewLease { name, seconds })),
+        tenant_name().prop_map(|name| Message::EndLease(EndLease { name })),
+        outcome().prop_map(|outcome| Message::LeaseChanged(LeaseChanged { outcome })),
+    ]
 }
 
 fn limit_status() -> impl Strategy<Value = LimitStatus> {
@@ -857,8 +900,11 @@ fn message() -> impl Strategy<Value = Message> {
     ]
 }
 
+fn outcome() -> impl Strategy<Value = Result<(), String>> {
+    prop_oneof![Just(Ok(())), name().prop_map(Err)]
+}
+
 fn migration_message() -> impl Strategy<Value = Message> {
-    let outcome = || prop_oneof![Just(Ok(())), name().prop_map(Err)];
     prop_oneof![
         (any::<u64>(), name()).prop_map(|(session_id, to)| {
             Message::MigrateSession(MigrateSession { session_id, to })
@@ -871,6 +917,7 @@ fn migration_message() -> impl Strategy<Value = Message> {
         }),
         Just(Message::DrainServer),
         outcome().prop_map(|outcome| Message::ServerDrains(ServerDrains { outcome })),
+        lease_message(),
     ]
 }
 
@@ -911,5 +958,25 @@ proptest! {
     #[test]
     fn decoders_survive_garbage(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         fuzz(&bytes);
+    }
+}
+
+#[test]
+fn token_of_a_lease_depends_on_all_it_is_of() {
+    let admin = Token::from_bytes(b"the token of an admin").unwrap();
+    let token = admin.of_lease("job-1", &[7; 32]);
+    assert_eq!(token, admin.of_lease("job-1", &[7; 32]));
+    assert_eq!(
+        Token::from_bytes(token.to_text().as_bytes()).as_ref(),
+        Ok(&token)
+    );
+    assert_eq!(token.to_text().len(), 64);
+    let other = Token::from_bytes(b"the token of another admin").unwrap();
+    for differing in [
+        admin.of_lease("job-2", &[7; 32]),
+        admin.of_lease("job-1", &[8; 32]),
+        other.of_lease("job-1", &[7; 32]),
+    ] {
+        assert_ne!(differing, token);
     }
 }

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::codec::redacted;
@@ -64,6 +64,19 @@ impl Token {
     /// Compares with a text in a time that tells of lengths alone; true where it is the token.
     pub fn is(&self, text: &[u8]) -> bool {
         self.0.ct_eq(text).into()
+    }
+
+    /// The token of a lease that is asked for with this one: in hexadecimal, so that it can be written to a file. It never crosses the wire.
+    pub fn of_lease(&self, name: &str, nonce: &[u8; 32]) -> Self {
+        let name = Sha256::digest(name);
+        let secret = self.prove(Role::Lease, &[&name.into(), nonce]);
+        let digits = secret.iter().map(|byte| format!("{byte:02x}"));
+        Self(digits.collect::<String>().into_bytes())
+    }
+
+    /// The text, for a file that its owner alone may read.
+    pub fn to_text(&self) -> String {
+        String::from_utf8_lossy(&self.0).into_owned()
     }
 
     /// Another secret in the place of a token: a ticket, or what a connection exports.
@@ -126,6 +139,7 @@ pub(super) enum Role {
     Client,
     LaneClient,
     LaneWorker,
+    Lease,
     PeerAccepts,
     PeerConnects,
     PeerLane,
@@ -140,6 +154,7 @@ impl Role {
             Self::Client => b"towline control 2 client proof",
             Self::LaneClient => b"towline lane 2 client proof",
             Self::LaneWorker => b"towline lane 2 worker proof",
+            Self::Lease => b"towline lease 2 token",
             Self::PeerAccepts => b"towline peer 2 accept proof",
             Self::PeerConnects => b"towline peer 2 connect proof",
             Self::PeerLane => b"towline peer 2 lane key",

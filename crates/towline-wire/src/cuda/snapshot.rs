@@ -44,6 +44,13 @@ impl Device {
     }
 }
 
+/// A UUID without the `GPU-` that tools write before it.
+pub fn uuid_text(uuid: &[u8; 16]) -> String {
+    let digits: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| digits.get(part));
+    parts.map(Option::unwrap_or_default).join("-")
+}
+
 /// The devices of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {

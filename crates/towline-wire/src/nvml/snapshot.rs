@@ -9,6 +9,8 @@ const DEVICE_LIMIT: usize = 1024;
 /// One device.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Device {
+    /// Its number on the server, from 0: a client may not be told of all.
+    pub number: u32,
     /// Its name.
     pub name: Vec<u8>,
     /// Its UUID as text: `GPU-...`.
@@ -45,6 +47,7 @@ impl Snapshot {
         self.cuda_version.put(&mut out);
         (self.devices.len() as u32).put(&mut out);
         for device in &self.devices {
+            device.number.put(&mut out);
             put_blob(&mut out, &device.name);
             put_blob(&mut out, &device.uuid);
             put_blob(&mut out, &device.serial);
@@ -66,6 +69,7 @@ impl Snapshot {
         };
         for _ in 0..decoder.count("devices", DEVICE_LIMIT)? {
             snapshot.devices.push(Device {
+                number: decoder.scalar()?,
                 name: decoder.blob()?.to_vec(),
                 uuid: decoder.blob()?.to_vec(),
                 serial: decoder.blob()?.to_vec(),
@@ -86,6 +90,7 @@ mod tests {
     #[test]
     fn a_snapshot_survives_the_wire_and_no_cut_decodes() {
         let device = Device {
+            number: 3,
             name: b"NVIDIA H200".into(),
             uuid: b"GPU-00000000-0000-0000-0000-000000000001".into(),
             serial: b"1650".into(),

@@ -56,6 +56,21 @@ impl CudaEngine {
         self.ahead.make(&self.api, &self.devices, self.contexts);
     }
 
+    /// Gives the session some of the devices alone, by number.
+    #[must_use]
+    pub fn with_devices(mut self, chosen: &[u32]) -> Self {
+        let mut number = 0;
+        self.devices.retain(|device| {
+            number += 1;
+            let is_chosen = chosen.contains(&(number - 1));
+            if !is_chosen {
+                self.ahead.give_up(&*self.api, *device);
+            }
+            is_chosen
+        });
+        self
+    }
+
     /// Has the session share memory and events with others through a broker.
     pub fn with_broker(self, broker: Arc<dyn Broker>) -> Self {
         Self { broker, ..self }
@@ -97,5 +112,26 @@ impl CudaEngine {
         link.device_time.look_by(move || looking.devices_at_work());
         let session = Session::new(shared, self.devices, self.ahead);
         lane::run(link, session, command, lanes, limits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_backend::cuda::NullCuda;
+
+    use super::super::ahead::tests::references;
+    use super::*;
+
+    #[test]
+    fn devices_that_are_not_chosen_are_given_up() {
+        let null = Arc::new(NullCuda::new(3));
+        let all = |_: usize, _: &str| true;
+        let mut engine = CudaEngine::open(Arc::clone(&null) as _, false, &all, 3).unwrap();
+        engine.make_contexts();
+        let before = engine.devices.clone();
+        let engine = engine.with_devices(&[2]);
+        assert_eq!(engine.devices, [before[2]]);
+        let held = before.iter().map(|device| references(&null, *device));
+        assert_eq!(held.collect::<Vec<_>>(), [0, 0, 1]);
     }
 }

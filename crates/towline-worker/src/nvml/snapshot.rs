@@ -79,7 +79,10 @@ pub(super) fn take(
         let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (name, uuid) = (lossy(&described.name), lossy(&described.uuid));
         if select(index as usize, &name, &uuid) {
-            snapshot.devices.push(described);
+            snapshot.devices.push(Device {
+                number: devices.len() as u32,
+                ..described
+            });
             devices.push(Native(device));
         }
     }

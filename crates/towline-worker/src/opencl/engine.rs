@@ -38,6 +38,17 @@ impl OpenClEngine {
         })
     }
 
+    /// Gives the session some of the devices alone, by number.
+    #[must_use]
+    pub fn with_devices(mut self, chosen: &[u32]) -> Self {
+        let mut number = 0;
+        self.devices.retain(|_| {
+            number += 1;
+            chosen.contains(&(number - 1))
+        });
+        self
+    }
+
     /// The devices in their encoding.
     pub fn snapshot(&self) -> &[u8] {
         &self.snapshot

@@ -1,0 +1,268 @@
+//! `towline lease serve`: leases for a program on this machine, such as a driver of Kubernetes: JSON over a Unix socket, a request and an
+//! answer a line. docs/leases-by-socket.md describes it.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use towline_wire::control::{GiveLease, LeasedPart};
+
+use super::{Pool, cdi, describe, new_nonce};
+use crate::cli::device_word;
+use crate::tenants::write_new_secret;
+
+/// Of the requests and answers.
+const VERSION: u64 = 1;
+/// Longest request.
+const REQUEST_BYTES: u64 = 64 << 10;
+/// Most connections at once.
+const CONNECTIONS: usize = 64;
+/// How long one may say nothing.
+const SILENCE: Duration = Duration::from_secs(10 * 60);
+
+/// A request. Fields that it does not know it does not mind.
+#[derive(Debug, Deserialize)]
+struct Request {
+    version: u64,
+    /// Comes back with the answer.
+    #[serde(default)]
+    id: Value,
+    #[serde(flatten)]
+    command: Command,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+enum Command {
+    /// The devices of all servers, as `towline devices --json` has them.
+    Devices {},
+    /// The leases, as `towline lease list --json` has them.
+    List {},
+    Give(Give),
+    Renew {
+        name: String,
+        /// From now; 0 for no end.
+        seconds: u64,
+    },
+    End {
+        name: String,
+    },
+}
+
+#[derive(Debug, Deserialize)]
+struct Give {
+    name: String,
+    /// So many whole devices, or
+    devices: Option<u32>,
+    /// so much of one.
+    memory_bytes: Option<u64>,
+    /// Only these devices.
+    #[serde(default)]
+    on: Vec<String>,
+    #[serde(default)]
+    seconds: u64,
+    #[serde(default)]
+    sessions: u32,
+    /// The token goes into this file, which must not be there, and not into the answer.
+    token_file: Option<PathBuf>,
+}
+
+/// Serves until it is killed.
+pub(super) fn serve(socket: &Path, pool: &Pool) -> anyhow::Result<()> {
+    let listener = listen(socket)?;
+    log::warn!("leases are given at {}", socket.display());
+    let connections = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for connection in listener.incoming() {
+            let connection = connection.context("could not take a connection")?;
+            if connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS {
+                connections.fetch_sub(1, Ordering::AcqRel);
+                log::warn!("more than {CONNECTIONS} connections; one is closed");
+                continue;
+            }
+            scope.spawn(|| {
+                if let Err(error) = converse(connection, pool) {
+                    log::info!("a connection: {error:#}");
+                }
+                connections.fetch_sub(1, Ordering::AcqRel);
+            });
+        }
+        Ok(())
+    })
+}
+
+/// A socket for this user alone, in the place of one that nobody listens on.
+fn listen(socket: &Path) -> anyhow::Result<UnixListener> {
+    let action = || format!("could not listen on {}", socket.display());
+    let listener = match UnixListener::bind(socket) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            // A file that is no socket refuses connections too.
+            let found = std::fs::symlink_metadata(socket).with_context(action)?;
+            if !found.file_type().is_socket() {
+                bail!("{}: there is a file, and no socket", action());
+            }
+            let is_left = UnixStream::connect(socket)
+                .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+            if !is_left {
+                bail!("{}: somebody listens there already", action());
+            }
+            std::fs::remove_file(socket).with_context(action)?;
+            UnixListener::bind(socket)
+        }
+        bound => bound,
+    };
+    let listener = listener.with_context(action)?;
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(socket, mode).with_context(action)?;
+    Ok(listener)
+}
+
+fn converse(connection: UnixStream, pool: &Pool) -> anyhow::Result<()> {
+    connection.set_read_timeout(Some(SILENCE))?;
+    connection.set_write_timeout(Some(SILENCE))?;
+    let mut writer = connection.try_clone()?;
+    let mut reader = BufReader::new(connection);
+    loop {
+        let mut line = String::new();
+        let count = (&mut reader).take(REQUEST_BYTES).read_line(&mut line)?;
+        if count == 0 {
+            return Ok(());
+        }
+        if !line.ends_with('\n') && count as u64 == REQUEST_BYTES {
+            bail!("a request of more than {REQUEST_BYTES} bytes");
+        }
+        let mut answer = answer(&line, pool).to_string();
+        answer.push('\n');
+        writer.write_all(answer.as_bytes())?;
+    }
+}
+
+/// The answer to a line: what was asked for, or `error`.
+fn answer(line: &str, pool: &Pool) -> Value {
+    let (id, done) = match serde_json::from_str::<Request>(line) {
+        Ok(request) if request.version != VERSION => {
+            let reason = format!("version {}: this towline knows {VERSION}", request.version);
+            (request.id, Err(anyhow::anyhow!(reason)))
+        }
+        Ok(request) => (request.id, carry_out(request.command, pool)),
+        Err(error) => (Value::Null, Err(error.into())),
+    };
+    let mut answer = done.unwrap_or_else(|error| json!({ "error": format!("{error:#}") }));
+    answer["version"] = VERSION.into();
+    answer["id"] = id;
+    answer
+}
+
+fn carry_out(command: Command, pool: &Pool) -> anyhow::Result<Value> {
+    Ok(match command {
+        Command::Devices {} => {
+            let (devices, failed) = pool.devices();
+            json!({ "devices": devices, "failed": failed })
+        }
+        Command::List {} => {
+            let (leases, failed) = pool.look();
+            json!({ "leases": leases, "failed": failed })
+        }
+        Command::Give(wanted) => give(wanted, pool)?,
+        Command::Renew { name, seconds } => json!({ "found": pool.renew(&name, seconds)? }),
+        Command::End { name } => json!({ "found": pool.end(&name)? }),
+    })
+}
+
+fn give(wanted: Give, pool: &Pool) -> anyhow::Result<Value> {
+    let part = match (wanted.devices, wanted.memory_bytes) {
+        (Some(devices), None) => LeasedPart::Whole(devices),
+        (None, Some(bytes)) => LeasedPart::Memory(bytes),
+        _ => bail!("one of `devices` and `memory_bytes` is needed"),
+    };
+    for word in &wanted.on {
+        device_word(word).map_err(anyhow::Error::msg)?;
+    }
+    pool.check_new(&wanted.name)?;
+    let request = GiveLease {
+        name: wanted.name,
+        nonce: new_nonce()?,
+        part,
+        on: wanted.on,
+        seconds: wanted.seconds,
+        sessions: wanted.sessions,
+    };
+    let token = pool.token_of(&request).to_text();
+    let given = pool.give(&request)?;
+    let mut lease = describe(&request.name, &given);
+    let told = match &wanted.token_file {
+        None => {
+            lease["token"] = token.into();
+            Ok(())
+        }
+        Some(file) => write_new_secret(file, &token).and_then(|()| {
+            lease["cdi"] = cdi::specification(&request.name, &given, file)?;
+            Ok(())
+        }),
+    };
+    if let Err(error) = told {
+        // Nobody could use it.
+        pool.end(&request.name)?;
+        return Err(error);
+    }
+    Ok(json!({ "lease": lease }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Request, String> {
+        serde_json::from_str(line).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn requests_are_read_and_others_refused() {
+        let give =
+            r#"{"version":1,"id":7,"command":"give","name":"a","memory_bytes":5,"seconds":60}"#;
+        let request = parsed(give).unwrap();
+        assert_eq!((request.version, request.id), (1, json!(7)));
+        assert!(matches!(
+            request.command,
+            Command::Give(Give {
+                memory_bytes: Some(5),
+                ..
+            })
+        ));
+        for wrong in [
+            "",
+            "{}",
+            r#"{"version":1}"#,
+            r#"{"version":1,"command":"steal"}"#,
+            r#"{"version":1,"command":"give"}"#,
+            r#"{"version":1,"command":"end"}"#,
+            r#"{"version":1,"command":"give","name":"a","devices":-1}"#,
+        ] {
+            assert!(parsed(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn socket_that_was_left_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("leases.sock");
+        let first = listen(&socket).unwrap();
+        assert_eq!(
+            socket.metadata().unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        let error = format!("{:#}", listen(&socket).unwrap_err());
+        assert!(error.contains("somebody listens"), "{error}");
+        drop(first);
+        listen(&socket).unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(listen(&file).is_err() && file.exists());
+    }
+}
