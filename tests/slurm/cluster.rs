@@ -1,6 +1,6 @@
 //! A cluster of four nodes of Slurm on this machine, for tests of several crates: `tests/slurm/cluster`.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -17,11 +17,17 @@ impl Slurm {
     /// Nodes with sockets and cores like `2x3`; `bind` if tasks are to be bound to cores, which have to be there then. None where
     /// this machine cannot.
     pub(crate) fn start(shape: &[&str]) -> Option<Self> {
+        Self::configured(shape, |_| String::new())
+    }
+
+    /// The same with more lines of slurm.conf, made where the cluster's folder is known.
+    pub(crate) fn configured(shape: &[&str], more: impl FnOnce(&Path) -> String) -> Option<Self> {
         if !is_possible() {
             eprintln!("skipped: it needs root and Slurm: run `scripts/setup test` as root");
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("more.conf"), more(folder.path())).unwrap();
         let mut daemons =
             Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/slurm/cluster"))
                 .arg(folder.path())
@@ -36,6 +42,13 @@ impl Slurm {
         let slurm = Self { daemons, folder };
         assert_eq!(line, "ready\n", "the cluster did not start");
         Some(slurm)
+    }
+
+    /// Kills a node's slurmd and has another in its place.
+    #[allow(dead_code, reason = "not every crate's tests do so")]
+    pub(crate) fn restart(&mut self, node: &str) {
+        let input = self.daemons.stdin.as_mut().unwrap();
+        writeln!(input, "restart {node}").unwrap();
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -664,6 +664,14 @@ pub(crate) struct SlurmOptions {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SlurmCommand {
+    /// Say what jobs used of a pool's servers, from their audit logs
+    Account(SlurmAccountOptions),
+    /// Hold Slurm's configuration to what the pool needs; exit status 1 where it lacks something
+    Check(SlurmPoolOptions),
+    /// End a job's lease; Slurm's Epilog
+    Epilog(SlurmPoolOptions),
+    /// Give a job the lease that its licences ask for; Slurm's Prolog
+    Prolog(SlurmPoolOptions),
     /// Run a program with all GPUs that its job has, on whichever of the job's nodes they are
     ///
     /// Call it in a batch script or in the shell of salloc. It starts a server on each node that has the job's GPUs, with a secret of the
@@ -675,6 +683,68 @@ pub(crate) enum SlurmCommand {
     /// Serve a job's devices on a node; started by `towline slurm run`
     #[command(hide = true)]
     Serve(SlurmServeOptions),
+    /// Write the scripts and the lines of slurm.conf with which jobs get devices of standing servers by licences
+    Setup(SlurmSetupOptions),
+    /// End leases of jobs that are over, and renew those of jobs that may run longer; Slurm's EpilogSlurmctld, or from time to time
+    Sweep(SlurmPoolOptions),
+    /// Print the variables by which a task finds its job's devices; Slurm's TaskProlog
+    TaskProlog(SlurmFolderOptions),
+}
+
+/// Standing servers whose devices Slurm gives to jobs.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SlurmPoolOptions {
+    #[command(flatten)]
+    pub(crate) servers: ServerOptions,
+    #[command(flatten)]
+    pub(crate) folder: SlurmFolderOptions,
+    /// Licence of which one stands for a whole device
+    #[arg(long, value_name = "NAME", default_value = "rgpu", value_parser = license_name)]
+    pub(crate) license: String,
+    /// Licence of which one stands for 1 GiB of memory of one device
+    #[arg(long, value_name = "NAME", default_value = "rgpu_gib", value_parser = license_name)]
+    pub(crate) memory_license: String,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SlurmFolderOptions {
+    /// Folder of each node for what jobs have to know; its parents are root's
+    #[arg(long, value_name = "DIR", default_value = "/run/towline-jobs")]
+    pub(crate) folder: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SlurmSetupOptions {
+    #[command(flatten)]
+    pub(crate) pool: SlurmPoolOptions,
+    /// Folder to write into, the same on all nodes
+    #[arg(long, value_name = "DIR", default_value = "/etc/slurm/towline")]
+    pub(crate) out: PathBuf,
+    /// Remove what was written there
+    #[arg(long)]
+    pub(crate) undo: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SlurmAccountOptions {
+    /// Audit log of a server of the pool, as `towline serve --audit-log` wrote it
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) logs: Vec<PathBuf>,
+    /// This job alone
+    #[arg(long, value_name = "ID")]
+    pub(crate) job: Option<u64>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// As Slurm takes them.
+fn license_name(text: &str) -> Result<String, String> {
+    let is_good = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    match !text.is_empty() && text.chars().all(is_good) {
+        true => Ok(text.to_owned()),
+        false => Err("a licence's name has letters, digits and _".into()),
+    }
 }
 
 #[derive(Args, Debug)]

@@ -1,14 +1,17 @@
-//! `towline slurm run`: the devices of a job of Slurm, for all of its nodes.
+//! `towline slurm`: devices for jobs of Slurm, by `run` from nodes of the job, and by the others from standing servers ([`pool`]).
 //!
-//! Servers are a step of the job: Slurm chooses their nodes and devices, confines and accounts them, and ends them with the job. They have
+//! Of `run`: servers are a step of the job: Slurm chooses their nodes and devices, confines and accounts them, and ends them with the job. They have
 //! a secret that is the job's own, which they read from the step's input; the end of that input is their end, so none outlives whoever
 //! started them. Nothing has to be set up on the cluster, and nobody but the job's user takes part.
+
+mod account;
+mod pool;
+mod setup;
 
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
@@ -23,7 +26,7 @@ use towline_sys::signals::BlockedSignals;
 
 use crate::cli::{SlurmCommand, SlurmOptions, SlurmRunOptions};
 use crate::table;
-use crate::tenants::random_text;
+use crate::tenants::{random_text, write_new_secret};
 use crate::trace::{exit_code, wait};
 
 /// Random bytes of the job's secret.
@@ -49,8 +52,15 @@ const TASKS: [&str; 6] = [
 
 pub(crate) fn run(options: &SlurmOptions) -> anyhow::Result<ExitCode> {
     match &options.command {
+        SlurmCommand::Account(options) => account::run(options),
+        SlurmCommand::Check(options) => setup::check(options),
+        SlurmCommand::Epilog(options) => pool::epilog(options),
+        SlurmCommand::Prolog(options) => pool::prolog(options),
         SlurmCommand::Run(options) => run_program(options),
         SlurmCommand::Serve(options) => serve(&options.serve),
+        SlurmCommand::Setup(options) => setup::run(options),
+        SlurmCommand::Sweep(options) => pool::sweep(options),
+        SlurmCommand::TaskProlog(options) => pool::task_prolog(&options.folder),
     }
 }
 
@@ -82,7 +92,7 @@ fn run_program(options: &SlurmRunOptions) -> anyhow::Result<ExitCode> {
     let folder = job_folder(&parent, &job)?;
     let secret = random_text::<SECRET_BYTES>()?;
     let token_file = folder.path().join("token");
-    write_private(&token_file, &secret)?;
+    write_new_secret(&token_file, &secret)?;
     // Before any thread or child, so that whoever ends this program ends the one that it runs, and the folder goes.
     let signals = BlockedSignals::of_parent()?;
     let mut servers = Servers::start(group, nodes.len(), &secret, &options.serve)?;
@@ -146,6 +156,8 @@ fn nodes(shown: &str) -> Vec<(String, String)> {
 fn said(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new(program)
         .args(arguments)
+        // Times in seconds since 1970.
+        .env("SLURM_TIME_FORMAT", "%s")
         .stdin(Stdio::null())
         .output();
     let output = output.with_context(|| format!("could not run Slurm's {program}"))?;
@@ -215,13 +227,6 @@ fn job_folder(parent: &Path, job: &str) -> anyhow::Result<tempfile::TempDir> {
             parent.display()
         )
     })
-}
-
-fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
-    let mut options = fs::OpenOptions::new();
-    let file = options.write(true).create_new(true).mode(0o600).open(path);
-    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
-    written.with_context(|| format!("could not write {}", path.display()))
 }
 
 fn this_program() -> anyhow::Result<PathBuf> {
@@ -385,18 +390,23 @@ impl Used {
             let Ok(event) = serde_json::from_str::<serde_json::Value>(line) else {
                 continue;
             };
-            if event["event"] == "session_ended" {
-                let number = |key: &str| event[key].as_u64().unwrap_or_default();
-                all.add(&Self {
-                    sessions: 1,
-                    device_seconds: event["device_seconds"].as_f64().unwrap_or_default(),
-                    received_bytes: number("received_bytes"),
-                    sent_bytes: number("sent_bytes"),
-                    device_memory_peak: number("device_memory_peak"),
-                });
+            if let Some(used) = Self::of_event(&event) {
+                all.add(&used);
             }
         }
         all
+    }
+
+    /// Of a line of a server's audit log, if it tells of a session's end.
+    fn of_event(event: &serde_json::Value) -> Option<Self> {
+        let number = |key: &str| event[key].as_u64().unwrap_or_default();
+        (event["event"] == "session_ended").then(|| Self {
+            sessions: 1,
+            device_seconds: event["device_seconds"].as_f64().unwrap_or_default(),
+            received_bytes: number("received_bytes"),
+            sent_bytes: number("sent_bytes"),
+            device_memory_peak: number("device_memory_peak"),
+        })
     }
 }
 
@@ -426,7 +436,7 @@ fn serve(options: &[OsString]) -> anyhow::Result<ExitCode> {
     // Not where all nodes see it: this node's own, and gone with the server.
     let folder = tempfile::Builder::new().prefix("towline-job-").tempdir()?;
     let path = |name: &str| folder.path().join(name);
-    write_private(&path("token"), secret.trim_end())?;
+    write_new_secret(&path("token"), secret.trim_end())?;
     let mut command = Command::new(this_program()?);
     command.args([
         "serve",

@@ -31,6 +31,7 @@ mod peers;
 mod processes;
 mod programs;
 mod slurm;
+mod slurm_pool;
 mod tenants;
 mod timeline;
 mod top;

@@ -1,7 +1,7 @@
 //! Programs in jobs of Slurm: a real controller and four nodes' daemons on this machine, whose nodes share one folder and no network name.
 
 #[path = "../../../../tests/slurm/cluster.rs"]
-mod cluster;
+pub(crate) mod cluster;
 
 use std::fs;
 use std::path::Path;

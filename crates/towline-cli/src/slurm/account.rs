@@ -1,0 +1,105 @@
+//! `towline slurm account`: what jobs used of standing servers.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use serde::Serialize;
+
+use super::Used;
+use crate::cli::SlurmAccountOptions;
+use crate::table::{self, Table};
+
+/// One job, as `--json` prints it.
+#[derive(Serialize)]
+struct Account<'a> {
+    job: u64,
+    cluster: &'a str,
+    #[serde(flatten)]
+    used: &'a Used,
+}
+
+pub(super) fn run(options: &SlurmAccountOptions) -> anyhow::Result<ExitCode> {
+    let mut jobs = BTreeMap::new();
+    for file in &options.logs {
+        let log = std::fs::read_to_string(file);
+        let log = log.with_context(|| format!("could not read {}", file.display()))?;
+        add(&log, &mut jobs);
+    }
+    jobs.retain(|(_, job), _| options.job.is_none_or(|wanted| wanted == *job));
+    let accounts = jobs.iter().map(|((cluster, job), used)| Account {
+        job: *job,
+        cluster,
+        used,
+    });
+    if options.json {
+        let accounts: Vec<_> = accounts.collect();
+        println!("{}", serde_json::to_string_pretty(&accounts)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = Table::new([
+        ">JOB",
+        "CLUSTER",
+        ">SESSIONS",
+        ">BUSY",
+        ">PEAK MEMORY",
+        ">RECEIVED",
+        ">SENT",
+    ]);
+    for Account { job, cluster, used } in accounts {
+        table.add(vec![
+            job.to_string(),
+            cluster.to_owned(),
+            used.sessions.to_string(),
+            table::duration((used.device_seconds * 1000.0) as u64),
+            table::bytes(used.device_memory_peak),
+            table::bytes(used.received_bytes),
+            table::bytes(used.sent_bytes),
+        ]);
+    }
+    print!("{}", table.render_within(table::terminal_columns(), &[]));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Adds what the sessions of jobs used that have ended, by cluster and job. A requeued job has its number once more.
+fn add(log: &str, jobs: &mut BTreeMap<(String, u64), Used>) {
+    let lines = log.lines().filter_map(|line| {
+        let event: serde_json::Value = serde_json::from_str(line).ok()?;
+        let used = Used::of_event(&event)?;
+        let lease = event["tenant"].as_str()?.strip_prefix("slurm-")?;
+        let (cluster, job) = lease.rsplit_once('-')?;
+        Some(((cluster.to_owned(), job.parse().ok()?), used))
+    });
+    for (key, used) in lines {
+        jobs.entry(key).or_default().add(&used);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_are_added_by_job() {
+        let ended = |tenant: &str| {
+            format!(
+                "{{\"event\":\"session_ended\",\"tenant\":\"{tenant}\",\"device_seconds\":1.5,\"device_memory_peak\":7,\"received_bytes\":1,\"sent_bytes\":2}}\n"
+            )
+        };
+        let log = [
+            ended("slurm-my-lab-7"),
+            "rubbish\n".to_owned(),
+            ended("slurm-my-lab-7"),
+            ended("slurm-my-lab-8"),
+            ended("anna"),
+            ended("slurm-x"),
+        ];
+        let mut jobs = BTreeMap::new();
+        add(&log.concat(), &mut jobs);
+        let found: Vec<_> = jobs
+            .iter()
+            .map(|((cluster, job), used)| (cluster.as_str(), *job, used.sessions, used.sent_bytes))
+            .collect();
+        assert_eq!(found, [("my-lab", 7, 2, 4), ("my-lab", 8, 1, 2)]);
+    }
+}

@@ -1,0 +1,406 @@
+//! Jobs of Slurm with devices of standing servers. Licences say how many a job wants, and Slurm starts no more jobs than there are; the
+//! node's Prolog has the servers give the job a lease, and writes down for the job's user what its tasks have to know.
+//!
+//! Every node of a job asks for the same lease, with the same token, made from what the servers' admin and the job have: no node has to
+//! tell another anything. A lease ends with the job's time at the latest.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, chown};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Parser;
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+use towline_wire::control::{GiveLease, LeasedPart, Nonce};
+
+use super::{said, variable};
+use crate::cli::{Cli, Command, SlurmPoolOptions};
+use crate::lease::Pool;
+use crate::tenants::write_new_secret;
+use crate::{run, servers};
+
+/// What a job's folder has: arguments of `towline run`, one a line, or the reason why there is no lease.
+const ARGUMENTS: &str = "arguments";
+const REASON: &str = "reason";
+/// A lease lasts so much longer than its job may: Slurm takes a while to end one.
+const MARGIN: Duration = Duration::from_secs(10 * 60);
+
+/// A job as `scontrol show job` tells of it.
+#[derive(Debug, PartialEq)]
+struct Job {
+    id: u64,
+    user: u32,
+    group: u32,
+    licenses: String,
+    /// Seconds since 1970, as is the next.
+    submitted: String,
+    /// None where its time has no limit.
+    ends: Option<Timestamp>,
+}
+
+impl Job {
+    fn ask(id: &str) -> anyhow::Result<Self> {
+        Self::of(&said("scontrol", &["--oneliner", "show", "job", id])?)
+            .with_context(|| format!("scontrol does not tell of the job {id} what is needed"))
+    }
+
+    fn of(shown: &str) -> Option<Self> {
+        let value = |key: &str| {
+            let mut words = shown.split_whitespace();
+            words.find_map(|word| word.strip_prefix(key))
+        };
+        let number = |text: &str| text.strip_suffix(')')?.rsplit_once('(')?.1.parse().ok();
+        Some(Self {
+            id: value("JobId=")?.parse().ok()?,
+            user: number(value("UserId=")?)?,
+            group: number(value("GroupId=")?)?,
+            licenses: value("Licenses=").unwrap_or_default().to_owned(),
+            submitted: value("SubmitTime=")?.to_owned(),
+            ends: value("EndTime=").and_then(moment),
+        })
+    }
+
+    /// The devices that it asks for.
+    fn part(&self, options: &SlurmPoolOptions) -> anyhow::Result<Option<LeasedPart>> {
+        let count = |name: &str| license(&self.licenses, name);
+        match (count(&options.license), count(&options.memory_license)) {
+            (0, 0) => Ok(None),
+            (devices, 0) => Ok(Some(LeasedPart::Whole(u32::try_from(devices)?))),
+            (0, gib) => {
+                let bytes = gib.checked_mul(1 << 30);
+                Ok(Some(LeasedPart::Memory(
+                    bytes.context("so much memory has no device")?,
+                )))
+            }
+            _ => bail!(
+                "a job has whole devices ({}) or a part of one ({}), not both",
+                options.license,
+                options.memory_license
+            ),
+        }
+    }
+
+    /// What makes its token unlike that of any job that has the same number later.
+    fn nonce(&self, lease: &str) -> Nonce {
+        let text = format!("{lease} {} {}", self.user, self.submitted);
+        Sha256::digest(text).into()
+    }
+
+    /// Seconds from now for which it needs its lease; 0: until it is ended.
+    fn seconds(&self) -> u64 {
+        self.ends.map_or(0, |ends| {
+            let left = ends.duration_since(Timestamp::now()).as_secs();
+            u64::try_from(left).unwrap_or(0) + MARGIN.as_secs()
+        })
+    }
+}
+
+/// A time that a program of Slurm tells with SLURM_TIME_FORMAT=%s, if it is one.
+fn moment(text: &str) -> Option<Timestamp> {
+    Timestamp::from_second(text.trim().parse().ok()?).ok()
+}
+
+/// How many of a licence a list like `matlab:2,rgpu@db:3` has.
+fn license(list: &str, name: &str) -> u64 {
+    let counts = list.split([',', ';']).filter_map(|word| {
+        let (named, count) = word.split_once([':', '=']).unwrap_or((word, "1"));
+        let named = named.split_once('@').map_or(named, |(named, _)| named);
+        (named == name).then(|| count.parse::<u64>().unwrap_or(0))
+    });
+    counts.sum()
+}
+
+/// Stands before the job's number in the names of a cluster's leases.
+fn prefix() -> anyhow::Result<String> {
+    let cluster = match variable("SLURM_CLUSTER_NAME") {
+        Some(cluster) => cluster,
+        None => {
+            let shown = said("scontrol", &["show", "config"])?;
+            let value = super::setup::setting(&shown, "ClusterName");
+            value.context("scontrol does not name the cluster")?
+        }
+    };
+    Ok(format!("slurm-{cluster}-"))
+}
+
+fn job_id() -> anyhow::Result<String> {
+    let id = variable("SLURM_JOB_ID").context("Slurm calls this for a job (SLURM_JOB_ID)")?;
+    // It becomes part of a path.
+    let number: u64 = id.parse().context("SLURM_JOB_ID is no number")?;
+    Ok(number.to_string())
+}
+
+/// `towline slurm prolog`. A job whose devices cannot be had learns why from its tasks; the node is not to be drained for it.
+pub(super) fn prolog(options: &SlurmPoolOptions) -> anyhow::Result<ExitCode> {
+    let id = job_id()?;
+    let wanted = variable("SLURM_JOB_LICENSES");
+    let is_ours = |list: &String| {
+        let names = [&options.license, &options.memory_license];
+        names.iter().any(|name| license(list, name) > 0)
+    };
+    // Newer versions of Slurm say it here, so that jobs without licences cost nothing.
+    if wanted.is_some_and(|list| !is_ours(&list)) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Err(error) = equip(&id, options) {
+        eprintln!("towline: job {id} has no devices: {error:#}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn equip(id: &str, options: &SlurmPoolOptions) -> anyhow::Result<()> {
+    let job = Job::ask(id)?;
+    let part = job.part(options);
+    if matches!(part, Ok(None)) {
+        return Ok(());
+    }
+    let folder = options.folder.folder.join(id);
+    let mut parents = fs::DirBuilder::new();
+    let parents = parents.recursive(true).mode(0o755);
+    let action = || format!("could not make {}", folder.display());
+    parents
+        .create(&options.folder.folder)
+        .with_context(action)?;
+    // Of a start before, whose end nobody noticed.
+    remove(&folder)?;
+    fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&folder)
+        .with_context(action)?;
+    let leased = part.and_then(|part| match part {
+        Some(part) => lease(&job, part, &folder, options),
+        None => Ok(()),
+    });
+    if let Err(error) = &leased {
+        write_new_secret(&folder.join(REASON), &format!("{error:#}"))?;
+    }
+    // Its user's from here on: nothing is written into it after this.
+    for entry in fs::read_dir(&folder).with_context(action)? {
+        chown(entry?.path(), Some(job.user), Some(job.group))?;
+    }
+    chown(&folder, Some(job.user), Some(job.group))?;
+    leased
+}
+
+fn lease(
+    job: &Job,
+    part: LeasedPart,
+    folder: &Path,
+    options: &SlurmPoolOptions,
+) -> anyhow::Result<()> {
+    let name = format!("{}{}", prefix()?, job.id);
+    let known_servers = folder.join("known_servers");
+    let pool = Pool::with_known_servers(&options.servers, &known_servers)?;
+    let request = GiveLease {
+        nonce: job.nonce(&name),
+        name,
+        part,
+        on: Vec::new(),
+        seconds: job.seconds(),
+        sessions: 0,
+    };
+    let given = pool.give(&request)?;
+    let token = folder.join("token");
+    write_new_secret(&token, &pool.token_of(&request).to_text())?;
+    let servers = given.iter().map(|given| given.server.to_string());
+    let mut arguments = vec![
+        "--server".to_owned(),
+        servers.collect::<Vec<_>>().join(","),
+        "--tenant".to_owned(),
+        request.name,
+    ];
+    let access = &options.servers.access;
+    for (option, file) in [
+        ("--token-file", Some(&token)),
+        ("--known-servers", Some(&known_servers)),
+        ("--ca", access.ca.as_ref()),
+    ] {
+        if let Some(file) = file {
+            let file = std::path::absolute(file)?;
+            let file = file.to_str().context("a path that is no text")?;
+            arguments.extend([option.to_owned(), file.to_owned()]);
+        }
+    }
+    if access.no_encryption {
+        arguments.push("--no-encryption".to_owned());
+    }
+    write_new_secret(&folder.join(ARGUMENTS), &arguments.join("\n"))
+}
+
+fn remove(folder: &Path) -> anyhow::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("could not remove {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `towline slurm epilog`: what cannot be ended now ends with its time, or by `towline slurm sweep`.
+pub(super) fn epilog(options: &SlurmPoolOptions) -> anyhow::Result<ExitCode> {
+    let id = job_id()?;
+    let folder = options.folder.folder.join(&id);
+    if folder.exists() {
+        let end = || {
+            remove(&folder)?;
+            Pool::of(&options.servers)?.end(&format!("{}{id}", prefix()?))
+        };
+        if let Err(error) = end() {
+            eprintln!("towline: the lease of job {id} could not be ended: {error:#}");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `towline slurm task-prolog`: Slurm gives the task what is printed.
+pub(super) fn task_prolog(folder: &Path) -> anyhow::Result<ExitCode> {
+    let folder = folder.join(job_id()?);
+    if let Ok(reason) = fs::read_to_string(folder.join(REASON)) {
+        eprintln!("towline: this job has no devices: {}", reason.trim());
+        println!(
+            "print towline: this job has no devices: {}",
+            one_line(&reason)
+        );
+        return Ok(ExitCode::FAILURE);
+    }
+    let file = folder.join(ARGUMENTS);
+    if !file.exists() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (name, value) in variables(&folder, &file)? {
+        println!("export {name}={value}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The variables of a program of the job.
+fn variables(folder: &Path, file: &Path) -> anyhow::Result<Vec<(String, String)>> {
+    let text = fs::read_to_string(file);
+    let text = text.with_context(|| format!("could not read {}", file.display()))?;
+    let links = folder.to_str().context("a path that is no text")?;
+    let fixed = ["towline", "run", "--links", links];
+    let arguments = fixed.into_iter().chain(text.lines()).chain(["--", "true"]);
+    let Command::Run(options) = Cli::try_parse_from(arguments)?.command else {
+        bail!("{} does not say how to run", file.display());
+    };
+    let command = run::command(&options, &servers::choose(&options.servers)?)?;
+    let variables = command.get_envs().filter_map(|(name, value)| {
+        let value = value?.to_str()?;
+        Some((name.to_str()?.to_owned(), one_line(value)))
+    });
+    Ok(variables.collect())
+}
+
+/// Slurm reads lines.
+fn one_line(text: &str) -> String {
+    text.trim().replace(char::is_control, " ")
+}
+
+/// `towline slurm sweep`.
+pub(super) fn sweep(options: &SlurmPoolOptions) -> anyhow::Result<ExitCode> {
+    let prefix = prefix()?;
+    let pool = Pool::of(&options.servers)?;
+    // Before Slurm is asked: a lease that is there by now is of a job that Slurm has started, and tells of until it is over.
+    let leases = pool.leases()?;
+    let jobs = jobs(&said("squeue", &["--noheader", "--all", "--format=%A %e"])?);
+    let mut failed = false;
+    for lease in leases {
+        let id = lease.name.strip_prefix(&prefix);
+        let Some(id) = id.and_then(|id| id.parse::<u64>().ok()) else {
+            continue;
+        };
+        let changed = match jobs.iter().find(|(job, _)| *job == id) {
+            None => pool.end(&lease.name),
+            Some((_, ends)) => renew(&pool, &lease.name, lease.ends(), *ends),
+        };
+        if let Err(error) = changed {
+            eprintln!("towline: {}: {error:#}", lease.name);
+            failed = true;
+        }
+    }
+    Ok(ExitCode::from(if failed { crate::FAILURE } else { 0 }))
+}
+
+/// Gives a lease the job's end where its own comes before that.
+fn renew(
+    pool: &Pool,
+    name: &str,
+    lease: Option<Timestamp>,
+    job: Option<Timestamp>,
+) -> anyhow::Result<bool> {
+    let needed = match (lease, job) {
+        (None, _) => return Ok(false),
+        (Some(_), None) => 0,
+        (Some(lease), Some(job)) if lease > job => return Ok(false),
+        (Some(_), Some(job)) => {
+            let left = job.duration_since(Timestamp::now()).as_secs();
+            u64::try_from(left).unwrap_or(0) + MARGIN.as_secs()
+        }
+    };
+    pool.renew(name, needed)
+}
+
+/// Numbers and ends of the jobs that Slurm has not ended.
+fn jobs(shown: &str) -> Vec<(u64, Option<Timestamp>)> {
+    let of = |line: &str| {
+        let (id, ends) = line.trim().split_once(' ')?;
+        Some((id.parse().ok()?, moment(ends)))
+    };
+    shown.lines().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHOWN: &str = "JobId=7 ArrayJobId=6 JobName=x UserId=anna(1000) GroupId=lab(1001) Priority=1 SubmitTime=1700000000 \
+        StartTime=1700000100 EndTime=1700003700 Licenses=matlab:1,rgpu:2 Command=/x/UserId=eve(0)";
+
+    #[test]
+    fn job_is_read_from_what_scontrol_shows() {
+        let job = Job::of(SHOWN).unwrap();
+        assert_eq!((job.id, job.user, job.group), (7, 1000, 1001));
+        assert_eq!(job.ends, Timestamp::from_second(1_700_003_700).ok());
+        let endless = SHOWN.replace("EndTime=1700003700", "EndTime=Unknown");
+        assert_eq!(Job::of(&endless).unwrap().seconds(), 0);
+        assert_eq!(Job::of("JobId=7"), None);
+        assert_eq!(Job::of(""), None);
+    }
+
+    #[test]
+    fn licenses_are_counted_by_name() {
+        for (list, count) in [
+            ("rgpu:2", 2),
+            ("rgpu", 1),
+            ("matlab:9,rgpu@db:3", 3),
+            ("rgpu=4", 4),
+            ("rgpus:2", 0),
+            ("(null)", 0),
+            ("", 0),
+            ("rgpu:x", 0),
+        ] {
+            assert_eq!(license(list, "rgpu"), count, "{list}");
+        }
+    }
+
+    #[test]
+    fn token_is_of_one_job_alone() {
+        let job = Job::of(SHOWN).unwrap();
+        let later = Job::of(&SHOWN.replace("SubmitTime=1700000000", "SubmitTime=1700009999"));
+        let other = Job::of(&SHOWN.replace("anna(1000)", "bert(1002)"));
+        let nonce = job.nonce("slurm-c-7");
+        assert_eq!(nonce, Job::of(SHOWN).unwrap().nonce("slurm-c-7"));
+        assert_ne!(nonce, later.unwrap().nonce("slurm-c-7"));
+        assert_ne!(nonce, other.unwrap().nonce("slurm-c-7"));
+    }
+
+    #[test]
+    fn jobs_are_read_from_what_squeue_shows() {
+        let shown = "7 1700003700\n 8 N/A\nrubbish\n";
+        let ends = Timestamp::from_second(1_700_003_700).ok();
+        assert_eq!(jobs(shown), [(7, ends), (8, None)]);
+    }
+}
