@@ -20,6 +20,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
+use rustix::fd::OwnedFd;
+
 use crate::{Address, ConnectOptions, Connection, Listener, Transport, TransportError, recv_exact};
 
 /// How long one rule may take before it is said to hang. The slowest takes well under a second on an idle machine.
@@ -643,10 +645,9 @@ fn descriptor_is_there_as_capabilities_say(fixture: &Fixture) {
     let passes = fixture.transport.capabilities().passes_descriptors;
     assert_eq!(client.descriptor().is_some(), passes);
     assert_eq!(server.descriptor().is_some(), passes);
-    let file = std::fs::File::open("/dev/null").expect("every system has it");
     let adopted = fixture
         .transport
-        .adopt(file.into())
+        .adopt(no_connection())
         .err()
         .expect("a file is no connection");
     assert_eq!(
@@ -654,6 +655,18 @@ fn descriptor_is_there_as_capabilities_say(fixture: &Fixture) {
         !passes,
         "{adopted}"
     );
+}
+
+#[cfg(unix)]
+fn no_connection() -> OwnedFd {
+    let file = std::fs::File::open("/dev/null");
+    file.expect("every Unix has it").into()
+}
+
+#[cfg(windows)]
+fn no_connection() -> OwnedFd {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0");
+    socket.expect("a free port").into()
 }
 
 fn adopted_descriptor_carries_on(fixture: &Fixture) {

@@ -14,6 +14,8 @@
 //! | `virtio-serial` | [`virtio_serial`] | the same, over ports that look like files |
 //! | any other | [`plugin`] | shared objects loaded at run time, over a versioned C ABI |
 //!
+//! Systems other than Linux have `tcp` and `memory` alone, and macOS plugins.
+//!
 //! [`tls`] encrypts a connection of any transport, [`resume`] lets one outlive its links.
 //!
 //! Framing, authentication and sessions live above this crate; it knows nothing of them. What a transport must
@@ -27,8 +29,10 @@ mod address;
 pub mod conformance;
 mod error;
 pub mod memory;
+#[cfg(unix)]
 #[allow(unsafe_code, reason = "calls into foreign code across a C ABI")]
 pub mod plugin;
+#[cfg(target_os = "linux")]
 #[allow(
     unsafe_code,
     reason = "calls libraries of C that write to memory by themselves"
@@ -37,25 +41,33 @@ pub mod rdma;
 mod registry;
 pub mod resume;
 mod secret;
+#[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "maps memory that a peer maps too")]
 pub mod shared_memory;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_shared_memory.rs"]
+pub mod shared_memory;
+#[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "reads and writes memory that a peer writes too")]
 pub mod shm;
 mod socket;
 pub mod tcp;
 pub mod tls;
+#[cfg(target_os = "linux")]
 pub mod virtio_serial;
+#[cfg(target_os = "linux")]
 pub mod vsock;
 
 use std::io::IoSlice;
-use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use rustix::fd::{BorrowedFd, OwnedFd};
 
 pub use address::{Address, DEFAULT_PORT};
 pub use error::TransportError;
 pub use registry::{PLUGINS_VARIABLE, Registry};
-pub use secret::read_secret;
+pub use secret::{is_trusted, read_secret};
 
 /// One way to carry bytes; a factory of connections.
 pub trait Transport: Send + Sync {

@@ -1,19 +1,20 @@
 //! The table of transports by URL scheme: the built-in ones, and those loaded from shared objects.
 
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, RwLock};
 
-use rustix::process::{getegid, geteuid, getgid, getuid};
+use rustix::fd::OwnedFd;
 
 use crate::memory::MemoryTransport;
-use crate::plugin::PluginTransport;
-use crate::shm::ShmTransport;
+use crate::secret::is_trusted;
 use crate::tcp::TcpTransport;
 use crate::{Address, ConnectOptions, Connection, Listener, Listening, Transport, TransportError};
 
 /// Environment variable with the shared objects that [`Registry::global`] loads, separated by colons.
 pub const PLUGINS_VARIABLE: &str = "TOWLINE_TRANSPORTS";
+
+/// Schemes of transports that other systems do not have.
+const ONLY_ON_LINUX: &[&str] = &["shm", "rdma", "vsock", "virtio-serial"];
 
 /// Finds the transport for a scheme. One per process in production ([`Registry::global`]); tests make their own.
 pub struct Registry {
@@ -33,10 +34,14 @@ impl Registry {
     pub fn new() -> Self {
         let built_in: Vec<Arc<dyn Transport>> = vec![
             Arc::new(TcpTransport::new()),
-            Arc::new(ShmTransport::new()),
+            #[cfg(target_os = "linux")]
+            Arc::new(crate::shm::ShmTransport::new()),
             Arc::new(MemoryTransport::new()),
+            #[cfg(target_os = "linux")]
             Arc::new(crate::rdma::RdmaTransport::new()),
+            #[cfg(target_os = "linux")]
             Arc::new(crate::vsock::VsockTransport::new()),
+            #[cfg(target_os = "linux")]
             Arc::new(crate::virtio_serial::VirtioSerialTransport::new()),
         ];
         Self {
@@ -52,9 +57,8 @@ impl Registry {
     /// user run code with those rights.
     pub fn global() -> &'static Self {
         static GLOBAL: LazyLock<Registry> = LazyLock::new(|| {
-            let trusted = getuid() == geteuid() && getgid() == getegid();
             let plugins = std::env::var_os(PLUGINS_VARIABLE)
-                .filter(|_| trusted)
+                .filter(|_| is_trusted())
                 .unwrap_or_default();
             Registry::with_plugins(std::env::split_paths(&plugins))
         });
@@ -80,6 +84,9 @@ impl Registry {
                 scheme: scheme.to_owned(),
                 known: self.schemes().join(", "),
                 advice: match &self.absent[..] {
+                    _ if ONLY_ON_LINUX.contains(&scheme) => {
+                        "that one needs Linux; reach the server by tcp://HOST:PORT".into()
+                    }
                     [] => format!("others are shared objects that {PLUGINS_VARIABLE} names"),
                     absent => format!("not loaded: {}", absent.join("; ")),
                 },
@@ -115,7 +122,7 @@ impl Registry {
     /// Loads a transport from a shared object and adds it; see [`plugin`](crate::plugin). Code in the object runs
     /// with all rights of this process, so load only what you would link.
     pub fn load(&self, path: &Path) -> Result<Arc<dyn Transport>, TransportError> {
-        let transport: Arc<dyn Transport> = Arc::new(PluginTransport::load(path)?);
+        let transport = open_plugin(path)?;
         self.register(transport.clone())?;
         log::info!(
             "loaded transport `{}` from {}",
@@ -168,6 +175,19 @@ impl Registry {
     }
 }
 
+#[cfg(unix)]
+fn open_plugin(path: &Path) -> Result<Arc<dyn Transport>, TransportError> {
+    Ok(Arc::new(crate::plugin::PluginTransport::load(path)?))
+}
+
+#[cfg(not(unix))]
+fn open_plugin(path: &Path) -> Result<Arc<dyn Transport>, TransportError> {
+    Err(TransportError::Plugin {
+        path: path.to_owned(),
+        reason: "this system has no plugins".into(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,6 +207,7 @@ mod tests {
         );
     }
 
+    #[cfg(unix)]
     #[test]
     fn plugin_that_did_not_load_is_told_to_who_asks_for_its_scheme() {
         let registry =
@@ -201,6 +222,13 @@ mod tests {
             error.contains("not loaded: transport plugin /no/such/plugin.so: cannot be opened"),
             "{error}"
         );
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    #[test]
+    fn transport_of_linux_is_refused_with_advice() {
+        let error = Registry::new().get("shm").err().expect("no such transport");
+        assert!(error.to_string().contains("tcp://HOST:PORT"), "{error}");
     }
 
     #[test]

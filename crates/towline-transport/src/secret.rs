@@ -1,17 +1,27 @@
 //! Files that hold what proves who somebody is.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Reads a file that only its owner can read, who is this process's user or root. Of a longer one, one byte more than `most`.
+/// Reads a file that only its owner can read, who is this process's user or root; Windows' file access is not checked. Of a longer one,
+/// one byte more than `most`.
 pub fn read_secret(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(io::Error::other("it is no file"));
     }
+    check_access(path, &metadata)?;
+    let mut bytes = Vec::new();
+    file.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(unix)]
+fn check_access(path: &Path, metadata: &Metadata) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+
     let (mode, owner) = (metadata.mode() & 0o777, metadata.uid());
     if mode & 0o077 != 0 {
         return Err(io::Error::other(format!(
@@ -25,12 +35,31 @@ pub fn read_secret(path: &Path, most: usize) -> io::Result<Vec<u8>> {
             "it belongs to user {owner}, who can change it; it has to belong to user {user} or to root"
         )));
     }
-    let mut bytes = Vec::new();
-    file.take(most as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    Ok(())
 }
 
-#[cfg(test)]
+/// Whether this program has the rights of its user and no more. Otherwise the user would choose which files it reads and writes, and
+/// which code it loads.
+#[cfg(unix)]
+pub fn is_trusted() -> bool {
+    use rustix::process::{getegid, geteuid, getgid, getuid};
+
+    getuid() == geteuid() && getgid() == getegid()
+}
+
+/// Whether this program has the rights of its user and no more.
+#[cfg(not(unix))]
+pub fn is_trusted() -> bool {
+    true
+}
+
+/// A user's folder is closed to other users, and access to one file is more than the standard library can tell.
+#[cfg(not(unix))]
+fn check_access(_path: &Path, _metadata: &Metadata) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(all(test, unix))]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 

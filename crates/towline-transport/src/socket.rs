@@ -2,31 +2,51 @@
 //!
 //! One send is one system call and no allocation.
 
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(unix)]
+pub(crate) mod unix;
+#[cfg(not(target_os = "linux"))]
+mod wake;
+#[cfg(windows)]
+pub(crate) mod windows;
+
 use std::io::IoSlice;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
+use rustix::net::RecvFlags;
 
 use crate::{Connection, TransportError};
+
+#[cfg(unix)]
+pub(crate) use unix as system;
+#[cfg(windows)]
+pub(crate) use windows as system;
 
 /// Slices that one `sendmsg` takes (UIO_MAXIOV of Linux).
 pub(crate) const MAX_SLICES: usize = 1024;
 
 /// A connected stream socket, and who is at its other end.
 pub(crate) struct SocketConnection {
-    pub(crate) socket: OwnedFd,
+    pub(crate) socket: system::Socket,
     pub(crate) peer: String,
 }
 
 impl SocketConnection {
+    pub(crate) fn new(socket: impl Into<system::Socket>, peer: String) -> Self {
+        let socket = socket.into();
+        Self { socket, peer }
+    }
+
     #[cold]
     fn failed(&self, errno: Errno) -> TransportError {
         let reason = match errno {
-            // Over vsock, a socket whose peer has reset it is not connected any more.
-            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN | Errno::SHUTDOWN => {
+            errno if system::is_end(errno) => {
                 return TransportError::Closed {
                     peer: self.peer.clone(),
                 };
@@ -73,22 +93,16 @@ impl Connection for SocketConnection {
                 continue;
             }
             let sent = if gone > 0 {
-                rustix::net::send(&self.socket, &first[gone..], SendFlags::NOSIGNAL)
+                rustix::net::send(&self.socket, &first[gone..], system::SEND)
             } else {
-                let batch = &rest[..rest.len().min(MAX_SLICES)];
-                rustix::net::sendmsg(
-                    &self.socket,
-                    batch,
-                    &mut SendAncillaryBuffer::default(),
-                    SendFlags::NOSIGNAL,
-                )
+                system::send_parts(&self.socket, &rest[..rest.len().min(MAX_SLICES)])
             };
             match sent {
                 Ok(sent) => gone += sent,
                 Err(Errno::INTR) => {}
-                // Another owner of the descriptor made it non-blocking.
+                // Another owner of the descriptor made it non-blocking, or the system has no other.
                 Err(Errno::AGAIN) => {
-                    wait_for(&self.socket, PollFlags::OUT, None)
+                    system::wait(&self.socket, PollFlags::OUT, None)
                         .map_err(|errno| self.failed(errno))?;
                 }
                 Err(errno) => return Err(self.failed(errno)),
@@ -103,11 +117,7 @@ impl Connection for SocketConnection {
 
     fn try_send(&self, bytes: &[u8]) -> Result<usize, TransportError> {
         loop {
-            match rustix::net::send(
-                &self.socket,
-                bytes,
-                SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
-            ) {
+            match rustix::net::send(&self.socket, bytes, system::SEND_NOW) {
                 Ok(sent) => return Ok(sent),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(0),
@@ -121,22 +131,21 @@ impl Connection for SocketConnection {
             if let Some(received) = self.recv_with(buffer, RecvFlags::empty())? {
                 return Ok(received);
             }
-            // Another owner of the descriptor made it non-blocking.
+            // Another owner of the descriptor made it non-blocking, or the system has no other.
             self.wait_readable(None)?;
         }
     }
 
     fn try_recv(&self, buffer: &mut [u8]) -> Result<Option<usize>, TransportError> {
-        self.recv_with(buffer, RecvFlags::DONTWAIT)
+        self.recv_with(buffer, system::RECV_NOW)
     }
 
     fn wait_readable(&self, timeout: Option<Duration>) -> Result<bool, TransportError> {
-        wait_for(&self.socket, PollFlags::IN, timeout).map_err(|errno| self.failed(errno))
+        system::wait(&self.socket, PollFlags::IN, timeout).map_err(|errno| self.failed(errno))
     }
 
     fn shutdown(&self) {
-        // Fails only where the connection is already gone, which is what was asked for.
-        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+        system::shut_down(&self.socket);
     }
 
     fn peer(&self) -> String {
@@ -150,18 +159,15 @@ impl Connection for SocketConnection {
 
 /// Waits until one of `events`, an error or a hang-up is there; `false` when `timeout` passed first.
 pub(crate) fn wait_for(
-    socket: &OwnedFd,
+    socket: impl AsFd,
     events: PollFlags,
     timeout: Option<Duration>,
 ) -> Result<bool, Errno> {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let left = left.map(|left| Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: left.subsec_nanos().into(),
-        });
-        match poll(&mut [PollFd::new(socket, events)], left.as_ref()) {
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut [PollFd::new(&socket, events)], left.as_ref()) {
             Ok(ready) => return Ok(ready > 0),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),

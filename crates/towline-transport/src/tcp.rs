@@ -14,21 +14,21 @@
 //!   which is what back-pressure behind a long kernel looks like. So it is on only where the peer always reads:
 //!   connections made with [`ConnectOptions::control`], and accepted ones until they are adopted as a lane.
 //!
+//! Other systems than Linux have no second timer here: they give unacknowledged bytes up by their own rules, which may take minutes.
+//!
 //! A lane with bytes in flight is therefore not timed by itself: **whoever holds the session's control connection
 //! must shut the lanes down when that one is lost.**
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::event::PollFlags;
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
+use rustix::net::sockopt;
 
-use crate::socket::{SocketConnection, io_error, wait_for};
+use crate::socket::{SocketConnection, io_error, system};
 use crate::{
     Address, Capabilities, ConnectOptions, Connection, Listener, Listening, Transport,
     TransportError,
@@ -40,9 +40,6 @@ pub const SILENCE_LIMIT: Duration = Duration::from_secs(25);
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_COUNT: u32 = 3;
-
-/// Connections that wait to be accepted; a client opens several at once, and a cluster's job starts many clients.
-const BACKLOG: i32 = 1024;
 
 /// The transport for `tcp://`.
 #[derive(Debug, Default)]
@@ -83,10 +80,7 @@ impl Transport for TcpTransport {
                 / (candidates.len() - tried) as u32;
             match connect_one(candidate, share, options) {
                 Ok(socket) => {
-                    return Ok(Arc::new(SocketConnection {
-                        socket,
-                        peer: address.to_string(),
-                    }));
+                    return Ok(Arc::new(SocketConnection::new(socket, address.to_string())));
                 }
                 Err(errno) => failure = Some(errno),
             }
@@ -100,11 +94,7 @@ impl Transport for TcpTransport {
         for candidate in resolve(address)? {
             match listen_one(&candidate) {
                 Ok((socket, local)) => {
-                    return Ok(Box::new(TcpListener {
-                        socket,
-                        local,
-                        closed: AtomicBool::new(false),
-                    }));
+                    return Ok(Box::new(TcpListener::new(socket, local)));
                 }
                 Err(errno) => failure = Some(errno),
             }
@@ -123,23 +113,17 @@ impl Transport for TcpTransport {
         let Ok(Ok(local)) = rustix::net::getsockname(&socket).map(SocketAddr::try_from) else {
             return Ok(Listening::NotOurs(socket));
         };
-        Ok(Listening::Here(Box::new(TcpListener {
-            socket,
-            local: address_of(local),
-            closed: AtomicBool::new(false),
-        })))
+        let listener = TcpListener::new(socket, address_of(local));
+        Ok(Listening::Here(Box::new(listener)))
     }
 
     fn adopt(&self, descriptor: OwnedFd) -> Result<Arc<dyn Connection>, TransportError> {
         let peer = peer_name(&descriptor)
             .map_err(|errno| io_error("adopt a descriptor as a tcp connection".into(), errno))?;
         prepare(&descriptor, true, None)
-            .and_then(|()| rustix::io::ioctl_fionbio(&descriptor, false))
+            .and_then(|()| rustix::io::ioctl_fionbio(&descriptor, system::NON_BLOCKING))
             .map_err(|errno| io_error(format!("adopt the connection to {peer}"), errno))?;
-        Ok(Arc::new(SocketConnection {
-            socket: descriptor,
-            peer,
-        }))
+        Ok(Arc::new(SocketConnection::new(descriptor, peer)))
     }
 }
 
@@ -165,52 +149,23 @@ fn resolve(address: &Address) -> Result<Vec<SocketAddr>, TransportError> {
     Ok(candidates)
 }
 
-fn open(candidate: &SocketAddr) -> Result<OwnedFd, Errno> {
-    let family = if candidate.is_ipv6() {
-        AddressFamily::INET6
-    } else {
-        AddressFamily::INET
-    };
-    rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-}
-
 fn connect_one(
     candidate: &SocketAddr,
     timeout: Duration,
     options: &ConnectOptions,
 ) -> Result<OwnedFd, Errno> {
-    let socket = open(candidate)?;
-    // Before connecting: the window scale is settled in the handshake.
-    if let Some(bytes) = options.buffer_bytes {
-        sockopt::set_socket_send_buffer_size(&socket, bytes)?;
-        sockopt::set_socket_recv_buffer_size(&socket, bytes)?;
-    }
-    rustix::io::ioctl_fionbio(&socket, true)?;
-    match rustix::net::connect(&socket, candidate) {
-        Ok(()) => {}
-        Err(Errno::INPROGRESS | Errno::INTR) => {
-            if !wait_for(&socket, PollFlags::OUT, Some(timeout))? {
-                return Err(Errno::TIMEDOUT);
-            }
-            sockopt::socket_error(&socket)??;
-        }
-        Err(errno) => return Err(errno),
-    }
+    let socket = system::connect(candidate, timeout, options.buffer_bytes)?;
     // A free port of this host in the ephemeral range can be drawn as our own end: TCP then connects to itself.
     if rustix::net::getpeername(&socket)? == Some(rustix::net::getsockname(&socket)?) {
         return Err(Errno::CONNREFUSED);
     }
-    rustix::io::ioctl_fionbio(&socket, false)?;
+    rustix::io::ioctl_fionbio(&socket, system::NON_BLOCKING)?;
     prepare(&socket, options.keepalive, options.unacknowledged_timeout)?;
     Ok(socket)
 }
 
 fn listen_one(candidate: &SocketAddr) -> Result<(OwnedFd, Address), Errno> {
-    let socket = open(candidate)?;
-    // Else a restarted server cannot have its port back while old connections are in TIME_WAIT.
-    sockopt::set_socket_reuseaddr(&socket, true)?;
-    rustix::net::bind(&socket, candidate)?;
-    rustix::net::listen(&socket, BACKLOG)?;
+    let socket = system::listen(candidate)?;
     let local = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
     Ok((socket, address_of(local)))
 }
@@ -228,14 +183,9 @@ fn prepare(
     sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_socket_keepalive(socket, keepalive)?;
     if keepalive {
-        sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
-        sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
-        sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
+        system::probe_idle(socket, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_COUNT)?;
     }
-    let timeout_ms = unacknowledged.map_or(0, |limit| {
-        u32::try_from(limit.as_millis()).unwrap_or(u32::MAX)
-    });
-    sockopt::set_tcp_user_timeout(socket, timeout_ms)
+    system::limit_unacknowledged(socket, unacknowledged)
 }
 
 fn peer_name(socket: &OwnedFd) -> Result<String, Errno> {
@@ -244,30 +194,49 @@ fn peer_name(socket: &OwnedFd) -> Result<String, Errno> {
 }
 
 struct TcpListener {
-    socket: OwnedFd,
+    /// Until it is closed.
+    socket: Mutex<Option<Arc<OwnedFd>>>,
     local: Address,
-    closed: AtomicBool,
+}
+
+impl TcpListener {
+    fn new(socket: OwnedFd, local: Address) -> Self {
+        Self {
+            socket: Mutex::new(Some(Arc::new(socket))),
+            local,
+        }
+    }
+
+    fn socket(&self) -> MutexGuard<'_, Option<Arc<OwnedFd>>> {
+        self.socket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open_socket(&self) -> Result<Arc<OwnedFd>, TransportError> {
+        let socket = self.socket().clone();
+        socket.ok_or_else(|| TransportError::ListenerClosed {
+            address: self.local.to_string(),
+        })
+    }
 }
 
 impl Listener for TcpListener {
     fn accept(&self) -> Result<Arc<dyn Connection>, TransportError> {
         loop {
-            match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
+            let listening = self.open_socket()?;
+            let accepted = system::accept(&listening);
+            // Closed meanwhile.
+            self.open_socket()?;
+            match accepted {
                 Ok(socket) => match peer_name(&socket).and_then(|peer| {
                     prepare(&socket, true, Some(SILENCE_LIMIT))?;
                     Ok(peer)
                 }) {
-                    Ok(peer) => return Ok(Arc::new(SocketConnection { socket, peer })),
+                    Ok(peer) => return Ok(Arc::new(SocketConnection::new(socket, peer))),
                     // Gone between its arrival and now: as if it had never come.
                     Err(errno) => {
                         log::debug!("{}: dropped a connection on arrival: {errno}", self.local)
                     }
                 },
-                Err(_) if self.closed.load(Ordering::Acquire) => {
-                    return Err(TransportError::ListenerClosed {
-                        address: self.local.to_string(),
-                    });
-                }
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(errno) => {
                     return Err(io_error(
@@ -284,9 +253,10 @@ impl Listener for TcpListener {
     }
 
     fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-        // On Linux this ends the listening state and wakes `accept`. It fails only where that is already so.
-        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+        let socket = self.socket().take();
+        if let Some(socket) = socket {
+            system::stop_listening(socket);
+        }
     }
 }
 
@@ -326,6 +296,7 @@ mod tests {
         (client, listener.accept().unwrap())
     }
 
+    #[cfg(target_os = "linux")]
     fn user_timeout_ms(connection: &Arc<dyn Connection>) -> u32 {
         sockopt::tcp_user_timeout(connection.descriptor().unwrap()).unwrap()
     }
@@ -342,6 +313,7 @@ mod tests {
         assert!(client.is_ok() && listener.accept().is_ok());
     }
 
+    #[cfg(unix)]
     #[test]
     fn idle_connection_is_probed_so_that_silence_ends_within_30_s() {
         let (client, server) = pair(&ConnectOptions::default());
@@ -355,6 +327,7 @@ mod tests {
         }
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn unread_bytes_are_timed_on_control_connections_only() {
         let (control, accepted) = pair(&ConnectOptions::control());
@@ -368,6 +341,7 @@ mod tests {
         assert_eq!((user_timeout_ms(&lane), user_timeout_ms(&adopted)), (0, 0));
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn buffer_size_is_asked_of_the_kernel() {
         let (client, _server) = pair(&ConnectOptions {
@@ -455,6 +429,7 @@ mod tests {
         );
     }
 
+    #[cfg(unix)]
     #[test]
     fn adopting_what_is_no_connection_fails() {
         let file = std::fs::File::open("/dev/null").unwrap();

@@ -1,11 +1,11 @@
 //! The conformance suite over every built-in transport, and over memory with an imperfect link.
 
-use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use rustix::fd::OwnedFd;
 use towline_transport::conformance::{self, Fixture};
 use towline_transport::memory::{Link, MemoryTransport};
 use towline_transport::resume::Resumable;
@@ -56,6 +56,7 @@ fn shm(transport: Arc<dyn Transport>) -> Fixture {
     })
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn shm_without_memory_upholds_every_rule() {
     let fixture = shm(Registry::new().get("shm").unwrap());

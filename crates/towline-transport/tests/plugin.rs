@@ -1,5 +1,7 @@
 //! The plugin ABI from the other side: objects compiled by the system's C compiler.
 
+#![cfg(unix)]
+
 use std::fmt::Write as _;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! The ring of the shm transport through every interleaving that the memory model permits, by loom.
 
+#![cfg(target_os = "linux")]
+
 use std::cell::Cell;
 
 use loom::cell::UnsafeCell;

@@ -3,6 +3,8 @@
 //! These take half a minute each, so `cargo test` leaves them out: `cargo test -p towline-transport --test silence --
 //! --ignored`, as root for the network namespaces.
 
+#![cfg(target_os = "linux")]
+
 use std::fs::File;
 use std::io::IoSlice;
 use std::os::fd::AsFd;

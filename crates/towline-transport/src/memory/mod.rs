@@ -17,9 +17,10 @@ mod wire;
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use rustix::fd::OwnedFd;
 
 pub use clock::Time;
 pub use fault::{End, Fault, FaultKind};

@@ -150,6 +150,7 @@ fn traffic_of_a_closed_connection_can_still_be_read() {
     assert_eq!(monitor.wire.state().pipes[0].bytes.capacity(), 0);
 }
 
+#[cfg(unix)]
 #[test]
 fn descriptors_are_neither_given_nor_taken() {
     let (client, _server, _) = pair(Link::default());

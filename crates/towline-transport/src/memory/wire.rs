@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
+
+use rustix::fd::BorrowedFd;
 
 use super::fault::{Fault, FaultKind, plan};
 use super::{End, Link, Network, Traffic, lock, wait};

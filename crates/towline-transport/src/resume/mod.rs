@@ -21,10 +21,11 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
+
+use rustix::fd::BorrowedFd;
 
 use crate::{Connection, TransportError, recv_exact_within};
 
