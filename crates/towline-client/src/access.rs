@@ -4,14 +4,13 @@
 //! proves that it is no other holder of the same token.
 
 use std::fmt::Write as _;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Write as _};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{getegid, geteuid, getgid, getuid};
+pub(crate) use towline_transport::is_trusted;
 use towline_transport::tls::{
     Authority, ClientTls, Fingerprint, Identity, MAX_KEY_BYTES, TlsConnection,
 };
@@ -23,6 +22,7 @@ use towline_wire::control::{
 
 use crate::config::{self, Settings};
 use crate::dial::DialError;
+use crate::private;
 
 /// How long a server may take for a TLS handshake, and again for the proof of a lane.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
@@ -221,11 +221,6 @@ fn explain(address: &Address, error: TransportError) -> DialError {
     }
 }
 
-/// Whether this program has the rights of its user and no more. Otherwise the user would choose which files it reads and writes.
-pub(crate) fn is_trusted() -> bool {
-    getuid() == geteuid() && getgid() == getegid()
-}
-
 fn read_file(path: &Path) -> Result<Vec<u8>, DialError> {
     std::fs::read(path).map_err(|error| unusable(path, &error))
 }
@@ -248,7 +243,8 @@ pub fn usual_known_servers() -> Option<PathBuf> {
             .filter(|value| !value.is_empty())
             .map(PathBuf::from)
     };
-    let state = variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")));
+    let state =
+        variable("XDG_STATE_HOME").or_else(|| Some(variable(config::HOME)?.join(".local/state")));
     Some(state?.join("towline/known_servers"))
 }
 
@@ -286,13 +282,10 @@ impl KnownServers<'_> {
     /// Adds the key of a server.
     pub fn add(&self, address: &Address, key: Fingerprint) -> std::io::Result<()> {
         if let Some(folder) = self.file.parent() {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(folder)?;
+            private::create_folder(folder)?;
         }
-        let mut options = OpenOptions::new();
-        options.append(true).create(true).mode(0o600);
+        let mut options = private::options();
+        options.append(true).create(true);
         // One write, so that lines of processes that begin together do not mix.
         options
             .open(self.file)?
@@ -312,8 +305,8 @@ impl KnownServers<'_> {
         if found {
             let mut new = self.file.as_os_str().to_owned();
             new.push(".new");
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(0o600);
+            let mut options = private::options();
+            options.write(true).create(true).truncate(true);
             options.open(&new)?.write_all(kept.as_bytes())?;
             std::fs::rename(&new, self.file)?;
         }

@@ -20,6 +20,8 @@ use towline_transport::{Address, TransportError};
 
 use crate::access::usual_known_servers;
 
+/// Environment variable with the user's folder.
+pub(crate) const HOME: &str = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
 /// The file, in a folder `towline` of `~/.config` or `/etc`.
 pub const FILE: &str = "config.toml";
 /// Which profile of the files to use.
@@ -185,9 +187,10 @@ impl Places {
     /// Those of this process. A program that runs with more rights than its user reads the system's only.
     pub fn of_process(trusted: bool) -> Self {
         let personal = trusted.then(personal_folder).flatten();
-        let system = PathBuf::from("/etc/towline");
+        // On Windows any user could make such a folder.
+        let system = cfg!(unix).then(|| PathBuf::from("/etc/towline"));
         Self {
-            folders: personal.into_iter().chain([system]).collect(),
+            folders: personal.into_iter().chain(system).collect(),
         }
     }
 }
@@ -199,7 +202,7 @@ pub fn personal_folder() -> Option<PathBuf> {
             .filter(|value| !value.is_empty())
             .map(PathBuf::from)
     };
-    let folder = variable("XDG_CONFIG_HOME").or_else(|| Some(variable("HOME")?.join(".config")));
+    let folder = variable("XDG_CONFIG_HOME").or_else(|| Some(variable(HOME)?.join(".config")));
     Some(folder?.join("towline"))
 }
 
@@ -554,7 +557,7 @@ fn truth(file: &str, key: &str, value: Value) -> Result<bool, ConfigError> {
 
 /// A path of a file, from the file's folder or, behind `~/`, from the user's.
 fn placed(folder: &Path, text: &str) -> PathBuf {
-    match (text.strip_prefix("~/"), std::env::var_os("HOME")) {
+    match (text.strip_prefix("~/"), std::env::var_os(HOME)) {
         (Some(rest), Some(home)) => Path::new(&home).join(rest),
         _ => folder.join(text),
     }

@@ -373,10 +373,7 @@ fn shake_hands(
                 .map(|name| name.to_string_lossy().into_owned())
         })
         .unwrap_or_else(|| "?".into());
-    let hostname = rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned();
+    let hostname = host_name();
     let hello = Hello::new(purpose, &program, std::process::id(), &hostname, nonce)
         .of_tenant(&access.tenant);
     let (mut handshake, first) = ClientHandshake::start(hello, access.token.clone(), channel);
@@ -527,6 +524,17 @@ fn listen(
             Err(error) => return Silence::Cut(error.to_string()),
         }
     }
+}
+
+#[cfg(unix)]
+fn host_name() -> String {
+    let names = rustix::system::uname();
+    names.nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+fn host_name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
 }
 
 #[cfg(test)]

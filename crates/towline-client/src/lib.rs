@@ -19,6 +19,7 @@ pub mod nvml;
 pub mod opencl;
 mod payload;
 pub mod peer;
+mod private;
 pub mod raw;
 mod rejoin;
 pub mod report;

@@ -7,14 +7,14 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::access::is_trusted;
+use crate::private;
 
 /// Names the file.
 pub const VARIABLE: &str = "TOWLINE_TIMELINE";
@@ -65,8 +65,7 @@ pub fn start() -> bool {
     let Some(path) = std::env::var_os(VARIABLE).filter(|_| is_trusted()) else {
         return false;
     };
-    let mut options = OpenOptions::new();
-    let opened = options.append(true).create(true).mode(0o600).open(&path);
+    let opened = private::options().append(true).create(true).open(&path);
     let file = match opened {
         Ok(file) => file,
         Err(error) => {
@@ -113,9 +112,30 @@ fn timeline() -> Option<&'static Timeline> {
 }
 
 /// Now, in ns.
+#[cfg(unix)]
 pub fn now() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Now, in ns, of the only clock that the processes of this host have in common.
+#[cfg(not(unix))]
+pub fn now() -> u64 {
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed();
+    now.map_or(0, |now| now.as_nanos() as u64)
+}
+
+/// The system's number of this thread.
+#[cfg(target_os = "linux")]
+fn own_thread() -> u64 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u64
+}
+
+/// A number of this thread.
+#[cfg(not(target_os = "linux"))]
+fn own_thread() -> u64 {
+    static THREADS: AtomicU64 = AtomicU64::new(1);
+    THREADS.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Hides all that this thread does from now on.
@@ -195,7 +215,7 @@ impl Timeline {
         let mut state = self.state();
         let mut thread = THREAD.get();
         if thread == 0 {
-            thread = rustix::thread::gettid().as_raw_nonzero().get() as u64;
+            thread = own_thread();
             THREAD.set(thread);
             if let Some(name) = std::thread::current().name() {
                 self.line(&mut state.text, thread, name);

@@ -11,11 +11,11 @@
 //!
 //! Lock order: `inbound`, then `state`. A thread that holds `state` may only *try* `inbound`.
 
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use rustix::fd::BorrowedFd;
 use towline_backend::opencl::{CL_DEVICE_NOT_AVAILABLE, CL_OUT_OF_RESOURCES};
 use towline_session::{HANDLE_BASE, Outbox};
 use towline_transport::{Connection, TransportError};
@@ -28,6 +28,7 @@ use crate::payload::Payload;
 use crate::state::{Callback, State};
 use crate::tuning::tuning;
 
+mod output;
 mod send;
 #[cfg(test)]
 mod tests;

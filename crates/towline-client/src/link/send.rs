@@ -1,7 +1,6 @@
 //! The sending half of a command lane.
 
 use std::io::IoSlice;
-use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -210,7 +209,8 @@ impl Link {
         };
         if self.sender_naps {
             // Otherwise a nap takes two to three times as long. It does in a process that may not say so.
-            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+            #[cfg(target_os = "linux")]
+            let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         }
         let mut naps = 0;
         loop {

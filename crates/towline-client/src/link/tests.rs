@@ -1,7 +1,5 @@
 //! A link whose server, or whose lanes, fail while data is on its way.
 
-use std::io::Read as _;
-use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use towline_session::Landing;
@@ -11,7 +9,6 @@ use towline_wire::codec::List;
 use towline_wire::frame::ChunkHeader;
 use towline_wire::push::Push;
 
-use super::wait::print;
 use super::*;
 use crate::memory::HostBox;
 use crate::state::{Covered, Event, Read, Slot, ToldBy, WRITE_LIMIT};
@@ -480,37 +477,4 @@ fn retired_bytes_beyond_those_posted_give_no_credit() {
     let mut state = link.state();
     assert!(state.take_inline(10, 10));
     assert!(!state.take_inline(1, 10));
-}
-
-/// The bytes from a pipe that is printed to by one thread for each text, and takes nothing while it is full.
-fn printed(texts: [Vec<u8>; 2]) -> Vec<u8> {
-    let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
-    let flags = rustix::fs::fcntl_getfl(&writer).expect("it is open");
-    let flags = flags | rustix::fs::OFlags::NONBLOCK;
-    rustix::fs::fcntl_setfl(&writer, flags).expect("it is open");
-    let writer = Arc::new(writer);
-    for text in texts {
-        let writer = Arc::clone(&writer);
-        std::thread::spawn(move || print(writer.as_fd(), &text));
-    }
-    drop(writer);
-    let mut found = Vec::new();
-    let mut reader = std::fs::File::from(reader);
-    reader.read_to_end(&mut found).expect("it is a pipe");
-    found
-}
-
-#[test]
-fn text_comes_whole_through_an_output_that_is_full() {
-    let text: Vec<u8> = (0..1_u32 << 20).map(|at| (at % 251) as u8).collect();
-    assert_eq!(printed([text.clone(), Vec::new()]), text);
-}
-
-#[test]
-fn texts_of_two_sessions_do_not_mix() {
-    let texts = b"ab".map(|byte| vec![byte; 1 << 20]);
-    let mut found = printed(texts);
-    assert_eq!(found.len(), 2 << 20);
-    found.dedup();
-    assert_eq!(found.len(), 2);
 }

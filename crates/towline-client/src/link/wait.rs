@@ -1,12 +1,9 @@
 //! The receiving half of a command lane: waiting, reading, and acting on what the server pushes.
 
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
 use towline_backend::opencl::Request;
 use towline_wire::control::{SHOWN_TEXT, printable};
 use towline_wire::error::{CloseCode, ProtocolError};
@@ -14,6 +11,7 @@ use towline_wire::frame::FrameReader;
 use towline_wire::push::Push;
 
 use super::Link;
+use super::output::{print_error, print_output};
 use crate::state::{Callback, Covered, Event, HeldWhat, Progress, Reply, Slot, State};
 use crate::tuning::tuning;
 
@@ -429,8 +427,8 @@ impl Link {
                 let mut state = self.state();
                 state.inline_retired = bytes.min(state.inline_posted);
             }
-            Push::Text { bytes } => print(rustix::stdio::stdout(), bytes),
-            Push::ErrorText { bytes } => print(rustix::stdio::stderr(), bytes),
+            Push::Text { bytes } => print_output(bytes),
+            Push::ErrorText { bytes } => print_error(bytes),
             Push::Notice { context, text } => {
                 let text = printable(&String::from_utf8_lossy(text), SHOWN_TEXT);
                 (self.vocabulary.notice)(&self.name, context, &text);
@@ -502,22 +500,5 @@ impl Link {
         };
         self.payload.send(payload, source, offset, length);
         Ok(())
-    }
-}
-
-/// Writes what kernels printed where the program's own output goes: one message at a time, so that those of several sessions do not mix. What
-/// the output refuses is lost, as the program's own would be.
-pub(super) fn print(output: BorrowedFd<'_>, bytes: &[u8]) {
-    static PRINTING: Mutex<()> = Mutex::new(());
-    let _one = PRINTING.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        match rustix::io::write(output, rest) {
-            Ok(count) => rest = rest.get(count..).unwrap_or_default(),
-            Err(Errno::INTR) => {}
-            // It does not block, and is full.
-            Err(Errno::AGAIN) => drop(poll(&mut [PollFd::new(&output, PollFlags::OUT)], None)),
-            Err(_) => return,
-        }
     }
 }

@@ -14,6 +14,7 @@ mod include;
 mod kernel;
 mod manual;
 mod moving;
+mod pages;
 mod peer;
 mod program;
 mod rebuild;

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
-
 use super::event::status_of;
+use super::pages::{self, page_size};
 use super::transfer::{Command, Host, Place, shape};
 use super::*;
 
@@ -47,7 +46,7 @@ impl Regions {
     /// Of the pages of a range, those that no other allocation has: start and length, possibly none.
     fn own_pages(&self, address: usize, size: usize) -> Option<(usize, usize)> {
         let (start, length) = pages(address, size)?;
-        let page = rustix::param::page_size();
+        let page = page_size();
         // Allocations do not overlap: only the first and the last page can be another's too.
         let others = |page_start: usize| {
             let end = page_start.saturating_add(page);
@@ -72,7 +71,7 @@ const LOWEST_ADDRESS: usize = 64 << 10;
 
 /// The pages that hold a range: start and length. `None` where no memory of a program can be.
 fn pages(address: usize, size: usize) -> Option<(usize, usize)> {
-    let page = rustix::param::page_size();
+    let page = page_size();
     let start = address / page * page;
     let end = address.checked_add(size)?.checked_next_multiple_of(page)?;
     (start >= LOWEST_ADDRESS).then_some((start, end - start))
@@ -120,31 +119,13 @@ impl Remote {
                 found = std::ptr::with_exposed_provenance_mut(address as usize);
                 break;
             }
-            // SAFETY: NOREPLACE maps only what nothing else uses.
-            let mapped = unsafe {
-                mmap_anonymous(
-                    std::ptr::with_exposed_provenance_mut(start),
-                    length,
-                    ProtFlags::READ | ProtFlags::WRITE,
-                    MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE,
-                )
-            };
-            match mapped {
-                Ok(memory) if memory.addr() == start => {
-                    regions.allocations.insert(address as usize, size);
-                    memory.expose_provenance();
-                    found = std::ptr::with_exposed_provenance_mut(address as usize);
-                    break;
-                }
-                Ok(elsewhere) => {
-                    // A kernel that does not know NOREPLACE maps elsewhere.
-                    // SAFETY: the mapping was just made and is used by nobody.
-                    let _ = unsafe { munmap(elsewhere, length) };
-                    refused.push(address);
-                }
-                // An allocation whose pages this process uses already: keep it while asking for another.
-                Err(_) => refused.push(address),
+            if pages::map_at(start, length) {
+                regions.allocations.insert(address as usize, size);
+                found = std::ptr::with_exposed_provenance_mut(address as usize);
+                break;
             }
+            // An allocation whose pages this process uses already: keep it while asking for another.
+            refused.push(address);
         }
         for address in refused {
             let _ = self.post(&wire::SvmFree { context, address });
@@ -162,7 +143,7 @@ impl Remote {
             && length > 0
         {
             // SAFETY: the pages were mapped for this allocation and others that are gone; the application gives it up.
-            let _ = unsafe { munmap(std::ptr::with_exposed_provenance_mut(page), length) };
+            unsafe { pages::unmap(page, length) };
         }
         drop(regions);
         let context = wire::ContextHandle::from_raw(context);
@@ -341,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_page_of_two_allocations_is_mapped_once() {
-        let page = rustix::param::page_size();
+        let page = page_size();
         let base = 0x7000_0000 / page * page;
         let mut regions = Regions::default();
         regions.allocations.insert(base + 64, 64);

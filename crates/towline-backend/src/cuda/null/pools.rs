@@ -1,9 +1,8 @@
 //! Pools, as far as sharing them goes: memory of a pool is memory like any other, and goes when it is freed.
 
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::{FromRawFd, IntoRawFd, RawFd};
-use std::os::unix::fs::FileExt;
+use std::ffi::c_int;
+
+pub(super) use files::{number_of, numbered_file};
 
 use super::*;
 
@@ -19,35 +18,6 @@ pub(super) struct Pool {
 /// What is known of an allocation of a pool.
 pub(super) type Pooled = HashMap<u64, usize>;
 
-/// A file that holds a number, and lives as long as somebody has it open.
-pub(super) fn numbered_file(number: u64, fresh: usize) -> Result<RawFd, CUresult> {
-    let name = format!("towline-null-{}-{number}-{fresh}", std::process::id());
-    let path = std::env::temp_dir().join(name);
-    let written = File::options()
-        .create_new(true)
-        .read(true)
-        .write(true)
-        .open(&path)
-        .and_then(|mut file| file.write_all(&number.to_ne_bytes()).map(|()| file));
-    let _ = std::fs::remove_file(&path);
-    let file = written.map_err(|_| CUDA_ERROR_OPERATING_SYSTEM)?;
-    Ok(file.into_raw_fd())
-}
-
-/// The number in such a file.
-///
-/// # Safety
-///
-/// `file` is an open descriptor, which stays the caller's.
-pub(super) unsafe fn number_of(file: *mut c_void) -> Option<u64> {
-    // SAFETY: the caller's contract; it is given back below.
-    let file = unsafe { File::from_raw_fd(file.addr() as RawFd) };
-    let mut number = [0; 8];
-    let read = file.read_exact_at(&mut number, 0);
-    let _ = file.into_raw_fd();
-    read.ok().map(|()| u64::from_ne_bytes(number))
-}
-
 impl NullCuda {
     pub(super) fn create_pool(&self, exportable: bool) -> usize {
         let handle = self.fresh();
@@ -60,7 +30,7 @@ impl NullCuda {
         handle
     }
 
-    pub(super) fn export_pool(&self, pool: usize) -> Result<RawFd, CUresult> {
+    pub(super) fn export_pool(&self, pool: usize) -> Result<c_int, CUresult> {
         let known = self.lock().pools.get(&pool).copied();
         match known {
             Some(pool) if pool.exportable && !pool.imported => {
@@ -188,3 +158,56 @@ macro_rules! pool_calls {
     };
 }
 pub(super) use pool_calls;
+
+#[cfg(unix)]
+mod files {
+    use std::fs::File;
+    use std::io::Write;
+    use std::os::fd::{FromRawFd, IntoRawFd, RawFd};
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    /// A file that holds a number, and lives as long as somebody has it open.
+    pub(in super::super) fn numbered_file(number: u64, fresh: usize) -> Result<RawFd, CUresult> {
+        let name = format!("towline-null-{}-{number}-{fresh}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let written = File::options()
+            .create_new(true)
+            .read(true)
+            .write(true)
+            .open(&path)
+            .and_then(|mut file| file.write_all(&number.to_ne_bytes()).map(|()| file));
+        let _ = std::fs::remove_file(&path);
+        let file = written.map_err(|_| CUDA_ERROR_OPERATING_SYSTEM)?;
+        Ok(file.into_raw_fd())
+    }
+
+    /// The number in such a file.
+    ///
+    /// # Safety
+    ///
+    /// `file` is an open descriptor, which stays the caller's.
+    pub(in super::super) unsafe fn number_of(file: *mut c_void) -> Option<u64> {
+        // SAFETY: the caller's contract; it is given back below.
+        let file = unsafe { File::from_raw_fd(file.addr() as RawFd) };
+        let mut number = [0; 8];
+        let read = file.read_exact_at(&mut number, 0);
+        let _ = file.into_raw_fd();
+        read.ok().map(|()| u64::from_ne_bytes(number))
+    }
+}
+
+/// Descriptors are for Unix.
+#[cfg(not(unix))]
+mod files {
+    use super::*;
+
+    pub(in super::super) fn numbered_file(_number: u64, _fresh: usize) -> Result<c_int, CUresult> {
+        Err(CUDA_ERROR_NOT_SUPPORTED)
+    }
+
+    pub(in super::super) unsafe fn number_of(_file: *mut c_void) -> Option<u64> {
+        None
+    }
+}
