@@ -7,6 +7,9 @@ fn main() {
         "opencl_platform.rs",
         &towline_api::emit::stub::emit_platform(&api, "OpenClApi", "Platform"),
     );
+    if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os != "linux") {
+        return;
+    }
     // Threads of this library outlive a loader's dlclose: it stays mapped.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     // A constructor may call us while its thread holds the loader's lock, which glibc also takes for every thread that has locals to end.

@@ -17,6 +17,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use towline_backend::opencl::*;
 
+use crate::system;
+
 const SLOT_BYTES: usize = 64;
 /// Most objects that live at once: a server that has 4 Mi of a session ends it.
 const SLOTS: u32 = 3 << 20;
@@ -82,23 +84,12 @@ static ARENA: OnceLock<Option<Arena>> = OnceLock::new();
 fn arena() -> Option<&'static Arena> {
     ARENA
         .get_or_init(|| {
-            // SAFETY: a fresh private mapping at an address of the kernel's choice.
-            let base = unsafe {
-                libc::mmap(
-                    std::ptr::null_mut(),
-                    ARENA_BYTES,
-                    libc::PROT_READ | libc::PROT_WRITE,
-                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                    -1,
-                    0,
-                )
-            };
-            if base == libc::MAP_FAILED {
+            let Some(base) = system::map_zeros(ARENA_BYTES) else {
                 log::error!("cannot reserve address space for OpenCL handles");
                 return None;
-            }
+            };
             Some(Arena {
-                base: NonNull::new(base.cast())?,
+                base: base.cast(),
                 free: Mutex::new(Free {
                     unused: 0,
                     freed: VecDeque::new(),

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use crate::system;
+
 type Job = Box<dyn FnOnce() + Send>;
 
 /// A thread that does jobs in order.
@@ -35,8 +37,7 @@ pub(crate) fn tell_forked() {
          start the child with exec, or use OpenCL only after fork\n";
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !TOLD.swap(true, Ordering::Relaxed) {
-        // SAFETY: the text is readable for its length. Whether it arrives does not matter.
-        unsafe { libc::write(libc::STDERR_FILENO, TEXT.as_ptr().cast(), TEXT.len()) };
+        system::write_error(TEXT);
     }
 }
 
@@ -45,9 +46,7 @@ pub(crate) fn watch_fork() {
     extern "C" fn child() {
         FORKED.store(true, Ordering::Relaxed);
     }
-    // SAFETY: the function only stores to an atomic, which is allowed in a child after fork.
-    let failed = unsafe { libc::pthread_atfork(None, None, Some(child)) };
-    if failed != 0 {
+    if !system::in_forked_child(child) {
         log::warn!("cannot watch for fork: a child that calls OpenCL may hang instead of failing");
     }
 }

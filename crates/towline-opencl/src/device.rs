@@ -85,8 +85,11 @@ impl Limits {
             queue_properties: info::ulong(&bytes(CL_DEVICE_QUEUE_ON_HOST_PROPERTIES)),
             device_queues: info::uint(&bytes(CL_DEVICE_MAX_ON_DEVICE_QUEUES)) != 0,
             images,
-            svm: info::ulong(&bytes(CL_DEVICE_SVM_CAPABILITIES))
-                & CL_DEVICE_SVM_COARSE_GRAIN_BUFFER,
+            // Windows cannot map single pages where a server's allocation is.
+            svm: match cfg!(unix) {
+                true => info::ulong(&bytes(CL_DEVICE_SVM_CAPABILITIES)),
+                false => 0,
+            } & CL_DEVICE_SVM_COARSE_GRAIN_BUFFER,
             takes_il: bytes(CL_DEVICE_IL_VERSION)
                 .iter()
                 .any(|byte| !matches!(byte, 0 | b' ')),

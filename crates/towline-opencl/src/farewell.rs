@@ -11,10 +11,14 @@ static SESSIONS: OnceLock<Vec<Arc<Remote>>> = OnceLock::new();
 
 /// Has these sessions say goodbye at the end.
 pub(crate) fn keep(sessions: &[Arc<Remote>]) {
-    let _ = SESSIONS.set(sessions.to_vec());
+    let kept = SESSIONS.set(sessions.to_vec()).is_ok();
+    if cfg!(not(target_os = "linux")) && kept && !crate::system::at_exit(leave) {
+        log::debug!("servers wait for this process to come back once it has ended");
+    }
 }
 
 /// Behind all that the program itself has for its end, which may still call us.
+#[cfg(target_os = "linux")]
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static LEAVE: extern "C" fn() = leave;

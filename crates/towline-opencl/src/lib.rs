@@ -53,6 +53,9 @@ mod sampler;
 mod signature;
 mod stub;
 mod svm;
+#[cfg_attr(unix, path = "system/unix.rs")]
+#[cfg_attr(not(unix), path = "system/windows.rs")]
+mod system;
 mod timeline;
 mod transfer;
 

@@ -5,6 +5,7 @@
 //! `CL_MEM_USE_HOST_PTR` that memory is the application's own.
 
 use std::ffi::c_void;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use towline_backend::opencl::*;
@@ -17,6 +18,7 @@ use crate::image::Shape;
 use crate::memory::Mem;
 use crate::queue::Queue;
 use crate::raw::{Out, Shared, provider};
+use crate::system;
 
 /// Memory of this process that backs maps and transfers: zero pages until it is used.
 pub(crate) struct Shadow {
@@ -27,22 +29,9 @@ pub(crate) struct Shadow {
 impl Shadow {
     pub(crate) fn new(size: usize) -> Result<Arc<Self>, cl_int> {
         let size = size.max(1);
-        // SAFETY: a fresh private mapping at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                size,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(CL_OUT_OF_HOST_MEMORY);
-        }
+        let base = system::map_zeros(size).ok_or(CL_OUT_OF_HOST_MEMORY)?;
         Ok(Arc::new(Self {
-            base: Shared(base),
+            base: Shared(base.as_ptr()),
             size,
         }))
     }
@@ -55,8 +44,10 @@ impl Shadow {
 
 impl Drop for Shadow {
     fn drop(&mut self) {
-        // SAFETY: `new` mapped exactly this, and nobody uses a shadow that nobody holds.
-        unsafe { libc::munmap(self.base.0, self.size) };
+        if let Some(base) = NonNull::new(self.base.0) {
+            // SAFETY: `new` mapped exactly this, and nobody uses a shadow that nobody holds.
+            unsafe { system::unmap(base, self.size) };
+        }
     }
 }
 

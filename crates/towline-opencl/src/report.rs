@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use towline_client::opencl::Remote;
 use towline_client::report::{self, Figures};
 
-use crate::callback;
+use crate::{callback, system};
 
 struct Watched {
     since: Instant,
@@ -30,13 +30,8 @@ pub(crate) fn watch(sessions: &[Arc<Remote>]) {
         since: Instant::now(),
         sessions: sessions.iter().map(measured).collect(),
     };
-    if WATCHED.set(watched).is_ok() {
-        // SAFETY: the function takes nothing and the library stays mapped until the process ends.
-        if unsafe { libc::atexit(print) } != 0 {
-            log::warn!(
-                "there will be no report: the C library takes no more functions for the exit"
-            );
-        }
+    if WATCHED.set(watched).is_ok() && !system::at_exit(print) {
+        log::warn!("there will be no report: no more functions are taken for the exit");
     }
 }
 

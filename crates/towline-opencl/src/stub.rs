@@ -139,6 +139,7 @@ mod tests {
         assert!(lookup(None).is_null());
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_child_after_fork_gets_an_error_at_once() {
         let mut count = 0;

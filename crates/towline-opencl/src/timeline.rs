@@ -16,6 +16,7 @@ use crate::event::{Event, RawEvent, when_over};
 use crate::kernel::Kernel;
 use crate::queue::Queue;
 use crate::raw::{Shared, create, provider};
+use crate::system;
 
 /// Asks for times.
 static TIMES: Worker = Worker::new("towline-timeline");
@@ -33,13 +34,8 @@ static CLOCKS: Mutex<Option<HashMap<usize, Option<i64>>>> = Mutex::new(None);
 
 /// Begins, if the environment asks for it.
 pub(crate) fn start() {
-    if timeline::start() {
-        // SAFETY: the function takes nothing and the library stays mapped until the process ends.
-        if unsafe { libc::atexit(finish) } != 0 {
-            log::warn!(
-                "the trace lacks its end: the C library takes no more functions for the exit"
-            );
-        }
+    if timeline::start() && !system::at_exit(finish) {
+        log::warn!("the trace lacks its end: no more functions are taken for the exit");
     }
 }
 
