@@ -7,6 +7,9 @@ fn main() {
         "nvml_library.rs",
         &towline_api::emit::remote::emit(&api, "NvmlApi", "Library"),
     );
+    if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os != "linux") {
+        return;
+    }
     // What programs hold of this library outlives their dlclose: it stays mapped.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     // A constructor may call us while its thread holds the loader's lock, which glibc also takes for every thread that has locals to end.

@@ -34,13 +34,22 @@ fn prepare() {
         let _ = env_logger::Builder::from_env(filter)
             .format_target(false)
             .try_init();
-        extern "C" fn child() {
-            library::forked();
-        }
-        // SAFETY: the handler only swaps atomics, which is sound in a child after fork.
-        unsafe { libc::pthread_atfork(None, None, Some(child)) };
+        watch_fork();
     });
 }
+
+#[cfg(unix)]
+fn watch_fork() {
+    extern "C" fn child() {
+        library::forked();
+    }
+    // SAFETY: the handler only swaps atomics, which is sound in a child after fork.
+    unsafe { libc::pthread_atfork(None, None, Some(child)) };
+}
+
+/// Windows has no fork.
+#[cfg(not(unix))]
+fn watch_fork() {}
 
 /// What an error is called, made once: the constant's name in words.
 fn texts() -> &'static [(nvmlReturn_t, CString)] {
