@@ -217,6 +217,30 @@ fn tenants_have_a_view_of_their_own() {
 }
 
 #[test]
+fn end_of_tenants_time_shows_in_wide_terminals() {
+    let mut screen = busy();
+    let News::Told(server, Ok(mut answer)) = told(vec![session(1, "nbody", 1)]) else {
+        panic!("it is an answer")
+    };
+    answer.status.tenants = vec![TenantStatus {
+        name: "physics".into(),
+        until_s: 1_896_112_800,
+        ..TenantStatus::default()
+    }];
+    answer.status.sessions[0].tenant = "physics".into();
+    screen.hear(News::Told(server, Ok(answer)));
+    let shows = |screen: &mut Screen, width| {
+        let lines = lines(screen, width, 24);
+        lines
+            .iter()
+            .any(|line| line.contains("physics") && line.contains("2030-01-31T18:00:00Z"))
+    };
+    assert!(!shows(&mut screen, 80) && shows(&mut screen, 160));
+    press(&mut screen, &[KeyCode::BackTab]);
+    assert!(shows(&mut screen, 80));
+}
+
+#[test]
 fn keys_sort_filter_and_choose() {
     let mut screen = busy();
     let order = |screen: &mut Screen| {

@@ -6,6 +6,7 @@ use towline_wire::control::{SHOWN_NAME, SHOWN_TEXT, printable};
 
 use super::grid::{Cell, Column, Grid, Key, Row};
 use super::model::{Pace, Rates, Server};
+use crate::status::moment;
 use crate::table;
 
 /// A list that fills the screen.
@@ -71,20 +72,21 @@ impl View {
     }
 }
 
-const SESSIONS: [Column; 16] = [
-    Column::left("SERVER", 9),
+const SESSIONS: [Column; 17] = [
+    Column::left("SERVER", 10),
     Column::right("ID", u8::MAX),
     Column::left("PROGRAM", u8::MAX),
-    Column::right("PID", 5),
-    Column::left("HOST", 8),
-    Column::left("TENANT", 10),
-    Column::right("AGE", 7),
-    Column::right("BUSY", 4),
+    Column::right("PID", 6),
+    Column::left("HOST", 9),
+    Column::left("TENANT", 11),
+    Column::right("UNTIL", 1),
+    Column::right("AGE", 8),
+    Column::right("BUSY", 5),
     Column::right("BUSY%", u8::MAX),
-    Column::left("BUSY PAST", 3),
-    Column::right("LAUNCHES", 1),
-    Column::right("LAUNCH/S", 6),
-    Column::right("BYTES", 2),
+    Column::left("BUSY PAST", 4),
+    Column::right("LAUNCHES", 2),
+    Column::right("LAUNCH/S", 7),
+    Column::right("BYTES", 3),
     Column::right("BYTES/S", u8::MAX),
     Column::left("BYTES PAST", 0),
     Column::right("MEMORY", u8::MAX),
@@ -111,25 +113,25 @@ const DEVICES: [Column; 5] = [
     Column::right("OF", u8::MAX),
 ];
 
-const TENANTS: [Column; 11] = [
-    Column::left("SERVER", 5),
+const TENANTS: [Column; 12] = [
+    Column::left("SERVER", 6),
     Column::left("TENANT", u8::MAX),
     Column::right("SESSIONS", u8::MAX),
-    Column::right("MOST", 6),
+    Column::right("MOST", 7),
     Column::right("BUSY", 3),
     Column::right("BUSY%", u8::MAX),
     Column::right("MEMORY", u8::MAX),
-    Column::right("LIMIT", 4),
+    Column::right("LIMIT", 5),
+    Column::right("UNTIL", 4),
     Column::right("STARTED", 1),
     Column::right("CRASHED", 0),
     Column::right("REFUSED", 2),
 ];
 
 fn sessions(number: usize, server: &Server, named: &str) -> Vec<Row> {
-    let listed = server
-        .told
-        .as_ref()
-        .is_some_and(|told| !told.status.tenants.is_empty());
+    let tenants = server.told.as_ref().map(|told| &told.status.tenants[..]);
+    let tenants = tenants.unwrap_or_default();
+    let listed = !tenants.is_empty();
     let rows = server.sessions().iter().map(|session| {
         let pace = server.pace_of_session(session.session_id);
         let rates = pace.and_then(Pace::now);
@@ -151,6 +153,12 @@ fn sessions(number: usize, server: &Server, named: &str) -> Vec<Row> {
                 true => name(&session.tenant),
                 false => Cell::Text(String::new()),
             },
+            until(
+                tenants
+                    .iter()
+                    .find(|tenant| tenant.name == session.tenant)
+                    .map_or(0, |tenant| tenant.until_s),
+            ),
             span(session.age_ms),
             span(session.device_time_us / 1000),
             percent(rates.map(|rates| rates.busy * 100.0)),
@@ -260,6 +268,7 @@ fn tenants(number: usize, server: &Server, named: &str) -> Vec<Row> {
                 percent(rates.map(|rates| rates.busy * 100.0)),
                 bytes(Some(tenant.device_memory_bytes)),
                 or_none(limit, bytes(Some(limit))),
+                until(tenant.until_s),
                 number_of(tenant.sessions_started),
                 number_of(tenant.sessions_crashed),
                 number_of(tenant.rejected),
@@ -291,6 +300,14 @@ fn bytes(count: Option<u64>) -> Cell {
     written(count.map(|count| count as f64), |count| {
         table::bytes(count as u64)
     })
+}
+
+/// The end of a tenant's time; nothing where it has none.
+fn until(seconds: u64) -> Cell {
+    match moment(seconds) {
+        Some(until) => Cell::Number(Some(seconds as f64), until.to_string()),
+        None => Cell::Number(None, String::new()),
+    }
 }
 
 /// A number in few characters.
