@@ -179,6 +179,9 @@ pub(crate) struct DrainOptions {
     pub(crate) to: Option<Address>,
     #[command(flatten)]
     pub(crate) servers: ServerOptions,
+    /// Print JSON instead of lines, once no more session moves
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -1002,6 +1005,9 @@ pub(crate) struct TraceOptions {
     #[arg(long, value_name = "N", default_value_t = 1_000_000_000,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000_000))]
     pub(crate) flops_per_second: u64,
+    /// Print the summary as JSON, as in trace.json, on standard output behind the program's own
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Run nothing: make the files anew from the raw ones in this folder
     #[arg(long, value_name = "DIR", conflicts_with = "program")]
     pub(crate) collect: Option<PathBuf>,

@@ -152,7 +152,7 @@ impl RootOptions {
 }
 
 /// Prints a line of progress: on standard output, unless that is for JSON.
-fn tell(json: bool, line: &str) {
+pub(crate) fn tell(json: bool, line: &str) {
     match json {
         true => eprintln!("{line}"),
         false => println!("{line}"),
@@ -160,7 +160,7 @@ fn tell(json: bool, line: &str) {
 }
 
 /// Prints what `--json` asks for.
-fn print_json(report: &impl serde::Serialize) -> anyhow::Result<()> {
+pub(crate) fn print_json(report: &impl serde::Serialize) -> anyhow::Result<()> {
     println!("{}", serde_json::to_string_pretty(report)?);
     Ok(())
 }

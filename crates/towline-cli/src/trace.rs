@@ -17,6 +17,7 @@ use towline_sys::signals::{BlockedSignals, signal_name};
 use towline_trace::{RAW_FOLDER, ReplayOptions, Run, Summary, ranks_as_text};
 
 use crate::cli::{MpiFamily, TraceClock, TraceOptions};
+use crate::node::print_json;
 use crate::table;
 
 /// Where the libraries are, when they do not lie beside this program.
@@ -40,7 +41,7 @@ pub(crate) fn run(options: &TraceOptions) -> anyhow::Result<ExitCode> {
     };
     if let Some(folder) = &options.collect {
         let summary = towline_trace::collect(folder, Run::default(), replay)?;
-        tell(folder, &summary);
+        tell(folder, &summary, options.json)?;
         return Ok(ExitCode::SUCCESS);
     }
     let (program, arguments) = options.program.split_first().context("no program given")?;
@@ -83,7 +84,7 @@ pub(crate) fn run(options: &TraceOptions) -> anyhow::Result<ExitCode> {
         exit_status: status.code(),
     };
     match towline_trace::collect(&folder, described, replay) {
-        Ok(summary) => tell(&folder, &summary),
+        Ok(summary) => tell(&folder, &summary, options.json)?,
         Err(towline_trace::TraceError::Nothing { .. }) => {
             eprintln!(
                 "towline: nothing was traced: no rank started MPI through {}. Is the program linked statically, or with another \
@@ -324,7 +325,7 @@ fn launcher_family(launcher: &OsStr) -> Option<MpiFamily> {
 
 // --- what came out --------------------------------------------------------------------------------------------------
 
-fn tell(folder: &Path, summary: &Summary) {
+fn tell(folder: &Path, summary: &Summary, json: bool) -> anyhow::Result<()> {
     for damage in &summary.damaged {
         eprintln!("towline: {damage}");
     }
@@ -355,6 +356,10 @@ fn tell(folder: &Path, summary: &Summary) {
     }
     for reason in &summary.replay.reasons {
         eprintln!("towline: the replay is not the whole program: {reason}");
+    }
+    match json {
+        true => print_json(summary),
+        false => Ok(()),
     }
 }
 

@@ -3,10 +3,15 @@
 mod cluster;
 mod libvirt;
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use crate::node::print_json;
 
 #[derive(Args, Debug)]
 pub(crate) struct VmOptions {
@@ -75,6 +80,9 @@ struct MachinesOptions {
     /// libvirt to talk to
     #[arg(long, value_name = "URI", default_value = "qemu:///system")]
     connect: String,
+    /// Print JSON instead of text; lines of progress go to standard error
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -85,6 +93,9 @@ struct NamesOptions {
     /// libvirt to talk to
     #[arg(long, value_name = "URI", default_value = "qemu:///system")]
     connect: String,
+    /// Print JSON instead of text; lines of progress go to standard error
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -97,6 +108,9 @@ struct OpenstackOptions {
     /// Where to write nova.conf, sriov_agent.ini and commands.sh; made if missing
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Print the files as JSON, once all are written
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -107,6 +121,48 @@ struct ClusterOptions {
     /// Where to write the files, a folder for each machine; made if missing
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Print the files as JSON, once all are written
+    #[arg(long)]
+    json: bool,
+}
+
+/// The files that a command writes, as `--json` prints them.
+#[derive(Debug, Serialize)]
+struct Files {
+    files: Vec<PathBuf>,
+    #[serde(skip)]
+    json: bool,
+}
+
+impl Files {
+    fn new(json: bool) -> Self {
+        Self {
+            files: Vec::new(),
+            json,
+        }
+    }
+
+    fn write(&mut self, path: PathBuf, text: &str) -> anyhow::Result<()> {
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        self.add(path);
+        Ok(())
+    }
+
+    /// Tells of a file that is there now.
+    fn add(&mut self, path: PathBuf) {
+        if !self.json {
+            println!("{}", path.display());
+        }
+        self.files.push(path);
+    }
+
+    /// Prints them, if that was not done one by one.
+    fn finish(self) -> anyhow::Result<ExitCode> {
+        if self.json {
+            print_json(&self)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
 }
 
 pub(crate) fn run(options: VmOptions) -> anyhow::Result<ExitCode> {

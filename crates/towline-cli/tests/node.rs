@@ -294,11 +294,15 @@ fn machines_of_several_hosts_become_a_cluster() {
                    [[host]]\nfacts = \"facts.json\"\nrequest = \"b.toml\"\n";
     shape.write("/cluster.toml", cluster);
     let output = Command::new(env!("CARGO_BIN_EXE_towline"))
-        .args(["vm", "cluster", "--out"])
+        .args(["vm", "cluster", "--json", "--out"])
         .args([shape.path("/id"), shape.path("/cluster.toml")])
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", err(&output));
+    let report = json(&output);
+    let files = report["files"].as_array().unwrap();
+    let hostfile = shape.path("/id/hostfile");
+    assert_eq!(files[0].as_str(), hostfile.to_str());
+    assert!(files.len() > 4 * 5, "{files:?}");
     let hosts = fs::read_to_string(shape.path("/id/hostfile")).unwrap();
     assert_eq!(hosts, "a0 slots=1\na1 slots=1\nb0 slots=1\nb1 slots=1\n");
     let user = fs::read_to_string(shape.path("/id/b1/user-data")).unwrap();
@@ -338,9 +342,28 @@ fn domains_print_and_are_defined_by_virsh() {
     );
     let output = vm(&["xml", "--only", "node7"]);
     assert!(err(&output).contains("it has node0"), "{}", err(&output));
+    let output = vm(&["xml", "--json"]);
+    let domains = json(&output);
+    assert_eq!(domains[0]["name"], "node0");
+    assert!(
+        domains[0]["xml"]
+            .as_str()
+            .is_some_and(|xml| xml.starts_with("<domain type='kvm'"))
+    );
     // libvirt's test driver takes what the schema allows, and forgets it with the connection.
     let output = vm(&["define", "--connect", "test:///default"]);
     assert_eq!(out(&output), "node0 is defined\n", "{}", err(&output));
+    let output = vm(&["define", "--json", "--connect", "test:///default"]);
+    assert_eq!(
+        json(&output),
+        serde_json::json!({ "action": "define", "machines": ["node0"] })
+    );
+    let output = Command::new(env!("CARGO_BIN_EXE_towline"))
+        .args(["vm", "start", "--json", "--connect", "test:///default"])
+        .arg("nobody")
+        .output()
+        .unwrap();
+    assert!(out(&output).is_empty() && !output.status.success());
     let output = Command::new(env!("CARGO_BIN_EXE_towline"))
         .args(["vm", "stop", "--connect", "test:///default", "nobody"])
         .output()
@@ -360,13 +383,15 @@ fn openstack_gets_its_files() {
         "vms = 2\ngpus = 1\nvfs = 1\ncores = 8\nmemory = \"20 GiB\"\n",
     );
     let output = Command::new(env!("CARGO_BIN_EXE_towline"))
-        .args(["vm", "openstack", "--root"])
+        .args(["vm", "openstack", "--json", "--root"])
         .arg(shape.folder())
         .arg("--out")
         .args([shape.path("/out"), request])
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", err(&output));
+    let files = ["nova.conf", "sriov_agent.ini", "commands.sh"];
+    let files = files.map(|name| shape.path("/out").join(name));
+    assert_eq!(json(&output), serde_json::json!({ "files": files }));
     assert!(
         fs::read_to_string(shape.path("/out/nova.conf"))
             .unwrap()

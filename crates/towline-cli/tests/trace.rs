@@ -496,11 +496,13 @@ fn damaged_files_of_one_rank_are_named_and_the_others_are_used() {
     let bytes = std::fs::read(&counts).unwrap();
     std::fs::write(&counts, &bytes[..5000]).unwrap();
     let again = Command::new(env!("CARGO_BIN_EXE_towline"))
-        .args(["trace", "--collect"])
+        .args(["trace", "--json", "--collect"])
         .arg(&folder)
         .output()
         .unwrap();
     assert!(again.status.success(), "{}", err(&again));
+    let summary: Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!(summary, read(folder.join("trace.json")));
     assert!(
         err(&again).contains("rank-3.counts is damaged"),
         "{}",

@@ -10,8 +10,7 @@ use towline_node::vm::cloud::{self, Cluster, KeyPair};
 use towline_node::vm::{Settings, domain, topology};
 use towline_node::{Host, Plan};
 
-use super::ClusterOptions;
-use super::libvirt::write;
+use super::{ClusterOptions, Files};
 use crate::node;
 
 /// A cluster as its file says it.
@@ -65,25 +64,28 @@ pub(super) fn run(options: &ClusterOptions) -> anyhow::Result<ExitCode> {
     fs::create_dir_all(&options.out)
         .with_context(|| format!("cannot make {}", options.out.display()))?;
     let keys = key_pair(&options.out)?;
-    write(&options.out.join("hostfile"), &cloud::hostfile(&members))?;
+    let mut written = Files::new(options.json);
+    written.write(options.out.join("hostfile"), &cloud::hostfile(&members))?;
     for member in &members {
         let folder = options.out.join(&member.vm.name);
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let seed = cloud::seed(&description.cluster, &members, member, &keys)?;
-        write(
-            &folder.join("domain.xml"),
+        written.write(
+            folder.join("domain.xml"),
             &domain(member.host, member.vm, &description.settings)?,
         )?;
-        write(
-            &folder.join("nccl-topology.xml"),
+        written.write(
+            folder.join("nccl-topology.xml"),
             &topology(member.host, member.vm)?,
         )?;
-        write(&folder.join("meta-data"), &seed.meta_data)?;
-        write(&folder.join("network-config"), &seed.network_config)?;
-        write(&folder.join("user-data"), &seed.user_data)?;
-        disk(&folder, &member.vm.name)?;
+        written.write(folder.join("meta-data"), &seed.meta_data)?;
+        written.write(folder.join("network-config"), &seed.network_config)?;
+        written.write(folder.join("user-data"), &seed.user_data)?;
+        if let Some(image) = disk(&folder, &member.vm.name)? {
+            written.add(image);
+        }
     }
-    Ok(ExitCode::SUCCESS)
+    written.finish()
 }
 
 fn facts(entry: &HostEntry, folder: &Path) -> anyhow::Result<Host> {
@@ -148,7 +150,7 @@ fn key_pair(folder: &Path) -> anyhow::Result<KeyPair> {
 }
 
 /// Puts a machine's files on a disk that cloud-init finds by its name, where there is a program for that.
-fn disk(folder: &Path, name: &str) -> anyhow::Result<()> {
+fn disk(folder: &Path, name: &str) -> anyhow::Result<Option<PathBuf>> {
     let image = format!("{name}-seed.iso");
     let made = Command::new("genisoimage")
         .args([
@@ -159,15 +161,15 @@ fn disk(folder: &Path, name: &str) -> anyhow::Result<()> {
         .stdin(Stdio::null())
         .status();
     match made {
-        Ok(status) if status.success() => println!("{}", folder.join(&image).display()),
+        Ok(status) if status.success() => Ok(Some(folder.join(&image))),
         Ok(status) => bail!("genisoimage failed ({status})"),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             eprintln!(
                 "towline: no genisoimage here: put user-data, meta-data and network-config of {} on a disk named cidata",
                 folder.display()
             );
+            Ok(None)
         }
-        Err(error) => return Err(error).context("cannot run genisoimage"),
+        Err(error) => Err(error).context("cannot run genisoimage"),
     }
-    Ok(())
 }

@@ -2,45 +2,75 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, bail};
+use serde::Serialize;
 use towline_node::vm::{Settings, domain, openstack as cloud};
 use towline_node::{Host, Plan};
 
-use super::{MachinesOptions, NamesOptions, OpenstackOptions, PlanOptions};
-use crate::node;
+use super::{Files, MachinesOptions, NamesOptions, OpenstackOptions, PlanOptions};
+use crate::node::{self, print_json, tell};
+
+/// A machine as `xml --json` prints it.
+#[derive(Debug, Serialize)]
+struct Domain {
+    name: String,
+    xml: String,
+}
+
+/// What `--json` prints of commands that change machines.
+#[derive(Debug, Serialize)]
+struct Done {
+    /// libvirt's word for it.
+    action: String,
+    machines: Vec<String>,
+}
 
 pub(super) fn xml(options: &MachinesOptions) -> anyhow::Result<ExitCode> {
+    let domains = domains(options)?;
+    if options.json {
+        print_json(&domains)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut out = std::io::stdout().lock();
-    for (_, text) in domains(options)? {
-        out.write_all(text.as_bytes())?;
+    for domain in domains {
+        out.write_all(domain.xml.as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 pub(super) fn define(options: &MachinesOptions) -> anyhow::Result<ExitCode> {
-    for (name, text) in domains(options)? {
+    let mut machines = Vec::new();
+    for Domain { name, xml } in domains(options)? {
         virsh(
             &options.connect,
             &["define", "--validate", "/dev/stdin"],
-            Some(&text),
+            Some(&xml),
         )
         .with_context(|| format!("cannot define {name}"))?;
-        println!("{name} is defined");
+        tell(options.json, &format!("{name} is defined"));
+        machines.push(name);
     }
-    Ok(ExitCode::SUCCESS)
+    finish(options.json, "define", machines)
 }
 
 pub(super) fn on_each(options: &NamesOptions, words: &[&str]) -> anyhow::Result<ExitCode> {
+    let action = words.first().unwrap_or(&"");
     for name in &options.names {
         // A name is not an option.
         let mut words = words.to_vec();
         words.extend(["--domain", name]);
-        virsh(&options.connect, &words, None)
-            .with_context(|| format!("cannot {} {name}", words.first().unwrap_or(&"")))?;
-        println!("{name}: {} done", words.first().unwrap_or(&""));
+        virsh(&options.connect, &words, None).with_context(|| format!("cannot {action} {name}"))?;
+        tell(options.json, &format!("{name}: {action} done"));
+    }
+    finish(options.json, action, options.names.clone())
+}
+
+fn finish(json: bool, action: &str, machines: Vec<String>) -> anyhow::Result<ExitCode> {
+    if json {
+        let action = action.to_owned();
+        print_json(&Done { action, machines })?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -50,24 +80,19 @@ pub(super) fn openstack(options: &OpenstackOptions) -> anyhow::Result<ExitCode> 
     let files = cloud::openstack(&host, &plan, &options.network)?;
     fs::create_dir_all(&options.out)
         .with_context(|| format!("cannot make {}", options.out.display()))?;
+    let mut written = Files::new(options.json);
     for (name, text) in [
         ("nova.conf", &files.nova),
         ("sriov_agent.ini", &files.neutron_agent),
         ("commands.sh", &files.commands),
     ] {
-        write(&options.out.join(name), text)?;
+        written.write(options.out.join(name), text)?;
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-pub(super) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    println!("{}", path.display());
-    Ok(())
+    written.finish()
 }
 
 /// The plan's machines, or the one that is named.
-fn domains(options: &MachinesOptions) -> anyhow::Result<Vec<(String, String)>> {
+fn domains(options: &MachinesOptions) -> anyhow::Result<Vec<Domain>> {
     let (host, plan) = planned(&options.plan)?;
     let settings = Settings {
         images: options.images.clone(),
@@ -79,7 +104,10 @@ fn domains(options: &MachinesOptions) -> anyhow::Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     for vm in &plan.vms {
         if options.only.as_ref().is_none_or(|only| *only == vm.name) {
-            found.push((vm.name.clone(), domain(&host, vm, &settings)?));
+            found.push(Domain {
+                name: vm.name.clone(),
+                xml: domain(&host, vm, &settings)?,
+            });
         }
     }
     if found.is_empty() {

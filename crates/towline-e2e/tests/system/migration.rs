@@ -196,12 +196,18 @@ fn drained_server_ends_when_its_sessions_have_moved() {
     let clients = [steady(&server), steady(&server)];
     let output = ask(&[
         "drain",
+        "--json",
         "--to",
         other.address(),
         "--server",
         server.address(),
     ]);
     assert!(output.status.success(), "{}", errors(&output));
+    let drained: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(
+        (&drained["left"], &drained["sessions"][1]["error"]),
+        (&0.into(), &().into())
+    );
     assert!(server.ends_well(), "{}", server.log());
     assert!(has_sessions(&other, 2));
     clients.into_iter().for_each(ends_well);
