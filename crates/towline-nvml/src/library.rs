@@ -72,6 +72,7 @@ pub(crate) fn process() -> &'static Library {
 
 /// In a child after fork: its parent's connections are not its own, and locks may be held by threads that are gone. The child begins
 /// anew, as initialised as its parent was. Does nothing that a child after fork must not.
+#[cfg(unix)]
 pub(crate) fn forked() {
     let parents = PROCESS.swap(std::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: what is stored there was leaked.
