@@ -15,6 +15,7 @@
 //! | `callback` | threads for callbacks and transfers |
 //! | `providers` | where devices come from |
 //! | `report` | where the time went |
+//! | `system` | memory, exit and fork, of Unix and of Windows |
 //!
 //! Lock order: a kernel's arguments, then a memory object's coherence, then its creation; an event's links; everything else is held
 //! alone.

@@ -33,6 +33,8 @@ pub(super) enum Tool {
 }
 
 const AARCH64: &str = "aarch64-unknown-linux-gnu";
+const MACOS: &str = "x86_64-apple-darwin";
+const WINDOWS: &str = "x86_64-pc-windows-gnu";
 
 const CHECK: &[Tier] = &[Tier::Check];
 const TEST: &[Tier] = &[Tier::Test, Tier::Long];
@@ -115,6 +117,16 @@ pub(super) const STAGES: &[Stage] = &[
         tiers: TEST,
         command: "RUSTDOCFLAGS=\"${TOWLINE_LINTS--D warnings} -A rustdoc::private-intra-doc-links\" \
             cargo doc --workspace --no-deps --document-private-items --locked",
+        ..STAGE
+    },
+    Stage {
+        // The OpenCL client is to build for other systems. Nothing is linked: ring's C needs no compiler for them here.
+        name: "portable",
+        tiers: TEST,
+        tools: &[Tool::Target(MACOS), Tool::Target(WINDOWS)],
+        command: "CC_x86_64_apple_darwin=true AR_x86_64_apple_darwin=true CC_x86_64_pc_windows_gnu=true AR_x86_64_pc_windows_gnu=true \
+            RUSTFLAGS=\"${TOWLINE_LINTS--D warnings}\" \
+            cargo check --locked --target x86_64-apple-darwin --target x86_64-pc-windows-gnu -p towline-opencl -p towline-nvml",
         ..STAGE
     },
     Stage {
@@ -408,6 +420,19 @@ pub(super) const STAGES: &[Stage] = &[
         tiers: LONG,
         command: "TOWLINE_FUZZ_SECONDS=180 cargo test --locked --no-fail-fast -p towline-test -p towline-cuda --test mutated \
             -- --nocapture --test-threads 1",
+        ..STAGE
+    },
+    Stage {
+        // The same libraries for Windows, run by Wine.
+        name: "windows",
+        tiers: LONG,
+        needs: &["build"],
+        tools: &[
+            Tool::Target(WINDOWS),
+            Tool::Command("x86_64-w64-mingw32-gcc"),
+            Tool::Command("wine"),
+        ],
+        command: "tests/windows/check \"$TOWLINE_BIN_DIR\"",
         ..STAGE
     },
     Stage {
