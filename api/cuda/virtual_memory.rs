@@ -75,7 +75,7 @@ extern "C" {
     /// Exports physical memory to another process.
     #[call(id = 0x060a, local, since = "10.2")]
     fn cuMemExportToShareableHandle(
-        #[local] shareableHandle: *mut c_void,
+        #[out(bytes = 4)] shareableHandle: *mut c_void,
         handle: CUmemGenericAllocationHandle,
         handleType: CUmemAllocationHandleType,
         flags: u64,

@@ -9,9 +9,10 @@ use std::ffi::c_void;
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::Session;
+use towline_client::raw::Vouched;
 
 use crate::addresses::elsewhere;
-use crate::driver::{Driver, VirtualMemoryCalls, lock, read, status, tell, write};
+use crate::driver::{Driver, VirtualMemoryCalls, lock, read, write};
 use crate::ipc::PHYSICAL;
 use crate::memory::{Kind, Range};
 
@@ -346,158 +347,120 @@ impl Driver {
 }
 
 impl VirtualMemoryCalls for Driver {
-    unsafe fn cuMemAddressReserve(
+    fn cuMemAddressReserve(
         &self,
-        ptr: *mut CUdeviceptr,
         size: usize,
         alignment: usize,
         addr: CUdeviceptr,
         flags: u64,
-    ) -> CUresult {
-        if ptr.is_null() || flags != 0 {
-            return CUDA_ERROR_INVALID_VALUE;
+    ) -> Result<CUdeviceptr, CUresult> {
+        match flags {
+            0 => self.reserve(size, alignment, addr),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
-        // SAFETY: the caller's contract.
-        unsafe { tell(ptr, self.reserve(size, alignment, addr)) }
     }
 
-    unsafe fn cuMemAddressFree(&self, ptr: CUdeviceptr, size: usize) -> CUresult {
-        status(self.unreserve(ptr, size))
+    fn cuMemAddressFree(&self, ptr: CUdeviceptr, size: usize) -> Result<(), CUresult> {
+        self.unreserve(ptr, size)
     }
 
-    unsafe fn cuMemCreate(
+    fn cuMemCreate(
         &self,
-        handle: *mut CUmemGenericAllocationHandle,
         size: usize,
-        prop: *const CUmemAllocationProp,
+        prop: Vouched<'_, CUmemAllocationProp>,
         flags: u64,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let Some(prop) = (unsafe { prop.as_ref() }) else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        if handle.is_null() || flags != 0 {
-            return CUDA_ERROR_INVALID_VALUE;
+    ) -> Result<CUmemGenericAllocationHandle, CUresult> {
+        match flags {
+            0 => self.create_physical(size, &prop),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
-        // SAFETY: the caller's contract.
-        unsafe { tell(handle, self.create_physical(size, prop)) }
     }
 
-    unsafe fn cuMemRelease(&self, handle: CUmemGenericAllocationHandle) -> CUresult {
-        status(self.let_go(handle))
+    fn cuMemRelease(&self, handle: CUmemGenericAllocationHandle) -> Result<(), CUresult> {
+        self.let_go(handle)
     }
 
-    unsafe fn cuMemMap(
+    fn cuMemMap(
         &self,
         ptr: CUdeviceptr,
         size: usize,
         offset: usize,
         handle: CUmemGenericAllocationHandle,
         flags: u64,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         match flags {
-            0 => status(self.map(ptr, size, offset, handle)),
-            _ => CUDA_ERROR_INVALID_VALUE,
+            0 => self.map(ptr, size, offset, handle),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }
 
-    unsafe fn cuMemUnmap(&self, ptr: CUdeviceptr, size: usize) -> CUresult {
-        status(self.unmap(ptr, size))
+    fn cuMemUnmap(&self, ptr: CUdeviceptr, size: usize) -> Result<(), CUresult> {
+        self.unmap(ptr, size)
     }
 
-    unsafe fn cuMemSetAccess(
+    fn cuMemSetAccess(
         &self,
         ptr: CUdeviceptr,
         size: usize,
-        desc: *const CUmemAccessDesc,
-        count: usize,
-    ) -> CUresult {
-        let reserved = match self.ready() {
-            Ok(_) => lock(&self.virtual_memory).reserved(ptr, size),
-            Err(status) => return status,
+        desc: &[CUmemAccessDesc],
+    ) -> Result<(), CUresult> {
+        self.ready()?;
+        let reserved = lock(&self.virtual_memory).reserved(ptr, size);
+        let Reserved { session, .. } = reserved.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let words = self.access_words(desc, session)?;
+        let request = wire::SetAccess {
+            pool: wire::MemoryPoolHandle(0),
+            address: ptr,
+            size: size as u64,
+            words: words.len() as u32,
+            access: wire::List::Values(&words),
         };
-        let Some(Reserved { session, .. }) = reserved else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        // SAFETY: the caller's contract.
-        let list = unsafe { crate::raw::slice(desc, count) }.ok_or(CUDA_ERROR_INVALID_VALUE);
-        let words = list.and_then(|list| self.access_words(list, session));
-        status(words.and_then(|words| {
-            let request = wire::SetAccess {
-                pool: wire::MemoryPoolHandle(0),
-                address: ptr,
-                size: size as u64,
-                words: words.len() as u32,
-                access: wire::List::Values(&words),
-            };
-            self.session(session)?
-                .call(crate::driver::actor(0), "cuMemSetAccess", &request)?;
-            Ok(())
-        }))
+        self.session(session)?
+            .call(crate::driver::actor(0), "cuMemSetAccess", &request)?;
+        Ok(())
     }
 
-    unsafe fn cuMemGetAccess(
-        &self,
-        flags: *mut u64,
-        location: *const CUmemLocation,
-        ptr: CUdeviceptr,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let Some(location) = (unsafe { location.as_ref() }) else {
-            return CUDA_ERROR_INVALID_VALUE;
+    fn cuMemGetAccess(&self, location: &CUmemLocation, ptr: CUdeviceptr) -> Result<u64, CUresult> {
+        let device = self.device(device_of(location)?)?;
+        let of = read(&self.memory).find(ptr).map(|(_, range)| range.device);
+        if let Some(of) = of
+            && self.device(of)?.session != device.session
+        {
+            return Ok(CU_MEM_ACCESS_FLAGS_PROT_NONE.into());
+        }
+        let request = wire::GetAccess {
+            pool: wire::MemoryPoolHandle(0),
+            address: ptr,
+            location: location.r#type,
+            number: device.ordinal,
         };
-        let access = device_of(location).and_then(|number| {
-            let device = self.device(number)?;
-            let of = read(&self.memory).find(ptr).map(|(_, range)| range.device);
-            if let Some(of) = of
-                && self.device(of)?.session != device.session
-            {
-                return Ok(CU_MEM_ACCESS_FLAGS_PROT_NONE.into());
-            }
-            let request = wire::GetAccess {
-                pool: wire::MemoryPoolHandle(0),
-                address: ptr,
-                location: location.r#type,
-                number: device.ordinal,
-            };
-            let session = self.session(device.session)?;
-            let body = session.call(crate::driver::actor(0), "cuMemGetAccess", &request)?;
-            let reply = wire::GetAccessReply::decode(&body).map_err(|_| session.malformed())?;
-            reply.flags.ok_or_else(|| session.malformed())
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(flags, access) }
+        let session = self.session(device.session)?;
+        let body = session.call(crate::driver::actor(0), "cuMemGetAccess", &request)?;
+        let reply = wire::GetAccessReply::decode(&body).map_err(|_| session.malformed())?;
+        reply.flags.ok_or_else(|| session.malformed())
     }
 
-    unsafe fn cuMemGetAllocationGranularity(
+    fn cuMemGetAllocationGranularity(
         &self,
-        granularity: *mut usize,
-        prop: *const CUmemAllocationProp,
+        prop: Vouched<'_, CUmemAllocationProp>,
         option: CUmemAllocationGranularity_flags,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let Some(prop) = (unsafe { prop.as_ref() }) else {
-            return CUDA_ERROR_INVALID_VALUE;
-        };
-        let known = match option {
-            CU_MEM_ALLOC_GRANULARITY_MINIMUM | CU_MEM_ALLOC_GRANULARITY_RECOMMENDED => wanted(prop),
+    ) -> Result<usize, CUresult> {
+        match option {
+            CU_MEM_ALLOC_GRANULARITY_MINIMUM | CU_MEM_ALLOC_GRANULARITY_RECOMMENDED => {
+                self.device(wanted(&prop)?).map(|_| GRANULARITY)
+            }
             _ => Err(CUDA_ERROR_INVALID_VALUE),
-        };
-        let bytes = known.and_then(|number| self.device(number).map(|_| GRANULARITY));
-        // SAFETY: the caller's contract.
-        unsafe { tell(granularity, bytes) }
+        }
     }
 
-    unsafe fn cuMemGetAllocationPropertiesFromHandle(
+    fn cuMemGetAllocationPropertiesFromHandle(
         &self,
-        prop: *mut CUmemAllocationProp,
         handle: CUmemGenericAllocationHandle,
-    ) -> CUresult {
-        let found = self.ready().and_then(|_| {
-            let known = lock(&self.virtual_memory).physical.get(&handle).copied();
-            known.ok_or(CUDA_ERROR_INVALID_VALUE)
-        });
-        let described = found.map(|physical| CUmemAllocationProp {
+    ) -> Result<CUmemAllocationProp, CUresult> {
+        self.ready()?;
+        let known = lock(&self.virtual_memory).physical.get(&handle).copied();
+        let physical = known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        Ok(CUmemAllocationProp {
             r#type: CU_MEM_ALLOCATION_TYPE_PINNED,
             requestedHandleTypes: if physical.exportable {
                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
@@ -517,62 +480,42 @@ impl VirtualMemoryCalls for Driver {
                 usage: 0,
                 reserved: [0; 4],
             },
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(prop, described) }
+        })
     }
 
-    unsafe fn cuMemExportToShareableHandle(
+    fn cuMemExportToShareableHandle(
         &self,
-        shareableHandle: *mut c_void,
         handle: CUmemGenericAllocationHandle,
         handleType: CUmemAllocationHandleType,
         flags: u64,
-    ) -> CUresult {
-        if shareableHandle.is_null() || flags != 0 {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract: a handle of this type is a descriptor.
-        unsafe {
-            tell(
-                shareableHandle.cast::<i32>(),
-                self.export(handle, handleType),
-            )
+    ) -> Result<[u8; 4], CUresult> {
+        match flags {
+            0 => self.export(handle, handleType).map(i32::to_ne_bytes),
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }
 
     unsafe fn cuMemImportFromShareableHandle(
         &self,
-        handle: *mut CUmemGenericAllocationHandle,
         osHandle: *mut c_void,
         shHandleType: CUmemAllocationHandleType,
-    ) -> CUresult {
-        if handle.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract.
-        unsafe { tell(handle, self.import(osHandle.addr() as i32, shHandleType)) }
+    ) -> Result<CUmemGenericAllocationHandle, CUresult> {
+        self.import(osHandle.addr() as i32, shHandleType)
     }
 
     unsafe fn cuMemRetainAllocationHandle(
         &self,
-        handle: *mut CUmemGenericAllocationHandle,
         addr: *mut c_void,
-    ) -> CUresult {
-        let found = self.ready().and_then(|_| {
-            let mut known = lock(&self.virtual_memory);
-            let found = match read(&self.memory).find(addr.addr() as u64) {
-                Some((_, range)) => range.kind,
-                None => return Err(CUDA_ERROR_INVALID_VALUE),
-            };
-            let Kind::Mapped(memory) = found else {
-                return Err(CUDA_ERROR_INVALID_VALUE);
-            };
-            let physical = known.physical.get_mut(&memory);
-            physical.ok_or(CUDA_ERROR_INVALID_VALUE)?.references += 1;
-            Ok(memory)
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(handle, found) }
+    ) -> Result<CUmemGenericAllocationHandle, CUresult> {
+        self.ready()?;
+        let mut known = lock(&self.virtual_memory);
+        let ranges = read(&self.memory);
+        let found = ranges.find(addr.addr() as u64);
+        let Some(Kind::Mapped(memory)) = found.map(|(_, range)| range.kind) else {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        };
+        let physical = known.physical.get_mut(&memory);
+        physical.ok_or(CUDA_ERROR_INVALID_VALUE)?.references += 1;
+        Ok(memory)
     }
 }
