@@ -120,7 +120,7 @@ extern "C" {
     fn cuParamSetv(
         hfunc: CUfunction,
         offset: i32,
-        #[local] ptr: *mut c_void,
+        #[input(bytes = numbytes)] ptr: *mut c_void,
         numbytes: u32,
     ) -> CUresult;
 

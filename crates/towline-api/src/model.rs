@@ -410,7 +410,7 @@ pub struct Dialect {
 }
 
 /// Groups of CUDA's calls whose halves still get the C signature.
-const UNTYPED: [&str; 2] = ["copy", "launch"];
+const UNTYPED: [&str; 1] = ["copy"];
 
 impl Dialect {
     /// Whether the half of this call that is written by hand gets Rust types.

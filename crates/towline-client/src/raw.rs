@@ -12,10 +12,10 @@ use smallvec::SmallVec;
 /// # Safety
 /// `start` is NULL or readable for `count` elements as long as the result lives.
 pub unsafe fn slice<'a, T>(start: *const T, count: usize) -> Option<&'a [T]> {
-    if start.is_null() {
-        return (count == 0).then_some(&[]);
+    if count == 0 {
+        return Some(&[]);
     }
-    if count > isize::MAX.cast_unsigned() / size_of::<T>().max(1) {
+    if start.is_null() || count > isize::MAX.cast_unsigned() / size_of::<T>().max(1) {
         return None;
     }
     // SAFETY: the caller's contract; no object is larger than was just checked.

@@ -6,13 +6,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use smallvec::SmallVec;
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
+use towline_client::raw::Vouched;
 
 use crate::collective::refuse_between_ranks;
-use crate::driver::{Driver, LaunchCalls, read, status, tell};
+use crate::driver::{Driver, LaunchCalls, read};
 use crate::graph::{Captured, kernel_content};
 use crate::image::Known;
 use crate::occupancy::{Question, launch_words};
-use crate::pack;
+use crate::pack::Arguments;
 use crate::timeline;
 
 /// Words of a launch attribute on the wire: its number and its 64 bytes.
@@ -77,16 +78,13 @@ impl Driver {
         }
     }
 
-    /// # Safety
-    /// The contract of cuLaunchKernel.
-    pub(crate) unsafe fn launch(
+    pub(crate) fn launch(
         &self,
         function: CUfunction,
         shape: Shape,
         stream: CUstream,
         attributes: Attributes,
-        params: *mut *mut c_void,
-        extra: *mut *mut c_void,
+        arguments: Arguments<'_>,
     ) -> Result<(), CUresult> {
         let (acting, stream, captured) = self.enqueue_on(stream)?;
         let named = function.addr() as u64;
@@ -99,7 +97,7 @@ impl Driver {
         let cooperative = u64::from(CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
         let together = given.any(|[id, value, ..]| *id == cooperative && *value as u32 != 0);
         // That there are no parameters comes before that the blocks find no room (seen with driver 580.159).
-        let lacks_parameters = params.is_null() && extra.is_null() && {
+        let lacks_parameters = arguments.are_missing() && {
             let wanted = self.parameters(&known);
             wanted.is_ok_and(|wanted| !wanted.is_empty())
         };
@@ -107,8 +105,7 @@ impl Driver {
         let fits = self.check(&known, shape, together, acting.context.device);
         // Unlike most mistakes this one costs a capture (seen with driver 580.159).
         fits.inspect_err(|_| captured.iter().for_each(Captured::invalidate))?;
-        // SAFETY: the caller's contract.
-        let block = unsafe { pack::pack(|| self.parameters(&known), params, extra) }?;
+        let block = arguments.pack(|| self.parameters(&known))?;
         self.before_launch(&acting, &block)?;
         if let Some(captured) = captured {
             let (context, words) = (acting.context.number, attributes.to_vec());
@@ -164,53 +161,40 @@ impl Driver {
         acting.touch(stream);
         Ok(())
     }
-
-    /// The words of launch attributes; those that name an event are recorded by the client, which they are not yet.
-    ///
-    /// # Safety
-    /// `config` is a launch configuration.
-    unsafe fn attributes(config: &CUlaunchConfig) -> Result<Attributes, CUresult> {
-        // SAFETY: the caller's contract.
-        let list =
-            unsafe { crate::raw::slice(config.attrs.cast_const(), config.numAttrs as usize) };
-        let mut words = Attributes::new();
-        for attribute in list.ok_or(CUDA_ERROR_INVALID_VALUE)? {
-            if matches!(
-                attribute.id,
-                CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT
-                    | CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT
-            ) {
-                return Err(CUDA_ERROR_NOT_SUPPORTED);
-            }
-            words.push(u64::from(attribute.id));
-            // SAFETY: the union's bytes are what travels; the application has filled those that count.
-            let bytes = unsafe { attribute.value.pad };
-            for word in bytes.as_chunks::<8>().0.iter() {
-                let word: [u8; 8] = std::array::from_fn(|at| word[at] as u8);
-                words.push(u64::from_le_bytes(word));
-            }
-        }
-        Ok(words)
-    }
 }
 
-/// What a configuration says of a launch.
-///
-/// # Safety
-/// `config` is NULL or a launch configuration.
-unsafe fn configured(
-    config: *const CUlaunchConfig,
-) -> Result<(Shape, Attributes, CUstream), CUresult> {
-    // SAFETY: the caller's contract.
-    let config = unsafe { config.as_ref() }.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+/// The words of a launch attribute's value.
+pub(crate) fn words_of(value: &CUlaunchAttributeValue) -> [u64; ATTRIBUTE_WORDS - 1] {
+    // SAFETY: the union's bytes are what travels; the application has filled those that count.
+    let bytes = unsafe { value.pad }.map(|byte| byte as u8);
+    let mut words = [0; ATTRIBUTE_WORDS - 1];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    words
+}
+
+/// The shape and the attributes of a configuration. Events that attributes name are to be recorded by the client, which they are not yet.
+fn configured(config: Vouched<'_, CUlaunchConfig>) -> Result<(Shape, Attributes), CUresult> {
     let shape = Shape {
         grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
         block: [config.blockDimX, config.blockDimY, config.blockDimZ],
         shared_bytes: config.sharedMemBytes,
     };
-    // SAFETY: the caller's contract.
-    let attributes = unsafe { Driver::attributes(config) }?;
-    Ok((shape, attributes, config.hStream))
+    // SAFETY: the list is as long as the configuration says, which is vouched for.
+    let list = unsafe { crate::raw::slice(config.attrs.cast_const(), config.numAttrs as usize) };
+    let mut words = Attributes::new();
+    for attribute in list.ok_or(CUDA_ERROR_INVALID_VALUE)? {
+        if matches!(
+            attribute.id,
+            CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT | CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT
+        ) {
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
+        words.push(u64::from(attribute.id));
+        words.extend(words_of(&attribute.value));
+    }
+    Ok((shape, words))
 }
 
 impl LaunchCalls for Driver {
@@ -227,30 +211,28 @@ impl LaunchCalls for Driver {
         hStream: CUstream,
         kernelParams: *mut *mut c_void,
         extra: *mut *mut c_void,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let shape = Shape {
             grid: [gridDimX, gridDimY, gridDimZ],
             block: [blockDimX, blockDimY, blockDimZ],
             shared_bytes: sharedMemBytes,
         };
-        // SAFETY: the caller's contract.
-        status(unsafe { self.launch(f, shape, hStream, Attributes::new(), kernelParams, extra) })
+        // SAFETY: the caller's contract: arguments of a launch of this function.
+        let arguments = unsafe { Arguments::new(kernelParams, extra) };
+        self.launch(f, shape, hStream, Attributes::new(), arguments)
     }
 
     unsafe fn cuLaunchKernelEx(
         &self,
-        config: *const CUlaunchConfig,
+        config: Vouched<'_, CUlaunchConfig>,
         f: CUfunction,
         kernelParams: *mut *mut c_void,
         extra: *mut *mut c_void,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let (shape, attributes, stream) = match unsafe { configured(config) } {
-            Ok(configured) => configured,
-            Err(status) => return status,
-        };
-        // SAFETY: the caller's contract.
-        status(unsafe { self.launch(f, shape, stream, attributes, kernelParams, extra) })
+    ) -> Result<(), CUresult> {
+        let (shape, attributes) = configured(config)?;
+        // SAFETY: the caller's contract: arguments of a launch of this function.
+        let arguments = unsafe { Arguments::new(kernelParams, extra) };
+        self.launch(f, shape, config.hStream, attributes, arguments)
     }
 
     unsafe fn cuLaunchCooperativeKernel(
@@ -265,7 +247,7 @@ impl LaunchCalls for Driver {
         sharedMemBytes: u32,
         hStream: CUstream,
         kernelParams: *mut *mut c_void,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let shape = Shape {
             grid: [gridDimX, gridDimY, gridDimZ],
             block: [blockDimX, blockDimY, blockDimZ],
@@ -274,9 +256,9 @@ impl LaunchCalls for Driver {
         let mut attributes = Attributes::from_elem(0, ATTRIBUTE_WORDS);
         attributes[0] = u64::from(CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
         attributes[1] = 1;
-        let none = std::ptr::null_mut();
-        // SAFETY: the caller's contract.
-        status(unsafe { self.launch(f, shape, hStream, attributes, kernelParams, none) })
+        // SAFETY: the caller's contract: arguments of a launch of this function.
+        let arguments = unsafe { Arguments::new(kernelParams, std::ptr::null_mut()) };
+        self.launch(f, shape, hStream, attributes, arguments)
     }
 
     unsafe fn cuLaunchHostFunc(
@@ -284,8 +266,8 @@ impl LaunchCalls for Driver {
         hStream: CUstream,
         r#fn: CUhostFn,
         userData: *mut c_void,
-    ) -> CUresult {
-        status(self.launch_host_function(hStream, r#fn, userData))
+    ) -> Result<(), CUresult> {
+        self.launch_host_function(hStream, r#fn, userData)
     }
 
     unsafe fn cuLaunchHostFunc_v2(
@@ -294,117 +276,109 @@ impl LaunchCalls for Driver {
         r#fn: CUhostFn,
         userData: *mut c_void,
         syncMode: u32,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         // Both ways of waiting are the server's own here.
         match syncMode {
             CU_HOST_TASK_BLOCKING | CU_HOST_TASK_SPINWAIT => {
-                status(self.launch_host_function(hStream, r#fn, userData))
+                self.launch_host_function(hStream, r#fn, userData)
             }
-            _ => CUDA_ERROR_INVALID_VALUE,
+            _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }
 
-    unsafe fn cuFuncSetBlockShape(&self, hfunc: CUfunction, x: i32, y: i32, z: i32) -> CUresult {
-        status(self.set_block(hfunc, [x, y, z]))
-    }
-
-    unsafe fn cuFuncSetSharedSize(&self, hfunc: CUfunction, bytes: u32) -> CUresult {
-        status(self.set_shared(hfunc, bytes))
-    }
-
-    unsafe fn cuParamSetSize(&self, hfunc: CUfunction, numbytes: u32) -> CUresult {
-        status(self.set_parameter_size(hfunc, numbytes))
-    }
-
-    unsafe fn cuParamSeti(&self, hfunc: CUfunction, offset: i32, value: u32) -> CUresult {
-        status(self.set_parameter(hfunc, offset, &value.to_ne_bytes()))
-    }
-
-    unsafe fn cuParamSetf(&self, hfunc: CUfunction, offset: i32, value: f32) -> CUresult {
-        status(self.set_parameter(hfunc, offset, &value.to_ne_bytes()))
-    }
-
-    unsafe fn cuParamSetv(
+    fn cuFuncSetBlockShape(
         &self,
         hfunc: CUfunction,
-        offset: i32,
-        ptr: *mut c_void,
-        numbytes: u32,
-    ) -> CUresult {
-        // SAFETY: the caller's contract: readable for so many bytes.
-        let bytes = unsafe { crate::raw::slice(ptr.cast_const().cast::<u8>(), numbytes as usize) };
-        let bytes = bytes.ok_or(CUDA_ERROR_INVALID_VALUE);
-        status(bytes.and_then(|bytes| self.set_parameter(hfunc, offset, bytes)))
+        x: i32,
+        y: i32,
+        z: i32,
+    ) -> Result<(), CUresult> {
+        self.set_block(hfunc, [x, y, z])
     }
 
-    unsafe fn cuParamSetTexRef(
+    fn cuFuncSetSharedSize(&self, hfunc: CUfunction, bytes: u32) -> Result<(), CUresult> {
+        self.set_shared(hfunc, bytes)
+    }
+
+    fn cuParamSetSize(&self, hfunc: CUfunction, numbytes: u32) -> Result<(), CUresult> {
+        self.set_parameter_size(hfunc, numbytes)
+    }
+
+    fn cuParamSeti(&self, hfunc: CUfunction, offset: i32, value: u32) -> Result<(), CUresult> {
+        self.set_parameter(hfunc, offset, &value.to_ne_bytes())
+    }
+
+    fn cuParamSetf(&self, hfunc: CUfunction, offset: i32, value: f32) -> Result<(), CUresult> {
+        self.set_parameter(hfunc, offset, &value.to_ne_bytes())
+    }
+
+    fn cuParamSetv(&self, hfunc: CUfunction, offset: i32, ptr: &[u8]) -> Result<(), CUresult> {
+        self.set_parameter(hfunc, offset, ptr)
+    }
+
+    fn cuParamSetTexRef(
         &self,
         hfunc: CUfunction,
         _texunit: i32,
         _hTexRef: CUtexref,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         // Textures are found by name: this has done nothing for long.
-        status(self.function(hfunc.addr() as u64).map(|_| ()))
+        self.function(hfunc.addr() as u64).map(drop)
     }
 
-    unsafe fn cuLaunch(&self, f: CUfunction) -> CUresult {
-        status(self.launch_old(f, 1, 1, std::ptr::null_mut()))
+    fn cuLaunch(&self, f: CUfunction) -> Result<(), CUresult> {
+        self.launch_old(f, 1, 1, std::ptr::null_mut())
     }
 
-    unsafe fn cuLaunchGrid(&self, f: CUfunction, grid_width: i32, grid_height: i32) -> CUresult {
-        status(self.launch_old(f, grid_width, grid_height, std::ptr::null_mut()))
+    fn cuLaunchGrid(
+        &self,
+        f: CUfunction,
+        grid_width: i32,
+        grid_height: i32,
+    ) -> Result<(), CUresult> {
+        self.launch_old(f, grid_width, grid_height, std::ptr::null_mut())
     }
 
-    unsafe fn cuLaunchGridAsync(
+    fn cuLaunchGridAsync(
         &self,
         f: CUfunction,
         grid_width: i32,
         grid_height: i32,
         hStream: CUstream,
-    ) -> CUresult {
-        status(self.launch_old(f, grid_width, grid_height, hStream))
+    ) -> Result<(), CUresult> {
+        self.launch_old(f, grid_width, grid_height, hStream)
     }
 
-    unsafe fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
         &self,
-        numBlocks: *mut i32,
         func: CUfunction,
         blockSize: i32,
         dynamicSMemSize: usize,
-    ) -> CUresult {
-        let blocks = self.active_blocks(func, blockSize, dynamicSMemSize, 0);
-        // SAFETY: the caller's contract.
-        unsafe { tell(numBlocks, blocks) }
+    ) -> Result<i32, CUresult> {
+        self.active_blocks(func, blockSize, dynamicSMemSize, 0)
     }
 
-    unsafe fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
         &self,
-        numBlocks: *mut i32,
         func: CUfunction,
         blockSize: i32,
         dynamicSMemSize: usize,
         flags: u32,
-    ) -> CUresult {
-        let blocks = self.active_blocks(func, blockSize, dynamicSMemSize, flags);
-        // SAFETY: the caller's contract.
-        unsafe { tell(numBlocks, blocks) }
+    ) -> Result<i32, CUresult> {
+        self.active_blocks(func, blockSize, dynamicSMemSize, flags)
     }
 
     unsafe fn cuOccupancyMaxPotentialBlockSize(
         &self,
-        minGridSize: *mut i32,
-        blockSize: *mut i32,
         func: CUfunction,
         blockSizeToDynamicSMemSize: CUoccupancyB2DSize,
         dynamicSMemSize: usize,
         blockSizeLimit: i32,
-    ) -> CUresult {
+    ) -> Result<(i32, i32), CUresult> {
         // SAFETY: the caller's contract is the other's.
         unsafe {
             LaunchCalls::cuOccupancyMaxPotentialBlockSizeWithFlags(
                 self,
-                minGridSize,
-                blockSize,
                 func,
                 blockSizeToDynamicSMemSize,
                 dynamicSMemSize,
@@ -416,78 +390,53 @@ impl LaunchCalls for Driver {
 
     unsafe fn cuOccupancyMaxPotentialBlockSizeWithFlags(
         &self,
-        minGridSize: *mut i32,
-        blockSize: *mut i32,
         func: CUfunction,
         blockSizeToDynamicSMemSize: CUoccupancyB2DSize,
         dynamicSMemSize: usize,
         blockSizeLimit: i32,
         flags: u32,
-    ) -> CUresult {
-        if minGridSize.is_null() || blockSize.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
+    ) -> Result<(i32, i32), CUresult> {
         let shared_of = |threads| match blockSizeToDynamicSMemSize {
             // SAFETY: the caller's contract: the function may be called with any block size.
             Some(shared_of) => unsafe { shared_of(threads) },
             None => dynamicSMemSize,
         };
-        match self.best_block(func, shared_of, blockSizeLimit, flags) {
-            Err(status) => status,
-            Ok((threads, blocks)) => {
-                // SAFETY: the caller's contract.
-                unsafe { blockSize.write(threads) };
-                // SAFETY: the caller's contract.
-                unsafe { minGridSize.write(blocks) };
-                CUDA_SUCCESS
-            }
-        }
+        let (threads, blocks) = self.best_block(func, shared_of, blockSizeLimit, flags)?;
+        Ok((blocks, threads))
     }
 
-    unsafe fn cuOccupancyAvailableDynamicSMemPerBlock(
+    fn cuOccupancyAvailableDynamicSMemPerBlock(
         &self,
-        dynamicSmemSize: *mut usize,
         func: CUfunction,
         numBlocks: i32,
         blockSize: i32,
-    ) -> CUresult {
-        let bytes = match (u64::try_from(numBlocks), u64::try_from(blockSize)) {
-            (Ok(blocks @ 1..), Ok(threads @ 1..)) => {
-                self.occupancy(Question::SharedMemory, func, &[blocks, threads])
-            }
-            _ => Err(CUDA_ERROR_INVALID_VALUE),
+    ) -> Result<usize, CUresult> {
+        let (Ok(blocks @ 1..), Ok(threads @ 1..)) =
+            (u64::try_from(numBlocks), u64::try_from(blockSize))
+        else {
+            return Err(CUDA_ERROR_INVALID_VALUE);
         };
-        // SAFETY: the caller's contract.
-        unsafe { tell(dynamicSmemSize, bytes.map(|bytes| bytes as usize)) }
+        let bytes = self.occupancy(Question::SharedMemory, func, &[blocks, threads])?;
+        Ok(bytes as usize)
     }
 
-    unsafe fn cuOccupancyMaxPotentialClusterSize(
+    fn cuOccupancyMaxPotentialClusterSize(
         &self,
-        clusterSize: *mut i32,
         func: CUfunction,
-        config: *const CUlaunchConfig,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let size = unsafe { configured(config) }.and_then(|(shape, attributes, _)| {
-            let words = launch_words(shape, &attributes);
-            self.occupancy(Question::LargestCluster, func, &words)
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(clusterSize, size.map(|size| size as i32)) }
+        config: Vouched<'_, CUlaunchConfig>,
+    ) -> Result<i32, CUresult> {
+        let (shape, attributes) = configured(config)?;
+        let words = launch_words(shape, &attributes);
+        Ok(self.occupancy(Question::LargestCluster, func, &words)? as i32)
     }
 
-    unsafe fn cuOccupancyMaxActiveClusters(
+    fn cuOccupancyMaxActiveClusters(
         &self,
-        numClusters: *mut i32,
         func: CUfunction,
-        config: *const CUlaunchConfig,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let clusters = unsafe { configured(config) }.and_then(|(shape, attributes, _)| {
-            let words = launch_words(shape, &attributes);
-            self.occupancy(Question::ActiveClusters, func, &words)
-        });
-        // SAFETY: the caller's contract.
-        unsafe { tell(numClusters, clusters.map(|clusters| clusters as i32)) }
+        config: Vouched<'_, CUlaunchConfig>,
+    ) -> Result<i32, CUresult> {
+        let (shape, attributes) = configured(config)?;
+        let words = launch_words(shape, &attributes);
+        Ok(self.occupancy(Question::ActiveClusters, func, &words)? as i32)
     }
 }

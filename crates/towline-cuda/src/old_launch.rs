@@ -1,13 +1,13 @@
 //! Launches in the way of CUDA 3 and before: shape and parameters are a function's, and stay from launch to launch.
 
 use std::collections::HashMap;
-use std::ffi::c_void;
 use std::sync::Mutex;
 
 use towline_backend::cuda::*;
 
 use crate::driver::{Driver, lock};
 use crate::launch::{Attributes, Shape};
+use crate::pack::Arguments;
 
 /// Most bytes of parameters, as old devices have it.
 const PARAMETER_LIMIT: usize = 4096;
@@ -120,25 +120,7 @@ impl Driver {
             block: launch.block,
             shared_bytes: launch.shared_bytes,
         };
-        let mut size = launch.parameters.len();
-        let mut extra: [*mut c_void; 5] = [
-            std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_BUFFER_POINTER),
-            launch.parameters.as_mut_ptr().cast(),
-            std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_BUFFER_SIZE),
-            (&raw mut size).cast(),
-            std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_END),
-        ];
-        let none = std::ptr::null_mut();
-        // SAFETY: the list is well formed, and its parameters are as many bytes as it says.
-        unsafe {
-            self.launch(
-                function,
-                shape,
-                stream,
-                Attributes::new(),
-                none,
-                extra.as_mut_ptr(),
-            )
-        }
+        let arguments = Arguments::Packed(&launch.parameters);
+        self.launch(function, shape, stream, Attributes::new(), arguments)
     }
 }

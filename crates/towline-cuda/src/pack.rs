@@ -4,6 +4,7 @@ use std::ffi::c_void;
 
 use smallvec::SmallVec;
 use towline_backend::cuda::*;
+use towline_client::raw::Vouched;
 use towline_wire::cuda::facts::Parameter;
 
 /// Room without allocation; few kernels have more.
@@ -12,79 +13,84 @@ pub(crate) type Block = SmallVec<[u8; 512]>;
 /// Most pairs of the `extra` form.
 const EXTRA_LIMIT: usize = 16;
 
-/// Packs what `params` points to, or what `extra` names. Where parameters lie is only asked where that matters.
-///
-/// # Safety
-/// The contract of cuLaunchKernel for a function with these parameters, which do not overlap and come in their order.
-pub(crate) unsafe fn pack<'a>(
-    parameters: impl FnOnce() -> Result<&'a [Parameter], CUresult>,
-    params: *mut *mut c_void,
-    extra: *mut *mut c_void,
-) -> Result<Block, CUresult> {
-    if !extra.is_null() {
-        if !params.is_null() {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        // SAFETY: the caller's contract.
-        return unsafe { packed_by_caller(extra) };
-    }
-    let parameters = parameters()?;
-    if params.is_null() && !parameters.is_empty() {
-        return Err(CUDA_ERROR_INVALID_VALUE);
-    }
-    let mut block = Block::new();
-    block.resize(parameters.last().map_or(0, Parameter::end), 0);
-    for (index, parameter) in parameters.iter().enumerate() {
-        // SAFETY: the caller's contract: there is a pointer for each parameter.
-        let slot = unsafe { params.add(index) };
-        // SAFETY: as above.
-        let source = unsafe { slot.read() };
-        if source.is_null() {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        let (start, size) = (parameter.offset as usize, parameter.size as usize);
-        let Some(target) = block.get_mut(start..parameter.end()) else {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        };
-        // SAFETY: the caller's contract: what it points to has the parameter's size.
-        target.copy_from_slice(unsafe { std::slice::from_raw_parts(source.cast::<u8>(), size) });
-    }
-    Ok(block)
+/// The arguments of a launch.
+#[derive(Clone, Copy)]
+pub(crate) enum Arguments<'a> {
+    /// As the application gives them: a pointer to each, and a list of names and values. Either may be NULL.
+    Given(Vouched<'a, [*mut *mut c_void; 2]>),
+    /// In one block already.
+    Packed(&'a [u8]),
 }
 
-/// # Safety
-/// `extra` is a list of names and values that ends as the API says.
-unsafe fn packed_by_caller(extra: *mut *mut c_void) -> Result<Block, CUresult> {
+impl Arguments<'_> {
+    /// # Safety
+    /// `params` is NULL or has a pointer for each parameter of the function, to as many bytes; `extra` is NULL or a list that ends as the
+    /// API says.
+    pub(crate) unsafe fn new(params: *mut *mut c_void, extra: *mut *mut c_void) -> Self {
+        // SAFETY: the contract above.
+        Self::Given(unsafe { Vouched::new([params, extra]) })
+    }
+
+    /// Whether there are none.
+    pub(crate) fn are_missing(&self) -> bool {
+        matches!(self, Self::Given(lists) if lists.iter().all(|list| list.is_null()))
+    }
+
+    /// Packs them for a function with these parameters, which do not overlap and come in their order. Where parameters lie is only asked
+    /// where that matters.
+    pub(crate) fn pack<'p>(
+        self,
+        parameters: impl FnOnce() -> Result<&'p [Parameter], CUresult>,
+    ) -> Result<Block, CUresult> {
+        let lists = match self {
+            Self::Given(lists) => lists,
+            Self::Packed(bytes) => return Ok(Block::from_slice(bytes)),
+        };
+        let [params, extra] = *lists;
+        match (params.is_null(), extra.is_null()) {
+            (false, false) => return Err(CUDA_ERROR_INVALID_VALUE),
+            (true, false) => return named(lists),
+            (_, true) => {}
+        }
+        let parameters = parameters()?;
+        // SAFETY: the list is vouched for: there is a pointer for each parameter.
+        let sources = unsafe { crate::raw::slice(params.cast_const(), parameters.len()) };
+        let sources = sources.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let mut block = Block::new();
+        block.resize(parameters.last().map_or(0, Parameter::end), 0);
+        for (parameter, source) in parameters.iter().zip(sources) {
+            let target = block.get_mut(parameter.offset as usize..parameter.end());
+            let target = target.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+            // SAFETY: the argument is vouched for: it has the parameter's size.
+            let bytes = unsafe { crate::raw::slice(source.cast(), parameter.size as usize) };
+            target.copy_from_slice(bytes.ok_or(CUDA_ERROR_INVALID_VALUE)?);
+        }
+        Ok(block)
+    }
+}
+
+/// The block that a list of names and values leads to.
+fn named(lists: Vouched<'_, [*mut *mut c_void; 2]>) -> Result<Block, CUresult> {
     let (mut start, mut size) = (std::ptr::null::<u8>(), 0_usize);
-    let mut at = extra;
-    for _ in 0..EXTRA_LIMIT {
-        // SAFETY: the caller's contract: the list has not ended yet.
+    for pair in 0..EXTRA_LIMIT {
+        let at = lists[1].wrapping_add(2 * pair);
+        // SAFETY: the list is vouched for, and has not ended yet.
         let name = unsafe { at.read() }.addr();
         if name == CU_LAUNCH_PARAM_END {
-            if start.is_null() && size > 0 {
-                return Err(CUDA_ERROR_INVALID_VALUE);
-            }
-            let mut block = Block::new();
-            if size > 0 {
-                // SAFETY: the caller's contract.
-                block.extend_from_slice(unsafe { std::slice::from_raw_parts(start, size) });
-            }
-            return Ok(block);
+            // SAFETY: as above: the list says so.
+            let bytes = unsafe { crate::raw::slice(start, size) };
+            return bytes.map(Block::from_slice).ok_or(CUDA_ERROR_INVALID_VALUE);
         }
         // SAFETY: as above: a value follows the name.
-        let place = unsafe { at.add(1) };
-        // SAFETY: as above.
-        let value = unsafe { place.read() };
+        let value = unsafe { at.wrapping_add(1).read() };
         match name {
             CU_LAUNCH_PARAM_BUFFER_POINTER => start = value.cast_const().cast(),
             CU_LAUNCH_PARAM_BUFFER_SIZE if !value.is_null() => {
-                // SAFETY: the caller's contract: the value points to the size.
+                // SAFETY: as above: the value points to the size.
                 size = unsafe { value.cast::<usize>().read() };
             }
             _ => return Err(CUDA_ERROR_INVALID_VALUE),
         }
-        // SAFETY: as above: the list goes on.
-        at = unsafe { at.add(2) };
     }
     Err(CUDA_ERROR_INVALID_VALUE)
 }
@@ -110,7 +116,8 @@ mod tests {
             }
             let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|value| value.as_mut_ptr().cast()).collect();
             // SAFETY: there is a value of its size for each parameter.
-            let block = unsafe { pack(|| Ok(&parameters), pointers.as_mut_ptr(), std::ptr::null_mut()) }.unwrap();
+            let given = unsafe { Arguments::new(pointers.as_mut_ptr(), std::ptr::null_mut()) };
+            let block = given.pack(|| Ok(&parameters)).unwrap();
             prop_assert_eq!(block.len(), parameters.last().map_or(0, Parameter::end));
             let mut covered = vec![0_u8; block.len()];
             for (parameter, value) in parameters.iter().zip(&values) {
@@ -133,7 +140,8 @@ mod tests {
                 std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_END),
             ];
             // SAFETY: the list is well formed.
-            let block = unsafe { pack(|| Err(CUDA_ERROR_UNKNOWN), std::ptr::null_mut(), extra.as_mut_ptr()) }.unwrap();
+            let given = unsafe { Arguments::new(std::ptr::null_mut(), extra.as_mut_ptr()) };
+            let block = given.pack(|| Err(CUDA_ERROR_UNKNOWN)).unwrap();
             prop_assert_eq!(block.as_slice(), bytes.as_slice());
         }
     }
@@ -142,13 +150,9 @@ mod tests {
     fn a_function_with_parameters_is_refused_without() {
         let parameters = [Parameter { offset: 0, size: 8 }];
         // SAFETY: nothing is read.
-        let refused = unsafe {
-            pack(
-                || Ok(&parameters),
-                std::ptr::null_mut(),
-                std::ptr::null_mut(),
-            )
-        };
+        let none = unsafe { Arguments::new(std::ptr::null_mut(), std::ptr::null_mut()) };
+        assert!(none.are_missing());
+        let refused = none.pack(|| Ok(&parameters));
         assert_eq!(refused.err(), Some(CUDA_ERROR_INVALID_VALUE));
     }
 }

@@ -7,9 +7,10 @@ use towline_client::raw::{InOut, Out, OutList, Vouched};
 
 use super::model::{Content, pointer};
 use super::params::{host_content, is_node_attribute, kernel_of_v1};
-use super::places::{edges_of, tell_deps, tell_edges, tell_nodes, value_of, words_of};
+use super::places::{edges_of, tell_deps, tell_edges, tell_nodes, value_of};
 use super::{access_of, graph_handle, node_handle};
 use crate::driver::{Driver, GraphCalls};
+use crate::launch::words_of;
 
 impl GraphCalls for Driver {
     fn cuGraphCreate(&self, flags: u32) -> Result<CUgraph, CUresult> {

@@ -13,7 +13,7 @@ use crate::driver::{Driver, lock, read};
 use crate::image::Known;
 use crate::launch::{ATTRIBUTE_WORDS, Shape};
 use crate::operations;
-use crate::pack::{self, Block};
+use crate::pack::{Arguments, Block};
 
 /// Attributes that nodes have; the others are a launch's alone.
 const NODE_ATTRIBUTES: [CUlaunchAttributeID; 11] = [
@@ -123,13 +123,8 @@ impl Driver {
         };
         self.check(&known, shape, false, acting.context.device)?;
         // SAFETY: the parameters are vouched for.
-        let block = unsafe {
-            pack::pack(
-                || self.parameters(&known),
-                params.kernelParams,
-                params.extra,
-            )
-        }?;
+        let arguments = unsafe { Arguments::new(params.kernelParams, params.extra) };
+        let block = arguments.pack(|| self.parameters(&known))?;
         self.before_launch(&acting, &block)?;
         let (names, context) = ([named, number], acting.context.number);
         let content = kernel_content(

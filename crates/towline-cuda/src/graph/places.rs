@@ -9,17 +9,6 @@ use super::model::{Content, Dep, Graphs, Node, WHOLE, pointer};
 use super::node_handle;
 use crate::driver::{Driver, lock, read};
 
-/// The words of a launch attribute's value.
-pub(super) fn words_of(value: &CUlaunchAttributeValue) -> [u64; 8] {
-    // SAFETY: the union's bytes are what counts; the application has filled those that do.
-    let bytes = unsafe { value.pad };
-    let mut words = [0; 8];
-    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
-        *word = u64::from_le_bytes(bytes.map(|byte| byte as u8));
-    }
-    words
-}
-
 pub(super) fn value_of(words: &[u64]) -> CUlaunchAttributeValue {
     let mut pad = [0; 64];
     for (bytes, word) in pad.as_chunks_mut::<8>().0.iter_mut().zip(words) {
