@@ -473,12 +473,12 @@ extern "C" {
         per_thread = "cuMemcpyBatchAsync_ptsz@12.8"
     )]
     fn cuMemcpyBatchAsync(
-        #[input(len = count)] dsts: *mut CUdeviceptr,
-        #[input(len = count)] srcs: *mut CUdeviceptr,
-        #[input(len = count)] sizes: *mut usize,
+        #[input(len = count, nullable)] dsts: *mut CUdeviceptr,
+        #[input(len = count, nullable)] srcs: *mut CUdeviceptr,
+        #[input(len = count, nullable)] sizes: *mut usize,
         count: usize,
-        #[input(len = numAttrs)] attrs: *mut CUmemcpyAttributes,
-        #[input(len = numAttrs)] attrsIdxs: *mut usize,
+        #[input(len = numAttrs, nullable)] attrs: *mut CUmemcpyAttributes,
+        #[input(len = numAttrs, nullable)] attrsIdxs: *mut usize,
         numAttrs: usize,
         #[out(nullable)] failIdx: *mut usize,
         hStream: CUstream,
@@ -513,7 +513,7 @@ extern "C" {
     )]
     fn cuMemcpy3DBatchAsync(
         numOps: usize,
-        #[input(len = numOps)] opList: *mut CUDA_MEMCPY3D_BATCH_OP,
+        #[input(len = numOps, nullable)] opList: *mut CUDA_MEMCPY3D_BATCH_OP,
         #[out(nullable)] failIdx: *mut usize,
         flags: u64,
         hStream: CUstream,

@@ -409,16 +409,6 @@ pub struct Dialect {
     pub typed: bool,
 }
 
-/// Groups of CUDA's calls whose halves still get the C signature.
-const UNTYPED: [&str; 1] = ["copy"];
-
-impl Dialect {
-    /// Whether the half of this call that is written by hand gets Rust types.
-    pub fn is_typed(&self, call: &Call) -> bool {
-        self.typed && !UNTYPED.contains(&call.group.as_str())
-    }
-}
-
 const OPENCL: Dialect = Dialect {
     contract: "OpenClApi",
     native: "NativeOpenCl",

@@ -181,6 +181,53 @@ impl<T: Copy> OutList<T> {
     }
 }
 
+/// Host memory that the application names for a copy. Its address may be the device's after all, or of a page that has yet to be fetched, so
+/// no reference to it is made before the copy takes place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostPtr(*mut u8);
+
+impl HostPtr {
+    /// # Safety
+    /// `start` is valid for as much as copies read or write there, until they are done.
+    pub unsafe fn new<T>(start: *const T) -> Self {
+        Self(start.cast_mut().cast())
+    }
+
+    /// The memory at an address that was exposed or is the application's.
+    ///
+    /// # Safety
+    /// As for [`Self::new`].
+    pub unsafe fn at(address: usize) -> Self {
+        Self(std::ptr::with_exposed_provenance_mut(address))
+    }
+
+    /// Whether nothing was named.
+    pub fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The first byte's address, which [`Self::at`] takes.
+    pub fn addr(self) -> usize {
+        self.0.expose_provenance()
+    }
+
+    /// The first byte.
+    pub fn start(self) -> *mut u8 {
+        self.0
+    }
+
+    /// The memory so many bytes further on.
+    pub fn offset(self, bytes: usize) -> Self {
+        Self(self.0.wrapping_add(bytes))
+    }
+
+    /// Copies bytes that may overlap these.
+    pub fn copy_from(self, source: Self, bytes: usize) {
+        // SAFETY: the contract of `new`, for both.
+        unsafe { std::ptr::copy(source.0, self.0, bytes) };
+    }
+}
+
 /// A structure of the application with pointers inside: they are valid for what the call does with them, as long as the call lasts.
 #[derive(Debug, Clone, Copy)]
 pub struct Vouched<'a, T> {

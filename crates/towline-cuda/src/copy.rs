@@ -8,11 +8,10 @@ mod legacy;
 mod relay;
 mod structures;
 
-use std::ffi::c_void;
-
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::DeviceBox;
+use towline_client::raw::HostPtr;
 
 use crate::driver::{Driver, read};
 use crate::memory::Kind;
@@ -35,13 +34,11 @@ enum Mode {
 }
 
 impl Driver {
-    /// # Safety
-    /// `source` is readable for `size` bytes.
-    unsafe fn to_device(
+    fn to_device(
         &self,
         call: &'static str,
         address: u64,
-        source: *const c_void,
+        source: HostPtr,
         size: usize,
         stream: CUstream,
         mode: Mode,
@@ -54,20 +51,19 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         self.expect_within(address, size)?;
-        let from = source.expose_provenance() as u64;
+        let from = source.addr() as u64;
         if let Some(there) = self.on_device_too(from, size, address)? {
             return self.between(address, there, size, stream, mode);
         }
         let (acting, stream, captured) = place;
         if let Some(captured) = captured {
-            let host = Memory::Host(source.cast_mut().cast());
+            let host = Memory::Host(source);
             let copy = BoxCopy::run((Memory::Device(address), 0), (host, 0), size);
             return self.capture_copy(&acting, &captured, &copy, mode);
         }
         if let Some(there) = self.beyond(&acting, stream, address)? {
             self.settle_pin(source.addr(), size)?;
-            // SAFETY: the caller's contract.
-            return unsafe { there.write(call, address, source.cast(), size) };
+            return there.write(call, address, source, size);
         }
         self.before_use(&acting, stream, address, size)?;
         if mode != Mode::Captured
@@ -84,18 +80,8 @@ impl Driver {
         // Pageable memory may change as soon as the call returns, pinned memory only once the stream has been there.
         let captured =
             mode != Mode::Async || !read(&self.memory).is_pinned(source.addr() as u64, size);
-        // SAFETY: the caller's contract.
-        unsafe {
-            acting.session.write(
-                acting.actor,
-                call,
-                stream.0,
-                address,
-                source.cast(),
-                size,
-                captured,
-            )
-        }?;
+        let (session, actor) = (acting.session, acting.actor);
+        session.write(actor, call, stream.0, address, source, size, captured)?;
         match mode {
             Mode::Sync => return self.note_written(&acting, stream),
             _ if captured => acting.touch_written(stream),
@@ -104,12 +90,10 @@ impl Driver {
         Ok(())
     }
 
-    /// # Safety
-    /// `target` is writable for `size` bytes.
-    unsafe fn to_host(
+    fn to_host(
         &self,
         call: &'static str,
-        target: *mut c_void,
+        target: HostPtr,
         address: u64,
         size: usize,
         stream: CUstream,
@@ -123,19 +107,18 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         self.expect_within(address, size)?;
-        let to = target.expose_provenance() as u64;
+        let to = target.addr() as u64;
         if let Some(there) = self.on_device_too(to, size, address)? {
             return self.between(there, address, size, stream, mode);
         }
         let (acting, stream, captured) = place;
         if let Some(captured) = captured {
-            let host = Memory::Host(target.cast());
+            let host = Memory::Host(target);
             let copy = BoxCopy::run((host, 0), (Memory::Device(address), 0), size);
             return self.capture_copy(&acting, &captured, &copy, mode);
         }
         if let Some(there) = self.beyond(&acting, stream, address)? {
-            // SAFETY: the caller's contract.
-            return unsafe { there.read(call, target.cast(), address, size) };
+            return there.read(call, target, address, size);
         }
         self.before_use(&acting, stream, address, size)?;
         if let Some(pin) = self.pin_for(&acting, target.addr(), size) {
@@ -148,18 +131,8 @@ impl Driver {
         // As the driver: a copy into pageable memory returns when it is done.
         let wait = mode == Mode::Sync || !read(&self.memory).is_pinned(target.addr() as u64, size);
         let posted = acting.posted(stream);
-        // SAFETY: the caller's contract.
-        unsafe {
-            acting.session.read(
-                acting.actor,
-                call,
-                stream.0,
-                address,
-                target.cast(),
-                size,
-                wait,
-            )
-        }?;
+        let (session, actor) = (acting.session, acting.actor);
+        session.read(actor, call, stream.0, address, target, size, wait)?;
         if wait {
             acting.note_done(stream.0, posted);
             acting.show_twins()?;
@@ -249,10 +222,7 @@ impl Driver {
     }
 
     /// A copy whose direction the addresses tell.
-    ///
-    /// # Safety
-    /// Both ranges are valid for `size` bytes, wherever they are.
-    unsafe fn anywhere(
+    fn anywhere(
         &self,
         call: &'static str,
         target: u64,
@@ -277,27 +247,21 @@ impl Driver {
         if !to_device && is_none(target) || !from_device && is_none(source) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let target_host = std::ptr::with_exposed_provenance_mut::<c_void>(target as usize);
-        let source_host = std::ptr::with_exposed_provenance::<c_void>(source as usize);
+        // SAFETY: the application's contract of the copy: an address that is not the device's is valid for it.
+        let [to, from] = [target, source].map(|address| unsafe { HostPtr::at(address as usize) });
         match (to_device, from_device) {
             (true, true) => self.on_device(target, source, size, stream),
-            // SAFETY: the caller's contract.
-            (true, false) => unsafe {
-                self.to_device(call, target, source_host, size, stream, mode)
-            },
-            // SAFETY: as above.
-            (false, true) => unsafe { self.to_host(call, target_host, source, size, stream, mode) },
+            (true, false) => self.to_device(call, target, from, size, stream, mode),
+            (false, true) => self.to_host(call, to, source, size, stream, mode),
             (false, false) if self.is_only_read(target) => Err(CUDA_ERROR_INVALID_VALUE),
             (false, false) => {
                 if let Some(captured) = captured {
-                    let (to, from) = (target_host.cast(), source_host.cast_mut().cast());
                     let (to, from) = (Memory::Host(to), Memory::Host(from));
                     let copy = BoxCopy::run((to, 0), (from, 0), size);
                     return self.capture_copy(&acting, &captured, &copy, mode);
                 }
                 acting.synchronise(handle)?;
-                // SAFETY: the caller's contract.
-                unsafe { std::ptr::copy(source_host.cast::<u8>(), target_host.cast::<u8>(), size) };
+                to.copy_from(from, size);
                 Ok(())
             }
         }

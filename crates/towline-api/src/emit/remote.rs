@@ -415,7 +415,7 @@ fn body(out: &mut String, api: &Api, call: &Call) {
 /// The hand-written method as its trait declares it, if there is one, and the method of the contract.
 pub(super) fn method(api: &Api, call: &Call) -> (String, String) {
     let (mut manual, mut out) = (String::new(), String::new());
-    if by_hand(api, call) && api.dialect().is_typed(call) {
+    if by_hand(api, call) && api.dialect().typed {
         return super::typed::method(api, call);
     }
     if by_hand(api, call) {

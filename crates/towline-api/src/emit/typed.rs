@@ -98,6 +98,12 @@ fn form(api: &Api, call: &Call, param: &Param) -> Form {
     let writable = "is NULL or writable as far as the declaration says";
     match &param.shape {
         Shape::Value { .. } if is_told_by_a_list(call, param) => Form::Counted,
+        Shape::Input { .. } | Shape::Output { .. } if param.bulk => Form::Made {
+            ty: "crate::raw::HostPtr".into(),
+            make: format!("crate::raw::HostPtr::new({name})"),
+            contract: "is NULL, or valid as far as the declaration says where it is of the host's memory",
+            required: false,
+        },
         Shape::Input { extent, nullable } => match extent {
             Extent::One if *of == Type::Void => Form::AsIs,
             Extent::One if holds_pointers(api, of) => one(
@@ -134,7 +140,7 @@ fn form(api: &Api, call: &Call, param: &Param) -> Form {
                 "is NULL or a string",
                 *nullable,
             ),
-            Extent::Bytes(expr) if !param.bulk => one(
+            Extent::Bytes(expr) => one(
                 "&[u8]".into(),
                 format!(
                     "crate::raw::slice({name}.cast::<u8>(), {})",
@@ -143,7 +149,7 @@ fn form(api: &Api, call: &Call, param: &Param) -> Form {
                 readable,
                 *nullable,
             ),
-            Extent::Bytes(_) | Extent::List => Form::AsIs,
+            Extent::List => Form::AsIs,
         },
         Shape::InOut {
             extent: Extent::One,
@@ -170,7 +176,7 @@ fn form(api: &Api, call: &Call, param: &Param) -> Form {
         } => {
             let (ty, place, list) = match extent {
                 Extent::Len(expr) => (element, name.clone(), Some(count(call, expr))),
-                Extent::Bytes(expr @ Expr { param: Some(_), .. }) if !param.bulk => (
+                Extent::Bytes(expr @ Expr { param: Some(_), .. }) => (
                     "u8".into(),
                     format!("{name}.cast::<u8>()"),
                     Some(count(call, expr)),
@@ -250,7 +256,7 @@ pub(super) fn method(api: &Api, call: &Call) -> (String, String) {
                 ..
             }
         );
-        if must_be_there && !matches!(form, Form::AsIs) {
+        if must_be_there && !param.bulk && !matches!(form, Form::AsIs) {
             let _ = writeln!(checks, "        if {name}.is_null() {{ {invalid} }}");
         }
         if let Form::Made { make, contract, .. } = form {

@@ -6,6 +6,7 @@ use towline_backend::cuda as wire;
 use towline_backend::cuda::Message as _;
 
 use super::{Actor, Session};
+use crate::raw::HostPtr;
 
 /// The call that waits are counted for.
 const CALL: &str = "measure_bandwidth";
@@ -46,7 +47,11 @@ impl Session {
         let reply = wire::MemoryAllocReply::decode(&reply).map_err(|_| self.malformed())?;
         let address = reply.address.ok_or_else(|| self.malformed())?;
         let mut memory = vec![1_u8; bytes];
-        let mut first = [0];
+        // SAFETY: it has `bytes` bytes and lives until this has ended; each copy is waited for.
+        let memory = unsafe { HostPtr::new(memory.as_mut_ptr()) };
+        let mut first = 0_u8;
+        // SAFETY: as above, with one byte.
+        let first = unsafe { HostPtr::new(&raw mut first) };
         let mut measured = Bandwidth {
             bytes,
             to_device: Duration::MAX,
@@ -54,17 +59,11 @@ impl Session {
         };
         for _ in 0..2 {
             let start = Instant::now();
-            let source = memory.as_ptr();
-            // SAFETY: `memory` has `bytes` bytes and lives until this has returned, with `captured`.
-            unsafe { self.write(actor, CALL, 0, address, source, bytes, true) }?;
-            let target = first.as_mut_ptr();
-            // SAFETY: `first` has one byte and lives until this has ended.
-            unsafe { self.read(actor, CALL, 0, address, target, 1, true) }?;
+            self.write(actor, CALL, 0, address, memory, bytes, true)?;
+            self.read(actor, CALL, 0, address, first, 1, true)?;
             measured.to_device = measured.to_device.min(start.elapsed());
             let start = Instant::now();
-            let target = memory.as_mut_ptr();
-            // SAFETY: `memory` has `bytes` bytes and lives until this has ended.
-            unsafe { self.read(actor, CALL, 0, address, target, bytes, true) }?;
+            self.read(actor, CALL, 0, address, memory, bytes, true)?;
             measured.from_device = measured.from_device.min(start.elapsed());
         }
         self.call(actor, CALL, &wire::MemoryFree { address })?;

@@ -7,6 +7,7 @@ use towline_session::Landing;
 
 use super::{Actor, PAYLOAD_TAG, Posting, Session};
 use crate::memory::HostBox;
+use crate::raw::HostPtr;
 use crate::state::{Covered, Read, ToldBy};
 use crate::tuning::{INLINE_CREDIT, tuning};
 
@@ -49,7 +50,7 @@ pub struct DeviceBox {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostRows {
     /// Where its first row begins.
-    pub start: *mut u8,
+    pub start: HostPtr,
     /// Bytes from a row to the next.
     pub pitch: usize,
     /// Bytes from a slice to the next.
@@ -88,22 +89,20 @@ impl DeviceBox {
 impl HostRows {
     fn of(&self, [width, height, depth]: [usize; 3]) -> HostBox {
         let (pitch, slice_pitch) = (self.pitch, self.slice_pitch);
-        HostBox::pitched(self.start, width, height, depth, pitch, slice_pitch)
+        HostBox::pitched(self.start.start(), width, height, depth, pitch, slice_pitch)
     }
 }
 
 impl Session {
-    /// Writes `size` bytes at `source` to device memory. With `captured` the source may be changed as soon as this returns.
-    ///
-    /// # Safety
-    /// `source` is readable for `size` bytes: until this returns, or without `captured` until the stream has reached the copy.
-    pub unsafe fn write(
+    /// Writes `size` bytes at `source` to device memory. With `captured` the source may be changed as soon as this returns, otherwise once the
+    /// stream has reached the copy.
+    pub fn write(
         &self,
         actor: Actor,
         call: &'static str,
         stream: u64,
         address: u64,
-        source: *const u8,
+        source: HostPtr,
         size: usize,
         captured: bool,
     ) -> Result<(), i32> {
@@ -116,26 +115,27 @@ impl Session {
                     stream,
                     address,
                     size: size as u64,
-                    // SAFETY: the caller's contract.
-                    data: unsafe { std::slice::from_raw_parts(source, size) },
+                    // SAFETY: the contract of `HostPtr`.
+                    data: unsafe { std::slice::from_raw_parts(source.start(), size) },
                 },
             );
         }
         let (mut address, mut source, mut size) = (address, source, size);
         if captured && self.stages() {
             self.healthy()?;
-            // SAFETY: the caller's contract.
-            let taken = unsafe { self.write_staged(actor, call, stream.0, address, source, size) }?;
+            let from = source.start();
+            // SAFETY: the contract of `HostPtr`.
+            let taken = unsafe { self.write_staged(actor, call, stream.0, address, from, size) }?;
             if taken == size {
                 return Ok(());
             }
             address = address.wrapping_add(taken as u64);
-            source = source.wrapping_add(taken);
+            source = source.offset(taken);
             size -= taken;
         }
         let payload = self.mint(PAYLOAD_TAG);
         self.healthy()?;
-        let whole = HostBox::linear(source, size);
+        let whole = HostBox::linear(source.start(), size);
         self.link.expect_grants(payload, whole)?;
         let posted = self.post(
             actor,
@@ -156,16 +156,13 @@ impl Session {
 
     /// Reads `size` bytes of device memory into `target`. With `wait` they are there when this returns, otherwise when a later
     /// synchronisation or event covers the copy.
-    ///
-    /// # Safety
-    /// `target` is writable for `size` bytes, and left alone, until the data is there.
-    pub unsafe fn read(
+    pub fn read(
         &self,
         actor: Actor,
         call: &'static str,
         stream: u64,
         address: u64,
-        target: *mut u8,
+        target: HostPtr,
         size: usize,
         wait: bool,
     ) -> Result<(), i32> {
@@ -173,8 +170,9 @@ impl Session {
         if wait && size > STAGED_READ && self.stages() {
             self.settle_reads(target.addr(), size)?;
             if size <= SHORT_READ {
-                // SAFETY: the caller's contract.
-                let read = unsafe { self.read_short(actor, call, stream, address, target, size) };
+                let to = target.start();
+                // SAFETY: the contract of `HostPtr`.
+                let read = unsafe { self.read_short(actor, call, stream, address, to, size) };
                 if let Some(read) = read {
                     return read.and_then(|()| self.healthy());
                 }
@@ -182,14 +180,12 @@ impl Session {
         }
         if wait && size > INLINE_READ && self.stages() {
             let started = std::time::Instant::now();
-            // SAFETY: the caller's contract.
-            let left = unsafe { self.read_staged(actor, call, stream, address, target, size) };
+            let to = target.start();
+            // SAFETY: the contract of `HostPtr`.
+            let left = unsafe { self.read_staged(actor, call, stream, address, to, size) };
             self.link.meter.waited(call, started.elapsed());
             for (start, length) in left? {
-                let (address, target) = (
-                    address.wrapping_add(start as u64),
-                    target.wrapping_add(start),
-                );
+                let (address, target) = (address.wrapping_add(start as u64), target.offset(start));
                 self.read_sent(actor, call, stream, address, target, length, wait)?;
             }
             return self.healthy();
@@ -204,7 +200,7 @@ impl Session {
         call: &'static str,
         stream: u64,
         address: u64,
-        target: *mut u8,
+        target: HostPtr,
         size: usize,
         wait: bool,
     ) -> Result<(), i32> {
@@ -215,7 +211,7 @@ impl Session {
             call,
             stream,
             address,
-            target: HostBox::linear(target, size),
+            target: HostBox::linear(target.start(), size),
         };
         let mut posting = self.posting();
         self.post_held(&mut posting)?;
@@ -283,10 +279,7 @@ impl Session {
     }
 
     /// As [`Self::write`], for a box of so many bytes, rows and slices.
-    ///
-    /// # Safety
-    /// As for [`Self::write`], for each row.
-    pub unsafe fn write_box(
+    pub fn write_box(
         &self,
         actor: Actor,
         call: &'static str,
@@ -306,7 +299,7 @@ impl Session {
         let length = bytes as u64;
         if self.travels_inline(bytes) {
             let mut packed = Vec::with_capacity(bytes);
-            // SAFETY: the caller's contract.
+            // SAFETY: the contract of `HostPtr`.
             unsafe { area.gather(0, bytes, &mut packed) };
             return match linear {
                 Some(address) => self.post(
@@ -362,10 +355,7 @@ impl Session {
     }
 
     /// As [`Self::read`], for a box of so many bytes, rows and slices.
-    ///
-    /// # Safety
-    /// As for [`Self::read`], for each row.
-    pub unsafe fn read_box(
+    pub fn read_box(
         &self,
         actor: Actor,
         call: &'static str,

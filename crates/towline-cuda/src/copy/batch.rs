@@ -61,20 +61,19 @@ impl Driver {
         }
     }
 
-    /// Copies ranges.
-    ///
-    /// # Safety
-    /// Each pair of ranges is valid for its size, wherever they are, as the attributes say.
-    pub(super) unsafe fn copy_batch(
+    /// Copies ranges, with attributes each from an index on.
+    pub(super) fn copy_batch(
         &self,
         call: &'static str,
         (targets, sources, sizes): (&[CUdeviceptr], &[CUdeviceptr], &[usize]),
-        attributes: &Attributes<'_>,
+        (attributes, from): (&[CUmemcpyAttributes], &[usize]),
         stream: CUstream,
     ) -> Result<(), Failure> {
+        let nobody = (None, CUDA_ERROR_INVALID_VALUE);
+        let attributes = Attributes::new(attributes, from, targets.len()).ok_or(nobody)?;
         let mut orders = attributes.attributes.iter().map(|it| it.srcAccessOrder);
         if orders.any(|order| mode(order).is_err()) {
-            return Err((None, CUDA_ERROR_INVALID_VALUE));
+            return Err(nobody);
         }
         self.outside(stream).map_err(|status| (None, status))?;
         // Copies before one that is refused are made (seen with driver 580.159).
@@ -84,8 +83,7 @@ impl Driver {
             let refused = *target == 0 || *source == 0 || *size == 0;
             let mode = mode(order).ok().filter(|_| !refused);
             let mode = mode.ok_or((Some(index), CUDA_ERROR_INVALID_VALUE))?;
-            // SAFETY: the caller's contract.
-            unsafe { self.anywhere(call, *target, *source, *size, stream, mode) }
+            self.anywhere(call, *target, *source, *size, stream, mode)
                 .map_err(|status| (Some(index), status))?;
         }
         Ok(())
@@ -162,10 +160,7 @@ impl Driver {
     }
 
     /// Copies boxes.
-    ///
-    /// # Safety
-    /// Host memory that the operations describe is valid for them.
-    pub(super) unsafe fn copy_boxes(
+    pub(super) fn copy_boxes(
         &self,
         call: &'static str,
         ops: &[CUDA_MEMCPY3D_BATCH_OP],
@@ -182,8 +177,7 @@ impl Driver {
             copies.push(copy.map_err(|status| (Some(index), status))?);
         }
         for (index, (copy, mode)) in copies.iter().enumerate() {
-            // SAFETY: the caller's contract.
-            unsafe { self.copy_box(call, copy, stream, *mode) }
+            self.copy_box(call, copy, stream, *mode)
                 .map_err(|status| (Some(index), status))?;
         }
         Ok(())

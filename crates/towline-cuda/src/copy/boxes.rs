@@ -1,21 +1,21 @@
 //! Copies of rectangles and boxes: between host memory, device memory and arrays.
 
-use std::ffi::c_void;
 use std::sync::Arc;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::{DeviceBox, HostRows};
+use towline_client::raw::HostPtr;
 
 use super::Mode;
-use super::relay::{End, host_pointer};
+use super::relay::End;
 use crate::context::Context;
 use crate::driver::{Acting, Driver, read};
 
 /// What one side of a copy is in.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Memory {
-    Host(*mut u8),
+    Host(HostPtr),
     Device(u64),
     Array(u64),
 }
@@ -97,24 +97,6 @@ fn bytes_of(area: &HostRows, size: [usize; 3]) -> usize {
 }
 
 impl Driver {
-    /// What a side of a copy is in, as the API names it.
-    pub(super) fn memory_of(
-        &self,
-        kind: CUmemorytype,
-        host: *const c_void,
-        device: CUdeviceptr,
-        array: CUarray,
-    ) -> Result<Memory, CUresult> {
-        Ok(match kind {
-            CU_MEMORYTYPE_HOST => Memory::Host(host.cast_mut().cast()),
-            CU_MEMORYTYPE_DEVICE => Memory::Device(device),
-            CU_MEMORYTYPE_ARRAY if array.is_null() => return Err(CUDA_ERROR_INVALID_VALUE),
-            CU_MEMORYTYPE_ARRAY => Memory::Array(array.addr() as u64),
-            CU_MEMORYTYPE_UNIFIED => self.memory_at(device),
-            _ => return Err(CUDA_ERROR_INVALID_VALUE),
-        })
-    }
-
     /// Sides that host and device both have are the device's, and so is the device's own memory where a call takes it for the host's (seen
     /// with driver 580.159).
     fn with_mirrors_on_device(&self, copy: &BoxCopy) -> Result<BoxCopy, CUresult> {
@@ -123,7 +105,7 @@ impl Driver {
         let known = |given: usize, least: usize| if given == 0 { least } else { given };
         for side in [&mut copy.from, &mut copy.to] {
             if let Memory::Host(start) = side.memory {
-                let address = start.expose_provenance() as u64;
+                let address = start.addr() as u64;
                 if read(&self.memory).is_device(address) {
                     side.memory = Memory::Device(address);
                     continue;
@@ -145,7 +127,8 @@ impl Driver {
     pub(super) fn memory_at(&self, address: CUdeviceptr) -> Memory {
         match read(&self.memory).is_device(address) || self.is_both(address) {
             true => Memory::Device(address),
-            false => Memory::Host(host_pointer(address).cast()),
+            // SAFETY: the application's contract of the copy, which names memory by addresses: it is not the device's.
+            false => Memory::Host(unsafe { HostPtr::at(address as usize) }),
         }
     }
 
@@ -179,7 +162,7 @@ impl Driver {
         let height = given(side.height, end(y, size[1])?)?;
         let bytes = reach(side.start, size, pitch, height).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let base = match side.memory {
-            Memory::Host(start) => start.expose_provenance() as u64,
+            Memory::Host(start) => start.addr() as u64,
             Memory::Device(address) => address,
             Memory::Array(_) => 0,
         };
@@ -192,7 +175,7 @@ impl Driver {
         }
         Ok(match side.memory {
             Memory::Host(start) => Placed::Host(HostRows {
-                start: start.wrapping_add((z * height + y) * pitch + x),
+                start: start.offset((z * height + y) * pitch + x),
                 pitch,
                 slice_pitch: pitch * height,
             }),
@@ -216,10 +199,7 @@ impl Driver {
     }
 
     /// Copies a box.
-    ///
-    /// # Safety
-    /// Host memory that the copy describes is valid for it.
-    pub(super) unsafe fn copy_box(
+    pub(super) fn copy_box(
         &self,
         call: &'static str,
         copy: &BoxCopy,
@@ -252,15 +232,13 @@ impl Driver {
             (Placed::Device(to, context), Placed::Host(from)) => {
                 self.settle_pin(from.start.addr(), bytes_of(&from, size))?;
                 if let Some(there) = self.beyond_context(&acting, stream, context)? {
-                    // SAFETY: the caller's contract.
-                    unsafe { there.write_box(call, to, from, size) }?;
+                    there.write_box(call, to, from, size)?;
                     return there.finish();
                 }
                 // Pageable memory may change as soon as the call returns, pinned memory only once the stream has been there.
                 let captured = mode != Mode::Async || !self.is_pinned(&from, size);
                 let (session, actor) = (acting.session, acting.actor);
-                // SAFETY: the caller's contract.
-                unsafe { session.write_box(actor, call, stream.0, to, from, size, captured) }?;
+                session.write_box(actor, call, stream.0, to, from, size, captured)?;
                 match mode {
                     Mode::Sync => self.note_written(&acting, stream)?,
                     _ => _ = acting.touch(stream),
@@ -268,15 +246,13 @@ impl Driver {
             }
             (Placed::Host(to), Placed::Device(from, context)) => {
                 if let Some(there) = self.beyond_context(&acting, stream, context)? {
-                    // SAFETY: the caller's contract.
-                    return unsafe { there.read_box(call, from, to, size) };
+                    return there.read_box(call, from, to, size);
                 }
                 // As the driver: a copy into pageable memory returns when it is done.
                 let wait = mode == Mode::Sync || !self.is_pinned(&to, size);
                 let (session, actor) = (acting.session, acting.actor);
                 let posted = acting.posted(stream);
-                // SAFETY: the caller's contract.
-                unsafe { session.read_box(actor, call, stream.0, from, to, size, wait) }?;
+                session.read_box(actor, call, stream.0, from, to, size, wait)?;
                 if wait {
                     acting.note_done(stream.0, posted);
                     acting.show_twins()?;
@@ -310,12 +286,9 @@ impl Driver {
                 acting.synchronise(stream)?;
                 let [width, height, depth] = size;
                 for (z, y) in (0..depth).flat_map(|z| (0..height).map(move |y| (z, y))) {
-                    let row = |area: &HostRows| {
-                        area.start
-                            .wrapping_add(z * area.slice_pitch + y * area.pitch)
-                    };
-                    // SAFETY: the caller's contract.
-                    unsafe { std::ptr::copy(row(&from), row(&to), width) };
+                    let row =
+                        |area: &HostRows| area.start.offset(z * area.slice_pitch + y * area.pitch);
+                    row(&to).copy_from(row(&from), width);
                 }
             }
         }

@@ -1,14 +1,15 @@
-//! The calls themselves. What their structures describe is read in `structures`; the forms of before CUDA 3.2 are in `legacy`.
+//! The calls themselves. Structures that describe them are read in `structures`; the forms of before CUDA 3.2 are in `legacy`.
 
-use std::ffi::c_void;
+use std::slice::from_ref;
 
 use towline_backend::cuda::*;
+use towline_client::raw::{HostPtr, Out, Vouched};
 
 use super::Mode;
 use super::batch::Failure;
 use super::boxes::{BoxCopy, Memory};
 use super::legacy::{self, legacy_calls};
-use crate::driver::{CopyCalls, Driver, status};
+use crate::driver::{CopyCalls, Driver};
 use crate::thread::default_stream;
 
 fn array(handle: CUarray) -> Memory {
@@ -16,189 +17,161 @@ fn array(handle: CUarray) -> Memory {
 }
 
 /// Tells which copy of a batch failed: the greatest number where none did, or none by itself (seen with driver 580.159).
-///
-/// # Safety
-/// `index` is NULL or writable.
-unsafe fn tell_failure(index: *mut usize, done: Result<(), Failure>) -> CUresult {
-    let (which, status) = done.err().unwrap_or((None, CUDA_SUCCESS));
-    // SAFETY: the caller's contract.
-    unsafe { crate::raw::fill(index, 1, [which.unwrap_or(usize::MAX)].into_iter()) };
-    status
+fn tell_failure(index: &Out<usize>, done: Result<(), Failure>) -> Result<(), CUresult> {
+    let which = done.err().and_then(|(which, _)| which);
+    index.set(which.unwrap_or(usize::MAX));
+    done.map_err(|(_, status)| status)
 }
 
 impl CopyCalls for Driver {
     legacy_calls!();
 
-    unsafe fn cuMemcpy(&self, dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize) -> CUresult {
-        // SAFETY: the caller's contract.
-        status(unsafe {
-            self.anywhere(
-                "cuMemcpy",
-                dst,
-                src,
-                ByteCount,
-                default_stream(),
-                Mode::Sync,
-            )
-        })
+    fn cuMemcpy(
+        &self,
+        dst: CUdeviceptr,
+        src: CUdeviceptr,
+        ByteCount: usize,
+    ) -> Result<(), CUresult> {
+        self.anywhere(
+            "cuMemcpy",
+            dst,
+            src,
+            ByteCount,
+            default_stream(),
+            Mode::Sync,
+        )
     }
 
-    unsafe fn cuMemcpyPeer(
+    fn cuMemcpyPeer(
         &self,
         dstDevice: CUdeviceptr,
         dstContext: CUcontext,
         srcDevice: CUdeviceptr,
         srcContext: CUcontext,
         ByteCount: usize,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let (to, from) = ((dstDevice, dstContext), (srcDevice, srcContext));
         let stream = default_stream();
-        status(self.between_contexts(to, from, ByteCount, stream, true))
+        self.between_contexts(to, from, ByteCount, stream, true)
     }
 
-    unsafe fn cuMemcpyHtoD_v2(
+    fn cuMemcpyHtoD_v2(
         &self,
         dstDevice: CUdeviceptr,
-        srcHost: *const c_void,
+        srcHost: HostPtr,
         ByteCount: usize,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let (call, size, stream) = ("cuMemcpyHtoD", ByteCount, default_stream());
-        // SAFETY: the caller's contract.
-        status(unsafe { self.to_device(call, dstDevice, srcHost, size, stream, Mode::Sync) })
+        self.to_device(call, dstDevice, srcHost, size, stream, Mode::Sync)
     }
 
-    unsafe fn cuMemcpyDtoH_v2(
+    fn cuMemcpyDtoH_v2(
         &self,
-        dstHost: *mut c_void,
+        dstHost: HostPtr,
         srcDevice: CUdeviceptr,
         ByteCount: usize,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let (call, size, stream) = ("cuMemcpyDtoH", ByteCount, default_stream());
-        // SAFETY: the caller's contract.
-        status(unsafe { self.to_host(call, dstHost, srcDevice, size, stream, Mode::Sync) })
+        self.to_host(call, dstHost, srcDevice, size, stream, Mode::Sync)
     }
 
-    unsafe fn cuMemcpyDtoD_v2(
+    fn cuMemcpyDtoD_v2(
         &self,
         dstDevice: CUdeviceptr,
         srcDevice: CUdeviceptr,
         ByteCount: usize,
-    ) -> CUresult {
-        status(self.on_device(dstDevice, srcDevice, ByteCount, default_stream()))
+    ) -> Result<(), CUresult> {
+        self.on_device(dstDevice, srcDevice, ByteCount, default_stream())
     }
 
-    unsafe fn cuMemcpyDtoA_v2(
+    fn cuMemcpyDtoA_v2(
         &self,
         dstArray: CUarray,
         dstOffset: usize,
         srcDevice: CUdeviceptr,
         ByteCount: usize,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let (to, from) = ((array(dstArray), dstOffset), (Memory::Device(srcDevice), 0));
         let copy = BoxCopy::run(to, from, ByteCount);
-        // SAFETY: the caller's contract.
-        status(unsafe { self.copy_box("cuMemcpyDtoA", &copy, default_stream(), Mode::Sync) })
+        self.copy_box("cuMemcpyDtoA", &copy, default_stream(), Mode::Sync)
     }
 
-    unsafe fn cuMemcpyAtoD_v2(
+    fn cuMemcpyAtoD_v2(
         &self,
         dstDevice: CUdeviceptr,
         srcArray: CUarray,
         srcOffset: usize,
         ByteCount: usize,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let (to, from) = ((Memory::Device(dstDevice), 0), (array(srcArray), srcOffset));
         let copy = BoxCopy::run(to, from, ByteCount);
-        // SAFETY: the caller's contract.
-        status(unsafe { self.copy_box("cuMemcpyAtoD", &copy, default_stream(), Mode::Sync) })
+        self.copy_box("cuMemcpyAtoD", &copy, default_stream(), Mode::Sync)
     }
 
-    unsafe fn cuMemcpyHtoA_v2(
+    fn cuMemcpyHtoA_v2(
         &self,
         dstArray: CUarray,
         dstOffset: usize,
-        srcHost: *const c_void,
+        srcHost: HostPtr,
         ByteCount: usize,
-    ) -> CUresult {
-        let (to, from) = (
-            (array(dstArray), dstOffset),
-            (Memory::Host(srcHost.cast_mut().cast()), 0),
-        );
+    ) -> Result<(), CUresult> {
+        let (to, from) = ((array(dstArray), dstOffset), (Memory::Host(srcHost), 0));
         let copy = BoxCopy::run(to, from, ByteCount);
-        // SAFETY: the caller's contract.
-        status(unsafe { self.copy_box("cuMemcpyHtoA", &copy, default_stream(), Mode::Sync) })
+        self.copy_box("cuMemcpyHtoA", &copy, default_stream(), Mode::Sync)
     }
 
-    unsafe fn cuMemcpyAtoH_v2(
+    fn cuMemcpyAtoH_v2(
         &self,
-        dstHost: *mut c_void,
+        dstHost: HostPtr,
         srcArray: CUarray,
         srcOffset: usize,
         ByteCount: usize,
-    ) -> CUresult {
-        let (to, from) = (
-            (Memory::Host(dstHost.cast()), 0),
-            (array(srcArray), srcOffset),
-        );
+    ) -> Result<(), CUresult> {
+        let (to, from) = ((Memory::Host(dstHost), 0), (array(srcArray), srcOffset));
         let copy = BoxCopy::run(to, from, ByteCount);
-        // SAFETY: the caller's contract.
-        status(unsafe { self.copy_box("cuMemcpyAtoH", &copy, default_stream(), Mode::Sync) })
+        self.copy_box("cuMemcpyAtoH", &copy, default_stream(), Mode::Sync)
     }
 
-    unsafe fn cuMemcpyAtoA_v2(
+    fn cuMemcpyAtoA_v2(
         &self,
         dstArray: CUarray,
         dstOffset: usize,
         srcArray: CUarray,
         srcOffset: usize,
         ByteCount: usize,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let (to, from) = ((array(dstArray), dstOffset), (array(srcArray), srcOffset));
         let copy = BoxCopy::run(to, from, ByteCount);
-        // SAFETY: the caller's contract.
-        status(unsafe { self.copy_box("cuMemcpyAtoA", &copy, default_stream(), Mode::Sync) })
+        self.copy_box("cuMemcpyAtoA", &copy, default_stream(), Mode::Sync)
     }
 
-    unsafe fn cuMemcpy2D_v2(&self, pCopy: *const CUDA_MEMCPY2D) -> CUresult {
-        // SAFETY: the caller's contract.
-        let copy = unsafe { pCopy.as_ref() };
-        // SAFETY: the caller's contract.
-        status(unsafe { self.rectangle("cuMemcpy2D", copy, default_stream(), Mode::Sync) })
+    fn cuMemcpy2D_v2(&self, pCopy: Vouched<'_, CUDA_MEMCPY2D>) -> Result<(), CUresult> {
+        self.rectangle("cuMemcpy2D", pCopy, default_stream(), Mode::Sync)
     }
 
-    unsafe fn cuMemcpy2DUnaligned_v2(&self, pCopy: *const CUDA_MEMCPY2D) -> CUresult {
-        // SAFETY: the caller's contract.
-        let copy = unsafe { pCopy.as_ref() };
-        // SAFETY: the caller's contract.
-        status(unsafe { self.rectangle("cuMemcpy2DUnaligned", copy, default_stream(), Mode::Sync) })
+    fn cuMemcpy2DUnaligned_v2(&self, pCopy: Vouched<'_, CUDA_MEMCPY2D>) -> Result<(), CUresult> {
+        self.rectangle("cuMemcpy2DUnaligned", pCopy, default_stream(), Mode::Sync)
     }
 
-    unsafe fn cuMemcpy3D_v2(&self, pCopy: *const CUDA_MEMCPY3D) -> CUresult {
-        // SAFETY: the caller's contract.
-        let copy = unsafe { pCopy.as_ref() };
-        // SAFETY: the caller's contract.
-        status(unsafe { self.cuboid("cuMemcpy3D", copy, default_stream(), Mode::Sync) })
+    fn cuMemcpy3D_v2(&self, pCopy: Vouched<'_, CUDA_MEMCPY3D>) -> Result<(), CUresult> {
+        self.cuboid("cuMemcpy3D", pCopy, default_stream(), Mode::Sync)
     }
 
-    unsafe fn cuMemcpy3DPeer(&self, pCopy: *const CUDA_MEMCPY3D_PEER) -> CUresult {
-        // SAFETY: the caller's contract.
-        let copy = unsafe { pCopy.as_ref() };
-        // SAFETY: the caller's contract.
-        status(unsafe { self.cuboid_between("cuMemcpy3DPeer", copy, default_stream(), Mode::Sync) })
+    fn cuMemcpy3DPeer(&self, pCopy: Vouched<'_, CUDA_MEMCPY3D_PEER>) -> Result<(), CUresult> {
+        self.cuboid_between("cuMemcpy3DPeer", pCopy, default_stream(), Mode::Sync)
     }
 
-    unsafe fn cuMemcpyAsync(
+    fn cuMemcpyAsync(
         &self,
         dst: CUdeviceptr,
         src: CUdeviceptr,
         ByteCount: usize,
         hStream: CUstream,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        status(unsafe { self.anywhere("cuMemcpyAsync", dst, src, ByteCount, hStream, Mode::Async) })
+    ) -> Result<(), CUresult> {
+        self.anywhere("cuMemcpyAsync", dst, src, ByteCount, hStream, Mode::Async)
     }
 
-    unsafe fn cuMemcpyPeerAsync(
+    fn cuMemcpyPeerAsync(
         &self,
         dstDevice: CUdeviceptr,
         dstContext: CUcontext,
@@ -206,273 +179,206 @@ impl CopyCalls for Driver {
         srcContext: CUcontext,
         ByteCount: usize,
         hStream: CUstream,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let (to, from) = ((dstDevice, dstContext), (srcDevice, srcContext));
         let stream = hStream;
-        status(self.between_contexts(to, from, ByteCount, stream, false))
+        self.between_contexts(to, from, ByteCount, stream, false)
     }
 
-    unsafe fn cuMemcpyHtoDAsync_v2(
+    fn cuMemcpyHtoDAsync_v2(
         &self,
         dstDevice: CUdeviceptr,
-        srcHost: *const c_void,
+        srcHost: HostPtr,
         ByteCount: usize,
         hStream: CUstream,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let (call, size, stream) = ("cuMemcpyHtoDAsync", ByteCount, hStream);
-        // SAFETY: the caller's contract.
-        status(unsafe { self.to_device(call, dstDevice, srcHost, size, stream, Mode::Async) })
+        self.to_device(call, dstDevice, srcHost, size, stream, Mode::Async)
     }
 
-    unsafe fn cuMemcpyDtoHAsync_v2(
+    fn cuMemcpyDtoHAsync_v2(
         &self,
-        dstHost: *mut c_void,
+        dstHost: HostPtr,
         srcDevice: CUdeviceptr,
         ByteCount: usize,
         hStream: CUstream,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let (call, size, stream) = ("cuMemcpyDtoHAsync", ByteCount, hStream);
-        // SAFETY: the caller's contract.
-        status(unsafe { self.to_host(call, dstHost, srcDevice, size, stream, Mode::Async) })
+        self.to_host(call, dstHost, srcDevice, size, stream, Mode::Async)
     }
 
-    unsafe fn cuMemcpyDtoDAsync_v2(
+    fn cuMemcpyDtoDAsync_v2(
         &self,
         dstDevice: CUdeviceptr,
         srcDevice: CUdeviceptr,
         ByteCount: usize,
         hStream: CUstream,
-    ) -> CUresult {
-        status(self.on_device(dstDevice, srcDevice, ByteCount, hStream))
+    ) -> Result<(), CUresult> {
+        self.on_device(dstDevice, srcDevice, ByteCount, hStream)
     }
 
-    unsafe fn cuMemcpyHtoAAsync_v2(
+    fn cuMemcpyHtoAAsync_v2(
         &self,
         dstArray: CUarray,
         dstOffset: usize,
-        srcHost: *const c_void,
+        srcHost: HostPtr,
         ByteCount: usize,
         hStream: CUstream,
-    ) -> CUresult {
-        let (to, from) = (
-            (array(dstArray), dstOffset),
-            (Memory::Host(srcHost.cast_mut().cast()), 0),
-        );
+    ) -> Result<(), CUresult> {
+        let (to, from) = ((array(dstArray), dstOffset), (Memory::Host(srcHost), 0));
         let copy = BoxCopy::run(to, from, ByteCount);
-        // SAFETY: the caller's contract.
-        status(unsafe { self.copy_box("cuMemcpyHtoAAsync", &copy, hStream, Mode::Async) })
+        self.copy_box("cuMemcpyHtoAAsync", &copy, hStream, Mode::Async)
     }
 
-    unsafe fn cuMemcpyAtoHAsync_v2(
+    fn cuMemcpyAtoHAsync_v2(
         &self,
-        dstHost: *mut c_void,
+        dstHost: HostPtr,
         srcArray: CUarray,
         srcOffset: usize,
         ByteCount: usize,
         hStream: CUstream,
-    ) -> CUresult {
-        let (to, from) = (
-            (Memory::Host(dstHost.cast()), 0),
-            (array(srcArray), srcOffset),
-        );
+    ) -> Result<(), CUresult> {
+        let (to, from) = ((Memory::Host(dstHost), 0), (array(srcArray), srcOffset));
         let copy = BoxCopy::run(to, from, ByteCount);
-        // SAFETY: the caller's contract.
-        status(unsafe { self.copy_box("cuMemcpyAtoHAsync", &copy, hStream, Mode::Async) })
+        self.copy_box("cuMemcpyAtoHAsync", &copy, hStream, Mode::Async)
     }
 
-    unsafe fn cuMemcpy2DAsync_v2(
+    fn cuMemcpy2DAsync_v2(
         &self,
-        pCopy: *const CUDA_MEMCPY2D,
+        pCopy: Vouched<'_, CUDA_MEMCPY2D>,
         hStream: CUstream,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let copy = unsafe { pCopy.as_ref() };
-        // SAFETY: the caller's contract.
-        status(unsafe { self.rectangle("cuMemcpy2DAsync", copy, hStream, Mode::Async) })
+    ) -> Result<(), CUresult> {
+        self.rectangle("cuMemcpy2DAsync", pCopy, hStream, Mode::Async)
     }
 
-    unsafe fn cuMemcpy3DAsync_v2(
+    fn cuMemcpy3DAsync_v2(
         &self,
-        pCopy: *const CUDA_MEMCPY3D,
+        pCopy: Vouched<'_, CUDA_MEMCPY3D>,
         hStream: CUstream,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let copy = unsafe { pCopy.as_ref() };
-        // SAFETY: the caller's contract.
-        status(unsafe { self.cuboid("cuMemcpy3DAsync", copy, hStream, Mode::Async) })
+    ) -> Result<(), CUresult> {
+        self.cuboid("cuMemcpy3DAsync", pCopy, hStream, Mode::Async)
     }
 
-    unsafe fn cuMemcpy3DPeerAsync(
+    fn cuMemcpy3DPeerAsync(
         &self,
-        pCopy: *const CUDA_MEMCPY3D_PEER,
+        pCopy: Vouched<'_, CUDA_MEMCPY3D_PEER>,
         hStream: CUstream,
-    ) -> CUresult {
-        // SAFETY: the caller's contract.
-        let copy = unsafe { pCopy.as_ref() };
-        // SAFETY: the caller's contract.
-        status(unsafe { self.cuboid_between("cuMemcpy3DPeerAsync", copy, hStream, Mode::Async) })
+    ) -> Result<(), CUresult> {
+        self.cuboid_between("cuMemcpy3DPeerAsync", pCopy, hStream, Mode::Async)
     }
 
-    unsafe fn cuMemcpyBatchAsync(
+    fn cuMemcpyBatchAsync(
         &self,
-        dsts: *mut CUdeviceptr,
-        srcs: *mut CUdeviceptr,
-        sizes: *mut usize,
-        count: usize,
-        attrs: *mut CUmemcpyAttributes,
-        attrsIdxs: *mut usize,
-        numAttrs: usize,
-        failIdx: *mut usize,
+        dsts: Option<&[CUdeviceptr]>,
+        srcs: Option<&[CUdeviceptr]>,
+        sizes: Option<&[usize]>,
+        _count: usize,
+        attrs: Option<&[CUmemcpyAttributes]>,
+        attrsIdxs: Option<&[usize]>,
+        _numAttrs: usize,
+        failIdx: Out<usize>,
         hStream: CUstream,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         if hStream.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let (copies, attributes) = (
-            (
-                dsts.cast_const(),
-                srcs.cast_const(),
-                sizes.cast_const(),
-                count,
-            ),
-            (attrs.cast_const(), attrsIdxs.cast_const(), numAttrs),
-        );
-        // SAFETY: the caller's contract.
-        let done = unsafe { self.batch("cuMemcpyBatchAsync", copies, attributes, hStream) };
-        // SAFETY: the caller's contract.
-        unsafe { tell_failure(failIdx, done) }
+        let done = match (dsts, srcs, sizes, attrs, attrsIdxs) {
+            (Some(to), Some(from), Some(sizes), Some(attrs), Some(at)) => {
+                let (copies, call) = ((to, from, sizes), "cuMemcpyBatchAsync");
+                self.copy_batch(call, copies, (attrs, at), hStream)
+            }
+            _ => Err((None, CUDA_ERROR_INVALID_VALUE)),
+        };
+        tell_failure(&failIdx, done)
     }
 
-    unsafe fn cuMemcpyBatchAsync_v2(
+    fn cuMemcpyBatchAsync_v2(
         &self,
-        dsts: *mut CUdeviceptr,
-        srcs: *mut CUdeviceptr,
-        sizes: *mut usize,
-        count: usize,
-        attrs: *mut CUmemcpyAttributes,
-        attrsIdxs: *mut usize,
-        numAttrs: usize,
+        dsts: &[CUdeviceptr],
+        srcs: &[CUdeviceptr],
+        sizes: &[usize],
+        attrs: &[CUmemcpyAttributes],
+        attrsIdxs: &[usize],
         hStream: CUstream,
-    ) -> CUresult {
-        if hStream.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        let (copies, attributes) = (
-            (
-                dsts.cast_const(),
-                srcs.cast_const(),
-                sizes.cast_const(),
-                count,
-            ),
-            (attrs.cast_const(), attrsIdxs.cast_const(), numAttrs),
-        );
-        // SAFETY: the caller's contract.
-        let done = unsafe { self.batch("cuMemcpyBatchAsync", copies, attributes, hStream) };
-        // SAFETY: the caller's contract.
-        unsafe { tell_failure(std::ptr::null_mut(), done) }
+    ) -> Result<(), CUresult> {
+        let (copies, attributes) = ((dsts, srcs, sizes), (attrs, attrsIdxs));
+        let done = self.copy_batch("cuMemcpyBatchAsync", copies, attributes, hStream);
+        done.map_err(|(_, status)| status)
     }
 
-    unsafe fn cuMemcpy3DBatchAsync(
+    fn cuMemcpy3DBatchAsync(
         &self,
-        numOps: usize,
-        opList: *mut CUDA_MEMCPY3D_BATCH_OP,
-        failIdx: *mut usize,
+        _numOps: usize,
+        opList: Option<&[CUDA_MEMCPY3D_BATCH_OP]>,
+        failIdx: Out<usize>,
         flags: u64,
         hStream: CUstream,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         if hStream.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
+            return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        // SAFETY: the caller's contract.
-        let ops = unsafe { crate::raw::slice(opList.cast_const(), numOps) };
-        // SAFETY: the caller's contract.
-        let done = unsafe { self.boxes("cuMemcpy3DBatchAsync", ops, flags, hStream) };
-        // SAFETY: the caller's contract.
-        unsafe { tell_failure(failIdx, done) }
+        // No list is refused as an empty one is.
+        let ops = opList.unwrap_or_default();
+        let done = self.copy_boxes("cuMemcpy3DBatchAsync", ops, flags, hStream);
+        tell_failure(&failIdx, done)
     }
 
-    unsafe fn cuMemcpy3DBatchAsync_v2(
+    fn cuMemcpy3DBatchAsync_v2(
         &self,
-        numOps: usize,
-        opList: *mut CUDA_MEMCPY3D_BATCH_OP,
+        opList: &[CUDA_MEMCPY3D_BATCH_OP],
         flags: u64,
         hStream: CUstream,
-    ) -> CUresult {
-        if hStream.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract.
-        let ops = unsafe { crate::raw::slice(opList.cast_const(), numOps) };
-        // SAFETY: the caller's contract.
-        let done = unsafe { self.boxes("cuMemcpy3DBatchAsync", ops, flags, hStream) };
-        // SAFETY: the caller's contract.
-        unsafe { tell_failure(std::ptr::null_mut(), done) }
+    ) -> Result<(), CUresult> {
+        let done = self.copy_boxes("cuMemcpy3DBatchAsync", opList, flags, hStream);
+        done.map_err(|(_, status)| status)
     }
 
-    unsafe fn cuMemcpyWithAttributesAsync(
+    fn cuMemcpyWithAttributesAsync(
         &self,
         dst: CUdeviceptr,
         src: CUdeviceptr,
         size: usize,
-        attr: *mut CUmemcpyAttributes,
+        attr: &CUmemcpyAttributes,
         hStream: CUstream,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let call = "cuMemcpyWithAttributesAsync";
-        if hStream.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        let copies = (&raw const dst, &raw const src, &raw const size, 1);
-        let first = 0;
-        // SAFETY: the caller's contract.
-        let done = unsafe {
-            self.batch(
-                call,
-                copies,
-                (attr.cast_const(), &raw const first, 1),
-                hStream,
-            )
-        };
-        status(done.map_err(|(_, status)| status))
+        let attributes = (from_ref(attr), &[0][..]);
+        let done = self.copy_batch(call, (&[dst], &[src], &[size]), attributes, hStream);
+        done.map_err(|(_, status)| status)
     }
 
-    unsafe fn cuMemcpy3DWithAttributesAsync(
+    fn cuMemcpy3DWithAttributesAsync(
         &self,
-        op: *mut CUDA_MEMCPY3D_BATCH_OP,
+        op: &CUDA_MEMCPY3D_BATCH_OP,
         flags: u64,
         hStream: CUstream,
-    ) -> CUresult {
+    ) -> Result<(), CUresult> {
         let call = "cuMemcpy3DWithAttributesAsync";
-        if hStream.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        // SAFETY: the caller's contract.
-        let ops = unsafe { crate::raw::slice(op.cast_const(), 1) };
-        // SAFETY: the caller's contract.
-        let done = unsafe { self.boxes(call, ops, flags, hStream) };
-        status(done.map_err(|(_, status)| status))
+        let done = self.copy_boxes(call, from_ref(op), flags, hStream);
+        done.map_err(|(_, status)| status)
     }
 
-    unsafe fn cuMemsetD8_v2(&self, dstDevice: CUdeviceptr, uc: u8, N: usize) -> CUresult {
-        status(self.fill(dstDevice, 0, uc.into(), 1, N, 1, default_stream()))
+    fn cuMemsetD8_v2(&self, dstDevice: CUdeviceptr, uc: u8, N: usize) -> Result<(), CUresult> {
+        self.fill(dstDevice, 0, uc.into(), 1, N, 1, default_stream())
     }
 
-    unsafe fn cuMemsetD16_v2(&self, dstDevice: CUdeviceptr, us: u16, N: usize) -> CUresult {
-        status(self.fill(dstDevice, 0, us.into(), 2, N, 1, default_stream()))
+    fn cuMemsetD16_v2(&self, dstDevice: CUdeviceptr, us: u16, N: usize) -> Result<(), CUresult> {
+        self.fill(dstDevice, 0, us.into(), 2, N, 1, default_stream())
     }
 
-    unsafe fn cuMemsetD32_v2(&self, dstDevice: CUdeviceptr, ui: u32, N: usize) -> CUresult {
-        status(self.fill(dstDevice, 0, ui, 4, N, 1, default_stream()))
+    fn cuMemsetD32_v2(&self, dstDevice: CUdeviceptr, ui: u32, N: usize) -> Result<(), CUresult> {
+        self.fill(dstDevice, 0, ui, 4, N, 1, default_stream())
     }
 
-    unsafe fn cuMemsetD2D8_v2(
+    fn cuMemsetD2D8_v2(
         &self,
         dstDevice: CUdeviceptr,
         dstPitch: usize,
         uc: u8,
         Width: usize,
         Height: usize,
-    ) -> CUresult {
-        status(self.fill(
+    ) -> Result<(), CUresult> {
+        self.fill(
             dstDevice,
             dstPitch,
             uc.into(),
@@ -480,18 +386,18 @@ impl CopyCalls for Driver {
             Width,
             Height,
             default_stream(),
-        ))
+        )
     }
 
-    unsafe fn cuMemsetD2D16_v2(
+    fn cuMemsetD2D16_v2(
         &self,
         dstDevice: CUdeviceptr,
         dstPitch: usize,
         us: u16,
         Width: usize,
         Height: usize,
-    ) -> CUresult {
-        status(self.fill(
+    ) -> Result<(), CUresult> {
+        self.fill(
             dstDevice,
             dstPitch,
             us.into(),
@@ -499,51 +405,51 @@ impl CopyCalls for Driver {
             Width,
             Height,
             default_stream(),
-        ))
+        )
     }
 
-    unsafe fn cuMemsetD2D32_v2(
+    fn cuMemsetD2D32_v2(
         &self,
         dstDevice: CUdeviceptr,
         dstPitch: usize,
         ui: u32,
         Width: usize,
         Height: usize,
-    ) -> CUresult {
-        status(self.fill(dstDevice, dstPitch, ui, 4, Width, Height, default_stream()))
+    ) -> Result<(), CUresult> {
+        self.fill(dstDevice, dstPitch, ui, 4, Width, Height, default_stream())
     }
 
-    unsafe fn cuMemsetD8Async(
+    fn cuMemsetD8Async(
         &self,
         dstDevice: CUdeviceptr,
         uc: u8,
         N: usize,
         hStream: CUstream,
-    ) -> CUresult {
-        status(self.fill(dstDevice, 0, uc.into(), 1, N, 1, hStream))
+    ) -> Result<(), CUresult> {
+        self.fill(dstDevice, 0, uc.into(), 1, N, 1, hStream)
     }
 
-    unsafe fn cuMemsetD16Async(
+    fn cuMemsetD16Async(
         &self,
         dstDevice: CUdeviceptr,
         us: u16,
         N: usize,
         hStream: CUstream,
-    ) -> CUresult {
-        status(self.fill(dstDevice, 0, us.into(), 2, N, 1, hStream))
+    ) -> Result<(), CUresult> {
+        self.fill(dstDevice, 0, us.into(), 2, N, 1, hStream)
     }
 
-    unsafe fn cuMemsetD32Async(
+    fn cuMemsetD32Async(
         &self,
         dstDevice: CUdeviceptr,
         ui: u32,
         N: usize,
         hStream: CUstream,
-    ) -> CUresult {
-        status(self.fill(dstDevice, 0, ui, 4, N, 1, hStream))
+    ) -> Result<(), CUresult> {
+        self.fill(dstDevice, 0, ui, 4, N, 1, hStream)
     }
 
-    unsafe fn cuMemsetD2D8Async(
+    fn cuMemsetD2D8Async(
         &self,
         dstDevice: CUdeviceptr,
         dstPitch: usize,
@@ -551,11 +457,11 @@ impl CopyCalls for Driver {
         Width: usize,
         Height: usize,
         hStream: CUstream,
-    ) -> CUresult {
-        status(self.fill(dstDevice, dstPitch, uc.into(), 1, Width, Height, hStream))
+    ) -> Result<(), CUresult> {
+        self.fill(dstDevice, dstPitch, uc.into(), 1, Width, Height, hStream)
     }
 
-    unsafe fn cuMemsetD2D16Async(
+    fn cuMemsetD2D16Async(
         &self,
         dstDevice: CUdeviceptr,
         dstPitch: usize,
@@ -563,11 +469,11 @@ impl CopyCalls for Driver {
         Width: usize,
         Height: usize,
         hStream: CUstream,
-    ) -> CUresult {
-        status(self.fill(dstDevice, dstPitch, us.into(), 2, Width, Height, hStream))
+    ) -> Result<(), CUresult> {
+        self.fill(dstDevice, dstPitch, us.into(), 2, Width, Height, hStream)
     }
 
-    unsafe fn cuMemsetD2D32Async(
+    fn cuMemsetD2D32Async(
         &self,
         dstDevice: CUdeviceptr,
         dstPitch: usize,
@@ -575,7 +481,7 @@ impl CopyCalls for Driver {
         Width: usize,
         Height: usize,
         hStream: CUstream,
-    ) -> CUresult {
-        status(self.fill(dstDevice, dstPitch, ui, 4, Width, Height, hStream))
+    ) -> Result<(), CUresult> {
+        self.fill(dstDevice, dstPitch, ui, 4, Width, Height, hStream)
     }
 }

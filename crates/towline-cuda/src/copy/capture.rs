@@ -14,7 +14,7 @@ use crate::graph::Captured;
 /// One side of a copy node: kind, address on the host, address on the device, array.
 fn described(side: &Side) -> (CUmemorytype, *mut c_void, u64, CUarray) {
     match side.memory {
-        Memory::Host(start) => (CU_MEMORYTYPE_HOST, start.cast(), 0, null_mut()),
+        Memory::Host(start) => (CU_MEMORYTYPE_HOST, start.start().cast(), 0, null_mut()),
         Memory::Device(address) => (CU_MEMORYTYPE_DEVICE, null_mut(), address, null_mut()),
         Memory::Array(array) => {
             let array = wire::ArrayHandle(array).to_raw();

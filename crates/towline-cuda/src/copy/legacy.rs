@@ -1,9 +1,10 @@
 //! Structures of copies in other forms: those of before CUDA 3.2, with 32-bit sizes and addresses, and those that name contexts.
 
 use towline_backend::cuda::*;
+use towline_client::raw::Vouched;
 
-pub(super) fn rectangle(copy: &CUDA_MEMCPY2D_v1) -> CUDA_MEMCPY2D {
-    CUDA_MEMCPY2D {
+pub(super) fn rectangle(copy: Vouched<'_, CUDA_MEMCPY2D_v1>) -> Vouched<'_, CUDA_MEMCPY2D> {
+    let copy = CUDA_MEMCPY2D {
         srcXInBytes: copy.srcXInBytes as usize,
         srcY: copy.srcY as usize,
         srcMemoryType: copy.srcMemoryType,
@@ -20,11 +21,13 @@ pub(super) fn rectangle(copy: &CUDA_MEMCPY2D_v1) -> CUDA_MEMCPY2D {
         dstPitch: copy.dstPitch as usize,
         WidthInBytes: copy.WidthInBytes as usize,
         Height: copy.Height as usize,
-    }
+    };
+    // SAFETY: the pointers are those that were vouched for.
+    unsafe { Vouched::new(copy) }
 }
 
-pub(super) fn cuboid(copy: &CUDA_MEMCPY3D_v1) -> CUDA_MEMCPY3D {
-    CUDA_MEMCPY3D {
+pub(super) fn cuboid(copy: Vouched<'_, CUDA_MEMCPY3D_v1>) -> Vouched<'_, CUDA_MEMCPY3D> {
+    let copy = CUDA_MEMCPY3D {
         srcXInBytes: copy.srcXInBytes as usize,
         srcY: copy.srcY as usize,
         srcZ: copy.srcZ as usize,
@@ -50,7 +53,9 @@ pub(super) fn cuboid(copy: &CUDA_MEMCPY3D_v1) -> CUDA_MEMCPY3D {
         WidthInBytes: copy.WidthInBytes as usize,
         Height: copy.Height as usize,
         Depth: copy.Depth as usize,
-    }
+    };
+    // SAFETY: the pointers are those that were vouched for.
+    unsafe { Vouched::new(copy) }
 }
 
 pub(super) fn without_contexts(copy: &CUDA_MEMCPY3D_PEER) -> CUDA_MEMCPY3D {
@@ -86,343 +91,294 @@ pub(super) fn without_contexts(copy: &CUDA_MEMCPY3D_PEER) -> CUDA_MEMCPY3D {
 /// The calls: an `impl` cannot lie in several files.
 macro_rules! legacy_calls {
     () => {
-        unsafe fn cuMemcpyHtoD(
+        fn cuMemcpyHtoD(
             &self,
             dstDevice: CUdeviceptr_v1,
-            srcHost: *const c_void,
+            srcHost: HostPtr,
             ByteCount: u32,
-        ) -> CUresult {
-            let (call, size, stream) = ("cuMemcpyHtoD", ByteCount as usize, default_stream());
-            // SAFETY: the caller's contract.
-            status(unsafe {
-                self.to_device(call, dstDevice.into(), srcHost, size, stream, Mode::Sync)
-            })
+        ) -> Result<(), CUresult> {
+            CopyCalls::cuMemcpyHtoD_v2(self, dstDevice.into(), srcHost, ByteCount as usize)
         }
 
-        unsafe fn cuMemcpyDtoH(
+        fn cuMemcpyDtoH(
             &self,
-            dstHost: *mut c_void,
+            dstHost: HostPtr,
             srcDevice: CUdeviceptr_v1,
             ByteCount: u32,
-        ) -> CUresult {
-            let (call, size, stream) = ("cuMemcpyDtoH", ByteCount as usize, default_stream());
-            // SAFETY: the caller's contract.
-            status(unsafe {
-                self.to_host(call, dstHost, srcDevice.into(), size, stream, Mode::Sync)
-            })
+        ) -> Result<(), CUresult> {
+            CopyCalls::cuMemcpyDtoH_v2(self, dstHost, srcDevice.into(), ByteCount as usize)
         }
 
-        unsafe fn cuMemcpyDtoD(
+        fn cuMemcpyDtoD(
             &self,
             dstDevice: CUdeviceptr_v1,
             srcDevice: CUdeviceptr_v1,
             ByteCount: u32,
-        ) -> CUresult {
-            status(self.on_device(
-                dstDevice.into(),
+        ) -> Result<(), CUresult> {
+            CopyCalls::cuMemcpyDtoD_v2(self, dstDevice.into(), srcDevice.into(), ByteCount as usize)
+        }
+
+        fn cuMemcpyDtoA(
+            &self,
+            dstArray: CUarray,
+            dstOffset: u32,
+            srcDevice: CUdeviceptr_v1,
+            ByteCount: u32,
+        ) -> Result<(), CUresult> {
+            CopyCalls::cuMemcpyDtoA_v2(
+                self,
+                dstArray,
+                dstOffset as usize,
                 srcDevice.into(),
                 ByteCount as usize,
-                default_stream(),
-            ))
+            )
         }
 
-        unsafe fn cuMemcpyDtoA(
-            &self,
-            dstArray: CUarray,
-            dstOffset: u32,
-            srcDevice: CUdeviceptr_v1,
-            ByteCount: u32,
-        ) -> CUresult {
-            let (to, from) = (
-                (array(dstArray), dstOffset as usize),
-                (Memory::Device(srcDevice.into()), 0),
-            );
-            let copy = BoxCopy::run(to, from, ByteCount as usize);
-            // SAFETY: the caller's contract.
-            status(unsafe { self.copy_box("cuMemcpyDtoA", &copy, default_stream(), Mode::Sync) })
-        }
-
-        unsafe fn cuMemcpyAtoD(
+        fn cuMemcpyAtoD(
             &self,
             dstDevice: CUdeviceptr_v1,
             srcArray: CUarray,
             srcOffset: u32,
             ByteCount: u32,
-        ) -> CUresult {
-            let (to, from) = (
-                (Memory::Device(dstDevice.into()), 0),
-                (array(srcArray), srcOffset as usize),
-            );
-            let copy = BoxCopy::run(to, from, ByteCount as usize);
-            // SAFETY: the caller's contract.
-            status(unsafe { self.copy_box("cuMemcpyAtoD", &copy, default_stream(), Mode::Sync) })
+        ) -> Result<(), CUresult> {
+            CopyCalls::cuMemcpyAtoD_v2(
+                self,
+                dstDevice.into(),
+                srcArray,
+                srcOffset as usize,
+                ByteCount as usize,
+            )
         }
 
-        unsafe fn cuMemcpyHtoA(
+        fn cuMemcpyHtoA(
             &self,
             dstArray: CUarray,
             dstOffset: u32,
-            srcHost: *const c_void,
+            srcHost: HostPtr,
             ByteCount: u32,
-        ) -> CUresult {
-            let (to, from) = (
-                (array(dstArray), dstOffset as usize),
-                (Memory::Host(srcHost.cast_mut().cast()), 0),
-            );
-            let copy = BoxCopy::run(to, from, ByteCount as usize);
-            // SAFETY: the caller's contract.
-            status(unsafe { self.copy_box("cuMemcpyHtoA", &copy, default_stream(), Mode::Sync) })
+        ) -> Result<(), CUresult> {
+            CopyCalls::cuMemcpyHtoA_v2(
+                self,
+                dstArray,
+                dstOffset as usize,
+                srcHost,
+                ByteCount as usize,
+            )
         }
 
-        unsafe fn cuMemcpyAtoH(
+        fn cuMemcpyAtoH(
             &self,
-            dstHost: *mut c_void,
+            dstHost: HostPtr,
             srcArray: CUarray,
             srcOffset: u32,
             ByteCount: u32,
-        ) -> CUresult {
-            let (to, from) = (
-                (Memory::Host(dstHost.cast()), 0),
-                (array(srcArray), srcOffset as usize),
-            );
-            let copy = BoxCopy::run(to, from, ByteCount as usize);
-            // SAFETY: the caller's contract.
-            status(unsafe { self.copy_box("cuMemcpyAtoH", &copy, default_stream(), Mode::Sync) })
+        ) -> Result<(), CUresult> {
+            CopyCalls::cuMemcpyAtoH_v2(
+                self,
+                dstHost,
+                srcArray,
+                srcOffset as usize,
+                ByteCount as usize,
+            )
         }
 
-        unsafe fn cuMemcpyAtoA(
+        fn cuMemcpyAtoA(
             &self,
             dstArray: CUarray,
             dstOffset: u32,
             srcArray: CUarray,
             srcOffset: u32,
             ByteCount: u32,
-        ) -> CUresult {
-            let (to, from) = (
-                (array(dstArray), dstOffset as usize),
-                (array(srcArray), srcOffset as usize),
-            );
-            let copy = BoxCopy::run(to, from, ByteCount as usize);
-            // SAFETY: the caller's contract.
-            status(unsafe { self.copy_box("cuMemcpyAtoA", &copy, default_stream(), Mode::Sync) })
+        ) -> Result<(), CUresult> {
+            CopyCalls::cuMemcpyAtoA_v2(
+                self,
+                dstArray,
+                dstOffset as usize,
+                srcArray,
+                srcOffset as usize,
+                ByteCount as usize,
+            )
         }
 
-        unsafe fn cuMemcpy2D(&self, pCopy: *const CUDA_MEMCPY2D_v1) -> CUresult {
-            // SAFETY: the caller's contract.
-            let copy = unsafe { pCopy.as_ref() }.map(legacy::rectangle);
-            // SAFETY: the caller's contract.
-            status(unsafe {
-                self.rectangle("cuMemcpy2D", copy.as_ref(), default_stream(), Mode::Sync)
-            })
+        fn cuMemcpy2D(&self, pCopy: Vouched<'_, CUDA_MEMCPY2D_v1>) -> Result<(), CUresult> {
+            CopyCalls::cuMemcpy2D_v2(self, legacy::rectangle(pCopy))
         }
 
-        unsafe fn cuMemcpy2DUnaligned(&self, pCopy: *const CUDA_MEMCPY2D_v1) -> CUresult {
-            // SAFETY: the caller's contract.
-            let copy = unsafe { pCopy.as_ref() }.map(legacy::rectangle);
-            // SAFETY: the caller's contract.
-            status(unsafe {
-                self.rectangle(
-                    "cuMemcpy2DUnaligned",
-                    copy.as_ref(),
-                    default_stream(),
-                    Mode::Sync,
-                )
-            })
+        fn cuMemcpy2DUnaligned(
+            &self,
+            pCopy: Vouched<'_, CUDA_MEMCPY2D_v1>,
+        ) -> Result<(), CUresult> {
+            CopyCalls::cuMemcpy2DUnaligned_v2(self, legacy::rectangle(pCopy))
         }
 
-        unsafe fn cuMemcpy3D(&self, pCopy: *const CUDA_MEMCPY3D_v1) -> CUresult {
-            // SAFETY: the caller's contract.
-            let copy = unsafe { pCopy.as_ref() }.map(legacy::cuboid);
-            // SAFETY: the caller's contract.
-            status(unsafe {
-                self.cuboid("cuMemcpy3D", copy.as_ref(), default_stream(), Mode::Sync)
-            })
+        fn cuMemcpy3D(&self, pCopy: Vouched<'_, CUDA_MEMCPY3D_v1>) -> Result<(), CUresult> {
+            CopyCalls::cuMemcpy3D_v2(self, legacy::cuboid(pCopy))
         }
 
-        unsafe fn cuMemcpyHtoDAsync(
+        fn cuMemcpyHtoDAsync(
             &self,
             dstDevice: CUdeviceptr_v1,
-            srcHost: *const c_void,
+            srcHost: HostPtr,
             ByteCount: u32,
             hStream: CUstream,
-        ) -> CUresult {
-            let (call, size, stream) = ("cuMemcpyHtoDAsync", ByteCount as usize, hStream);
-            // SAFETY: the caller's contract.
-            status(unsafe {
-                self.to_device(call, dstDevice.into(), srcHost, size, stream, Mode::Async)
-            })
+        ) -> Result<(), CUresult> {
+            CopyCalls::cuMemcpyHtoDAsync_v2(
+                self,
+                dstDevice.into(),
+                srcHost,
+                ByteCount as usize,
+                hStream,
+            )
         }
 
-        unsafe fn cuMemcpyDtoHAsync(
+        fn cuMemcpyDtoHAsync(
             &self,
-            dstHost: *mut c_void,
+            dstHost: HostPtr,
             srcDevice: CUdeviceptr_v1,
             ByteCount: u32,
             hStream: CUstream,
-        ) -> CUresult {
-            let (call, size, stream) = ("cuMemcpyDtoHAsync", ByteCount as usize, hStream);
-            // SAFETY: the caller's contract.
-            status(unsafe {
-                self.to_host(call, dstHost, srcDevice.into(), size, stream, Mode::Async)
-            })
+        ) -> Result<(), CUresult> {
+            CopyCalls::cuMemcpyDtoHAsync_v2(
+                self,
+                dstHost,
+                srcDevice.into(),
+                ByteCount as usize,
+                hStream,
+            )
         }
 
-        unsafe fn cuMemcpyDtoDAsync(
+        fn cuMemcpyDtoDAsync(
             &self,
             dstDevice: CUdeviceptr_v1,
             srcDevice: CUdeviceptr_v1,
             ByteCount: u32,
             hStream: CUstream,
-        ) -> CUresult {
-            status(self.on_device(
+        ) -> Result<(), CUresult> {
+            CopyCalls::cuMemcpyDtoDAsync_v2(
+                self,
                 dstDevice.into(),
                 srcDevice.into(),
                 ByteCount as usize,
                 hStream,
-            ))
+            )
         }
 
-        unsafe fn cuMemcpyHtoAAsync(
+        fn cuMemcpyHtoAAsync(
             &self,
             dstArray: CUarray,
             dstOffset: u32,
-            srcHost: *const c_void,
+            srcHost: HostPtr,
             ByteCount: u32,
             hStream: CUstream,
-        ) -> CUresult {
-            let (to, from) = (
-                (array(dstArray), dstOffset as usize),
-                (Memory::Host(srcHost.cast_mut().cast()), 0),
-            );
-            let copy = BoxCopy::run(to, from, ByteCount as usize);
-            // SAFETY: the caller's contract.
-            status(unsafe { self.copy_box("cuMemcpyHtoAAsync", &copy, hStream, Mode::Async) })
+        ) -> Result<(), CUresult> {
+            CopyCalls::cuMemcpyHtoAAsync_v2(
+                self,
+                dstArray,
+                dstOffset as usize,
+                srcHost,
+                ByteCount as usize,
+                hStream,
+            )
         }
 
-        unsafe fn cuMemcpyAtoHAsync(
+        fn cuMemcpyAtoHAsync(
             &self,
-            dstHost: *mut c_void,
+            dstHost: HostPtr,
             srcArray: CUarray,
             srcOffset: u32,
             ByteCount: u32,
             hStream: CUstream,
-        ) -> CUresult {
-            let (to, from) = (
-                (Memory::Host(dstHost.cast()), 0),
-                (array(srcArray), srcOffset as usize),
-            );
-            let copy = BoxCopy::run(to, from, ByteCount as usize);
-            // SAFETY: the caller's contract.
-            status(unsafe { self.copy_box("cuMemcpyAtoHAsync", &copy, hStream, Mode::Async) })
+        ) -> Result<(), CUresult> {
+            CopyCalls::cuMemcpyAtoHAsync_v2(
+                self,
+                dstHost,
+                srcArray,
+                srcOffset as usize,
+                ByteCount as usize,
+                hStream,
+            )
         }
 
-        unsafe fn cuMemcpy2DAsync(
+        fn cuMemcpy2DAsync(
             &self,
-            pCopy: *const CUDA_MEMCPY2D_v1,
+            pCopy: Vouched<'_, CUDA_MEMCPY2D_v1>,
             hStream: CUstream,
-        ) -> CUresult {
-            // SAFETY: the caller's contract.
-            let copy = unsafe { pCopy.as_ref() }.map(legacy::rectangle);
-            // SAFETY: the caller's contract.
-            status(unsafe {
-                self.rectangle("cuMemcpy2DAsync", copy.as_ref(), hStream, Mode::Async)
-            })
+        ) -> Result<(), CUresult> {
+            CopyCalls::cuMemcpy2DAsync_v2(self, legacy::rectangle(pCopy), hStream)
         }
 
-        unsafe fn cuMemcpy3DAsync(
+        fn cuMemcpy3DAsync(
             &self,
-            pCopy: *const CUDA_MEMCPY3D_v1,
+            pCopy: Vouched<'_, CUDA_MEMCPY3D_v1>,
             hStream: CUstream,
-        ) -> CUresult {
-            // SAFETY: the caller's contract.
-            let copy = unsafe { pCopy.as_ref() }.map(legacy::cuboid);
-            // SAFETY: the caller's contract.
-            status(unsafe { self.cuboid("cuMemcpy3DAsync", copy.as_ref(), hStream, Mode::Async) })
+        ) -> Result<(), CUresult> {
+            CopyCalls::cuMemcpy3DAsync_v2(self, legacy::cuboid(pCopy), hStream)
         }
 
-        unsafe fn cuMemsetD8(&self, dstDevice: CUdeviceptr_v1, uc: u8, N: u32) -> CUresult {
-            status(self.fill(
-                dstDevice.into(),
-                0,
-                uc.into(),
-                1,
-                N as usize,
-                1,
-                default_stream(),
-            ))
+        fn cuMemsetD8(&self, dstDevice: CUdeviceptr_v1, uc: u8, N: u32) -> Result<(), CUresult> {
+            CopyCalls::cuMemsetD8_v2(self, dstDevice.into(), uc, N as usize)
         }
 
-        unsafe fn cuMemsetD16(&self, dstDevice: CUdeviceptr_v1, us: u16, N: u32) -> CUresult {
-            status(self.fill(
-                dstDevice.into(),
-                0,
-                us.into(),
-                2,
-                N as usize,
-                1,
-                default_stream(),
-            ))
+        fn cuMemsetD16(&self, dstDevice: CUdeviceptr_v1, us: u16, N: u32) -> Result<(), CUresult> {
+            CopyCalls::cuMemsetD16_v2(self, dstDevice.into(), us, N as usize)
         }
 
-        unsafe fn cuMemsetD32(&self, dstDevice: CUdeviceptr_v1, ui: u32, N: u32) -> CUresult {
-            status(self.fill(dstDevice.into(), 0, ui, 4, N as usize, 1, default_stream()))
+        fn cuMemsetD32(&self, dstDevice: CUdeviceptr_v1, ui: u32, N: u32) -> Result<(), CUresult> {
+            CopyCalls::cuMemsetD32_v2(self, dstDevice.into(), ui, N as usize)
         }
 
-        unsafe fn cuMemsetD2D8(
+        fn cuMemsetD2D8(
             &self,
             dstDevice: CUdeviceptr_v1,
             dstPitch: u32,
             uc: u8,
             Width: u32,
             Height: u32,
-        ) -> CUresult {
-            status(self.fill(
+        ) -> Result<(), CUresult> {
+            CopyCalls::cuMemsetD2D8_v2(
+                self,
                 dstDevice.into(),
                 dstPitch as usize,
-                uc.into(),
-                1,
+                uc,
                 Width as usize,
                 Height as usize,
-                default_stream(),
-            ))
+            )
         }
 
-        unsafe fn cuMemsetD2D16(
+        fn cuMemsetD2D16(
             &self,
             dstDevice: CUdeviceptr_v1,
             dstPitch: u32,
             us: u16,
             Width: u32,
             Height: u32,
-        ) -> CUresult {
-            status(self.fill(
+        ) -> Result<(), CUresult> {
+            CopyCalls::cuMemsetD2D16_v2(
+                self,
                 dstDevice.into(),
                 dstPitch as usize,
-                us.into(),
-                2,
+                us,
                 Width as usize,
                 Height as usize,
-                default_stream(),
-            ))
+            )
         }
 
-        unsafe fn cuMemsetD2D32(
+        fn cuMemsetD2D32(
             &self,
             dstDevice: CUdeviceptr_v1,
             dstPitch: u32,
             ui: u32,
             Width: u32,
             Height: u32,
-        ) -> CUresult {
-            status(self.fill(
+        ) -> Result<(), CUresult> {
+            CopyCalls::cuMemsetD2D32_v2(
+                self,
                 dstDevice.into(),
                 dstPitch as usize,
                 ui,
-                4,
                 Width as usize,
                 Height as usize,
-                default_stream(),
-            ))
+            )
         }
     };
 }

@@ -1,12 +1,12 @@
 //! Copies that the server of the stream cannot make alone: one side lies on another server. The data goes through this process, in pieces,
 //! over streams of our own, which stand behind nothing of the application's.
 
-use std::ffi::c_void;
 use std::sync::{Arc, Weak};
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::{Actor, DeviceBox, HostRows, Session};
+use towline_client::raw::HostPtr;
 
 use crate::context::Context;
 use crate::driver::{Acting, Driver, actor, read};
@@ -67,44 +67,32 @@ impl Port {
         self.synchronise()
     }
 
-    /// # Safety
-    /// `source` is readable for `size` bytes.
-    pub(super) unsafe fn write(
+    pub(super) fn write(
         &self,
         call: &'static str,
         address: u64,
-        source: *const u8,
+        source: HostPtr,
         size: usize,
     ) -> Result<(), CUresult> {
         let (actor, stream) = (self.actor, self.stream.0);
-        // SAFETY: the caller's contract.
-        unsafe {
-            self.session
-                .write(actor, call, stream, address, source, size, true)
-        }?;
+        self.session
+            .write(actor, call, stream, address, source, size, true)?;
         self.synchronise()
     }
 
-    /// # Safety
-    /// `target` is writable for `size` bytes.
-    pub(super) unsafe fn read(
+    pub(super) fn read(
         &self,
         call: &'static str,
-        target: *mut u8,
+        target: HostPtr,
         address: u64,
         size: usize,
     ) -> Result<(), CUresult> {
         let (actor, stream) = (self.actor, self.stream.0);
-        // SAFETY: the caller's contract; this waits for the data.
-        unsafe {
-            self.session
-                .read(actor, call, stream, address, target, size, true)
-        }
+        self.session
+            .read(actor, call, stream, address, target, size, true)
     }
 
-    /// # Safety
-    /// The area is readable for a box of this size.
-    pub(super) unsafe fn write_box(
+    pub(super) fn write_box(
         &self,
         call: &'static str,
         to: DeviceBox,
@@ -112,16 +100,11 @@ impl Port {
         size: [usize; 3],
     ) -> Result<(), CUresult> {
         let (actor, stream) = (self.actor, self.stream.0);
-        // SAFETY: the caller's contract.
-        unsafe {
-            self.session
-                .write_box(actor, call, stream, to, from, size, true)
-        }
+        self.session
+            .write_box(actor, call, stream, to, from, size, true)
     }
 
-    /// # Safety
-    /// The area is writable for a box of this size.
-    pub(super) unsafe fn read_box(
+    pub(super) fn read_box(
         &self,
         call: &'static str,
         from: DeviceBox,
@@ -129,11 +112,8 @@ impl Port {
         size: [usize; 3],
     ) -> Result<(), CUresult> {
         let (actor, stream) = (self.actor, self.stream.0);
-        // SAFETY: the caller's contract; this waits for the data.
-        unsafe {
-            self.session
-                .read_box(actor, call, stream, from, to, size, true)
-        }
+        self.session
+            .read_box(actor, call, stream, from, to, size, true)
     }
 
     /// Waits for all that was written.
@@ -194,14 +174,13 @@ fn carry(
         let [width, height, depth] = size;
         room.resize(width * height * depth, 0);
         let area = HostRows {
-            start: room.as_mut_ptr(),
+            // SAFETY: the room is as large as the piece, and what was read or written has been when the calls return.
+            start: unsafe { HostPtr::new(room.as_mut_ptr()) },
             pitch: width,
             slice_pitch: width * height,
         };
-        // SAFETY: the room is as large as the piece, and the call waits for its data.
-        unsafe { from.0.read_box(call, shifted(from.1, start), area, size) }?;
-        // SAFETY: as above; the bytes have left when the call returns.
-        unsafe { to.0.write_box(call, shifted(to.1, start), area, size) }?;
+        from.0.read_box(call, shifted(from.1, start), area, size)?;
+        to.0.write_box(call, shifted(to.1, start), area, size)?;
     }
     to.0.finish()
 }
@@ -363,11 +342,6 @@ impl Driver {
         }
         Ok(())
     }
-}
-
-/// A host pointer that an address of the unified kind is.
-pub(super) fn host_pointer(address: u64) -> *mut c_void {
-    std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
 #[cfg(test)]

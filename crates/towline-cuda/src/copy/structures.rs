@@ -1,23 +1,22 @@
-//! What the structures of copies describe.
+//! Copies that structures describe.
+
+use std::ffi::c_void;
 
 use towline_backend::cuda::*;
+use towline_client::raw::{HostPtr, Vouched};
 
-use super::batch::{Attributes, Failure};
-use super::boxes::{BoxCopy, Side};
+use super::boxes::{BoxCopy, Memory, Side};
 use super::{Mode, legacy};
 use crate::driver::Driver;
 
 impl Driver {
-    /// # Safety
-    /// The contract of cuMemcpy2D.
-    pub(super) unsafe fn rectangle(
+    pub(super) fn rectangle(
         &self,
         call: &'static str,
-        copy: Option<&CUDA_MEMCPY2D>,
+        copy: Vouched<'_, CUDA_MEMCPY2D>,
         stream: CUstream,
         mode: Mode,
     ) -> Result<(), CUresult> {
-        let copy = copy.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         self.enqueue_on(stream)?;
         // Nothing is copied wherever it is said to lie (seen with driver 580.159).
         if copy.WidthInBytes == 0 || copy.Height == 0 {
@@ -43,44 +42,35 @@ impl Driver {
             size: [copy.WidthInBytes, copy.Height, 1],
             contexts: None,
         };
-        // SAFETY: the caller's contract.
-        unsafe { self.copy_box(call, &copy, stream, mode) }
+        self.copy_box(call, &copy, stream, mode)
     }
 
-    /// # Safety
-    /// The contract of cuMemcpy3D.
-    pub(super) unsafe fn cuboid(
+    pub(super) fn cuboid(
         &self,
         call: &'static str,
-        copy: Option<&CUDA_MEMCPY3D>,
+        copy: Vouched<'_, CUDA_MEMCPY3D>,
         stream: CUstream,
         mode: Mode,
     ) -> Result<(), CUresult> {
-        let copy = copy.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         self.enqueue_on(stream)?;
-        let copy = self.sides(copy)?;
-        // SAFETY: the caller's contract.
-        unsafe { self.copy_box(call, &copy, stream, mode) }
+        let copy = self.sides(&copy)?;
+        self.copy_box(call, &copy, stream, mode)
     }
 
-    /// # Safety
-    /// The contract of cuMemcpy3DPeer.
-    pub(super) unsafe fn cuboid_between(
+    pub(super) fn cuboid_between(
         &self,
         call: &'static str,
-        copy: Option<&CUDA_MEMCPY3D_PEER>,
+        copy: Vouched<'_, CUDA_MEMCPY3D_PEER>,
         stream: CUstream,
         mode: Mode,
     ) -> Result<(), CUresult> {
-        let copy = copy.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         self.enqueue_on(stream)?;
-        let plain = legacy::without_contexts(copy);
+        let plain = legacy::without_contexts(&copy);
         let sides = BoxCopy {
             contexts: Some((copy.dstContext, copy.srcContext)),
             ..self.sides(&plain)?
         };
-        // SAFETY: the caller's contract.
-        unsafe { self.copy_box(call, &sides, stream, mode) }
+        self.copy_box(call, &sides, stream, mode)
     }
 
     fn sides(&self, copy: &CUDA_MEMCPY3D) -> Result<BoxCopy, CUresult> {
@@ -109,50 +99,22 @@ impl Driver {
         })
     }
 
-    /// # Safety
-    /// The contract of cuMemcpyBatchAsync.
-    pub(super) unsafe fn batch(
+    /// The memory of a side of a structure that is vouched for, as the API names it.
+    fn memory_of(
         &self,
-        call: &'static str,
-        (targets, sources, sizes, count): (
-            *const CUdeviceptr,
-            *const CUdeviceptr,
-            *const usize,
-            usize,
-        ),
-        (attributes, from, kinds): (*const CUmemcpyAttributes, *const usize, usize),
-        stream: CUstream,
-    ) -> Result<(), Failure> {
-        let nobody = (None, CUDA_ERROR_INVALID_VALUE);
-        if count == 0 || kinds == 0 || kinds > count {
-            return Err(nobody);
-        }
-        // SAFETY: the caller's contract, for this and the others.
-        let targets = unsafe { crate::raw::slice(targets, count) }.ok_or(nobody)?;
-        // SAFETY: as above.
-        let sources = unsafe { crate::raw::slice(sources, count) }.ok_or(nobody)?;
-        // SAFETY: as above.
-        let sizes = unsafe { crate::raw::slice(sizes, count) }.ok_or(nobody)?;
-        // SAFETY: as above.
-        let attributes = unsafe { crate::raw::slice(attributes, kinds) }.ok_or(nobody)?;
-        // SAFETY: as above.
-        let from = unsafe { crate::raw::slice(from, kinds) }.ok_or(nobody)?;
-        let attributes = Attributes::new(attributes, from, count).ok_or(nobody)?;
-        // SAFETY: the caller's contract.
-        unsafe { self.copy_batch(call, (targets, sources, sizes), &attributes, stream) }
-    }
-
-    /// # Safety
-    /// The contract of cuMemcpy3DBatchAsync.
-    pub(super) unsafe fn boxes(
-        &self,
-        call: &'static str,
-        ops: Option<&[CUDA_MEMCPY3D_BATCH_OP]>,
-        flags: u64,
-        stream: CUstream,
-    ) -> Result<(), Failure> {
-        let ops = ops.ok_or((None, CUDA_ERROR_INVALID_VALUE))?;
-        // SAFETY: the caller's contract.
-        unsafe { self.copy_boxes(call, ops, flags, stream) }
+        kind: CUmemorytype,
+        host: *const c_void,
+        device: CUdeviceptr,
+        array: CUarray,
+    ) -> Result<Memory, CUresult> {
+        Ok(match kind {
+            // SAFETY: the structure is vouched for, and its kind says that this pointer counts.
+            CU_MEMORYTYPE_HOST => Memory::Host(unsafe { HostPtr::new(host) }),
+            CU_MEMORYTYPE_DEVICE => Memory::Device(device),
+            CU_MEMORYTYPE_ARRAY if array.is_null() => return Err(CUDA_ERROR_INVALID_VALUE),
+            CU_MEMORYTYPE_ARRAY => Memory::Array(array.addr() as u64),
+            CU_MEMORYTYPE_UNIFIED => self.memory_at(device),
+            _ => return Err(CUDA_ERROR_INVALID_VALUE),
+        })
     }
 }

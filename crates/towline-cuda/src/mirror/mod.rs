@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex, Weak};
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::Session;
+use towline_client::raw::HostPtr;
 
 use crate::context::Context;
 use crate::driver::{Acting, Driver, actor, lock};
@@ -313,7 +314,8 @@ impl Mirror {
         for part in common(parts, bytes) {
             let place = target.start().wrapping_add(part.start - bytes.start);
             // SAFETY: the target is writable for the span, and left alone: the view of these blocks is protected.
-            unsafe { self.read(self.device + part.start as u64, place, part.len()) }?;
+            let place = unsafe { HostPtr::new(place) };
+            self.read(self.device + part.start as u64, place, part.len())?;
         }
         if !self.region.put(bytes, &target) {
             return Err(CUDA_ERROR_OPERATING_SYSTEM);
@@ -323,17 +325,10 @@ impl Mirror {
     }
 
     /// Reads what the device has at an address.
-    ///
-    /// # Safety
-    /// `target` is writable for `size` bytes, and left alone.
-    unsafe fn read(&self, address: u64, target: *mut u8, size: usize) -> Result<(), CUresult> {
-        let (actor, stream) = (actor(self.context), self.lane.stream);
+    fn read(&self, address: u64, target: HostPtr, size: usize) -> Result<(), CUresult> {
+        let (actor, stream, session) = (actor(self.context), self.lane.stream, &self.session);
         let call = "access to managed memory";
-        // SAFETY: the caller's contract.
-        let read = unsafe {
-            self.session
-                .read(actor, call, stream, address, target, size, true)
-        };
+        let read = session.read(actor, call, stream, address, target, size, true);
         read.inspect_err(|status| {
             log::error!("memory at {address:#x} cannot be had from the server: error {status}");
         })
@@ -342,14 +337,11 @@ impl Mirror {
     /// Sends what the host has of a span to the device.
     fn send(&self, bytes: &Span) -> Result<(), CUresult> {
         let address = self.device + bytes.start as u64;
-        let (source, length) = (self.region.source(bytes.start), bytes.len());
-        let (actor, stream) = (actor(self.context), self.lane.stream);
-        let call = "managed memory";
         // SAFETY: what is frozen is readable as long as the region; it has left when this returns.
-        unsafe {
-            self.session
-                .write(actor, call, stream, address, source, length, true)
-        }
+        let source = unsafe { HostPtr::new(self.region.source(bytes.start)) };
+        let (actor, stream, session) = (actor(self.context), self.lane.stream, &self.session);
+        let call = "managed memory";
+        session.write(actor, call, stream, address, source, bytes.len(), true)
     }
 
     /// Sends what the host has changed of a frozen block.
@@ -390,7 +382,8 @@ impl Mirror {
             let place = &mut there[part.start - bytes.start..part.end - bytes.start];
             let address = self.device + part.start as u64;
             // SAFETY: the place has the part's length.
-            let read = unsafe { self.read(address, place.as_mut_ptr(), place.len()) };
+            let target = unsafe { HostPtr::new(place.as_mut_ptr()) };
+            let read = self.read(address, target, place.len());
             read.inspect_err(|_| self.region.protect(&bytes, Access::Write))?;
         }
         let before = (first..first + count).filter_map(|at| blocks.uncertain.get(&at)?.as_deref());

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, Weak};
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::Session;
+use towline_client::raw::HostPtr;
 
 use super::region::Region;
 use super::{Holder, Mirror, PAGE, PushLane, differences, pushed};
@@ -89,13 +90,10 @@ impl Twin {
             for run in runs {
                 let address = self.device + (offset + run.start) as u64;
                 let (stream, bytes) = (self.lane.stream, &now[run]);
-                let (start, length) = (bytes.as_ptr(), bytes.len());
-                let call = "registered memory";
-                // SAFETY: the slice is readable, and captured when this returns.
-                unsafe {
-                    let own = actor(self.context);
-                    session.write(own, call, stream, address, start, length, true)
-                }?;
+                // SAFETY: the slice is readable, and captured when this has been written.
+                let start = unsafe { HostPtr::new(bytes.as_ptr()) };
+                let (own, call) = (actor(self.context), "registered memory");
+                session.write(own, call, stream, address, start, bytes.len(), true)?;
             }
             part.known = now;
             sent = true;
@@ -139,7 +137,8 @@ impl State {
             return Ok(());
         }
         let mut bytes = vec![0_u8; total];
-        let start = bytes.as_mut_ptr();
+        // SAFETY: the bytes live, and are left alone, until all reads have been waited for below.
+        let start = unsafe { HostPtr::new(bytes.as_mut_ptr()) };
         let mut reads = Vec::new();
         for twin in self.all.values().filter(|twin| twin.compared() > 0) {
             for part in &twin.parts {
@@ -149,13 +148,9 @@ impl State {
         }
         let (mut at, last, mut outcome) = (0, reads.len() - 1, Ok(()));
         for (number, (own, stream, address, size)) in reads.into_iter().enumerate() {
-            let (target, call) = (start.wrapping_add(at), "registered memory");
-            let wait = number == last;
-            // SAFETY: the bytes live, and are left alone, until all reads have been waited for below.
-            let asked = unsafe {
-                let session = acting.session;
-                session.read(own, call, stream, address, target, size, wait)
-            };
+            let (target, call, wait) = (start.offset(at), "registered memory", number == last);
+            let session = acting.session;
+            let asked = session.read(own, call, stream, address, target, size, wait);
             outcome = outcome.and(asked);
             at += size;
         }

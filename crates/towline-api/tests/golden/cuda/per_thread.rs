@@ -44,16 +44,14 @@ pub unsafe extern "C" fn cuPerThread_ptds(dst: CUdeviceptr, src: *const c_void, 
 // ---- the session's method to write (remote)
 
     /// The default stream, which is the thread's own under another name, though no parameter names it.
-    ///
-    /// # Safety
-    /// The contract of the C function, for what is still a pointer here.
-    unsafe fn cuPerThread(&self, dst: CUdeviceptr, src: *const c_void, ByteCount: usize) -> Result<(), CUresult>;
+    fn cuPerThread(&self, dst: CUdeviceptr, src: crate::raw::HostPtr, ByteCount: usize) -> Result<(), CUresult>;
 
 // ---- the session's half (remote)
 
     unsafe fn cuPerThread(&self, dst: CUdeviceptr, src: *const c_void, ByteCount: usize) -> CUresult {
-        // SAFETY: the caller's contract, passed on.
-        let result = unsafe { CallsCalls::cuPerThread(self, dst, src, ByteCount) };
+        // SAFETY: the caller's contract: `src` is NULL, or valid as far as the declaration says where it is of the host's memory.
+        let src = unsafe { crate::raw::HostPtr::new(src) };
+        let result = CallsCalls::cuPerThread(self, dst, src, ByteCount);
         match result {
             Ok(()) => {
                 wire::CUDA_SUCCESS
