@@ -228,7 +228,8 @@ impl HostPtr {
     }
 }
 
-/// A structure of the application with pointers inside: they are valid for what the call does with them, as long as the call lasts.
+/// A pointer of the application, or a structure with pointers inside: they are NULL or valid for what the call does with them, as long as
+/// the call lasts.
 #[derive(Debug, Clone, Copy)]
 pub struct Vouched<'a, T> {
     value: T,
@@ -252,6 +253,34 @@ impl<T: Copy> Vouched<'_, T> {
         let value = unsafe { place.as_ref() }?;
         // SAFETY: as above.
         Some(unsafe { Self::new(*value) })
+    }
+}
+
+impl<T> Vouched<'_, *mut T> {
+    /// A pointer that was left out.
+    pub fn null() -> Self {
+        Self {
+            value: std::ptr::null_mut(),
+            call: PhantomData,
+        }
+    }
+}
+
+impl<'a, T: Copy> Vouched<'a, &'a [T]> {
+    /// # Safety
+    /// As for [`slice()`]; of the elements what [`Self::new`] asks for.
+    pub unsafe fn list(start: *const T, count: usize) -> Option<Self> {
+        // SAFETY: the contract above.
+        let list = unsafe { slice(start, count) }?;
+        // SAFETY: as above.
+        Some(unsafe { Self::new(list) })
+    }
+
+    /// The elements.
+    pub fn elements(self) -> impl Iterator<Item = Vouched<'a, T>> {
+        let list = self.value.iter();
+        // SAFETY: the list is vouched for.
+        list.map(|element| unsafe { Vouched::new(*element) })
     }
 }
 

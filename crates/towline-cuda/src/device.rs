@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock};
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::Session;
-use towline_client::raw::{Out, OutList};
+use towline_client::raw::{Out, OutList, Vouched};
 use towline_wire::cuda::snapshot;
 
 use crate::driver::{DeviceCalls, Driver, actor};
@@ -196,9 +196,9 @@ impl DeviceCalls for Driver {
         DeviceCalls::cuDeviceGetUuid(self, dev)
     }
 
-    unsafe fn cuDeviceGetLuid(
+    fn cuDeviceGetLuid(
         &self,
-        _: *mut c_char,
+        _: Vouched<'_, *mut c_char>,
         _: Out<u32>,
         dev: CUdevice,
     ) -> Result<(), CUresult> {

@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 
 use towline_backend::cuda::*;
+use towline_client::raw::Vouched;
 
 /// Longest log that is passed on; the server has the same number.
 const LOG_ROOM: usize = 1 << 20;
@@ -70,13 +71,12 @@ impl Log {
 }
 
 impl Options {
-    /// # Safety
-    /// `values` is NULL or has a value for each name; what they name is writable as long as these options are used.
-    pub(crate) unsafe fn read(
+    /// Takes a value for each name. What they name is writable as long as these options are used.
+    pub(crate) fn read(
         names: &[CUjit_option],
-        values: *mut *mut c_void,
+        values: Vouched<'_, *mut *mut c_void>,
     ) -> Result<Self, CUresult> {
-        // SAFETY: the caller's contract.
+        // SAFETY: the values are vouched for.
         let given = unsafe { crate::raw::slice(values.cast_const(), names.len()) };
         let given = given.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let mut options = Self::default();
@@ -154,7 +154,7 @@ mod tests {
 
     fn read(names: &[CUjit_option], values: &mut [*mut c_void]) -> Result<Options, CUresult> {
         // SAFETY: both are as long as each other, and what they name outlives the test.
-        unsafe { Options::read(names, values.as_mut_ptr()) }
+        Options::read(names, unsafe { Vouched::new(values.as_mut_ptr()) })
     }
 
     #[test]

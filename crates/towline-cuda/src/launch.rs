@@ -198,7 +198,7 @@ fn configured(config: Vouched<'_, CUlaunchConfig>) -> Result<(Shape, Attributes)
 }
 
 impl LaunchCalls for Driver {
-    unsafe fn cuLaunchKernel(
+    fn cuLaunchKernel(
         &self,
         f: CUfunction,
         gridDimX: u32,
@@ -209,33 +209,31 @@ impl LaunchCalls for Driver {
         blockDimZ: u32,
         sharedMemBytes: u32,
         hStream: CUstream,
-        kernelParams: *mut *mut c_void,
-        extra: *mut *mut c_void,
+        kernelParams: Vouched<'_, *mut *mut c_void>,
+        extra: Vouched<'_, *mut *mut c_void>,
     ) -> Result<(), CUresult> {
         let shape = Shape {
             grid: [gridDimX, gridDimY, gridDimZ],
             block: [blockDimX, blockDimY, blockDimZ],
             shared_bytes: sharedMemBytes,
         };
-        // SAFETY: the caller's contract: arguments of a launch of this function.
-        let arguments = unsafe { Arguments::new(kernelParams, extra) };
+        let arguments = Arguments::Given(kernelParams, extra);
         self.launch(f, shape, hStream, Attributes::new(), arguments)
     }
 
-    unsafe fn cuLaunchKernelEx(
+    fn cuLaunchKernelEx(
         &self,
         config: Vouched<'_, CUlaunchConfig>,
         f: CUfunction,
-        kernelParams: *mut *mut c_void,
-        extra: *mut *mut c_void,
+        kernelParams: Vouched<'_, *mut *mut c_void>,
+        extra: Vouched<'_, *mut *mut c_void>,
     ) -> Result<(), CUresult> {
         let (shape, attributes) = configured(config)?;
-        // SAFETY: the caller's contract: arguments of a launch of this function.
-        let arguments = unsafe { Arguments::new(kernelParams, extra) };
+        let arguments = Arguments::Given(kernelParams, extra);
         self.launch(f, shape, config.hStream, attributes, arguments)
     }
 
-    unsafe fn cuLaunchCooperativeKernel(
+    fn cuLaunchCooperativeKernel(
         &self,
         f: CUfunction,
         gridDimX: u32,
@@ -246,7 +244,7 @@ impl LaunchCalls for Driver {
         blockDimZ: u32,
         sharedMemBytes: u32,
         hStream: CUstream,
-        kernelParams: *mut *mut c_void,
+        kernelParams: Vouched<'_, *mut *mut c_void>,
     ) -> Result<(), CUresult> {
         let shape = Shape {
             grid: [gridDimX, gridDimY, gridDimZ],
@@ -256,8 +254,7 @@ impl LaunchCalls for Driver {
         let mut attributes = Attributes::from_elem(0, ATTRIBUTE_WORDS);
         attributes[0] = u64::from(CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
         attributes[1] = 1;
-        // SAFETY: the caller's contract: arguments of a launch of this function.
-        let arguments = unsafe { Arguments::new(kernelParams, std::ptr::null_mut()) };
+        let arguments = Arguments::Given(kernelParams, Vouched::null());
         self.launch(f, shape, hStream, attributes, arguments)
     }
 

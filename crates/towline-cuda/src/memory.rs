@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
-use towline_client::raw::{Out, OutList};
+use towline_client::raw::{Out, OutList, Vouched};
 
 use crate::context::Context;
 use crate::driver::{Acting, Driver, MemoryCalls, lock, read, write};
@@ -561,10 +561,8 @@ impl Told {
     }
 }
 
-/// # Safety
-/// `target` is writable for what the attribute holds.
-unsafe fn write_told(target: *mut c_void, told: Told) {
-    // SAFETY: the caller's contract.
+fn write_told(target: Vouched<'_, *mut c_void>, told: Told) {
+    // SAFETY: the place is vouched for: it has room for what the attribute holds.
     unsafe { crate::raw::fill(target.cast(), size_of::<u64>(), told.bytes()) };
 }
 
@@ -625,9 +623,9 @@ impl MemoryCalls for Driver {
         self.allocate_host(bytesize as usize, 0, true)
     }
 
-    unsafe fn cuMemHostGetDevicePointer(
+    fn cuMemHostGetDevicePointer(
         &self,
-        p: *mut c_void,
+        p: Vouched<'_, *mut c_void>,
         Flags: u32,
     ) -> Result<CUdeviceptr_v1, CUresult> {
         self.current()?;
@@ -779,9 +777,9 @@ impl MemoryCalls for Driver {
         Ok(())
     }
 
-    unsafe fn cuMemRangeGetAttributes(
+    fn cuMemRangeGetAttributes(
         &self,
-        data: &[*mut c_void],
+        data: Vouched<'_, &[*mut c_void]>,
         dataSizes: &[usize],
         attributes: &[CUmem_range_attribute],
         devPtr: CUdeviceptr,
@@ -790,8 +788,8 @@ impl MemoryCalls for Driver {
         if attributes.is_empty() {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        for ((target, size), attribute) in data.iter().zip(dataSizes).zip(attributes) {
-            // SAFETY: the caller's contract: each is writable for its size.
+        for ((target, size), attribute) in data.elements().zip(dataSizes).zip(attributes) {
+            // SAFETY: the places are vouched for: each is writable for its size.
             let place = unsafe { OutList::new(target.cast(), *size) };
             MemoryCalls::cuMemRangeGetAttribute(self, place, *attribute, devPtr, count)?;
         }
@@ -853,13 +851,13 @@ impl MemoryCalls for Driver {
         Ok(())
     }
 
-    unsafe fn cuMemFreeHost(&self, p: *mut c_void) -> Result<(), CUresult> {
-        self.free_host(p)
+    fn cuMemFreeHost(&self, p: Vouched<'_, *mut c_void>) -> Result<(), CUresult> {
+        self.free_host(*p)
     }
 
-    unsafe fn cuMemHostGetDevicePointer_v2(
+    fn cuMemHostGetDevicePointer_v2(
         &self,
-        p: *mut c_void,
+        p: Vouched<'_, *mut c_void>,
         Flags: u32,
     ) -> Result<CUdeviceptr, CUresult> {
         self.current()?;
@@ -869,7 +867,7 @@ impl MemoryCalls for Driver {
         self.device_pointer(p.addr() as u64)
     }
 
-    unsafe fn cuMemHostGetFlags(&self, p: *mut c_void) -> Result<u32, CUresult> {
+    fn cuMemHostGetFlags(&self, p: Vouched<'_, *mut c_void>) -> Result<u32, CUresult> {
         self.current()?;
         let ranges = read(&self.memory);
         match ranges.find(p.addr() as u64).map(|(_, range)| range.kind) {
@@ -883,9 +881,9 @@ impl MemoryCalls for Driver {
         }
     }
 
-    unsafe fn cuMemHostRegister_v2(
+    fn cuMemHostRegister_v2(
         &self,
-        p: *mut c_void,
+        p: Vouched<'_, *mut c_void>,
         bytesize: usize,
         Flags: u32,
     ) -> Result<(), CUresult> {
@@ -909,7 +907,7 @@ impl MemoryCalls for Driver {
         })
     }
 
-    unsafe fn cuMemHostUnregister(&self, p: *mut c_void) -> Result<(), CUresult> {
+    fn cuMemHostUnregister(&self, p: Vouched<'_, *mut c_void>) -> Result<(), CUresult> {
         self.ready().and_then(|_| {
             self.safe_in_captures()?;
             let start = p.addr() as u64;
@@ -928,9 +926,9 @@ impl MemoryCalls for Driver {
         })
     }
 
-    unsafe fn cuPointerGetAttribute(
+    fn cuPointerGetAttribute(
         &self,
-        data: *mut c_void,
+        data: Vouched<'_, *mut c_void>,
         attribute: CUpointer_attribute,
         ptr: CUdeviceptr,
     ) -> Result<(), CUresult> {
@@ -951,19 +949,18 @@ impl MemoryCalls for Driver {
             }
             Err(status) => return Err(status),
         };
-        // SAFETY: the caller's contract.
-        unsafe { write_told(data, told) };
+        write_told(data, told);
         outcome
     }
 
-    unsafe fn cuPointerGetAttributes(
+    fn cuPointerGetAttributes(
         &self,
         attributes: &[CUpointer_attribute],
-        data: &[*mut c_void],
+        data: Vouched<'_, &[*mut c_void]>,
         ptr: CUdeviceptr,
     ) -> Result<(), CUresult> {
         let is_anywhere = self.current().is_ok();
-        for (attribute, target) in attributes.iter().zip(data) {
+        for (attribute, target) in attributes.iter().zip(data.elements()) {
             if target.is_null() {
                 return Err(CUDA_ERROR_INVALID_VALUE);
             }
@@ -996,8 +993,7 @@ impl MemoryCalls for Driver {
                 },
                 None => return Err(unknown_attribute(*attribute)),
             };
-            // SAFETY: the caller's contract.
-            unsafe { write_told(*target, told) };
+            write_told(target, told);
         }
         Ok(())
     }

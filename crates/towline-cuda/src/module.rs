@@ -329,27 +329,25 @@ impl ModuleCalls for Driver {
         self.load_module(file.start(), false, &Options::default())
     }
 
-    unsafe fn cuModuleLoadData(&self, image: *const c_void) -> Result<CUmodule, CUresult> {
-        // SAFETY: the caller's contract: an image.
-        let image = unsafe { Vouched::new(image) };
+    fn cuModuleLoadData(&self, image: Vouched<'_, *const c_void>) -> Result<CUmodule, CUresult> {
         self.load_module(image, false, &Options::default())
     }
 
-    unsafe fn cuModuleLoadDataEx(
+    fn cuModuleLoadDataEx(
         &self,
-        image: *const c_void,
+        image: Vouched<'_, *const c_void>,
         options: &[CUjit_option],
-        optionValues: *mut *mut c_void,
+        optionValues: Vouched<'_, *mut *mut c_void>,
     ) -> Result<CUmodule, CUresult> {
-        // SAFETY: the caller's contract: what the options name is writable until the call ends.
-        let options = unsafe { Options::read(options, optionValues) }?;
-        // SAFETY: as above: an image.
-        self.load_module(unsafe { Vouched::new(image) }, false, &options)
+        let options = Options::read(options, optionValues)?;
+        self.load_module(image, false, &options)
     }
 
-    unsafe fn cuModuleLoadFatBinary(&self, fatCubin: *const c_void) -> Result<CUmodule, CUresult> {
-        // SAFETY: the caller's contract, passed on.
-        unsafe { ModuleCalls::cuModuleLoadData(self, fatCubin) }
+    fn cuModuleLoadFatBinary(
+        &self,
+        fatCubin: Vouched<'_, *const c_void>,
+    ) -> Result<CUmodule, CUresult> {
+        ModuleCalls::cuModuleLoadData(self, fatCubin)
     }
 
     fn cuModuleUnload(&self, hmod: CUmodule) -> Result<(), CUresult> {
@@ -439,32 +437,29 @@ impl ModuleCalls for Driver {
         Ok(())
     }
 
-    unsafe fn cuLibraryLoadData(
+    fn cuLibraryLoadData(
         &self,
-        code: *const c_void,
+        code: Vouched<'_, *const c_void>,
         jitOptions: &[CUjit_option],
-        jitOptionsValues: *mut *mut c_void,
+        jitOptionsValues: Vouched<'_, *mut *mut c_void>,
         _libraryOptions: Option<&[CUlibraryOption]>,
-        _libraryOptionValues: *mut *mut c_void,
+        _libraryOptionValues: Vouched<'_, *mut *mut c_void>,
         _numLibraryOptions: u32,
     ) -> Result<CUlibrary, CUresult> {
-        // SAFETY: the caller's contract: what the options name is writable until the call ends.
-        let options = unsafe { Options::read(jitOptions, jitOptionsValues) }?;
-        // SAFETY: as above: an image.
-        self.load_library(unsafe { Vouched::new(code) }, &options)
+        let options = Options::read(jitOptions, jitOptionsValues)?;
+        self.load_library(code, &options)
     }
 
-    unsafe fn cuLibraryLoadFromFile(
+    fn cuLibraryLoadFromFile(
         &self,
         fileName: &[u8],
         jitOptions: &[CUjit_option],
-        jitOptionsValues: *mut *mut c_void,
+        jitOptionsValues: Vouched<'_, *mut *mut c_void>,
         _libraryOptions: Option<&[CUlibraryOption]>,
-        _libraryOptionValues: *mut *mut c_void,
+        _libraryOptionValues: Vouched<'_, *mut *mut c_void>,
         _numLibraryOptions: u32,
     ) -> Result<CUlibrary, CUresult> {
-        // SAFETY: the caller's contract: what the options name is writable until the call ends.
-        let options = unsafe { Options::read(jitOptions, jitOptionsValues) }?;
+        let options = Options::read(jitOptions, jitOptionsValues)?;
         self.load_library(FileImage::read(fileName)?.start(), &options)
     }
 
@@ -699,40 +694,37 @@ impl ModuleCalls for Driver {
         self.parameter_count(func.addr() as u64)
     }
 
-    unsafe fn cuLinkCreate_v2(
+    fn cuLinkCreate_v2(
         &self,
         options: &[CUjit_option],
-        optionValues: *mut *mut c_void,
+        optionValues: Vouched<'_, *mut *mut c_void>,
     ) -> Result<CUlinkState, CUresult> {
-        // SAFETY: the caller's contract: what the options name is writable until the link ends.
-        self.begin_link(unsafe { Options::read(options, optionValues) }?)
+        self.begin_link(Options::read(options, optionValues)?)
     }
 
-    unsafe fn cuLinkAddData_v2(
+    fn cuLinkAddData_v2(
         &self,
         state: CUlinkState,
         r#type: CUjitInputType,
         data: &[u8],
         name: Option<&[u8]>,
         options: &[CUjit_option],
-        optionValues: *mut *mut c_void,
+        optionValues: Vouched<'_, *mut *mut c_void>,
     ) -> Result<(), CUresult> {
-        // SAFETY: the caller's contract: what the options name is writable until the call ends.
-        let options = unsafe { Options::read(options, optionValues) };
+        let options = Options::read(options, optionValues);
         self.add_to_link(state, r#type, data, name.unwrap_or_default(), &options?)
     }
 
-    unsafe fn cuLinkAddFile_v2(
+    fn cuLinkAddFile_v2(
         &self,
         state: CUlinkState,
         r#type: CUjitInputType,
         path: &[u8],
         options: &[CUjit_option],
-        optionValues: *mut *mut c_void,
+        optionValues: Vouched<'_, *mut *mut c_void>,
     ) -> Result<(), CUresult> {
         let code = read_file(path)?;
-        // SAFETY: the caller's contract: what the options name is writable until the call ends.
-        let options = unsafe { Options::read(options, optionValues) };
+        let options = Options::read(options, optionValues);
         if code.is_empty() {
             return Err(CUDA_ERROR_INVALID_IMAGE);
         }

@@ -13,27 +13,22 @@ pub(crate) type Block = SmallVec<[u8; 512]>;
 /// Most pairs of the `extra` form.
 const EXTRA_LIMIT: usize = 16;
 
+/// Pointers to arguments, one for each parameter; or names and values, up to the name that ends them.
+type List<'a> = Vouched<'a, *mut *mut c_void>;
+
 /// The arguments of a launch.
 #[derive(Clone, Copy)]
 pub(crate) enum Arguments<'a> {
-    /// As the application gives them: a pointer to each, and a list of names and values. Either may be NULL.
-    Given(Vouched<'a, [*mut *mut c_void; 2]>),
+    /// As the application gives them: a pointer to each, and a list of names and values. One may be NULL, or both.
+    Given(List<'a>, List<'a>),
     /// In one block already.
     Packed(&'a [u8]),
 }
 
 impl Arguments<'_> {
-    /// # Safety
-    /// `params` is NULL or has a pointer for each parameter of the function, to as many bytes; `extra` is NULL or a list that ends as the
-    /// API says.
-    pub(crate) unsafe fn new(params: *mut *mut c_void, extra: *mut *mut c_void) -> Self {
-        // SAFETY: the contract above.
-        Self::Given(unsafe { Vouched::new([params, extra]) })
-    }
-
     /// Whether there are none.
     pub(crate) fn are_missing(&self) -> bool {
-        matches!(self, Self::Given(lists) if lists.iter().all(|list| list.is_null()))
+        matches!(self, Self::Given(params, extra) if params.is_null() && extra.is_null())
     }
 
     /// Packs them for a function with these parameters, which do not overlap and come in their order. Where parameters lie is only asked
@@ -42,14 +37,13 @@ impl Arguments<'_> {
         self,
         parameters: impl FnOnce() -> Result<&'p [Parameter], CUresult>,
     ) -> Result<Block, CUresult> {
-        let lists = match self {
-            Self::Given(lists) => lists,
+        let (params, extra) = match self {
+            Self::Given(params, extra) => (params, extra),
             Self::Packed(bytes) => return Ok(Block::from_slice(bytes)),
         };
-        let [params, extra] = *lists;
         match (params.is_null(), extra.is_null()) {
             (false, false) => return Err(CUDA_ERROR_INVALID_VALUE),
-            (true, false) => return named(lists),
+            (true, false) => return named(extra),
             (_, true) => {}
         }
         let parameters = parameters()?;
@@ -70,10 +64,10 @@ impl Arguments<'_> {
 }
 
 /// The block that a list of names and values leads to.
-fn named(lists: Vouched<'_, [*mut *mut c_void; 2]>) -> Result<Block, CUresult> {
+fn named(list: List<'_>) -> Result<Block, CUresult> {
     let (mut start, mut size) = (std::ptr::null::<u8>(), 0_usize);
     for pair in 0..EXTRA_LIMIT {
-        let at = lists[1].wrapping_add(2 * pair);
+        let at = list.wrapping_add(2 * pair);
         // SAFETY: the list is vouched for, and has not ended yet.
         let name = unsafe { at.read() }.addr();
         if name == CU_LAUNCH_PARAM_END {
@@ -102,6 +96,12 @@ mod tests {
 
     use super::*;
 
+    fn given<'a>(params: *mut *mut c_void, extra: *mut *mut c_void) -> Arguments<'a> {
+        // SAFETY: the tests' lists are well formed, and have a value of its size for each parameter.
+        let [params, extra] = [params, extra].map(|list| unsafe { Vouched::new(list) });
+        Arguments::Given(params, extra)
+    }
+
     proptest! {
         #[test]
         fn parameters_lie_where_the_function_wants_them(sizes in proptest::collection::vec((1_usize..40, 0_u32..12), 0..12)) {
@@ -115,8 +115,7 @@ mod tests {
                 values.push(vec![index as u8 + 1; *size]);
             }
             let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|value| value.as_mut_ptr().cast()).collect();
-            // SAFETY: there is a value of its size for each parameter.
-            let given = unsafe { Arguments::new(pointers.as_mut_ptr(), std::ptr::null_mut()) };
+            let given = given(pointers.as_mut_ptr(), std::ptr::null_mut());
             let block = given.pack(|| Ok(&parameters)).unwrap();
             prop_assert_eq!(block.len(), parameters.last().map_or(0, Parameter::end));
             let mut covered = vec![0_u8; block.len()];
@@ -139,8 +138,7 @@ mod tests {
                 (&raw mut size).cast::<c_void>(),
                 std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_END),
             ];
-            // SAFETY: the list is well formed.
-            let given = unsafe { Arguments::new(std::ptr::null_mut(), extra.as_mut_ptr()) };
+            let given = given(std::ptr::null_mut(), extra.as_mut_ptr());
             let block = given.pack(|| Err(CUDA_ERROR_UNKNOWN)).unwrap();
             prop_assert_eq!(block.as_slice(), bytes.as_slice());
         }
@@ -149,8 +147,7 @@ mod tests {
     #[test]
     fn a_function_with_parameters_is_refused_without() {
         let parameters = [Parameter { offset: 0, size: 8 }];
-        // SAFETY: nothing is read.
-        let none = unsafe { Arguments::new(std::ptr::null_mut(), std::ptr::null_mut()) };
+        let none = given(std::ptr::null_mut(), std::ptr::null_mut());
         assert!(none.are_missing());
         let refused = none.pack(|| Ok(&parameters));
         assert_eq!(refused.err(), Some(CUDA_ERROR_INVALID_VALUE));

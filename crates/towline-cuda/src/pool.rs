@@ -375,11 +375,11 @@ impl PoolCalls for Driver {
             .map(|_| ())
     }
 
-    unsafe fn cuMemPoolSetAttribute(
+    fn cuMemPoolSetAttribute(
         &self,
         pool: CUmemoryPool,
         attr: CUmemPool_attribute,
-        value: *mut c_void,
+        value: Vouched<'_, *mut c_void>,
     ) -> Result<(), CUresult> {
         self.safe_in_captures()?;
         if value.is_null() {
@@ -416,11 +416,11 @@ impl PoolCalls for Driver {
         })
     }
 
-    unsafe fn cuMemPoolGetAttribute(
+    fn cuMemPoolGetAttribute(
         &self,
         pool: CUmemoryPool,
         attr: CUmemPool_attribute,
-        value: *mut c_void,
+        value: Vouched<'_, *mut c_void>,
     ) -> Result<(), CUresult> {
         self.safe_in_captures()?;
         if value.is_null() {
@@ -489,9 +489,9 @@ impl PoolCalls for Driver {
         Ok(file.to_ne_bytes())
     }
 
-    unsafe fn cuMemPoolImportFromShareableHandle(
+    fn cuMemPoolImportFromShareableHandle(
         &self,
-        handle: *mut c_void,
+        handle: Vouched<'_, *mut c_void>,
         handleType: CUmemAllocationHandleType,
         flags: u64,
     ) -> Result<CUmemoryPool, CUresult> {

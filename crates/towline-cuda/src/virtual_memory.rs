@@ -495,17 +495,17 @@ impl VirtualMemoryCalls for Driver {
         }
     }
 
-    unsafe fn cuMemImportFromShareableHandle(
+    fn cuMemImportFromShareableHandle(
         &self,
-        osHandle: *mut c_void,
+        osHandle: Vouched<'_, *mut c_void>,
         shHandleType: CUmemAllocationHandleType,
     ) -> Result<CUmemGenericAllocationHandle, CUresult> {
         self.import(osHandle.addr() as i32, shHandleType)
     }
 
-    unsafe fn cuMemRetainAllocationHandle(
+    fn cuMemRetainAllocationHandle(
         &self,
-        addr: *mut c_void,
+        addr: Vouched<'_, *mut c_void>,
     ) -> Result<CUmemGenericAllocationHandle, CUresult> {
         self.ready()?;
         let mut known = lock(&self.virtual_memory);

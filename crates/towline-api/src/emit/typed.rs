@@ -10,8 +10,10 @@ use crate::model::{Api, Call, Expr, Extent, Param, Prim, Shape, Type};
 
 /// The form in which the half gets a parameter.
 enum Form {
-    /// The half gets it as it is.
+    /// The half gets it as it is: a plain value, or a function of the application and what goes to it.
     AsIs,
+    /// The half gets it as a pointer of this type, which may be NULL.
+    Pointer { ty: String, new: &'static str },
     /// The half does not get it: a list has its length.
     Counted,
     /// The half gets a value of this type, which `make` yields as an `Option` where `optional` or `required`.
@@ -94,18 +96,20 @@ fn form(api: &Api, call: &Call, param: &Param) -> Form {
         contract,
         required: !nullable,
     };
+    let vouched = || Form::Pointer {
+        ty: format!("crate::raw::Vouched<'_, {}>", param.ty.rust()),
+        new: "crate::raw::Vouched::new",
+    };
     let readable = "is NULL or readable as far as the declaration says";
     let writable = "is NULL or writable as far as the declaration says";
     match &param.shape {
         Shape::Value { .. } if is_told_by_a_list(call, param) => Form::Counted,
-        Shape::Input { .. } | Shape::Output { .. } if param.bulk => Form::Made {
+        Shape::Input { .. } | Shape::Output { .. } if param.bulk => Form::Pointer {
             ty: "crate::raw::HostPtr".into(),
-            make: format!("crate::raw::HostPtr::new({name})"),
-            contract: "is NULL, or valid as far as the declaration says where it is of the host's memory",
-            required: false,
+            new: "crate::raw::HostPtr::new",
         },
         Shape::Input { extent, nullable } => match extent {
-            Extent::One if *of == Type::Void => Form::AsIs,
+            Extent::One if *of == Type::Void => vouched(),
             Extent::One if holds_pointers(api, of) => one(
                 format!("crate::raw::Vouched<'_, {element}>"),
                 format!("crate::raw::Vouched::read({name})"),
@@ -116,6 +120,12 @@ fn form(api: &Api, call: &Call, param: &Param) -> Form {
                 format!("&{element}"),
                 format!("{name}.as_ref()"),
                 readable,
+                *nullable,
+            ),
+            Extent::Len(expr) if matches!(of, Type::Pointer { .. }) => one(
+                format!("crate::raw::Vouched<'_, &[{element}]>"),
+                format!("crate::raw::Vouched::list({name}, {})", count(call, expr)),
+                "is NULL or a list of pointers that are valid for what the call does with them",
                 *nullable,
             ),
             Extent::Len(expr) => one(
@@ -149,7 +159,7 @@ fn form(api: &Api, call: &Call, param: &Param) -> Form {
                 readable,
                 *nullable,
             ),
-            Extent::List => Form::AsIs,
+            Extent::List => vouched(),
         },
         Shape::InOut {
             extent: Extent::One,
@@ -191,7 +201,7 @@ fn form(api: &Api, call: &Call, param: &Param) -> Form {
                     None,
                 ),
                 Extent::One if *of != Type::Void => (element, name.clone(), None),
-                _ => return Form::AsIs,
+                _ => return vouched(),
             };
             match (list, *nullable || *own) {
                 (Some(room), _) => Form::Made {
@@ -209,17 +219,8 @@ fn form(api: &Api, call: &Call, param: &Param) -> Form {
                 (None, false) => Form::Returned { ty, place },
             }
         }
+        Shape::InOut { .. } | Shape::Local => vouched(),
         _ => Form::AsIs,
-    }
-}
-
-/// Whether the half gets a pointer that only the contract of the C function makes usable.
-fn is_pointer(param: &Param, form: &Form) -> bool {
-    let pointer = matches!(param.ty, Type::Pointer { .. } | Type::Function(_));
-    match form {
-        Form::AsIs => pointer,
-        Form::Made { ty, .. } => ty.contains('*') && !matches!(param.shape, Shape::Output { .. }),
-        Form::Counted | Form::Returned { .. } => false,
     }
 }
 
@@ -256,20 +257,27 @@ pub(super) fn method(api: &Api, call: &Call) -> (String, String) {
                 ..
             }
         );
-        if must_be_there && !param.bulk && !matches!(form, Form::AsIs) {
+        if must_be_there && !matches!(form, Form::Pointer { .. }) {
             let _ = writeln!(checks, "        if {name}.is_null() {{ {invalid} }}");
         }
-        if let Form::Made { make, contract, .. } = form {
-            let _ = write!(
-                made,
-                "        // SAFETY: the caller's contract: `{name}` {contract}.\n        let {name} = unsafe {{ {make} }};\n"
-            );
-        }
+        let (make, contract) = match form {
+            Form::Made { make, contract, .. } => (make.clone(), *contract),
+            Form::Pointer { new, .. } => (
+                format!("{new}({name})"),
+                "is NULL or valid for what the call does with it",
+            ),
+            _ => continue,
+        };
+        let _ = write!(
+            made,
+            "        // SAFETY: the caller's contract: `{name}` {contract}.\n        let {name} = unsafe {{ {make} }};\n"
+        );
     }
     for (param, form) in &forms {
         let name = &param.name;
         let ty = match form {
             Form::AsIs => param.ty.rust(),
+            Form::Pointer { ty, .. } => ty.clone(),
             Form::Made { ty, required, .. } => {
                 if *required {
                     let _ = writeln!(
@@ -297,10 +305,11 @@ pub(super) fn method(api: &Api, call: &Call) -> (String, String) {
         [one] => one.clone(),
         _ => format!("({})", items.join(", ")),
     };
-    let is_unsafe = forms.iter().any(|(param, form)| is_pointer(param, form));
+    // The application's functions are called with what they want.
+    let is_unsafe = (call.params.iter()).any(|param| matches!(param.shape, Shape::Callback));
     let (safety, keyword) = match is_unsafe {
         true => (
-            "    ///\n    /// # Safety\n    /// The contract of the C function, for what is still a pointer here.\n",
+            "    ///\n    /// # Safety\n    /// The contract of the C function, for the application's functions.\n",
             "unsafe ",
         ),
         false => ("", ""),

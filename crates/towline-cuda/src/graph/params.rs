@@ -122,9 +122,10 @@ impl Driver {
             shared_bytes: params.sharedMemBytes,
         };
         self.check(&known, shape, false, acting.context.device)?;
+        let lists = [params.kernelParams, params.extra];
         // SAFETY: the parameters are vouched for.
-        let arguments = unsafe { Arguments::new(params.kernelParams, params.extra) };
-        let block = arguments.pack(|| self.parameters(&known))?;
+        let [list, extra] = lists.map(|list| unsafe { Vouched::new(list) });
+        let block = Arguments::Given(list, extra).pack(|| self.parameters(&known))?;
         self.before_launch(&acting, &block)?;
         let (names, context) = ([named, number], acting.context.number);
         let content = kernel_content(

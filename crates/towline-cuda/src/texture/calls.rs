@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
-use towline_client::raw::{Out, OutList};
+use towline_client::raw::{Out, OutList, Vouched};
 use towline_wire::cuda::texture_reference as setting;
 
 use super::reference::Bound;
@@ -316,10 +316,10 @@ impl TextureCalls for Driver {
         known.map(|known| known.resource.to_raw())
     }
 
-    unsafe fn cuTensorMapEncodeTiled(
+    fn cuTensorMapEncodeTiled(
         &self,
         tensorDataType: CUtensorMapDataType,
-        globalAddress: *mut c_void,
+        globalAddress: Vouched<'_, *mut c_void>,
         globalDim: &[cuuint64_t],
         globalStrides: &[cuuint64_t],
         boxDim: &[cuuint32_t],
@@ -333,13 +333,13 @@ impl TextureCalls for Driver {
         words.list(boxDim);
         words.list(elementStrides);
         words.list(&[interleave, swizzle, l2Promotion, oobFill]);
-        self.describe_tensor(0, globalAddress, words)
+        self.describe_tensor(0, *globalAddress, words)
     }
 
-    unsafe fn cuTensorMapEncodeIm2col(
+    fn cuTensorMapEncodeIm2col(
         &self,
         tensorDataType: CUtensorMapDataType,
-        globalAddress: *mut c_void,
+        globalAddress: Vouched<'_, *mut c_void>,
         globalDim: &[cuuint64_t],
         globalStrides: &[cuuint64_t],
         pixelBoxLowerCorner: &[i32],
@@ -359,13 +359,13 @@ impl TextureCalls for Driver {
         words.list(&[channelsPerPixel, pixelsPerColumn]);
         words.list(elementStrides);
         words.list(&[interleave, swizzle, l2Promotion, oobFill]);
-        self.describe_tensor(1, globalAddress, words)
+        self.describe_tensor(1, *globalAddress, words)
     }
 
-    unsafe fn cuTensorMapEncodeIm2colWide(
+    fn cuTensorMapEncodeIm2colWide(
         &self,
         tensorDataType: CUtensorMapDataType,
-        globalAddress: *mut c_void,
+        globalAddress: Vouched<'_, *mut c_void>,
         globalDim: &[cuuint64_t],
         globalStrides: &[cuuint64_t],
         pixelBoxLowerCornerWidth: i32,
@@ -384,15 +384,15 @@ impl TextureCalls for Driver {
         words.list(&[channelsPerPixel, pixelsPerColumn]);
         words.list(elementStrides);
         words.list(&[interleave, mode, swizzle, l2Promotion, oobFill]);
-        self.describe_tensor(2, globalAddress, words)
+        self.describe_tensor(2, *globalAddress, words)
     }
 
-    unsafe fn cuTensorMapReplaceAddress(
+    fn cuTensorMapReplaceAddress(
         &self,
         tensorMap: &mut CUtensorMap,
-        globalAddress: *mut c_void,
+        globalAddress: Vouched<'_, *mut c_void>,
     ) -> Result<(), CUresult> {
-        *tensorMap = self.move_tensor(tensorMap, globalAddress)?;
+        *tensorMap = self.move_tensor(tensorMap, *globalAddress)?;
         Ok(())
     }
 

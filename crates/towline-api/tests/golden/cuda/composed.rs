@@ -33,7 +33,7 @@ pub unsafe extern "C" fn cuComposed(count: *mut usize, place: *const CUplace, fn
     /// What goes in and comes out again, and what cannot travel: composed by the client.
     ///
     /// # Safety
-    /// The contract of the C function, for what is still a pointer here.
+    /// The contract of the C function, for the application's functions.
     unsafe fn cuComposed(&self, count: &mut usize, place: &CUplace, fn_: CUhostFn, userData: *mut c_void) -> Result<(), CUresult>;
 
 // ---- the session's half (remote)

@@ -49,7 +49,7 @@ pub unsafe extern "C" fn cuPerThread_ptds(dst: CUdeviceptr, src: *const c_void, 
 // ---- the session's half (remote)
 
     unsafe fn cuPerThread(&self, dst: CUdeviceptr, src: *const c_void, ByteCount: usize) -> CUresult {
-        // SAFETY: the caller's contract: `src` is NULL, or valid as far as the declaration says where it is of the host's memory.
+        // SAFETY: the caller's contract: `src` is NULL or valid for what the call does with it.
         let src = unsafe { crate::raw::HostPtr::new(src) };
         let result = CallsCalls::cuPerThread(self, dst, src, ByteCount);
         match result {
