@@ -102,7 +102,10 @@ pub unsafe fn fill<T>(target: *mut T, room: usize, values: impl Iterator<Item = 
 }
 
 /// A place for a value. The caller may have left it out.
+///
+/// To C, a parameter of this type, or a [`Vouched`] pointer, is a pointer: the caller of such a function gives the promise of `new`.
 #[derive(Debug)]
+#[repr(transparent)]
 pub struct Out<T>(*mut T);
 
 impl<T> Out<T> {
@@ -231,6 +234,7 @@ impl HostPtr {
 /// A pointer of the application, or a structure with pointers inside: they are NULL or valid for what the call does with them, as long as
 /// the call lasts.
 #[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
 pub struct Vouched<'a, T> {
     value: T,
     call: PhantomData<&'a T>,

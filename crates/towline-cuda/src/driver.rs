@@ -9,6 +9,7 @@ use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::{Actor, Answer, Session};
 use towline_client::environment;
+use towline_client::raw::Out;
 
 use crate::addresses::Addresses;
 use crate::array::Arrays;
@@ -136,21 +137,11 @@ pub(crate) fn room_beside(objects: usize) -> Result<(), CUresult> {
 }
 
 /// Writes an outcome to where the caller wants it.
-///
-/// # Safety
-/// `target` is NULL or writable.
-pub(crate) unsafe fn tell<T>(target: *mut T, outcome: Result<T, CUresult>) -> CUresult {
-    if target.is_null() {
+pub(crate) fn tell<T>(target: Out<T>, outcome: Result<T, CUresult>) -> CUresult {
+    if !target.wanted() {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    match outcome {
-        Ok(value) => {
-            // SAFETY: the caller's contract.
-            unsafe { target.write(value) };
-            CUDA_SUCCESS
-        }
-        Err(status) => status,
-    }
+    status(outcome.map(|value| target.set(value)))
 }
 
 impl Driver {

@@ -4,14 +4,14 @@
 //! the process's own or a public attribute. It is answered only while **every** device of the process is served by NVIDIA's own
 //! driver, which has its licence where the device is; and the operator can switch it off.
 
-use std::ffi::c_void;
 use std::sync::Once;
 
 use hmac::{KeyInit, Mac, SimpleHmac};
 use md2::Md2;
 use towline_backend::cuda::*;
+use towline_client::raw::Out;
 
-use crate::driver::Driver;
+use crate::driver::{Driver, tell};
 
 /// Switches the answer off when it is `0`.
 const SWITCH: &str = "TOWLINE_CUDART_HANDSHAKE";
@@ -121,22 +121,10 @@ fn digest(text: &[u8]) -> [u8; 16] {
 }
 
 /// The runtime's check: slot 1 of its table.
-///
-/// # Safety
-/// `result` is NULL or writable for 16 bytes.
-pub(crate) unsafe extern "C" fn check(version: u32, time: u64, result: *mut c_void) -> CUresult {
+pub(crate) extern "C" fn check(version: u32, time: u64, result: Out<[u8; 16]>) -> CUresult {
     crate::tables::slot("check", 1, |driver| {
-        if result.is_null() {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        match answer(driver, version, time, &crate::tables::addresses()) {
-            Ok(digest) => {
-                // SAFETY: the caller's contract.
-                unsafe { result.cast::<[u8; 16]>().write_unaligned(digest) };
-                CUDA_SUCCESS
-            }
-            Err(status) => status,
-        }
+        let addresses = crate::tables::addresses();
+        tell(result, answer(driver, version, time, &addresses))
     })
 }
 

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
-use towline_client::raw::Vouched;
+use towline_client::raw::{Out, Vouched};
 
 use crate::compiled::{Cache, Key};
 use crate::driver::{Driver, lock, tell};
@@ -116,53 +116,47 @@ fn runtime() -> &'static Table<13> {
     })
 }
 
-unsafe extern "C" fn load_module(module: *mut CUmodule, wrapper: *const c_void) -> CUresult {
+extern "C" fn load_module(module: Out<CUmodule>, wrapper: Vouched<'_, *const c_void>) -> CUresult {
     slot("runtime", 1, |driver| {
-        // SAFETY: the runtime's contract: an image, wrapped or not.
-        let image = unsafe { Vouched::new(wrapper) };
-        let loaded = driver.load_module(image, true, &Options::default());
-        // SAFETY: the runtime's contract.
-        unsafe { tell(module, loaded) }
+        let loaded = driver.load_module(wrapper, true, &Options::default());
+        tell(module, loaded)
     })
 }
 
-unsafe extern "C" fn primary_context(context: *mut CUcontext, device: CUdevice) -> CUresult {
+extern "C" fn primary_context(context: Out<CUcontext>, device: CUdevice) -> CUresult {
     slot("runtime", 2, |driver| {
         // Not retained: the context is to be found inactive until somebody uses it.
         let primary = driver.primary(device);
         let handle = primary.map(|primary| wire::ContextHandle(primary.number).to_raw());
-        // SAFETY: the runtime's contract.
-        unsafe { tell(context, handle) }
+        tell(context, handle)
     })
 }
 
-unsafe extern "C" fn load_module_6(
-    module: *mut CUmodule,
-    wrapper: *const c_void,
+extern "C" fn load_module_6(
+    module: Out<CUmodule>,
+    wrapper: Vouched<'_, *const c_void>,
     _: *mut c_void,
     _: *mut c_void,
     _: u32,
 ) -> CUresult {
-    // SAFETY: the runtime's contract.
-    unsafe { load_module(module, wrapper) }
+    load_module(module, wrapper)
 }
 
-unsafe extern "C" fn release_module(_: *mut c_void) {
+extern "C" fn release_module(_: *mut c_void) {
     log::trace!("slot 7 of table runtime");
 }
 
-unsafe extern "C" fn load_module_8(
-    header: *const c_void,
-    module: *mut CUmodule,
+extern "C" fn load_module_8(
+    header: Vouched<'_, *const c_void>,
+    module: Out<CUmodule>,
     _: *mut c_void,
     _: *mut c_void,
     _: u32,
 ) -> CUresult {
-    // SAFETY: the runtime's contract.
-    unsafe { load_module(module, header) }
+    load_module(module, header)
 }
 
-unsafe extern "C" fn preload_compilers(_: u32) -> CUresult {
+extern "C" fn preload_compilers(_: u32) -> CUresult {
     slot("runtime", 12, |_| CUDA_SUCCESS)
 }
 
@@ -173,11 +167,10 @@ fn tools_tls() -> &'static Table<3> {
     TABLE.get_or_init(|| Table::sized(&[(2, current_context as Slot)]))
 }
 
-unsafe extern "C" fn current_context(context: *mut CUcontext) -> CUresult {
+extern "C" fn current_context(context: Out<CUcontext>) -> CUresult {
     slot("tools", 2, |_| {
         let current = wire::ContextHandle(crate::thread::current()).to_raw();
-        // SAFETY: the caller's contract.
-        unsafe { tell(context, Ok(current)) }
+        tell(context, Ok(current))
     })
 }
 
@@ -207,34 +200,29 @@ fn zeros<const WORDS: usize>(cell: &'static OnceLock<usize>) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(start)
 }
 
-unsafe extern "C" fn hooks_told() {
+extern "C" fn hooks_told() {
     log::trace!("slot 1 of table hooks");
 }
 
-unsafe extern "C" fn first_hooks(buffer: *mut *mut c_void, size: *mut usize) {
+extern "C" fn first_hooks(buffer: Out<*mut c_void>, size: Out<usize>) {
     static ZEROS: OnceLock<usize> = OnceLock::new();
     log::trace!("slot 2 of table hooks");
-    // SAFETY: the runtime's contract.
-    unsafe { crate::raw::fill(buffer, 1, [zeros::<FIRST_HOOKS>(&ZEROS)].into_iter()) };
-    // SAFETY: as above.
-    unsafe { crate::raw::fill(size, 1, [FIRST_HOOKS].into_iter()) };
+    buffer.set(zeros::<FIRST_HOOKS>(&ZEROS));
+    size.set(FIRST_HOOKS);
 }
 
-unsafe extern "C" fn hooks_told_of(value: *mut c_void) -> CUresult {
+extern "C" fn hooks_told_of(value: Out<u32>) -> CUresult {
     slot("hooks", 4, |_| {
-        // SAFETY: the runtime's contract: NULL or writable for a word.
-        unsafe { crate::raw::fill(value.cast::<u32>(), 1, [0].into_iter()) };
+        value.set(0);
         CUDA_SUCCESS
     })
 }
 
-unsafe extern "C" fn second_hooks(buffer: *mut *mut c_void, size: *mut usize) {
+extern "C" fn second_hooks(buffer: Out<*mut c_void>, size: Out<usize>) {
     static ZEROS: OnceLock<usize> = OnceLock::new();
     log::trace!("slot 6 of table hooks");
-    // SAFETY: the runtime's contract.
-    unsafe { crate::raw::fill(buffer, 1, [zeros::<SECOND_HOOKS>(&ZEROS)].into_iter()) };
-    // SAFETY: as above.
-    unsafe { crate::raw::fill(size, 1, [SECOND_HOOKS].into_iter()) };
+    buffer.set(zeros::<SECOND_HOOKS>(&ZEROS));
+    size.set(SECOND_HOOKS);
 }
 
 // What libraries keep with a context. This table does not begin with its size.
@@ -262,7 +250,7 @@ impl Driver {
     }
 }
 
-unsafe extern "C" fn put(
+extern "C" fn put(
     context: CUcontext,
     key: *mut c_void,
     value: *mut c_void,
@@ -275,7 +263,7 @@ unsafe extern "C" fn put(
     })
 }
 
-unsafe extern "C" fn delete(context: CUcontext, key: *mut c_void) -> CUresult {
+extern "C" fn delete(context: CUcontext, key: *mut c_void) -> CUresult {
     slot("storage", 1, |driver| {
         crate::driver::status(driver.kept_with(context).and_then(|context| {
             let removed = lock(&driver.kept).remove(&(context, key.addr()));
@@ -284,19 +272,14 @@ unsafe extern "C" fn delete(context: CUcontext, key: *mut c_void) -> CUresult {
     })
 }
 
-unsafe extern "C" fn get(
-    value: *mut *mut c_void,
-    context: CUcontext,
-    key: *mut c_void,
-) -> CUresult {
+extern "C" fn get(value: Out<*mut c_void>, context: CUcontext, key: *mut c_void) -> CUresult {
     slot("storage", 2, |driver| {
         let kept = driver.kept_with(context).and_then(|context| {
             let kept = lock(&driver.kept).get(&(context, key.addr())).copied();
             kept.map(std::ptr::with_exposed_provenance_mut)
                 .ok_or(CUDA_ERROR_INVALID_HANDLE)
         });
-        // SAFETY: the caller's contract.
-        unsafe { tell(value, kept) }
+        tell(value, kept)
     })
 }
 
@@ -307,7 +290,7 @@ fn checks() -> &'static Table<3> {
     TABLE.get_or_init(|| Table::sized(&[(1, handshake::check as Slot), (2, check_toggled as Slot)]))
 }
 
-unsafe extern "C" fn check_toggled(_: u32) -> CUresult {
+extern "C" fn check_toggled(_: u32) -> CUresult {
     slot("check", 2, |_| CUDA_SUCCESS)
 }
 
@@ -324,23 +307,20 @@ fn context_checks() -> &'static Table<4> {
     })
 }
 
-unsafe extern "C" fn refused() -> CUresult {
+extern "C" fn refused() -> CUresult {
     slot("context checks", 1, |_| CUDA_ERROR_NOT_SUPPORTED)
 }
 
-unsafe extern "C" fn unwrap_context(
+extern "C" fn unwrap_context(
     _context: CUcontext,
-    is_wrapped: *mut u32,
+    is_wrapped: Out<u32>,
     _inner: *mut CUcontext,
 ) -> CUresult {
     // Ordinary contexts only: nothing is wrapped.
-    slot("context checks", 2, |_| {
-        // SAFETY: the caller's contract.
-        unsafe { tell(is_wrapped, Ok(0)) }
-    })
+    slot("context checks", 2, |_| tell(is_wrapped, Ok(0)))
 }
 
-unsafe extern "C" fn no_checks() -> u32 {
+extern "C" fn no_checks() -> u32 {
     log::trace!("slot 3 of table context checks");
     0
 }
@@ -362,41 +342,35 @@ fn context_internals() -> &'static Table<INTERNALS> {
     })
 }
 
-unsafe extern "C" fn device_of(device: *mut CUdevice, context: CUcontext) -> CUresult {
+extern "C" fn device_of(device: Out<CUdevice>, context: CUcontext) -> CUresult {
     slot("context internals", 3, |driver| {
         let of = driver.context_or_current(context);
-        // SAFETY: the caller's contract.
-        unsafe { tell(device, of.map(|context| context.device)) }
+        tell(device, of.map(|context| context.device))
     })
 }
 
-unsafe extern "C" fn id_of(context: CUcontext, id: *mut u64) -> CUresult {
+extern "C" fn id_of(context: CUcontext, id: Out<u64>) -> CUresult {
     slot("context internals", 4, |driver| {
         let of = driver.context_or_current(context);
-        // SAFETY: the caller's contract.
-        unsafe { tell(id, of.map(|context| context.id)) }
+        tell(id, of.map(|context| context.id))
     })
 }
 
-unsafe extern "C" fn nothing_between(_: *mut c_void, _: *mut c_void, value: *mut u64) -> CUresult {
-    slot("context internals", 39, |_| {
-        // SAFETY: the caller's contract.
-        unsafe { tell(value, Ok(0)) }
-    })
+extern "C" fn nothing_between(_: *mut c_void, _: *mut c_void, value: Out<u64>) -> CUresult {
+    slot("context internals", 39, |_| tell(value, Ok(0)))
 }
 
-unsafe extern "C" fn stream_object(
+extern "C" fn stream_object(
     _context: CUcontext,
     stream: CUstream,
-    object: *mut *mut c_void,
+    object: Out<*mut c_void>,
 ) -> CUresult {
     static ZEROS: OnceLock<usize> = OnceLock::new();
     slot("context internals", 51, |_| {
         if stream.addr() == usize::MAX {
             return CUDA_ERROR_INVALID_HANDLE;
         }
-        // SAFETY: the caller's contract.
-        unsafe { tell(object, Ok(zeros::<128>(&ZEROS))) }
+        tell(object, Ok(zeros::<128>(&ZEROS)))
     })
 }
 
@@ -431,34 +405,33 @@ impl Driver {
     }
 }
 
-/// A copy of a list for the caller, which may free it, as large as any list may be.
-fn given(list: &[u8]) -> *mut u8 {
+/// A copy of bytes for the caller, which may free it, with zeros up to `room`; NULL where there is no memory.
+fn given(bytes: &[u8], room: usize) -> *mut u8 {
     // SAFETY: has no requirements.
-    let copy = unsafe { libc::calloc(GROUPING_ROOM, 1) }.cast::<u8>();
+    let copy = unsafe { libc::calloc(room.max(1), 1) }.cast::<u8>();
     if !copy.is_null() {
-        let length = list.len().min(GROUPING_ROOM);
+        let length = bytes.len().min(room);
         // SAFETY: the copy has room, and nobody else knows it.
-        unsafe { std::ptr::copy_nonoverlapping(list.as_ptr(), copy, length) };
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), copy, length) };
     }
     copy
 }
 
-unsafe extern "C" fn groups(first: *mut *mut u8, second: *mut *mut u8) -> CUresult {
+extern "C" fn groups(first: Out<*mut u8>, second: Out<*mut u8>) -> CUresult {
     slot("topology", 4, |driver| {
         let lists = match driver.grouping() {
             Ok(lists) => lists,
             Err(status) => return status,
         };
         for (target, list) in [first, second].into_iter().zip(lists) {
-            // SAFETY: the caller's contract.
-            unsafe { crate::raw::fill(target, 1, [given(list)].into_iter()) };
+            target.set(given(list, GROUPING_ROOM));
         }
         CUDA_SUCCESS
     })
 }
 
 /// The caller is through with a list. What it passes is not known well enough to free it.
-unsafe extern "C" fn groups_over(_: *mut c_void) -> CUresult {
+extern "C" fn groups_over(_: *mut c_void) -> CUresult {
     slot("topology", 13, |_| CUDA_SUCCESS)
 }
 
@@ -523,7 +496,7 @@ struct Entry {
 /// Begins with an entry, by all that decides about its content: which of the compiler's stages, what it reads, its options, its platform,
 /// when it was built, and the architecture. `CUDA_ERROR_NOT_INITIALIZED` where nothing is to be kept.
 unsafe extern "C" fn compiled_open(
-    entry: *mut *mut c_void,
+    entry: Out<Box<Entry>>,
     stage: u32,
     input: *const u8,
     input_size: usize,
@@ -536,14 +509,14 @@ unsafe extern "C" fn compiled_open(
         let Some(cache) = Cache::of_environment(|name| std::env::var(name).ok()) else {
             return CUDA_ERROR_NOT_INITIALIZED;
         };
-        if entry.is_null() || input.is_null() {
+        if !entry.wanted() || input.is_null() {
             return CUDA_ERROR_INVALID_VALUE;
         }
         let texts = [options, platform, build];
         // SAFETY: the compiler's contract: NULL or strings.
         let texts = unsafe { texts.map(|text| crate::raw::text(text).unwrap_or_default()) };
         // SAFETY: the compiler's contract: so many bytes.
-        let input = unsafe { std::slice::from_raw_parts(input, input_size) };
+        let input = unsafe { crate::raw::slice(input, input_size) }.unwrap_or_default();
         let numbers = [stage.to_le_bytes(), architecture.to_le_bytes()];
         let key = Key::of(&[
             &numbers[0],
@@ -553,36 +526,27 @@ unsafe extern "C" fn compiled_open(
             texts[2],
             &numbers[1],
         ]);
-        // SAFETY: the compiler's contract: a place for the entry, not NULL.
-        unsafe { entry.write(opened(cache, key)) };
+        entry.set(Box::new(Entry { cache, key }));
         CUDA_SUCCESS
     })
 }
 
-fn opened(cache: Cache, key: Key) -> *mut c_void {
-    Box::into_raw(Box::new(Entry { cache, key })).cast()
-}
-
-unsafe extern "C" fn compiled_close(entry: *mut c_void) -> CUresult {
+extern "C" fn compiled_close(entry: Option<Box<Entry>>) -> CUresult {
     slot("compiled", 2, |_| {
-        if !entry.is_null() {
-            // SAFETY: the compiler's contract: from `compiled_open`, and closed once.
-            drop(unsafe { Box::from_raw(entry.cast::<Entry>()) });
-        }
+        drop(entry);
         CUDA_SUCCESS
     })
 }
 
 /// Gives the entry's content in memory of its own, and its size.
-unsafe extern "C" fn compiled_find(
-    entry: *const c_void,
+extern "C" fn compiled_find(
+    entry: Option<&Entry>,
     _: u32,
-    content: *mut *mut c_void,
-    size: *mut u32,
+    content: Out<*mut u8>,
+    size: Out<u32>,
 ) -> CUresult {
     slot("compiled", 3, |_| {
-        // SAFETY: the compiler's contract: from `compiled_open`, and not closed yet.
-        let Some(entry) = (unsafe { entry.cast::<Entry>().as_ref() }) else {
+        let Some(entry) = entry else {
             return CUDA_ERROR_INVALID_VALUE;
         };
         let Some(found) = entry.cache.find(&entry.key) else {
@@ -591,37 +555,27 @@ unsafe extern "C" fn compiled_find(
         let Ok(length) = u32::try_from(found.len()) else {
             return CUDA_ERROR_NOT_FOUND;
         };
-        if content.is_null() || size.is_null() {
+        if !content.wanted() || !size.wanted() {
             return CUDA_ERROR_INVALID_VALUE;
         }
-        // SAFETY: asks for memory.
-        let memory = unsafe { libc::malloc(found.len().max(1)) };
+        let memory = given(&found, found.len());
         if memory.is_null() {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
-        // SAFETY: memory of at least that size.
-        unsafe {
-            memory
-                .cast::<u8>()
-                .copy_from_nonoverlapping(found.as_ptr(), found.len())
-        };
-        // SAFETY: the compiler's contract: writable, and not NULL.
-        unsafe { content.write(memory) };
-        // SAFETY: as above.
-        unsafe { size.write(length) };
+        content.set(memory);
+        size.set(length);
         CUDA_SUCCESS
     })
 }
 
 unsafe extern "C" fn compiled_store(
-    entry: *const c_void,
+    entry: Option<&Entry>,
     _: u32,
     content: *const u8,
     size: u32,
 ) -> CUresult {
     slot("compiled", 4, |_| {
-        // SAFETY: the compiler's contract: from `compiled_open`, and not closed yet.
-        let Some(entry) = (unsafe { entry.cast::<Entry>().as_ref() }) else {
+        let Some(entry) = entry else {
             return CUDA_ERROR_INVALID_VALUE;
         };
         if content.is_null() {
@@ -659,39 +613,40 @@ mod tests {
         let path = folder.path().to_str().unwrap();
         let open = || {
             let variable = |name: &str| (name == "CUDA_CACHE_PATH").then(|| path.to_owned());
-            opened(
-                Cache::of_environment(variable).unwrap(),
-                Key::of(&[b"source"]),
-            )
+            Box::new(Entry {
+                cache: Cache::of_environment(variable).unwrap(),
+                key: Key::of(&[b"source"]),
+            })
         };
         let (entry, code) = (open(), b"code");
         let (mut content, mut size) = (std::ptr::null_mut(), 0);
-        let find = |entry, content: &mut _, size: &mut _| {
-            // SAFETY: an entry that is open, and places of the caller.
-            unsafe { compiled_find(entry, 0, content, size) }
+        let find = |entry: &Entry, content: &mut *mut u8, size: &mut u32| {
+            // SAFETY: a place of the caller.
+            let content = unsafe { Out::new(content) };
+            // SAFETY: as above.
+            let size = unsafe { Out::new(size) };
+            compiled_find(Some(entry), 0, content, size)
         };
-        let found = find(entry, &mut content, &mut size);
+        let found = find(&entry, &mut content, &mut size);
         assert_eq!(
             (found, content.is_null(), size),
             (CUDA_ERROR_NOT_FOUND, true, 0)
         );
-        // SAFETY: as above, and so many bytes.
-        let stored = unsafe { compiled_store(entry, 0, code.as_ptr(), 4) };
+        // SAFETY: there are so many bytes.
+        let stored = unsafe { compiled_store(Some(&entry), 0, code.as_ptr(), 4) };
         assert_eq!(stored, CUDA_SUCCESS);
-        // SAFETY: as above; it is not used again.
-        assert_eq!(unsafe { compiled_close(entry) }, CUDA_SUCCESS);
+        assert_eq!(compiled_close(Some(entry)), CUDA_SUCCESS);
         let entry = open();
         assert_eq!(
-            (find(entry, &mut content, &mut size), size),
+            (find(&entry, &mut content, &mut size), size),
             (CUDA_SUCCESS, 4)
         );
         // SAFETY: the content that was just found.
-        let bytes = unsafe { std::slice::from_raw_parts(content.cast::<u8>(), 4) };
+        let bytes = unsafe { std::slice::from_raw_parts(content, 4) };
         assert_eq!(bytes, code);
         // SAFETY: as above; it is not used again.
-        assert_eq!(unsafe { compiled_free(content) }, CUDA_SUCCESS);
-        // SAFETY: as above.
-        assert_eq!(unsafe { compiled_close(entry) }, CUDA_SUCCESS);
+        assert_eq!(unsafe { compiled_free(content.cast()) }, CUDA_SUCCESS);
+        assert_eq!(compiled_close(Some(entry)), CUDA_SUCCESS);
     }
 
     #[test]
@@ -747,8 +702,11 @@ mod tests {
     #[test]
     fn no_tool_has_subscribed() {
         let (mut buffer, mut size) = (std::ptr::null_mut(), 0);
-        // SAFETY: both are locals.
-        unsafe { first_hooks(&raw mut buffer, &raw mut size) };
+        // SAFETY: a local.
+        let to_buffer = unsafe { Out::new(&raw mut buffer) };
+        // SAFETY: a local.
+        let to_size = unsafe { Out::new(&raw mut size) };
+        first_hooks(to_buffer, to_size);
         // SAFETY: the buffer has that many words, for ever.
         let words = unsafe { std::slice::from_raw_parts(buffer.cast::<u32>(), size) };
         assert_eq!(words.len(), 1024);
