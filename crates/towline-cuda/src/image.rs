@@ -339,17 +339,15 @@ pub(crate) fn travelling<'a>(
     if start.is_null() {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    // SAFETY: the image is vouched for: the shortest image, PTX of a few bytes, is text whose end comes later than its first word.
-    let magic = unsafe { start.cast::<u32>().read_unaligned() };
-    match magic {
+    // The shortest image, PTX of a few bytes, is text whose end comes later than its first word.
+    match u32::from_le_bytes(*beginning(image)) {
         fatbin::WRAPPER_MAGIC => {
             // Measured on an H200: only cuLibraryLoadData takes a wrapper.
             if !wrapped {
                 return Err(CUDA_ERROR_INVALID_IMAGE);
             }
-            // SAFETY: the image is vouched for: a wrapper has that many bytes.
-            let bytes = unsafe { start.cast::<[u8; fatbin::WRAPPER_BYTES]>().read_unaligned() };
-            let wrapper = fatbin::Wrapper::decode(&bytes).map_err(|_| CUDA_ERROR_INVALID_IMAGE)?;
+            let wrapper =
+                fatbin::Wrapper::decode(beginning(image)).map_err(|_| CUDA_ERROR_INVALID_IMAGE)?;
             let container = std::ptr::with_exposed_provenance::<c_void>(wrapper.container as usize);
             if container.is_null() {
                 return Err(CUDA_ERROR_INVALID_IMAGE);
@@ -373,16 +371,24 @@ pub(crate) fn travelling<'a>(
 
 const ELF_MAGIC: u32 = u32::from_le_bytes(*b"\x7fELF");
 
+/// The first bytes of an image, which is as long as what it begins with says.
+fn bytes<'a>(image: Vouched<'a, *const c_void>, count: usize) -> &'a [u8] {
+    // SAFETY: the image is vouched for, and begins with what has this length.
+    unsafe { std::slice::from_raw_parts(image.cast(), count) }
+}
+
+/// As [`bytes`], of what has one length.
+fn beginning<'a, const COUNT: usize>(image: Vouched<'a, *const c_void>) -> &'a [u8; COUNT] {
+    let bytes = bytes(image, COUNT).first_chunk();
+    bytes.expect("there are so many")
+}
+
 fn container_at<'a>(
     start: Vouched<'a, *const c_void>,
     device: Target,
 ) -> Result<Travelling<'a>, CUresult> {
-    let header = start.cast::<[u8; fatbin::CONTAINER_HEADER_BYTES]>();
-    // SAFETY: the image is vouched for.
-    let header = unsafe { header.read_unaligned() };
-    let length = fatbin::container_len(&header).map_err(|_| CUDA_ERROR_INVALID_IMAGE)?;
-    // SAFETY: the image is vouched for: the container is as long as it says.
-    let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), length as usize) };
+    let length = fatbin::container_len(beginning(start)).map_err(|_| CUDA_ERROR_INVALID_IMAGE)?;
+    let bytes = bytes(start, length as usize);
     let chosen = match device.machine_code {
         true => fatbin::select(bytes, device.capability),
         false => fatbin::select_text(bytes, device.capability),
@@ -398,17 +404,9 @@ fn container_at<'a>(
 }
 
 fn cubin_at<'a>(start: Vouched<'a, *const c_void>) -> Result<Travelling<'a>, CUresult> {
-    let start = start.cast::<u8>();
-    // SAFETY: the image is vouched for: an ELF file's header has 64 bytes.
-    let header = unsafe { std::slice::from_raw_parts(start, 64) };
-    let tables = elf_tables(header).ok_or(CUDA_ERROR_INVALID_IMAGE)?;
-    // SAFETY: the image is vouched for: the tables are part of the file.
-    let known = unsafe { std::slice::from_raw_parts(start, tables) };
-    let length = elf_length(known).ok_or(CUDA_ERROR_INVALID_IMAGE)?;
-    // SAFETY: the image is vouched for: so are the sections.
-    Ok(Travelling::Whole(unsafe {
-        std::slice::from_raw_parts(start, length)
-    }))
+    let tables = elf_tables(bytes(start, 64)).ok_or(CUDA_ERROR_INVALID_IMAGE)?;
+    let length = elf_length(bytes(start, tables)).ok_or(CUDA_ERROR_INVALID_IMAGE)?;
+    Ok(Travelling::Whole(bytes(start, length)))
 }
 
 fn word(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
@@ -455,11 +453,15 @@ mod tests {
         machine_code: true,
     };
 
+    fn image(whole: &[u8]) -> Vouched<'_, *const c_void> {
+        // SAFETY: the tests' images are whole.
+        unsafe { Vouched::new(whole.as_ptr().cast()) }
+    }
+
     #[test]
     fn text_travels_with_its_nul() {
         let text = c".version 8.0\n";
-        // SAFETY: the text is an image.
-        let found = travelling(unsafe { Vouched::new(text.as_ptr().cast()) }, false, DEVICE);
+        let found = travelling(image(text.to_bytes_with_nul()), false, DEVICE);
         assert_eq!(found.unwrap().bytes(), text.to_bytes_with_nul());
     }
 
@@ -471,19 +473,9 @@ mod tests {
         wrapper.extend([1, 0, 0, 0]);
         wrapper.extend((container.as_ptr().expose_provenance() as u64).to_le_bytes());
         wrapper.extend([0; 8]);
-        // SAFETY: both are whole.
-        let refused = travelling(
-            unsafe { Vouched::new(wrapper.as_ptr().cast()) },
-            false,
-            DEVICE,
-        );
+        let refused = travelling(image(&wrapper), false, DEVICE);
         assert_eq!(refused.err(), Some(CUDA_ERROR_INVALID_IMAGE));
-        // SAFETY: as above.
-        let taken = travelling(
-            unsafe { Vouched::new(wrapper.as_ptr().cast()) },
-            true,
-            DEVICE,
-        );
+        let taken = travelling(image(&wrapper), true, DEVICE);
         assert_eq!(taken.unwrap().bytes(), container);
     }
 
@@ -497,8 +489,7 @@ mod tests {
         // The second section: 100 bytes from byte 200 on.
         file[128 + 0x18] = 200;
         file[128 + 0x20] = 100;
-        // SAFETY: the file is whole.
-        let found = travelling(unsafe { Vouched::new(file.as_ptr().cast()) }, false, DEVICE);
+        let found = travelling(image(&file), false, DEVICE);
         assert_eq!(found.unwrap().bytes().len(), 300);
     }
 }

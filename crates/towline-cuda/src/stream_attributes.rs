@@ -62,11 +62,14 @@ impl Driver {
         given: &Value,
         device: CUdevice,
     ) -> Result<(), CUresult> {
-        let given = value(given);
+        // Most values are a number.
+        let number = given
+            .first_chunk()
+            .map_or(0, |word| i32::from_ne_bytes(*word));
         let fits = match attribute {
             CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW => {
-                // SAFETY: in this and the others the attribute says which part of the union counts.
-                let window = unsafe { given.accessPolicyWindow };
+                // SAFETY: the attribute says that this part of the union counts.
+                let window = unsafe { value(given).accessPolicyWindow };
                 let most = CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE;
                 let most = self.device(device)?.attribute(most);
                 (0.0..=1.0).contains(&window.hitRatio)
@@ -75,19 +78,15 @@ impl Driver {
                     && window.missProp < CU_ACCESS_PROPERTY_PERSISTING
             }
             CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY => {
-                // SAFETY: as above.
-                let policy = unsafe { given.syncPolicy };
-                (CU_SYNC_POLICY_AUTO..=CU_SYNC_POLICY_BLOCKING_SYNC).contains(&policy)
+                (CU_SYNC_POLICY_AUTO..=CU_SYNC_POLICY_BLOCKING_SYNC).contains(&(number as u32))
             }
             CU_LAUNCH_ATTRIBUTE_PRIORITY => {
                 let (least, greatest) = self.device(device)?.facts.priorities;
-                // SAFETY: as above. Greater priorities are smaller numbers.
-                (greatest..=least).contains(&unsafe { given.priority })
+                // Greater priorities are smaller numbers.
+                (greatest..=least).contains(&number)
             }
             CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN => {
-                // SAFETY: as above.
-                let domain = unsafe { given.memSyncDomain };
-                domain <= CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE
+                number as u32 <= CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE
             }
             other => KNOWN.contains(&other),
         };

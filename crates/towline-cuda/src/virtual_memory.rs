@@ -65,11 +65,16 @@ fn is_rounded(size: usize) -> bool {
     size > 0 && size.is_multiple_of(GRANULARITY)
 }
 
+/// The number of a location: of most kinds a device's.
+pub(crate) fn number_of(location: &CUmemLocation) -> i32 {
+    // SAFETY: every variant of the union is plain data.
+    unsafe { location.either.id }
+}
+
 /// The device that a location names.
 pub(crate) fn device_of(location: &CUmemLocation) -> Result<CUdevice, CUresult> {
     match location.r#type {
-        // SAFETY: every variant of the union is plain data, and this type has a number.
-        CU_MEM_LOCATION_TYPE_DEVICE => Ok(unsafe { location.either.id }),
+        CU_MEM_LOCATION_TYPE_DEVICE => Ok(number_of(location)),
         CU_MEM_LOCATION_TYPE_INVALID => Err(CUDA_ERROR_INVALID_VALUE),
         _ => Err(CUDA_ERROR_NOT_SUPPORTED),
     }

@@ -24,6 +24,7 @@ pub(crate) use params::kernel_content;
 
 use crate::driver::{Driver, lock, write};
 use crate::memory::Range;
+use crate::virtual_memory::number_of;
 use model::{Alloc, Conditional, Given, WHOLE, pointer};
 
 /// Most graphs of a conditional node.
@@ -183,8 +184,7 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         lock(&self.graphs).check_deps(graph, deps)?;
-        // SAFETY: the kind of the location says that it is this.
-        let device = self.device(unsafe { props.location.either.id })?;
+        let device = self.device(number_of(&props.location))?;
         let acting = self.anchor(graph)?;
         if device.session != acting.context.session {
             return Err(CUDA_ERROR_INVALID_VALUE);
@@ -194,8 +194,7 @@ impl Driver {
             if one.location.r#type != CU_MEM_LOCATION_TYPE_DEVICE {
                 return Err(CUDA_ERROR_INVALID_VALUE);
             }
-            // SAFETY: as above.
-            let to = self.device(unsafe { one.location.either.id })?;
+            let to = self.device(number_of(&one.location))?;
             if to.session != device.session {
                 return Err(CUDA_ERROR_INVALID_VALUE);
             }

@@ -12,6 +12,7 @@ use super::{Attached, FIRST, Holder, Mirror, PAGE, ROUND};
 use crate::driver::{Acting, Driver, lock, read, write};
 use crate::memory::{Kind, Range};
 use crate::pinned::may_be_reached;
+use crate::virtual_memory::number_of;
 
 /// What the application has said of a managed allocation, and is told again. Nothing follows from it here.
 #[derive(Debug, Clone, Default)]
@@ -341,9 +342,7 @@ impl Driver {
     /// Refuses locations that this driver has not. Its devices lack concurrent managed access, for which hints about them are natively
     /// refused; but programs that give hints seldom ask for it, and a hint that does nothing changes no result.
     fn place_of(&self, location: &CUmemLocation) -> Result<Place, CUresult> {
-        let kind = location.r#type;
-        // SAFETY: every variant of the union is plain data.
-        let id = unsafe { location.either.id };
+        let (kind, id) = (location.r#type, number_of(location));
         match kind {
             CU_MEM_LOCATION_TYPE_DEVICE => self.device(id).map(|_| Place { kind, id }),
             CU_MEM_LOCATION_TYPE_HOST_NUMA => Ok(Place { kind, id }),
