@@ -2,7 +2,9 @@
 //! that, because a signal handler may do next to nothing. Faults that are none of ours go to whoever handled them before.
 
 use std::cell::UnsafeCell;
+use std::io::{PipeReader, Read as _};
 use std::mem::MaybeUninit;
+use std::os::fd::IntoRawFd as _;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -74,17 +76,14 @@ fn is_running() -> bool {
 }
 
 fn start_thread() -> bool {
-    let mut ends = [-1; 2];
-    // SAFETY: two places for descriptors.
-    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+    let Ok((reading, writing)) = std::io::pipe() else {
         return false;
-    }
-    let [reading, writing] = ends;
+    };
     let thread = std::thread::Builder::new().name("towline-mirror".into());
     if thread.spawn(move || serve(reading)).is_err() {
         return false;
     }
-    REQUESTS.store(writing, Ordering::Release);
+    REQUESTS.store(writing.into_raw_fd(), Ordering::Release);
     OWNER.store(std::process::id() as i32, Ordering::Release);
     true
 }
@@ -130,10 +129,7 @@ fn is_ours(address: usize) -> bool {
     // SAFETY: what is published is never freed.
     let places = unsafe { places.as_ref() };
     let mut places = places.into_iter().flatten();
-    // SAFETY: the call has no requirements.
-    let process = unsafe { libc::getpid() };
-    OWNER.load(Ordering::Acquire) == process
-        && places.any(|(start, end)| (*start..*end).contains(&address))
+    is_running() && places.any(|(start, end)| (*start..*end).contains(&address))
 }
 
 /// Waits until the page may be used; `false` where it cannot be had.
@@ -142,21 +138,15 @@ fn wait_for(address: usize) -> bool {
         address,
         outcome: AtomicU32::new(WAITING),
     };
-    let place: *const Request = &raw const request;
+    let place = (&raw const request).expose_provenance().to_ne_bytes();
     // SAFETY: every thread has its own.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let saved = unsafe { errno.read() };
-    let bytes = (&raw const place).cast();
-    // SAFETY: the pointer is a local, and so many bytes long.
-    let written = unsafe {
-        libc::write(
-            REQUESTS.load(Ordering::Acquire),
-            bytes,
-            size_of::<*const Request>(),
-        )
-    };
-    let asked = written == size_of::<*const Request>() as isize;
+    let requests = REQUESTS.load(Ordering::Acquire);
+    // SAFETY: the bytes are a local.
+    let written = unsafe { libc::write(requests, place.as_ptr().cast(), place.len()) };
+    let asked = written == place.len() as isize;
     while asked && request.outcome.load(Ordering::Acquire) == WAITING {
         let word: *const AtomicU32 = &raw const request.outcome;
         let forever: *const libc::timespec = std::ptr::null();
@@ -195,18 +185,10 @@ fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
 }
 
 /// Serves requests as long as the process lives.
-fn serve(reading: c_int) {
-    loop {
-        let mut place: *const Request = std::ptr::null();
-        let bytes = (&raw mut place).cast();
-        // SAFETY: room for a pointer.
-        let got = unsafe { libc::read(reading, bytes, size_of::<*const Request>()) };
-        if got != size_of::<*const Request>() as isize {
-            match std::io::Error::last_os_error().kind() {
-                std::io::ErrorKind::Interrupted if got < 0 => continue,
-                _ => return,
-            }
-        }
+fn serve(mut reading: PipeReader) {
+    let mut place = [0; size_of::<usize>()];
+    while reading.read_exact(&mut place).is_ok() {
+        let place = std::ptr::with_exposed_provenance::<Request>(usize::from_ne_bytes(place));
         // SAFETY: whoever waits has written it, and its request is there until it has been answered.
         let request = unsafe { &*place };
         let address = request.address;
