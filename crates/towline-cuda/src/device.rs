@@ -7,7 +7,7 @@ use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::Session;
 use towline_client::raw::{Out, OutList, Vouched};
-use towline_wire::cuda::snapshot;
+use towline_wire::cuda::snapshot::{self, uuid_text};
 
 use crate::driver::{DeviceCalls, Driver, actor};
 use crate::policy::{self, Policy};
@@ -142,14 +142,6 @@ fn named(word: &str, uuids: &[[u8; 16]]) -> Option<usize> {
         .unwrap_or(word.len());
     let index = word.get(..digits)?.parse().ok()?;
     (index < uuids.len()).then_some(index)
-}
-
-/// The UUID without the `GPU-` before it.
-pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
-    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    [0..8, 8..12, 12..16, 16..20, 20..32]
-        .map(|part| hex.get(part).unwrap_or_default())
-        .join("-")
 }
 
 impl Driver {

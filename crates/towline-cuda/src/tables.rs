@@ -73,7 +73,7 @@ pub(crate) fn find(driver: &Driver, wanted: &[u8; 16]) -> Option<Slot> {
         COMPILED => Some(compiled().start()),
         _ => None,
     };
-    let name = crate::device::uuid_text(wanted);
+    let name = towline_wire::cuda::snapshot::uuid_text(wanted);
     match found {
         Some(_) => log::trace!("export table {name}"),
         None => log::debug!("export table {name}: not here"),
