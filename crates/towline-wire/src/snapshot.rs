@@ -79,7 +79,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// What tells it from every other device, where it says so.
+    /// Tells it from every other device, where it says so.
     pub fn uuid(&self) -> Option<[u8; 16]> {
         self.answers.get(UUID)?.try_into().ok()
     }

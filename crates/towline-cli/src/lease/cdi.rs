@@ -12,7 +12,7 @@ use crate::run;
 const VERSION: &str = "0.6.0";
 /// The kind of the devices.
 const KIND: &str = "towline.dev/lease";
-/// Where a container finds our libraries, and its lease's token.
+/// Places of our libraries and of the lease's token in a container.
 const LIBRARIES: &str = "/opt/towline/lib";
 const TOKEN: &str = "/run/towline/token";
 

@@ -23,7 +23,7 @@ const VERSION: u64 = 1;
 const REQUEST_BYTES: u64 = 64 << 10;
 /// Most connections at once.
 const CONNECTIONS: usize = 64;
-/// How long one may say nothing.
+/// Longest time that one may say nothing.
 const SILENCE: Duration = Duration::from_secs(10 * 60);
 
 /// A request. Fields that it does not know it does not mind.

@@ -22,7 +22,7 @@ use crate::lease::Pool;
 use crate::tenants::write_new_secret;
 use crate::{run, servers};
 
-/// What a job's folder has: arguments of `towline run`, one a line, or the reason why there is no lease.
+/// Files of a job's folder: arguments of `towline run`, one a line, or the reason why there is no lease.
 const ARGUMENTS: &str = "arguments";
 const REASON: &str = "reason";
 /// A lease lasts so much longer than its job may: Slurm takes a while to end one.
@@ -83,7 +83,7 @@ impl Job {
         }
     }
 
-    /// What makes its token unlike that of any job that has the same number later.
+    /// Makes its token unlike that of any job that has the same number later.
     fn nonce(&self, lease: &str) -> Nonce {
         let text = format!("{lease} {} {}", self.user, self.submitted);
         Sha256::digest(text).into()
@@ -103,7 +103,7 @@ fn moment(text: &str) -> Option<Timestamp> {
     Timestamp::from_second(text.trim().parse().ok()?).ok()
 }
 
-/// How many of a licence a list like `matlab:2,rgpu@db:3` has.
+/// The number of a licence in a list like `matlab:2,rgpu@db:3`.
 fn license(list: &str, name: &str) -> u64 {
     let counts = list.split([',', ';']).filter_map(|word| {
         let (named, count) = word.split_once([':', '=']).unwrap_or((word, "1"));

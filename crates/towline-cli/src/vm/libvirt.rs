@@ -19,7 +19,7 @@ struct Domain {
     xml: String,
 }
 
-/// What `--json` prints of commands that change machines.
+/// Answer of `--json` for commands that change machines.
 #[derive(Debug, Serialize)]
 struct Done {
     /// libvirt's word for it.

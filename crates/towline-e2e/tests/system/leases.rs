@@ -152,7 +152,7 @@ fn whole_devices_are_of_one_lease_alone() {
     let mut program = pool.program("two", &["1"]).start();
     assert_eq!(program.wait_for_word("has"), "1 of 64, free 63");
     pool.lease(&["end", "two"]).unwrap();
-    // What it had is free as soon as that returns.
+    // Its device is free as soon as that returns.
     pool.give("three", &["--devices", "1"]).unwrap();
     program.go_on();
     let errors = program.finish().errors;
@@ -382,7 +382,7 @@ fn program_gives_leases_by_a_socket() {
     assert_eq!(renewed["found"], true, "{renewed}");
     let listed = giver.ask(&request("list", json!({})));
     assert!(listed["leases"][0]["until"].is_null(), "{listed}");
-    // What cannot be handed over is not given.
+    // A lease that cannot be handed over is not given.
     let taken = giver.ask(&request(
         "give",
         json!({ "name": "other", "devices": 1, "token_file": token }),

@@ -101,7 +101,7 @@ impl Cluster {
         self.pool.lease(&["list"]) == Ok("no leases\n".into())
     }
 
-    /// What jobs used, as `towline slurm account` has it.
+    /// The use that jobs made, as `towline slurm account` has it.
     fn account(&self) -> Vec<serde_json::Value> {
         let out = Command::new(self.slurm.path("towline"))
             .args(["slurm", "account", "--json"])
@@ -315,7 +315,7 @@ fn random_jobs(count: u64) {
     );
     let account = cluster.account();
     let has_sessions = |id: &&u64| account.iter().any(|account| account["job"] == **id);
-    // What a server that was killed had under way is in nobody's account.
+    // Sessions that a killed server had under way are in nobody's account.
     let counted = wanted.keys().filter(has_sessions).count();
     assert!(counted + 8 >= wanted.len(), "{counted} of {}", wanted.len());
 }

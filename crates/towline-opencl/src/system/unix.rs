@@ -1,4 +1,4 @@
-//! What the library asks of the system: Linux and macOS.
+//! Questions of the library to the system: Linux and macOS.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;

@@ -1,4 +1,4 @@
-//! What the library asks of the system: Windows.
+//! Questions of the library to the system: Windows.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::c_void;

@@ -18,7 +18,7 @@ pub(super) enum Snapshots {
 }
 
 impl Snapshots {
-    /// What the worker of a session gives.
+    /// The list that the worker of a session gives.
     pub(super) fn of(purpose: Purpose) -> Self {
         match purpose {
             Purpose::CudaSession => Self::Cuda,
@@ -155,7 +155,7 @@ impl Leasable {
     }
 }
 
-/// What can be leased: the devices for CUDA, which OpenCL and NVML know by the same UUIDs, or where there are none those for OpenCL.
+/// Devices that can be leased: those for CUDA, which OpenCL and NVML know by the same UUIDs, or where there are none those for OpenCL.
 pub(super) fn leasable(shared: &Shared) -> Vec<Leasable> {
     let cuda = all_of_cuda(shared)
         .ok()

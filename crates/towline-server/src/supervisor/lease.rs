@@ -14,10 +14,10 @@ use super::control::{Client, KILL_LIMIT};
 use super::devices::{self, Leasable};
 use super::tenant::{TenantEntry, TenantLimits};
 
-/// How long an entry stays when its time is over, so that its clients are told why.
+/// An entry stays so long when its time is over, so that its clients are told why.
 const KEPT: SignedDuration = SignedDuration::from_hours(24);
 
-/// What changes the entries of tenants, in a way that lasts.
+/// Changes the entries of tenants, in a way that lasts.
 pub trait LeaseStore: fmt::Debug + Send + Sync {
     /// Has `change` say what is to change while nobody else changes anything, and `take` take the entries that there are then.
     fn change(&self, change: &mut LeaseChooser<'_>, take: &dyn Fn(Entries)) -> Result<(), String>;
@@ -340,7 +340,7 @@ mod tests {
         let taken = entries([
             holder(&["GPU-00000000"], None, None),
             holder(&["2"], Some(GIB), None),
-            // Whoever has all devices has none to itself.
+            // A tenant with all devices has none to itself.
             holder(&[], Some(GIB), None),
         ]);
         let name = |number| format!("GPU-{number:08}-0000");

@@ -125,7 +125,7 @@ pub struct SupervisorConfig {
     pub listen: Vec<Address>,
     /// The tenants that clients belong to, and their secrets. Without any secret, every client that can connect is let in.
     pub tenants: Arc<TenantTable>,
-    /// What keeps the leases that admins ask for; `None` where they get none.
+    /// Keeps the leases that admins ask for; `None` where they get none.
     pub leases: Option<Arc<dyn LeaseStore>>,
     /// What this server shows to clients, and whose certificates they must have, where connections are encrypted.
     pub tls: ServerTls,
