@@ -21,7 +21,9 @@ const SCRIPTS: [(&str, &str); 4] = [
 ];
 /// Lines for slurm.conf.
 const CONF: &str = "towline.conf";
-const MARK: &str = "# Written by `towline slurm setup`.";
+/// Takes `--gres=rgpu:2` for licences. Slurm looks for it beside slurm.conf.
+const SUBMIT: &str = "job_submit.lua";
+const MARK: &str = "Written by `towline slurm setup`.";
 
 /// `towline slurm setup`.
 pub(super) fn run(options: &SlurmSetupOptions) -> anyhow::Result<ExitCode> {
@@ -35,6 +37,7 @@ pub(super) fn run(options: &SlurmSetupOptions) -> anyhow::Result<ExitCode> {
         let text = script(command, &options.pool)?;
         write(&out.join(command), &text, 0o755)?;
     }
+    write(&out.join(SUBMIT), &submit(&options.pool), 0o644)?;
     let conf = out.join(CONF);
     write(&conf, &lines(&out, &capacity, &options.pool), 0o644)?;
     println!(
@@ -47,7 +50,7 @@ pub(super) fn run(options: &SlurmSetupOptions) -> anyhow::Result<ExitCode> {
 
 fn undo(out: &Path) -> anyhow::Result<ExitCode> {
     let files = SCRIPTS.map(|(_, command)| command);
-    for name in files.iter().chain(&[CONF]) {
+    for name in files.iter().chain(&[CONF, SUBMIT]) {
         let file = out.join(name);
         let Ok(text) = fs::read_to_string(&file) else {
             continue;
@@ -119,7 +122,7 @@ fn script(command: &str, options: &SlurmPoolOptions) -> anyhow::Result<String> {
     let words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
     // slurmd gives its scripts no PATH.
     Ok(format!(
-        "#!/bin/sh\n{MARK}\nexport PATH=\"${{PATH:-/usr/local/bin:/usr/bin:/bin}}\"\nexec {}\n",
+        "#!/bin/sh\n# {MARK}\nexport PATH=\"${{PATH:-/usr/local/bin:/usr/bin:/bin}}\"\nexec {}\n",
         words.join(" ")
     ))
 }
@@ -148,10 +151,13 @@ fn lines(out: &Path, capacity: &Capacity, options: &SlurmPoolOptions) -> String 
     let scripts =
         SCRIPTS.map(|(setting, command)| format!("{setting}={}\n", out.join(command).display()));
     format!(
-        "{MARK}\n\
+        "# {MARK}\n\
          # A licence is a whole device. Parts: {part}:N in place of it is N GiB of one device; give away fewer of either where both are used.\n\
          Licenses={whole}:{devices}\n\
          # The pool has {gib} GiB: Licenses={whole}:{devices},{part}:{gib}\n\
+         # For sbatch --gres={whole}:2, with {submit} copied beside slurm.conf, and {whole} added to the GresTypes that there are:\n\
+         #JobSubmitPlugins=lua\n\
+         #GresTypes={whole}\n\
          PrologFlags=Alloc\n\
          {scripts}",
         part = options.memory_license,
@@ -159,6 +165,32 @@ fn lines(out: &Path, capacity: &Capacity, options: &SlurmPoolOptions) -> String 
         devices = capacity.devices,
         gib = capacity.gib,
         scripts = scripts.concat(),
+        submit = out.join(SUBMIT).display(),
+    )
+}
+
+/// A job_submit plugin in Lua: licences in the place of a kind of device that no node has.
+fn submit(options: &SlurmPoolOptions) -> String {
+    let name = &options.license;
+    format!(
+        "-- {MARK}\n\
+         local function licences(job)\n\
+         \x20 local wish = job.tres_per_node or \"\"\n\
+         \x20 local count = wish:match(\"^gres:{name}:(%d+)$\") or wish:match(\"^{name}:(%d+)$\")\n\
+         \x20 if not count and (wish == \"gres:{name}\" or wish == \"{name}\") then count = \"1\" end\n\
+         \x20 if not count then return end\n\
+         \x20 local others = job.licenses\n\
+         \x20 job.licenses = ((others and others ~= \"\") and others .. \",\" or \"\") .. \"{name}:\" .. count\n\
+         \x20 job.tres_per_node = \"\"\n\
+         end\n\
+         function slurm_job_submit(job, partitions, user)\n\
+         \x20 licences(job)\n\
+         \x20 return slurm.SUCCESS\n\
+         end\n\
+         function slurm_job_modify(job, record, partitions, user)\n\
+         \x20 return slurm.SUCCESS\n\
+         end\n\
+         return slurm.SUCCESS\n",
     )
 }
 

@@ -52,7 +52,10 @@ impl Cluster {
                 "{}",
                 String::from_utf8_lossy(&out.stderr)
             );
-            format!("include {}\n", conf.join("towline.conf").display())
+            let submit = conf.join("job_submit.lua");
+            fs::copy(submit, folder.join("job_submit.lua")).expect("it takes it");
+            let include = conf.join("towline.conf").display().to_string();
+            format!("include {include}\nJobSubmitPlugins=lua\nGresTypes=rgpu\n")
         });
         Some(Self {
             pool,
@@ -161,6 +164,10 @@ fn job_has_the_devices_that_its_licenses_say() {
     );
     let said = cluster.job("-N1", "echo variables $(env | grep -c TOWLINE_SERVERS)");
     assert_eq!(said, "variables 0\n");
+    // The same in the words for a node's own devices.
+    let devices = "echo devices $(./towline devices --json | sh devices | wc -l)";
+    assert_eq!(cluster.job("-N1 --gres=rgpu:3", devices), "devices 3\n");
+    assert_eq!(cluster.job("-N1 --gres=rgpu", devices), "devices 1\n");
     let part = "-N1 --licenses=rgpu_gib:1";
     let refused = Command::new("sbatch")
         .args(part.split_whitespace())
