@@ -87,7 +87,7 @@ struct Drained {
     server: String,
     /// Sessions that it still had.
     sessions: Vec<Moved>,
-    /// How many of them it has to end with.
+    /// Number of those that stay with it to their end.
     left: usize,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Follower {
 struct State {
     /// Result of the last read.
     taken: Stamp,
-    /// How it was at the last look.
+    /// State at the last look.
     seen: Stamp,
 }
 
